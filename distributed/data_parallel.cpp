@@ -26,7 +26,8 @@ void check_same_options(ProcessGroup& group, const DataParallelOptions& o) {
   const std::string own =
       concat("broadcast_buffers ", o.broadcast_buffers, "\nfind_unused_parameters ",
              o.find_unused_parameters, "\ncompress ", o.compress ? concat(*o.compress) : "none",
-             "\nfirst_bucket_bytes ", o.first_bucket_bytes, "\nbucket_bytes ", o.bucket_bytes);
+             "\nlearn_order ", o.learn_order, "\nfirst_bucket_bytes ", o.first_bucket_bytes,
+             "\nbucket_bytes ", o.bucket_bytes);
   check_same(group, "DistributedDataParallel: the options", group.all_gather_text(own));
 }
 

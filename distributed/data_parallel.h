@@ -41,6 +41,10 @@ struct DataParallelOptions {
   // kF16 or kBF16: gradients of wider dtypes are rounded to it, divided by the number of ranks, for
   // the way between ranks.
   std::optional<DType> compress = {};
+  // false: gradients travel in the order of the parameters, backwards, from the first pass on. A
+  // sum over more than two ranks rounds by its place in a bucket, so a training that is continued
+  // then has the bits of one that was not interrupted.
+  bool learn_order = true;
   int64_t first_bucket_bytes = int64_t{1} << 20;  // reached early, so the first reduction is early
   int64_t bucket_bytes = int64_t{25} << 20;
 };

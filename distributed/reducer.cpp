@@ -19,7 +19,7 @@ namespace lathe::distributed {
 
 Reducer::Reducer(ProcessGroup& group, const nn::Module::Named<Tensor>& parameters,
                  const DataParallelOptions& options)
-    : group_(group), options_(options), learnt_(group.world_size() == 1) {
+    : group_(group), options_(options), learnt_(group.world_size() == 1 || !options.learn_order) {
   for (const auto& [name, parameter] : parameters) {
     names_.push_back(name);
     parameters_.push_back(parameter);

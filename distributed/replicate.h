@@ -19,10 +19,11 @@ LATHE_API void replicate(ProcessGroup& group, nn::Module& model);
 /// Compares the texts, lines of what each rank has, which all_gather_text() gave. `what` begins the
 /// message: "replicate: the models".
 /// throws: DistributedError naming the first rank and line that differ from rank 0's.
-void check_same(ProcessGroup& group, const char* what, const std::vector<std::string>& texts);
+LATHE_API void check_same(ProcessGroup& group, const char* what,
+                          const std::vector<std::string>& texts);
 
 /// Before all ranks throw an error that they agree on: returns when each of them knows it. Without
 /// that, the first rank that leaves would be what the others hear of.
-void wait_until_all_know(ProcessGroup& group);
+LATHE_API void wait_until_all_know(ProcessGroup& group);
 
 }  // namespace lathe::distributed

@@ -113,6 +113,9 @@ class Command:
         name = next((n for n in (" ".join(words[:2]), words[0] if words else "") if n in self.commands), None)
         program = r"(\./\S+|PROGRAM)$"  # the flags behind it are its own
         if name == "launch":
+            if "train" in words:
+                begin = words.index("train")
+                return self.fault(words[:begin]) or self.fault(words[begin:])
             words = list(itertools.takewhile(lambda word: not re.match(program, word), words))
         for flag in (re.match(FLAG, word) for word in words):
             if flag and not self.knows(flag[0]):
@@ -348,12 +351,12 @@ def self_test(tree, command):
              "`build/release/bin/lathe train --zz-none`", "`zz_none()`", "`ZzNone`", "`ZZ_NONE`", "`kZzNone`",
              "`Tensor::zz_none()`", "`LATHE_ZZ_NONE=1`", "`launch()` (`core/tensor.h`)",
              "`Saves::zz_none()` | `tools/cli/training/saves.cpp`", "| `launch()` | `core/tensor.h` |", "`--keep K` (4)",
-             "```sh\nlathe eval --epochs 3\n```"]
+             "`lathe launch --epochs 3 train`", "`lathe launch train --nodes 2`", "```sh\nlathe eval --epochs 3\n```"]
     right = ["`core/tensor.h`", "`core/loop_nest`", "`ops/<op>.cpp`", "`tensor.h`", "`core/{tensor,shape}.h`", "`formats/`",
              "`/no/such.h`", "[x](cli.md)", "[x](cli.md#settings)", "`--epochs 3`", "`--no-pin-memory`", "`nvcc --zz-none`",
              "`lathe train --epochs 3`", "`launch()`", "`Tensor::dim()`", "`launch()` (`core/gpu/launch.h`)",
              "`safetensors::write()` in `core/formats/safetensors.cpp`", "`RELU_AUX_BIAS`", "`--no-NAME`", "`--keep K` (3)",
-             "```sh\nlathe train --epochs 3  # or --zz-none\n```"]
+             "`lathe launch -n 4 --nodes 2 train --epochs 3`", "```sh\nlathe train --epochs 3  # or --zz-none\n```"]
     for text in wrong:
         assert seen(text + "\n"), f"not seen: {text}"
     for text in right:

@@ -191,7 +191,6 @@ def test_bad_settings_start_nothing(folder):
             (["--max-restarts", -1], "--max-restarts"), (["--grace", -1], "--grace")):
         expect_one_line(lathe("launch", *flags, *(touch if flags != ["-n"] else [])), 2, text)
     expect_one_line(lathe("launch"), 2, "expected a program and its arguments")
-    expect_one_line(lathe("launch", "train"), 2, "lathe train runs in one process")
     expect_one_line(lathe("launch", "-n", 2, "no-such-program"), 2, "no-such-program cannot be started: No such file")
     expect_one_line(lathe("launch", "-n", 2, "/etc/passwd"), 2, "Permission denied")
     expect_one_line(lathe("launch", "-n", 2, ""), 2, "cannot be started")

@@ -87,11 +87,12 @@ void Output::sentence(std::string_view line) const {
 }
 
 void Output::text(std::string_view line) const {
-  if (!json_) write_all(STDOUT_FILENO, formatted("{}\n", printable_lines(line)), "stdout");
+  if (!json_ && !silent_)
+    write_all(STDOUT_FILENO, formatted("{}\n", printable_lines(line)), "stdout");
 }
 
 void Output::row(const Row& row) const {
-  if (json_) write_all(STDOUT_FILENO, to_json(row) + "\n", "stdout");
+  if (json_ && !silent_) write_all(STDOUT_FILENO, to_json(row) + "\n", "stdout");
 }
 
 Log::~Log() {

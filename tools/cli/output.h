@@ -40,8 +40,8 @@ void write_stderr_line(std::string_view line) noexcept;
 /// training then saves and ends.
 class Output {
  public:
-  /// `json`: prints rows only and leaves texts out.
-  explicit Output(bool json) : json_(json) {}
+  /// `json`: prints rows only and leaves texts out. `silent`: prints nothing.
+  explicit Output(bool json, bool silent = false) : json_(json), silent_(silent) {}
 
   bool json() const { return json_; }
   /// One or more lines for people; not with --json. Terminal control characters in it are escaped
@@ -54,7 +54,7 @@ class Output {
   void row(const Row& row) const;
 
  private:
-  bool json_;
+  bool json_, silent_;
 };
 
 /// Messages, a line each, on stderr and (with the time) in a log file. With --quiet only errors go

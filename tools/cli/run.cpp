@@ -7,6 +7,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/log.h"
 #include "lathe/core/printable.h"
+#include "lathe/distributed/error.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -292,6 +293,8 @@ ExitCode run(int argc, char** argv) try {
   return fail(ExitCode::kOutOfMemory, e.message());
 } catch (const std::bad_alloc&) {
   return fail(ExitCode::kOutOfMemory, "out of memory");
+} catch (const distributed::DistributedError& e) {
+  return fail(ExitCode::kRanks, e.message());
 } catch (const Error& e) {
   return fail(ExitCode::kError, e.message());
 } catch (const std::exception& e) {

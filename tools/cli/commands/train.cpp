@@ -1,6 +1,9 @@
 // lathe train: makes the parts of a training from the settings, and the run folder. The loop itself
 // is tools/cli/training/trainer.cpp.
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda.h"
@@ -10,11 +13,13 @@
 #include "lathe/core/generator.h"
 #include "lathe/core/log.h"
 #include "lathe/core/memory/host_allocator.h"
+#include "lathe/distributed/error.h"
 #include "lathe/nn/summary.h"
 #include "lathe/tools/cli/commands/largest_batch.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/checkpoint_writer.h"
@@ -26,9 +31,11 @@
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/peak_forecast.h"
+#include "lathe/tools/cli/training/ranks.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/run_profile.h"
 #include "lathe/tools/cli/training/schedule.h"
+#include "lathe/tools/cli/training/shared_start.h"
 #include "lathe/tools/cli/training/trainer.h"
 
 namespace lathe::cli {
@@ -140,7 +147,8 @@ struct RunData {
   }
 };
 
-RunData open_data(const Settings& settings, Device device) {
+RunData open_data(const Settings& settings, Device device, const Ranks& ranks) {
+  const Share share{ranks.rank(), ranks.size()};
   const bool splits = has_part(settings, Part::kVal);
   const auto train = open_dataset(settings, Part::kTrain, true);
   const auto test = open_dataset(settings, Part::kTest, false);
@@ -148,10 +156,10 @@ RunData open_data(const Settings& settings, Device device) {
   RunData out{train,
               val,
               test,
-              make_input(train, settings, device, true),
-              make_input(val, settings, device, false),
+              make_input(train, settings, device, true, share),
+              make_input(val, settings, device, false, share),
               std::nullopt};
-  if (splits) out.test.emplace(make_input(test, settings, device, false));
+  if (splits) out.test.emplace(make_input(test, settings, device, false, share));
   return out;
 }
 
@@ -195,11 +203,21 @@ Frozen freeze_parameters(nn::Module& model, const Settings& settings, Log& log) 
   return frozen;
 }
 
+// A rank that is not the first one keeps a log of its own, in the folder that the first one made.
+// On another machine the folder may not be there.
+void join_run(Trainer& trainer, const std::string& folder, const Ranks& ranks, Log& log) {
+  std::filesystem::create_directories(folder);
+  trainer.open(folder, false);
+  log.open(std::filesystem::path(folder) / formatted("log-{}.txt", ranks.rank()));
+}
+
 // Brings the run's folder, trainer and log to the state in which training goes on from `step`.
 void begin_run(Trainer& trainer, StartPoint& start, const Settings& settings, int64_t step,
-               Log& log) {
+               const Ranks& ranks, Log& log) {
   const bool goes_on = start.from && !start.folder.empty();
-  open_folder(start, settings);
+  if (ranks.is_first()) open_folder(start, settings);
+  const std::string folder = ranks.from_first(start.folder.string());
+  if (!ranks.is_first()) return join_run(trainer, folder, ranks, log);
   trainer.open(start.folder, goes_on);
   if (start.from) go_back(trainer, start, settings, step);
   write_file_atomic((start.folder / "config.toml").string(), reusable_config(settings));
@@ -224,17 +242,19 @@ void say_choice(const Settings& settings, const RunData& data, Log& log) {
 }
 
 struct RunCounts {
-  int64_t parameters, images, steps;
+  int64_t parameters, images, per_epoch, steps, ranks;
+  int64_t begin;       // the step from which it goes on
   std::string memory;  // forecast_text()
 };
 
 void say_what_runs(const Settings& settings, Device device, const RunCounts& counts,
                    const std::filesystem::path& folder, Log& log) {
   log.line(formatted(
-      "{} on {}: {} parameters, {} training images, {} steps of {} on {} with {} threads{}{}; {}",
+      "{} on {}: {} parameters, {} training images, {} steps of {} on {}{} with {} threads{}{}; {}",
       *settings.model, *settings.dataset, counts.parameters, counts.images, counts.steps,
-      *settings.batch_size * settings.accumulate, concat(device), *settings.threads,
-      counts.memory.empty() ? "" : ", ", counts.memory, folder.string()));
+      *settings.batch_size * settings.accumulate,
+      counts.ranks > 1 ? formatted("{} ranks, each on ", counts.ranks) : "", concat(device),
+      *settings.threads, counts.memory.empty() ? "" : ", ", counts.memory, folder.string()));
 }
 
 /// The memory that tensors on the device may have, what they have already included; 0: unknown.
@@ -269,6 +289,18 @@ void say_what_is_slow(const Settings& settings, Device device, Log& log) {
   }
 }
 
+void say_start(const Settings& settings, const RunData& data, const StartPoint& start,
+               const Unchanged& same, const RunCounts& counts, Device device, Log& log) {
+  say_what_is_slow(settings, device, log);
+  say_what_runs(settings, device, counts, start.folder, log);
+  say_choice(settings, data, log);
+  if (!same.evaluated)
+    log.line("evaluations look at other images than before: the next one begins a new best");
+  say_if_steps_are_few(settings, start, counts.per_epoch, counts.images, log);
+  if (start.from)
+    log.line(formatted("going on from {}, step {}", start.file.string(), counts.begin));
+}
+
 /// Trains. Where memory of `device` was not enough, the error ends with advice for its peak.
 ExitCode run_with_advice(Trainer& trainer, FunctionRef<std::string(int64_t peak)> advice,
                          Device device) {
@@ -281,66 +313,118 @@ ExitCode run_with_advice(Trainer& trainer, FunctionRef<std::string(int64_t peak)
   }
 }
 
-}  // namespace
-
-ExitCode run_train(const Invocation& call) {
-  StopRequests::note_saves();  // it may come while the data is opened
-  const Output out(call.settings.json);
-  Log log(call.settings.quiet);
-  set_log_handler([&log](LogLevel, std::string_view text) { log.warning(text); });
-  const struct Restore {
-    ~Restore() { set_log_handler({}); }
-  } restore;
-
-  StartPoint start = find_start(call, log);
+// Dataset, model and start, on all ranks as the first one has found them.
+Settings choose_on_ranks(const Invocation& call, StartPoint& start, const Ranks& ranks, Log& log) {
+  check_same_call(ranks, call.settings);
+  start = ranks.is_first() ? find_start(call, log) : StartPoint{.settings = call.settings};
   Settings settings = start.settings;
-  choose(settings, start, log);
+  if (ranks.is_first()) choose(settings, start, log);
+  share_start(ranks, start, settings);
+  if (settings.download && !ranks.is_first() && ranks.local_rank() == 0) fetch_if_asked(settings);
+  ranks.meet();
+  if (*settings.batch_size % ranks.size() != 0) ranks.part();  // all of them say so
+  batch_of_rank(*settings.batch_size, ranks.size());
+  return settings;
+}
+
+// What must be equal for the ranks to do the same steps.
+void check_same_steps(const Ranks& ranks, const RunImages& images, Device device) {
+  ranks.check_same("train: device and images",
+                   formatted("device {}\ntraining images {}\nevaluated {}",
+                             device.is_cuda() ? "cuda" : "cpu", images.training, images.evaluated));
+}
+
+// --device stays as it was given: the next run may have other GPUs.
+Device prepare_rank(Settings& settings, const Ranks& ranks) {
+  const std::string asked = std::exchange(settings.device, device_of_rank(ranks, settings.device));
+  const Device device = prepare_compute(settings);
+  settings.device = asked;
+  return device;
+}
+
+ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Log& log) {
+  StartPoint start;
+  Settings settings = choose_on_ranks(call, start, ranks, log);
   if (!settings.quiet) {
     for (const std::string& remark : flags_without_effect(settings, call.sources))
       log.warning(remark);
   }
   if (settings.profile) parse_profile_steps(settings.profile_steps);  // may be wrong: say so early
-  const Device device = prepare_compute(settings);
-  RunData data = open_data(settings, device);
+  const Device device = prepare_rank(settings, ranks);
+  RunData data = open_data(settings, device, ranks);
   const RunImages images = data.images(settings);
+  check_same_steps(ranks, images, device);
   const int64_t per_epoch = length_of_epoch(settings, data.train, images.training);
-  const Unchanged same = check_changes(start, settings, images, log);
+  const Unchanged same = share_changes(
+      ranks,
+      ranks.is_first() ? check_changes(start, settings, images, ranks.size(), log) : Unchanged());
   const int64_t all = length_of_run(start, same.batches, *settings.epochs, per_epoch);
   const int64_t steps = settings.max_steps > 0 ? std::min(settings.max_steps, all) : all;
   const Schedule schedule = make_schedule(settings, per_epoch, steps);
 
   const ModelShape shape{data.train_set->classes(), data.train_set->channels()};
-  const std::string memory = say_forecast(settings, shape, device, steps, log);
+  Settings of_rank = settings;  // what one rank computes
+  of_rank.batch_size = batch_of_rank(*settings.batch_size, ranks.size());
+  const std::string memory = say_forecast(of_rank, shape, device, steps, log);
   const auto model = make_start(settings, *data.train_set, start, log);
   const int64_t parameters = nn::count_parameters(*model);
   place_model(*model, device, settings);
   const auto optimizer = make_optimizer(settings, *model);
   Frozen frozen = freeze_parameters(*model, settings, log);
   RunSchedule lr(*optimizer, schedule);
-  safetensors::Metadata about = describe_run(settings, images);
+  safetensors::Metadata about = describe_run(settings, images, ranks.size());
   about.merge(metadata_of(model_input(settings, *data.test_set)));
-  Trainer trainer({settings, *model, *lr, data.train, data.val, out, log, std::move(about),
-                   std::move(frozen), data.test ? &*data.test : nullptr},
+  Trainer trainer({.settings = settings,
+                   .model = *model,
+                   .schedule = *lr,
+                   .train = data.train,
+                   .test = data.val,
+                   .out = out,
+                   .log = log,
+                   .about = std::move(about),
+                   .frozen = std::move(frozen),
+                   .held_out = data.test ? &*data.test : nullptr,
+                   .ranks = ranks},
                   steps);
   const int64_t step = start.from ? resume(trainer, start, settings, same) : 0;
+  ranks.separate_random_numbers(device);
   if (settings.dry_run) {  // all checks of the settings have been made
     print_plan(settings, out, steps, parameters);
     return ExitCode::kDone;
   }
 
   const StopRequests signals;  // from here on a stop must leave the folder in order
-  begin_run(trainer, start, settings, step, log);
-  say_what_is_slow(settings, device, log);
-  say_what_runs(settings, device, {parameters, images.training, steps, memory}, start.folder, log);
-  say_choice(settings, data, log);
-  if (!same.evaluated)
-    log.line("evaluations look at other images than before: the next one begins a new best");
-  say_if_steps_are_few(settings, start, per_epoch, data.train_set->size(), log);
-  if (start.from) log.line(formatted("going on from {}, step {}", start.file.string(), step));
+  begin_run(trainer, start, settings, step, ranks, log);
+  const RunCounts counts{parameters, images.training, per_epoch, steps, ranks.size(), step, memory};
+  say_start(settings, data, start, same, counts, device, log);
   return run_with_advice(
       trainer,
-      [&](int64_t had) { return memory_advice(settings, shape, device, *model, *optimizer, had); },
+      [&](int64_t had) { return memory_advice(of_rank, shape, device, *model, *optimizer, had); },
       device);
+}
+
+}  // namespace
+
+ExitCode run_train(const Invocation& call) {
+  StopRequests::note_saves();  // it may come while the data is opened
+  const Ranks ranks = Ranks::join();
+  const Output out(call.settings.json, !ranks.is_first());
+  Log log(call.settings.quiet || !ranks.is_first());
+  set_log_handler([&log](LogLevel, std::string_view text) { log.warning(text); });
+  const struct Restore {
+    ~Restore() { set_log_handler({}); }
+  } restore;
+  try {
+    return train(call, ranks, out, log);
+  } catch (const distributed::DistributedError&) {
+    throw;
+  } catch (const Error& e) {
+    ranks.abort(e.message());
+    throw;
+  } catch (const std::exception& e) {
+    ranks.abort(e.what());
+    throw;
+  }
 }
 
 }  // namespace lathe::cli

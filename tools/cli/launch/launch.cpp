@@ -11,10 +11,13 @@
 
 #include "lathe/core/printable.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/distributed/process_group.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/launch/world.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/settings/command_line.h"
+#include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/signals.h"
 
 namespace lathe::cli {
@@ -56,12 +59,37 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-void check(const Settings& s, const std::string& program) {
-  if (program == "train") {
+/// `launch train …` starts this program. What is wrong with its flags is said here, once, instead
+/// of by each rank.
+void check_training(const Settings& s, const std::vector<std::string>& words) {
+  const CommandLine line = parse_command_line(
+      words, commands(), [](const char* name) -> const char* { return ::getenv(name); });
+  if (line.command == nullptr) return;  // --help
+  const Settings& training = line.invocation.settings;
+  const int64_t ranks = s.nodes * s.ranks;
+  if (ranks > 1 && !distributed::is_available()) {
     throw UsageError(
-        "launch: lathe train runs in one process; launch starts programs that join a process "
-        "group (lathe/distributed/process_group.h)");
+        "launch: this build cannot join processes, because Gloo (libgloo-dev) was not there");
   }
+  if (training.batch_size || training.resume.empty())
+    batch_of_rank(training.batch_size.value_or(kUsualBatch), ranks);
+  if (s.max_restarts > 0 && (training.resume != "auto" || training.run_dir.empty())) {
+    throw UsageError(
+        "--max-restarts: a training goes on after a restart with --resume auto and --run-dir DIR");
+  }
+}
+
+/// The program to start, with its arguments.
+std::vector<std::string> program_of(const Invocation& call) {
+  std::vector<std::string> words = call.words;
+  if (words[0] == "train") {
+    check_training(call.settings, words);
+    words.insert(words.begin(), std::filesystem::read_symlink("/proc/self/exe").string());
+  }
+  return words;
+}
+
+void check(const Settings& s) {
   if (s.node_rank >= s.nodes) {
     throw UsageError(formatted("--node-rank: must be from 0 to {}, one less than --nodes, got {}",
                                s.nodes - 1, s.node_rank));
@@ -122,9 +150,9 @@ ExitCode stopped(int signal) {
 
 ExitCode run_launch(const Invocation& call) {
   const Settings& s = call.settings;
-  check(s, call.words[0]);
+  check(s);
   const Meeting meeting(s);
-  WorldOptions world = {.program = call.words,
+  WorldOptions world = {.program = program_of(call),
                         .ranks = s.ranks,
                         .first_rank = s.node_rank * s.ranks,
                         .world_size = s.nodes * s.ranks,

@@ -13,6 +13,7 @@
 #include <filesystem>
 
 #include "lathe/core/printable.h"
+#include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/launch/rank_output.h"
 #include "lathe/tools/cli/output.h"
@@ -176,8 +177,14 @@ class World {
     for (const Rank& rank : ranks_) rank.process.signal_all(number);
   }
 
-  /// Of ranks that ended at the same moment, one that a signal ended is the cause: it had no time
-  /// to tell the others why.
+  /// How near an end is to the cause. A rank that a signal ended had no time to tell the others
+  /// why; one that ended because of another rank says so by its exit code.
+  static int nearness(const ProcessEnd& end) {
+    return end.signal != 0 ? 2 : end.code == static_cast<int>(ExitCode::kRanks) ? 0 : 1;
+  }
+
+  /// Of ranks that ended at the same moment, the nearest one is the cause; later, until the others
+  /// are told to end, only one that is nearer than those that ended because of another rank.
   void look_for_ends() {
     const bool had_failed = end_.failure.has_value();
     for (Rank& rank : ranks_) {
@@ -185,8 +192,9 @@ class World {
       rank.read_output();
       finish(rank);
       const ProcessEnd& end = rank.process.end();
-      if (end.good() || had_failed) continue;
-      if (!end_.failure || (end.signal != 0 && end_.failure->end.signal == 0)) {
+      if (end.good() || asked_to_end_) continue;
+      if (!end_.failure || (nearness(end) > nearness(end_.failure->end) &&
+                            (!had_failed || nearness(end_.failure->end) == 0))) {
         end_.failure = RankFailure{rank.number, rank.process.pid(), end, rank.err.last_line()};
       }
     }

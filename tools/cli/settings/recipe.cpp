@@ -128,6 +128,14 @@ std::string_view stem_for(int64_t image_size) {
   return image_size <= kSmallStemSide ? "cifar" : "imagenet";
 }
 
+int64_t batch_of_rank(int64_t batch_size, int64_t ranks) {
+  const int64_t each = batch_size / ranks, rest = batch_size % ranks;
+  if (rest == 0) return each;
+  throw UsageError(formatted(
+      "--batch-size {} is for all ranks together, and {} ranks cannot share it equally; {}{} can",
+      batch_size, ranks, each > 0 ? formatted("{} or ", each * ranks) : "", (each + 1) * ranks));
+}
+
 void complete(Settings& settings, const Machine& machine) {
   const std::string& dataset = *settings.dataset;
   if (!settings.image_size) settings.image_size = image_size_for(dataset, machine);
@@ -136,7 +144,7 @@ void complete(Settings& settings, const Machine& machine) {
     const bool small_files = dataset != "folder" && dataset != "packed" && dataset != "synthetic";
     settings.data_cache = small_files ? "ram" : "none";
   }
-  if (!settings.batch_size) settings.batch_size = 128;
+  if (!settings.batch_size) settings.batch_size = kUsualBatch;
   if (!settings.epochs) {
     settings.epochs =
         !machine.has_cuda && (is_grey(dataset) || dataset == "synthetic") ? kCpuEpochs : kEpochs;

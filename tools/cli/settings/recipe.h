@@ -38,6 +38,13 @@ std::string choose_run(Settings& settings, const Machine& machine);
 /// The stem for images of this many rows and columns: "cifar" or "imagenet".
 std::string_view stem_for(int64_t image_size);
 
+/// --batch-size where it was not given.
+inline constexpr int64_t kUsualBatch = 128;
+
+/// The samples of each batch that a rank computes: --batch-size is for all ranks together.
+/// throws: UsageError if the ranks cannot share it equally.
+int64_t batch_of_rank(int64_t batch_size, int64_t ranks);
+
 /// Chooses every other open setting except those of complete_for_gpu, and the stem, which weights
 /// may decide (choose_stem of training/fine_tuning.h); needs dataset and model.
 void complete(Settings& settings, const Machine& machine);

@@ -66,6 +66,7 @@ struct Settings {
   int64_t max_steps = 0;
   std::optional<int64_t> batch_size;
   int64_t accumulate = 1;
+  bool sync_batch_norm = false;
   // learning-rate range test
   double min_lr = 1e-5;
   double max_lr = 10;

@@ -131,6 +131,8 @@ constexpr Setting kSettings[] = {
    .help = "Images in a step; of bench infer: in a call, beside calls with one (32)"},
   {.key = "accumulate", .group = "Optimisation", .target = &S::accumulate, .takes = kTrain | kFindLr, .unit = "N", .min = 1, .max = 1e6,
    .help = "Batches whose gradients are averaged before a step"},
+  {.key = "sync-batch-norm", .group = "Optimisation", .target = &S::sync_batch_norm, .takes = kTrain,
+   .help = "Of several ranks: batch norm with the statistics of all of them, as one process has them"},
 
   {.key = "min-lr", .group = "Range test", .target = &S::min_lr, .takes = kFindLr, .unit = "NUMBER",
    .help = "Learning rate of the first step"},

@@ -296,19 +296,38 @@ ModelInput model_input(const Settings& settings, const data::ImageDataset& image
           .std = images.std()};
 }
 
+namespace {
+
+// In training a rank's last batch is as long as the others'.
+std::shared_ptr<const data::Sampler> sampler_of(const Share& share, int64_t samples,
+                                                const Settings& settings, bool training) {
+  if (share.ranks == 1) return {};
+  if (samples < share.ranks)
+    throw UsageError(formatted("{} images are fewer than {} ranks", samples, share.ranks));
+  const data::DistributedSampler::Options options{
+      .shuffle = training, .drop_last = training && settings.drop_last, .pad = training};
+  return std::make_shared<data::DistributedSampler>(samples, share.rank, share.ranks, options);
+}
+
+}  // namespace
+
 data::DataLoader make_loader(std::shared_ptr<const data::Dataset> dataset, const Settings& settings,
-                             bool training) {
+                             bool training, Share share) {
   // A signal stops the wait for a batch, which may be long. Among the batches of one step it must
   // not: without the others there is no state to save.
   std::function<bool()> stop;
-  if (!training || settings.accumulate == 1) stop = [] { return StopRequests::asked() != 0; };
-  return data::DataLoader(std::move(dataset), {.batch_size = *settings.batch_size,
-                                               .shuffle = training,
+  if (!training || (settings.accumulate == 1 && share.ranks == 1))
+    stop = [] { return StopRequests::asked() != 0; };
+  auto sampler = sampler_of(share, dataset->size(), settings, training);
+  const int64_t batch_size = std::max<int64_t>(1, *settings.batch_size / share.ranks);
+  return data::DataLoader(std::move(dataset), {.batch_size = batch_size,
+                                               .shuffle = training && !sampler,
                                                .num_workers = *settings.workers,
                                                .pin_memory = settings.pin_memory.value_or(false),
                                                .drop_last = training && settings.drop_last,
                                                .seed = static_cast<uint64_t>(settings.seed),
                                                .prefetch_factor = settings.prefetch_factor,
+                                               .sampler = sampler,
                                                .stop = stop});
 }
 

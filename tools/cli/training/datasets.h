@@ -44,10 +44,18 @@ std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part 
 /// done to an image of any size; and the names of the classes.
 ModelInput model_input(const Settings& settings, const data::ImageDataset& images);
 
+/// Which part of the samples a process reads: its rank among how many.
+struct Share {
+  int64_t rank = 0, ranks = 1;
+};
+
 /// `training`: shuffled. Otherwise from the first to the last, including a short last batch. A
 /// request to stop (StopRequests) ends a pass after the sample that is being read, but with
-/// --accumulate not in training.
+/// --accumulate not in training. Of several ranks each reads its share of every batch, so that
+/// --batch-size is that of all together. In training the shares are equal, and no request to stop
+/// ends a pass: the ranks stop together. In evaluation each sample is in one share.
+/// throws: UsageError for fewer samples than ranks.
 data::DataLoader make_loader(std::shared_ptr<const data::Dataset> dataset, const Settings& settings,
-                             bool training);
+                             bool training, Share share = {});
 
 }  // namespace lathe::cli

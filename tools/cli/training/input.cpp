@@ -13,14 +13,14 @@ void refuse_resident_images(const Settings& settings) {
 }
 
 Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,
-                 Device device, bool training) {
+                 Device device, bool training, Share share) {
   const bool resident = settings.data_cache == "gpu";
   if (resident && device.is_cpu())
     throw UsageError("--data-cache gpu needs a GPU; training runs on the CPU");
   // Images of many sizes must have one size before they can be a batch, so their transform stays
   // with the workers.
   if (device.is_cpu() || (!images->has_one_size() && !resident))
-    return {make_loader(images, settings, training), device};
+    return {make_loader(images, settings, training, share), device};
 
   const DType half = settings.amp == "bf16" ? kBF16 : kF16;
   data::PrefetchOptions prefetch{.transform = images->transform(),
@@ -38,7 +38,7 @@ Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settin
     prefetch.resident =
         reading_data([&] { return std::make_shared<data::ResidentImages>(*images, device); });
   }
-  return {make_loader(images, settings, training), device, std::move(prefetch)};
+  return {make_loader(images, settings, training, share), device, std::move(prefetch)};
 }
 
 }  // namespace lathe::cli

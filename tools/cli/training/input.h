@@ -24,7 +24,7 @@ struct Input {
 /// throws: UsageError for a data cache that is not possible; CommandError (kData), DataError if its
 /// images cannot be read.
 Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,
-                 Device device, bool training);
+                 Device device, bool training, Share share = {});
 
 /// For commands that time the reading of batches.
 /// throws: UsageError for --data-cache gpu.

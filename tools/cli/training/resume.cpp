@@ -278,7 +278,7 @@ StartPoint find_start(const Invocation& call, Log& log) {
 }
 
 Unchanged check_changes(const StartPoint& start, const Settings& now, const RunImages& images,
-                        Log& log) {
+                        int64_t ranks, Log& log) {
   Unchanged same;
   if (!start.from) return same;
   std::string changes, roundings;
@@ -300,6 +300,10 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
     note(changes, "training images", images_before, std::to_string(images.training));
     same.batches = false;
   }
+  // The batches of all ranks together stay the same.
+  const std::string ranks_before = metadata_text(*start.from, kRanksKey);
+  if ((ranks_before.empty() ? "1" : ranks_before) != std::to_string(ranks))
+    note(changes, "ranks", ranks_before.empty() ? "1" : ranks_before, std::to_string(ranks));
   const std::string evaluated_before = metadata_text(*start.from, kEvaluatedKey);
   if (!evaluated_before.empty() && evaluated_before != images.evaluated) {
     note(changes, "evaluated", evaluated_before, images.evaluated);
@@ -345,7 +349,7 @@ int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs
   return trainer.count("step") + std::max<int64_t>(epochs - ended, 0) * per_epoch;
 }
 
-safetensors::Metadata describe_run(Settings settings, const RunImages& images) {
+safetensors::Metadata describe_run(Settings settings, const RunImages& images, int64_t ranks) {
   std::error_code missing;
   if (names_images(settings))  // absolute, so that it is found from any directory
     settings.data_root = fs::weakly_canonical(settings.data_root, missing).string();
@@ -359,9 +363,11 @@ safetensors::Metadata describe_run(Settings settings, const RunImages& images) {
     if (key_end == std::string_view::npos || is_free(settings, line.substr(0, key_end))) continue;
     decisive += line;
   }
-  return {{std::string(kConfigKey), decisive},
-          {std::string(kImagesKey), std::to_string(images.training)},
-          {std::string(kEvaluatedKey), images.evaluated}};
+  safetensors::Metadata out = {{std::string(kConfigKey), decisive},
+                               {std::string(kImagesKey), std::to_string(images.training)},
+                               {std::string(kEvaluatedKey), images.evaluated}};
+  if (ranks > 1) out.emplace(kRanksKey, std::to_string(ranks));
+  return out;
 }
 
 void clean_run_folder(const fs::path& folder, int64_t step) {

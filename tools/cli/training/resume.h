@@ -19,6 +19,7 @@ namespace lathe::cli {
 inline constexpr std::string_view kConfigKey = "lathe.config";  // settings that decide the result
 inline constexpr std::string_view kImagesKey = "lathe.images";  // length of the training set
 inline constexpr std::string_view kEvaluatedKey = "lathe.evaluated";  // RunImages::evaluated
+inline constexpr std::string_view kRanksKey = "lathe.ranks";  // how many trained; absent: one
 /// Why training cannot continue from it bit by bit: it was made in the middle of a step after an
 /// error (the batch norms have seen a batch more than the optimiser), with averaged weights
 /// (--ema), or with an evaluation at the --time-limit.
@@ -75,7 +76,7 @@ struct Unchanged {
 /// Compares settings and data with those of the run so far.
 /// throws: UsageError listing what must not change, unless --allow-changes.
 Unchanged check_changes(const StartPoint& start, const Settings& now, const RunImages& images,
-                        Log& log);
+                        int64_t ranks, Log& log);
 
 /// Call if training with the settings `now` cannot take the state of these parts ("model",
 /// "optimizer", …); `why` lists all that does not fit.
@@ -90,7 +91,7 @@ int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs
                       int64_t per_epoch);
 
 /// The metadata that the checkpoints of this run have.
-safetensors::Metadata describe_run(Settings settings, const RunImages& images);
+safetensors::Metadata describe_run(Settings settings, const RunImages& images, int64_t ranks);
 
 /// Makes the folder that of step `step`: removes later step files, a best.safetensors of a later
 /// step (the one before it was overwritten) and left-over temporary files. For step -1, where

@@ -1,6 +1,7 @@
 // What a training saves: the order in which states become good, and the files that hold them.
 #include "lathe/tools/cli/training/saves.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "lathe/core/error.h"
@@ -18,15 +19,19 @@ Saves::Saves(const std::filesystem::path& folder, int64_t keep, std::function<Ch
     : folder_(folder), present_(std::move(present)), writer_(folder, keep) {}
 
 void Saves::begin(int64_t step) {
-  good_.take(present_());
+  if (present_) good_.take(present_());
   good_step_ = step;
 }
 
-void Saves::take_candidate() { candidate_.begin(present_()); }
+void Saves::take_candidate() {
+  if (present_) candidate_.begin(present_());
+}
 
 void Saves::accept_candidate(int64_t step) {
-  candidate_.finish();
-  std::swap(good_, candidate_);
+  if (present_) {
+    candidate_.finish();
+    std::swap(good_, candidate_);
+  }
   good_step_ = step;
 }
 
@@ -34,10 +39,12 @@ void Saves::save(std::string_view name, int64_t step, bool averages) {
   const bool is_last = name == "last";
   if (is_last && last_is_sealed_) return;
   const auto began = Clock::now();
-  Checkpoint state = present_();
-  if (last_is_sealed_) state.metadata.emplace(kInexactKey, "made after the --time-limit");
-  if (averages) state.metadata.emplace(kInexactKey, "its weights are averages (--ema)");
-  write(name, state, step);
+  if (present_) {
+    Checkpoint state = present_();
+    if (last_is_sealed_) state.metadata.emplace(kInexactKey, "made after the --time-limit");
+    if (averages) state.metadata.emplace(kInexactKey, "its weights are averages (--ema)");
+    write(name, state, step);
+  }
   if (is_last) {
     has_last_ = true;
     good_on_disk_ = finite_until_ == step ? step : -1;
@@ -47,12 +54,12 @@ void Saves::save(std::string_view name, int64_t step, bool averages) {
 }
 
 int64_t Saves::save_good(int64_t step) {
-  if (good_on_disk_ < good_step_) {
+  if (present_ && good_on_disk_ < good_step_) {
     Checkpoint good = good_.checkpoint();
     if (good_step_ < step) good.metadata.emplace(kWentBackKey, "what came after may be no good");
     write("last", good, good_step_);
-    good_on_disk_ = good_step_;
   }
+  good_on_disk_ = std::max(good_on_disk_, good_step_);
   wait();
   return good_on_disk_;
 }

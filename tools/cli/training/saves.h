@@ -37,6 +37,7 @@ class SaveError : public CommandError {
 class Saves {
  public:
   /// `present` makes a checkpoint of the present state. It may share its values with the model.
+  /// Without it nothing is copied or written, and all else is the same: of several ranks one saves.
   Saves(const std::filesystem::path& folder, int64_t keep, std::function<Checkpoint()> present);
 
   // --- which state is good ----

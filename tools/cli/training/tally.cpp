@@ -38,6 +38,21 @@ void Tally::join(const Tally& other) {
   count_ += other.count_;
 }
 
+std::vector<double> Tally::numbers() const {
+  return {static_cast<double>(read_.count), static_cast<double>(read_.top1),
+          static_cast<double>(read_.top5), read_.loss_sum};
+}
+
+Tally Tally::of_numbers(const std::vector<double>& numbers) {
+  Tally out;
+  out.read_ = out.joined_ = {.count = static_cast<int64_t>(numbers.at(0)),
+                             .top1 = static_cast<int64_t>(numbers.at(1)),
+                             .top5 = static_cast<int64_t>(numbers.at(2)),
+                             .loss_sum = numbers.at(3)};
+  out.count_ = out.read_.count;
+  return out;
+}
+
 StateDict Tally::state_dict() const {
   StateDict out;
   out.add_number("count", joined_.count);

@@ -33,6 +33,11 @@ class Tally {
   /// throws: ValueError, ShapeError; nothing has changed then.
   void load_state_dict(const StateDict& state, Device device);
 
+  /// The sums of the last read() without the confusion matrix, as numbers that can be added up over
+  /// processes; and the tally that has such sums.
+  std::vector<double> numbers() const;
+  static Tally of_numbers(const std::vector<double>& numbers);
+
   /// Samples added, read or not.
   int64_t count() const { return count_; }
   /// Means over all samples that were read; 0 if there are none.

@@ -1,16 +1,16 @@
-// The training loop: epochs, steps, rows of metrics, evaluations. Ways to end: trainer_end.cpp.
+// The training loop: epochs, steps, evaluations. What it shows and writes: trainer_rows.cpp; ways
+// to end: trainer_end.cpp; several ranks: trainer_ranks.cpp.
 #include "lathe/tools/cli/training/trainer.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "lathe/core/ceil_div.h"
 #include "lathe/core/seconds_since.h"
+#include "lathe/distributed/sync_batch_norm.h"
 #include "lathe/nn/summary.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
-#include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/debug_scopes.h"
 #include "lathe/tools/cli/training/loss_scale.h"
@@ -31,26 +31,37 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
       total_steps_(total_steps) {
   if (settings_.ema > 0)
     ema_.emplace(parts_.model, optim::EMAOptions{.decay = settings_.ema, .warm_up = true});
-  if (parts_.train.device.is_cuda() && settings_.capture && !wants_single_ops(settings_)) {
+  if (!parts_.ranks.alone()) {
+    distributed::ProcessGroup& group = parts_.ranks.group();
+    if (settings_.sync_batch_norm) distributed::convert_sync_batch_norm(group, parts_.model);
+    // Without an order that is learnt, a run that is resumed has the same bits.
+    parallel_.emplace(group, parts_.model, distributed::DataParallelOptions{.learn_order = false});
+  }
+  if (!parallel_ && parts_.train.device.is_cuda() && settings_.capture &&
+      !wants_single_ops(settings_)) {
     Tensors state = parameters_;
     for (const auto& [name, buffer] : parts_.model.named_buffers()) state.push_back(buffer);
     graphs_.emplace(std::move(state));
     optimizer_.set_capturable();
     if (ema_) ema_->set_capturable();
   }
-  if (settings_.amp != "off") optimizer_.set_half_copies();
+  if (settings_.amp != "off" && !parallel_) optimizer_.set_half_copies();
   parts_.log.before_line([this] { progress_.clear(); });
 }
 
 void Trainer::open(const std::filesystem::path& folder, bool goes_on) {
   folder_ = folder;
+  if (!parts_.ranks.is_first()) {
+    saves_.emplace(folder, settings_.keep, nullptr);
+    return;
+  }
   metrics_.emplace(folder, metrics_row({.loss_scale = scaler_.enabled() ? 1.0 : 0.0}), goes_on);
   if (settings_.tensorboard) events_.emplace(folder, step_, parts_.log);
   saves_.emplace(folder, settings_.keep, [this] { return checkpoint(); });
 }
 
 void Trainer::go_back(double accuracy_of_best) {
-  metrics_->cut(resumed_rows_);
+  if (metrics_) metrics_->cut(resumed_rows_);
   kept_accuracy_ = std::min(accuracy_of_best, best_accuracy_);
   saves_->found_last();
 }
@@ -151,7 +162,7 @@ void Trainer::train_batches() {
 // Writes the row of metrics and the checkpoint if they are due.
 void Trainer::after_step() {
   if (step_ % settings_.log_every == 0) write_window();
-  const bool asked = StopRequests::take_save();
+  const bool asked = take_save_request();
   if (asked || (settings_.save_every > 0 && step_ % settings_.save_every == 0)) save("last");
   if (asked) {
     saves_->wait();
@@ -182,6 +193,13 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   } else {
     forward(step);
   }
+  ++micro_batches_;
+  if (parallel_) {
+    backward_on_ranks(step);
+    if (!snapshot) return;
+    const debug::AllowSync waits_for_the_copy;
+    return saves_->accept_candidate(step_);
+  }
   if (snapshot ||
       parts_.train.device.is_cpu()) {  // for a GPU see write_window(): it is not waited for here
     const debug::AllowSync seldom;
@@ -195,11 +213,11 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   if (!launched) scaler_.scale(step.loss).backward();
   window_.add(step.scores, step.y, step.loss);
   window_images_ += x.dim(0);
-  ++micro_batches_;
 }
 
 void Trainer::forward(StepTensors& step) {
   ForwardScope scope(settings_, scaler_.enabled());
+  if (parallel_) parallel_->broadcast_buffers();
   step.scores = scores_of(parts_.model, step.x, settings_);
   step.loss = cross_entropy(step.scores, step.y, {.label_smoothing = settings_.label_smoothing});
   scope.check();
@@ -219,10 +237,10 @@ void Trainer::apply_gradients(bool logged) {
   scaler_.update();
 }
 
-// In the last step of an epoch that is evaluated.
+// In the last step of an epoch that is evaluated. The same on all ranks, which then round alike.
 bool Trainer::logs_gradients() const {
   const bool ends = batch_ + micro_batches_ >= parts_.train.loader.size();
-  return events_ && ends && evaluates_after(epoch_);
+  return settings_.tensorboard && ends && evaluates_after(epoch_);
 }
 
 // As the optimiser has used them.
@@ -240,13 +258,14 @@ void Trainer::update() {
       average_gradients(micro_batches_);
       const bool logged = logs_gradients();
       apply_gradients(logged);
-      if (logged) log_gradients();
+      if (logged && events_) log_gradients();
     }
     optimizer_.zero_grad();
   } catch (const optim::LossScaleError& e) {  // these steps were skipped, so the weights are good
     const debug::AllowSync the_end;
     save("last");
     saves_->wait();
+    parts_.ranks.part();
     throw CommandError(ExitCode::kDiverged, formatted("{}; {} holds the weights of step {}",
                                                       e.message(), saves_->last_file(), step_));
   }
@@ -269,8 +288,7 @@ void Trainer::evaluate_now() {
   std::optional<optim::EMA::Applied> averaged;
   if (ema_) averaged.emplace(*ema_);
   const size_t recorded = graphs_ ? graphs_->recorded() : 0;
-  const Evaluation result = evaluate(parts_.model, parts_.test, settings_, 0, progress_, {},
-                                     graphs_ ? &*graphs_ : nullptr);
+  const Evaluation result = evaluate_on(parts_.test, graphs_ ? &*graphs_ : nullptr);
   if (graphs_) {
     if (graphs_->recorded() > recorded) memory_.part_is_graph(false);
     say_not_recorded("evaluations are");
@@ -322,70 +340,6 @@ void Trainer::end_epoch() {
   epoch_saves_ = saves_->count();
 }
 
-// Logs the epoch's line once the saves that it names are on the disk, after one of the next steps.
-void Trainer::say_saved() {
-  if (epoch_line_.empty() || !saves_->holds(epoch_saves_)) return;
-  progress_.clear();
-  parts_.out.sentence(std::exchange(epoch_line_, {}));
-}
-
-// Completes a row of metrics with what all rows have, and appends it to the files.   → the row
-Row Trainer::add_row(Metrics metrics) {
-  const auto scale = scaler_.progress();
-  metrics.time = time_text(std::chrono::system_clock::now());
-  metrics.loss_scale = scaler_.enabled() ? scale.scale : 0;
-  metrics.skipped_steps = skipped_before_ + scale.skipped;
-  metrics.memory = memory_.part(metrics.split == "train");
-  Row row = metrics_row(metrics);
-  metrics_->add(row);
-  if (events_) events_->add(metrics);
-  return row;
-}
-
-// Writes one row of training metrics: the mean since the row before. A new mean begins once the row
-// is in the files.
-void Trainer::write_window() {
-  if (window_.count() == 0) return;
-  if (!window_is_finite()) fail_diverged("train", window_.loss());
-  const Row row =
-      add_row({.epoch = epoch_,
-               .step = step_,
-               .split = "train",
-               .loss = window_.loss(),
-               .accuracy = window_.accuracy(),
-               .lr = last_lr_,
-               .images_per_second = static_cast<double>(window_images_) / window_seconds_});
-  epoch_tally_.join(window_);
-  window_.clear();
-  window_seconds_ = 0;
-  window_images_ = 0;
-  parts_.out.row(row);
-}
-
-void Trainer::show_progress() {
-  const int64_t per_epoch = ceil_div(parts_.train.loader.size(), settings_.accumulate);
-  const double rate =
-      train_seconds_ > 0 ? static_cast<double>(step_ - resumed_step_) / train_seconds_ : 0;
-  Tally so_far = epoch_tally_;
-  so_far.join(window_);
-  const int64_t evaluations =
-      settings_.eval_every > 0 ? (*settings_.epochs - epoch_) / settings_.eval_every + 1 : 1;
-  const auto scale = scaler_.progress();
-  progress_.show({.label = formatted("epoch {}/{}", epoch_, *settings_.epochs),
-                  .done = step_ - (epoch_ - 1) * per_epoch,
-                  .total = per_epoch,
-                  .loss = so_far.loss(),
-                  .accuracy = so_far.accuracy(),
-                  .lr = last_lr_,
-                  .loss_scale = scaler_.enabled() ? scale.scale : 0,
-                  .skipped_steps = skipped_before_ + scale.skipped,
-                  .images_per_second =
-                      rate * static_cast<double>(*settings_.batch_size * settings_.accumulate),
-                  .data_wait = data_wait(),
-                  .eta_seconds = static_cast<double>(total_steps_ - step_) / rate +
-                                 evaluation_seconds_ * static_cast<double>(evaluations)});
-}
-
 // Broken files are reported first: a run that continues from here does not meet them again.
 void Trainer::save(const char* name) {
   if (settings_.skip_broken) broken_.report();
@@ -404,12 +358,14 @@ bool Trainer::window_is_finite() {
 }
 
 Trainer::Stop Trainer::stop_reason() const {
-  if (StopRequests::asked() != 0) return Stop::kSignal;
+  if (signal() != 0) return Stop::kSignal;
   if (step_ >= total_steps_) return Stop::kSteps;
   if (told_to_pause_ || (settings_.stop_after > 0 && step_ >= settings_.stop_after))
     return Stop::kPause;
-  if (settings_.time_limit > 0 && seconds() >= settings_.time_limit) return Stop::kTime;
-  return Stop::kNo;
+  const bool time_is_over = parallel_
+                                ? agreed_.time_is_over
+                                : settings_.time_limit > 0 && seconds() >= settings_.time_limit;
+  return time_is_over ? Stop::kTime : Stop::kNo;
 }
 
 bool Trainer::pauses() const {

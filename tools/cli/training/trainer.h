@@ -16,6 +16,9 @@
 // is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp). Saves
 // decides what may overwrite what (saves.h).
 // On a GPU steps and evaluations are launched as CUDA graphs (trainer_graphs.cpp).
+// Several ranks do the same steps, each with its part of every batch. Before each update they add
+// up their losses and what they were asked for (trainer_ranks.cpp), so that all of them log, save,
+// stop and fail after the same step, with the same numbers.
 // The peaks of the device's memory begin again with each row of metrics (run_memory.h).
 // Host memory: at most four copies of the state (Snapshot), two in Saves and two in
 // CheckpointWriter. While one is written, one tensor at a time exists once more, row-major. A GPU
@@ -28,8 +31,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "lathe/distributed/data_parallel.h"
 #include "lathe/nn/checkpoint.h"
 #include "lathe/nn/module.h"
 #include "lathe/optim/ema.h"
@@ -42,6 +47,7 @@
 #include "lathe/tools/cli/training/event_log.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/ranks.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/run_folder.h"
 #include "lathe/tools/cli/training/run_memory.h"
@@ -66,6 +72,9 @@ struct TrainingParts {
   // Called after each step, with the steps so far; false: the training pauses there, as after
   // --stop-after.
   std::function<bool(int64_t step)> after_step = {};
+  // Those that train together, each with its share of `train` and `test`. The first one writes the
+  // run folder.
+  const Ranks& ranks = Ranks::one();
   bool is_trial = false;  // its folder is gone afterwards: a signal says nothing about it
 };
 
@@ -117,6 +126,12 @@ class Trainer {
   void train_batches();
   void step_batch(const Tensor& x, const Tensor& y);
   bool ends_update(int64_t micro_batches) const;
+  void backward_on_ranks(const StepTensors& step);
+  std::vector<double> agree(RankSums sums);
+  RankSums begin_to_agree(const Tally& tally, bool complete);
+  Evaluation evaluate_on(Input& input, StepGraphs* graphs);
+  std::pair<bool, Checkpoint> chosen_weights();
+  bool take_save_request();
   bool runs_as_graph(const Tensor& x, const Tensor& y);
   void record_step(StepTensors& step, const StepKind& kind);
   void abandon_recording(const StepKind& kind);
@@ -137,7 +152,7 @@ class Trainer {
   void write_window();
   void show_progress();
   [[noreturn]] void fail_diverged(const char* split, double loss);
-  [[noreturn]] void end_at_good_state(const std::string& why);
+  [[noreturn]] void end_at_good_state(const std::string& why, bool all_ranks_know = false);
   CheckpointParts checkpoint_parts();
   Checkpoint checkpoint();
   void save(const char* name);
@@ -149,6 +164,7 @@ class Trainer {
   void print_result(const std::optional<Evaluation>& held_out);
   ExitCode finish();
   ExitCode pause();
+  int signal() const;
   Stop stop_reason() const;
   bool pauses() const;
   bool evaluates_after(int64_t epoch) const;
@@ -162,6 +178,7 @@ class Trainer {
   optim::GradScaler scaler_;       // for --amp fp16; otherwise disabled
   std::optional<optim::EMA> ema_;  // for --ema
   Tensors parameters_;
+  std::optional<distributed::DistributedDataParallel> parallel_;  // on several ranks
   std::optional<StepGraphs> graphs_;  // unless steps are queued kernel by kernel
   Tensors gradients_;                 // what graphs add gradients up in, of parameters_
   Shape first_batch_;                 // of the graph that makes them
@@ -183,6 +200,10 @@ class Trainer {
   bool inside_step_ = false;    // a batch was seen that no update has used yet
   bool updated_ = false;        // a graph has updated the weights too
   bool told_to_pause_ = false;  // by after_step
+  struct Requests {
+    int signal = 0;
+    bool save = false, time_is_over = false;
+  } agreed_;  // on several ranks: what any of them was asked for; the time is that of the first
   int64_t resumed_step_ = 0, resumed_rows_ = 0, skipped_before_ = 0;  // of the run before resume()
   Tally window_, epoch_tally_;
   int64_t window_images_ = 0;  // of window_, in window_seconds_; without those before a resume

@@ -20,6 +20,7 @@ ExitCode Trainer::finish() {
     save("last");
   }
   saves_->wait();
+  parts_.ranks.meet();  // what the first one has saved is on the disk
   say_saved();
   if (stop_reason() == Stop::kTime) parts_.log.line("the time limit is reached");
   if (stop_reason() == Stop::kNo && stops_early()) {
@@ -32,6 +33,7 @@ ExitCode Trainer::finish() {
   if (pauses()) return pause();
   if (settings_.skip_broken) broken_.report();
   print_result(held_out);
+  parts_.ranks.part();
   if (stop_reason() != Stop::kTime)  // then the run can continue with a smaller scale
     fail_if_all_skipped(settings_, skipped_before_ + scaler_.read_progress().skipped, step_);
   const double target =
@@ -51,10 +53,7 @@ ExitCode Trainer::finish() {
 // --ema their averages, as in every evaluation.
 std::optional<Evaluation> Trainer::evaluate_best() {
   if (!parts_.held_out) return {};
-  const std::filesystem::path file = folder_ / "best.safetensors";
-  std::error_code unreadable;
-  const bool chosen = std::filesystem::exists(file, unreadable);
-  const Checkpoint best = chosen ? read_checkpoint(file.string()) : checkpoint();
+  const auto [chosen, best] = chosen_weights();
   const StateDict trainer = checkpoint_section(best, "trainer");
   const StateDict present = parts_.model.state_dict().clone();
   parts_.model.load_state_dict(!chosen && ema_ ? ema_->module_state()
@@ -70,12 +69,14 @@ std::optional<Evaluation> Trainer::evaluate_best() {
     }
   } restore{parts_.model, present};
   memory_.begin_part();
-  Evaluation result = evaluate(parts_.model, *parts_.held_out, settings_, 0, progress_);
+  Evaluation result = evaluate_on(*parts_.held_out, nullptr);
   if (!result.complete) return {};
   const double loss = result.tally.loss();
   if (!std::isfinite(loss)) {
+    parts_.ranks.part();
     throw CommandError(ExitCode::kDiverged,
-                       formatted("the test loss of {} is {}", file.string(), number_text(loss)));
+                       formatted("the test loss of {} is {}",
+                                 (folder_ / "best.safetensors").string(), number_text(loss)));
   }
   parts_.out.row(
       add_row({.epoch = trainer.count("epoch"),
@@ -129,16 +130,17 @@ void Trainer::print_result(const std::optional<Evaluation>& held_out) {
 ExitCode Trainer::pause() {
   save_to_go_on();
   saves_->wait();
+  parts_.ranks.meet();  // the checkpoint is on the disk
   progress_.clear();
   say_saved();
   write_window();
-  const int signal = StopRequests::asked();
-  const std::string by = signal != 0 ? name_of_signal(signal) : "--stop-after";
+  const int asked = signal();
+  const std::string by = asked != 0 ? name_of_signal(asked) : "--stop-after";
   const std::string text = formatted("stopped after step {} by {}; {} holds the checkpoint", step_,
                                      by, saves_->last_file());
-  if (signal != 0) {
-    if (!parts_.is_trial) parts_.log.error(text);
-    return exit_code_of_signal(signal);
+  if (asked != 0) {
+    if (!parts_.is_trial && parts_.ranks.is_first()) parts_.log.error(text);
+    return exit_code_of_signal(asked);
   }
   parts_.log.line(text);
   parts_.out.row(Row()
@@ -150,17 +152,21 @@ ExitCode Trainer::pause() {
   return ExitCode::kDone;
 }
 
+// All ranks have the same losses, so all come here.
 void Trainer::fail_diverged(const char* split, double loss) {
   end_at_good_state(
       formatted("the {} loss is {} in step {} (epoch {}); a lower --lr or --clip-grad-norm 1 may "
                 "help",
-                split, number_text(loss), step_ + 1, epoch_));
+                split, number_text(loss), step_ + 1, epoch_),
+      true);
 }
 
 // Saves the last state known to be good: the present weights may be bad, or have led to what is.
-void Trainer::end_at_good_state(const std::string& why) {
+// What all ranks know they say after rank 0 has saved: a launcher gives it little time afterwards.
+void Trainer::end_at_good_state(const std::string& why, bool all_ranks_know) {
   saves_->loss_is_bad();
   const int64_t good = saves_->save_good(step_);
+  if (all_ranks_know) parts_.ranks.part();
   throw CommandError(ExitCode::kDiverged, formatted("{}; {} holds the weights of step {}", why,
                                                     saves_->last_file(), good));
 }

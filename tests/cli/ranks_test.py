@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""`lathe train` on several ranks: what equals one process, what ends all ranks, and how a training goes on.
+
+    ranks_test.py LATHE [--sanitized]
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import time
+
+from driver import expect, expect_one_line, lathe, main, start
+from runs import values_of, write_png
+from short_run import check_equal, last_of, log_of, rows_of
+
+# 6 batches of 8 images are an epoch. A small image and one thread, because several ranks share the processors.
+TINY = ["--dataset", "synthetic", "--synthetic-size", 48, "--model", "resnet8", "--batch-size", 8, "--image-size", 16, "--threads", 1,
+        "--log-every", 2, "--epochs", 2, "--quiet"]
+ENDLESS = ["--epochs", 100000]  # until it is stopped, however long the test takes to say so
+PATIENT = {"LATHE_DISTRIBUTED_TIMEOUT": "200"}
+
+
+def ranks(count, run, *arguments, flags=(), **options):
+    return lathe("launch", "-n", count, *flags, "train", *TINY, "--run-dir", run, *arguments, **options)
+
+
+def wait_for(condition, process):
+    """For a minute at most, while the process runs."""
+    for _ in range(6000):
+        if condition():
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    raise AssertionError("not within a minute")
+
+
+def steps_of(run):
+    metrics = pathlib.Path(run, "metrics.jsonl")
+    return [json.loads(line)["step"] for line in metrics.read_text().splitlines() if line.endswith("}")] if metrics.exists() else []
+
+
+def says(run, text):
+    return pathlib.Path(run, "log.txt").exists() and text in log_of(run)
+
+
+def rank_of(launcher, number):
+    """The process of a rank that `lathe launch` has started."""
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == launcher.pid and \
+                    f"RANK={number}\0".encode() in b"\0" + stat.with_name("environ").read_bytes():
+                return int(stat.parent.name)
+        except OSError:  # it has ended since
+            pass
+    raise AssertionError(f"there is no rank {number}")
+
+
+def test_two_ranks_train_as_one_process(_):
+    """With the statistics of all ranks in batch norm only the order of sums differs. The learning rate is small, so that what this
+    changes does not grow: over eight seeds losses differed by at most 4e-5 of theirs and the head by 3e-6. Without those statistics
+    it is 2e-2 and 4e-3."""
+    expect(lathe("train", *TINY, "--lr", 0.01, "--run-dir", "one"), 0)
+    result = expect(ranks(2, "two", "--lr", 0.01, "--sync-batch-norm"), 0)
+    assert re.search(r"^\[0\] test accuracy ", result.stdout, re.M) and "[1]" not in result.stdout, result.stdout
+    one, two = rows_of("one"), rows_of("two")
+    assert [(r["epoch"], r["step"], r["split"]) for r in one] == [(r["epoch"], r["step"], r["split"]) for r in two]
+    for a, b in zip(one, two):
+        assert abs(a["loss"] - b["loss"]) < 1e-3 * a["loss"], (a, b)
+    a, b = values_of("one/last.safetensors", "fc."), values_of("two/last.safetensors", "fc.")
+    assert a.keys() == b.keys() and a
+    for name in a:
+        assert max(abs(x - y) for x, y in zip(a[name], b[name])) < 1e-4, name
+    assert pathlib.Path("two/log-1.txt").exists()  # every rank has a log
+    assert {p.name for p in pathlib.Path("two").iterdir()} - {p.name for p in pathlib.Path("one").iterdir()} == {"log-1.txt"}
+
+
+def test_a_resumed_run_has_the_same_bits(_):
+    """Also with an augmentation, averaged weights, clipping, and parts of different sizes at the end of an epoch."""
+    flags = ["--augment", "crop,flip", "--synthetic-size", 45, "--ema", 0.9, "--clip-grad-norm", 1, "--accumulate", 2, "--tensorboard"]
+    expect(ranks(2, "whole", *flags), 0)
+    expect(ranks(2, "a", *flags, "--stop-after", 2), 0)
+    before = last_of("a")
+    for count, text in ((3, "cannot share it equally"), (1, "ranks 2 → 1")):
+        expect(ranks(count, "a", *flags, "--resume", "auto"), 2, text)
+    assert last_of("a") == before
+    expect(ranks(4, "b", *flags, "--resume", "a/last.safetensors", "--allow-changes"), 0)
+    assert steps_of("b")[-1] == steps_of("whole")[-1]  # the global batch is kept
+    assert "changed since" in log_of("b")
+    expect(ranks(2, "a", *flags, "--resume", "auto"), 0)
+    check_equal("a", "whole")
+
+
+def test_a_killed_rank_ends_all_and_a_restart_goes_on(_):
+    """The line names rank and cause; the training goes on from the last checkpoint."""
+    process = start("launch", "-n", 2, "--max-restarts", 1, "train", *TINY, *ENDLESS, "--save-every", 4, "--run-dir", "a", "--resume", "auto", env=PATIENT)
+    wait_for(lambda: len(steps_of("a")) >= 3, process)
+    killed = rank_of(process, 1)
+    os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: says("a", "going on from a/last.safetensors, step "), process)
+    begin = int(re.search(r"last\.safetensors, step (\d+)", log_of("a"))[1])
+    assert begin >= 4
+    wait_for(lambda: (steps_of("a") or [0])[-1] > begin, process)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 143, errors
+    assert f"lathe: launch: rank 1 (process {killed}) was ended by signal 9 (Killed)\n" in errors, errors
+    assert re.search(rf"^\[0\] lathe: .*rank 1 \(\S+\) ended without a word: process {killed} ", errors, re.M), errors
+    assert "all ranks start again, 1 of 1 restarts" in errors and errors.endswith("lathe: launch: stopped by SIGTERM\n"), errors
+
+
+def test_a_signal_stops_all_after_the_same_step(_):
+    process = start("launch", "-n", 2, "train", *TINY, *ENDLESS, "--run-dir", "a", env=PATIENT)
+    wait_for(lambda: len(steps_of("a")) >= 1, process)
+    process.send_signal(signal.SIGUSR1)
+    wait_for(lambda: says("a", "SIGUSR1: saved"), process)
+    os.kill(rank_of(process, 1), signal.SIGTERM)  # one rank is told, and all stop
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 143, errors
+    stopped = re.findall(r"stopped after step (\d+) by SIGTERM; a/last.safetensors holds the checkpoint", errors)
+    assert len(set(stopped)) == 1 and stopped[0] == re.search(r"stopped after step (\d+)", log_of("a"))[1], errors
+    last = int(stopped[0]) + 2
+    expect(ranks(2, "a", *ENDLESS, "--resume", "auto", "--max-steps", last), 0)
+    assert steps_of("a")[-1] == last
+
+
+def test_a_loss_that_is_not_finite_ends_all(_):
+    result = expect(ranks(2, "a", "--lr", 1e30, env=PATIENT), 6)
+    assert re.search(r"^\[0\] lathe: the train loss is ", result.stderr, re.M), result.stderr
+    assert pathlib.Path("a/last.safetensors").exists()
+
+
+def test_without_the_launcher(folder):
+    """mpirun's variables; tests/distributed/group_options_test.cpp has those of all launchers."""
+    processes = [start("train", *TINY, "--workers", rank, "--max-steps", 2, "--run-dir", "a",  # workers are a machine's own
+                       env={**PATIENT, "LATHE_RENDEZVOUS": f"file://{folder}/place", "OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": "2",
+                            "OMPI_COMM_WORLD_LOCAL_RANK": rank, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}) for rank in "01"]
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    assert steps_of("a")[-1] == 2
+
+
+def test_bad_settings_are_one_line_before_anything_starts(folder):
+    run = ["train", *TINY, "--run-dir", "a"]
+    for flags, text in ((["--batch-size", 9], "--batch-size 9 is for all ranks together, and 2 ranks cannot share it equally; 8 or 10 can"),
+                        (["--no-such-flag"], "--no-such-flag: unknown flag")):
+        expect_one_line(lathe("launch", "-n", 2, *run, *flags), 2, text)
+    expect_one_line(lathe("launch", "-n", 2, "--max-restarts", 1, *run), 2, "--resume auto")
+    rank = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "LATHE_DISTRIBUTED_TIMEOUT": "1"}
+    expect_one_line(lathe(*run, env={**rank, "WORLD_SIZE": "0"}), 2, "the world size must be at least 1, got 0")
+    expect_one_line(lathe(*run, env={**rank, "RANK": "2"}), 2, "the rank must be from 0 to 1, got 2")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        together = [(start(*run, env={**rank, **more}), text) for more, text in (
+            ({"LATHE_RENDEZVOUS": f"file://{folder}/place"}, "rank 1 has not joined within"),
+            ({"LATHE_RENDEZVOUS": f"file://{folder}/place2", "RANK": "1"}, "rank 0 was not found"),
+            ({"LATHE_RENDEZVOUS": f"tcp://127.0.0.1:{port}"}, f"rank 0 cannot listen on 127.0.0.1:{port}"))]
+        for process, text in together:
+            _, errors = process.communicate(timeout=120)
+            assert process.returncode == 8 and errors.count("\n") == 1 and text in errors, errors
+    assert not (folder / "a").exists()
+
+
+def together(folder, *members, timeout=200):
+    """The ends of ranks that each have a number, arguments and variables: stderr, of one line, and exit code."""
+    together.count = getattr(together, "count", 0) + 1
+    env = {"WORLD_SIZE": str(len(members)), "LATHE_RENDEZVOUS": f"file://{folder}/place{together.count}", "LATHE_JOB_TOKEN": "one",
+           "LATHE_DISTRIBUTED_TIMEOUT": str(timeout)}
+    processes = [start("train", *TINY, "--run-dir", "a", *arguments, env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank), **variables})
+                 for rank, arguments, variables in members]
+    ends = [(process.communicate(timeout=300)[1], process.returncode) for process in processes]
+    assert all(errors.count("\n") == 1 for errors, _ in ends), ends
+    return ends
+
+
+def test_ranks_that_do_not_fit_are_named(folder):
+    for errors, code in together(folder, (0, [], {}), (1, ["--lr", 0.7], {})):
+        assert code == 8 and "rank 1" in errors and "--lr" in errors, errors
+    for errors, code in together(folder, (0, ["--batch-size", 9], {}), (1, ["--batch-size", 9], {})):
+        assert code == 2 and "cannot share it equally" in errors, errors
+    for errors, code in together(folder, (0, [], {}), (1, [], {}), (1, [], {})):
+        assert code == 8 and "rank 1 was started twice" in errors, errors
+    for errors, code in together(folder, (0, [], {}), (1, [], {"LATHE_JOB_TOKEN": "two"}), timeout=1):
+        assert code == 8 and "rank" in errors, errors
+    assert not (folder / "a").exists()
+
+
+def test_an_error_of_one_rank_is_told_to_all(folder):
+    """Also each rank reads the data where its own --data-root says."""
+    for part in ("train", "test"):
+        for image in range(4):
+            write_png(folder / "images" / part / f"class{image % 2}" / f"{image}.png", 16, [bytes(48)] * 16)
+    flags = ["--dataset", "folder", "--augment", "none", "--data-root"]
+    (zero, code), (one, own_code) = together(folder, (0, [*flags, "images"], {}), (1, [*flags, "elsewhere"], {}))
+    assert code == 8 and re.search(r"rank 1 \(\S+\) failed: .*elsewhere", zero), zero
+    assert own_code == 3 and "elsewhere" in one, one
+
+
+if __name__ == "__main__":
+    main(globals())

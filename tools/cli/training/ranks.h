@@ -1,0 +1,78 @@
+// Ranks: the processes of one training, and what they tell each other. shared_start.h: with what
+// they begin; trainer_ranks.cpp: what they agree on after each batch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/distributed/process_group.h"
+#include "lathe/nn/checkpoint.h"
+#include "lathe/nn/module.h"
+
+namespace lathe::cli {
+
+/// Numbers on their way to be added up over all ranks.
+struct RankSums {
+  Tensor values = {};
+  distributed::Work work = {};
+
+  /// The sums. Waits.
+  /// throws: DistributedError.
+  std::vector<double> wait();
+};
+
+/// One process by itself has rank 0 of 1; then nothing here waits.
+/// All ranks make the same calls in the same order. Each call throws DistributedError, which names
+/// rank and cause, if another rank has ended, does not answer or has failed.
+class Ranks {
+ public:
+  Ranks() = default;
+  /// Joins the ranks that the variables of a launcher name (distributed/group_options.h), and
+  /// returns when all are there. Without such variables, or with a single rank, it is one process.
+  /// throws: UsageError for variables that are missing or wrong, and for a build without Gloo;
+  /// DistributedError if the ranks do not meet.
+  static Ranks join();
+  static const Ranks& one();
+
+  int64_t rank() const { return group_ ? group_->rank() : 0; }
+  int64_t size() const { return group_ ? group_->world_size() : 1; }
+  /// Among the ranks on this machine.
+  int64_t local_rank() const { return group_ ? group_->options().local_rank : 0; }
+  int64_t local_size() const { return group_ ? group_->options().local_world_size : 1; }
+  bool alone() const { return group_ == nullptr; }
+  /// The rank that writes the run folder and talks to the user.
+  bool is_first() const { return rank() == 0; }
+  /// Not if it is alone.
+  distributed::ProcessGroup& group() const { return *group_; }
+
+  /// Begins to add up `numbers` over all ranks.
+  RankSums begin_sum(const std::vector<double>& numbers) const;
+  /// The text of rank 0.
+  std::string from_first(const std::string& text) const;
+  /// The checkpoint of rank 0.
+  std::optional<Checkpoint> from_first(const std::optional<Checkpoint>& checkpoint) const;
+  /// Gives the model's buffers the values of rank 0.
+  void share_buffers(nn::Module& model) const;
+  /// throws: DistributedError naming the first rank and line in which `text` differs from rank 0's.
+  void check_same(const char* what, const std::string& text) const;
+  /// Returns when all ranks have come here.
+  void meet() const;
+  /// Before an end or an error that all ranks agree on: returns when each of them knows it, so that
+  /// the first one to leave is no cause for the others.
+  void part() const;
+  /// From the present state of the default generators on, which is the same on all ranks, each rank
+  /// draws numbers of its own on `device`. Rank 0 draws those that one process would draw.
+  void separate_random_numbers(Device device) const;
+
+  /// Tells the others why this rank ends.
+  void abort(const std::string& reason) const noexcept;
+
+ private:
+  std::unique_ptr<distributed::ProcessGroup> group_;  // null: alone
+};
+
+}  // namespace lathe::cli

@@ -1,0 +1,92 @@
+// What rank 0 tells the others before a training begins. Contract: shared_start.h.
+#include "lathe/tools/cli/training/shared_start.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "lathe/core/cuda.h"
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/settings/settings_sources.h"
+
+namespace lathe::cli {
+namespace {
+
+// What may differ from rank to rank.
+constexpr std::string_view kOwn[] = {"data-root",  "download",   "workers", "prefetch-factor",
+                                     "pin-memory", "data-cache", "device",  "workspace-limit",
+                                     "algo-cache", "progress",   "json",    "quiet"};
+
+// The settings of rank 0, with what belongs to this machine as this rank was called with.
+Settings merge_with_first(const std::string& config, const Settings& called) {
+  SettingSources sources;
+  sources.saved_config = config;
+  sources.saved_name = "the settings of rank 0";
+  for (const std::string_view key : kOwn) {
+    const Setting& setting = *find_setting(key);
+    const std::string text = value_text(called, setting);
+    if (text != value_text(Settings(), setting)) sources.flags.emplace(key, text);
+  }
+  Settings settings = merge_settings(sources, kTrain);
+  settings.json = settings.profile = false;
+  settings.quiet = true;
+  settings.progress = "none";
+  return settings;
+}
+
+}  // namespace
+
+void check_same_call(const Ranks& ranks, const Settings& settings) {
+  if (ranks.alone()) return;
+  std::string text;
+  for (const Setting& setting : all_settings()) {
+    if ((setting.takes & kTrain) == 0 || std::ranges::find(kOwn, setting.key) != std::end(kOwn))
+      continue;
+    text += formatted("--{} {}\n", setting.key, value_text(settings, setting));
+  }
+  ranks.check_same("train: the settings", text);
+}
+
+void share_start(const Ranks& ranks, StartPoint& start, Settings& settings) {
+  if (ranks.alone()) return;
+  const std::string config = ranks.from_first(config_text(settings, kTrain));
+  start.folder = ranks.from_first(start.folder.string());
+  start.file = ranks.from_first(start.file.string());
+  start.from = ranks.from_first(start.from);
+  if (ranks.is_first()) return;
+  settings = merge_with_first(config, settings);
+  if (!start.from) return;
+  SettingSources run;
+  const auto saved = start.from->metadata.find(kConfigKey);
+  if (saved != start.from->metadata.end()) run.saved_config = saved->second;
+  run.saved_name = start.file.string();
+  start.before = merge_settings(run, kTrain);
+}
+
+Unchanged share_changes(const Ranks& ranks, const Unchanged& same) {
+  const std::string first = ranks.from_first(formatted("{}{}", +same.batches, +same.evaluated));
+  return {.batches = first[0] == '1', .evaluated = first[1] == '1'};
+}
+
+std::string device_of_rank(const Ranks& ranks, const std::string& device) {
+  const bool on_gpu = device.starts_with("cuda") || (device == "auto" && cuda_is_available());
+  if (ranks.alone() || !on_gpu) return device;
+  const bool is_numbered = device.find(':') != std::string::npos;
+  if (is_numbered && ranks.local_size() == 1) return device;
+  if (is_numbered) {
+    throw UsageError(
+        formatted("--device {}: {} ranks on this machine take a GPU each; leave the number out",
+                  device, ranks.local_size()));
+  }
+  if (cuda_is_available() && cuda::device_count() < ranks.local_size()) {
+    throw UsageError(
+        formatted("{} ranks on this machine need a GPU each, and it has {}; --device cpu uses none",
+                  ranks.local_size(), cuda::device_count()));
+  }
+  return formatted("cuda:{}", ranks.local_rank());
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,27 @@
+// With what the ranks of a training begin: all with what rank 0 has found and chosen.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lathe/tools/cli/training/ranks.h"
+#include "lathe/tools/cli/training/resume.h"
+
+namespace lathe::cli {
+
+/// Compares how the ranks were called, but for what belongs to a machine or to the output.
+/// throws: DistributedError naming the first rank and setting that differ.
+void check_same_call(const Ranks& ranks, const Settings& settings);
+
+/// Gives all ranks the start and the settings of rank 0. What belongs to a machine stays as this
+/// rank was called with. No other rank locks or reads the folder.
+void share_start(const Ranks& ranks, StartPoint& start, Settings& settings);
+
+/// What check_changes() found on rank 0, on all ranks.
+Unchanged share_changes(const Ranks& ranks, const Unchanged& same);
+
+/// --device of this rank: each rank of a machine has a GPU of its own.
+/// throws: UsageError if there are fewer GPUs than ranks, or if one is named by its number.
+std::string device_of_rank(const Ranks& ranks, const std::string& device);
+
+}  // namespace lathe::cli
