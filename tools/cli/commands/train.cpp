@@ -205,10 +205,10 @@ Frozen freeze_parameters(nn::Module& model, const Settings& settings, Log& log) 
 
 // A rank that is not the first one keeps a log of its own, in the folder that the first one made.
 // On another machine the folder may not be there.
-void join_run(Trainer& trainer, const std::string& folder, const Ranks& ranks, Log& log) {
+void join_run(Trainer& trainer, const std::filesystem::path& folder, const Ranks& ranks, Log& log) {
   std::filesystem::create_directories(folder);
   trainer.open(folder, false);
-  log.open(std::filesystem::path(folder) / formatted("log-{}.txt", ranks.rank()));
+  log.open(folder / formatted("log-{}.txt", ranks.rank()));
 }
 
 // Brings the run's folder, trainer and log to the state in which training goes on from `step`.
@@ -216,8 +216,8 @@ void begin_run(Trainer& trainer, StartPoint& start, const Settings& settings, in
                const Ranks& ranks, Log& log) {
   const bool goes_on = start.from && !start.folder.empty();
   if (ranks.is_first()) open_folder(start, settings);
-  const std::string folder = ranks.from_first(start.folder.string());
-  if (!ranks.is_first()) return join_run(trainer, folder, ranks, log);
+  start.folder = ranks.from_first(start.folder.string());
+  if (!ranks.is_first()) return join_run(trainer, start.folder, ranks, log);
   trainer.open(start.folder, goes_on);
   if (start.from) go_back(trainer, start, settings, step);
   write_file_atomic((start.folder / "config.toml").string(), reusable_config(settings));
