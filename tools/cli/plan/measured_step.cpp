@@ -28,7 +28,7 @@ namespace {
 using profile::Kind;
 using profile::Record;
 
-constexpr int kWarmUps = 3, kMeasured = 5;      // steps
+constexpr int kWarmUps = 2, kMeasured = 5;      // steps
 constexpr int kWindows = 5, kWindowSteps = 32;  // of the time from step to step
 constexpr double kWindowSeconds = 0.1;
 
