@@ -125,7 +125,6 @@
 #  include "lathe/nn/module.h"
 #  include "lathe/nn/module_of.h"
 #  include "lathe/nn/norm.h"
-#  include "lathe/nn/onnx.h"
 #  include "lathe/nn/pad.h"
 #  include "lathe/nn/parameter.h"
 #  include "lathe/nn/pool2d.h"

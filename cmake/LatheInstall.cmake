@@ -13,7 +13,8 @@ set_target_properties(lathe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH
 install(TARGETS lathe EXPORT latheTargets)
 install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
 set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
-list(APPEND _private_headers graph/onnx_import.h graph/onnx_proto.h graph/op_arguments.h graph/op_table.h
+list(APPEND _private_headers graph/onnx_export.h graph/onnx_file.h graph/onnx_import.h graph/onnx_proto.h
+     graph/op_arguments.h graph/op_table.h
      graph/tracer.h)
 list(APPEND _private_headers distributed/backend.h distributed/buckets.h distributed/control.h
      distributed/control_client.h distributed/control_server.h distributed/device_backend.h distributed/device_calls.h

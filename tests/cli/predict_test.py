@@ -74,6 +74,20 @@ def test_a_file_is_predicted_as_in_the_data_set(folder):
     expect(lathe("ckpt", "convert", "alone.safetensors", "w.onnx"), 0)
     onnx = pathlib.Path("w.onnx").read_bytes()
     assert b"lathe.class_names" in onnx and b"lathe.image_mean" in onnx and b"0.485,0.456,0.406" in onnx
+    again = expect(lathe("predict", "--weights", "w.onnx", "pictures", "--json", "--batch-size", 5), 0)
+    for file, classes in predictions(again).items():
+        assert all(abs(a["probability"] - b["probability"]) < 1e-5 for a, b in zip(classes, seen[file], strict=True)), (classes, seen[file])
+    # A file that says nothing of its images: 3 planes to classes with numbers, as torchvision's.
+    pathlib.Path("plain.onnx").write_bytes(onnx.replace(b"lathe.class_names", b"other.class_names").replace(b"lathe.image_", b"other.image_"))
+    plain = expect(lathe("predict", "--weights", "plain.onnx", "pictures", "--json", "--batch-size", 5), 0)
+    for file, classes in predictions(plain).items():  # this run's images are prepared in the same way
+        assert all(a["name"] == str(a["class"]) and abs(a["probability"] - b["probability"]) < 1e-5 for a, b in zip(classes, seen[file], strict=True))
+    expect(lathe("ckpt", "convert", "plain.onnx", "plain.lathe"), 0)
+    assert expect(lathe("predict", "--weights", "plain.lathe", "pictures", "--json", "--batch-size", 5), 0).stdout == plain.stdout
+    expect(lathe("ckpt", "convert", "plain.lathe", "back.onnx"), 0)
+    expect(lathe("ckpt", "convert", "back.onnx", "back.safetensors"), 0)
+    differences = expect(lathe("ckpt", "diff", "w.safetensors", "back.safetensors"), 7).stdout.splitlines()
+    assert differences and all("num_batches_tracked" in line for line in differences), differences
     # A graph needs no --model, and gives the model's bits.
     expect(lathe("ckpt", "convert", "alone.safetensors", "g.lathe"), 0)
     metadata = safetensors_header("g.lathe")["__metadata__"]
@@ -107,7 +121,8 @@ def test_a_list_on_stdin_and_files_that_are_none(folder):
     assert len(lines) == 6 and lines[-1] == "lathe: predict: 5 of the inputs could not be read", errors
     for name in ("text.png", "missing.png", "cut.png", "thin.png", "empty: holds no images"):
         assert sum(line.startswith(f"lathe: skipped {name}") for line in lines) == 1, (name, errors)
-    expect_one_line(lathe("predict", "--weights", "a.onnx", "one.png"), 3, "--weights a.onnx: ONNX files are for other programs")
+    expect_one_line(lathe("predict", "--weights", "a.onnx", "one.png"), 3, "a.onnx: No such file")
+    expect_one_line(lathe("predict", "--weights", "a.onnx", "--model", "resnet8", "--dataset", "synthetic"), 3, "an ONNX file is a graph")
     expect_one_line(lathe("eval", "a"), 2, 'unexpected argument "a"; --run-dir a names a run')
     expect(lathe("predict", "--run-dir", "a", "empty"), 3, "skipped empty: holds no images", "1 of the inputs")
     # A name that is no UTF-8, and one that would command the terminal.

@@ -8,13 +8,12 @@
 #include <memory>
 
 #include "lathe/core/error.h"
-#include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/printable.h"
 #include "lathe/data/images/packed_file.h"
 #include "lathe/graph/file.h"
+#include "lathe/graph/onnx.h"
 #include "lathe/graph/trace.h"
-#include "lathe/nn/onnx.h"
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/checkpoint_hashes.h"
 #include "lathe/tools/cli/formatted.h"
@@ -23,6 +22,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
@@ -43,11 +43,6 @@ Checkpoint open_file(const std::string& path) {
   return reading_data([&] { return read_tensor_file(path); });
 }
 
-bool is_graph_file(const std::string& path) {
-  return tensor_file_format(path) == TensorFileFormat::kSafetensors &&
-         safetensors::read_metadata(path).contains(jit::kGraphKey);
-}
-
 // Why the weights must not replace the existing file of that name; "" if nothing would be lost.
 std::string reason_to_keep(const std::string& path) {
   std::error_code error;
@@ -56,7 +51,7 @@ std::string reason_to_keep(const std::string& path) {
   const bool safetensors = path.ends_with(".safetensors");
   try {
     if (path.ends_with(".onnx"))
-      return nn::is_saved_onnx(path) ? "" : "holds something else than an ONNX model of lathe";
+      return jit::is_saved_onnx(path) ? "" : "holds something else than an ONNX model of lathe";
     if (path.ends_with(".lathe"))
       return is_graph_file(path) ? "" : "holds something else than a graph";
     const auto wanted = safetensors ? TensorFileFormat::kSafetensors : TensorFileFormat::kNpz;
@@ -156,21 +151,47 @@ TrainedModel trained_model(const Checkpoint& file, const std::string& from, cons
   return out;
 }
 
-void write_onnx(const std::string& to, const Checkpoint& file, const std::string& from) {
-  const TrainedModel trained = trained_model(file, from, "ONNX");
-  nn::save_onnx(
-      *trained.model, to,
-      {.input = trained.input, .name = trained.name, .metadata = input_entries(file.metadata)});
-}
-
-void write_graph(const std::string& to, const Checkpoint& file, const std::string& from) {
-  const TrainedModel trained = trained_model(file, from, "a graph");
+// The graph of a file, or of the model that a checkpoint describes; `what` is made of it.
+GraphFile graph_in(const std::string& from, const char* what) {
+  if (!data::is_packed_file(from) && reading_data([&] { return is_graph_file(from); }))
+    return read_graph_file(from);
+  const Checkpoint file = open_file(from);
+  const TrainedModel trained = trained_model(file, from, what);
   trained.model->eval();
-  safetensors::Metadata about = input_entries(file.metadata);
-  about.emplace("lathe.model", trained.name);
+  GraphFile out{{}, input_entries(file.metadata)};
+  out.about.emplace("lathe.model", trained.name);
   Shape two = trained.input;  // with one, contiguous() may do nothing, and is not seen
   two[0] = 2;
-  jit::save(jit::trace(*trained.model, rand(two)), to, about);
+  out.graph = jit::trace(*trained.model, rand(two));
+  return out;
+}
+
+// How many tensors of the model were written.
+size_t write_graph(const std::string& to, const std::string& from, bool as_onnx) {
+  const GraphFile file = graph_in(from, as_onnx ? "ONNX" : "a graph");
+  if (as_onnx) {
+    const auto name = file.about.find("lathe.model");
+    jit::save_onnx(
+        file.graph, to,
+        {.name = name == file.about.end() ? "model" : name->second, .metadata = file.about});
+  } else {
+    jit::save(file.graph, to, file.about);
+  }
+  return file.graph.state().size();
+}
+
+// The weights alone, of a checkpoint or of a file of them.
+size_t write_weights(const std::string& to, const std::string& from) {
+  const Checkpoint file = open_file(from);
+  const StateDict weights = weights_in(file);
+  safetensors::Metadata about;  // without the keys that make it a checkpoint
+  for (const char* key : {"lathe.model", "lathe.dataset", "lathe.epoch", "lathe.step"}) {
+    if (const auto found = file.metadata.find(key); found != file.metadata.end())
+      about.insert(*found);
+  }
+  about.merge(input_entries(file.metadata));
+  write_tensor_file(to, weights, to.ends_with(".npz") ? safetensors::Metadata() : about);
+  return weights.size();
 }
 
 }  // namespace
@@ -256,26 +277,21 @@ ExitCode run_ckpt_convert(const Invocation& call) {
     throw UsageError(
         formatted("{}: expected a name that ends with .safetensors, .npz, .onnx or .lathe", to));
   refuse_to_lose(from, to);
-  const Checkpoint file = open_file(from);
-  const StateDict weights = weights_in(file);
-  if (onnx) {
-    write_onnx(to, file, from);
-  } else if (graph) {
-    write_graph(to, file, from);
+  size_t entries = 0;
+  if (onnx || graph) {
+    entries = write_graph(to, from, onnx);
+  } else if (from.ends_with(".onnx")) {
+    const StateDict weights = read_graph_file(from).graph.state();
+    entries = weights.size();
+    write_tensor_file(to, weights, {});
   } else {
-    safetensors::Metadata about;  // without the keys that make it a checkpoint
-    for (const char* key : {"lathe.model", "lathe.dataset", "lathe.epoch", "lathe.step"}) {
-      if (const auto found = file.metadata.find(key); found != file.metadata.end())
-        about.insert(*found);
-    }
-    about.merge(input_entries(file.metadata));
-    write_tensor_file(to, weights, npz ? safetensors::Metadata() : about);
+    entries = write_weights(to, from);
   }
-  out.text(formatted("{}: {} entries of the model", to, weights.size()));
+  out.text(formatted("{}: {} entries of the model", to, entries));
   out.row(Row()
               .add("event", "converted")
               .add("file", to)
-              .add("entries", static_cast<int64_t>(weights.size())));
+              .add("entries", static_cast<int64_t>(entries)));
   return ExitCode::kDone;
 }
 

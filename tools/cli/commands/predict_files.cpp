@@ -18,7 +18,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/images/image_files.h"
 #include "lathe/data/images/image_folder.h"
-#include "lathe/graph/file.h"
+#include "lathe/graph/graph.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/tools/cli/commands/predict_files.h"
 #include "lathe/tools/cli/formatted.h"
@@ -27,6 +27,7 @@
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/reading_data.h"
@@ -182,14 +183,32 @@ class GraphModel final : public nn::Module {
   int64_t classes_;
 };
 
-std::unique_ptr<nn::Module> load_graph(const std::string& file, Device device, size_t classes) {
-  jit::Graph graph = reading_data([&] { return jit::load(file); });
-  graph.to(device);
-  return std::make_unique<GraphModel>(std::move(graph), file, static_cast<int64_t>(classes));
+// A graph in a file, which says all by itself.
+Loaded load_graph(const Invocation& call, const std::string& file) {
+  GraphFile graph = read_graph_file(file);
+  Loaded out{.settings = {}, .input = model_input_of(graph, file), .device = kCPU, .model = {}};
+  SettingSources sources = call.sources;
+  sources.saved_name = file;
+  Settings& settings = out.settings = merge_settings(sources, kPredict);
+  if (settings.amp != "off")
+    throw UsageError(
+        formatted("{} is a graph, which runs in the types that it names: leave out "
+                  "--amp {}",
+                  file, settings.amp));
+  settings.image_size = out.input.side;
+  if (!settings.model) settings.model = "resnet18";  // for settings that a graph does not use
+  if (!settings.dataset) settings.dataset = "folder";
+  complete(settings, {.usable_cpus = usable_cpus()});
+  out.device = prepare_compute(settings);
+  graph.graph.to(out.device);
+  out.model = std::make_unique<GraphModel>(std::move(graph.graph), file,
+                                           static_cast<int64_t>(out.input.class_names.size()));
+  return out;
 }
 
 Loaded load(const Invocation& call) {
   const std::string file = weights_of(call.settings);
+  if (reading_data([&] { return is_graph_file(file); })) return load_graph(call, file);
   const safetensors::Metadata metadata = reading_data([&] {
     const bool can_say = tensor_file_format(file) == TensorFileFormat::kSafetensors;
     return can_say ? safetensors::read_metadata(file) : safetensors::Metadata();
@@ -206,16 +225,6 @@ Loaded load(const Invocation& call) {
   if (!settings.model) throw UsageError(formatted("{} does not say its --model", file));
   if (!settings.dataset) settings.dataset = "folder";
   complete(settings, {.usable_cpus = usable_cpus()});
-  if (metadata.contains(jit::kGraphKey)) {
-    if (settings.amp != "off")
-      throw UsageError(
-          formatted("{} is a graph, which runs in the types that it names: leave out "
-                    "--amp {}",
-                    file, settings.amp));
-    out.device = prepare_compute(settings);
-    out.model = load_graph(file, out.device, out.input.class_names.size());
-    return out;
-  }
   choose_stem(settings, file);
   out.device = prepare_compute(settings);
   out.model =

@@ -14,12 +14,6 @@
 namespace lathe::cli {
 
 std::string weights_of(const Settings& settings) {
-  if (settings.weights.ends_with(".onnx")) {
-    throw CommandError(ExitCode::kData,
-                       formatted("--weights {}: ONNX files are for other programs; name the "
-                                 "checkpoint that it was made from",
-                                 settings.weights));
-  }
   if (!settings.weights.empty()) return settings.weights;
   if (settings.run_dir.empty())
     throw UsageError("which model? name a --run-dir, or --weights with --model and --dataset");
@@ -34,6 +28,13 @@ std::string weights_of(const Settings& settings) {
 }
 
 SavedRun open_saved_run(const Settings& asked) {
+  if (asked.weights.ends_with(".onnx")) {
+    throw CommandError(
+        ExitCode::kData,
+        formatted("--weights {}: an ONNX file is a graph, not weights of --model; predict "
+                  "of image files runs it",
+                  asked.weights));
+  }
   SavedRun run{.settings = asked};
   const std::string weights = weights_of(asked);
   if (!asked.model) throw UsageError("--weights needs --model");

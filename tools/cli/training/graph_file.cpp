@@ -1,0 +1,65 @@
+// Graphs in files, and what is known of their images.
+#include "lathe/tools/cli/training/graph_file.h"
+
+#include <map>
+#include <utility>
+
+#include "lathe/core/formats/safetensors_header.h"
+#include "lathe/core/formats/tensor_file.h"
+#include "lathe/graph/file.h"
+#include "lathe/graph/onnx.h"
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/training/reading_data.h"
+
+namespace lathe::cli {
+
+bool is_graph_file(const std::string& path) {
+  if (path.ends_with(".onnx")) return true;
+  return tensor_file_format(path) == TensorFileFormat::kSafetensors &&
+         safetensors::read_metadata(path).contains(jit::kGraphKey);
+}
+
+GraphFile read_graph_file(const std::string& path) {
+  return reading_data([&] {
+    GraphFile file;
+    if (path.ends_with(".onnx")) {
+      jit::OnnxModel model = jit::load_onnx(path);
+      file = {std::move(model.graph), std::move(model.metadata)};
+    } else {
+      file = {jit::load(path), safetensors::read_metadata(path)};
+    }
+    std::erase_if(file.about, [](const auto& entry) { return entry.first == jit::kGraphKey; });
+    return file;
+  });
+}
+
+ModelInput model_input_of(const GraphFile& file, const std::string& path) {
+  if (!input_entries(file.about).empty()) return model_input_in(file.about, path);
+  const jit::Graph& graph = file.graph;
+  const auto shape = [&](const std::vector<int>& of) {
+    return of.size() == 1 ? graph.values[static_cast<size_t>(of[0])].type.shape
+                          : std::vector<jit::Size>();
+  };
+  const std::vector<jit::Size> x = shape(graph.inputs), y = shape(graph.outputs);
+  const auto fixed = [](const jit::Size& size) { return size.of_batch == 0 && size.fixed > 0; };
+  const bool is_classifier = x.size() == 4 && x[1] == jit::Size{0, 3} && x[2] == x[3] &&
+                             fixed(x[2]) && y.size() == 2 && y[0] == x[0] && fixed(y[1]);
+  if (!is_classifier) {
+    throw CommandError(ExitCode::kData,
+                       formatted("{}: it does not say how an image becomes its input, and is no "
+                                 "model from [N,3,S,S] to [N,classes]",
+                                 path));
+  }
+  ModelInput out{.class_names = {},
+                 .channels = 3,
+                 .side = x[2].fixed,
+                 .resize = x[2].fixed * 256 / 224,
+                 .keeps_ratio = true,
+                 .mean = {0.485, 0.456, 0.406},
+                 .std = {0.229, 0.224, 0.225}};
+  for (int64_t i = 0; i < y[1].fixed; ++i) out.class_names.push_back(std::to_string(i));
+  return out;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,32 @@
+// Files that hold a whole model as a graph: .lathe, and ONNX files of any program.
+#pragma once
+
+#include <string>
+
+#include "lathe/core/formats/safetensors.h"
+#include "lathe/graph/graph.h"
+#include "lathe/tools/cli/training/model_input.h"
+
+namespace lathe::cli {
+
+struct GraphFile {
+  jit::Graph graph;
+  safetensors::Metadata about;  // how an image becomes an input, where the file says it
+};
+
+/// True for a file whose name ends with .onnx, and for one that jit::save() wrote.
+/// throws: FileError.
+bool is_graph_file(const std::string& path);
+
+/// The graph of such a file.
+/// throws: CommandError (kData); DataError.
+GraphFile read_graph_file(const std::string& path);
+
+/// What the file says of its images (model_input_in). Where it says nothing, as files of other
+/// programs do, the graph's types do: x [N,3,S,S], y [N,classes], whose names are numbers. Images
+/// are then prepared as torchvision's models expect them: the middle S x S of an image whose
+/// shorter side has S * 256 / 224 pixels, with ImageNet's mean and deviation.
+/// throws: CommandError (kData) naming the file, if it says nothing and has other types.
+ModelInput model_input_of(const GraphFile& file, const std::string& path);
+
+}  // namespace lathe::cli
