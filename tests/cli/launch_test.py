@@ -110,6 +110,13 @@ def test_a_rank_that_fails_ends_all(_):
     assert re.search(r"rank 1 \(process \d+\) was ended by signal 9 \(Killed\)$", result.stderr, re.M), result.stderr
 
 
+def test_a_rank_that_ends_because_of_another_one_is_not_the_cause(_):
+    """Exit code 8 says so. Rank 1 ends once the launcher has seen the end of rank 0."""
+    result = ranks(2, "if [ $RANK = 0 ]; then echo $$ > new; mv new pid; while [ ! -e ready ]; do sleep 0.01; done; exit 8; fi; "
+                      "while [ ! -e pid ]; do sleep 0.01; done; touch ready; while kill -0 $(cat pid) 2>/dev/null; do sleep 0.01; done; exit 3")
+    expect(result, 3, "rank 1 ")
+
+
 def test_a_rank_that_does_not_listen_is_killed(_):
     # The trap is set before the other one fails, which waits for a file.
     result = ranks(2, "if [ $RANK = 1 ]; then while [ ! -e here ]; do sleep 0.01; done; exit 4; fi; "
