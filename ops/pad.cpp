@@ -45,6 +45,14 @@ Borders check_borders(const Tensor& x, const std::vector<int64_t>& amounts) {
   return b;
 }
 
+/// The order of the result: that of x, and NHWC for a view of NHWC images, such as every other
+/// pixel.
+MemoryFormat order_of(const Tensor& x) {
+  const bool channels_are_neighbours = x.ndim() == 4 && x.dim(1) > 1 && x.stride(1) == 1 &&
+                                       x.stride(3) >= x.dim(1) && !x.is_contiguous();
+  return channels_are_neighbours ? kChannelsLast : memory_format_of(x);
+}
+
 /// A view of x without what negative borders cut off.
 Tensor crop(const Tensor& x, const Dims& before, const Dims& after) {
   Tensor y = x;
@@ -73,7 +81,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, Scalar value) {
     shape[d] -= cut_before[d] + cut_after[d];
   }
 
-  const Strides strides = dense_strides(shape, memory_format_of(x));
+  const Strides strides = dense_strides(shape, order_of(x));
   Tensor y = empty_strided(shape, strides, x.dtype(), x.device());
   fill_values(y, value);
   int64_t start = 0;

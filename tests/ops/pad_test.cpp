@@ -66,6 +66,11 @@ TEST_CASE("pad: NHWC stays NHWC") {
   const Tensor x = randn({2, 3, 4, 4});
   const Tensor y = pad(x.contiguous(kChannelsLast), {1, 1, 1, 1});
   CHECK(y.is_contiguous(kChannelsLast));
+  const Tensor odd = randn({2, 6, 5, 7}), view = odd.contiguous(kChannelsLast).slice(3, 0, 7, 2);
+  const Tensor widened = pad(view, {0, 0, 0, 0, 2, 2});  // the shortcut of ResNet-20
+  CHECK(widened.is_contiguous(kChannelsLast));
+  CHECK(widened.to_vector<float>() ==
+        pad(odd.slice(3, 0, 7, 2), {0, 0, 0, 0, 2, 2}).to_vector<float>());
   CHECK(difference(y, pad(x, {1, 1, 1, 1}), 0) == "");
 }
 
