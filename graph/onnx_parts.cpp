@@ -202,7 +202,8 @@ void pad(Call& c) {
   const std::vector<size_t> axes = c.axes(1, 3, x.shape.size());
   if (given.size() != 2 * axes.size()) c.refuse("pads must be two numbers for each axis");
   if (c.has(3)) {  // in the order of the axes as given
-    std::vector<int64_t> order = c.integers(3, "axes");
+    const std::vector<int64_t> order = c.integers(3, "axes");
+    if (order.size() != axes.size()) c.refuse("its axes must name a dimension");
     for (size_t i = 0; i < axes.size(); ++i) {
       if (c.axis(order[i], x.shape.size()) != axes[i]) c.refuse("its axes must be in order");
     }

@@ -65,8 +65,9 @@ bool equal_sizes(const Call& c, const Size& a, const Size& b) {
 
 Size divided(const Call& c, const Size& a, const Size& b) {
   if (a.of_batch != 0 || b.of_batch != 0) return c.divided(a, b);
-  if (b.fixed == 0 || b.fixed == -1) return c.divided(a, {0, b.fixed == 0 ? 0 : 1});
-  return {0, a.fixed / b.fixed};  // towards 0
+  if (b.fixed == 0) c.refuse("it divides by 0");
+  if (b.fixed == -1) return c.times(a, b);  // which sees the one quotient that is too large
+  return {0, a.fixed / b.fixed};            // towards 0
 }
 
 /// What the operator makes of two integers; null if there is no such rule.

@@ -142,10 +142,12 @@ void transpose(Call& c) {
   std::sort(sorted.begin(), sorted.end());
   Type y{x.dtype, {}};
   std::vector<Size> sizes;
+  bool names_each = order.size() == x.shape.size();
+  for (size_t d = 0; names_each && d < order.size(); ++d) {
+    names_each = sorted[d] == static_cast<int64_t>(d);
+  }
+  if (!names_each) c.refuse(concat("perm must name each dimension of ", to_text(x), " once"));
   for (size_t d = 0; d < order.size(); ++d) {
-    if (order.size() != x.shape.size() || sorted[d] != static_cast<int64_t>(d)) {
-      c.refuse(concat("perm must name each dimension of ", to_text(x), " once"));
-    }
     y.shape.push_back(x.shape[static_cast<size_t>(order[d])]);
     sizes.push_back(of(order[d]));
   }

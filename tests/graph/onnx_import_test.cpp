@@ -184,6 +184,15 @@ TEST_CASE("onnx import: what has no counterpart is refused with node, operator a
             .find("3*N divided by 2 is no multiple of the batch") != std::string::npos);
   CHECK(error_of(one_node("Split", {"5"}, {"parts"}).integers("parts", {2})).find("add up to 5") !=
         std::string::npos);
+  const std::vector<std::vector<int64_t>> orders = {{5, 0}, {0}, {0, 0}, {-1, 0}};
+  for (const std::vector<int64_t>& order : orders) {
+    CHECK(error_of(one_node("Transpose", {"2", "3"}, {}, {onnx_ints("perm", order)}))
+              .find("perm must name each dimension of f32[2,3] once") != std::string::npos);
+  }
+  CHECK(error_of(one_node("Pad", {"2"}, {"pads", "", "axes"}, {}, 18)
+                     .integers("pads", {1, 1})
+                     .integers("axes", {}))
+            .find("its axes must name a dimension") != std::string::npos);
   CHECK(error_of(OnnxText(6)) == "m.onnx: opset 6 is before 7");
   CHECK(error_of("") == "m.onnx: there is no ONNX graph in this file");
   CHECK_THROWS_AS(jit::load_onnx("/nowhere/m.onnx"), FileError);
