@@ -17,7 +17,8 @@ constexpr int kMissing = -1;
 constexpr size_t kResidual = 3;  // an input of fused_conv2d: x, w, bias, residual
 
 const Op* fused_conv2d_op() {
-  static const std::vector<std::string> names = {"stride", "pad", "dilation", "groups", "relu"};
+  static const std::vector<std::string> names = {"stride",           "pad", "dilation", "groups",
+                                                 "constant_filters", "relu"};
   return find_op("fused_conv2d", names);
 }
 const Op* activated_linear_op() {
@@ -30,7 +31,7 @@ Node fused(Node conv) {
   if (conv.op == fused_conv2d_op()) return conv;
   conv.op = fused_conv2d_op();
   conv.inputs.push_back(kMissing);
-  conv.attributes.emplace_back(false);
+  conv.attributes.insert(conv.attributes.end(), {false, false});
   return conv;
 }
 

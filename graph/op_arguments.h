@@ -35,7 +35,7 @@ namespace lathe::jit {
 
 // clang-format off
 template <class F> void visit(Conv2dOptions& o, F&& f) { f("bias", o.bias), f("stride", o.stride), f("pad", o.pad), f("dilation", o.dilation), f("groups", o.groups); }
-template <class F> void visit(Conv2dEpilogue& o, F&& f) { f("residual", o.residual), f("relu", o.relu); }
+template <class F> void visit(Conv2dEpilogue& o, F&& f) { f("residual", o.residual), f("constant_filters", o.constant_filters), f("relu", o.relu); }
 template <class F> void visit(Conv1dOptions& o, F&& f) { f("bias", o.bias), f("stride", o.stride), f("pad", o.pad), f("dilation", o.dilation), f("groups", o.groups); }
 template <class F> void visit(ConvTranspose2dOptions& o, F&& f) { f("bias", o.bias), f("stride", o.stride), f("pad", o.pad), f("output_pad", o.output_pad), f("dilation", o.dilation), f("groups", o.groups); }
 template <class F> void visit(MaxPool2dOptions& o, F&& f) { f("kernel", o.kernel), f("stride", o.stride), f("pad", o.pad), f("dilation", o.dilation), f("ceil_mode", o.ceil_mode); }

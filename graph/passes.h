@@ -46,7 +46,8 @@ LATHE_API void use_channels_last(Graph& graph);
 
 /// fold_batch_norm, fold_constants, merge_common_subexpressions, fuse_epilogues, use_channels_last,
 /// remove_dead_code. Parameters then require no gradient in the graph, so that convolutions keep
-/// them in the form that their kernels want; they still share their values with the model.
+/// them in the form that their kernels want; they still share their values with the model. A
+/// fused_conv2d of such filters chooses its algorithm for that (Conv2dEpilogue::constant_filters).
 LATHE_API void optimize_for_inference(Graph& graph);
 
 }  // namespace lathe::jit

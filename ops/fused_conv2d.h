@@ -11,6 +11,9 @@ namespace lathe {
 struct Conv2dEpilogue {
   Tensor residual = {};  // is added: of the result's shape, or undefined
   bool relu = false;
+  // The filters are the same in many calls. Where nothing is recorded, the algorithm is then chosen
+  // as if transforming them cost nothing. Results move by rounding.
+  bool constant_filters = false;
 };
 
 /// z = conv2d(x, w, opt); z + residual if there is one; relu of that if asked for. NaN passes
@@ -18,7 +21,8 @@ struct Conv2dEpilogue {
 ///   x  [N,C,H,W] or [C,H,W]     w  [K,C/groups,R,S]     residual  [N,K,P,Q]     →  as conv2d
 /// It is one op on a CPU in f32 where no gradient is recorded and no autocast is on: our own
 /// Winograd then adds and cuts while it writes its tiles, and other convolutions are followed by
-/// one pass in place. In all other cases it is the ops above. Either way it has their bits.
+/// one pass in place. In all other cases it is the ops above. Either way it has their bits, unless
+/// `constant_filters` chooses another algorithm.
 /// dtypes: as conv2d.   grad: x, w, bias, residual (twice).   amp: half.
 /// throws: as conv2d; ShapeError, DTypeError or DeviceError for a residual that does not fit.
 /// ref: the FusedConv of ONNX Runtime.

@@ -33,9 +33,9 @@ static DType arithmetic_of(const Tensor& t) {
 
 /// The tile of our own Winograd where that computes the pass.
 static std::optional<WinogradTile> winograd_for(const Conv2dGeometry& g, MemoryFormat format,
-                                                DType dtype) {
+                                                DType dtype, bool constant_filters = false) {
   if (format != kChannelsLast || dtype != kF32 || conv_exact()) return {};
-  return winograd_pays(g);
+  return winograd_pays(g, constant_filters);
 }
 
 /// True where our own products compute a 1x1 convolution.
@@ -61,7 +61,8 @@ static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Te
   const Tensor bias = dense(bias_in, kContiguous, dtype);
   const Conv2dEpilogue epilogue{dense(then.residual, format, dtype), then.relu};
   const Tensor y = empty_in(format, g.y_shape(), dtype, kCPU);
-  if (const auto tile = winograd_for(g, format, dtype); tile && !g.is_trivial()) {
+  const auto tile = winograd_for(g, format, dtype, then.constant_filters);
+  if (tile && !g.is_trivial()) {
     winograd_forward(g, *tile, y, x, w, bias, epilogue, moments);
     return rounded(y, x_in.dtype());
   }

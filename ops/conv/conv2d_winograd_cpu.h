@@ -34,7 +34,10 @@ bool winograd_takes(const Conv2dGeometry& g);
 /// With stride 2 from 32 channels and 256 tiles on, or with large filters, which oneDNN reorders.
 /// F(2x2,3x3) where F(4x4,3x3) would compute as many products, for outputs that nobody wants: 5x5,
 /// 6x6 and 2x2 images.
-std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g);
+///   constant_filters  they are transformed once for many calls (forward only). Then 4 tiles are
+///                     enough, and up to 16 of them F(2x2,3x3) is faster: the way of the filters
+///                     through memory is what takes the time, and its filters are less than half.
+std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g, bool constant_filters = false);
 
 /// x, y and their gradients: f32, NHWC. w and dw: f32, dense in any order. bias: dense or
 /// undefined. `then` is done to each tile as it is written; its residual is f32, NHWC. *moments

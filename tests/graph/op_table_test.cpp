@@ -118,7 +118,8 @@ void add_layers(Program& p) {
   p(kX, "gather(%x0, " + places + ", dim=1)");
   const std::string conv = p("f32[2,4,4,4]", "conv2d(%x0, %x5, none, " + geometry);
   p("f32[2,4,4,4]", "fused_conv2d(%x0, %x5, none, " + conv +
-                        ", stride=[1,1], pad=[1,1], dilation=[1,1], groups=1, relu=true)");
+                        ", stride=[1,1], pad=[1,1], dilation=[1,1], groups=1, "
+                        "constant_filters=false, relu=true)");
   const std::string line = p("f32[2,3,4]", "select(%x0, dim=3, index=1)");
   const std::string taps = p("f32[4,3,3]", "select(%x5, dim=3, index=1)");
   p("f32[2,4,4]",

@@ -171,14 +171,15 @@ TEST_CASE("passes: sum and relu go into the convolution before them") {
           "%1: f32[N,4,8,8] = conv2d(%x, @v, none, stride=[1,1], pad=[0,0], dilation=[1,1], "
           "groups=1)\n"
           "%3: f32[N,4,8,8] = fused_conv2d(%x, @w, none, %1, stride=[1,1], pad=[1,1], "
-          "dilation=[1,1], groups=1, relu=true)  # Net.conv\n"
+          "dilation=[1,1], groups=1, constant_filters=false, relu=true)  # Net.conv\n"
           "output %3\n");
   }
   const std::string fused =
       "input %x: f32[N,4,8,8]\n"
       "param @w: f32[4,4,3,3]\n"
       "%2: f32[N,4,8,8] = fused_conv2d(%x, @w, none, ";
-  const std::string options = ", stride=[1,1], pad=[1,1], dilation=[1,1], groups=1, ";
+  const std::string options =
+      ", stride=[1,1], pad=[1,1], dilation=[1,1], groups=1, constant_filters=false, ";
   CHECK(after(jit::fuse_epilogues, alone + "%2: f32[N,4,8,8] = add(%x, %0)\noutput %2\n") ==
         fused + "%x" + options + "relu=false)  # Net.conv\noutput %2\n");
   CHECK(after(jit::fuse_epilogues, alone + "%2: f32[N,4,8,8] = relu(%0)\noutput %2\n") ==

@@ -163,6 +163,15 @@ TEST_CASE("winograd: taken for 3x3 kernels with enough channels and tiles") {
   CHECK(choice({64, 64, 32, 32}, {64, 64, 3, 3}, {.dilation = 2}) == none);
   CHECK(choice({64, 64, 32, 32}, {64, 32, 3, 3}, {.groups = 2}) == none);
   CHECK(choice({64, 64, 32, 32}, {64, 64, 1, 1}, {}) == none);
+
+  const auto of_constants = [](const Shape& x, const Shape& w, const Conv2dOptions& opt) {
+    return winograd_pays(conv2d_geometry("test", x, w, opt), true);
+  };
+  CHECK(of_constants({1, 512, 7, 7}, {512, 512, 3, 3}, {.pad = 1}) == k2);    // 4 tiles
+  CHECK(of_constants({1, 256, 14, 14}, {256, 256, 3, 3}, {.pad = 1}) == k2);  // 16
+  CHECK(of_constants({1, 128, 28, 28}, {128, 128, 3, 3}, {.pad = 1}) == k4);  // 49
+  CHECK(of_constants({1, 512, 4, 4}, {512, 512, 3, 3}, {.pad = 1}) == none);  // 1
+  CHECK(of_constants({1, 256, 14, 14}, {512, 256, 3, 3}, {.stride = 2, .pad = 1}) == none);
 }
 
 TEST_CASE("winograd: conv2d uses it for NHWC tensors and views of any order, unless exact") {

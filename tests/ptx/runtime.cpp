@@ -143,8 +143,8 @@ cudaError_t launch_kernel(const LaunchConfig& config, const void* host_function,
     std::memcpy(&launch.params[kernel.param_offsets[k]], arguments[k], kernel.param_sizes[k]);
   }
   Count& count = registry().counts[found->second.symbol];
-  count.threads = std::max<uint64_t>(count.threads,
-                                     uint64_t{launch.block[0]} * launch.block[1] * launch.block[2]);
+  count.threads =
+      std::max<uint64_t>(count.threads, uint64_t{config.block.x} * config.block.y * config.block.z);
   return emulation::enqueue_kernel(config.stream, [launch, &module, &count]() mutable {
     const DeviceMemory memory(module);
     launch.memory = &memory;
