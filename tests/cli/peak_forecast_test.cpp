@@ -7,6 +7,7 @@
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/tests/threads_scope.h"
 
 namespace lathe::cli {
 namespace {
@@ -28,6 +29,7 @@ double fixed_of(const Settings& settings, int64_t steps = 10) {
 }
 
 TEST_CASE("forecast_peak: what is kept for each parameter is in it as often as it is kept") {
+  const test::ThreadsScope one(1);  // each that takes part in a convolution has memory of its own
   // Weights, gradients and momentum of a step, and three copies of a state of weights and momentum.
   CHECK(forecast_peak(definite(), {}, kCPU, 10).value().peak(32) > 4 * kParameters * (3 + 3 * 2));
   const double plain = fixed_of(definite());
@@ -43,6 +45,7 @@ TEST_CASE("forecast_peak: what is kept for each parameter is in it as often as i
 }
 
 TEST_CASE("forecast_peak: batches that are read ahead count, and what is there already does not") {
+  const test::ThreadsScope one(1);  // each that takes part in a convolution has memory of its own
   const auto of_workers = [](int64_t workers) {
     Settings settings = definite();
     settings.workers = workers;

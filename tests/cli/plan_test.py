@@ -68,7 +68,7 @@ def test_a_picture_of_the_memory(folder):
     expect(lathe("plan", "--gpu", "h200", *SMALL, "--svg", "m.svg"), 0)  # an earlier picture is replaced
     pathlib.Path("mine.svg").write_text("<svg/>")
     expect_one_line(lathe("plan", "--gpu", "h200", *SMALL, "--svg", "mine.svg"), 2, "--svg mine.svg: is there and does not begin with")
-    large = lathe("plan", "--gpu", "h200", *SMALL, "--batch-size", "1000000", "--svg", "large.svg")
+    large = lathe("plan", "--gpu", "l4", *MODEL, "--batch-size", 1000000, "--svg", "large.svg")
     expect(large, 1)
     assert "does not fit into the memory of the GPU" in large.stderr and not pathlib.Path("large.svg").exists(), large.stderr
 

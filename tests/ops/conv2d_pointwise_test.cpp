@@ -10,13 +10,13 @@
 
 #include "lathe/autograd/companion.h"
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/thread_pool.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/random.h"
+#include "lathe/tests/threads_scope.h"
 #include "moments_error.h"
 #include "relative_error.h"
 
@@ -70,15 +70,6 @@ Passes by_products(const PointwiseCase& c, const Operands& in) {
   cpu::pointwise_backward_weight(g, p.dw, in.dy, in.x);
   return p;
 }
-
-class ThreadsScope {
- public:
-  explicit ThreadsScope(int threads) : before_(num_threads()) { set_num_threads(threads); }
-  ~ThreadsScope() { set_num_threads(before_); }
-
- private:
-  const int before_;
-};
 
 }  // namespace
 

@@ -4,11 +4,11 @@
 
 #include <doctest/doctest.h>
 
-#include "lathe/core/thread_pool.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
+#include "lathe/tests/threads_scope.h"
 #include "moments_error.h"
 #include "relative_error.h"
 
@@ -85,15 +85,6 @@ Operands operands_of(const WinogradCase& c) {
   return {randn(c.x).contiguous(kChannelsLast), randn(w), randn({c.out}),
           randn(g.y_shape()).contiguous(kChannelsLast)};
 }
-
-class ThreadsScope {
- public:
-  explicit ThreadsScope(int threads) : before_(num_threads()) { set_num_threads(threads); }
-  ~ThreadsScope() { set_num_threads(before_); }
-
- private:
-  const int before_;
-};
 
 }  // namespace
 

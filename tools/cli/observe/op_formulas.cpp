@@ -11,6 +11,7 @@ constexpr OpFormula kFormulas[] = {
   // layers
   {"conv2d", "x w b", "y[n,k,p,q] = sum over c,r,s of x[n,c,p+r,q+s] w[k,c,r,s]{b:, plus b[k]}: each filter slides over the image",
    "dw = x slid over dy; dx = dy slid over w turned by 180 degrees; db = sum of dy"},
+  {"fused_conv2d", "x w b r", "y = conv2d(x, w){b:, plus b[k]}{r:, plus r}; then max(y, 0) if a relu is part of it", "as of conv2d, the sum and relu one by one"},
   {"linear", "x w b", "y = x @ T(w){b: + b}", "dx = dy @ w; dw = T(dy) @ x; db = sum of dy over the rows"},
   {"mlp", "x w b", "y = several linear layers with an activation between them", "as linear and the activation, last layer first"},
   {"matmul", "a b", "y = a @ b", "da = dy @ T(b); db = T(a) @ dy"},
