@@ -101,7 +101,7 @@ class Convolution {
         in_blocks_(ceil_div(x.channels, kBlock)),
         out_blocks_(ceil_div(y.channels, kBlock)),
         group_(std::min(out_blocks_, kOutBlocks)),
-        tile_blocks_(divided(ceil_div(tiles.count, most_tiles()), want_moments)),
+        tile_blocks_(divided(ceil_div(tiles.count, most_tiles()))),
         block_tiles_(ceil_div(tiles.count, tile_blocks_)),
         v_space_(tiles.positions(), block_tiles_, std::min(x.channels, kBlock), lanes()),
         m_space_(tiles.positions(), block_tiles_, std::min(y.channels, kBlock), lanes()),
@@ -146,14 +146,12 @@ class Convolution {
     const int64_t matrices = x_.channels > kNearChannels ? kTileMatricesFar : kTileMatrices;
     return std::max(kWinogradRows, matrices / tiles_.positions());
   }
-  /// At least `blocks` of tiles: where there are few, so many that all threads have as many.
-  /// Moments are added up block by block, and must not depend on the number of threads.
-  int64_t divided(int64_t blocks, bool want_moments) const {
-    if (want_moments) return blocks;
-    constexpr int64_t kMany = 4;
-    const int64_t groups = ceil_div(out_blocks_, group_), threads = num_threads();
-    while (blocks * groups < kMany * threads && blocks * groups % threads != 0) ++blocks;
-    return blocks;
+  /// `blocks` of tiles, or one more where there are few and an odd number of tasks, for two threads.
+  /// Never more for more threads: a tile's last bits may depend on the block that it is in.
+  int64_t divided(int64_t blocks) const {
+    constexpr int64_t kMany = 8;
+    const int64_t groups = ceil_div(out_blocks_, group_), tasks = blocks * groups;
+    return tasks < kMany && tasks % 2 != 0 ? blocks + 1 : blocks;
   }
   int64_t lanes() const { return tiles_.kernels.lanes; }
   int64_t ins(int64_t block) const { return std::min(kBlock, x_.channels - block * kBlock); }
