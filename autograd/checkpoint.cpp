@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "lathe/autograd/autocast.h"
+#include "lathe/autograd/companion.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/lend.h"
 #include "lathe/autograd/meta.h"
@@ -61,6 +62,7 @@ class RandomScope {
 Tensor new_handle(const Tensor& t) {
   Tensor out = t.detach();
   out.impl().base = t.impl().base;
+  if (const Tensor companion = companion_of(t); companion.defined()) set_companion(out, companion);
   return out;
 }
 

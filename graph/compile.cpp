@@ -1,6 +1,7 @@
 // compile: kinds of inputs, and the graph of each. Contract: compile.h.
 #include "lathe/graph/compile.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>

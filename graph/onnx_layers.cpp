@@ -175,7 +175,9 @@ void max_pool(Call& c) {
          {x.shape.size() > 1 ? x.shape[0] : Size{}, x.shape.size() > 1 ? x.shape[1] : Size{}}};
   Windows w = windows(c, x, pool_kernel(c, x), y);
   const double lowest = -std::numeric_limits<double>::infinity();
-  const int in = w.is_even() && is_narrow(w) ? c.in(0) : padded(c, w, lowest);
+  const bool fits = w.is_even() && is_narrow(w);
+  if (w.ceil_mode && !fits) c.refuse("ceil_mode with such pads has no counterpart here");
+  const int in = fits ? c.in(0) : padded(c, w, lowest);
   c.result(c.add("max_pool2d", {in}, y,
                  {{"kernel", sizes(w.kernel)},
                   {"stride", sizes(w.stride)},

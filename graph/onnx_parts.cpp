@@ -208,11 +208,15 @@ void pad(Call& c) {
       if (c.axis(order[i], x.shape.size()) != axes[i]) c.refuse("its axes must be in order");
     }
   }
-  double value = c.opset() < 11 ? c.real("value", 0) : 0;
+  Scalar value = c.opset() < 11 ? c.real("value", 0) : 0.0;
   if (by_input && c.has(2)) {
     const auto t = c.constant(2);
     if (!t || t->numel() != 1) c.refuse("the value must be one number of the file");
-    value = t->item_scalar().to<double>();
+    if (t->dtype() != x.dtype) c.refuse("the value must have the tensor's dtype");
+    value = t->item_scalar();
+  } else if (!is_floating(x.dtype)) {
+    if (value.to<double>() != 0) c.refuse("the value must have the tensor's dtype");
+    value = int64_t{0};
   }
   Type y = x;
   std::vector<Size> amounts(2 * x.shape.size());  // from the last dimension on
@@ -229,7 +233,7 @@ void pad(Call& c) {
   }
   if (mode == "constant") {
     const Attribute number =
-        is_floating(x.dtype) ? Attribute(value) : of(static_cast<int64_t>(value));
+        is_floating(x.dtype) ? Attribute(value.to<double>()) : of(value.to<int64_t>());
     return c.result(c.add("pad", {c.in(0)}, y, {{"amounts", amounts}, {"value", number}}));
   }
   const std::string ours = mode == "edge" ? "replicate" : mode == "wrap" ? "circular" : "reflect";
@@ -242,6 +246,7 @@ void cumulative_sum(Call& c) {
   c.only("exclusive", 0), c.only("reverse", 0);
   const std::vector<int64_t> axis = c.integers(1, "the axis");
   if (axis.size() != 1) c.refuse("the axis must be one number");
+  if (!is_floating(x.dtype) && x.dtype != kI64) c.refuse("sums of these integers are i64 here");
   c.result(c.add("cumsum", {c.in(0)}, x, {{"dim", of(c.axis(axis[0], x.shape.size()))}}));
 }
 

@@ -331,6 +331,10 @@ void reduce(Call& c) {
     if (!goes) type.shape.push_back(x.shape[d]);
     if (goes && keeps) type.shape.push_back({0, 1});
   }
+  const std::string_view op = row->op;
+  if ((op == "sum" || op == "prod") && !is_floating(x.dtype) && x.dtype != kI64) {
+    c.refuse("sums of these integers are i64 here");
+  }
   int y = c.in(0);
   if (row->before != nullptr) y = c.add(row->before, {y}, x);
   y = c.add(row->op, {y}, type, {{"dims", dims}, {"keepdim", keeps}});

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"

@@ -14,6 +14,7 @@
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/tiles.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
 #include "lathe/ops/views.h"
 
 namespace lathe::jit {
@@ -141,8 +142,19 @@ struct Pullback {
     return call(program, inputs, shape);
   }
 
+  /// The inputs with their history, each behind a node of its own: what one input owes to another
+  /// is not part of these gradients.
+  Tensors apart(const Tensors& inputs) const {
+    const EnableGrad on;
+    Tensors views;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      views.push_back(wanted[i] ? view(inputs[i], inputs[i].shape()) : inputs[i]);
+    }
+    return views;
+  }
+
   Tensors whole(const Tensors& inputs, const Tensors& dy, bool create_graph) const {
-    const Tensors used = create_graph ? inputs : leaves_of(inputs);
+    const Tensors used = create_graph ? apart(inputs) : leaves_of(inputs);
     return of(used, recorded(used, program.shape), dy, create_graph);
   }
 
@@ -178,9 +190,13 @@ struct Pullback {
     });
     for (size_t i = 0; i < inputs.size(); ++i) {
       for (const Tensor& part : parts[i]) {  // in the order of the tiles, whoever computed them
-        if (part.defined()) made[i] = made[i].defined() ? add(made[i], part) : part;
+        if (!part.defined()) continue;
+        const bool half = inputs[i].dtype() == kF16 || inputs[i].dtype() == kBF16;
+        const Tensor more = half ? cast(part, kF32) : part;
+        made[i] = made[i].defined() ? add(made[i], more) : more;
       }
-      if (made[i].defined()) made[i] = tiles.restore_operand(made[i], i, inputs[i].shape());
+      if (!made[i].defined()) continue;
+      made[i] = tiles.restore_operand(cast(made[i], inputs[i].dtype()), i, inputs[i].shape());
     }
     return made;
   }
@@ -214,10 +230,21 @@ struct FusedPointwise : CustomFunction<FusedPointwise> {
   }
 };
 
+/// True if each step reads a value of the whole shape, whose order in memory its own value takes.
+bool all_steps_are_full(const PointwiseProgram& program, const Tensors& inputs) {
+  const int64_t all = numel_of(program.shape);
+  return std::ranges::all_of(program.steps, [&](const PointwiseProgram::Step& step) {
+    return std::ranges::any_of(step.operands, [&](int operand) {
+      return operand >= program.inputs ||
+             (operand >= 0 && inputs[static_cast<size_t>(operand)].numel() == all);
+    });
+  });
+}
+
 }  // namespace
 
 Tensors run_pointwise(const ProgramPtr& program, const Tensors& inputs) {
-  if (profile::recording() || amp::autocast_enabled(kCPU))
+  if (profile::recording() || amp::autocast_enabled(kCPU) || !all_steps_are_full(*program, inputs))
     return call(*program, inputs, program->shape);
   std::optional<Tiles> tiles;
   {

@@ -33,7 +33,8 @@ void ChannelMoments::keep(int64_t block, int64_t channel, int64_t n, const Block
   for (int64_t i = 0; i < n; ++i) {
     const float offset = moments.sums[i] / count;
     mean[i] = moments.shift[i] + offset;
-    square[i] = std::max(0.f, moments.squares[i] - offset * moments.sums[i]);
+    const float rest = moments.squares[i] - offset * moments.sums[i];
+    square[i] = rest < 0 ? 0 : rest;  // NaN, of values that are too large, stays
   }
 }
 

@@ -134,10 +134,11 @@ struct Request {
   ConvPass pass;
   Conv2dGeometry g;
   bool nhwc, w_channels_last, has_bias, exact, bf16;
-  int threads;  // oneDNN divides the work among them when it makes the primitive
+  int threads;      // oneDNN divides the work among them when it makes the primitive
+  int all_threads;  // the same for reorders of large tensors
 
   auto key() const {
-    return std::array<int64_t, 23>{static_cast<int64_t>(pass),
+    return std::array<int64_t, 24>{static_cast<int64_t>(pass),
                                    g.N,
                                    g.C,
                                    g.H,
@@ -159,7 +160,8 @@ struct Request {
                                    has_bias,
                                    exact,
                                    bf16,
-                                   threads};
+                                   threads,
+                                   all_threads};
   }
 };
 
@@ -225,7 +227,8 @@ std::shared_ptr<const Conv2dPrimitive> conv2d_primitive(ConvPass pass, const Con
                         .has_bias = has_bias,
                         .exact = conv_exact(),
                         .bf16 = x.dtype() == kBF16,
-                        .threads = conv2d_threads(g)};
+                        .threads = conv2d_threads(g),
+                        .all_threads = num_threads()};
   return cache.get(request.key(), [&] { return make_primitive(request); });
 }
 

@@ -88,6 +88,7 @@ Tensor find_packed(const Tensor& w, FunctionRef<bool(const std::any&)> is_form) 
 }
 
 void keep_packed(const Tensor& w, uint32_t version, std::any form, const Tensor& copy) {
+  if (w.impl().storage->is_borrowed()) return;  // others write into it, and version() does not tell
   sources().keep(w, version, std::move(form), copy);
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "../cuda_case.h"
 #include "lathe/autograd/autocast.h"
@@ -15,7 +16,9 @@
 #include "lathe/core/generator.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/random_state.h"
+#include "lathe/ops/batch_norm.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/inplace.h"
@@ -95,6 +98,29 @@ TEST_CASE("checkpoint: loss, gradients and random numbers have the bits of the p
 TEST_CASE("checkpoint: the same on a GPU" * test::cuda_case()) {
   const Blocks net(3, 8, Device("cuda:0"));
   check_same(train(net, plain), train(net, saving));
+}
+
+TEST_CASE("checkpoint: a convolution that leaves moments to a batch norm, in it or behind it") {
+  const auto run = [](Tensors (*way)(const Function&, const Tensors&), bool norm_inside) {
+    manual_seed(2);
+    const Tensor x = randn({4, 16, 16, 16}).contiguous(MemoryFormat::kChannelsLast);
+    const Tensor w = randn({16, 16, 3, 3}).requires_grad_();
+    const auto norm = [](const Tensor& y) {
+      return batch_norm(y, {}, {}, {}, {}, {.training = true});
+    };
+    const Function f = [&](const Tensors& t) {
+      const Tensor y = conv2d(t[0], t[1], {.pad = 1});
+      return Tensors{norm_inside ? norm(y) : y};
+    };
+    const Tensor y = way(f, {x, w})[0], z = norm_inside ? y : norm(y);
+    (z * z * z).sum().backward();
+    return std::pair(z.detach(), w.grad());
+  };
+  for (const bool norm_inside : {true, false}) {
+    const auto expected = run(plain, norm_inside), got = run(saving, norm_inside);
+    CHECK(same_bits(got.first, expected.first));
+    CHECK(same_bits(got.second, expected.second));
+  }
 }
 
 TEST_CASE("checkpoint: nested ones too") {

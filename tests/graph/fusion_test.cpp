@@ -250,3 +250,35 @@ TEST_CASE("fusion: gradients of gradients, and of one input only") {
   CHECK(equal(x.grad(), gradients_of(f, inputs).gradients[0]) == false);  // another seed
   CHECK(x.grad().shape() == x.shape());
 }
+
+TEST_CASE("fusion: gradients of gradients where one input depends on another, or is it") {
+  const Function f = [](const Tensors& t) { return Tensors{t[0] * t[1] + t[0]}; };
+  manual_seed(8);
+  const Tensor x = randn({40000}, {.dtype = kF64}).requires_grad_();
+  const jit::Graph of_number = fused_graph(f, {x.detach(), x.detach().mean()});
+  const jit::Graph of_itself = fused_graph(f, {x.detach(), x.detach()});
+  const auto first = [&](const Tensor& y) {
+    return lathe::grad({y.sum()}, {x}, {.create_graph = true})[0];
+  };
+  const Tensor m = x.mean();
+  CHECK((first(of_number.run({x, m})[0]) - (2 * m + 1)).abs().max().item<double>() <= 1e-12);
+  CHECK((first(of_itself.run({x, x})[0]) - (2 * x + 1)).abs().max().item<double>() <= 1e-12);
+}
+
+TEST_CASE("fusion: half gradients of a number are summed in f32") {
+  const Function f = [](const Tensors& t) { return Tensors{t[0] * t[1] + t[0]}; };
+  const Tensor x = ones({1 << 23}, {.dtype = kBF16}), s = ones({1}, {.dtype = kBF16});
+  const jit::Graph graph = fused_graph(f, {x, s});
+  const Tensor leaf = s.detach().requires_grad_();
+  graph.run({x, leaf})[0].sum().backward();
+  CHECK(leaf.grad().to_vector<float>()[0] == 1 << 23);  // a sum of 512 halves stops at half of it
+}
+
+TEST_CASE("fusion: a value of broadcast operands alone keeps its own order in memory") {
+  const Function f = [](const Tensors& t) { return Tensors{t[0] + 1, t[1] * t[2]}; };
+  const Tensors inputs{randn({5, 7, 40, 41}).contiguous(MemoryFormat::kChannelsLast),
+                       randn({5, 7, 1, 1}), randn({1, 1, 40, 41})};
+  const NoGrad off;
+  const Tensors got = fused_graph(f, inputs).run(inputs), expected = f(inputs);
+  for (size_t i = 0; i < 2; ++i) CHECK(got[i].strides() == expected[i].strides());
+}

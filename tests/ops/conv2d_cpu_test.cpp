@@ -4,16 +4,19 @@
 
 #include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "conv2d_cases.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/info.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/isclose.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "relative_error.h"
@@ -218,6 +221,17 @@ TEST_CASE("conv2d: packed copies follow what happens to the tensors that they ar
   CHECK(relative_error(conv2d_weight_grad(dy, x, w.shape(), {.pad = 1}),
                        conv2d_weight_grad(cast(dy, kF64), cast(x, kF64), w.shape(), {.pad = 1})) <=
         1e-4);
+}
+
+TEST_CASE("conv2d: filters in the memory of others are read anew each time") {
+  manual_seed(3);
+  const NoGrad off;
+  std::vector<float> memory(16 * 16 * 3 * 3, 0.5f);
+  const Tensor w = from_blob(memory.data(), {16, 16, 3, 3});
+  const Tensor x = contiguous(randn({1, 16, 16, 16}), kChannelsLast);
+  const Tensor before = conv2d(x, w, {.pad = 1});
+  for (float& value : memory) value *= 2;
+  CHECK(equal(conv2d(x, w, {.pad = 1}), before * 2));
 }
 
 TEST_CASE("conv2d: filters of constants are transformed once, until they are written") {

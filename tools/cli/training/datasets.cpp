@@ -247,12 +247,13 @@ Machine look_around(const Settings& settings) {
   const auto found = [&](const char* name) {
     return data::find_dataset(data::dataset_source(name), settings.data_root).has_value();
   };
-  return {.has_cuda = settings.device != "cpu" && cuda_is_available(),
-          .usable_cpus = usable_cpus(),
-          .cifar10_found = found("cifar10"),
-          .fashion_mnist_found = found("fashion-mnist"),
-          .packed = packed_kind(settings),
-          .data_root = kind_of_data_root(settings.data_root)};
+  return {
+      .has_cuda = settings.device != "cpu" && cuda_is_available(),
+      .usable_cpus = num_threads(),  // fewer where OMP_NUM_THREADS says so, as lathe launch does
+      .cifar10_found = found("cifar10"),
+      .fashion_mnist_found = found("fashion-mnist"),
+      .packed = packed_kind(settings),
+      .data_root = kind_of_data_root(settings.data_root)};
 }
 
 void fetch_if_asked(const Settings& settings) {

@@ -58,6 +58,11 @@ ModelInput model_input_of(const GraphFile& file, const std::string& path) {
                  .keeps_ratio = true,
                  .mean = {0.485, 0.456, 0.406},
                  .std = {0.229, 0.224, 0.225}};
+  constexpr int64_t kMostClasses = 1'000'000;  // the number is only a type in the file
+  if (y[1].fixed > kMostClasses) {
+    throw CommandError(ExitCode::kData, formatted("{}: {} classes are more than {}", path,
+                                                  y[1].fixed, kMostClasses));
+  }
   for (int64_t i = 0; i < y[1].fixed; ++i) out.class_names.push_back(std::to_string(i));
   return out;
 }

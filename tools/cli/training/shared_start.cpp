@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "lathe/core/cuda.h"
+#include "lathe/core/thread_pool.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"
@@ -18,7 +19,8 @@ namespace {
 // What may differ from rank to rank.
 constexpr std::string_view kOwn[] = {"data-root",  "download",   "workers", "prefetch-factor",
                                      "pin-memory", "data-cache", "device",  "workspace-limit",
-                                     "algo-cache", "progress",   "json",    "quiet"};
+                                     "algo-cache", "progress",   "json",    "quiet",
+                                     "threads"};
 
 // The settings of rank 0, with what belongs to this machine as this rank was called with.
 Settings merge_with_first(const std::string& config, const Settings& called) {
@@ -31,6 +33,7 @@ Settings merge_with_first(const std::string& config, const Settings& called) {
     if (text != value_text(Settings(), setting)) sources.flags.emplace(key, text);
   }
   Settings settings = merge_settings(sources, kTrain);
+  if (!called.threads) settings.threads = num_threads();
   settings.json = settings.profile = false;
   settings.quiet = true;
   settings.progress = "none";
