@@ -244,8 +244,8 @@ OnnxModel load_onnx(std::string_view bytes, std::string_view name) {
 
 OnnxModel load_onnx(const std::string& path) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 1;  // protobuf's own limit
-  const std::string bytes = read_file(path, kMost);
-  return load_onnx(bytes, path);
+  const InputFile file(path);                        // a pipe would be waited for
+  return load_onnx(read_file(path, kMost), path);
 }
 
 }  // namespace lathe::jit

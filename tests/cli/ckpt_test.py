@@ -50,6 +50,7 @@ def test_ckpt_commands(folder):
     expect_one_line(lathe("ckpt", "convert", "w.safetensors", "v.onnx"), 2, "w.safetensors: only a checkpoint of a run")
     expect_one_line(lathe("ckpt", "convert", "w.safetensors", "v.lathe"), 2, "w.safetensors: only a checkpoint of a run")
     expect(lathe("ckpt", "convert", "two.safetensors", "w.lathe"), 0)
+    expect(lathe("ckpt", "convert", "w.lathe", "again.lathe"), 0)
     shutil.copy("w.safetensors", "weights.lathe")
     expect_one_line(lathe("ckpt", "convert", "two.safetensors", "weights.lathe"), 2, "weights.lathe holds something else than a graph")
     expect_one_line(lathe("ckpt", "show", "missing"), 3, "missing")

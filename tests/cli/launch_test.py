@@ -161,11 +161,28 @@ def test_a_second_request_to_stop_kills(_):
     for _ in range(2):
         process.stdout.readline()
     process.send_signal(signal.SIGTERM)
-    time.sleep(0.2)
+    time.sleep(1.1)  # sooner it would be the same request
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 143
+
+
+def test_signals_at_once_are_one_request(_):  # as of timeout(1), which signals a process and its group
+    script = "trap 'sleep 0.2; echo saved; exit 143' TERM; echo ready; while :; do sleep 0.05; done"
+    process = start("launch", "-n", 2, "sh", "-c", script)
+    for _ in range(2):
+        process.stdout.readline()
+    for _ in range(3):
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.02)  # else they may arrive as one
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 143 and rest.count("saved") == 2, (process.returncode, rest)
+
+
+def test_a_rank_that_was_asked_to_stop_is_not_started_again(_):
+    result = expect(ranks(2, "if [ $RANK = 1 ]; then exit 143; fi; exec sleep 100", "--grace", 0.3, "--max-restarts", 3), 143)
+    assert "start again" not in result.stderr and "stopped by SIGTERM" in result.stderr, result.stderr
 
 
 def test_a_launcher_that_is_killed_takes_its_ranks_along(_):

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <thread>
 
 #include "lathe/core/printable.h"
 #include "lathe/core/thread_pool.h"
@@ -141,6 +144,8 @@ void share_processors(WorldOptions& world) {
   world.variables.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
 }
 
+constexpr std::chrono::seconds kBetweenStarts{1};  // at least, where ranks fail at once
+
 ExitCode stopped(int signal) {
   write_stderr_line(formatted("lathe: launch: stopped by {}", name_of_signal(signal)));
   return exit_code_of_signal(signal);
@@ -161,13 +166,17 @@ ExitCode run_launch(const Invocation& call) {
   for (int64_t restart = 0;; ++restart) {
     world.variables = meeting.variables(restart);
     share_processors(world);
+    const auto began = std::chrono::steady_clock::now();
     const WorldEnd end = run_world(world);
     if (!end.failure) return ExitCode::kDone;
     if (end.asked != 0) return stopped(end.asked);
     write_stderr_line(formatted("lathe: launch: {}", printable(end.failure->text())));
+    const int asked = end.failure->end.exit_code() - 128;  // a rank was asked to stop
+    if (asked == SIGINT || asked == SIGTERM || asked == SIGHUP) return stopped(asked);
     if (restart == s.max_restarts) return static_cast<ExitCode>(end.failure->end.exit_code());
     write_stderr_line(formatted("lathe: launch: all ranks start again, {} of {} restarts",
                                 restart + 1, s.max_restarts));
+    std::this_thread::sleep_until(began + kBetweenStarts);
   }
 }
 

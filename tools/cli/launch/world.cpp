@@ -22,8 +22,9 @@ namespace lathe::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr double kUntilTerm = 3;  // seconds in which ranks may say what they lost
-constexpr size_t kQuoted = 500;   // of a rank's last line
+constexpr double kOneRequest = 1;  // seconds in which signals to stop are one request
+constexpr double kUntilTerm = 3;   // seconds in which ranks may say what they lost
+constexpr size_t kQuoted = 500;    // of a rank's last line
 
 /// Signals that arrive as something to read instead of interrupting.
 class Signals {
@@ -169,8 +170,12 @@ class World {
       for (const Rank& rank : ranks_) rank.process.signal(number);
       return;
     }
+    // timeout(1), for one, signals a process and then its group: that is one request.
+    if (end_.asked != 0 && Clock::now() < asked_again_from_) return;
     to_all(end_.asked != 0 ? SIGKILL : number);
-    if (end_.asked == 0) end_.asked = number;
+    if (end_.asked != 0) return;
+    end_.asked = number;
+    asked_again_from_ = after(kOneRequest);
   }
 
   void to_all(int number) const {
@@ -224,6 +229,7 @@ class World {
   WorldEnd end_;
   std::optional<Clock::time_point> deadline_;  // for the ranks that outlive a failure
   bool asked_to_end_ = false;                  // by SIGTERM
+  Clock::time_point asked_again_from_ = {};    // signals before it belong to the first request
 };
 
 }  // namespace

@@ -29,7 +29,9 @@ GraphFile read_graph_file(const std::string& path) {
     } else {
       file = {jit::load(path), safetensors::read_metadata(path)};
     }
-    std::erase_if(file.about, [](const auto& entry) { return entry.first == jit::kGraphKey; });
+    std::erase_if(file.about, [](const auto& entry) {  // of the file itself
+      return entry.first == jit::kGraphKey || entry.first == safetensors::kChecksumKey;
+    });
     return file;
   });
 }
