@@ -146,8 +146,8 @@ class Convolution {
     const int64_t matrices = x_.channels > kNearChannels ? kTileMatricesFar : kTileMatrices;
     return std::max(kWinogradRows, matrices / tiles_.positions());
   }
-  /// `blocks` of tiles, or one more where there are few and an odd number of tasks, for two threads.
-  /// Never more for more threads: a tile's last bits may depend on the block that it is in.
+  /// `blocks` of tiles, or one more where there are few and an odd number of tasks: two threads are
+  /// common. Never more for more threads: a tile's last bits may depend on the block that it is in.
   int64_t divided(int64_t blocks) const {
     constexpr int64_t kMany = 8;
     const int64_t groups = ceil_div(out_blocks_, group_), tasks = blocks * groups;

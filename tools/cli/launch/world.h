@@ -42,7 +42,8 @@ struct WorldEnd {
 /// When a rank ends badly, the others learn it from their process group and may say what they lost;
 /// those that still run 3 s later, or grace_seconds if that is less, get SIGTERM, and grace_seconds
 /// after that SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGUSR1 go to all ranks, once each; a request to
-/// stop that comes a second or more after the first one kills them. SIGUSR1 does not go to what the ranks have started.
+/// stop that comes a second or more after the first one kills them. SIGUSR1 does not go to what the
+/// ranks have started.
 /// throws: UsageError if the program cannot be started; CommandError (kError), after killing the
 /// ranks, if stdout or a log cannot be written; FileError for a log that cannot be opened.
 WorldEnd run_world(const WorldOptions& options);
