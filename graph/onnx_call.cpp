@@ -151,10 +151,13 @@ std::vector<size_t> Call::axes(int64_t since, size_t i, size_t ndim) {
   return axes;
 }
 
+/// Of a node's name, which each of its calls repeats: more would be more than 256 times the file.
+constexpr size_t kPlace = 40;
+
 int Call::add(const char* op, std::vector<int> inputs, const Type& type, Named attributes) {
   if (!is_possible(type)) refuse(concat("a result cannot be ", to_text(type)));
   std::vector<std::string> names;
-  Node node{.inputs = std::move(inputs), .place = printable(node_.name.substr(0, 200))};
+  Node node{.inputs = std::move(inputs), .place = printable(node_.name.substr(0, kPlace))};
   for (const auto& [name, value] : attributes) {
     names.emplace_back(name);
     node.attributes.push_back(value);
@@ -182,8 +185,12 @@ int Call::reshaped(int value, const std::vector<Size>& shape) {
   return add("reshape", {value}, {from.dtype, shape}, {{"shape", shape}});
 }
 
+bool Call::is_named() const {
+  return results_ < node_.outputs.size() && !node_.outputs[results_].empty();
+}
+
 void Call::result(int value) {
-  if (results_ < node_.outputs.size() && !node_.outputs[results_].empty()) {
+  if (is_named()) {
     importer_.define(node_.outputs[results_], {.value = value, .name = node_.outputs[results_]});
   }
   ++results_;
@@ -192,7 +199,7 @@ void Call::result(Known known) {
   if (known.values.size() > kMostKnown) {
     refuse(concat(known.values.size(), " integers are too many for a shape"));
   }
-  if (results_ < node_.outputs.size() && !node_.outputs[results_].empty()) {
+  if (is_named()) {
     importer_.define(node_.outputs[results_],
                      {.known = std::move(known), .name = node_.outputs[results_]});
   }

@@ -112,6 +112,8 @@ class Call {
   /// The same elements in another shape.
   int reshaped(int value, const std::vector<Size>& shape);
   const Type& type_of(int value) const;
+  /// False if the next result has no name, so that nobody can read it.
+  bool is_named() const;
   /// The node's results, in their order.
   void result(int value);
   void result(Known known);

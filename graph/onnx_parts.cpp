@@ -125,8 +125,10 @@ void split(Call& c) {
     if (length < 0 || length > size - begin) c.refuse(concat("its parts do not add up to ", size));
     Type y = x;
     y.shape[axis] = of(length);
-    c.result(c.add("narrow", {c.in(0)}, y,
-                   {{"dim", of(axis)}, {"start", of(begin)}, {"length", of(length)}}));
+    const bool named = c.is_named();  // a name costs bytes of the file, a part without one does not
+    c.result(named ? c.add("narrow", {c.in(0)}, y,
+                           {{"dim", of(axis)}, {"start", of(begin)}, {"length", of(length)}})
+                   : -1);
     begin += length;
   }
   if (begin != size) c.refuse(concat("its parts do not add up to ", size));

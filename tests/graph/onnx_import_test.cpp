@@ -261,3 +261,14 @@ TEST_CASE("onnx import: operators whose ops are called in another way") {
   CHECK(equal(run(one_node("ReduceL1", sizes), x), tensor({{5.0f}})));
   CHECK(equal(run(one_node("IsInf", {"2"}), tensor({-inf, 1.0f})), tensor({true, false})));
 }
+
+TEST_CASE("onnx import: a part of Split without a name is no node") {
+  OnnxText text;
+  text.input("x", {"N", "3"})
+      .node("Split", {"x"}, {"", "y", ""}, {onnx_int("axis", 1)})
+      .output("y");
+  const jit::Graph graph = read(text);
+  REQUIRE(graph.nodes.size() == 1);
+  const Tensor x = randn({2, 3});
+  CHECK(equal(graph(x), x.narrow(1, 1, 1)));
+}
