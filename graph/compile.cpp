@@ -77,7 +77,7 @@ Graph fused(Graph graph) {
   return graph;
 }
 
-/// "add, mul and 2 more".
+/// "add, mul, where".
 std::string names_of(const Graph& graph, size_t begin, size_t end) {
   std::string text;
   for (size_t n = begin; n < end; ++n) {

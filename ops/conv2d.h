@@ -55,13 +55,14 @@ struct Conv2dGeometry;
 
 namespace cpu {
 /// true: f32 convolutions add up the products themselves. false, the default: 3x3 kernels with
-/// stride 1 may run as Winograd, up to 3.5 times as fast: NHWC images with 16 channels or more on
-/// both sides by our own (conv/conv2d_winograd_cpu.h chooses), row-major ones with 64 or more by
+/// stride 1 or 2 may run as Winograd, up to 3.5 times as fast: NHWC images with 16 channels or more
+/// on both sides by our own (conv/conv2d_winograd_cpu.h chooses), row-major ones with 64 or more by
 /// oneDNN 2. Winograd's error is larger: at most 6e-6 of the largest element where direct sums have
 /// 2e-6, measured against f64 with 64 to 512 channels (docs/performance.md). For the whole process;
 /// affects later calls.
 /// Either way filters of which no gradient is recorded are packed once: code that writes them
-/// through Tensor::data() must call bump_version().
+/// through Tensor::data(), or another library that to_dlpack() showed them, must call
+/// bump_version(). Filters in the memory of others (from_blob, from_dlpack) are packed each time.
 LATHE_API void set_conv_exact(bool exact) noexcept;
 LATHE_API bool conv_exact() noexcept;
 
