@@ -125,10 +125,12 @@ void split(Call& c) {
     if (length < 0 || length > size - begin) c.refuse(concat("its parts do not add up to ", size));
     Type y = x;
     y.shape[axis] = of(length);
-    const bool named = c.is_named();  // a name costs bytes of the file, a part without one does not
-    c.result(named ? c.add("narrow", {c.in(0)}, y,
-                           {{"dim", of(axis)}, {"start", of(begin)}, {"length", of(length)}})
-                   : -1);
+    int part = -1;
+    if (c.is_named()) {  // a name costs bytes of the file, a part without one does not
+      part = c.add("narrow", {c.in(0)}, y,
+                   {{"dim", of(axis)}, {"start", of(begin)}, {"length", of(length)}});
+    }
+    c.result(part);
     begin += length;
   }
   if (begin != size) c.refuse(concat("its parts do not add up to ", size));
