@@ -5,6 +5,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
+#include "lathe/graph/work.h"
 
 namespace lathe::jit {
 
@@ -19,6 +20,7 @@ Graph graph_of(const safetensors::Contents& contents, std::string_view name) {
   } catch (const Error& e) {  // missing, or of another type
     LATHE_FAIL(DataError, name, ": ", e.message());
   }
+  check_work(graph, name);
   return graph;
 }
 

@@ -24,8 +24,9 @@ inline constexpr std::string_view kGraphKey = "lathe.graph";
 LATHE_API void save(const Graph& graph, const std::string& path,
                     const safetensors::Metadata& metadata = {});
 
-/// The graph of a file, on the CPU. Checked are the text, as by parse(), and that each tensor is
-/// there and has its type. Nothing of it is executed before run().
+/// The graph of a file, on the CPU. Checked are the text, as by parse(), that each tensor is there
+/// and has its type, and that what run() would compute is in proportion to the file's tensors and
+/// inputs (docs/formats.md, "Graphs"). Nothing of it is executed before run().
 /// throws: FileError if the file cannot be read; DataError that names the file and what is wrong.
 LATHE_API Graph load(const std::string& path);
 

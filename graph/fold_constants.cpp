@@ -7,6 +7,7 @@
 #include "lathe/core/error.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
+#include "lathe/graph/work.h"
 
 namespace lathe::jit {
 
@@ -25,9 +26,12 @@ void fold_constants(Graph& original) {
   const NoGrad off;
   Graph graph = original;  // an op may throw
   std::vector<Node> kept;
-  for (Node& node : graph.nodes) {
+  const std::vector<bool> needed = needed_nodes(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    Node& node = graph.nodes[n];
     Tensors in;
-    bool known = std::none_of(node.attributes.begin(), node.attributes.end(), depends_on_batch);
+    bool known =
+        needed[n] && std::none_of(node.attributes.begin(), node.attributes.end(), depends_on_batch);
     for (const int input : node.inputs) {
       in.push_back(input < 0 ? Tensor() : graph.values[static_cast<size_t>(input)].tensor);
       known &= input < 0 || in.back().defined();

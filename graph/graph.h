@@ -86,7 +86,8 @@ class LATHE_API Graph {
   int add(Value value);
 
   /// The program's results for these inputs, by the same ops, with their gradients. Sizes of the
-  /// batch other than the traced one are welcome where the types have N.
+  /// batch other than the traced one are welcome where the types have N. Nodes that no output needs
+  /// do not run.
   /// throws: ShapeError, DTypeError if an input does not have its type, or a result does not;
   /// StateError while a parameter, buffer or constant is not bound; what the ops throw.
   Tensors run(const Tensors& inputs) const;

@@ -26,13 +26,16 @@ struct OnnxModel {
 /// The graph of a file, on the CPU, of opset 7 or later. Nothing of it is executed: each operator
 /// becomes nodes of a Graph, whose types are computed from the types of the inputs. A first size
 /// without a number ("batch") becomes N; all inputs that have one have the same batch. What depends
-/// on shapes alone becomes arguments. Weights are parameters with the file's names; characters that
-/// a name cannot have become "_".
+/// on shapes alone becomes arguments. Nodes that no output needs are left out. Weights are
+/// parameters with the file's names; characters that a name cannot have become "_".
+/// What run() will compute is bounded by the file's tensors and the inputs' types: for a batch of
+/// one 2^28 numbers in all results together and 2^34 steps of arithmetic, and more for larger
+/// tensors and inputs (docs/formats.md, "ONNX").
 /// throws: FileError if the file cannot be read; DataError that names the file, the node, its
 /// operator and the opset, or the byte, for a damaged file, an operator or attribute without a
 /// counterpart, tensors in other files ("external data"), sizes other than the first without a
-/// number, and whatever else a Graph cannot hold. Memory: at most 256 times the file's size and
-/// 1 MiB; about twice its size for a file that is mostly weights.
+/// number, more work than that, and whatever else a Graph cannot hold. Memory: at most 256 times
+/// the file's size and 1 MiB; about twice its size for a file that is mostly weights.
 LATHE_API OnnxModel load_onnx(const std::string& path);
 
 /// The same for a file's bytes; `name` stands for it in messages.

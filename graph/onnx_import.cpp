@@ -8,6 +8,8 @@
 #include "lathe/core/format.h"
 #include "lathe/core/printable.h"
 #include "lathe/graph/onnx.h"
+#include "lathe/graph/passes.h"
+#include "lathe/graph/work.h"
 #include "lathe/ops/creation.h"
 
 namespace lathe::jit::onnx {
@@ -239,6 +241,8 @@ OnnxModel load_onnx(std::string_view bytes, std::string_view name) {
   LATHE_CHECK(DataError, graph, name, ": there is no ONNX graph in this file");
   LATHE_CHECK(DataError, opset >= kFirstOpset, name, ": opset ", opset, " is before ", kFirstOpset);
   model.graph = onnx::Importer(bytes, name).graph(*graph, opset);
+  remove_dead_code(model.graph);
+  check_work(model.graph, name);
   return model;
 }
 

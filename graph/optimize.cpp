@@ -21,6 +21,7 @@ void mark_constant_filters(Graph& graph) {
 }  // namespace
 
 void optimize_for_inference(Graph& graph) {
+  remove_dead_code(graph);  // which would be folded, too
   fold_batch_norm(graph);
   fold_constants(graph);
   merge_common_subexpressions(graph);

@@ -13,8 +13,9 @@ LATHE_API void remove_dead_code(Graph& graph);
 /// bytes with the same values. Results keep their bits.
 LATHE_API void merge_common_subexpressions(Graph& graph);
 
-/// Computes the nodes whose inputs are bound parameters, buffers and constants, now and once. The
-/// graph no longer follows changes of these tensors. Results keep their bits.
+/// Computes the nodes whose inputs are bound parameters, buffers and constants, now and once, where
+/// an output needs them. The graph no longer follows changes of these tensors. Results keep their
+/// bits.
 /// throws: ShapeError if a result does not have its type; what the ops throw.
 LATHE_API void fold_constants(Graph& graph);
 
@@ -44,10 +45,11 @@ LATHE_API void fuse_epilogues(Graph& graph);
 /// Results move by rounding, and those of four dimensions lie in this order.
 LATHE_API void use_channels_last(Graph& graph);
 
-/// fold_batch_norm, fold_constants, merge_common_subexpressions, fuse_epilogues, use_channels_last,
-/// remove_dead_code. Parameters then require no gradient in the graph, so that convolutions keep
-/// them in the form that their kernels want; they still share their values with the model. A
-/// fused_conv2d of such filters chooses its algorithm for that (Conv2dEpilogue::constant_filters).
+/// remove_dead_code, fold_batch_norm, fold_constants, merge_common_subexpressions, fuse_epilogues,
+/// use_channels_last, remove_dead_code. Parameters then require no gradient in the graph, so that
+/// convolutions keep them in the form that their kernels want; they still share their values with
+/// the model. A fused_conv2d of such filters chooses its algorithm for that
+/// (Conv2dEpilogue::constant_filters).
 LATHE_API void optimize_for_inference(Graph& graph);
 
 }  // namespace lathe::jit

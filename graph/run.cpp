@@ -1,5 +1,5 @@
 // Graph::run: each node calls its op, or a group of them runs tile by tile; a value is given up
-// after its last use.
+// after its last use. A node whose result nobody needs does not run.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -13,6 +13,7 @@
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/pointwise_run.h"
 #include "lathe/graph/tiles.h"
+#include "lathe/graph/work.h"
 
 namespace lathe::jit {
 
@@ -89,9 +90,10 @@ bool names_batch(const std::vector<Attribute>& attributes) {
 }
 
 /// After which node each value is no longer needed: its number, or -1 for the outputs.
-std::vector<int> last_uses(const Graph& graph) {
+std::vector<int> last_uses(const Graph& graph, const std::vector<bool>& needed) {
   std::vector<int> last(graph.values.size(), -1);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!needed[n]) continue;
     for (const int input : graph.nodes[n].inputs) {
       if (input >= 0) last[static_cast<size_t>(input)] = static_cast<int>(n);
     }
@@ -105,7 +107,10 @@ std::vector<int> last_uses(const Graph& graph) {
 class Run {
  public:
   Run(const Graph& graph, const Tensors& given)
-      : graph_(graph), last_(last_uses(graph)), live_(graph.values.size()) {
+      : graph_(graph),
+        needed_(needed_nodes(graph)),
+        last_(last_uses(graph, needed_)),
+        live_(graph.values.size()) {
     for (size_t i = 0; i < live_.size(); ++i) live_[i] = graph.values[i].tensor;
     for (size_t i = 0; i < given.size(); ++i) {
       const auto at = static_cast<size_t>(graph.inputs[i]);
@@ -117,7 +122,9 @@ class Run {
   Tensors results() {
     for (size_t n = 0; n < graph_.nodes.size();) {
       const size_t end = end_of_group(n);
-      if (end - n > 1 && is_worth_tiles(n)) {
+      if (!needed_[n]) {
+        ++n;
+      } else if (end - n > 1 && is_worth_tiles(n)) {
         call_group(n, end);
         n = end;
       } else {
@@ -160,14 +167,14 @@ class Run {
     if (last(node.output) != static_cast<int>(n)) live(node.output) = std::move(y);
   }
 
-  /// Behind the nodes from n on that may run together with it.
+  /// Behind the nodes from n on that may run together with it, all of them needed.
   size_t end_of_group(size_t n) const {
     const auto joins = [&](const Node& node) {
       return node.group != 0 && node.group == graph_.nodes[n].group && node.op->pointwise &&
              value(node.output).type.shape == value(graph_.nodes[n].output).type.shape;
     };
     size_t end = n;
-    while (end < graph_.nodes.size() && joins(graph_.nodes[end])) ++end;
+    while (end < graph_.nodes.size() && needed_[end] && joins(graph_.nodes[end])) ++end;
     return std::max(end, n + 1);
   }
 
@@ -228,6 +235,7 @@ class Run {
 
   const Graph& graph_;
   Batch batch_;
+  std::vector<bool> needed_;  // of nodes
   std::vector<int> last_;
   Tensors live_;
 };
