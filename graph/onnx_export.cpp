@@ -218,14 +218,16 @@ std::string Emission::sizes(const std::vector<Size>& values) {
 
 std::string Emission::reshaped(const std::string& name, const std::vector<Size>& shape) {
   const auto is_batch = [](const Size& size) { return size.of_batch != 0; };
+  if (std::find(shape.begin(), shape.end(), Size{}) != shape.end()) {
+    // A 0 is no copied size; a -1 beside it would mean nothing.
+    return call("Reshape", {name, sizes(shape)}, {{"allowzero", int64_t{1}}});
+  }
   if (std::count_if(shape.begin(), shape.end(), is_batch) != 1) {
     return call("Reshape", {name, sizes(shape)});
   }
   std::vector<int64_t> target;
   for (const Size& size : shape) target.push_back(is_batch(size) ? -1 : size.fixed);
-  const bool is_empty = std::find(target.begin(), target.end(), 0) != target.end();
-  const FileAttributes zeros = {{"allowzero", int64_t{1}}};  // a 0 is no copied size
-  return call("Reshape", {name, integers(target)}, is_empty ? zeros : FileAttributes{});
+  return call("Reshape", {name, integers(target)});
 }
 
 }  // namespace lathe::jit::onnx

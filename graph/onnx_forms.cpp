@@ -79,24 +79,70 @@ std::string selu(Emission& e) { return e.call("Selu", {x_of(e)}); }
 std::string hard_sigmoid(Emission& e) {
   return e.call("HardSigmoid", {x_of(e)}, {{"alpha", 1.0 / 6}, {"beta", 0.5}});
 }
-std::string is_inf(Emission& e) { return e.call("IsInf", {e.in(0, kF32)}); }
+/// In a type that IsInf takes in opset 17.
+std::string in_f32_or_f64(Emission& e) { return e.in(0, e.type(0).dtype == kF64 ? kF64 : kF32); }
+std::string is_inf(Emission& e) { return e.call("IsInf", {in_f32_or_f64(e)}); }
 std::string is_finite(Emission& e) {
-  const std::string x = e.in(0);
-  return e.call("Not", {e.call("Or", {e.call("IsInf", {e.in(0, kF32)}), e.call("IsNaN", {x})})});
+  const std::string x = in_f32_or_f64(e);
+  return e.call("Not", {e.call("Or", {e.call("IsInf", {x}), e.call("IsNaN", {x})})});
+}
+
+/// Operands of a quotient, with zero in their type. Half numbers are computed in f32, as the op
+/// does; small integers in i64, since runtimes compare few types.
+struct Quotient {
+  explicit Quotient(Emission& emission) : e(emission) {
+    if (is_floating(dtype)) {
+      if (is_half(dtype)) dtype = kF32;
+    } else if (dtype != kI32) {
+      dtype = kI64;
+    }
+    x = e.in(0, dtype), y = e.in(1, dtype), zero = e.number(0, dtype);
+  }
+
+  std::string negative(const std::string& a) const { return e.call("Less", {a, zero}); }
+  /// `rest` is not 0 and its sign is not that of y.
+  std::string crosses(const std::string& rest) const {
+    const std::string some = e.call("Not", {e.call("Equal", {rest, zero})});
+    return e.call("And", {some, e.call("Xor", {negative(rest), negative(y)})});
+  }
+  std::string rest() const { return e.call("Mod", {x, y}, {{"fmod", int64_t{1}}}); }
+  std::string number(double value) const { return e.number(value, dtype); }
+  std::string done(const std::string& result) const {
+    return e.cast(result, dtype, e.type().dtype);
+  }
+
+  Emission& e;
+  DType dtype = e.type().dtype;
+  std::string x, y, zero;
+};
+
+/// floor(x / y) from the exact remainder, as the op computes it: x / y may round up to the next
+/// integer.
+std::string floor_of_reals(const Quotient& q) {
+  Emission& e = q.e;
+  const std::string rest = q.rest(), ratio = e.call("Div", {q.x, q.y}), one = q.number(1);
+  const std::string whole = e.call("Div", {e.call("Sub", {q.x, rest}), q.y});
+  const std::string down = e.call("Where", {q.crosses(rest), e.call("Sub", {whole, one}), whole});
+  const std::string floor = e.call("Floor", {down});
+  const std::string is_more = e.call("Greater", {e.call("Sub", {down, floor}), q.number(0.5)});
+  const std::string near = e.call("Where", {is_more, e.call("Add", {floor, one}), floor});
+  const std::string signed_zero = e.call("Mul", {ratio, q.zero});
+  const std::string some = e.call("Where", {e.call("Equal", {down, q.zero}), signed_zero, near});
+  return q.done(e.call("Where", {e.call("Equal", {q.y, q.zero}), ratio, some}));
 }
 
 std::string divide(Emission& e) {
   const DType dtype = e.type().dtype;
-  const std::string x = e.in(0, dtype), y = e.in(1, dtype);
   const std::string mode = e.has_attribute("rounding_mode") ? e.word("rounding_mode") : "none";
-  if (mode == "none") return e.call("Div", {x, y});
-  if (is_floating(dtype)) {
-    const std::string q = e.call("Div", {x, y});
-    return mode == "floor" ? e.call("Floor", {q}) : truncated(e, q);
-  }
-  if (mode == "trunc") return e.call("Div", {x, y});
-  const std::string rest = e.call("Mod", {x, y});  // of the divisor's sign
-  return e.call("Div", {e.call("Sub", {x, rest}), y});
+  if (mode == "none") return e.call("Div", {e.in(0, dtype), e.in(1, dtype)});
+  const Quotient q(e);
+  if (is_floating(dtype) && mode == "floor") return floor_of_reals(q);
+  const std::string ratio = e.call("Div", {q.x, q.y});
+  if (is_floating(dtype)) return q.done(truncated(e, ratio));
+  if (mode == "trunc") return q.done(ratio);
+  // x - rest might be too small for an integer.
+  const std::string below = e.cast(q.crosses(q.rest()), kBool, q.dtype);
+  return q.done(e.call("Sub", {ratio, below}));
 }
 
 std::string fmod(Emission& e) {
@@ -105,10 +151,10 @@ std::string fmod(Emission& e) {
 }
 std::string remainder(Emission& e) {
   const DType dtype = e.type().dtype;
-  const std::string x = e.in(0, dtype), y = e.in(1, dtype);
-  if (!is_floating(dtype)) return e.call("Mod", {x, y});
-  const std::string whole = e.call("Floor", {e.call("Div", {x, y})});
-  return e.call("Sub", {x, e.call("Mul", {whole, y})});
+  if (!is_floating(dtype)) return e.call("Mod", {e.in(0, dtype), e.in(1, dtype)});
+  const Quotient q(e);
+  const std::string rest = q.rest();
+  return q.done(e.call("Where", {q.crosses(rest), e.call("Add", {rest, q.y}), rest}));
 }
 std::string hypot(Emission& e) {
   const DType dtype = e.type().dtype;

@@ -2,8 +2,10 @@
 // and every op. onnx_python_test.py has onnx check and onnxruntime run the files.
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/generator.h"
@@ -17,6 +19,7 @@
 #include "lathe/ops/isclose.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
+#include "lathe/ops/where.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/graph/every_op.h"
 
@@ -98,6 +101,60 @@ TEST_CASE("onnx export: every op, alone and with what it needs") {
     CHECK(
         allclose(got.to(kF64), want[i].to(kF64), {.rtol = 1e-5, .atol = 1e-6, .equal_nan = true}));
   }
+}
+
+TEST_CASE("onnx export: rounded quotients, remainders and infinities keep their values") {
+  const NoGrad off;
+  const double inf = std::numeric_limits<double>::infinity();
+  const std::vector<double> numbers = {0.0,  -0.0, 1.0, -1.0, 0.1, 0.3, -0.7,  7.5,   -7.5,
+                                       1e-3, 6.0,  3.0, -3.0, inf, 1e9, 2e300, 1e300, -5.0};
+  const auto count = static_cast<int64_t>(numbers.size());
+  const auto check = [&](DType dtype, const std::string& result, const std::string& call) {
+    CAPTURE(call);
+    const std::string type(name_of(dtype)), size = concat(count);
+    const jit::Graph graph = jit::parse(
+        "lathe graph 1\ninput %x: " + type + "[" + size + ",1]\ninput %y: " + type + "[" + size +
+        "]\n%0: " + (result.empty() ? type : result) + "[" + size + "," +
+        (call.find("%y") == std::string::npos ? "1" : size) + "] = " + call + "\noutput %0\n");
+    Tensor x = tensor(numbers);
+    if (!is_floating(dtype)) x = x.clamp(-100.0, 100.0);
+    x = x.to(dtype);
+    // Integers are not divided by 0, which ends some runtimes.
+    const Tensor y = is_floating(dtype) ? x : where(eq(x, zeros_like(x)), ones_like(x), x);
+    const Tensors inputs = {x.reshape({count, 1}), y};
+    const Tensor got = returned(graph).graph.run(inputs)[0], want = graph.run(inputs)[0];
+    CHECK(got.dtype() == want.dtype());
+    CHECK(allclose(got.to(kF64), want.to(kF64), {.rtol = 0, .atol = 0, .equal_nan = true}));
+  };
+  for (const DType dtype : {kF16, kF32, kF64}) {
+    check(dtype, "", "remainder(%x, %y)");
+    check(dtype, "", "fmod(%x, %y)");
+    check(dtype, "", "div(%x, %y, rounding_mode=\"floor\")");
+    check(dtype, "bool", "isinf(%x)");
+    check(dtype, "bool", "isfinite(%x)");
+  }
+  for (const DType dtype : {kI8, kI32, kI64}) {
+    check(dtype, "", "remainder(%x, %y)");
+    check(dtype, "", "div(%x, %y, rounding_mode=\"floor\")");
+    check(dtype, "", "div(%x, %y, rounding_mode=\"trunc\")");
+  }
+  // The quotient of the lowest number.
+  const jit::Graph lowest = jit::parse(
+      "lathe graph 1\ninput %x: i32[1]\ninput %y: i32[1]\n"
+      "%0: i32[1] = div(%x, %y, rounding_mode=\"floor\")\noutput %0\n");
+  const Tensors inputs = {tensor({std::numeric_limits<int32_t>::min()}).to(kI32),
+                          tensor({7}).to(kI32)};
+  CHECK(equal(returned(lowest).graph.run(inputs)[0], tensor({-306783379}).to(kI32)));
+}
+
+TEST_CASE("onnx export: a size of 0 is no copied size") {
+  const jit::Graph graph = jit::parse(
+      "lathe graph 1\ninput %x: f32[N,0,3]\ninput %y: f32[4,0]\n"
+      "%0: f32[3,N,0] = reshape(%x, shape=[3,N,0])\n"
+      "%1: f32[0,5] = reshape(%y, shape=[0,5])\noutput %0, %1\n");
+  const Tensors got = returned(graph).graph.run({zeros({2, 0, 3}), zeros({4, 0})});
+  CHECK(got[0].shape() == Shape{3, 2, 0});
+  CHECK(got[1].shape() == Shape{0, 5});
 }
 
 TEST_CASE("onnx export: what has no form is refused by op and layer, and the old file stays") {
