@@ -42,7 +42,7 @@ Exporter::Exporter(const Graph& graph) : graph_(graph), names_(graph.values.size
 
 std::string Exporter::fresh(const std::string& wanted) {
   std::string name = wanted;
-  for (int i = 1; !taken_.insert(name).second; ++i) name = concat(wanted, "_", i);
+  while (!taken_.emplace(name, 0).second) name = concat(wanted, "_", ++taken_[wanted]);
   return name;
 }
 

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "lathe/graph/graph.h"
@@ -40,8 +40,8 @@ class Exporter {
 
   const Graph& graph_;
   OnnxFile file_;
-  std::set<std::string> taken_;
-  std::vector<std::string> names_;  // of values; "" until they are written
+  std::unordered_map<std::string, int> taken_;  // names, and the last number behind each
+  std::vector<std::string> names_;              // of values; "" until they are written
   std::map<std::string, std::string> constants_;
   std::string batch_;  // the name of N as [1], once it is computed
 };
