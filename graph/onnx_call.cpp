@@ -195,9 +195,28 @@ void Call::result(int value) {
   }
   ++results_;
 }
+/// As a cast gives it: the lowest bits, or whether it is not 0.
+static int64_t wrapped(int64_t value, DType dtype) {
+  switch (dtype) {
+    case DType::kBool: return value != 0;
+    case DType::kU8: return static_cast<uint8_t>(value);
+    case DType::kI8: return static_cast<int8_t>(value);
+    case DType::kI16: return static_cast<int16_t>(value);
+    case DType::kI32: return static_cast<int32_t>(value);
+    default: return value;
+  }
+}
+
 void Call::result(Known known) {
   if (known.values.size() > kMostKnown) {
     refuse(concat(known.values.size(), " integers are too many for a shape"));
+  }
+  const bool holds_batch = known.dtype == kI64 || known.dtype == kI32;
+  for (Size& size : known.values) {
+    if (size.of_batch != 0 && !holds_batch) {
+      refuse(concat("a multiple of the batch may not fit into ", known.dtype));
+    }
+    size.fixed = wrapped(size.fixed, known.dtype);
   }
   if (is_named()) {
     importer_.define(node_.outputs[results_],

@@ -116,6 +116,7 @@ class Call {
   bool is_named() const;
   /// The node's results, in their order.
   void result(int value);
+  /// Its numbers wrap to its dtype.
   void result(Known known);
   /// The result is input `i`.
   void pass(size_t i);

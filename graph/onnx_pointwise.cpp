@@ -282,7 +282,7 @@ void cast(Call& c) {
     to = dtype_of_number(number);
     if (!to) c.refuse(concat("type ", number, " of onnx.TensorProto has no dtype here"));
   }
-  if (c.known(0) != nullptr && is_integer(*to)) {
+  if (c.known(0) != nullptr && !is_floating(*to)) {
     Known known = *c.known(0);
     known.dtype = *to;
     return c.result(std::move(known));

@@ -259,6 +259,36 @@ TEST_CASE("onnx import: operators whose ops are called in another way") {
   CHECK(equal(run(one_node("IsInf", {"2"}), tensor({-inf, 1.0f})), tensor({true, false})));
 }
 
+TEST_CASE("onnx import: integers of a shape wrap to the dtype of a cast") {
+  // 300 as u8 is 44; 200 + 96 is 40.
+  constexpr int64_t kU8Number = 2, kI64Number = 7, kBoolNumber = 9;
+  const auto size_of = [&](const std::vector<int64_t>& types, int64_t value) {
+    OnnxText text;
+    text.input("x", {"1"}).integers("v0", {value});
+    for (size_t i = 0; i < types.size(); ++i) {
+      text.node("Cast", {concat("v", i)}, {concat("v", i + 1)}, {onnx_int("to", types[i])});
+    }
+    text.node("Expand", {"x", concat("v", types.size())}, {"y"}).output("y");
+    return read(text)(ones({1})).numel();
+  };
+  CHECK(size_of({kU8Number, kI64Number}, 300) == 44);
+  CHECK(size_of({kBoolNumber, kI64Number}, 300) == 1);
+  CHECK(size_of({6, kI64Number}, (int64_t{1} << 32) + 5) == 5);
+
+  OnnxText sum;
+  sum.input("x", {"1"}).integers("a", {200}).integers("b", {96});
+  sum.node("Cast", {"a"}, {"c"}, {onnx_int("to", kU8Number)});
+  sum.node("Cast", {"b"}, {"d"}, {onnx_int("to", kU8Number)});
+  sum.node("Add", {"c", "d"}, {"e"}).node("Cast", {"e"}, {"f"}, {onnx_int("to", kI64Number)});
+  sum.node("Expand", {"x", "f"}, {"y"}).output("y");
+  CHECK(read(sum)(ones({1})).numel() == 40);
+
+  OnnxText batch;
+  batch.input("x", {"n"}).node("Shape", {"x"}, {"s"});
+  batch.node("Cast", {"s"}, {"t"}, {onnx_int("to", kU8Number)}).output("t");
+  CHECK(error_of(batch).find("a multiple of the batch may not fit into u8") != std::string::npos);
+}
+
 TEST_CASE("onnx import: a part of Split without a name is no node") {
   OnnxText text;
   text.input("x", {"N", "3"})
