@@ -236,8 +236,11 @@ void pad(Call& c) {
     amounts.resize(amounts.size() - 2);
   }
   if (mode == "constant") {
-    const Attribute number =
-        is_floating(x.dtype) ? Attribute(value.to<double>()) : of(value.to<int64_t>());
+    if (is_floating(x.dtype)) {
+      const double number = value.to<double>();
+      return c.result(c.add("pad", {c.in(0)}, y, {{"amounts", amounts}, {"value", number}}));
+    }
+    const Size number = of(value.to<int64_t>());
     return c.result(c.add("pad", {c.in(0)}, y, {{"amounts", amounts}, {"value", number}}));
   }
   const std::string ours = mode == "edge" ? "replicate" : mode == "wrap" ? "circular" : "reflect";
