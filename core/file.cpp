@@ -183,7 +183,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(follow_links(path)) {
   static std::atomic<uint64_t> counter{0};
   temporary_ = concat(path_, ".tmp", ::getpid(), ".", counter.fetch_add(1));
   descriptor_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL);
-  if (descriptor_ < 0) fail_with_errno("create", temporary_);
+  if (descriptor_ < 0) fail_with_errno("create", path);  // the name that the caller knows
   if (exists) static_cast<void>(::fchmod(descriptor_, info.st_mode & 07777));  // fails: not ours
 }
 

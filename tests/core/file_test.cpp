@@ -191,7 +191,7 @@ TEST_CASE("AtomicFile: every fault before the rename leaves the old file and no 
     FaultPoint& point;
     const char* text;
   };
-  const Row rows[] = {{faults.open, "cannot create"},
+  const Row rows[] = {{faults.open, "/out: Permission denied"},
                       {faults.write, "out: No space left on device"},
                       {faults.sync, "out: Input/output error"},
                       {faults.rename, "cannot replace"}};
