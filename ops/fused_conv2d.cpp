@@ -24,7 +24,11 @@ Tensor composed(const Tensor& x, const Tensor& w, const Conv2dOptions& opt,
     LATHE_CHECK(ShapeError, then.residual.shape() == y.shape(),
                 "fused_conv2d: residual must be the convolution's ", y.shape(),
                 " (residual: ", then.residual, ", x: ", x, ", w: ", w, ")");
-    if (!amp::autocast_enabled(y.device())) {
+    if (amp::autocast_enabled(y.device())) {  // y is half, whatever x is
+      LATHE_CHECK(DTypeError, is_floating(then.residual.dtype()),
+                  "fused_conv2d: residual must be of floating numbers (residual: ", then.residual,
+                  ", x: ", x, ", w: ", w, ")");
+    } else {
       check_operands("fused_conv2d", OperandDType::kFloating, "residual", then.residual, "x", x);
     }
     y = add(y, then.residual);

@@ -23,7 +23,8 @@ struct Conv2dEpilogue {
 /// Winograd then adds and cuts while it writes its tiles, and other convolutions are followed by
 /// one pass in place. In all other cases it is the ops above. Either way it has their bits, unless
 /// `constant_filters` chooses another algorithm.
-/// dtypes: as conv2d.   grad: x, w, bias, residual (twice).   amp: half.
+/// dtypes: as conv2d; residual has that of x, in an Autocast scope any floating one, as add() has.
+/// grad: x, w, bias, residual (twice).   amp: half.
 /// throws: as conv2d; ShapeError, DTypeError or DeviceError for a residual that does not fit.
 /// ref: the FusedConv of ONNX Runtime.
 LATHE_API Tensor fused_conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt,

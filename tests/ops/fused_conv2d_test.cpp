@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "compare.h"
+#include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/profile/profiler.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/ops/isclose.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/unary.h"
 
@@ -169,5 +171,25 @@ TEST_CASE("fused_conv2d: a residual that does not fit is named") {
                     DTypeError);
     CHECK_THROWS_WITH_AS(fused_conv2d(x, filters, {.bias = zeros({3})}, {{}, true}),
                          doctest::Contains("bias"), ShapeError);
+  }
+}
+
+TEST_CASE("fused_conv2d: in an Autocast scope a residual has any floating dtype, and no other") {
+  const NoGrad off;
+  const Tensor x = randn({2, 3, 5, 5}), w = randn({4, 3, 3, 3});
+  const Conv2dOptions opt{.pad = 1};
+  for (const DType dtype : {kF16, kF32, kF64}) {
+    const Conv2dEpilogue then{.residual = cast(randn({2, 4, 5, 5}), dtype), .relu = true};
+    const Autocast half(kCPU, kBF16);
+    const Tensor got = fused_conv2d(x, w, opt, then), want = one_by_one(x, w, opt, then);
+    CHECK(got.dtype() == want.dtype());
+    CHECK(equal(got, want));
+  }
+  for (const DType dtype : {kI64, kBool, kU8}) {
+    const Conv2dEpilogue then{.residual = zeros({2, 4, 5, 5}, {.dtype = dtype})};
+    const Autocast half(kCPU, kBF16);
+    CHECK_THROWS_WITH_AS(fused_conv2d(x, w, opt, then),
+                         doctest::Contains("fused_conv2d: residual must be of floating numbers"),
+                         DTypeError);
   }
 }
