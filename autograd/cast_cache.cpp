@@ -2,6 +2,7 @@
 #include "lathe/autograd/cast_cache.h"
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 
 #include "lathe/autograd/autocast.h"
@@ -21,6 +22,8 @@ struct Kept {
 };
 
 thread_local std::unordered_map<const TensorImpl*, Kept> t_casts;
+
+std::atomic<void (*)() noexcept> after_drop_call = nullptr;
 
 constexpr size_t kFirstPruning = 8;
 thread_local size_t t_prune_at = kFirstPruning;  // entries
@@ -70,6 +73,11 @@ void keep_cast(const Tensor& t, const Tensor& cast) {
 void drop_casts() noexcept {
   t_casts.clear();
   t_prune_at = kFirstPruning;
+  if (const auto trim = after_drop_call.load(std::memory_order_acquire)) trim();
+}
+
+void after_drop(void (*trim)() noexcept) noexcept {
+  after_drop_call.store(trim, std::memory_order_release);
 }
 
 }  // namespace lathe::amp

@@ -15,7 +15,11 @@ LATHE_API Tensor find_cast(const Tensor& t, DType dtype);
 /// InferenceMode is off. Several graphs may use one cast: a backward pass does not release it.
 LATHE_API void keep_cast(const Tensor& t, const Tensor& cast);
 
-/// Drops all that this thread keeps.
+/// Drops all that this thread keeps, and then calls what after_drop() was given.
 void drop_casts() noexcept;
+
+/// For the one cache of what is made from casts (ops/conv/packed_weights_cpu.h), which can free
+/// that of casts that are gone.
+void after_drop(void (*trim)() noexcept) noexcept;
 
 }  // namespace lathe::amp

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lathe/autograd/cast_cache.h"
 #include "lathe/core/storage.h"
 #include "lathe/core/tensor_impl.h"
 
@@ -41,11 +42,11 @@ struct Source {
 
 class Sources {
  public:
+  Sources() { amp::after_drop(free_unused); }
+
   Tensor find(const Tensor& w, FunctionRef<bool(const std::any&)> is_form) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(sources_, [](const Source& s) {
-      return s.memory->use_count() == 1 || s.memory->version() != s.version;
-    });
+    prune();
     Source* const source = source_of(w);
     if (source == nullptr) return {};
     const Place place(w);
@@ -66,6 +67,14 @@ class Sources {
   }
 
  private:
+  static void free_unused() noexcept;
+
+  void prune() {
+    std::erase_if(sources_, [](const Source& s) {
+      return s.memory->use_count() == 1 || s.memory->version() != s.version;
+    });
+  }
+
   Source* source_of(const Tensor& w) {
     const auto at = std::find_if(sources_.begin(), sources_.end(),
                                  [&](const Source& s) { return s.memory == w.impl().storage; });
@@ -79,6 +88,11 @@ class Sources {
 Sources& sources() {
   static Sources sources;
   return sources;
+}
+
+void Sources::free_unused() noexcept {
+  const std::lock_guard lock(sources().mutex_);
+  sources().prune();
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 // A copy is that of one tensor, one version of its values and one form. It is made anew after the
 // tensor was written, because that changes the version. Copies hold the memory of their tensor, so
 // that no other tensor can get its address. When nobody else holds it any more, or it was written,
-// the next look-up frees them. Of tensors in the memory of others (from_blob) none is kept:
+// the next look-up frees them, or the end of an Autocast scope, which drops the casts of its
+// parameters. Of tensors in the memory of others (from_blob) none is kept:
 // versions do not tell of their writes.
 #pragma once
 

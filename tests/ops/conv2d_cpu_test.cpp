@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "conv2d_cases.h"
+#include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/info.h"
 #include "lathe/core/memory/host_allocator.h"
@@ -194,6 +195,22 @@ TEST_CASE("conv2d: packed copies are freed by the next convolution after what th
     conv2d(randn({4, 64, 8, 8}), w, opt);
   }
   CHECK(held_after_next() == before);
+}
+
+TEST_CASE("conv2d: packed casts of filters go with the Autocast scope that made them") {
+  const NoGrad off;
+  const Tensor x = randn({4, 64, 8, 8}), w = randn({64, 64, 3, 3}).requires_grad_();
+  const auto held = [&] {  // behind a scope, without another convolution
+    {
+      const Autocast half(kCPU, kBF16);
+      conv2d(x, w, {.pad = 1});
+    }
+    return host_allocator().stats().allocated_bytes;
+  };
+  held();
+  conv2d(x, w.detach(), {.pad = 1});  // looks for copies, and frees those of the cast at the latest
+  const auto before = host_allocator().stats().allocated_bytes;
+  CHECK(held() == before);
 }
 
 TEST_CASE("conv2d: packed copies follow what happens to the tensors that they are copies of") {
