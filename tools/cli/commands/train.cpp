@@ -319,7 +319,7 @@ Settings choose_on_ranks(const Invocation& call, StartPoint& start, const Ranks&
   start = ranks.is_first() ? find_start(call, log) : StartPoint{.settings = call.settings};
   Settings settings = start.settings;
   if (ranks.is_first()) choose(settings, start, log);
-  share_start(ranks, start, settings);
+  share_start(ranks, start, settings, call.sources);
   if (settings.download && !ranks.is_first() && ranks.local_rank() == 0) fetch_if_asked(settings);
   ranks.meet();
   if (*settings.batch_size % ranks.size() != 0) ranks.part();  // all of them say so

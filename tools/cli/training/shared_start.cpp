@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -22,22 +23,24 @@ constexpr std::string_view kOwn[] = {"data-root",  "download",   "workers", "pre
                                      "algo-cache", "progress",   "json",    "quiet",
                                      "threads"};
 
-// The settings of rank 0, with what belongs to this machine as this rank was called with.
-Settings merge_with_first(const std::string& config, const Settings& called) {
-  SettingSources sources;
-  sources.saved_config = config;
-  sources.saved_name = "the settings of rank 0";
-  for (const std::string_view key : kOwn) {
-    const Setting& setting = *find_setting(key);
-    const std::string text = value_text(called, setting);
-    if (text != value_text(Settings(), setting)) sources.flags.emplace(key, text);
+bool is_own(std::string_view key) { return std::ranges::find(kOwn, key) != std::end(kOwn); }
+
+// How a rank was called as far as it concerns its machine: key → text, of the strongest source.
+std::map<std::string, std::string, std::less<>> own_words(const SettingSources& own) {
+  std::map<std::string, std::string, std::less<>> words;
+  for (const auto& [key, text] : own.flags) {
+    if (is_own(key)) words.emplace(key, text);
   }
-  Settings settings = merge_settings(sources, kTrain);
-  if (!called.threads) settings.threads = num_threads();
-  settings.json = settings.profile = false;
-  settings.quiet = true;
-  settings.progress = "none";
-  return settings;
+  for (const std::string_view key : kOwn) {
+    const std::string variable = environment_name(*find_setting(key));
+    const char* const value = own.environment ? own.environment(variable.c_str()) : nullptr;
+    if (value != nullptr && *value != '\0') words.emplace(key, value);
+  }
+  if (own.config_path.empty()) return words;
+  for (const ConfigEntry& entry : read_config(own.config_path)) {
+    if (is_own(entry.key)) words.emplace(entry.key, entry.value);
+  }
+  return words;
 }
 
 }  // namespace
@@ -46,21 +49,34 @@ void check_same_call(const Ranks& ranks, const Settings& settings) {
   if (ranks.alone()) return;
   std::string text;
   for (const Setting& setting : all_settings()) {
-    if ((setting.takes & kTrain) == 0 || std::ranges::find(kOwn, setting.key) != std::end(kOwn))
-      continue;
+    if ((setting.takes & kTrain) == 0 || is_own(setting.key)) continue;
     text += formatted("--{} {}\n", setting.key, value_text(settings, setting));
   }
   ranks.check_same("train: the settings", text);
 }
 
-void share_start(const Ranks& ranks, StartPoint& start, Settings& settings) {
+Settings settings_beside_first(const std::string& config, const SettingSources& own) {
+  SettingSources sources;
+  sources.saved_config = config;
+  sources.saved_name = "the settings of rank 0";
+  sources.flags = own_words(own);
+  Settings settings = merge_settings(sources, kTrain);
+  if (!sources.flags.contains("threads")) settings.threads = num_threads();
+  settings.json = settings.profile = false;
+  settings.quiet = true;
+  settings.progress = "none";
+  return settings;
+}
+
+void share_start(const Ranks& ranks, StartPoint& start, Settings& settings,
+                 const SettingSources& own) {
   if (ranks.alone()) return;
   const std::string config = ranks.from_first(config_text(settings, kTrain));
   start.folder = ranks.from_first(start.folder.string());
   start.file = ranks.from_first(start.file.string());
   start.from = ranks.from_first(start.from);
   if (ranks.is_first()) return;
-  settings = merge_with_first(config, settings);
+  settings = settings_beside_first(config, own);
   if (!start.from) return;
   SettingSources run;
   const auto saved = start.from->metadata.find(kConfigKey);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "lathe/tools/cli/settings/settings_sources.h"
 #include "lathe/tools/cli/training/ranks.h"
 #include "lathe/tools/cli/training/resume.h"
 
@@ -13,9 +14,15 @@ namespace lathe::cli {
 /// throws: DistributedError naming the first rank and setting that differ.
 void check_same_call(const Ranks& ranks, const Settings& settings);
 
-/// Gives all ranks the start and the settings of rank 0. What belongs to a machine stays as this
-/// rank was called with. No other rank locks or reads the folder.
-void share_start(const Ranks& ranks, StartPoint& start, Settings& settings);
+/// Gives all ranks the start and the settings of rank 0, but for settings_beside_first(). `own`:
+/// how this rank was called. No other rank locks or reads the folder.
+void share_start(const Ranks& ranks, StartPoint& start, Settings& settings,
+                 const SettingSources& own);
+
+/// The settings of another rank than the first: those of rank 0, whose config this is. What belongs
+/// to a machine is as this rank was called with, by flag, variable or config file, also where that
+/// is the default.
+Settings settings_beside_first(const std::string& config, const SettingSources& own);
 
 /// What check_changes() found on rank 0, on all ranks.
 Unchanged share_changes(const Ranks& ranks, const Unchanged& same);
