@@ -90,7 +90,8 @@ class LATHE_API Tensor {
   bool shares_storage(const Tensor& other) const { return impl().storage == other.impl().storage; }
 
   // --- its values --------------------------------------------------------------------------------
-  /// Pointer to the first element, on this tensor's device.
+  /// Pointer to the first element, on this tensor's device. Code that writes through it calls
+  /// bump_version() afterwards: results that were kept for the old values are not used then.
   /// throws: DTypeError unless T is this tensor's dtype.
   template <class T>
   T* data() const {

@@ -37,8 +37,9 @@ Borders check_borders(const Tensor& x, const std::vector<int64_t>& amounts) {
     b.before[d] = amounts[i];
     b.after[d] = amounts[i + 1];
     const CheckedSize size = CheckedSize(x.shape()[d]) + b.before[d] + b.after[d];
-    const int64_t kept = std::min<int64_t>(b.before[d], 0) + std::min<int64_t>(b.after[d], 0);
-    LATHE_CHECK(ValueError, !size.overflowed() && kept >= -x.shape()[d], "pad: {", amounts[i], ", ",
+    const int64_t left = x.shape()[d] + std::min<int64_t>(b.before[d], 0);
+    const bool is_cut_once = left >= 0 && left + std::min<int64_t>(b.after[d], 0) >= 0;
+    LATHE_CHECK(ValueError, !size.overflowed() && is_cut_once, "pad: {", amounts[i], ", ",
                 amounts[i + 1], "} does not go with size ", x.shape()[d], " of dimension ", d,
                 " (x: ", x, ")");
   }

@@ -41,7 +41,7 @@ struct TileLoops {
   /// sum[c] += sum of (x - mean[c])^2.
   static void squares(const TileShape& shape, S* sum, const T* x, const S* mean);
 
-  /// y = form(t * scale + bias [+ residual]); y may be x or residual.
+  /// y = form(t * scale + bias [+ residual]).
   static void apply(const TileShape& shape, BatchNormForm form, T* y, const T* x, const T* residual,
                     const TileParams<S>& p);
 

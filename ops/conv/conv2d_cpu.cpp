@@ -1,6 +1,8 @@
 // Convolution on the CPU: brings dtypes and layouts into the form of conv2d_passes_cpu.h.
 // Contracts: conv2d.h.
+#include <algorithm>
 #include <atomic>
+#include <climits>
 
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
@@ -26,9 +28,17 @@ static Tensor dense(const Tensor& t, MemoryFormat format, DType dtype) {
   return copy;
 }
 
+/// True where the fast path computes the passes. oneDNN keeps these numbers as int.
+static bool fast_path_takes(const Conv2dGeometry& g, DType dtype) {
+  constexpr int64_t kMost = INT_MAX;
+  const bool fits = std::max({g.stride.rows, g.stride.cols, g.pad.rows, g.pad.cols, g.dilation.rows,
+                              g.dilation.cols}) <= kMost;
+  return fits && fast_conv2d_takes(dtype);
+}
+
 /// The dtype that the passes compute in. Sums are kept in f32 even where it is bf16.
-static DType arithmetic_of(const Tensor& t) {
-  return fast_conv2d_takes(t.dtype()) ? t.dtype() : compute_dtype(t.dtype());
+static DType arithmetic_of(const Conv2dGeometry& g, const Tensor& t) {
+  return fast_path_takes(g, t.dtype()) ? t.dtype() : compute_dtype(t.dtype());
 }
 
 /// The tile of our own Winograd where that computes the pass.
@@ -55,7 +65,7 @@ static Tensor rounded(const Tensor& result, DType dtype) {
 static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Tensor& w_in,
                            const Tensor& bias_in, const Conv2dEpilogue& then, Tensor* moments) {
   const MemoryFormat format = conv2d_format(x_in);
-  const DType dtype = arithmetic_of(x_in);
+  const DType dtype = arithmetic_of(g, x_in);
   const Tensor x = dense(x_in, format, dtype);
   const Tensor w = dense(w_in, memory_format_of(w_in), dtype);
   const Tensor bias = dense(bias_in, kContiguous, dtype);
@@ -71,7 +81,7 @@ static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Te
     if (bias.defined()) copy_values(y, alias(bias, {g.K, 1, 1}, {1, 0, 0}, bias.offset()));
   } else if (pointwise_pays(g, format, dtype)) {
     pointwise_forward(g, y, x, w, bias, moments);
-  } else if (fast_conv2d_takes(dtype)) {
+  } else if (fast_path_takes(g, dtype)) {
     fast_conv2d_forward(g, y, x, w, bias);
   } else {
     im2col_forward(g, y, x, w, bias);
@@ -97,7 +107,7 @@ Tensor conv2d_forward_with_moments(const Conv2dGeometry& g, const Tensor& x, con
 
 Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& w_in) {
   const MemoryFormat format = conv2d_format(dy_in);
-  const DType dtype = arithmetic_of(dy_in);
+  const DType dtype = arithmetic_of(g, dy_in);
   const Tensor dy = dense(dy_in, format, dtype);
   const Tensor w = dense(w_in, memory_format_of(w_in), dtype);
   const Tensor dx = empty_in(format, g.x_shape(), dtype, kCPU);
@@ -107,7 +117,7 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const
     winograd_backward_input(g, *tile, dx, dy, w);
   } else if (pointwise_pays(g, format, dtype)) {
     pointwise_backward_input(g, dx, dy, w);
-  } else if (fast_conv2d_takes(dtype)) {
+  } else if (fast_path_takes(g, dtype)) {
     fast_conv2d_backward_input(g, dx, dy, w);
   } else {
     im2col_backward_input(g, dx, dy, w);
@@ -118,7 +128,7 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const
 Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& x_in,
                               MemoryFormat w_format) {
   const MemoryFormat format = conv2d_format(x_in);
-  const DType dtype = arithmetic_of(dy_in);
+  const DType dtype = arithmetic_of(g, dy_in);
   const Tensor dy = dense(dy_in, format, dtype), x = dense(x_in, format, dtype);
   const Tensor dw = empty_in(w_format, g.w_shape(), dtype, kCPU);
   if (g.is_trivial()) {
@@ -127,7 +137,7 @@ Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, cons
     winograd_backward_weight(g, *tile, dw, dy, x);
   } else if (pointwise_pays(g, format, dtype)) {
     pointwise_backward_weight(g, dw, dy, x);
-  } else if (fast_conv2d_takes(dtype)) {
+  } else if (fast_path_takes(g, dtype)) {
     fast_conv2d_backward_weight(g, dw, dy, x);
   } else {
     im2col_backward_weight(g, dw, dy, x);

@@ -14,6 +14,8 @@
 #include "lathe/core/format.h"
 #include "lathe/core/profile/memory_tag.h"
 #include "lathe/core/profile/range.h"
+#include "lathe/core/storage.h"
+#include "lathe/core/tensor_impl.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/conv/conv2d_primitive_dnnl.h"
 #include "lathe/ops/conv/conv2d_strips_dnnl.h"
@@ -78,11 +80,13 @@ Tensor packed_filters(const Conv2dPort& port, const Tensor& w) {
 
 /// The dy that backward_input packed last on this thread, for the backward_weight of the same dy.
 /// That is at most one dy and its copy. If no backward_weight follows, they stay until this
-/// thread's next convolution.
+/// thread's next convolution. Of a dy in the memory of others none is kept: its version does not
+/// tell of their writes.
 thread_local Packed t_dy;
 
 Tensor packed_and_kept_dy(const Conv2dPort& port, const Tensor& dy) {
   t_dy = {};  // its memory may serve the new copy
+  if (dy.impl().storage->is_borrowed()) return packed(port, dy);
   t_dy = make_packed(port, dy);
   return t_dy.values;
 }

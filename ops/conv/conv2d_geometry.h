@@ -24,7 +24,9 @@ struct Conv2dGeometry {
   int64_t taps() const { return C / groups * R * S; }
   /// Floating-point operations of each pass, a multiplication with addition as 2.
   double flops() const {
-    return 2.0 * static_cast<double>(N * K * P * Q) * static_cast<double>(taps());
+    // Also called before memory for y is asked for, so N * K * P * Q may not fit an int64.
+    return 2.0 * static_cast<double>(N) * static_cast<double>(K) * static_cast<double>(P) *
+           static_cast<double>(Q) * static_cast<double>(taps());
   }
   /// True if there are no products to add up: every output is 0 (or the bias), every gradient 0.
   bool is_trivial() const { return N * K * P * Q == 0 || C * H * W == 0; }

@@ -117,8 +117,8 @@ Conv2dPrimitive make_primitive(ConvPass pass, algorithm how, const Layouts& user
 bool dnnl_winograd_pays(const Conv2dGeometry& g) {
   constexpr int64_t kMinChannels = 64, kMinTiles = 16;
   const int64_t tiles = g.N * ceil_div(g.P, int64_t{4}) * ceil_div(g.Q, int64_t{4});
-  return winograd_takes(g) && g.stride == Pair(1) && !(g.pad > 1) && g.C >= kMinChannels &&
-         g.K >= kMinChannels && tiles >= kMinTiles;
+  return winograd_takes(g) && g.stride == Pair(1) && g.pad.rows <= 1 && g.pad.cols <= 1 &&
+         g.C >= kMinChannels && g.K >= kMinChannels && tiles >= kMinTiles;
 }
 
 /// False where oneDNN's direct kernels for NHWC are slower than those for blocks: forward with

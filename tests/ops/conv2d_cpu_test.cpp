@@ -117,6 +117,42 @@ TEST_CASE("conv2d: the fast path is what it says it is") {
   CHECK(same == !info.winograd);
 }
 
+TEST_CASE("conv2d: paddings of rows and columns that differ, by every algorithm") {
+  const Conv2dCase cases[] = {{"rows", {4, 64, 8, 8}, {64, 64, 3, 3}, {.pad = {2, 0}}},
+                              {"columns", {4, 64, 8, 8}, {64, 64, 3, 3}, {.pad = {0, 2}}},
+                              {"much", {4, 64, 8, 8}, {64, 64, 3, 3}, {.pad = {1, 5}}}};
+  for (const DType dtype : {kF32, kBF16}) {
+    check_cases(std::begin(cases), std::end(cases), dtype, dtype == kF32 ? 2e-5 : 8e-3);
+  }
+}
+
+TEST_CASE("conv2d: strides, paddings and dilations that are no int") {
+  constexpr int64_t kLarge = int64_t{1} << 31;
+  const Conv2dCase cases[] = {
+      {"stride", {2, 16, 8, 8}, {16, 16, 3, 3}, {.stride = 2 * kLarge}},
+      {"largest", {2, 16, 8, 8}, {16, 16, 1, 1}, {.stride = INT64_MAX}},
+      {"far taps", {1, 16, 8, 8}, {16, 16, 3, 3}, {.pad = kLarge, .dilation = kLarge}}};
+  for (const DType dtype : {kF32, kBF16}) {
+    check_cases(std::begin(cases), std::end(cases), dtype, dtype == kF32 ? 1e-5 : 8e-3);
+  }
+}
+
+TEST_CASE("conv2d: a gradient in the memory of others is read anew by each pass") {
+  const ExactScope exact(true);
+  for (const int64_t kernel : {1, 3, 5}) {
+    CAPTURE(kernel);
+    const Conv2dOptions opt{.pad = kernel / 2};
+    manual_seed(3);
+    const Tensor x = randn({2, 32, 16, 16}), w = randn({32, 32, kernel, kernel});
+    std::vector<float> memory(static_cast<size_t>(x.numel()), 1.0f);
+    const Tensor dy = from_blob(memory.data(), x.shape(), kF32);
+    const Tensor want = conv2d_weight_grad(full(x.shape(), 2.0f), x, w.shape(), opt);
+    conv2d_input_grad(dy, w, x.shape(), opt);
+    std::ranges::fill(memory, 2.0f);  // by its owner: version() does not tell
+    CHECK(relative_error(conv2d_weight_grad(dy, x, w.shape(), opt), want) == 0);
+  }
+}
+
 TEST_CASE("conv2d: half types are summed in f32 and rounded once") {
   const ExactScope exact(true);
   check_cases(std::begin(kConv2dCases), std::end(kConv2dCases), kF16, 1e-3);   // 2^-11 relative

@@ -140,6 +140,12 @@ TEST_CASE("pad: errors name the amounts") {
                        doctest::Contains("pad: {-2, -2} does not go with size 3 of dimension 1"),
                        ValueError);
   CHECK_THROWS_AS(pad(x, {-4, 2}), ValueError);
-  CHECK_THROWS_AS(pad(x, {INT64_MAX, 1}), ValueError);
+  for (const auto& [before, after] : {std::pair{INT64_MAX, int64_t{1}},
+                                      {INT64_MIN, -1},
+                                      {-1, INT64_MIN},
+                                      {INT64_MIN, INT64_MIN}}) {
+    CHECK_THROWS_AS(pad(x, {before, after}), ValueError);
+    CHECK_THROWS_AS(pad(x, {before, after}, PadMode::kReplicate), ValueError);
+  }
   CHECK_THROWS_AS(pad(tensor({1, 2}), {1, 1}, 0.5), DTypeError);
 }
