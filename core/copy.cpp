@@ -9,14 +9,14 @@
 #include "lathe/core/convert.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/strided_loop.h"
+#include "lathe/core/row_kernel.h"
 
 namespace lathe {
 
 namespace {
 
 template <class To, class From>
-void convert_row(const StridedRow& row) {
+void convert_row(const StridedRow& row, TypeTag<To> /*dst*/) {
   if (row.dense<To>(0) && row.dense<From>(1)) {
     To* out = row.at<To>(0);
     const From* in = row.at<From>(1);
@@ -36,14 +36,18 @@ void convert_row(const StridedRow& row) {
 
 }  // namespace
 
-void cpu::copy_elements(const Tensor& dst, const Tensor& src) {
-  visit_all(dst.dtype(), [&](auto to) {
-    using To = typename decltype(to)::type;
-    visit_all(src.dtype(), [&](auto from) {
-      using From = typename decltype(from)::type;
-      strided_loop(dst, src, [](const StridedRow& row) { convert_row<To, From>(row); });
+RowKernel cpu::copy_kernel(DType dst, DType src) {
+  RowKernel kernel;
+  visit_all(dst, [&]<class To>(TypeTag<To> to) {
+    visit_all(src, [&]<class From>(TypeTag<From>) {
+      kernel = RowKernel::of<convert_row<To, From>>(dst, src, to);
     });
   });
+  return kernel;
+}
+
+void cpu::copy_elements(const Tensor& dst, const Tensor& src) {
+  strided_loop(dst, src, copy_kernel(dst.dtype(), src.dtype()));
 }
 
 void cpu::fill_elements(const Tensor& dst, Scalar value) {

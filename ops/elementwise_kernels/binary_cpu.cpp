@@ -1,21 +1,31 @@
-// CPU kernels of ops/binary.h: one strided loop, one instance per op and dtype.
+// CPU kernels of ops/binary.h: one row, one instance per op and dtype.
 #include <type_traits>
 
-#include "lathe/core/strided_loop.h"
 #include "lathe/ops/elementwise_kernels/binary_math.h"
+#include "lathe/ops/row_kernels.h"
 
 namespace lathe::cpu {
 
 namespace {
 
-/// Ops for which wider vectors pay, as in unary_cpu.cpp.
+/// Ops for which wider vectors pay, as in unary_cpu.cpp: all but those that call a function.
+template <class F, class... Fs>
+constexpr bool kIsNoneOf = (!std::is_same_v<F, Fs> && ...);
 template <class F>
-constexpr bool kHasWideGrad =
-    std::is_same_v<F, math::GeluGrad> || std::is_same_v<F, math::GeluTanhGrad>;
+constexpr bool kHasWidePair = kIsNoneOf<F, math::DivTrunc, math::DivFloor, math::Pow, math::Hypot,
+                                        math::Fmod, math::Remainder, math::Atan2>;
 
-template <class F>
-LATHE_CLONES void wide_row(float* out, const float* a, const float* b, int64_t n, F f) {
+template <class Out, class F>
+LATHE_CLONES void wide_pair(Out* out, const float* a, const float* b, int64_t n, F f) {
   for (int64_t i = 0; i < n; ++i) out[i] = f(a[i], b[i]);
+}
+template <class Out, class F>
+LATHE_CLONES void wide_pair(Out* out, const float* a, float b, int64_t n, F f) {
+  for (int64_t i = 0; i < n; ++i) out[i] = f(a[i], b);
+}
+template <class Out, class F>
+LATHE_CLONES void wide_pair(Out* out, float a, const float* b, int64_t n, F f) {
+  for (int64_t i = 0; i < n; ++i) out[i] = f(a, b[i]);
 }
 
 /// out[i] = f(a[i], b[i]) over one row; dense rows and rows with one repeated operand vectorise.
@@ -27,8 +37,15 @@ void binary_row(const StridedRow& row, F f) {
   const T* a = row.at<T>(1);
   const T* b = row.at<T>(2);
   const int64_t n = row.size;
+  if constexpr (kHasWidePair<F> && std::is_same_v<T, float>) {
+    if (row.dense<Out>(0) && row.dense<T>(1)) {
+      if (row.dense<T>(2)) return wide_pair(out, a, b, n, f);
+      if (row.step[2] == 0) return wide_pair(out, a, *b, n, f);
+    } else if (row.dense<Out>(0) && row.step[1] == 0 && row.dense<T>(2)) {
+      return wide_pair(out, *a, b, n, f);
+    }
+  }
   if (row.dense<Out>(0) && row.dense<T>(1) && row.dense<T>(2)) {
-    if constexpr (kHasWideGrad<F> && std::is_same_v<T, float>) return wide_row(out, a, b, n, f);
     for (int64_t i = 0; i < n; ++i) store(out[i], C(a[i]), C(b[i]));
   } else if (row.dense<Out>(0) && row.dense<T>(1) && row.step[2] == 0) {
     const C same = C(*b);
@@ -48,11 +65,16 @@ void binary_row(const StridedRow& row, F f) {
 
 }  // namespace
 
+RowKernel binary_kernel(BinaryOp op, DType operands) {
+  RowKernel kernel;
+  math::visit_binary(op, operands, [&]<class Out, class T, class F>(TypeTag<Out>, TypeTag<T>, F f) {
+    kernel = RowKernel::of<binary_row<Out, T, F>>(dtype_of<Out>, dtype_of<T>, f);
+  });
+  return kernel;
+}
+
 void binary(BinaryOp op, const Tensor& out, const Tensor& a, const Tensor& b) {
-  const auto run = [&]<class Out, class T>(TypeTag<Out>, TypeTag<T>, auto f) {
-    strided_loop(out, a, b, [f](const StridedRow& row) { binary_row<Out, T>(row, f); });
-  };
-  math::visit_binary(op, a.dtype(), run);
+  strided_loop(out, a, b, binary_kernel(op, a.dtype()));
 }
 
 }  // namespace lathe::cpu

@@ -1,7 +1,7 @@
-// CPU kernels of ops/unary.h: one strided loop, one instance per op and dtype.
+// CPU kernels of ops/unary.h: one row, one instance per op and dtype.
 #include <type_traits>
 
-#include "lathe/core/strided_loop.h"
+#include "lathe/ops/row_kernels.h"
 #include "lathe/ops/elementwise_kernels/unary_math.h"
 
 namespace lathe::cpu {
@@ -11,15 +11,17 @@ namespace {
 template <class F, class... Fs>
 constexpr bool kIsOneOf = (std::is_same_v<F, Fs> || ...);
 
-/// Ops of a few dozen instructions without branches or calls, for which wider vectors pay.
+/// Ops for which wider vectors pay: those of a few dozen instructions without branches or calls,
+/// and cheap ones, whose rows a graph keeps in the cache.
 template <class F>
-constexpr bool kHasWideRow = kIsOneOf<F, math::Sigmoid, math::Silu, math::Exp, math::Tanh,
-                                      math::Erf, math::Gelu, math::GeluTanh>;
+constexpr bool kHasWideRow =
+    kIsOneOf<F, math::Sigmoid, math::Silu, math::Exp, math::Tanh, math::Erf, math::Gelu,
+             math::GeluTanh, math::Neg, math::Abs, math::Sign, math::Square, math::Relu, math::Sqrt,
+             math::Reciprocal, math::Clamp<float>, math::LeakyRelu<float>>;
 
-template <class T, class F>
-LATHE_CLONES void wide_row(T* out, const T* x, int64_t n, F f) {
-  using C = ComputeType<T>;
-  for (int64_t i = 0; i < n; ++i) out[i] = T(f(C(x[i])));
+template <class F>
+LATHE_CLONES void wide_row(float* out, const float* x, int64_t n, F f) {
+  for (int64_t i = 0; i < n; ++i) out[i] = f(x[i]);
 }
 
 template <class Out, class T, class F>
@@ -27,7 +29,7 @@ void unary_row(const StridedRow& row, F f) {
   using C = ComputeType<T>;
   if (row.dense<Out>(0) && row.dense<T>(1)) {
     if constexpr (kHasWideRow<F> && std::is_same_v<T, float> && std::is_same_v<Out, float>) {
-      return wide_row(row.at<T>(0), row.at<T>(1), row.size, f);
+      return wide_row(row.at<float>(0), row.at<float>(1), row.size, f);
     }
     Out* out = row.at<Out>(0);
     const T* x = row.at<T>(1);
@@ -42,11 +44,16 @@ void unary_row(const StridedRow& row, F f) {
 
 }  // namespace
 
+RowKernel unary_kernel(UnaryOp op, DType x, UnaryParams p) {
+  RowKernel kernel;
+  math::visit_unary(op, x, p, [&]<class Out, class T, class F>(TypeTag<Out>, TypeTag<T>, F f) {
+    kernel = RowKernel::of<unary_row<Out, T, F>>(dtype_of<Out>, dtype_of<T>, f);
+  });
+  return kernel;
+}
+
 void unary(UnaryOp op, const Tensor& out, const Tensor& x, UnaryParams p) {
-  const auto run = [&]<class Out, class T>(TypeTag<Out>, TypeTag<T>, auto f) {
-    strided_loop(out, x, [f](const StridedRow& row) { unary_row<Out, T>(row, f); });
-  };
-  math::visit_unary(op, x.dtype(), p, run);
+  strided_loop(out, x, unary_kernel(op, x.dtype(), p));
 }
 
 }  // namespace lathe::cpu

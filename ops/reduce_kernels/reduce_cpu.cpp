@@ -9,6 +9,7 @@
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
 #include "lathe/ops/reduce_kernels/reduce_order_cpu.h"
+#include "lathe/ops/row_kernels.h"
 
 namespace lathe {
 
@@ -162,6 +163,35 @@ void cpu::reduce(ReduceOp op, const Tensor& out, const Tensor& x, int64_t correc
     case ReduceOp::kNorm:
       return run_float("norm", out, x, []<class A>(A) { return reduce_fold::Norm<A>{}; });
   }
+}
+
+namespace {
+
+template <class Run>
+void visit_sum(DType dtype, const Run& run) {
+  if (dtype == kF64) return run(double());
+  run(float());
+}
+
+static_assert(cpu::kSumBlock == reduce_order::kBlock);
+static_assert(cpu::kSumChunk == reduce_order::kBlock * reduce_order::kChunkBlocks);
+
+}  // namespace
+
+void cpu::add_block_sum(DType dtype, void* partial, const void* block, int64_t n) {
+  visit_sum(dtype, [&]<class A>(A) {
+    using Folder = reduce_fold::Simple<reduce_math::Sum<A>>;
+    Folder::join(*static_cast<A*>(partial), Folder::fold(static_cast<const A*>(block), n));
+  });
+}
+
+void cpu::join_sums(DType dtype, void* out, void* partials, int64_t chunks, int64_t divisor) {
+  visit_sum(dtype, [&]<class A>(A) {
+    using Folder = reduce_fold::Simple<reduce_math::Sum<A>>;
+    A* const parts = static_cast<A*>(partials);
+    reduce_order::join_pairs<Folder>(parts, chunks, 1);
+    *static_cast<A*>(out) = Folder{{static_cast<A>(divisor)}}.finish(parts[0]);
+  });
 }
 
 }  // namespace lathe
