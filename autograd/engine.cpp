@@ -211,6 +211,13 @@ class BackwardPass {
     Tensors& dy = node.outputs == 1 ? single_ : pending.slots;
     if (node.outputs == 1) dy[0] = note_gradient(node, std::move(pending.gradient));
     if (pending.second.defined()) dy.push_back(std::move(pending.second));
+    if (!call_.stop_at_inputs || !watched_.contains(&node)) walk_through(node, dy);
+    std::ranges::fill(dy, Tensor());
+    single_.resize(1);
+  }
+
+  /// Runs the op and hands its gradients on. dy is used up.
+  void walk_through(Node& node, Tensors& dy) {
     LATHE_CHECK(StateError, !node.released, "backward: the graph through ", node.name,
                 " was freed by an earlier backward pass; give that one retain_graph");
     const auto deliver_to = [this](const Edge& edge, const Tensor& g) {
@@ -224,8 +231,6 @@ class BackwardPass {
     } else if (listening_) {
       listening_->announce();
     }
-    std::ranges::fill(dy, Tensor());
-    single_.resize(1);
     if (!call_.retain_graph && !node.reusable) {
       node.released = true;
       node.release();

@@ -54,6 +54,7 @@ struct BackwardCall {
   bool create_graph;
   // null: add to the leaves' grad(); else: return the gradients of these tensors
   const Tensors* inputs = nullptr;
+  bool stop_at_inputs = false;    // true: what the inputs were computed from is not walked
   const Tensors* only = nullptr;  // null: all leaves; else: the leaves whose grad() may change
 };
 

@@ -105,7 +105,8 @@ struct Pullback {
   const PointwiseProgram& program;
   std::vector<bool> wanted;  // by input
 
-  /// dL/d(inputs), undefined where it is not wanted or zero. `inputs` require grad where wanted.
+  /// dL/d(inputs), undefined where it is not wanted or zero. `inputs` require grad where wanted;
+  /// what is behind them is not walked.
   Tensors of(const Tensors& inputs, const Tensors& values, const Tensors& dy,
              bool create_graph) const {
     Tensors outputs, seeds, leaves, gradients(inputs.size());
@@ -118,9 +119,12 @@ struct Pullback {
       if (wanted[i]) leaves.push_back(inputs[i]);
     }
     if (outputs.empty()) return gradients;
-    const Tensors found =
-        lathe::grad(outputs, leaves,
-                    {.grad_outputs = seeds, .create_graph = create_graph, .allow_unused = true});
+    const Tensors found = autograd::run_backward({.outputs = outputs,
+                                                  .gradients = seeds,
+                                                  .retain_graph = create_graph,
+                                                  .create_graph = create_graph,
+                                                  .inputs = &leaves,
+                                                  .stop_at_inputs = true});
     for (size_t i = 0, next = 0; i < inputs.size(); ++i) {
       if (wanted[i]) gradients[i] = found[next++];
     }

@@ -251,6 +251,23 @@ TEST_CASE("fusion: gradients of gradients, and of one input only") {
   CHECK(equal(x.grad(), z.grad()));
 }
 
+TEST_CASE("fusion: gradients of gradients of many groups in a row") {
+  // Each group's own backward pass must end at its inputs: if it walked on, 2^40 passes would run.
+  const Function f = [](const Tensors& t) { return Tensors{(t[0] * t[1]).tanh() + t[0]}; };
+  manual_seed(8);
+  const Tensor x = randn({40000}, {.dtype = kF64}), y = randn({40000}, {.dtype = kF64});
+  const jit::Graph graph = fused_graph(f, {x, y});
+  const auto second = [&](const Function& call) {
+    const Tensor leaf = x.detach().requires_grad_();
+    Tensor z = leaf;
+    for (int i = 0; i < 40; ++i) z = call({z, y})[0] * 0.5;
+    const Tensor first = lathe::grad({z.sum()}, {leaf}, {.create_graph = true})[0];
+    return lathe::grad({first.square().sum()}, {leaf})[0];
+  };
+  const Tensor got = second([&](const Tensors& t) { return graph.run(t); });
+  CHECK(allclose(got, second(f), {.rtol = 1e-10, .atol = 1e-14}));
+}
+
 TEST_CASE("fusion: gradients of gradients where one input depends on another, or is it") {
   const Function f = [](const Tensors& t) { return Tensors{t[0] * t[1] + t[0]}; };
   manual_seed(8);
