@@ -24,6 +24,7 @@
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/checkpoint_writer.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/compute_stream.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/environment.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
@@ -351,6 +352,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   }
   if (settings.profile) parse_profile_steps(settings.profile_steps);  // may be wrong: say so early
   const Device device = prepare_rank(settings, ranks);
+  const ComputeStream on(device);  // from here on: what comes before the training shares its memory
   RunData data = open_data(settings, device, ranks);
   const RunImages images = data.images(settings);
   check_same_steps(ranks, images, device);

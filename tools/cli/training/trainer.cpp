@@ -12,6 +12,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/compute_stream.h"
 #include "lathe/tools/cli/training/debug_scopes.h"
 #include "lathe/tools/cli/training/loss_scale.h"
 
@@ -67,6 +68,7 @@ void Trainer::go_back(double accuracy_of_best) {
 }
 
 ExitCode Trainer::run() {
+  const ComputeStream on(parts_.train.device);
   saves_->begin(step_);
   announce_debug_scopes(settings_, parts_.train.device, scaler_.enabled(), parts_.log);
   if (settings_.profile)

@@ -15,7 +15,8 @@
 // Only if the folder cannot be written is nothing saved; the old file is still complete then. What
 // is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp). Saves
 // decides what may overwrite what (saves.h).
-// On a GPU steps and evaluations are launched as CUDA graphs (trainer_graphs.cpp).
+// On a GPU it works on a stream of its own (compute_stream.h), where steps and evaluations are
+// launched as CUDA graphs (trainer_graphs.cpp).
 // Several ranks do the same steps, each with its part of every batch. Before each update they add
 // up their losses and what they were asked for (trainer_ranks.cpp), so that all of them log, save,
 // stop and fail after the same step, with the same numbers.

@@ -17,6 +17,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/compute_stream.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/optimizers.h"
@@ -129,6 +130,7 @@ TrialTimes try_training(const Settings& asked, const TrialData& data, const Tria
               "try_training: neither steps nor seconds are given");
   Settings settings = of_trial(asked);
   const Device device = prepare_compute(settings);
+  const ComputeStream on(device);
   data.images->set_transform(data.transform);
   Input input = make_input(data.images, settings, device, true);
   const int64_t per_epoch = ceil_div(input.loader.size(), settings.accumulate);
