@@ -37,6 +37,10 @@ class DeviceStream final : public BatchStream<Batch> {
       : pass_(std::move(pass)), seed_(seed), device_(device), options_(std::move(options)) {
     if (!device_.is_cuda()) return;
     copies_ = copy_stream(device_);
+    if (options_.places) {
+      end_use(current_stream(device_));  // of a pass that was broken off
+      options_.places->begin_pass();
+    }
     if (options_.resident) {
       record_stream(options_.resident->images(), *copies_);
       record_stream(options_.resident->labels(), *copies_);
@@ -44,12 +48,14 @@ class DeviceStream final : public BatchStream<Batch> {
   }
 
   std::shared_ptr<Batch> next() override {
+    if (copies_) end_use(current_stream(device_));
     Loaded now = ahead_ ? *std::exchange(ahead_, std::nullopt) : load();
     if (now.error) std::rethrow_exception(now.error);
     pass_.hand_out(now.batch);
     if (now.batch == nullptr || !copies_) return now.batch;
     const Stream user = current_stream(device_);
     now.arrived->block(user);
+    if (now.place != nullptr) options_.places->hand_out(*now.place);
     for (const Tensor* t : {&now.batch->x, &now.batch->y})
       if (t->defined()) record_stream(*t, user);
     for (const Tensor& t : now.batch->more) record_stream(t, user);
@@ -67,8 +73,13 @@ class DeviceStream final : public BatchStream<Batch> {
   struct Loaded {
     std::shared_ptr<Batch> batch;
     std::shared_ptr<Event> arrived;  // on a GPU: when its copies and transform are done
+    BatchPlaces::Place* place = nullptr;
     std::exception_ptr error;
   };
+
+  void end_use(Stream user) {
+    if (options_.places) options_.places->end_use(user);
+  }
 
   Loaded load() {
     auto host = std::static_pointer_cast<Batch>(pass_.take());
@@ -80,10 +91,28 @@ class DeviceStream final : public BatchStream<Batch> {
       return {.batch = std::move(host)};
     }
     const StreamScope on(*copies_);
-    move_and_transform(*host);
+    BatchPlaces::Place* place = nullptr;
+    if (options_.places && !options_.resident && options_.transform.empty()) {
+      place = &put(*host);
+      *host = host->to_async(device_);  // the fields beyond
+    } else {
+      move_and_transform(*host);
+      if (options_.places) place = &put(*host);
+    }
     auto arrived = std::make_shared<Event>(device_);
     arrived->record(*copies_);
-    return {.batch = std::move(host), .arrived = std::move(arrived)};
+    return {.batch = std::move(host), .arrived = std::move(arrived), .place = place};
+  }
+
+  /// Moves x and y to a place.
+  BatchPlaces::Place& put(Batch& batch) {
+    BatchPlaces::Place& place = options_.places->take(batch.x, batch.y, *copies_);
+    for (const auto& [to, from] : {std::pair{&place.x, &batch.x}, std::pair{&place.y, &batch.y}}) {
+      if (!from->defined()) continue;
+      copy_values_async(*to, *from);
+      *from = *to;
+    }
+    return place;
   }
 
   void move_and_transform(Batch& batch) {

@@ -9,6 +9,7 @@
 #include "lathe/core/device.h"
 #include "lathe/core/dtype.h"
 #include "lathe/data/batch.h"
+#include "lathe/data/batch_places.h"
 #include "lathe/data/data_loader.h"
 #include "lathe/data/images/image_datasets.h"
 #include "lathe/data/transforms/transforms.h"
@@ -40,6 +41,10 @@ struct PrefetchOptions {
   // Takes the images from here; the loader then only says which come when. Must be made of the
   // loader's data set, on the same device.
   std::shared_ptr<const ResidentImages> resident = {};
+  // On a GPU x and y of every batch lie here, in memory that later batches get again. A batch is
+  // then for what is queued before the next one is asked for, or the next pass is begun, on the
+  // stream that is current there. Ignored on the CPU.
+  std::shared_ptr<BatchPlaces> places = {};
 };
 
 /// What prefetch returns: a loader whose batches are on a device.

@@ -43,9 +43,9 @@ TEST_CASE("step graphs: two batches of a shape are the caller's, the third is re
   for (const auto& [n, i] : std::vector<std::pair<int64_t, double>>{
            {4, 1}, {2, 2}, {4, 3}, {4, 4}, {2, 5}, {4, 6}, {2, 7}, {4, 8}}) {
     const cli::StepTensors in = batch(n, i);
-    launched.push_back(graphs.takes(in.x, in.y, {}, work));
+    launched.push_back(graphs.takes({in.x, in.y}, {}, work));
     if (!launched.back()) continue;
-    const cli::StepTensors& out = graphs.launch(in.x, in.y);
+    const cli::StepTensors& out = graphs.launch({in.x, in.y});
     const double loss = 2.0 * 3.0 * static_cast<double>(n) * i;
     expected += loss;
     CHECK(out.loss.item<double>() == loss);
@@ -70,7 +70,7 @@ TEST_CASE("step graphs: a step that cannot be recorded is left to the caller for
   cli::StepGraphs graphs({});
   for (int i = 0; i < 5; ++i) {
     const cli::StepTensors in = batch(4, i);
-    CHECK_FALSE(graphs.takes(in.x, in.y, {}, work));
+    CHECK_FALSE(graphs.takes({in.x, in.y}, {}, work));
     CHECK(graphs.has_problem() == (i == 2));
     CHECK(graphs.recorded() == 0);
     const std::string problem = graphs.take_problem();
@@ -94,11 +94,11 @@ TEST_CASE("step graphs: kinds of steps have graphs of their own, in one pool" * 
   for (int i = 0; i < 6; ++i) {
     const cli::StepTensors in = batch(400, i);
     for (const bool evaluates : {false, true}) {
-      const bool takes = evaluates ? graphs.takes(in.x, in.y, evaluation, thrice)
-                                   : graphs.takes(in.x, in.y, {}, twice);
+      const bool takes = evaluates ? graphs.takes({in.x, in.y}, evaluation, thrice)
+                                   : graphs.takes({in.x, in.y}, {}, twice);
       CHECK(takes == (i >= 2));
       if (!takes) continue;
-      CHECK(graphs.launch(in.x, in.y).loss.item<double>() == (evaluates ? 3 : 2) * 1200.0 * i);
+      CHECK(graphs.launch({in.x, in.y}).loss.item<double>() == (evaluates ? 3 : 2) * 1200.0 * i);
       if (i == 2 && !evaluates) reserved = cuda::memory_reserved();
       if (i == 2 && evaluates) CHECK(cuda::memory_reserved() == reserved);
     }
@@ -114,14 +114,14 @@ TEST_CASE("step graphs: one is not launched while the state has other memory" * 
   };
   cli::StepGraphs graphs({weight});
   const cli::StepTensors in = batch(4, 1);
-  for (int i = 0; i < 2; ++i) CHECK_FALSE(graphs.takes(in.x, in.y, {}, work));
-  CHECK(graphs.takes(in.x, in.y, {}, work));
+  for (int i = 0; i < 2; ++i) CHECK_FALSE(graphs.takes({in.x, in.y}, {}, work));
+  CHECK(graphs.takes({in.x, in.y}, {}, work));
   const Tensor own = weight.detach();
   weight.set_data(other);
-  CHECK_FALSE(graphs.takes(in.x, in.y, {}, work));
+  CHECK_FALSE(graphs.takes({in.x, in.y}, {}, work));
   weight.set_data(own);
-  CHECK(graphs.takes(in.x, in.y, {}, work));
-  CHECK(graphs.launch(in.x, in.y).loss.item<double>() == 24);
+  CHECK(graphs.takes({in.x, in.y}, {}, work));
+  CHECK(graphs.launch({in.x, in.y}).loss.item<double>() == 24);
 }
 
 TEST_CASE("step graphs: there is a limit to their number" * test::cuda_case()) {
@@ -132,10 +132,37 @@ TEST_CASE("step graphs: there is a limit to their number" * test::cuda_case()) {
   cli::StepGraphs graphs({});
   const auto takes = [&](int64_t n) {
     const cli::StepTensors in = batch(n, 1);
-    return graphs.takes(in.x, in.y, {}, work);
+    return graphs.takes({in.x, in.y}, {}, work);
   };
-  constexpr auto kMost = static_cast<int64_t>(cli::StepGraphs::kMostGraphs);
+  constexpr auto kMost = static_cast<int64_t>(cli::StepGraphs::kMostKinds);
   for (int round = 0; round < 3; ++round) {
     for (int64_t n = 1; n <= kMost + 1; ++n) CHECK(takes(n) == (round == 2 && n <= kMost));
   }
+}
+
+TEST_CASE("step graphs: batches in places are read there, by a graph for each place" *
+          test::cuda_case()) {
+  cli::StepGraphs graphs({});
+  const cli::StepGraphs::Work work = [](cli::StepTensors& step) {
+    step.scores = mul(step.x, 2.0);
+    step.loss = sum(step.scores);
+  };
+  const cli::StepTensors places[] = {batch(4, 0), batch(4, 0), batch(4, 0)};
+  const auto takes = [&](size_t place) {
+    const auto& [x, y, scores, loss] = places[place];
+    return graphs.takes({x, y, true}, {}, work);
+  };
+  for (const size_t eager : {0, 1}) CHECK_FALSE(takes(eager));
+  for (int i = 0; i < 4; ++i) {
+    const auto& [x, y, scores, loss] = places[i % 2];
+    x.fill_(static_cast<double>(i));
+    CHECK(takes(static_cast<size_t>(i % 2)));
+    const cli::StepTensors& out = graphs.launch({x, y, true});
+    CHECK(out.x.raw_data() == x.raw_data());
+    CHECK(out.loss.item<double>() == 24.0 * i);
+  }
+  CHECK(graphs.recorded() == 2);
+  CHECK_FALSE(takes(2));  // there are no more than two
+  const cli::StepTensors elsewhere = batch(4, 5);
+  CHECK_FALSE(graphs.takes({elsewhere.x, elsewhere.y}, {}, work));
 }

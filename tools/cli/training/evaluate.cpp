@@ -29,8 +29,9 @@ Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, i
   ProgressState state{.label = "eval", .total = input.loader.size()};
   for (auto& [x, y] : input.batches()) {
     StepTensors step{.x = x, .y = y, .scores = {}, .loss = {}};
-    if (graphs != nullptr && graphs->takes(x, y, {.evaluation = true}, forward)) {
-      step = graphs->launch(x, y);
+    const StepGraphs::Batch batch{x, y, input.keeps_places()};
+    if (graphs != nullptr && graphs->takes(batch, {.evaluation = true}, forward)) {
+      step = graphs->launch(batch);
     } else {
       forward(step);
     }

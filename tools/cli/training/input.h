@@ -15,6 +15,11 @@ struct Input {
   data::PrefetchOptions prefetch = {};
 
   data::DeviceBatches batches() { return data::prefetch(loader, device, prefetch); }
+
+  /// Batches on a GPU lie in two places from now on, for graphs that read them there. A batch is
+  /// then for what is queued before the next one is asked for.
+  void keep_places() { prefetch.places = std::make_shared<data::BatchPlaces>(); }
+  bool keeps_places() const { return prefetch.places != nullptr; }
 };
 
 /// On a CPU the loader's workers transform the images. A GPU gets bytes and transforms them itself,

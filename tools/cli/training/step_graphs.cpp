@@ -13,19 +13,22 @@ namespace {
 constexpr int kEagerSteps = 2;
 }  // namespace
 
-bool StepGraphs::takes(const Tensor& x, const Tensor& y, const StepKind& kind, const Work& work) {
-  Entry* const entry = entry_of(kind, x.shape(), y.shape());
+bool StepGraphs::takes(const Batch& batch, const StepKind& kind, const Work& work) {
+  Entry* const entry = entry_of(kind, batch.x.shape(), batch.y.shape());
   if (entry == nullptr || entry->fails) return false;
-  taken_ = entry;
-  if (entry->graph) return entry->memory == memory_now();
-  if (entry->eager++ < kEagerSteps) return false;
+  taken_ = graph_of(*entry, batch);
+  if (taken_ != nullptr) return taken_->memory == memory_now();
+  if (entry->eager < kEagerSteps) {
+    ++entry->eager;
+    return false;
+  }
+  if (entry->graphs.size() == kPlaces) return false;
   try {
-    record(*entry, x, y, work);
+    record(*entry, batch, work);
     return true;
   } catch (const Error& e) {
     problem_ = e.message();
     entry->fails = true;
-    entry->tensors = {};
     return false;
   }
 }
@@ -35,9 +38,20 @@ StepGraphs::Entry* StepGraphs::entry_of(const StepKind& kind, const Shape& x, co
   for (Entry& entry : entries_) {
     if (entry.kind == kind && entry.x == x && entry.y == y) return &entry;
   }
-  if (entries_.size() == kMostGraphs) return nullptr;
-  entries_.push_back({.kind = kind, .x = x, .y = y, .memory = {}, .tensors = {}, .graph = {}});
+  if (entries_.size() == kMostKinds) return nullptr;
+  entries_.push_back({.kind = kind, .x = x, .y = y});
   return &entries_.back();
+}
+
+// Null if none is recorded that reads the batch.
+StepGraphs::Recorded* StepGraphs::graph_of(Entry& entry, const Batch& batch) {
+  for (Recorded& each : entry.graphs) {
+    const bool reads = batch.stays ? each.tensors.x.raw_data() == batch.x.raw_data() &&
+                                         each.tensors.y.raw_data() == batch.y.raw_data()
+                                   : each.copies;
+    if (reads) return &each;
+  }
+  return nullptr;
 }
 
 std::vector<const void*> StepGraphs::memory_now() const {
@@ -46,41 +60,48 @@ std::vector<const void*> StepGraphs::memory_now() const {
   return out;
 }
 
-// Steps on batches of one shape read the same memory.
-void StepGraphs::make_inputs(Entry& entry, const Tensor& x, const Tensor& y) const {
-  for (const Entry& other : entries_) {
-    if (other.graph && other.x == entry.x && other.y == entry.y &&
-        other.tensors.x.dtype() == x.dtype() && other.tensors.x.strides() == x.strides()) {
-      entry.tensors.x = other.tensors.x;
-      entry.tensors.y = other.tensors.y;
-      return;
+// What a graph reads for this batch. Copies of batches of one shape share their memory.
+StepTensors StepGraphs::inputs_for(const Batch& batch) const {
+  const auto& [x, y, stays] = batch;
+  if (stays) return {.x = x, .y = y, .scores = {}, .loss = {}};
+  for (const Entry& entry : entries_) {
+    if (!(entry.x == x.shape() && entry.y == y.shape())) continue;
+    for (const Recorded& other : entry.graphs) {
+      const Tensor& made = other.tensors.x;
+      if (other.copies && made.dtype() == x.dtype() && made.strides() == x.strides())
+        return {.x = made, .y = other.tensors.y, .scores = {}, .loss = {}};
     }
   }
-  entry.tensors.x = empty_like(x);
-  entry.tensors.y = empty_like(y);
+  return {.x = empty_like(x), .y = empty_like(y), .scores = {}, .loss = {}};
 }
 
-void StepGraphs::record(Entry& entry, const Tensor& x, const Tensor& y, const Work& work) {
-  cuda::empty_cache();  // the memory that the steps before needed: the graphs have their own
-  if (!pool_) pool_.emplace(x.device());
+void StepGraphs::record(Entry& entry, const Batch& batch, const Work& work) {
+  // The memory that the steps before needed goes back: the graphs have their own.
+  if (entry.graphs.empty()) cuda::empty_cache();
+  if (!pool_) pool_.emplace(batch.x.device());
+  StepTensors tensors = inputs_for(batch);
   cuda::Graph graph = cuda::Graph::with_pool_of(*pool_);
-  make_inputs(entry, x, y);
   graph.capture([&] {
     const debug::SyncCheck check(debug::SyncMode::kError);  // says which op waits, and where
-    work(entry.tensors);
+    work(tensors);
   });
   // Without their history, whose memory the graph can give to others.
-  entry.tensors.scores = entry.tensors.scores.detach();
-  entry.tensors.loss = entry.tensors.loss.detach();
-  entry.memory = memory_now();
-  entry.graph.emplace(std::move(graph));
+  tensors.scores = tensors.scores.detach();
+  tensors.loss = tensors.loss.detach();
+  entry.graphs.push_back({.copies = !batch.stays,
+                          .memory = memory_now(),
+                          .tensors = std::move(tensors),
+                          .graph = std::move(graph)});
+  taken_ = &entry.graphs.back();
   ++recorded_;
 }
 
-const StepTensors& StepGraphs::launch(const Tensor& x, const Tensor& y) {
-  copy_values(taken_->tensors.x, x);
-  copy_values(taken_->tensors.y, y);
-  taken_->graph->launch();
+const StepTensors& StepGraphs::launch(const Batch& batch) {
+  if (taken_->copies) {
+    copy_values(taken_->tensors.x, batch.x);
+    copy_values(taken_->tensors.y, batch.y);
+  }
+  taken_->graph.launch();
   return taken_->tensors;
 }
 

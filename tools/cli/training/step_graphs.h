@@ -28,9 +28,12 @@ struct StepKind {
   bool operator==(const StepKind&) const = default;
 };
 
-/// One graph for each kind of step and shape of batch. Two batches of each are left to the caller,
+/// Graphs for each kind of step and shape of batch. Two batches of each are left to the caller,
 /// whose steps make what stays: optimisers' memory and the choice of algorithms. The third is
-/// recorded. From then on such batches are copied into the graph and launched.
+/// recorded. From then on such batches are launched.
+///
+/// A batch that lies in one of two places (data/batch_places.h) is read there, so each place has a
+/// graph of its own. Other batches are copied into the memory that the graph reads.
 ///
 /// The graphs share one pool of memory (Graph::with_pool_of), so a launch may overwrite what one of
 /// another kind has left. It does not overwrite tensors that lived when it was recorded.
@@ -39,6 +42,11 @@ class StepGraphs {
   /// The device work of a whole step, from its x and y on. It sets scores and loss.
   using Work = std::function<void(StepTensors&)>;
 
+  struct Batch {
+    const Tensor &x, &y;
+    bool stays = false;  // in its place: later batches come in the same memory
+  };
+
   /// `state`  what the work reads and writes from step to step, such as weights. While one of these
   ///          tensors has other memory than when a graph was recorded, that graph is not launched.
   explicit StepGraphs(Tensors state) : state_(std::move(state)) {}
@@ -46,12 +54,12 @@ class StepGraphs {
   /// True if launch() takes this batch. Records `work` first if it is time for that. If that fails,
   /// batches of the kind and shape are left to the caller from then on, and take_problem() says
   /// why; `work` has been called in part then, and nothing has run on the GPU. There are at most
-  /// kMostGraphs; other batches are left to the caller.
-  bool takes(const Tensor& x, const Tensor& y, const StepKind& kind, const Work& work);
+  /// kMostKinds kinds with a shape, and two places for each; other batches are left to the caller.
+  bool takes(const Batch& batch, const StepKind& kind, const Work& work);
 
-  /// Copies the batch that takes() has seen, and launches its step. The results keep their values
-  /// until the next launch.
-  const StepTensors& launch(const Tensor& x, const Tensor& y);
+  /// Launches the step of the batch that takes() has seen. The results keep their values until the
+  /// next launch.
+  const StepTensors& launch(const Batch& batch);
 
   /// How many steps have been recorded.
   size_t recorded() const { return recorded_; }
@@ -60,28 +68,35 @@ class StepGraphs {
   /// Why a step could not be recorded, once; "" if there is nothing new.
   std::string take_problem() { return std::exchange(problem_, {}); }
 
-  static constexpr size_t kMostGraphs = 8;
+  static constexpr size_t kMostKinds = 8;
 
  private:
+  static constexpr size_t kPlaces = 2;
+
+  struct Recorded {
+    bool copies;                      // the batch into its inputs
+    std::vector<const void*> memory;  // of state_
+    StepTensors tensors;
+    cuda::Graph graph;  // after tensors: its memory is theirs
+  };
   struct Entry {
     StepKind kind;
     Shape x, y;
     int eager = 0;  // batches that the caller ran
     bool fails = false;
-    std::vector<const void*> memory;  // of state_
-    StepTensors tensors;
-    std::optional<cuda::Graph> graph;  // after tensors: its memory is theirs
+    std::list<Recorded> graphs = {};
   };
 
   Entry* entry_of(const StepKind& kind, const Shape& x, const Shape& y);
-  void record(Entry& entry, const Tensor& x, const Tensor& y, const Work& work);
-  void make_inputs(Entry& entry, const Tensor& x, const Tensor& y) const;
+  static Recorded* graph_of(Entry& entry, const Batch& batch);
+  void record(Entry& entry, const Batch& batch, const Work& work);
+  StepTensors inputs_for(const Batch& batch) const;
   std::vector<const void*> memory_now() const;
 
   const Tensors state_;
   std::list<Entry> entries_;
   size_t recorded_ = 0;
-  Entry* taken_ = nullptr;           // by takes(), for launch()
+  Recorded* taken_ = nullptr;        // by takes(), for launch()
   std::optional<cuda::Graph> pool_;  // empty: its pool is that of the graphs
   std::string problem_;
 };

@@ -43,6 +43,8 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
     Tensors state = parameters_;
     for (const auto& [name, buffer] : parts_.model.named_buffers()) state.push_back(buffer);
     graphs_.emplace(std::move(state));
+    parts_.train.keep_places();
+    parts_.test.keep_places();
     optimizer_.set_capturable();
     if (ema_) ema_->set_capturable();
   }
@@ -189,9 +191,10 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   inside_step_ = true;
   if (window_.count() == 0) memory_.begin_part();
   StepTensors step{.x = x, .y = y, .scores = {}, .loss = {}};
-  const bool launched = runs_as_graph(x, y);
+  const StepGraphs::Batch batch{x, y, parts_.train.keeps_places()};
+  const bool launched = runs_as_graph(batch);
   if (launched) {
-    step = graphs_->launch(x, y);
+    step = graphs_->launch(batch);
   } else {
     forward(step);
   }

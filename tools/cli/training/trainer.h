@@ -133,10 +133,11 @@ class Trainer {
   Evaluation evaluate_on(Input& input, StepGraphs* graphs);
   std::pair<bool, Checkpoint> chosen_weights();
   bool take_save_request();
-  bool runs_as_graph(const Tensor& x, const Tensor& y);
+  bool runs_as_graph(const StepGraphs::Batch& batch);
   void record_step(StepTensors& step, const StepKind& kind);
   void abandon_recording(const StepKind& kind);
   void use_recorded_gradients();
+  void move_to_recorded_gradients();
   void say_not_recorded(const char* what);
   void forward(StepTensors& step);
   void average_gradients(int64_t micro_batches);

@@ -5,18 +5,20 @@
 // --accumulate the batches of an update are a graph each: the first makes the gradients, the next
 // ones add to them, and the last one updates the weights too. They hand the gradients on in tensors
 // that the first one's recording made (gradients_): while they live, no other graph gets their
-// memory. An update whose first batch was not launched is computed kernel by kernel. One whose
-// first batch was launched can go on either way: what is queued kernel by kernel adds to the same
-// tensors, in place.
+// memory. Where such a first batch lies in the other place (data/batch_places.h), its graph copies
+// its gradients there. An update whose first batch was not launched is computed kernel by kernel.
+// One whose first batch was launched can go on either way: what is queued kernel by kernel adds to
+// the same tensors, in place.
 #include <utility>
 
+#include "lathe/core/copy.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/trainer.h"
 
 namespace lathe::cli {
 
 // Whether this batch is launched as a CUDA graph. Says so if one cannot be recorded.
-bool Trainer::runs_as_graph(const Tensor& x, const Tensor& y) {
+bool Trainer::runs_as_graph(const StepGraphs::Batch& batch) {
   updated_ = false;
   if (!graphs_) return false;
   const int64_t batches = micro_batches_ + 1;
@@ -24,15 +26,15 @@ bool Trainer::runs_as_graph(const Tensor& x, const Tensor& y) {
   const bool makes_gradients = !kind.adds && kind.updates == 0;
   if (kind.adds && !gradients_in_graph_) return false;
   if (!kind.adds) gradients_in_graph_ = false;
-  if (makes_gradients && !gradients_.empty() && !(x.shape() == first_batch_)) return false;
+  if (makes_gradients && !gradients_.empty() && !(batch.x.shape() == first_batch_)) return false;
   const bool takes =
-      graphs_->takes(x, y, kind, [&](StepTensors& step) { record_step(step, kind); });
+      graphs_->takes(batch, kind, [&](StepTensors& step) { record_step(step, kind); });
   if (!takes) {
     if (graphs_->has_problem()) abandon_recording(kind);
     return false;
   }
   if (makes_gradients) {
-    first_batch_ = x.shape();
+    first_batch_ = batch.x.shape();
     use_recorded_gradients();
   }
   updated_ = kind.updates > 0;
@@ -48,6 +50,8 @@ void Trainer::record_step(StepTensors& step, const StepKind& kind) {
     average_gradients(kind.updates);
     apply_gradients(false);
     optimizer_.zero_grad();
+  } else if (!kind.adds && !gradients_.empty()) {
+    move_to_recorded_gradients();
   }
   memory_.part_is_graph(true);
 }
@@ -58,6 +62,15 @@ void Trainer::abandon_recording(const StepKind& kind) {
   optimizer_.zero_grad();
   if (kind.adds) use_recorded_gradients();
   say_not_recorded("steps are");
+}
+
+// Within a capture.
+void Trainer::move_to_recorded_gradients() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!gradients_[i].defined()) continue;
+    copy_values(gradients_[i], parameters_[i].grad());
+    parameters_[i].set_grad(gradients_[i]);
+  }
 }
 
 // What the first graph of an update leaves are the parameters' gradients, now that it is recorded,
