@@ -4,6 +4,9 @@
 
 #include <cmath>
 
+#include "../cuda_case.h"
+#include "lathe/core/cuda_graph.h"
+#include "lathe/core/error.h"
 #include "lathe/ops/creation.h"
 
 using namespace lathe::cli;
@@ -86,4 +89,32 @@ TEST_CASE("tally: what it saved goes on with the bits of one that was not interr
   const lathe::StateDict empty;
   CHECK_THROWS_AS(after.load_state_dict(empty, lathe::kCPU), lathe::ValueError);
   CHECK(after.count() == whole.count());
+}
+
+TEST_CASE("tally: on a GPU a graph adds to its sums, also after clear()" *
+          lathe::test::cuda_case()) {
+  const lathe::Device gpu(lathe::DeviceType::kCUDA);
+  const auto scores = tensor({{1.f, 2.f}}).to(gpu), loss = full({}, 0.5, {.device = gpu});
+  const auto labels = tensor({1}).to(gpu);
+  Tally tally;
+  CHECK_THROWS_AS(tally.record(scores, labels, loss), lathe::StateError);
+  tally.add(scores, labels, full({}, 1.5, {.device = gpu}));
+  lathe::cuda::Graph graph(gpu);
+  graph.capture([&] { tally.record(scores, labels, loss); });
+  const auto launch = [&] {
+    graph.launch();
+    tally.launched(1);
+    tally.read();
+  };
+  launch();
+  CHECK(tally.count() == 2);
+  CHECK(tally.loss() == 1);
+  tally.clear();
+  tally.read();
+  CHECK(tally.loss() == 0);
+  launch();
+  launch();
+  CHECK(tally.count() == 2);
+  CHECK(tally.accuracy() == 1);
+  CHECK(tally.loss() == 0.5);
 }

@@ -1,7 +1,10 @@
 // Tally: adding and reading the sums (ScoreTally of ops/), and their state.
 #include "lathe/tools/cli/training/tally.h"
 
+#include <utility>
+
 #include "lathe/core/copy.h"
+#include "lathe/core/error.h"
 
 namespace lathe::cli {
 
@@ -10,6 +13,22 @@ void Tally::add(const Tensor& scores, const Tensor& labels, const Tensor& mean_l
   tally_scores_(*sums_, scores.detach(), labels, mean_loss.detach());
   count_ += scores.dim(0);
   if (scores.device().is_cpu()) read_numbers();
+}
+
+void Tally::record(const Tensor& scores, const Tensor& labels, const Tensor& mean_loss) const {
+  LATHE_CHECK(StateError, sums_.has_value(), "tally: nothing was added before a graph is recorded");
+  tally_scores_(*sums_, scores.detach(), labels, mean_loss.detach());
+}
+
+void Tally::clear() {
+  std::optional<ScoreTally> kept;
+  if (sums_ && sums_->counts.device().is_cuda()) kept = *sums_;
+  *this = Tally(classes_);
+  sums_ = std::move(kept);
+  if (!sums_) return;
+  for (const Tensor* t : {&sums_->loss_sum, &sums_->counts, &sums_->confusion}) {
+    if (t->defined()) fill_values(*t, 0);
+  }
 }
 
 void Tally::read_numbers() {

@@ -11,7 +11,7 @@
 namespace lathe::cli {
 
 /// Sums over batches: loss, hits, and optionally the confusion matrix. On a GPU the sums are kept
-/// there, and the numbers here are those of the last read().
+/// there, and the numbers here are those of the last read(). A copy has the same sums there.
 class Tally {
  public:
   /// `classes` > 0 keeps the confusion matrix.
@@ -21,11 +21,17 @@ class Tally {
   /// `scores` [N,C], `labels` integers [N], `mean_loss` the mean over the batch, 0-d. Does not wait
   /// for a GPU.
   void add(const Tensor& scores, const Tensor& labels, const Tensor& mean_loss);
+  /// add() in two parts, for a graph (core/cuda_graph.h): what is recorded into it, and what the
+  /// host notes after each launch.
+  /// throws: StateError if nothing was added before, so that there are no sums yet.
+  void record(const Tensor& scores, const Tensor& labels, const Tensor& mean_loss) const;
+  void launched(int64_t samples) { count_ += samples; }
   /// Fetches the sums; waits for a GPU. On a CPU only confusion() needs this.
   void read();
   /// Adds the numbers of `other` as of its last read(), without its confusion matrix.
   void join(const Tally& other);
-  void clear() { *this = Tally(classes_); }
+  /// On a GPU the sums keep their memory, and this queues what sets them to zero.
+  void clear();
 
   /// All sums except the confusion matrix, so that adding continues bit by bit. Shares no memory.
   StateDict state_dict() const;

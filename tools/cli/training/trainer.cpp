@@ -216,7 +216,11 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
     saves_->accept_candidate(step_);
   }
   if (!launched) scaler_.scale(step.loss).backward();
-  window_.add(step.scores, step.y, step.loss);
+  if (launched) {
+    window_.launched(x.dim(0));
+  } else {
+    window_.add(step.scores, step.y, step.loss);
+  }
   window_images_ += x.dim(0);
 }
 
@@ -293,7 +297,7 @@ void Trainer::evaluate_now() {
   std::optional<optim::EMA::Applied> averaged;
   if (ema_) averaged.emplace(*ema_);
   const size_t recorded = graphs_ ? graphs_->recorded() : 0;
-  const Evaluation result = evaluate_on(parts_.test, graphs_ ? &*graphs_ : nullptr);
+  const Evaluation result = evaluate_on(parts_.test, true);
   if (graphs_) {
     if (graphs_->recorded() > recorded) memory_.part_is_graph(false);
     say_not_recorded("evaluations are");

@@ -130,7 +130,7 @@ class Trainer {
   void backward_on_ranks(const StepTensors& step);
   std::vector<double> agree(RankSums sums);
   RankSums begin_to_agree(const Tally& tally, bool complete);
-  Evaluation evaluate_on(Input& input, StepGraphs* graphs);
+  Evaluation evaluate_on(Input& input, bool may_launch);
   std::pair<bool, Checkpoint> chosen_weights();
   bool take_save_request();
   bool runs_as_graph(const StepGraphs::Batch& batch);
@@ -208,6 +208,7 @@ class Trainer {
   } agreed_;  // on several ranks: what any of them was asked for; the time is that of the first
   int64_t resumed_step_ = 0, resumed_rows_ = 0, skipped_before_ = 0;  // of the run before resume()
   Tally window_, epoch_tally_;
+  Tally evaluation_;           // what evaluations that are launched add to
   int64_t window_images_ = 0;  // of window_, in window_seconds_; without those before a resume
   double window_seconds_ = 0, train_seconds_ = 0, evaluation_seconds_ = 0;
   double last_lr_ = 0;

@@ -69,7 +69,7 @@ std::optional<Evaluation> Trainer::evaluate_best() {
     }
   } restore{parts_.model, present};
   memory_.begin_part();
-  Evaluation result = evaluate_on(*parts_.held_out, nullptr);
+  Evaluation result = evaluate_on(*parts_.held_out, false);
   if (!result.complete) return {};
   const double loss = result.tally.loss();
   if (!std::isfinite(loss)) {

@@ -1,14 +1,14 @@
 // Trainer: which steps are launched as CUDA graphs, and what these leave.
 //
 // Note [Graphs of a training]
-// A batch that is an update by itself is one graph, from its images to new weights. With
-// --accumulate the batches of an update are a graph each: the first makes the gradients, the next
-// ones add to them, and the last one updates the weights too. They hand the gradients on in tensors
-// that the first one's recording made (gradients_): while they live, no other graph gets their
-// memory. Where such a first batch lies in the other place (data/batch_places.h), its graph copies
-// its gradients there. An update whose first batch was not launched is computed kernel by kernel.
-// One whose first batch was launched can go on either way: what is queued kernel by kernel adds to
-// the same tensors, in place.
+// A batch that is an update by itself is one graph, from its images to new weights and to the sums
+// of losses and hits. With --accumulate the batches of an update are a graph each: the first makes
+// the gradients, the next ones add to them, and the last one updates the weights too. They hand the
+// gradients on in tensors that the first one's recording made (gradients_): while they live, no
+// other graph gets their memory. Where such a first batch lies in the other place
+// (data/batch_places.h), its graph copies its gradients there. An update whose first batch was not
+// launched is computed kernel by kernel. One whose first batch was launched can go on either way:
+// what is queued kernel by kernel adds to the same tensors, in place.
 #include <utility>
 
 #include "lathe/core/copy.h"
@@ -53,6 +53,7 @@ void Trainer::record_step(StepTensors& step, const StepKind& kind) {
   } else if (!kind.adds && !gradients_.empty()) {
     move_to_recorded_gradients();
   }
+  window_.record(step.scores, step.y, step.loss);
   memory_.part_is_graph(true);
 }
 

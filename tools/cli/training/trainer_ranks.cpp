@@ -66,9 +66,12 @@ void Trainer::backward_on_ranks(const StepTensors& step) {
 }
 
 // Each rank evaluates its share of the images, with the batch norms of the first one.
-Evaluation Trainer::evaluate_on(Input& input, StepGraphs* graphs) {
+Evaluation Trainer::evaluate_on(Input& input, bool may_launch) {
   if (parallel_) parts_.ranks.share_buffers(parts_.model);
-  Evaluation result = evaluate(parts_.model, input, settings_, 0, progress_, {}, graphs);
+  std::optional<EvaluationGraphs> graphs;
+  if (graphs_ && may_launch) graphs.emplace(EvaluationGraphs{*graphs_, evaluation_});
+  Evaluation result =
+      evaluate(parts_.model, input, settings_, 0, progress_, {}, graphs ? &*graphs : nullptr);
   if (!parallel_) return result;
   const std::vector<double> all = agree(begin_to_agree(result.tally, result.complete));
   result.tally = Tally::of_numbers(all);
