@@ -15,6 +15,7 @@
 #include "lathe/core/profile/memory_tag.h"
 #include "lathe/core/stream.h"
 #include "lathe/data/transforms/augment.h"
+#include "lathe/data/transforms/augment_rows.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/views.h"
 
@@ -28,6 +29,11 @@ Stream copy_stream(Device device) {
   static auto& streams = *new std::map<int, OwnedStream>();
   const std::lock_guard lock(mutex);
   return streams.try_emplace(device.index, device).first->second;
+}
+
+ImageSpec stored_spec(const ResidentImages& resident) {
+  const Tensor& images = resident.images();
+  return {images.dim(1), images.dim(2), images.dim(3), kU8};
 }
 
 /// The batches of one pass. One batch is taken ahead.
@@ -87,14 +93,19 @@ class DeviceStream final : public BatchStream<Batch> {
     const NoGrad off;
     const profile::MemoryTagScope data(profile::MemoryTag::kData);
     if (!copies_) {
-      move_and_transform(*host);
+      if (options_.drawn_only) {
+        draw(*host);
+      } else {
+        move_and_transform(*host);
+      }
       return {.batch = std::move(host)};
     }
     const StreamScope on(*copies_);
     BatchPlaces::Place* place = nullptr;
-    if (options_.places && !options_.resident && options_.transform.empty()) {
-      place = &put(*host);
-      *host = host->to_async(device_);  // the fields beyond
+    if (options_.drawn_only) draw(*host);
+    if (is_made_on_host()) {
+      if (options_.places) place = &put(*host);
+      *host = host->to_async(device_);  // the fields that are not in a place
     } else {
       move_and_transform(*host);
       if (options_.places) place = &put(*host);
@@ -102,6 +113,26 @@ class DeviceStream final : public BatchStream<Batch> {
     auto arrived = std::make_shared<Event>(device_);
     arrived->record(*copies_);
     return {.batch = std::move(host), .arrived = std::move(arrived), .place = place};
+  }
+
+  bool is_made_on_host() const {
+    return options_.drawn_only || (!options_.resident && options_.transform.empty());
+  }
+
+  AugmentOptions augment_options() const {
+    return {
+        .seed = seed_, .epoch = pass_.epoch(), .dtype = options_.dtype, .format = options_.format};
+  }
+
+  /// Makes x and y what was drawn for the batch. On a GPU they are pinned: from pageable memory the
+  /// driver would copy them twice, and may wait.
+  void draw(Batch& batch) const {
+    const ImageSpec stored = stored_spec(*options_.resident);
+    batch.x = draw_windows(options_.transform, stored, batch.indices, augment_options());
+    batch.y = from_blob(batch.indices.data(), {batch.size()}, kI64).clone();
+    if (!copies_) return;
+    batch.x = batch.x.pin_memory();
+    batch.y = batch.y.pin_memory();
   }
 
   /// Moves x and y to a place.
@@ -130,11 +161,7 @@ class DeviceStream final : public BatchStream<Batch> {
       batch = batch.to_async(device_);
     }
     if (options_.transform.empty()) return;
-    batch.x = augment(batch.x, options_.transform, batch.indices,
-                      {.seed = seed_,
-                       .epoch = pass_.epoch(),
-                       .dtype = options_.dtype,
-                       .format = options_.format});
+    batch.x = augment(batch.x, options_.transform, batch.indices, augment_options());
   }
 
   Pass pass_;
@@ -172,12 +199,27 @@ ResidentImages::ResidentImages(const ImageDataset& images, Device device) {
   if (device.is_cuda()) synchronize(current_stream(device));  // other streams will read them
 }
 
+std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options, const Tensor& windows,
+                                     const Tensor& rows) {
+  const NoGrad off;
+  const profile::MemoryTagScope data(profile::MemoryTag::kData);
+  const ResidentImages& from = *options.resident;
+  return {augment_rows(from.images(), rows, windows, options.transform,
+                       {.dtype = options.dtype, .format = options.format}),
+          index_select(from.labels(), 0, rows)};
+}
+
 DeviceBatches::DeviceBatches(DataLoader& loader, Device device, PrefetchOptions options)
     : loader_(&loader), device_(device), options_(std::move(options)) {
   if (options_.resident)
     LATHE_CHECK(DeviceError, options_.resident->images().device() == device,
                 "prefetch: the resident images are on ", options_.resident->images().device(),
                 ", the batches are wanted on ", device);
+  if (options_.drawn_only)
+    LATHE_CHECK(
+        ValueError, options_.resident && has_only_pixel_stages(options_.transform),
+        "prefetch: batches that are only drawn need resident images, and a transform without "
+        "stages that make new pixels, such as resize");
 }
 
 DeviceBatches::Iterator DeviceBatches::begin() {

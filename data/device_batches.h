@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 #include "lathe/core/config.h"
 #include "lathe/core/device.h"
@@ -41,11 +42,22 @@ struct PrefetchOptions {
   // Takes the images from here; the loader then only says which come when. Must be made of the
   // loader's data set, on the same device.
   std::shared_ptr<const ResidentImages> resident = {};
+  // With resident images: a batch is only what was drawn for it. x holds the windows of its
+  // samples, y their rows in the resident images. The user makes the batch of them (make_batch), on
+  // the stream where it is used, and perhaps as a part of a captured graph. The transform must have
+  // only pixel stages (transforms/augment_rows.h).
+  bool drawn_only = false;
   // On a GPU x and y of every batch lie here, in memory that later batches get again. A batch is
   // then for what is queued before the next one is asked for, or the next pass is begun, on the
   // stream that is current there. Ignored on the CPU.
   std::shared_ptr<BatchPlaces> places = {};
 };
+
+/// The images and labels of a batch that prefetch() with these options, `drawn_only` among them,
+/// has handed out. On a GPU: two kernels, and nothing that the host computes for this batch alone.
+/// throws: as augment_rows().
+LATHE_API std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options,
+                                               const Tensor& windows, const Tensor& rows);
 
 /// What prefetch returns: a loader whose batches are on a device.
 ///
@@ -81,7 +93,8 @@ class LATHE_API DeviceBatches {
 /// The batches of `loader` on `device`: `for (auto& [x, y] : prefetch(loader, device))`. On the CPU
 /// these are the loader's own batches, with options.transform applied; only the loader's workers
 /// read ahead.
-/// throws: NoCudaError; DeviceError if options.resident is on another device.
+/// throws: NoCudaError; DeviceError if options.resident is on another device; ValueError if
+/// options.drawn_only does not fit the others.
 LATHE_API DeviceBatches prefetch(DataLoader& loader, Device device, PrefetchOptions options = {});
 
 }  // namespace lathe::data

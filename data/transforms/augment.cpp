@@ -28,11 +28,8 @@ Tensor run_pixel_stages(const Tensor& images, Stages stages, size_t first, size_
   for (size_t k = first; k < last; ++k) out = stages[k].pixel->output(out);
   std::vector<PixelPlan> plans;
   plans.reserve(samples.indices.size());
-  for (size_t n = 0; n < samples.indices.size(); ++n) {
-    PixelPlan& plan = plans.emplace_back(identity_plan(nullptr, in));
-    for (size_t k = first; k < last; ++k)
-      stages[k].pixel->plan(plan, samples.key(n).random(kTransformStream + static_cast<int>(k)));
-  }
+  for (size_t n = 0; n < samples.indices.size(); ++n)
+    plans.push_back(plan_of(stages.subspan(first, last - first), first, in, samples.key(n)));
   const Shape shape{images.dim(0), out.channels, out.height, out.width};
   const bool nhwc = last == stages.size() && samples.options.format == kChannelsLast;
   Tensor y = empty_strided(shape, nhwc ? channels_last_strides(shape) : contiguous_strides(shape),
@@ -50,6 +47,13 @@ Tensor run_image_stage(const Tensor& images, Stages stages, size_t at, const Sam
 
 }  // namespace
 
+void check_options(const char* op, const Tensor& images, const AugmentOptions& options) {
+  LATHE_CHECK(DTypeError, options.dtype == kF32 || options.dtype == kF16 || options.dtype == kBF16,
+              op, ": the result must be f32, f16 or bf16, got ", options.dtype);
+  LATHE_CHECK(ShapeError, images.dim(1) <= kMaxImageChannels, op, ": images of ", images.dim(1),
+              " channels have more than ", kMaxImageChannels, " (images: ", images, ")");
+}
+
 Tensor augment(const Tensor& images, const Transform& transform, std::span<const int64_t> indices,
                const AugmentOptions& options) {
   LATHE_CHECK(DTypeError, images.dtype() == kU8, "augment: images must be u8 (images: ", images,
@@ -59,10 +63,7 @@ Tensor augment(const Tensor& images, const Transform& transform, std::span<const
   LATHE_CHECK(ShapeError, images.dim(0) == static_cast<int64_t>(indices.size()),
               "augment: ", indices.size(),
               " indices for another number of images (images: ", images, ")");
-  LATHE_CHECK(DTypeError, options.dtype == kF32 || options.dtype == kF16 || options.dtype == kBF16,
-              "augment: the result must be f32, f16 or bf16, got ", options.dtype);
-  LATHE_CHECK(ShapeError, images.dim(1) <= kMaxImageChannels, "augment: images of ", images.dim(1),
-              " channels have more than ", kMaxImageChannels, " (images: ", images, ")");
+  check_options("augment", images, options);
   transform.output({images.dim(1), images.dim(2), images.dim(3), kU8});  // throws unless it fits
 
   const Samples samples{indices, options};

@@ -25,6 +25,9 @@ struct AugmentOptions {
 LATHE_API Tensor augment(const Tensor& images, const Transform& transform,
                          std::span<const int64_t> indices, const AugmentOptions& options = {});
 
+/// throws: DTypeError, ShapeError for options or [N,C,H,W] that augment() does not take.
+void check_options(const char* op, const Tensor& images, const AugmentOptions& options);
+
 struct PixelPlan;
 
 namespace cpu {

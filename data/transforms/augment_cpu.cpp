@@ -3,6 +3,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/data/transforms/augment.h"
+#include "lathe/data/transforms/augment_rows.h"
 #include "lathe/data/transforms/pixel_math.h"
 #include "lathe/data/transforms/pixel_plan.h"
 
@@ -20,8 +21,7 @@ T from_double(double value) {
 
 template <class T>
 void run_sample(T* out, const Strides& to, const uint8_t* image, const Strides& from,
-                const PixelPlan& plan) {
-  const SampleWindow window = window_of(plan);
+                const PixelPlan& plan, const SampleWindow& window) {
   const auto height = static_cast<int32_t>(plan.height), width = static_cast<int32_t>(plan.width);
   for (int64_t c = 0; c < plan.channels; ++c) {
     const auto scale = static_cast<float>(plan.scale[c]), bias = static_cast<float>(plan.bias[c]);
@@ -45,6 +45,12 @@ void run_sample(T* out, const Strides& to, const uint8_t* image, const Strides& 
   }
 }
 
+template <class F>
+void visit_result(const Tensor& out, const char* op, F&& f) {
+  if (out.dtype() == kU8) return f(TypeTag<uint8_t>{});
+  visit_float(out.dtype(), op, f);
+}
+
 }  // namespace
 
 void augment(const Tensor& out, const Tensor& images, std::span<const PixelPlan> plans) {
@@ -54,12 +60,32 @@ void augment(const Tensor& out, const Tensor& images, std::span<const PixelPlan>
       for (int64_t n = begin; n < end; ++n) {
         run_sample(out.data<T>() + n * out.stride(0), out.strides(),
                    images.data<uint8_t>() + n * images.stride(0), images.strides(),
-                   plans[static_cast<size_t>(n)]);
+                   plans[static_cast<size_t>(n)], window_of(plans[static_cast<size_t>(n)]));
       }
     });
   };
-  if (out.dtype() == kU8) return run(TypeTag<uint8_t>{});
-  visit_float(out.dtype(), "augment", run);
+  visit_result(out, "augment", run);
+}
+
+void augment_rows(const Tensor& out, const RowsOfImages& from) {
+  const auto* const rows = from.rows.data<int64_t>();
+  const auto* const windows = reinterpret_cast<const SampleWindow*>(from.windows.raw_data());
+  const int64_t images = from.images.dim(0);
+  for (int64_t n = 0; n < out.dim(0); ++n) {
+    LATHE_CHECK(IndexError, rows[n] >= 0 && rows[n] < images, "augment_rows: row ", rows[n],
+                " at position ", n, " is not below ", images, " (images: ", from.images, ")");
+  }
+  const auto run = [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    parallel_for(out.dim(0), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) {
+        run_sample(out.data<T>() + n * out.stride(0), out.strides(),
+                   from.images.data<uint8_t>() + rows[n] * from.images.stride(0),
+                   from.images.strides(), from.same, windows[n]);
+      }
+    });
+  };
+  visit_result(out, "augment_rows", run);
 }
 
 }  // namespace lathe::data::cpu

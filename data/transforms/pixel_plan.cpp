@@ -182,6 +182,14 @@ PixelPlan identity_plan(const uint8_t* image, const ImageSpec& spec) {
           .bias = {}};
 }
 
+PixelPlan plan_of(std::span<const Transform::Stage> stages, size_t first, const ImageSpec& in,
+                  Key key) {
+  PixelPlan plan = identity_plan(nullptr, in);
+  for (size_t k = 0; k < stages.size(); ++k)
+    stages[k].pixel->plan(plan, key.random(kTransformStream + static_cast<int>(first + k)));
+  return plan;
+}
+
 void move_window(PixelPlan& plan, int64_t row, int64_t column, int64_t height, int64_t width) {
   plan.valid_top = std::max(plan.valid_top, plan.top);
   plan.valid_bottom = std::min(plan.valid_bottom, plan.top + plan.height);

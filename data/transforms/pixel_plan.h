@@ -2,7 +2,11 @@
 // data/; the public functions are in transforms.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "lathe/data/random.h"
 #include "lathe/data/transforms/pixel_math.h"
 #include "lathe/data/transforms/transforms.h"
 
@@ -40,6 +44,11 @@ SampleWindow window_of(const PixelPlan& plan);
 
 /// The plan that leaves an image as it is.
 PixelPlan identity_plan(const uint8_t* image, const ImageSpec& spec);
+
+/// What these stages, which are all pixel stages, do to an image of such a kind. `first` is the
+/// number of the first one in its transform, for its random numbers.
+PixelPlan plan_of(std::span<const Transform::Stage> stages, size_t first, const ImageSpec& in,
+                  Key key);
 
 /// Makes the window height x width, with its corner at (row, column) of what it shows now. What it
 /// then shows beyond that is black.

@@ -16,6 +16,7 @@
 #include "lathe/core/generator.h"
 #include "lathe/core/gpu/memory_cuda.h"
 #include "lathe/core/memory/block_pool.h"
+#include "lathe/data/images/image_datasets.h"
 #include "lathe/nn/activation.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/dropout.h"
@@ -36,6 +37,7 @@ struct Training {
   int64_t accumulate = 1;
   int64_t eval_every = 2;
   bool half = false, capture = true;
+  bool resident = false;  // bytes on the GPU, from which each step makes its batch
   int64_t pause_after = 0;
   std::function<void(int64_t step)> after_step = {};
 
@@ -44,8 +46,9 @@ struct Training {
     manual_seed(7);
     run.train.loader = data::DataLoader(lathe::test::images(26, -1), {.batch_size = 4});
     run.test.loader = data::DataLoader(lathe::test::images(10, -1), {.batch_size = 4});
+    if (resident) use_resident_images(run);
     run.model.add<nn::Flatten>();
-    run.model.add<nn::Linear>(4, 8);
+    run.model.add<nn::Linear>(resident ? 3 * 5 * 5 : 4, 8);
     run.model.add<nn::BatchNorm1d>(8);
     run.model.add<nn::ReLU>();
     run.model.add<nn::Dropout>(0.3);
@@ -84,6 +87,29 @@ struct Training {
     }
     trainer.open(run.folder.path(), false);
     trainer.run();
+  }
+
+  void use_resident_images(Run& run) const {
+    const Device gpu(DeviceType::kCUDA);
+    data::ImageSet set{3, 6, 6, {}, {}};
+    for (int64_t i = 0; i < 26 * set.image_bytes(); ++i)
+      set.pixels.push_back(static_cast<uint8_t>(i * i % 251));
+    for (int64_t i = 0; i < 26; ++i) set.labels.push_back(static_cast<uint8_t>(i % 2));
+    cli::Settings settings = run.settings;
+    settings.data_cache = "gpu";
+    settings.batch_size = 4;
+    settings.workers = 0;
+    settings.amp = half ? "fp16" : "off";
+    const auto images = [&](const data::Transform& transform) {
+      return std::make_shared<data::StoredImages>(set, std::vector<std::string>{"a", "b"},
+                                                  std::vector{.5, .5, .5}, std::vector{.2, .3, .2},
+                                                  transform);
+    };
+    const data::Transform normal = data::normalize({.5, .4, .3}, {.2, .3, .2});
+    run.train = cli::make_input(
+        images(compose(data::pad_crop(5, 2), data::hflip(), normal, data::cutout(2))), settings,
+        gpu, true);
+    run.test = cli::make_input(images(compose(data::center_crop(5), normal)), settings, gpu, false);
   }
 
   Bytes saved() const {
@@ -146,25 +172,40 @@ TEST_CASE("trainer graphs: so do steps of several batches, and a last one of few
   }
 }
 
+TEST_CASE("trainer graphs: so do steps that make their batches of bytes on the GPU" *
+          test::cuda_case()) {
+  for (const bool half : {true, false}) {
+    CAPTURE(half);
+    Training training{.half = half, .resident = true};
+    const Bytes captured = training.saved();
+    training.capture = false;
+    CHECK(differences(training.saved(), captured) == "");
+  }
+}
+
 TEST_CASE("trainer graphs: a captured step has few launches, no waits and no allocations" *
           test::cuda_case()) {
-  for (const int64_t accumulate : {1, 2}) {
-    CAPTURE(accumulate);
-    const auto steps = counters_of_steps({.accumulate = accumulate, .half = true});
-    size_t looked_at = 0;
-    for (size_t i = 1; i < steps.size(); ++i) {
-      const size_t in_epoch = i % (accumulate == 1 ? 7 : 4);
-      if (i < 21 || in_epoch == 0) continue;  // the first of an epoch may follow an evaluation
-      ++looked_at;
-      CAPTURE(i);
-      // For each batch where its random numbers start, and the graph; for the step the learning
-      // rate, and news of the loss scale.
-      CHECK(steps[i].launches - steps[i - 1].launches <= 2 * static_cast<uint64_t>(accumulate) + 2);
-      CHECK(steps[i].synchronizations == steps[i - 1].synchronizations);
-      CHECK(steps[i].driver_allocations == steps[i - 1].driver_allocations);
+  for (const bool resident : {false, true})
+    for (const int64_t accumulate : {1, 2}) {
+      CAPTURE(resident);
+      CAPTURE(accumulate);
+      const auto steps =
+          counters_of_steps({.accumulate = accumulate, .half = true, .resident = resident});
+      size_t looked_at = 0;
+      for (size_t i = 1; i < steps.size(); ++i) {
+        const size_t in_epoch = i % (accumulate == 1 ? 7 : 4);
+        if (i < 21 || in_epoch == 0) continue;  // the first of an epoch may follow an evaluation
+        ++looked_at;
+        CAPTURE(i);
+        // For each batch where its random numbers start, and the graph; for the step the learning
+        // rate, and news of the loss scale.
+        CHECK(steps[i].launches - steps[i - 1].launches <=
+              2 * static_cast<uint64_t>(accumulate) + 2);
+        CHECK(steps[i].synchronizations == steps[i - 1].synchronizations);
+        CHECK(steps[i].driver_allocations == steps[i - 1].driver_allocations);
+      }
+      CHECK(looked_at >= 3);
     }
-    CHECK(looked_at >= 3);
-  }
 }
 
 // Sampled: every call in turn would take minutes.

@@ -3,7 +3,10 @@
 
 #include <numeric>
 
+#include "fault.h"
+#include "lathe/data/transforms/augment_rows.h"
 #include "lathe/data/transforms/pixel_plan.h"
+#include "lathe/ops/index.h"
 #include "on_device.h"
 
 using namespace lathe;
@@ -74,4 +77,51 @@ TEST_CASE("augment: on a device, the numbers of the loader's workers, crops and 
     const std::string text = difference(on_host(got), want, 0);
     CHECK_MESSAGE(text.empty(), text);
   }
+}
+
+// Rows of the images in any order, some of them twice.
+TEST_CASE("augment rows: windows from the device's memory give the bits of those from the host") {
+  manual_seed(72);
+  const Tensor images = randint(0, 256, {6, 3, 8, 9}, {.dtype = kU8});
+  const std::vector<int64_t> order = {4, 0, 5, 5, 1, 3, 0};
+  const Tensor rows = tensor(order);
+  for (const data::Transform* transform : {&kNone, &kCrop, &kErase, &kEraseFloats, &kAll}) {
+    for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
+      for (const DType dtype : {kF32, kF16, kBF16}) {
+        const data::AugmentOptions options{.seed = 7, .epoch = 3, .dtype = dtype, .format = format};
+        const data::ImageSpec stored{3, 8, 9, kU8};
+        const Tensor want =
+            data::augment(index_select(images, 0, rows), *transform, order, options);
+        const Tensor windows = data::draw_windows(*transform, stored, order, options);
+        const Tensor got = data::augment_rows(on_device(images), on_device(rows),
+                                              on_device(windows), *transform, options);
+        CHECK(got.is_contiguous(format));
+        const std::string text = difference(on_host(got), want, 0);
+        CHECK_MESSAGE(text.empty(), text);
+        const Tensor kernels = on_device(empty_like(want));
+        const Tensor there[] = {on_device(images), on_device(rows), on_device(windows)};
+        const data::PixelPlan same = data::plan_of(transform->stages(), 0, stored, {});
+        data::cuda::augment_rows(kernels, {there[0], there[1], there[2], same});
+        CHECK(difference(on_host(kernels), want, 0) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("augment rows: a row out of range is a fault, and zeros; the others are right") {
+  const Tensor images = full({3, 1, 2, 2}, 7, {.dtype = kU8});
+  const std::vector<int64_t> order = {1, 3, 2};
+  const data::ImageSpec stored{1, 2, 2, kU8};
+  const Tensor windows = on_device(data::draw_windows(kNone, stored, order, {}));
+  const Tensor there = on_device(images), rows = on_device(tensor(order));
+  const Tensor out = on_device(zeros({3, 1, 2, 2}, {.dtype = kU8}));
+  data::cuda::augment_rows(out, {there, rows, windows, data::identity_plan(nullptr, stored)});
+  const FaultReport fault = take_fault();
+  REQUIRE(fault.raised == 1);
+  CHECK(std::string(fault.op) == "augment_rows");
+  CHECK(fault.position == 1);
+  CHECK(fault.value == 3);
+  CHECK(fault.limit == 3);
+  CHECK(on_host(out).to(kF32).to_vector<float>() ==
+        std::vector<float>{7, 7, 7, 7, 0, 0, 0, 0, 7, 7, 7, 7});
 }

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "../cuda_case.h"
@@ -45,8 +46,9 @@ std::vector<std::vector<float>> read(data::DataLoader& loader, const data::Prefe
     loader.set_epoch(pass);
     int64_t batches = 0;
     for (auto& [x, y] : data::prefetch(loader, kGpu, options)) {
+      if (at != nullptr) at->insert({x.raw_data(), y.raw_data()});
+      if (options.drawn_only) std::tie(x, y) = data::make_batch(options, x, y);
       for (const Tensor* t : {&x, &y}) {
-        if (at != nullptr) at->insert(t->raw_data());
         seen.push_back(add(t->to(kF32), 1.0));
       }
       if (pass == 1 && ++batches == 2) break;  // the next one is in its place already
@@ -89,7 +91,42 @@ TEST_CASE("batch places: so do those that are transformed on the GPU, or are ima
     std::set<const void*> at;
     CHECK(expected == read(loader, options, 3, &at));
     CHECK(at.size() == 6);
+    if (!stay) continue;
+    for (const bool places : {true, false}) {
+      options.drawn_only = true;
+      options.places = places ? std::make_shared<data::BatchPlaces>() : nullptr;
+      CHECK(expected == read(loader, options, 3));
+    }
   }
+}
+
+TEST_CASE(
+    "batch places: batches that are only drawn are those of the CPU, and need such a transform" *
+    test::cuda_case()) {
+  const data::StoredImages images = bytes();
+  const data::Transform transform = data::pad_crop(8, 2);
+  data::DataLoader loader(images, {.batch_size = 8, .shuffle = true});
+  data::PrefetchOptions options{.transform = transform,
+                                .resident = std::make_shared<data::ResidentImages>(images, kCPU),
+                                .drawn_only = true};
+  loader.set_epoch(1);
+  std::vector<Tensor> drawn;
+  for (auto& [x, y] : data::prefetch(loader, kCPU, options)) {
+    const auto [made, labels] = data::make_batch(options, x, y);
+    drawn.insert(drawn.end(), {made, labels});
+  }
+  options.drawn_only = false;
+  loader.set_epoch(1);
+  size_t at = 0;
+  for (auto& [x, y] : data::prefetch(loader, kCPU, options)) {
+    for (const Tensor* t : {&x, &y})
+      CHECK(drawn[at++].to_vector<int64_t>() == t->to_vector<int64_t>());
+  }
+  CHECK(at == drawn.size());
+  options.drawn_only = true;
+  options.transform = data::resize(4, 4);
+  CHECK_THROWS_AS(data::prefetch(loader, kCPU, options), ValueError);
+  CHECK_THROWS_AS(data::prefetch(loader, kCPU, {.drawn_only = true}), ValueError);
 }
 
 TEST_CASE("batch places: a pass begins in the first place, wherever the last one ended" *

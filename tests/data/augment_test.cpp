@@ -5,7 +5,11 @@
 
 #include "files.h"
 #include "lathe/core/half.h"
+#include "lathe/data/transforms/augment_rows.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/index.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/views.h"
 
@@ -92,6 +96,35 @@ TEST_CASE("augment: an empty batch, and what does not fit") {
   CHECK(message_of<ShapeError>([&] {
           augment(images.narrow(0, 0, 3), kTransform, kIndices);
         }).find("augment: 4 indices for another number of images") == 0);
+}
+
+TEST_CASE(
+    "augment rows: the bits of augment() for rows of images, and errors for what does not fit") {
+  const Tensor images = randint(0, 256, {5, 2, 6, 5}, {.dtype = kU8});
+  const Tensor rows = tensor(std::vector<int64_t>{4, 0, 0, 2});
+  const ImageSpec stored{2, 6, 5, kU8};
+  const Transform transform = compose(pad_crop(4, 2), hflip(), normalize({0.4, 0.5}, {0.2, 0.3}));
+  for (const MemoryFormat to : {kContiguous, kChannelsLast}) {
+    for (const Tensor& from : {images, images.contiguous(kChannelsLast)}) {
+      const AugmentOptions options{.seed = 3, .epoch = 1, .dtype = kF16, .format = to};
+      const Tensor windows = draw_windows(transform, stored, kIndices, options);
+      const Tensor got = augment_rows(from, rows, windows, transform, options);
+      const Tensor want = augment(index_select(images, 0, rows), transform, kIndices, options);
+      CHECK(got.is_contiguous(to));
+      CHECK(got.to(kF32).contiguous().to_vector<float>() ==
+            want.to(kF32).contiguous().to_vector<float>());
+    }
+  }
+  const Tensor windows = draw_windows(transform, stored, kIndices, {});
+  CHECK_THROWS_AS(draw_windows(resize(3, 3), stored, kIndices, {}), ValueError);
+  CHECK_THROWS_AS(augment_rows(images, rows, windows, resize(3, 3)), ValueError);
+  CHECK_THROWS_AS(augment_rows(images, rows, windows.narrow(0, 0, 3), transform), ShapeError);
+  CHECK_THROWS_AS(augment_rows(images, rows.to(kI32), windows, transform), DTypeError);
+  CHECK_THROWS_AS(augment_rows(images, rows, windows, transform, {.dtype = kF64}), DTypeError);
+  CHECK_THROWS_WITH_AS(augment_rows(images, add(rows, 1), windows, transform),
+                       doctest::Contains("row 5 at position 0 is not below 5"), IndexError);
+  CHECK(has_only_pixel_stages(transform));
+  CHECK_FALSE(has_only_pixel_stages(transform.then(color_jitter({.brightness = 0.5}))));
 }
 
 }  // namespace lathe::data

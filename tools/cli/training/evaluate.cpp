@@ -26,6 +26,7 @@ Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, i
   Tally& tally = graphs != nullptr ? graphs->sums : result.tally;
   tally.clear();
   const auto forward = [&](StepTensors& step) {
+    input.make_batch(step.x, step.y);
     step.scores = scores_of(model, step.x, settings);
     step.loss = cross_entropy(step.scores, step.y);
   };

@@ -1,11 +1,23 @@
 // make_input(): decides where images are transformed, on the CPU by workers or on the GPU.
 #include "lathe/tools/cli/training/input.h"
 
+#include <tuple>
+
+#include "lathe/data/transforms/augment_rows.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
 namespace lathe::cli {
+
+void Input::keep_places() {
+  prefetch.places = std::make_shared<data::BatchPlaces>();
+  prefetch.drawn_only = prefetch.resident && data::has_only_pixel_stages(prefetch.transform);
+}
+
+void Input::make_batch(Tensor& x, Tensor& y) const {
+  if (prefetch.drawn_only) std::tie(x, y) = data::make_batch(prefetch, x, y);
+}
 
 void refuse_resident_images(const Settings& settings) {
   if (settings.data_cache == "gpu")

@@ -17,9 +17,14 @@ struct Input {
   data::DeviceBatches batches() { return data::prefetch(loader, device, prefetch); }
 
   /// Batches on a GPU lie in two places from now on, for graphs that read them there. A batch is
-  /// then for what is queued before the next one is asked for.
-  void keep_places() { prefetch.places = std::make_shared<data::BatchPlaces>(); }
+  /// then for what is queued before the next one is asked for. If the images lie on the GPU, it may
+  /// be only drawn: then make_batch() comes first.
+  void keep_places();
   bool keeps_places() const { return prefetch.places != nullptr; }
+
+  /// Makes the images and labels of what batches() handed out, unless they are there. Work on the
+  /// device that can be captured.
+  void make_batch(Tensor& x, Tensor& y) const;
 };
 
 /// On a CPU the loader's workers transform the images. A GPU gets bytes and transforms them itself,

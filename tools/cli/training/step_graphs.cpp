@@ -46,8 +46,8 @@ StepGraphs::Entry* StepGraphs::entry_of(const StepKind& kind, const Shape& x, co
 // Null if none is recorded that reads the batch.
 StepGraphs::Recorded* StepGraphs::graph_of(Entry& entry, const Batch& batch) {
   for (Recorded& each : entry.graphs) {
-    const bool reads = batch.stays ? each.tensors.x.raw_data() == batch.x.raw_data() &&
-                                         each.tensors.y.raw_data() == batch.y.raw_data()
+    const bool reads = batch.stays ? each.x.raw_data() == batch.x.raw_data() &&
+                                         each.y.raw_data() == batch.y.raw_data()
                                    : each.copies;
     if (reads) return &each;
   }
@@ -67,9 +67,9 @@ StepTensors StepGraphs::inputs_for(const Batch& batch) const {
   for (const Entry& entry : entries_) {
     if (!(entry.x == x.shape() && entry.y == y.shape())) continue;
     for (const Recorded& other : entry.graphs) {
-      const Tensor& made = other.tensors.x;
+      const Tensor& made = other.x;
       if (other.copies && made.dtype() == x.dtype() && made.strides() == x.strides())
-        return {.x = made, .y = other.tensors.y, .scores = {}, .loss = {}};
+        return {.x = made, .y = other.y, .scores = {}, .loss = {}};
     }
   }
   return {.x = empty_like(x), .y = empty_like(y), .scores = {}, .loss = {}};
@@ -79,7 +79,8 @@ void StepGraphs::record(Entry& entry, const Batch& batch, const Work& work) {
   // The memory that the steps before needed goes back: the graphs have their own.
   if (entry.graphs.empty()) cuda::empty_cache();
   if (!pool_) pool_.emplace(batch.x.device());
-  StepTensors tensors = inputs_for(batch);
+  const StepTensors inputs = inputs_for(batch);
+  StepTensors tensors = inputs;
   cuda::Graph graph = cuda::Graph::with_pool_of(*pool_);
   graph.capture([&] {
     const debug::SyncCheck check(debug::SyncMode::kError);  // says which op waits, and where
@@ -88,7 +89,10 @@ void StepGraphs::record(Entry& entry, const Batch& batch, const Work& work) {
   // Without their history, whose memory the graph can give to others.
   tensors.scores = tensors.scores.detach();
   tensors.loss = tensors.loss.detach();
+  tensors.x = inputs.x;  // images that were made of it need not stay
   entry.graphs.push_back({.copies = !batch.stays,
+                          .x = inputs.x,
+                          .y = inputs.y,
                           .memory = memory_now(),
                           .tensors = std::move(tensors),
                           .graph = std::move(graph)});
@@ -98,8 +102,8 @@ void StepGraphs::record(Entry& entry, const Batch& batch, const Work& work) {
 
 const StepTensors& StepGraphs::launch(const Batch& batch) {
   if (taken_->copies) {
-    copy_values(taken_->tensors.x, batch.x);
-    copy_values(taken_->tensors.y, batch.y);
+    copy_values(taken_->x, batch.x);
+    copy_values(taken_->y, batch.y);
   }
   taken_->graph.launch();
   return taken_->tensors;

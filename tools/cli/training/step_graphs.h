@@ -16,7 +16,7 @@ namespace lathe::cli {
 
 /// What a step reads and leaves.
 struct StepTensors {
-  Tensor x, y;          // the batch
+  Tensor x, y;          // the batch; the step may put others there that it has made of it
   Tensor scores, loss;  // of it
 };
 
@@ -74,7 +74,8 @@ class StepGraphs {
   static constexpr size_t kPlaces = 2;
 
   struct Recorded {
-    bool copies;                      // the batch into its inputs
+    bool copies;  // the batch into its inputs:
+    Tensor x, y;
     std::vector<const void*> memory;  // of state_
     StepTensors tensors;
     cuda::Graph graph;  // after tensors: its memory is theirs

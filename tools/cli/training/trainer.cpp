@@ -225,6 +225,7 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
 }
 
 void Trainer::forward(StepTensors& step) {
+  parts_.train.make_batch(step.x, step.y);
   ForwardScope scope(settings_, scaler_.enabled());
   if (parallel_) parallel_->broadcast_buffers();
   step.scores = scores_of(parts_.model, step.x, settings_);
