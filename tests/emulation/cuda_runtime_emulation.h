@@ -241,6 +241,9 @@ struct RuntimeProbe {
   size_t streams = 0, events = 0, graphs = 0;  // alive; executable graphs too
   uint64_t pageable_copies = 0;                // to a device, from memory that is not page-locked
   uint64_t calls = 0;  // of any function above: 0 in a program that never used the GPU
+  // A GPU that does nothing: kernels, copies and graphs are dropped as they are queued, so that the
+  // time of the calls is the host's own. Memory keeps its values.
+  bool idle = false;
 };
 RuntimeProbe& runtime_probe();
 

@@ -94,6 +94,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   if (const cudaError_t refusal = capture_problem(stream); refusal != cudaSuccess) {
     return result(refusal);
   }
+  if (runtime_probe().idle) return cudaSuccess;
   for (size_t i = 0; i < executable->nodes.size(); ++i) {
     const auto& [run, uses] = executable->nodes[i];
     const auto stale = std::ranges::find_if(

@@ -147,7 +147,7 @@ void submit(StreamState& stream, std::function<void()> run, std::vector<MemoryUs
   if (is_recorded(stream)) {
     for (MemoryUse& use : uses) use.birth = birth_at(use.memory);
     machine().capture->graph->nodes.push_back({std::move(run), std::move(uses)});
-  } else {
+  } else if (!runtime_probe().idle) {
     wait_for_blocking_streams(stream);
     if (finds_races()) {
       run = [run = std::move(run), work = number_work(stream)] {
