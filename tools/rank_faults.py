@@ -6,7 +6,8 @@
 matrix: two ranks with a timeout of 10 s. A fault hits one rank at one moment. A row of the table says how long the ranks lived on, and
 what the first of the others said. A row is bad if a rank ended a second or more after the timeout, or if one of the others did not end
 with one line that names the rank. Who fails by itself may say more: that its metrics, and then that its checkpoint was not written.
-kills: a training of four ranks under `lathe launch --max-restarts` loses a random rank 20 times, and must come to its end.
+kills: a training of four ranks under `lathe launch --max-restarts` loses a random rank 20 times, and must come to its end with the bits
+of one that loses none.
 A full disk needs the right to mount a tmpfs.
 """
 import contextlib
@@ -255,11 +256,12 @@ def kills(folder, wanted=20, seed=7):
     again = begins()
     lost = [step - again[number] for step, number in reached if number < len(again)]
     rows, whole = rows_of(run), rows_of(folder / "whole")
+    same = all((run / name).read_bytes() == (folder / "whole" / name).read_bytes() for name in ("last.safetensors", "best.safetensors"))
     print(f"{len(killed)} kills of a training on 4 ranks, {named} named by the launcher; exit code {code}; {len(again)} times it went on, "
           f"with at most {max(lost)} steps to do again (a checkpoint is made every {SAVE_EVERY}); step {rows[-1]['step']} of {whole[-1]['step']}, "
           f"rows complete: {[r['step'] for r in rows] == [r['step'] for r in whole]}; {time.monotonic() - begin:.0f} s, {alone:.0f} s without kills; "
-          f"accuracy {rows[-1]['accuracy']:.4f}, without kills {whole[-1]['accuracy']:.4f}")
-    return code == 0 and len(killed) == wanted and max(lost) <= SAVE_EVERY and [r["step"] for r in rows] == [r["step"] for r in whole]
+          f"accuracy {rows[-1]['accuracy']:.4f}, without kills {whole[-1]['accuracy']:.4f}; checkpoints with the same bits: {same}")
+    return same and code == 0 and len(killed) == wanted and max(lost) <= SAVE_EVERY and [r["step"] for r in rows] == [r["step"] for r in whole]
 
 
 def main():

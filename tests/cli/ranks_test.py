@@ -111,6 +111,38 @@ def test_a_killed_rank_ends_all_and_a_restart_goes_on(_):
     assert "all ranks start again, 1 of 1 restarts" in errors and errors.endswith("lathe: launch: stopped by SIGTERM\n"), errors
 
 
+def cpu_time_of(pid):
+    """In ticks."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_a_restart_after_a_rank_died_in_a_step_has_the_same_bits(_):
+    """Rank 0 is inside of the step then: it waits for a rank that was stopped. What it saves is the state before that step."""
+    flags = ["--epochs", 20, "--eval-every", 0, "--save-every", 50, "--augment", "crop,flip"]
+    expect(ranks(2, "whole", *flags), 0)
+    process = start("launch", "-n", 2, "--max-restarts", 1, "train", *TINY, *flags, "--run-dir", "a", "--resume", "auto", env=PATIENT)
+    wait_for(lambda: pathlib.Path("a/log.txt").exists(), process)
+    first, killed = rank_of(process, 0), rank_of(process, 1)
+    wait_for(lambda: len(steps_of("a")) >= 2, process)
+    os.kill(killed, signal.SIGSTOP)
+    before = [-1]
+
+    def waits():  # it computes nothing
+        time.sleep(0.2)
+        before.append(cpu_time_of(first))
+        return before[-1] == before[-2]
+
+    wait_for(waits, process)
+    os.kill(killed, signal.SIGKILL)
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    saved = re.search(r"stopped in step (\d+); the weights are in a/last.safetensors", log_of("a"))
+    begin = re.search(r"going on from a/last\.safetensors, step (\d+)", log_of("a"))
+    assert saved and begin and int(begin[1]) == int(saved[1]) - 1, log_of("a")
+    check_equal("a", "whole")
+
+
 def test_a_signal_stops_all_after_the_same_step(_):
     process = start("launch", "-n", 2, "train", *TINY, *ENDLESS, "--run-dir", "a", env=PATIENT)
     wait_for(lambda: len(steps_of("a")) >= 1, process)

@@ -29,7 +29,8 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
       broken_({&parts.train.loader.dataset(), &parts.test.loader.dataset(),
                parts.held_out ? &parts.held_out->loader.dataset() : nullptr},
               parts.log),
-      total_steps_(total_steps) {
+      total_steps_(total_steps),
+      undo_(parts.model) {
   if (settings_.ema > 0)
     ema_.emplace(parts_.model, optim::EMAOptions{.decay = settings_.ema, .warm_up = true});
   if (!parts_.ranks.alone()) {
@@ -188,6 +189,7 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
     const debug::AllowSync copies_the_state;
     saves_->take_candidate();
   }
+  if (micro_batches_ == 0 && parts_.train.device.is_cpu()) undo_.begin(window_);
   inside_step_ = true;
   if (window_.count() == 0) memory_.begin_part();
   StepTensors step{.x = x, .y = y, .scores = {}, .loss = {}};
@@ -203,6 +205,7 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
     backward_on_ranks(step);
     if (!snapshot) return;
     const debug::AllowSync waits_for_the_copy;
+    meet_over_gpus();
     return saves_->accept_candidate(step_);
   }
   if (snapshot ||
@@ -260,6 +263,7 @@ void Trainer::log_gradients() {
 }
 
 void Trainer::update() {
+  undo_.forget();
   last_lr_ = optimizer_.lr();
   try {
     if (updated_) {
@@ -285,6 +289,7 @@ void Trainer::update() {
   // After the last step there is no next one that needs a learning rate.
   if (++step_ < total_steps_) parts_.schedule.step();
   inside_step_ = false;
+  if (parallel_) saves_->losses_are_finite(step_);  // or the ranks would have ended
   if (profile_) profile_->after_step();
   if (parts_.after_step && !parts_.after_step(step_)) told_to_pause_ = true;
 }
@@ -352,6 +357,7 @@ void Trainer::end_epoch() {
 
 // Broken files are reported first: a run that continues from here does not meet them again.
 void Trainer::save(const char* name) {
+  meet_over_gpus();
   if (settings_.skip_broken) broken_.report();
   saves_->save(name, step_, ema_ && name == std::string_view("best"));
 }

@@ -9,9 +9,12 @@
 //     its floor: exit code 6. It saves the last state known to be good, its own loss included,
 //     because a later one may have led to the bad loss.
 //   Any other error (stdout closed): the error's exit code; 3 for a sample that cannot be read. It
-//     saves the present state. If that is not known to be good, or a failed GPU no longer gives it,
-//     it saves the last state known to be good. A later one that was saved already is kept if only
-//     the GPU has failed and every loss before it was finite.
+//     saves the present state; on a CPU it takes back a step that had begun. If that state is not
+//     known to be good, or a failed GPU no longer gives it, it saves the last state known to be
+//     good. A later one that was saved already is kept if only the GPU has failed and every loss
+//     before it was finite.
+//   Another rank has ended: the same, but only a state between two steps is saved. On GPUs that is
+//     the last one known to be good: a reduction that has failed may have changed the present one.
 // Only if the folder cannot be written is nothing saved; the old file is still complete then. What
 // is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp). Saves
 // decides what may overwrite what (saves.h).
@@ -55,6 +58,7 @@
 #include "lathe/tools/cli/training/run_profile.h"
 #include "lathe/tools/cli/training/saves.h"
 #include "lathe/tools/cli/training/step_graphs.h"
+#include "lathe/tools/cli/training/step_undo.h"
 
 namespace lathe::cli {
 
@@ -132,6 +136,7 @@ class Trainer {
   RankSums begin_to_agree(const Tally& tally, bool complete);
   Evaluation evaluate_on(Input& input, bool may_launch);
   std::pair<bool, Checkpoint> chosen_weights();
+  void meet_over_gpus() const;
   bool take_save_request();
   bool runs_as_graph(const StepGraphs::Batch& batch);
   void record_step(StepTensors& step, const StepKind& kind);
@@ -200,6 +205,7 @@ class Trainer {
   bool epoch_open_ = false;     // the epoch has begun and not ended
   int64_t micro_batches_ = 0;   // since the last update
   bool inside_step_ = false;    // a batch was seen that no update has used yet
+  StepUndo undo_;               // of that step, on a CPU
   bool updated_ = false;        // a graph has updated the weights too
   bool told_to_pause_ = false;  // by after_step
   struct Requests {

@@ -173,6 +173,8 @@ void Trainer::end_at_good_state(const std::string& why, bool all_ranks_know) {
 
 // False also if a failed device does not say whether the state is good, or does not give it.
 bool Trainer::save_if_good() try {
+  if (inside_step_ && undo_.undo(window_)) inside_step_ = false;
+  if (parallel_ && (inside_step_ || parts_.train.device.is_cuda())) return false;
   if (!window_is_finite()) return false;
   save("last");
   saves_->wait();

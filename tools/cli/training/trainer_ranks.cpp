@@ -91,6 +91,12 @@ std::pair<bool, Checkpoint> Trainer::chosen_weights() {
   return {chosen, chosen ? std::move(*best) : checkpoint()};
 }
 
+// Before a state is taken for good: what the GPUs of all ranks have queued for it is done, or this
+// throws. On CPUs a reduction that fails throws before the update.
+void Trainer::meet_over_gpus() const {
+  if (parallel_ && parts_.train.device.is_cuda()) parts_.ranks.meet();
+}
+
 bool Trainer::take_save_request() {
   return parallel_ ? std::exchange(agreed_.save, false) : StopRequests::take_save();
 }
