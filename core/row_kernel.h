@@ -22,10 +22,10 @@ class RowKernel {
     RowKernel kernel;
     kernel.result_ = result;
     kernel.operands_ = operands;
-    std::memcpy(kernel.functor_, &f, sizeof(F));
+    if constexpr (!std::is_empty_v<F>) std::memcpy(kernel.functor_, &f, sizeof(F));
     kernel.call_ = [](const StridedRow& r, const std::byte* bytes) {
       F copy;
-      std::memcpy(&copy, bytes, sizeof(F));
+      if constexpr (!std::is_empty_v<F>) std::memcpy(&copy, bytes, sizeof(F));
       row(r, copy);
     };
     return kernel;
