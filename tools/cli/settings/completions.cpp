@@ -32,6 +32,23 @@ std::vector<const Setting*> settings_of(const Command& command) {
 
 std::string spaced(std::string_view choices) { return replaced(choices, '|', " "); }
 
+// The values to complete, with blanks between them: all that are allowed, or the usual ones.
+std::string values_of(const Setting& setting) {
+  return setting.key == "device" ? "auto cpu cuda" : spaced(setting.choices);
+}
+
+// What a command that runs another program runs of lathe itself.
+constexpr std::string_view kOwnProgram = "train";
+
+// Its flags that take no value, with bars between them.
+std::string switches_of(const Command& command) {
+  std::string all = "--help|-h";
+  for (const Setting* setting : settings_of(command)) {
+    if (setting->is_switch()) all += formatted("|--{0}|--no-{0}", setting->key);
+  }
+  return all;
+}
+
 // "train eval data …": the first words of all commands; after "data": "fetch prepare verify".
 std::string words_after(std::span<const Command> commands, std::string_view first) {
   std::vector<std::string_view> words;
@@ -60,14 +77,14 @@ std::vector<std::string_view> first_words_of_two(std::span<const Command> comman
 
 std::string bash_script(std::span<const Command> commands) {
   const std::string names = words_after(commands, "");
-  std::string groups = formatted("    help) words={} ;;\n", shell_quoted(names)), values, flags;
+  std::string groups = formatted("    help) words={} ;;\n", shell_quoted(names)), values, flags,
+              programs;
   for (const std::string_view word : first_words_of_two(commands)) {
     groups += formatted("    {}) words={} ;;\n", word, shell_quoted(words_after(commands, word)));
   }
   for (const Setting& setting : all_settings()) {
-    if (setting.choices.empty()) continue;
-    values +=
-        formatted("    --{}) words={} ;;\n", setting.key, shell_quoted(spaced(setting.choices)));
+    if (const std::string words = values_of(setting); !words.empty())
+      values += formatted("    --{}) words={} ;;\n", setting.key, shell_quoted(words));
   }
   for (const Command& command : commands) {
     std::string all = "--help --config";
@@ -78,11 +95,31 @@ std::string bash_script(std::span<const Command> commands) {
     }
     flags += formatted("    {}) words={} plain={} ;;\n", shell_quoted(command.name),
                        shell_quoted(all), shell_quoted(spaced(command.known_words)));
+    if (!command.runs_program) continue;
+    programs +=
+        formatted(R"(  if [ "$command" = {} ]; then
+    local i=2
+    while [ "$i" -lt "$at" ]; do
+      case ${{typed[i]}} in
+        {}) i=$((i + 1)) ;;
+        -*) [ "${{typed[i+1]}}" != = ] || i=$((i + 1)); i=$((i + 2)) ;;
+        *) break ;;
+      esac
+    done
+    if [ "$i" -eq "$at" ]; then
+      more={}
+    elif [ "$i" -lt "$at" ] && [ "${{typed[i]}}" = {} ]; then
+      command={}
+    fi
+  fi
+)",
+                  command.name, switches_of(command), kOwnProgram, kOwnProgram, kOwnProgram);
   }
   return formatted(R"(# Completes lathe in bash: source <(lathe completion bash)
 _lathe() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} words= plain=
-  local command=${{COMP_WORDS[1]}}
+  local at=$COMP_CWORD words= plain= more=
+  local -a typed=("${{COMP_WORDS[@]}}")
+  local current=${{typed[at]}} previous=${{typed[at-1]}} command=${{typed[1]}}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     COMPREPLY=($(compgen -W {} -- "$current"))
@@ -96,7 +133,7 @@ _lathe() {{
   fi
   [ -z "$words" ] || command="$command ${{COMP_WORDS[2]}}"
   words=
-  case $previous in
+{}  case $previous in
 {}  esac
   if [ -n "$words" ]; then
     COMPREPLY=($(compgen -W "$words" -- "$current"))
@@ -107,12 +144,12 @@ _lathe() {{
   case $previous,$current in
     *,-*) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;
     --*) COMPREPLY=($(compgen -f -- "$current")) ;;
-    *) COMPREPLY=($(if [ -n "$plain" ]; then compgen -W "$plain" -- "$current"; else compgen -f -- "$current"; fi)) ;;
+    *) COMPREPLY=($(if [ -n "$plain" ]; then compgen -W "$plain" -- "$current"; else compgen -W "$more" -- "$current"; compgen -f -- "$current"; fi)) ;;
   esac
 }}
 complete -o filenames -F _lathe lathe
 )",
-                   shell_quoted(names + " help"), groups, values, flags);
+                   shell_quoted(names + " help"), groups, programs, values, flags);
 }
 
 // In a description of _arguments a colon and brackets mean something else.
@@ -126,8 +163,8 @@ std::string zsh_flag(const Setting& setting) {
     return formatted(" {} {}", shell_quoted(formatted("--{}[{}]", setting.key, help)),
                      shell_quoted(formatted("--no-{}[{}]", setting.key, help)));
   }
-  const std::string how =
-      setting.choices.empty() ? "_files" : formatted("({})", spaced(setting.choices));
+  const std::string values = values_of(setting);
+  const std::string how = values.empty() ? "_files" : formatted("({})", values);
   // Without a text between the colons the value would be one that may be missing.
   const std::string_view what = setting.unit.empty() ? setting.key : setting.unit;
   const std::string value = formatted("[{}]:{}:{}", help, zsh_text(what), how);
@@ -137,13 +174,33 @@ std::string zsh_flag(const Setting& setting) {
 }
 
 std::string zsh_script(std::span<const Command> commands) {
-  std::string cases;
+  std::string cases, programs;
   for (const Command& command : commands) {
+    if (command.runs_program) {
+      programs += formatted(R"(  if [[ $command = {} ]]; then
+    local -i at=3
+    while (( at < CURRENT )); do
+      case $words[at] in
+        (--*=*|{}) (( at += 1 )) ;;
+        (-*) (( at += 2 )) ;;
+        (*) break ;;
+      esac
+    done
+    if (( at < CURRENT )) && [[ $words[at] = {} ]]; then
+      shift $(( at - 2 )) words; (( CURRENT -= at - 2 ))
+      command={}
+    fi
+  fi
+)",
+                            command.name, switches_of(command), kOwnProgram, kOwnProgram);
+    }
     cases += formatted("    {})\n      _arguments", shell_quoted(command.name));
     for (const Setting* setting : settings_of(command)) cases += zsh_flag(*setting);
     cases += " '--config=[config file]:FILE:_files' '--help[flags]'";
     if (!command.known_words.empty()) {
       cases += " " + shell_quoted(formatted("*:word:({})", spaced(command.known_words)));
+    } else if (command.runs_program) {
+      cases += " " + shell_quoted(formatted("*:program:{{compadd {}; _files}}", kOwnProgram));
     } else if (command.max_words > 0) {
       cases += " '*:file:_files'";
     }
@@ -173,7 +230,7 @@ _lathe() {{
     command="$command $words[3]"
     shift words; (( CURRENT-- ))
   fi
-  shift words; (( CURRENT-- ))  # the command takes the place of the program
+{}  shift words; (( CURRENT-- ))  # the command takes the place of the program
   case $command in
 {}  esac
 }}
@@ -183,7 +240,7 @@ else
   compdef _lathe lathe
 fi
 )",
-                   names, groups, cases);
+                   names, groups, programs, cases);
 }
 
 std::string fish_flag(const Setting& setting, std::string_view when) {
@@ -192,10 +249,11 @@ std::string fish_flag(const Setting& setting, std::string_view when) {
                     help = formatted("-d {}", shell_quoted(setting.help));
   if (setting.is_switch())
     return formatted("{0} {1} {2}\n{0} no-{1} {2}\n", begin, setting.key, help);
-  if (setting.choices.empty()) return formatted("{} {} -r -F {}\n", begin, setting.key, help);
+  const std::string values = values_of(setting);
+  if (values.empty()) return formatted("{} {} -r -F {}\n", begin, setting.key, help);
   // The values in a line of their own, or each would have the flag's description.
   return formatted("{0} {1} -x {2}\n{0} {1} -x -a {3}\n", begin, setting.key, help,
-                   shell_quoted(spaced(setting.choices)));
+                   shell_quoted(values));
 }
 
 std::string fish_script(std::span<const Command> commands) {
@@ -216,6 +274,8 @@ std::string fish_script(std::span<const Command> commands) {
     const std::string when =
         shell_quoted("__fish_seen_subcommand_from " +
                      replaced(command.name, ' ', "; and __fish_seen_subcommand_from "));
+    if (command.runs_program)
+      out += formatted("complete -c lathe -n {} -a {}\n", when, kOwnProgram);
     if (command.max_words == 0 || !command.known_words.empty())
       out += formatted("complete -c lathe -n {} -f -a {}\n", when,
                        shell_quoted(spaced(command.known_words)));
