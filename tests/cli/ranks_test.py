@@ -9,9 +9,10 @@ import pathlib
 import re
 import signal
 import socket
+import threading
 import time
 
-from driver import expect, expect_one_line, lathe, main, start
+from driver import Skip, expect, expect_one_line, lathe, main, start
 from runs import values_of, write_png
 from short_run import check_equal, last_of, log_of, rows_of
 
@@ -234,6 +235,38 @@ def test_an_error_of_one_rank_is_told_to_all(folder):
     (zero, code), (one, own_code) = together(folder, (0, [*flags, "images"], {}), (1, [*flags, "elsewhere"], {}))
     assert code == 8 and re.search(r"rank 1 \(\S+\) failed: .*elsewhere", zero), zero
     assert own_code == 3 and "elsewhere" in one, one
+
+
+class SlowProxy:
+    """Answers what asks it with a refusal, `seconds` later."""
+
+    def __init__(self, seconds):
+        self.seconds, self.asked, self.socket = seconds, 0, socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            connection, _ = self.socket.accept()
+            self.asked += 1
+            connection.recv(65536)
+            time.sleep(self.seconds)
+            connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+            connection.close()
+
+
+def test_ranks_wait_for_a_download_longer_than_for_a_call(_):
+    """As long as the rank that downloads lives. A slow machine gets more time, in which the ranks must answer."""
+    for factor in (1, 4, 16):
+        proxy = SlowProxy(1.2 * factor)  # several times; a call may take 1.1
+        environment = {"LATHE_DISTRIBUTED_TIMEOUT": str(1.5 * factor), "https_proxy": proxy.url, "http_proxy": proxy.url, "no_proxy": ""}
+        result = ranks(2, "a", "--dataset", "cifar10", "--data-root", "none", "--download", env=environment)
+        if "libcurl" in result.stderr:
+            raise Skip("this build has no libcurl")
+        assert proxy.asked > 0 and result.returncode != 0, result
+        if "cannot be reached" in result.stderr and "and computes" not in result.stderr:
+            return
+    raise AssertionError(result.stderr)
 
 
 if __name__ == "__main__":

@@ -317,12 +317,16 @@ ExitCode run_with_advice(Trainer& trainer, FunctionRef<std::string(int64_t peak)
 // Dataset, model and start, on all ranks as the first one has found them.
 Settings choose_on_ranks(const Invocation& call, StartPoint& start, const Ranks& ranks, Log& log) {
   check_same_call(ranks, call.settings);
-  start = ranks.is_first() ? find_start(call, log) : StartPoint{.settings = call.settings};
-  Settings settings = start.settings;
-  if (ranks.is_first()) choose(settings, start, log);
+  Settings settings;
+  ranks.wait_for_each([&] {
+    start = ranks.is_first() ? find_start(call, log) : StartPoint{.settings = call.settings};
+    settings = start.settings;
+    if (ranks.is_first()) choose(settings, start, log);
+  });
   share_start(ranks, start, settings, call.sources);
-  if (settings.download && !ranks.is_first() && ranks.local_rank() == 0) fetch_if_asked(settings);
-  ranks.meet();
+  ranks.wait_for_each([&] {
+    if (settings.download && !ranks.is_first() && ranks.local_rank() == 0) fetch_if_asked(settings);
+  });
   if (*settings.batch_size % ranks.size() != 0) ranks.part();  // all of them say so
   batch_of_rank(*settings.batch_size, ranks.size());
   return settings;

@@ -2,7 +2,12 @@
 #include "lathe/tools/cli/training/ranks.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
@@ -100,6 +105,48 @@ void Ranks::check_same(const char* what, const std::string& text) const {
 
 void Ranks::meet() const {
   if (group_) group_->barrier().wait();
+}
+
+void Ranks::wait_for_each(const std::function<void()>& work) const {
+  if (!group_) return work();
+  std::mutex mutex;
+  std::condition_variable changed;
+  enum class State { kBusy, kDone, kFailed } state = State::kBusy;  // of this rank's work
+  std::exception_ptr problem;
+  const auto pause =
+      std::chrono::duration<double>(std::min(5.0, 0.05 * group_->options().timeout_seconds));
+  // A call of all ranks now and then, so that none of them waits in one for long.
+  std::thread rounds([&] {
+    try {
+      std::unique_lock lock(mutex);
+      while (state != State::kFailed) {
+        const std::string word = state == State::kDone ? "done" : "busy";
+        lock.unlock();
+        const std::vector<std::string> words = group_->all_gather_text(word);
+        lock.lock();
+        if (std::ranges::all_of(words, [](const std::string& w) { return w == "done"; })) return;
+        changed.wait_for(lock, pause, [&] { return state != State::kBusy; });
+      }
+    } catch (...) {
+      problem = std::current_exception();
+    }
+  });
+  const auto end = [&](State how) {
+    {
+      const std::lock_guard lock(mutex);
+      state = how;
+    }
+    changed.notify_all();
+    rounds.join();
+  };
+  try {
+    work();
+  } catch (...) {
+    end(State::kFailed);
+    throw;
+  }
+  end(State::kDone);
+  if (problem) std::rethrow_exception(problem);
 }
 
 void Ranks::part() const {

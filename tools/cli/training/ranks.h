@@ -61,6 +61,11 @@ class Ranks {
   void check_same(const char* what, const std::string& text) const;
   /// Returns when all ranks have come here.
   void meet() const;
+  /// Calls `work`, which makes no calls here, and returns when all ranks have done theirs. A
+  /// download may take hours: as long as its rank lives, the others wait, beyond the time that a
+  /// call may take.
+  /// throws: what `work` throws; the others then learn that this rank has failed.
+  void wait_for_each(const std::function<void()>& work) const;
   /// Before an end or an error that all ranks agree on: returns when each of them knows it, so that
   /// the first one to leave is no cause for the others.
   void part() const;
