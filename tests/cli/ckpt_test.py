@@ -47,9 +47,26 @@ def test_ckpt_commands(folder):
     assert re.fullmatch(r"w\.onnx: \d+ entries of the model\n", expect(lathe("ckpt", "convert", "two.safetensors", "w.onnx"), 0).stdout)
     graph = pathlib.Path("w.onnx").read_bytes()
     assert b"resnet8" in graph and b"layer3.0.bn2.running_var" in graph
-    expect_one_line(lathe("ckpt", "convert", "w.safetensors", "v.onnx"), 2, "w.safetensors: only a checkpoint of a run")
-    expect_one_line(lathe("ckpt", "convert", "w.safetensors", "v.lathe"), 2, "w.safetensors: only a checkpoint of a run")
+    expect_one_line(lathe("ckpt", "convert", "w.npz", "v.onnx"), 2, "w.npz: only a checkpoint of a run, and its weights as .safetensors")
+    expect_one_line(lathe("ckpt", "convert", "w.npz", "v.lathe"), 2, "w.npz: only a checkpoint of a run, and its weights as .safetensors")
     expect(lathe("ckpt", "convert", "two.safetensors", "w.lathe"), 0)
+    # Every way between the formats ends with the weights that it began with, and they go on training.
+    for way in ("w.lathe v.safetensors", "w.onnx v.safetensors v.npz", "w.safetensors v.onnx v.lathe v.npz", "w.onnx v.lathe v.safetensors v.onnx v.npz"):
+        files = way.split()
+        for source, to in zip(files, files[1:]):
+            expect(lathe("ckpt", "convert", source, to), 0)
+        differences = lathe("ckpt", "diff", "w.npz", files[-1])  # a graph does not count batches
+        assert all("num_batches_tracked" in line and "only in" not in line for line in differences.stdout.splitlines()), (way, differences)
+        pathlib.Path(files[-1]).unlink() if files[-1].endswith(".npz") else None
+    differences = lathe("ckpt", "diff", "w.npz", "w.onnx").stdout.splitlines()
+    assert all("num_batches_tracked" in line and "only in" not in line for line in differences), differences
+    assert "layer3.0.bn2.running_var" in expect(lathe("ckpt", "show", "w.onnx"), 0).stdout
+    results = [expect(lathe("eval", "--run-dir", "a", "--weights", name), 0).stdout.rpartition(",")[0]  # without the speed
+               for name in ("w.safetensors", "v.safetensors", "w.onnx", "w.lathe")]
+    assert "top-1" in results[0] and len(set(results)) == 1, results
+    expect(train("b", "--weights", "w.onnx", "--stop-after", 1), 0)
+    expect_one_line(lathe("bench", "infer", "--weights", "w.npz"), 3, "w.npz: bench infer measures a graph, .lathe or .onnx")
+    assert "w.onnx" in expect(lathe("bench", "infer", "--weights", "w.onnx", "--batch-size", 2, "--seconds", 0.05), 0).stdout
     expect(lathe("ckpt", "convert", "w.lathe", "again.lathe"), 0)
     shutil.copy("w.safetensors", "weights.lathe")
     expect_one_line(lathe("ckpt", "convert", "two.safetensors", "weights.lathe"), 2, "weights.lathe holds something else than a graph")

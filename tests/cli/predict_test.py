@@ -88,6 +88,9 @@ def test_a_file_is_predicted_as_in_the_data_set(folder):
     expect(lathe("ckpt", "convert", "back.onnx", "back.safetensors"), 0)
     differences = expect(lathe("ckpt", "diff", "w.safetensors", "back.safetensors"), 7).stdout.splitlines()
     assert differences and all("num_batches_tracked" in line for line in differences), differences
+    # Weights that come from ONNX are as good as those that went there.
+    expect(lathe("ckpt", "convert", "w.onnx", "back.safetensors"), 0)
+    assert predictions(expect(lathe("predict", "--weights", "back.safetensors", "pictures", "--json", "--batch-size", 5), 0)) == seen
     # A graph needs no --model, and gives the model's bits.
     expect(lathe("ckpt", "convert", "alone.safetensors", "g.lathe"), 0)
     metadata = safetensors_header("g.lathe")["__metadata__"]
@@ -95,6 +98,8 @@ def test_a_file_is_predicted_as_in_the_data_set(folder):
     graph = expect(lathe("predict", "--weights", "g.lathe", "pictures", "--format", "json", "--batch-size", 5), 0)
     assert graph.stdout == result.stdout
     expect_one_line(lathe("predict", "--weights", "g.lathe", "--amp", "bf16", "pictures"), 2, "g.lathe is a graph", "--amp bf16")
+    for flag, value in (("--model", "resnet8"), ("--image-size", 24)):
+        expect_one_line(lathe("predict", "--weights", "g.lathe", flag, value, "pictures"), 2, f"g.lathe is a graph, which has its own: leave out {flag}")
     rows = expect(lathe("bench", "infer", "--weights", "g.lathe", "--batch-size", 3, "--seconds", 0.05, "--json"), 0).stdout.splitlines()
     assert [(row["model"], row["form"], row["batch_size"]) for row in map(json.loads, rows)] == [("g.lathe", "graph", 1), ("g.lathe", "graph", 3)]
     header, data = safetensors_header("g.lathe"), pathlib.Path("g.lathe").read_bytes()
@@ -102,6 +107,12 @@ def test_a_file_is_predicted_as_in_the_data_set(folder):
     text = json.dumps(header).encode()
     pathlib.Path("more.lathe").write_bytes(struct.pack("<Q", len(text)) + text + data[8 + struct.unpack("<Q", data[:8])[0]:])
     expect_one_line(lathe("predict", "--weights", "more.lathe", "pictures"), 3, "more.lathe: the graph's result must be [", ",4], images and classes (got: f32[")
+    # A program that does not do what its types say.
+    header = safetensors_header("g.lathe")
+    header["__metadata__"]["lathe.graph"] = header["__metadata__"]["lathe.graph"].replace("f32[N,3,16,16]\n", "f32[N,3,15,15]\n", 1)
+    text = json.dumps(header).encode()
+    pathlib.Path("wrong.lathe").write_bytes(struct.pack("<Q", len(text)) + text + data[8 + struct.unpack("<Q", data[:8])[0]:])
+    expect_one_line(lathe("predict", "--weights", "wrong.lathe", "pictures"), 3, "wrong.lathe: graph: input %x must be f32[N,3,15,15]")
 
 
 def test_a_list_on_stdin_and_files_that_are_none(folder):
@@ -122,7 +133,7 @@ def test_a_list_on_stdin_and_files_that_are_none(folder):
     for name in ("text.png", "missing.png", "cut.png", "thin.png", "empty: holds no images"):
         assert sum(line.startswith(f"lathe: skipped {name}") for line in lines) == 1, (name, errors)
     expect_one_line(lathe("predict", "--weights", "a.onnx", "one.png"), 3, "a.onnx: No such file")
-    expect_one_line(lathe("predict", "--weights", "a.onnx", "--model", "resnet8", "--dataset", "synthetic"), 3, "an ONNX file is a graph")
+    expect_one_line(lathe("predict", "--weights", "a.onnx", "--model", "resnet8", "--dataset", "synthetic"), 3, "a.onnx: No such file")
     expect_one_line(lathe("eval", "a"), 2, 'unexpected argument "a"; --run-dir a names a run')
     expect(lathe("predict", "--run-dir", "a", "empty"), 3, "skipped empty: holds no images", "1 of the inputs")
     # A name that is no UTF-8, and one that would command the terminal.

@@ -19,7 +19,6 @@
 #include "lathe/core/printable.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/thread_pool.h"
-#include "lathe/graph/file.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/trace.h"
 #include "lathe/nn/module.h"
@@ -31,6 +30,7 @@
 #include "lathe/tools/cli/row.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
 namespace lathe::cli {
@@ -112,10 +112,15 @@ Subject made(Settings& settings, Device device) {
 Subject loaded(const Settings& settings, Device device) {
   const std::string& file = settings.weights;
   Subject s{.name = file, .model = {}, .graph = {}, .input = {}};
-  s.graph = reading_data([&] { return jit::load(file); });
   const auto refuse = [&](const std::string& why) {
     throw CommandError(ExitCode::kData, concat(file, ": ", why));
   };
+  if (!reading_data([&] { return is_graph_file(file); })) {
+    refuse(
+        "bench infer measures a graph, .lathe or .onnx; with weights alone, leave out --weights "
+        "and name the --model: its speed does not depend on them");
+  }
+  s.graph = read_graph_file(file).graph;
   if (s.graph.inputs.size() != 1) {
     refuse(
         concat("bench infer measures graphs with one input, and this has ", s.graph.inputs.size()));
@@ -157,7 +162,7 @@ ExitCode run_bench_infer(const Invocation& call) {
   const Device device = prepare_compute(settings);
   manual_seed(static_cast<uint64_t>(settings.seed));
   Subject s = settings.weights.empty() ? made(settings, device) : loaded(settings, device);
-  jit::optimize_for_inference(s.graph);
+  running_graph(s.name, [&] { jit::optimize_for_inference(s.graph); });
   const NoGrad off;
   std::vector<Form> forms;
   if (s.model) forms.push_back({"eager", [&](const Tensor& x) { s.model->forward(x); }});
@@ -170,10 +175,12 @@ ExitCode run_bench_infer(const Invocation& call) {
   if (batches[1] == 1) batches.pop_back();
   for (const int64_t batch : batches) {
     const Tensor x = input_of(s, batch, device, settings);
-    const std::vector<Latencies> times =
-        measure_forms(forms, x,
-                      lasting(settings.seconds,
-                              {.warm_up_seconds = 0.5, .window_seconds = 0.2, .device = device}));
+    const std::vector<Latencies> times = running_graph(s.name, [&] {
+      return measure_forms(
+          forms, x,
+          lasting(settings.seconds,
+                  {.warm_up_seconds = 0.5, .window_seconds = 0.2, .device = device}));
+    });
     for (size_t f = 0; f < forms.size(); ++f) {
       const double p50 = times[f].at(0.5), p99 = times[f].at(0.99);
       const double rate = static_cast<double>(batch) / p50;

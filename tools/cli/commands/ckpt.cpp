@@ -1,6 +1,6 @@
 // lathe ckpt show, diff, convert: the content of a checkpoint, the differences of two, and a
 // checkpoint's weights, or model, in another format. Reads every format of
-// core/formats/tensor_file.h.
+// core/formats/tensor_file.h, and the weights in ONNX files.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -22,6 +22,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/reading_data.h"
@@ -39,6 +40,12 @@ Checkpoint open_file(const std::string& path) {
     throw CommandError(
         ExitCode::kData,
         formatted("{}: is a packed file of images, not of weights; see `lathe data verify`", path));
+  }
+  if (path.ends_with(".onnx")) {
+    GraphFile file = read_graph_file(path);
+    return {.tensors = weights_of(file.graph),
+            .metadata = std::move(file.about),
+            .has_checksum = false};
   }
   return reading_data([&] { return read_tensor_file(path); });
 }
@@ -130,16 +137,26 @@ struct TrainedModel {
   Shape input;  // of one image
 };
 
-// The file says which model it is; `what` needs that.
+// The file says which model it is, as a checkpoint of a run, or as weights of one that say what
+// their images are; `what` needs that.
 TrainedModel trained_model(const Checkpoint& file, const std::string& from, const char* what) {
-  const auto config = file.metadata.find(kConfigKey);
-  if (config == file.metadata.end())
-    throw UsageError(formatted(
-        "{}: only a checkpoint of a run says which model it is; {} needs that", from, what));
+  const auto config = file.metadata.find(kConfigKey), name = file.metadata.find("lathe.model");
+  const bool says_model = name != file.metadata.end() && !input_entries(file.metadata).empty();
+  if (config == file.metadata.end() && !says_model)
+    throw UsageError(
+        formatted("{}: only a checkpoint of a run, and its weights as .safetensors, "
+                  "say which model it is; {} needs that",
+                  from, what));
   SettingSources run;
-  run.saved_config = config->second;
   run.saved_name = from;
+  if (config != file.metadata.end()) run.saved_config = config->second;
   Settings settings = merge_settings(run, kTrain);
+  if (config == file.metadata.end()) {
+    settings.model = name->second;
+    settings.dataset = "folder";
+    settings.image_size = model_input_in(file.metadata, from).side;
+    choose_stem(settings, from);
+  }
   complete(settings, {});
   const StateDict weights = weights_in(file);
   const ModelShape shape =
@@ -171,25 +188,34 @@ size_t write_graph(const std::string& to, const std::string& from, bool as_onnx)
   const GraphFile file = graph_in(from, as_onnx ? "ONNX" : "a graph");
   if (as_onnx) {
     const auto name = file.about.find("lathe.model");
-    jit::save_onnx(
-        file.graph, to,
-        {.name = name == file.about.end() ? "model" : name->second, .metadata = file.about});
+    running_graph(from, [&] {
+      jit::save_onnx(
+          file.graph, to,
+          {.name = name == file.about.end() ? "model" : name->second, .metadata = file.about});
+    });
   } else {
     jit::save(file.graph, to, file.about);
   }
   return file.graph.state().size();
 }
 
-// The weights alone, of a checkpoint or of a file of them.
+// The weights alone, of a checkpoint, of a file of them or of a graph.
 size_t write_weights(const std::string& to, const std::string& from) {
-  const Checkpoint file = open_file(from);
-  const StateDict weights = weights_in(file);
-  safetensors::Metadata about;  // without the keys that make it a checkpoint
-  for (const char* key : {"lathe.model", "lathe.dataset", "lathe.epoch", "lathe.step"}) {
-    if (const auto found = file.metadata.find(key); found != file.metadata.end())
-      about.insert(*found);
+  StateDict weights;
+  safetensors::Metadata all, about;  // about: without the keys that make it a checkpoint
+  if (!data::is_packed_file(from) && reading_data([&] { return is_graph_file(from); })) {
+    GraphFile file = read_graph_file(from);
+    weights = weights_of(file.graph);
+    all = std::move(file.about);
+  } else {
+    Checkpoint file = open_file(from);
+    weights = weights_in(file);
+    all = std::move(file.metadata);
   }
-  about.merge(input_entries(file.metadata));
+  for (const char* key : {"lathe.model", "lathe.dataset", "lathe.epoch", "lathe.step"}) {
+    if (const auto found = all.find(key); found != all.end()) about.insert(*found);
+  }
+  about.merge(input_entries(all));
   write_tensor_file(to, weights, to.ends_with(".npz") ? safetensors::Metadata() : about);
   return weights.size();
 }
@@ -280,10 +306,6 @@ ExitCode run_ckpt_convert(const Invocation& call) {
   size_t entries = 0;
   if (onnx || graph) {
     entries = write_graph(to, from, onnx);
-  } else if (from.ends_with(".onnx")) {
-    const StateDict weights = read_graph_file(from).graph.state();
-    entries = weights.size();
-    write_tensor_file(to, weights, {});
   } else {
     entries = write_weights(to, from);
   }

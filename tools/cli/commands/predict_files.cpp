@@ -169,7 +169,7 @@ class GraphModel final : public nn::Module {
       : graph_(std::move(graph)), file_(std::move(file)), classes_(classes) {}
 
   Tensor forward(const Tensor& x) override {
-    Tensor y = graph_(x);
+    Tensor y = running_graph(file_, [&] { return graph_(x); });
     if (!(y.shape() == Shape{x.dim(0), classes_}))
       throw CommandError(ExitCode::kData,
                          concat(file_, ": the graph's result must be [", x.dim(0), ",", classes_,
@@ -185,6 +185,10 @@ class GraphModel final : public nn::Module {
 
 // A graph in a file, which says all by itself.
 Loaded load_graph(const Invocation& call, const std::string& file) {
+  for (const char* key : {"model", "stem", "image-size"}) {
+    if (call.sources.flags.contains(key))
+      throw UsageError(formatted("{} is a graph, which has its own: leave out --{}", file, key));
+  }
   GraphFile graph = read_graph_file(file);
   Loaded out{.settings = {}, .input = model_input_of(graph, file), .device = kCPU, .model = {}};
   SettingSources sources = call.sources;

@@ -16,6 +16,7 @@
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/graph_file.h"
 
 namespace lathe::cli {
 namespace {
@@ -83,14 +84,20 @@ std::string_view stem_of(const Shape& filters) {
   return side == 7 ? "imagenet" : side == 3 ? "cifar" : "";
 }
 
+// What a file of any kind has for the model.
+nn::FileWeights weights_in(const std::string& file, const nn::Module& model) {
+  if (is_graph_file(file)) return {weights_of(read_graph_file(file).graph), {}};
+  return nn::read_weights(file, model);
+}
+
 // The stem of the weights in a file; empty if there is no first convolution that tells it.
 std::string_view stem_in(const std::string& file, const Settings& settings) try {
-  if (tensor_file_format(file) == TensorFileFormat::kSafetensors) {
+  if (!file.ends_with(".onnx") && tensor_file_format(file) == TensorFileFormat::kSafetensors) {
     const std::optional<Shape> filters = nn::stored_shape(file, kFirstFilters);
     return filters ? stem_of(*filters) : "";
   }
   const auto model = make_empty_model(settings, {});
-  const StateDict entries = nn::read_weights(file, *model).entries;
+  const StateDict entries = weights_in(file, *model).entries;
   const Tensor* const filters = entries.find(kFirstFilters);
   return filters == nullptr ? "" : stem_of(filters->shape());
 } catch (const FileError& e) {
@@ -176,7 +183,7 @@ std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors
 
 std::vector<std::string> load_weights(nn::Module& model, const std::string& path,
                                       bool new_head) try {
-  const nn::FileWeights file = nn::read_weights(path, model);
+  const nn::FileWeights file = weights_in(path, model);
   std::vector<std::string> lines;
   if (!file.prefix.empty())
     lines.push_back(

@@ -22,7 +22,8 @@ std::string head_of(const nn::Module& model);
 /// Two lists made of one: the parameters outside of the head, and those of the head.
 std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors& parameters);
 
-/// Loads a weights file or a checkpoint into the model, all or nothing. With `new_head` the head
+/// Loads a weights file, a checkpoint or the weights of a graph's file (graph_file.h) into the
+/// model, all or nothing. With `new_head` the head
 /// keeps its values, whatever the file has for it. All other entries of the model must be in the
 /// file; what else the file has is not used.
 /// → lines that say what was not loaded and which prefix was taken off; often none

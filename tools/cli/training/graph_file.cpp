@@ -2,6 +2,7 @@
 #include "lathe/tools/cli/training/graph_file.h"
 
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "lathe/core/formats/safetensors_header.h"
@@ -36,6 +37,25 @@ GraphFile read_graph_file(const std::string& path) {
   });
 }
 
+StateDict weights_of(const jit::Graph& graph) {
+  constexpr std::string_view kMean = "running_mean";
+  StateDict weights, counts;
+  for (const jit::Value& value : graph.values) {
+    const bool is_weight =
+        value.origin == jit::Origin::kParameter || value.origin == jit::Origin::kBuffer;
+    if (!is_weight || !value.tensor.defined() || value.name.starts_with("const/")) continue;
+    weights.add(value.name, value.tensor);
+    if (value.name.ends_with(kMean)) {
+      const std::string layer = value.name.substr(0, value.name.size() - kMean.size());
+      counts.add_number(layer + "num_batches_tracked", int64_t{0});
+    }
+  }
+  for (const auto& [name, count] : counts) {
+    if (!weights.contains(name)) weights.add(name, count);
+  }
+  return weights;
+}
+
 ModelInput model_input_of(const GraphFile& file, const std::string& path) {
   if (!input_entries(file.about).empty()) return model_input_in(file.about, path);
   const jit::Graph& graph = file.graph;
@@ -53,6 +73,12 @@ ModelInput model_input_of(const GraphFile& file, const std::string& path) {
                                  "model from [N,3,S,S] to [N,classes]",
                                  path));
   }
+  constexpr int64_t kMostClasses = 1'000'000;  // the numbers are only types in the file
+  constexpr int64_t kMostPixels = 65536;       // of a side, as in other files
+  if (x[2].fixed > kMostPixels) {
+    throw CommandError(ExitCode::kData, formatted("{}: images of {} pixels a side are above {}",
+                                                  path, x[2].fixed, kMostPixels));
+  }
   ModelInput out{.class_names = {},
                  .channels = 3,
                  .side = x[2].fixed,
@@ -60,7 +86,6 @@ ModelInput model_input_of(const GraphFile& file, const std::string& path) {
                  .keeps_ratio = true,
                  .mean = {0.485, 0.456, 0.406},
                  .std = {0.229, 0.224, 0.225}};
-  constexpr int64_t kMostClasses = 1'000'000;  // the number is only a type in the file
   if (y[1].fixed > kMostClasses) {
     throw CommandError(ExitCode::kData, formatted("{}: {} classes are more than {}", path,
                                                   y[1].fixed, kMostClasses));

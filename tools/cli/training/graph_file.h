@@ -2,9 +2,14 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
+#include "lathe/core/error.h"
+#include "lathe/core/format.h"
 #include "lathe/core/formats/safetensors.h"
+#include "lathe/core/state_dict.h"
 #include "lathe/graph/graph.h"
+#include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/training/model_input.h"
 
 namespace lathe::cli {
@@ -21,6 +26,27 @@ bool is_graph_file(const std::string& path);
 /// The graph of such a file.
 /// throws: CommandError (kData); DataError.
 GraphFile read_graph_file(const std::string& path);
+
+/// The graph's parameters and buffers, as a model's state dict has them: without the constants that
+/// an export adds, and with a num_batches_tracked of 0 beside each running_mean, which no graph
+/// needs.
+StateDict weights_of(const jit::Graph& graph);
+
+/// Calls `f`, which runs or rewrites the graph of `file`. An error of its ops becomes CommandError
+/// (kData) that names the file; those of memory, devices and files pass.
+template <class F>
+decltype(auto) running_graph(const std::string& file, F&& f) {
+  try {
+    return std::forward<F>(f)();
+  } catch (const Error& e) {
+    const bool is_other = dynamic_cast<const OutOfMemoryError*>(&e) != nullptr ||
+                          dynamic_cast<const DeviceError*>(&e) != nullptr ||
+                          dynamic_cast<const CudaError*>(&e) != nullptr ||
+                          dynamic_cast<const FileError*>(&e) != nullptr;
+    if (is_other) throw;
+    throw CommandError(ExitCode::kData, concat(file, ": ", e.message()));
+  }
+}
 
 /// What the file says of its images (model_input_in). Where it says nothing, as files of other
 /// programs do, the graph's types do: x [N,3,S,S], y [N,classes], whose names are numbers. Images

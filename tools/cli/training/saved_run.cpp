@@ -28,13 +28,6 @@ std::string weights_of(const Settings& settings) {
 }
 
 SavedRun open_saved_run(const Settings& asked) {
-  if (asked.weights.ends_with(".onnx")) {
-    throw CommandError(
-        ExitCode::kData,
-        formatted("--weights {}: an ONNX file is a graph, not weights of --model; predict "
-                  "of image files runs it",
-                  asked.weights));
-  }
   SavedRun run{.settings = asked};
   const std::string weights = weights_of(asked);
   if (!asked.model) throw UsageError("--weights needs --model");
