@@ -5,6 +5,7 @@ it has unless a test says otherwise.
 """
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,11 @@ OTHER_CUDNN = next((word.partition("=")[2] for word in sys.argv if word.startswi
 SAVE_FAULT = next((word.partition("=")[2] for word in sys.argv if word.startswith("--save-fault=")), "")  # save_fault.cpp
 RUN_FAULT = next((word.partition("=")[2] for word in sys.argv if word.startswith("--run-fault=")), "")  # run_fault.cpp
 ONLY = [word for word in sys.argv[2:] if not word.startswith("--")]  # run these tests and no others
+
+
+for number in (signal.SIGHUP, signal.SIGINT):  # ignored where tests run in the background: what they start would ignore it, too
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
 
 
 class Skip(Exception):

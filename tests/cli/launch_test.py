@@ -185,6 +185,41 @@ def test_a_rank_that_was_asked_to_stop_is_not_started_again(_):
     assert "start again" not in result.stderr and "stopped by SIGTERM" in result.stderr, result.stderr
 
 
+def ignoring(number):
+    """How a process begins that ignores the signal."""
+    return {"preexec_fn": lambda: signal.signal(number, signal.SIG_IGN)}
+
+
+def test_a_signal_that_is_ignored_stays_ignored(_):  # as of nohup, or of Ctrl-C for a background job
+    for number in (signal.SIGHUP, signal.SIGINT):
+        script = "echo $$; while [ ! -e go ]; do sleep 0.01; done; echo went on"
+        process = start("launch", "-n", 2, "sh", "-c", script, **ignoring(number))
+        pids = [process.stdout.readline().split()[1] for _ in range(2)]
+        process.send_signal(number)
+        os.kill(int(pids[0]), number)
+        time.sleep(0.2)  # else the ranks may end before the launcher has looked
+        pathlib.Path("go").touch()
+        rest, errors = process.communicate(timeout=60)
+        assert process.returncode == 0 and rest.count("went on") == 2, (process.returncode, rest, errors)
+        pathlib.Path("go").unlink()
+
+
+def test_the_ends_of_ranks_are_seen_where_they_were_ignored(_):  # SIGCHLD of who has started the launcher
+    expect(ranks(2, "exit 3", **ignoring(signal.SIGCHLD)), 3)
+
+
+def test_a_request_to_stop_between_two_attempts(folder):
+    (folder / "tmp").mkdir()
+    process = start("launch", "-n", 2, "--max-restarts", 9, "sh", "-c", "[ $LATHE_RESTARTS = 0 ] || exec sleep 100; exit 1",
+                    env={"TMPDIR": str(folder / "tmp")})
+    while "start again" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143 and errors.endswith("stopped by SIGTERM\n"), (process.returncode, errors)
+    assert not list((folder / "tmp").iterdir())  # the job's folder is gone
+
+
 def test_a_launcher_that_is_killed_takes_its_ranks_along(_):
     process = start("launch", "-n", 2, "sh", "-c", "echo $$; exec sleep 100")
     pids = [process.stdout.readline().split()[1] for _ in range(2)]

@@ -70,13 +70,23 @@ std::vector<char*> pointers_of(std::vector<std::string>& texts) {
   return out;
 }
 
+/// Whether it is one that a user ignores for a program and all that it starts. SIGTERM is not: by
+/// it ranks are asked to end.
+bool stays_ignored(int number) {
+  if (number != SIGHUP && number != SIGINT && number != SIGQUIT && number != SIGUSR1) return false;
+  struct sigaction now {};
+  return ::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 /// In the child, between fork and exec: calls that are safe there, and no others.
 [[noreturn]] void become(char** arguments, char** variables, pid_t parent, int out, int err,
                          int problem) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(127);  // it ended before that took effect
-  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  for (int number = 1; number < NSIG; ++number) {
+    if (!stays_ignored(number)) ::signal(number, SIG_DFL);
+  }
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -22,7 +22,9 @@ struct ProcessEnd {
 };
 
 /// The program runs in a process group of its own, so that Ctrl-C reaches it through this process
-/// alone. Its stdin is empty; signals do in it what they do by default.
+/// alone. Its stdin is empty. Signals do in it what they do by default, but SIGHUP, SIGINT, SIGQUIT
+/// and SIGUSR1 stay ignored where this process ignores them: it was started so (nohup, a job in the
+/// background).
 class ChildProcess {
  public:
   /// `arguments[0]` is looked for on PATH unless it has a slash. `variables` come before those of

@@ -10,12 +10,12 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
-#include <thread>
 
 #include "lathe/core/printable.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/distributed/process_group.h"
 #include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/launch/signal_input.h"
 #include "lathe/tools/cli/launch/world.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -156,6 +156,8 @@ ExitCode stopped(int signal) {
 ExitCode run_launch(const Invocation& call) {
   const Settings& s = call.settings;
   check(s);
+  const SignalInput
+      signals;  // before the folder of the job, which is removed before they are let go
   const Meeting meeting(s);
   WorldOptions world = {.program = program_of(call),
                         .ranks = s.ranks,
@@ -167,7 +169,7 @@ ExitCode run_launch(const Invocation& call) {
     world.variables = meeting.variables(restart);
     share_processors(world);
     const auto began = std::chrono::steady_clock::now();
-    const WorldEnd end = run_world(world);
+    const WorldEnd end = run_world(world, signals);
     if (!end.failure) return ExitCode::kDone;
     if (end.asked != 0) return stopped(end.asked);
     write_stderr_line(formatted("lathe: launch: {}", printable(end.failure->text())));
@@ -176,7 +178,7 @@ ExitCode run_launch(const Invocation& call) {
     if (restart == s.max_restarts) return static_cast<ExitCode>(end.failure->end.exit_code());
     write_stderr_line(formatted("lathe: launch: all ranks start again, {} of {} restarts",
                                 restart + 1, s.max_restarts));
-    std::this_thread::sleep_until(began + kBetweenStarts);
+    if (const int stop = signals.wait_until(began + kBetweenStarts)) return stopped(stop);
   }
 }
 

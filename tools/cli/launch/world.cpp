@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,38 +24,6 @@ using Clock = std::chrono::steady_clock;
 constexpr double kOneRequest = 1;  // seconds in which signals to stop are one request
 constexpr double kUntilTerm = 3;   // seconds in which ranks may say what they lost
 constexpr size_t kQuoted = 500;    // of a rank's last line
-
-/// Signals that arrive as something to read instead of interrupting.
-class Signals {
- public:
-  Signals() {
-    sigset_t wanted;
-    sigemptyset(&wanted);
-    for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
-      sigaddset(&wanted, number);
-    }
-    sigprocmask(SIG_BLOCK, &wanted, &before_);
-    descriptor_ = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
-  }
-  ~Signals() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    sigprocmask(SIG_SETMASK, &before_, nullptr);
-  }
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-
-  int descriptor() const { return descriptor_; }
-  /// The next one that has arrived, or 0.
-  int next() const {
-    signalfd_siginfo info;
-    return ::read(descriptor_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo)
-                                                                  : 0;
-  }
-
- private:
-  sigset_t before_;
-  int descriptor_ = -1;
-};
 
 /// A file that is closed with its rank.
 class LogFile {
@@ -103,7 +70,8 @@ struct Rank {
 
 class World {
  public:
-  explicit World(const WorldOptions& options) : options_(options) {
+  World(const WorldOptions& options, const SignalInput& signals)
+      : options_(options), signals_(signals) {
     if (!options.log_dir.empty()) std::filesystem::create_directories(options.log_dir);
     ranks_.reserve(static_cast<size_t>(options.ranks));
     for (int64_t local = 0; local < options.ranks; ++local) ranks_.push_back(start(local));
@@ -224,7 +192,7 @@ class World {
   }
 
   const WorldOptions& options_;
-  Signals signals_;
+  const SignalInput& signals_;
   std::vector<Rank> ranks_;
   WorldEnd end_;
   std::optional<Clock::time_point> deadline_;  // for the ranks that outlive a failure
@@ -242,6 +210,8 @@ std::string RankFailure::text() const {
   return out;
 }
 
-WorldEnd run_world(const WorldOptions& options) { return World(options).run(); }
+WorldEnd run_world(const WorldOptions& options, const SignalInput& signals) {
+  return World(options, signals).run();
+}
 
 }  // namespace lathe::cli

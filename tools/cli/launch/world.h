@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lathe/tools/cli/launch/child_process.h"
+#include "lathe/tools/cli/launch/signal_input.h"
 
 namespace lathe::cli {
 
@@ -46,6 +47,6 @@ struct WorldEnd {
 /// ranks have started.
 /// throws: UsageError if the program cannot be started; CommandError (kError), after killing the
 /// ranks, if stdout or a log cannot be written; FileError for a log that cannot be opened.
-WorldEnd run_world(const WorldOptions& options);
+WorldEnd run_world(const WorldOptions& options, const SignalInput& signals);
 
 }  // namespace lathe::cli
