@@ -180,6 +180,38 @@ def test_signals_at_once_are_one_request(_):  # as of timeout(1), which signals 
     assert process.returncode == 143 and rest.count("saved") == 2, (process.returncode, rest)
 
 
+def test_a_rank_that_has_stopped_leaves_the_others_the_time_to_save(_):
+    script = ("trap '[ $RANK = 1 ] || { sleep 1.5; echo saved; }; exit 143' TERM; echo ready; while :; do sleep 0.05; done")
+    process = start("launch", "-n", 2, "--grace", 0.3, "sh", "-c", script)
+    for _ in range(2):
+        process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    rest, errors = process.communicate(timeout=60)
+    assert process.returncode == 143 and rest == "[0] saved\n" and errors.endswith("lathe: launch: stopped by SIGTERM\n"), (rest, errors)
+
+
+def test_a_rank_that_fails_while_it_stops_is_named(_):  # it could not save
+    script = ("trap '[ $RANK = 1 ] || { echo the disk is full >&2; exit 1; }; exit 143' TERM; echo ready; while :; do sleep 0.05; done")
+    process = start("launch", "-n", 2, "--max-restarts", 5, "sh", "-c", script)
+    for _ in range(2):
+        process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1, (process.returncode, errors)
+    assert re.search(r"rank 0 \(process \d+\) ended with exit code 1; its last line on stderr: the disk is full\n$", errors), errors
+
+
+def test_a_rank_that_misses_one_that_has_stopped_has_not_failed(_):
+    script = "[ $RANK = 1 ] || trap 'exit 8' TERM; echo ready; while :; do sleep 0.05; done"
+    process = start("launch", "-n", 2, "sh", "-c", script)
+    for _ in range(2):
+        process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143 and errors.endswith("lathe: launch: stopped by SIGTERM\n"), (process.returncode, errors)
+    assert "exit code" not in errors, errors
+
+
 def test_a_rank_that_was_asked_to_stop_is_not_started_again(_):
     result = expect(ranks(2, "if [ $RANK = 1 ]; then exit 143; fi; exec sleep 100", "--grace", 0.3, "--max-restarts", 3), 143)
     assert "start again" not in result.stderr and "stopped by SIGTERM" in result.stderr, result.stderr

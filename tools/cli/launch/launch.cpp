@@ -170,12 +170,12 @@ ExitCode run_launch(const Invocation& call) {
     share_processors(world);
     const auto began = std::chrono::steady_clock::now();
     const WorldEnd end = run_world(world, signals);
-    if (!end.failure) return ExitCode::kDone;
-    if (end.asked != 0) return stopped(end.asked);
+    if (!end.failure) return end.stopped ? stopped(end.asked) : ExitCode::kDone;
     write_stderr_line(formatted("lathe: launch: {}", printable(end.failure->text())));
     const int asked = end.failure->end.exit_code() - 128;  // a rank was asked to stop
     if (asked == SIGINT || asked == SIGTERM || asked == SIGHUP) return stopped(asked);
-    if (restart == s.max_restarts) return static_cast<ExitCode>(end.failure->end.exit_code());
+    if (restart == s.max_restarts || end.asked != 0)
+      return static_cast<ExitCode>(end.failure->end.exit_code());
     write_stderr_line(formatted("lathe: launch: all ranks start again, {} of {} restarts",
                                 restart + 1, s.max_restarts));
     if (const int stop = signals.wait_until(began + kBetweenStarts)) return stopped(stop);

@@ -85,6 +85,8 @@ class World {
       look_for_ends();
       act_on_deadlines();
     }
+    // A rank that misses one that has stopped ends because of it.
+    if (end_.stopped && end_.failure && nearness(end_.failure->end) == 0) end_.failure.reset();
     return end_;
   }
 
@@ -140,14 +142,21 @@ class World {
     }
     // timeout(1), for one, signals a process and then its group: that is one request.
     if (end_.asked != 0 && Clock::now() < asked_again_from_) return;
-    to_all(end_.asked != 0 ? SIGKILL : number);
-    if (end_.asked != 0) return;
+    killed_ = end_.asked != 0;
+    to_all(killed_ ? SIGKILL : number);
+    if (killed_) return;
     end_.asked = number;
     asked_again_from_ = after(kOneRequest);
   }
 
   void to_all(int number) const {
     for (const Rank& rank : ranks_) rank.process.signal_all(number);
+  }
+
+  /// Whether the rank has ended as it was asked to, well or by the signal.
+  bool has_stopped(const ProcessEnd& end) const {
+    return end_.asked != 0 &&
+           (end.exit_code() == 128 + end_.asked || (killed_ && end.signal == SIGKILL));
   }
 
   /// How near an end is to the cause. A rank that a signal ended had no time to tell the others
@@ -157,7 +166,8 @@ class World {
   }
 
   /// Of ranks that ended at the same moment, the nearest one is the cause; later, until the others
-  /// are told to end, only one that is nearer than those that ended because of another rank.
+  /// are told to end, only one that is nearer than those that ended because of another rank. Who has
+  /// stopped as asked has not failed, and leaves the others their time to save.
   void look_for_ends() {
     const bool had_failed = end_.failure.has_value();
     for (Rank& rank : ranks_) {
@@ -166,6 +176,10 @@ class World {
       finish(rank);
       const ProcessEnd& end = rank.process.end();
       if (end.good() || asked_to_end_) continue;
+      if (has_stopped(end)) {
+        end_.stopped = true;
+        continue;
+      }
       if (!end_.failure || (nearness(end) > nearness(end_.failure->end) &&
                             (!had_failed || nearness(end_.failure->end) == 0))) {
         end_.failure = RankFailure{rank.number, rank.process.pid(), end, rank.err.last_line()};
@@ -197,6 +211,7 @@ class World {
   WorldEnd end_;
   std::optional<Clock::time_point> deadline_;  // for the ranks that outlive a failure
   bool asked_to_end_ = false;                  // by SIGTERM
+  bool killed_ = false;                        // by a second request to stop
   Clock::time_point asked_again_from_ = {};    // signals before it belong to the first request
 };
 

@@ -34,8 +34,9 @@ struct RankFailure {
 };
 
 struct WorldEnd {
-  std::optional<RankFailure> failure = {};  // the first one; absent if all ranks ended well
+  std::optional<RankFailure> failure = {};  // the first one; absent if no rank has failed
   int asked = 0;                            // the signal that asked to stop, or 0
+  bool stopped = false;                     // a rank has ended with 128 + `asked`, or by it
 };
 
 /// Starts the ranks, passes their output on, and signals to them. Returns when all have ended.
@@ -43,7 +44,8 @@ struct WorldEnd {
 /// When a rank ends badly, the others learn it from their process group and may say what they lost;
 /// those that still run 3 s later, or grace_seconds if that is less, get SIGTERM, and grace_seconds
 /// after that SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGUSR1 go to all ranks, once each; a request to
-/// stop that comes a second or more after the first one kills them. SIGUSR1 does not go to what the
+/// stop that comes a second or more after the first one kills them. A rank that ends as it was asked
+/// to has not failed: the others have the time that they need, to save. SIGUSR1 does not go to what the
 /// ranks have started.
 /// throws: UsageError if the program cannot be started; CommandError (kError), after killing the
 /// ranks, if stdout or a log cannot be written; FileError for a log that cannot be opened.
