@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -268,6 +269,40 @@ def test_a_closed_stdout_ends_the_ranks(_):
     assert process.wait(timeout=60) == 1 and "stdout" in errors, errors
     for pid in pids:
         wait_for(lambda: not is_alive(pid))
+
+
+def test_output_that_cannot_be_written_lets_the_ranks_save(folder):
+    script = "trap 'echo bye; touch saved.$RANK; exit 143' TERM; echo $$; while :; do echo more; sleep 0.01; done"
+
+    def ends(process, text):
+        errors = process.stderr.read()
+        assert process.wait(timeout=60) == 1 and text in errors.splitlines()[-1], (process.returncode, errors)
+        for rank in range(2):
+            (folder / f"saved.{rank}").unlink()
+
+    process = start("launch", "-n", 2, "sh", "-c", script)
+    for _ in range(2):
+        process.stdout.readline()
+    process.stdout.close()
+    ends(process, "stdout: closed")
+
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    process = start("launch", "-n", 2, "--log-dir", "logs", "sh", "-c", script, preexec_fn=small_files)
+    rest = process.stdout.read()
+    assert rest.count("bye") == 2, rest  # stdout goes on
+    ends(process, "a rank's log: File too large")
+
+
+def test_a_reader_that_has_stopped_stops_no_signal(folder):
+    script = "yes & trap 'touch saved.$RANK; exit 143' TERM; touch ready.$RANK; while :; do sleep 0.05; done"
+    process = start("launch", "-n", 2, "sh", "-c", script)
+    wait_for(lambda: len(list(folder.glob("ready.*"))) == 2)
+    time.sleep(0.3)  # until the pipes are full
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 143 and process.stderr.read().endswith("lathe: launch: stopped by SIGTERM\n")
+    assert len(list(folder.glob("saved.*"))) == 2
 
 
 def test_bad_settings_start_nothing(folder):

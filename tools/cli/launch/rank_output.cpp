@@ -1,11 +1,10 @@
 // RankOutput: splits a stream into lines. Contract: rank_output.h.
 #include "lathe/tools/cli/launch/rank_output.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "lathe/core/printable.h"
+#include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 
@@ -15,7 +14,7 @@ constexpr size_t kLongest = 64 << 10;
 }
 
 void RankOutput::add(std::string_view bytes) {
-  if (log_ >= 0) write_all(log_, bytes, "a rank's log");
+  write_log(bytes);
   while (!bytes.empty()) {
     const size_t newline = bytes.find('\n');
     const size_t count = std::min({newline, bytes.size(), kLongest - begun_.size()});
@@ -35,14 +34,19 @@ void RankOutput::end() {
   begun_.clear();
 }
 
+void RankOutput::write_log(std::string_view bytes) {
+  if (log_ < 0) return;
+  try {
+    write_all(log_, bytes, "a rank's log");
+  } catch (const CommandError& e) {
+    log_problem_ = e.what();
+    log_ = -1;
+  }
+}
+
 void RankOutput::write_line(std::string_view line) {
   if (!line.empty()) last_line_ = line;
-  const std::string text = formatted("{}{}\n", prefix_, printable_lines(line));
-  if (to_ == To::kStdout) {
-    write_all(STDOUT_FILENO, text, "stdout");
-  } else {
-    write_stderr(text);
-  }
+  to_.add(formatted("{}{}\n", prefix_, printable_lines(line)));
 }
 
 }  // namespace lathe::cli

@@ -3,6 +3,9 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "lathe/tools/cli/launch/output_queue.h"
 
 namespace lathe::cli {
 
@@ -10,26 +13,30 @@ namespace lathe::cli {
 /// behind its rank's prefix. A line of more than 64 KiB is written in parts.
 class RankOutput {
  public:
-  enum class To { kStdout, kStderr };
+  /// `log`: a descriptor that gets the bytes as they are; -1: none. `to` must outlive it.
+  RankOutput(OutputQueue& to, std::string prefix, int log)
+      : to_(to), prefix_(std::move(prefix)), log_(log) {}
 
-  /// `log`: a descriptor that gets the bytes as they are; -1: none.
-  RankOutput(To to, std::string prefix, int log) : to_(to), prefix_(std::move(prefix)), log_(log) {}
-
-  /// throws: CommandError (kError) if stdout or the log cannot be written.
   void add(std::string_view bytes);
   /// The stream has ended, perhaps in the middle of a line.
   void end();
 
+  /// Whether nothing should be added now.
+  bool is_full() const { return to_.is_full(); }
+  /// Why the stream or the log can be written no more; "" as long as both can. What fails is not
+  /// tried again, and the other one goes on.
+  const std::string& problem() const { return log_problem_.empty() ? to_.problem() : log_problem_; }
   /// The last line that was not empty.
   const std::string& last_line() const { return last_line_; }
 
  private:
+  void write_log(std::string_view bytes);
   void write_line(std::string_view line);
 
-  To to_;
+  OutputQueue& to_;
   std::string prefix_;
   int log_;
-  std::string begun_, last_line_;
+  std::string begun_, last_line_, log_problem_;
 };
 
 }  // namespace lathe::cli

@@ -46,25 +46,28 @@ struct Rank {
   ChildProcess process;
   bool seen_to_end = false;
 
-  /// Takes what can be read now. Closes streams that have ended.
-  void read_output() {
-    read_stream(process.standard_output(), out);
-    read_stream(process.standard_error(), err);
+  /// Takes what can be read now, if it can be passed on; `all`: in any case. Closes streams that
+  /// have ended.
+  void read_output(bool all) {
+    read_stream(process.standard_output(), out, all);
+    read_stream(process.standard_error(), err, all);
   }
 
  private:
-  void read_stream(int descriptor, RankOutput& to) {
+  void read_stream(int descriptor, RankOutput& to, bool all) {
     if (descriptor < 0) return;
     char bytes[1 << 16];
-    for (;;) {
+    while (all || !to.is_full()) {
       const ssize_t count = ::read(descriptor, bytes, sizeof bytes);
-      if (count > 0) to.add({bytes, static_cast<size_t>(count)});
+      if (count > 0) {
+        to.add({bytes, static_cast<size_t>(count)});
+        continue;
+      }
       if (count < 0 && errno == EINTR) continue;
       if (count < 0 && errno == EAGAIN) return;
-      if (count <= 0) break;
+      to.end();
+      return process.close_output(descriptor);
     }
-    to.end();
-    process.close_output(descriptor);
   }
 };
 
@@ -81,17 +84,20 @@ class World {
     while (std::ranges::any_of(ranks_, [](const Rank& r) { return !r.seen_to_end; })) {
       wait();
       while (const int number = signals_.next()) take(number);
-      for (Rank& rank : ranks_) rank.read_output();
+      pass_on_output();
       look_for_ends();
       act_on_deadlines();
     }
+    pass_on_the_rest();
+    if (!problem_.empty() && !end_.stopped && !end_.failure)
+      throw CommandError(ExitCode::kError, problem_);
     // A rank that misses one that has stopped ends because of it.
     if (end_.stopped && end_.failure && nearness(end_.failure->end) == 0) end_.failure.reset();
     return end_;
   }
 
  private:
-  Rank start(int64_t local) const {
+  Rank start(int64_t local) {
     const int64_t number = options_.first_rank + local;
     auto variables = options_.variables;
     const auto add = [&](const char* name, int64_t value) {
@@ -108,16 +114,21 @@ class World {
     const int file = log.descriptor();
     return {.number = number,
             .log = std::move(log),
-            .out = {RankOutput::To::kStdout, prefix, file},
-            .err = {RankOutput::To::kStderr, prefix, file},
+            .out = {stdout_, prefix, file},
+            .err = {stderr_, prefix, file},
             .process = {options_.program, variables}};
   }
 
   /// Until something has happened, or a deadline has passed.
   void wait() const {
     std::vector<pollfd> entries = {{signals_.descriptor(), POLLIN, 0}};
+    for (const OutputQueue* queue : {&stdout_, &stderr_}) {
+      if (queue->waits()) entries.push_back({queue->descriptor(), POLLOUT, 0});
+    }
     for (const Rank& rank : ranks_) {
-      for (const int stream : {rank.process.standard_output(), rank.process.standard_error()}) {
+      const int out = rank.out.is_full() ? -1 : rank.process.standard_output();
+      const int err = rank.err.is_full() ? -1 : rank.process.standard_error();
+      for (const int stream : {out, err}) {
         if (stream >= 0) entries.push_back({stream, POLLIN, 0});
       }
     }
@@ -127,6 +138,47 @@ class World {
       milliseconds = static_cast<int>(std::max<int64_t>(0, left.count()));
     }
     ::poll(entries.data(), entries.size(), milliseconds);
+  }
+
+  /// When some of it cannot be written any more, the ranks are asked to end.
+  void pass_on_output() {
+    stdout_.write();
+    stderr_.write();
+    for (Rank& rank : ranks_) {
+      rank.read_output(false);
+      for (const RankOutput* output : {&rank.out, &rank.err}) {
+        if (problem_.empty() && !output->problem().empty()) {
+          problem_ = output->problem();
+          ask_to_end();
+        }
+      }
+    }
+  }
+
+  /// Unless they were asked, or will be because one has failed.
+  void ask_to_end() {
+    if (end_.asked != 0 || end_.failure) return;
+    to_all(SIGTERM);
+    asked_to_end_ = true;
+    deadline_ = after(options_.grace_seconds);
+    asked_again_from_ = after(kOneRequest);  // a terminal that is closed sends SIGHUP, too
+  }
+
+  /// Of ranks that have ended. After a request to stop nobody may be reading it: then it is not
+  /// waited for.
+  void pass_on_the_rest() {
+    deadline_.reset();
+    while (stdout_.waits() || stderr_.waits()) {
+      if (end_.asked != 0 && !deadline_) deadline_ = after(kOneRequest);
+      if (deadline_ && Clock::now() >= *deadline_) {
+        end_.stopped = true;
+        return;
+      }
+      wait();
+      while (const int number = signals_.next()) take(number);
+      stdout_.write();
+      stderr_.write();
+    }
   }
 
   static Clock::time_point after(double seconds) {
@@ -141,7 +193,7 @@ class World {
       return;
     }
     // timeout(1), for one, signals a process and then its group: that is one request.
-    if (end_.asked != 0 && Clock::now() < asked_again_from_) return;
+    if (Clock::now() < asked_again_from_) return;
     killed_ = end_.asked != 0;
     to_all(killed_ ? SIGKILL : number);
     if (killed_) return;
@@ -153,7 +205,7 @@ class World {
     for (const Rank& rank : ranks_) rank.process.signal_all(number);
   }
 
-  /// Whether the rank has ended as it was asked to, well or by the signal.
+  /// Whether a rank has ended as it was asked to: with the signal's code, or by the signal.
   bool has_stopped(const ProcessEnd& end) const {
     return end_.asked != 0 &&
            (end.exit_code() == 128 + end_.asked || (killed_ && end.signal == SIGKILL));
@@ -166,13 +218,13 @@ class World {
   }
 
   /// Of ranks that ended at the same moment, the nearest one is the cause; later, until the others
-  /// are told to end, only one that is nearer than those that ended because of another rank. Who has
-  /// stopped as asked has not failed, and leaves the others their time to save.
+  /// are told to end, only one that is nearer than those that ended because of another rank.
+  /// Who has stopped as asked has not failed, and leaves the others their time to save.
   void look_for_ends() {
     const bool had_failed = end_.failure.has_value();
     for (Rank& rank : ranks_) {
       if (rank.seen_to_end || rank.process.look()) continue;
-      rank.read_output();
+      rank.read_output(true);
       finish(rank);
       const ProcessEnd& end = rank.process.end();
       if (end.good() || asked_to_end_) continue;
@@ -207,6 +259,8 @@ class World {
 
   const WorldOptions& options_;
   const SignalInput& signals_;
+  OutputQueue stdout_{STDOUT_FILENO, "stdout"}, stderr_{STDERR_FILENO, ""};
+  std::string problem_;  // of the first output that cannot be written any more
   std::vector<Rank> ranks_;
   WorldEnd end_;
   std::optional<Clock::time_point> deadline_;  // for the ranks that outlive a failure

@@ -44,11 +44,15 @@ struct WorldEnd {
 /// When a rank ends badly, the others learn it from their process group and may say what they lost;
 /// those that still run 3 s later, or grace_seconds if that is less, get SIGTERM, and grace_seconds
 /// after that SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGUSR1 go to all ranks, once each; a request to
-/// stop that comes a second or more after the first one kills them. A rank that ends as it was asked
-/// to has not failed: the others have the time that they need, to save. SIGUSR1 does not go to what the
-/// ranks have started.
-/// throws: UsageError if the program cannot be started; CommandError (kError), after killing the
-/// ranks, if stdout or a log cannot be written; FileError for a log that cannot be opened.
+/// stop that comes a second or more after the first one kills them. SIGUSR1 does not go to what the
+/// ranks have started. A rank that ends as it was asked to has not failed: the others have as long
+/// as they need, to save.
+///
+/// When stdout or a log cannot be written any more, the ranks get SIGTERM, and grace_seconds after
+/// that SIGKILL. A reader that has stopped makes the ranks wait, but no signal.
+/// throws: UsageError if the program cannot be started; CommandError (kError), when the ranks have
+/// ended, if stdout or a log could not be written, unless one has failed or stopped as asked;
+/// FileError for a log that cannot be opened.
 WorldEnd run_world(const WorldOptions& options, const SignalInput& signals);
 
 }  // namespace lathe::cli
