@@ -52,7 +52,6 @@ class ControlClient {
   void fail(const std::string& text, int64_t cause) noexcept;
 
  private:
-  void connect();
   bool try_to_connect(Clock::time_point deadline);
   void say_hello(const std::string& nonce);
   void wait_for_all(Clock::time_point deadline);
