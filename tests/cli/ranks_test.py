@@ -144,6 +144,16 @@ def test_a_restart_after_a_rank_died_in_a_step_has_the_same_bits(_):
     check_equal("a", "whole")
 
 
+def test_all_ranks_go_on_with_the_threads_of_the_checkpoint(_):
+    """Whatever the launcher gives them: results are rounded by threads."""
+    at = TINY.index("--threads")
+    expect(ranks(2, "a", "--stop-after", 1), 0)
+    expect(lathe("launch", "-n", 2, "train", *TINY[:at], *TINY[at + 2:], "--run-dir", "a", "--resume", "auto", "--stop-after", 2,
+                 env={"OMP_NUM_THREADS": "3", "LATHE_THREADS": ""}), 0)
+    for log in ("log.txt", "log-1.txt"):
+        assert re.findall(r" with (\d+) threads", pathlib.Path("a", log).read_text()) == ["1", "1"], log
+
+
 def test_a_signal_stops_all_after_the_same_step(_):
     process = start("launch", "-n", 2, "train", *TINY, *ENDLESS, "--run-dir", "a", env=PATIENT)
     wait_for(lambda: len(steps_of("a")) >= 1, process)

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "lathe/core/thread_pool.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tools/cli/settings/config_file.h"
 
@@ -44,4 +45,16 @@ TEST_CASE(
   CHECK(called.threads == 2);
   CHECK(called.epochs == 7);
   CHECK(called.seed == first.seed);
+}
+
+TEST_CASE(
+    "ranks: a run that goes on has the threads of rank 0, unless a rank was called with others") {
+  Settings first;
+  first.threads = 3;
+  const std::string config = config_text(first, kTrain);
+  CHECK(settings_beside_first(config, {}).threads == lathe::num_threads());
+  CHECK(settings_beside_first(config, {}, true).threads == 3);
+  SettingSources own;
+  own.flags["threads"] = "2";
+  CHECK(settings_beside_first(config, own, true).threads == 2);
 }

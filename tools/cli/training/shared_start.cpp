@@ -55,13 +55,13 @@ void check_same_call(const Ranks& ranks, const Settings& settings) {
   ranks.check_same("train: the settings", text);
 }
 
-Settings settings_beside_first(const std::string& config, const SettingSources& own) {
+Settings settings_beside_first(const std::string& config, const SettingSources& own, bool goes_on) {
   SettingSources sources;
   sources.saved_config = config;
   sources.saved_name = "the settings of rank 0";
   sources.flags = own_words(own);
   Settings settings = merge_settings(sources, kTrain);
-  if (!sources.flags.contains("threads")) settings.threads = num_threads();
+  if (!goes_on && !sources.flags.contains("threads")) settings.threads = num_threads();
   settings.json = settings.profile = false;
   settings.quiet = true;
   settings.progress = "none";
@@ -76,7 +76,7 @@ void share_start(const Ranks& ranks, StartPoint& start, Settings& settings,
   start.file = ranks.from_first(start.file.string());
   start.from = ranks.from_first(start.from);
   if (ranks.is_first()) return;
-  settings = settings_beside_first(config, own);
+  settings = settings_beside_first(config, own, start.from.has_value());
   if (!start.from) return;
   SettingSources run;
   const auto saved = start.from->metadata.find(kConfigKey);
