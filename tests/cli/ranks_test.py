@@ -154,6 +154,15 @@ def test_all_ranks_go_on_with_the_threads_of_the_checkpoint(_):
         assert re.findall(r" with (\d+) threads", pathlib.Path("a", log).read_text()) == ["1", "1"], log
 
 
+def test_a_rank_that_saves_nothing_claims_nothing(_):
+    process = start("launch", "-n", 2, "train", *TINY, *ENDLESS, "--run-dir", "a", env=PATIENT)
+    wait_for(lambda: len(steps_of("a")) >= 1, process)
+    os.kill(rank_of(process, 0), signal.SIGKILL)
+    process.communicate(timeout=120)
+    text = pathlib.Path("a/log-1.txt").read_text()
+    assert process.returncode == 137 and "stopped in step" in text and "last.safetensors" not in text, text
+
+
 def test_a_signal_stops_all_after_the_same_step(_):
     process = start("launch", "-n", 2, "train", *TINY, *ENDLESS, "--run-dir", "a", env=PATIENT)
     wait_for(lambda: len(steps_of("a")) >= 1, process)

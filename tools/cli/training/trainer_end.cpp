@@ -204,6 +204,10 @@ void Trainer::save_after_error() {
       return say_what_is_on_disk();
   } catch (...) {
   }
+  if (!parts_.ranks.is_first()) {  // rank 0 saves, if it can
+    parts_.log.line(formatted("stopped in step {}", step_ + 1));
+    return;
+  }
   try {
     const std::string file = saves_->last_file();
     const bool all_good = save_if_good();
