@@ -245,6 +245,17 @@ def test_ranks_that_do_not_fit_are_named(folder):
     assert not (folder / "a").exists()
 
 
+def test_broken_files_of_all_ranks_are_counted(folder):
+    """Each rank comes upon those of its own share. They are apart, because a broken image is replaced by one beside it."""
+    for part in ("train", "test"):
+        for image in range(16):
+            write_png(folder / "images" / part / f"class{image // 8}" / f"{image:02d}.png", 16, [bytes(48)] * 16)
+    for image in (0, 5, 10, 15):
+        (folder / "images/test" / f"class{image // 8}" / f"{image:02d}.png").write_bytes(b"broken")
+    result = expect(ranks(2, "a", "--dataset", "folder", "--data-root", "images", "--skip-broken", "--epochs", 1), 0)
+    assert ", 4 broken files skipped: a" in result.stdout, (result.stdout, log_of("a"), pathlib.Path("a/log-1.txt").read_text())
+
+
 def test_an_error_of_one_rank_is_told_to_all(folder):
     """Also each rank reads the data where its own --data-root says."""
     for part in ("train", "test"):

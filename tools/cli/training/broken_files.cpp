@@ -1,6 +1,8 @@
 // BrokenFiles: compares the files that the data sets report with those named so far.
 #include "lathe/tools/cli/training/broken_files.h"
 
+#include <string>
+
 #include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
@@ -15,6 +17,19 @@ void BrokenFiles::report() {
     for (const std::string& file : images->broken())
       if (named_.insert(file).second)
         log_.warning(formatted("skipped {}: it cannot be read", file));
+}
+
+void BrokenFiles::join(const Ranks& ranks) {
+  constexpr char kEnd = '\0';  // which no name has
+  std::string own;
+  for (const std::string& file : named_) own += file + kEnd;
+  for (const std::string& text : ranks.from_all(own)) {
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = text.find(kEnd, begin);
+      named_.insert(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
 }
 
 }  // namespace lathe::cli

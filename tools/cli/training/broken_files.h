@@ -8,6 +8,7 @@
 
 #include "lathe/data/images/image_datasets.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/training/ranks.h"
 
 namespace lathe::cli {
 
@@ -19,6 +20,8 @@ class BrokenFiles {
 
   /// Names the files found since the last call in the log.
   void report();
+  /// From now on count() is that of all ranks. All of them must call it.
+  void join(const Ranks& ranks);
   int64_t count() const { return static_cast<int64_t>(named_.size()); }
 
  private:

@@ -59,6 +59,10 @@ RankSums Ranks::begin_sum(const std::vector<double>& numbers) const {
   return out;
 }
 
+std::vector<std::string> Ranks::from_all(const std::string& text) const {
+  return group_ ? group_->all_gather_text(text) : std::vector<std::string>{text};
+}
+
 std::string Ranks::from_first(const std::string& text) const {
   if (!group_) return text;
   return group_->all_gather_text(is_first() ? text : std::string()).front();

@@ -51,6 +51,8 @@ class Ranks {
 
   /// Begins to add up `numbers` over all ranks.
   RankSums begin_sum(const std::vector<double>& numbers) const;
+  /// The texts of all ranks, by number.
+  std::vector<std::string> from_all(const std::string& text) const;
   /// The text of rank 0.
   std::string from_first(const std::string& text) const;
   /// The checkpoint of rank 0.

@@ -31,7 +31,10 @@ ExitCode Trainer::finish() {
   if (parts_.held_out) saves_->seal_last();  // the state is saved; what follows is not part of it
   const std::optional<Evaluation> held_out = evaluate_best();
   if (pauses()) return pause();
-  if (settings_.skip_broken) broken_.report();
+  if (settings_.skip_broken) {
+    broken_.report();
+    broken_.join(parts_.ranks);
+  }
   print_result(held_out);
   parts_.ranks.part();
   if (stop_reason() != Stop::kTime)  // then the run can continue with a smaller scale
