@@ -172,6 +172,7 @@
 #  include "lathe/data/sampler.h"
 #  include "lathe/data/tensorboard.h"
 #  include "lathe/data/transforms/augment.h"
+#  include "lathe/data/transforms/augment_rows.h"
 #  include "lathe/data/transforms/mix.h"
 #  include "lathe/data/transforms/transforms.h"
 
