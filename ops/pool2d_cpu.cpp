@@ -3,6 +3,7 @@
 // pool2d.h.
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -185,19 +186,28 @@ void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index,
     using S = ComputeType<T>;
     parallel_for(planes.count, planes.grain, [&](int64_t begin, int64_t end) {
       const int64_t inner = planes.inner, size = planes.plane_size * inner;
-      std::vector<S> sum(
-          static_cast<size_t>(size));  // windows overlap: sums are kept in S and rounded once
+      constexpr bool kRounds = !std::is_same_v<T, S>;
+      // Windows overlap: sums are kept in S and rounded once.
+      std::vector<S> buffer(static_cast<size_t>(kRounds ? size : 0));
       for (int64_t i = begin; i < end; ++i) {
-        std::fill(sum.begin(), sum.end(), S(0));
+        T* to = dx.data<T>() + i * size;
+        S* sum;
+        if constexpr (kRounds) {
+          sum = buffer.data();
+        } else {
+          sum = to;
+        }
+        std::fill_n(sum, size, S(0));
         const T* from = dy.data<T>() + i * planes.windows_size * inner;
         const int32_t* at = index.data<int32_t>() + i * planes.windows_size * inner;
         for (int64_t w = 0; w < planes.windows_size; ++w, from += inner, at += inner) {
           for (int64_t c = 0; c < inner; ++c) {
-            if (at[c] >= 0) sum[static_cast<size_t>(at[c] * inner + c)] += S(from[c]);
+            if (at[c] >= 0) sum[at[c] * inner + c] += S(from[c]);
           }
         }
-        T* to = dx.data<T>() + i * size;
-        for (int64_t k = 0; k < size; ++k) to[k] = T(sum[static_cast<size_t>(k)]);
+        if constexpr (kRounds) {
+          for (int64_t k = 0; k < size; ++k) to[k] = T(sum[k]);
+        }
       }
     });
   });
