@@ -1,4 +1,5 @@
-// Pointwise programs: the loop over tiles, forward and backward. Contract: pointwise_run.h.
+// Pointwise programs: by a plan or by the loop over tiles, forward and backward. Contract:
+// pointwise_run.h.
 #include "lathe/graph/pointwise_run.h"
 
 #include <algorithm>
@@ -9,12 +10,15 @@
 #include "lathe/autograd/custom_function.h"
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/function_ref.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/op_table.h"
+#include "lathe/graph/pointwise_plan.h"
 #include "lathe/graph/tiles.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/reduce.h"
 #include "lathe/ops/views.h"
 
 namespace lathe::jit {
@@ -53,24 +57,13 @@ void call_steps(const PointwiseProgram& program, const Tensors& inputs, const Sh
   }
 }
 
-/// The values of program.results.
-Tensors call(const PointwiseProgram& program, const Tensors& inputs, const Shape& shape) {
-  Tensors values(program.results.size());
-  call_steps(program, inputs, shape, [&](size_t k, const Tensor& y) {
-    for (size_t r = 0; r < values.size(); ++r) {
-      if (program.results[r] == static_cast<int>(k)) values[r] = y;
-    }
-  });
-  return values;
-}
-
 Tensors cut_all(const Tiles& tiles, size_t count, int64_t tile, size_t first = 0) {
   Tensors cut;
   for (size_t i = 0; i < count; ++i) cut.push_back(tiles.cut(first + i, tile));
   return cut;
 }
 
-Tensors forward(const PointwiseProgram& program, const Tensors& inputs, const Tiles& tiles) {
+Tensors tile_by_tile(const PointwiseProgram& program, const Tensors& inputs, const Tiles& tiles) {
   Tensors made;
   for (const int k : program.results) {
     made.push_back(tiles.make(program.steps[static_cast<size_t>(k)].dtype));
@@ -143,7 +136,7 @@ struct Pullback {
 
   Tensors recorded(const Tensors& inputs, const Shape& shape) const {
     const EnableGrad on;
-    return call(program, inputs, shape);
+    return call_in_turn(program, inputs, shape);
   }
 
   /// The inputs with their history, each behind a node of its own: what one input owes to another
@@ -206,21 +199,39 @@ struct Pullback {
   }
 };
 
-/// A tiled program as one node of the autograd graph, which saves its inputs only.
+/// The program whose last result is the value that was to be added up; the program itself if there
+/// is no total.
+ProgramPtr without_total(const ProgramPtr& program) {
+  if (program->total.step < 0) return program;
+  auto plain = std::make_shared<PointwiseProgram>(*program);
+  plain->results.push_back(plain->total.step);
+  plain->total = {};
+  return plain;
+}
+
+/// A program as one node of the autograd graph, which saves its inputs only.
 struct FusedPointwise : CustomFunction<FusedPointwise> {
   struct Context : FunctionContext {
-    ProgramPtr program;
+    ProgramPtr program;  // with the value of the total as its last result, and not its sum
+    PointwiseProgram::Total total;
   };
 
   static Tensors forward(Context& context, const ProgramPtr& program, const Tensors& inputs,
-                         const Tiles& tiles) {
-    context.program = program;
+                         FunctionRef<Tensors()> compute) {
+    context.program = without_total(program);
+    context.total = program->total;
     context.save_for_backward(inputs);
     context.set_materialize_zeros(false);
-    return jit::forward(*program, inputs, tiles);
+    return compute();
   }
 
-  static Tensors backward(Context& context, const Tensors& dy) {
+  static Tensors backward(Context& context, const Tensors& given) {
+    Tensors dy = given;
+    if (context.total.step >= 0 && dy.back().defined()) {  // as the ops have it
+      const int64_t divisor = context.total.mean ? numel_of(context.program->shape) : 1;
+      dy.back() =
+          expand(context.total.mean ? div(dy.back(), divisor) : dy.back(), context.program->shape);
+    }
     const Tensors inputs = context.saved_tensors();
     Pullback pullback{*context.program, {}};
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -247,20 +258,43 @@ bool all_steps_are_full(const PointwiseProgram& program, const Tensors& inputs) 
 
 }  // namespace
 
+Tensors call_in_turn(const PointwiseProgram& program, const Tensors& inputs, const Shape& shape) {
+  Tensors values(program.results.size());
+  call_steps(program, inputs, shape, [&](size_t k, const Tensor& y) {
+    for (size_t r = 0; r < values.size(); ++r) {
+      if (program.results[r] == static_cast<int>(k)) values[r] = y;
+    }
+  });
+  return values;
+}
+
 Tensors run_pointwise(const ProgramPtr& program, const Tensors& inputs) {
-  if (profile::recording() || amp::autocast_enabled(kCPU) || !all_steps_are_full(*program, inputs))
-    return call(*program, inputs, program->shape);
+  const bool together =
+      !profile::recording() && !amp::autocast_enabled(kCPU) && all_steps_are_full(*program, inputs);
+  std::optional<PointwisePlan> plan;
+  if (together) {
+    if (const std::optional<InputForms> forms = input_forms(program->shape, inputs))
+      plan = PointwisePlan::of(*program, *forms);
+  }
+  if (!plan && program->total.step >= 0) {
+    Tensors values = run_pointwise(without_total(program), inputs);
+    values.back() = program->total.mean ? mean(values.back()) : sum(values.back());
+    return values;
+  }
   std::optional<Tiles> tiles;
-  {
+  if (!plan && together) {
     const NoGrad off;
     tiles = Tiles::of(program->shape, inputs);
   }
-  if (!tiles) return call(*program, inputs, program->shape);
+  if (!plan && !tiles) return call_in_turn(*program, inputs, program->shape);
+  const auto compute = [&] {
+    return plan ? plan->run(inputs) : tile_by_tile(*program, inputs, *tiles);
+  };
   const bool recorded = grad_enabled() && std::ranges::any_of(inputs, [](const Tensor& t) {
                           return t.defined() && t.requires_grad();
                         });
-  return recorded ? FusedPointwise::apply(program, inputs, *tiles)
-                  : forward(*program, inputs, *tiles);
+  return recorded ? FusedPointwise::apply(program, inputs, FunctionRef<Tensors()>(compute))
+                  : compute();
 }
 
 }  // namespace lathe::jit

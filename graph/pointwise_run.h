@@ -1,5 +1,5 @@
-// Pointwise ops of one shape, run together: tile by tile (tiles.h), so that what is between them
-// stays in the processor's cache. Each tile goes through the ops of ops/ themselves.
+// Pointwise ops of one shape, run together: piece by piece, so that what is between them stays in
+// the processor's cache. Each piece goes through the kernels of the ops, or the ops themselves.
 #pragma once
 
 #include <memory>
@@ -25,15 +25,28 @@ struct PointwiseProgram {
   int inputs = 0;
   std::vector<Step> steps;
   std::vector<int> results;  // steps
+  /// The sum or the mean of all elements of a step's value, f32 or f64: one more result, behind the
+  /// others, of shape []. Nothing else reads that value.
+  struct Total {
+    int step = -1;  // none
+    bool mean = false;
+  };
+  Total total = {};
 };
 
-/// The results, with the bits of the same calls one after another, and their strides. Where the
-/// inputs cannot be cut into tiles, or something watches ops (profiler, debug scopes, a trace), the
-/// calls are made one after another.
+/// The results, with the bits of the same calls one after another, and their strides. Where each
+/// input is full or one number and each op has a kernel of its own, these are called by a plan
+/// (pointwise_plan.h); else the ops are, tile by tile (tiles.h). Where the inputs cannot be cut
+/// into tiles, or something watches ops (profiler, debug scopes, a trace), the calls are made one
+/// after another.
+/// A total is added up by the plan in the order of the op; without a plan the op does it.
 /// grad: the inputs (twice). The ops are run again, tile by tile. The gradient of an input that is
 /// broadcast is summed in another order.
 /// throws: what the ops throw; ShapeError, DTypeError if a value is not of `shape` and `dtype`.
 Tensors run_pointwise(const std::shared_ptr<const PointwiseProgram>& program,
                       const Tensors& inputs);
+
+/// The results of the calls one after another, where all values have `shape`. Records gradients.
+Tensors call_in_turn(const PointwiseProgram& program, const Tensors& inputs, const Shape& shape);
 
 }  // namespace lathe::jit

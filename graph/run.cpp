@@ -125,8 +125,9 @@ class Run {
       if (!needed_[n]) {
         ++n;
       } else if (end - n > 1 && is_worth_tiles(n)) {
-        call_group(n, end);
-        n = end;
+        const bool total = adds_up(n, end);
+        call_group(n, end, total);
+        n = total ? end + 1 : end;
       } else {
         call(n++);
       }
@@ -178,6 +179,25 @@ class Run {
     return std::max(end, n + 1);
   }
 
+  /// True if node `end` is the sum or the mean of all elements of a value of the group before it,
+  /// which nothing else reads: a loss. Then the group need not write that value.
+  bool adds_up(size_t begin, size_t end) const {
+    if (end >= graph_.nodes.size() || !needed_[end]) return false;
+    const Node& node = graph_.nodes[end];
+    if ((node.op->name != "sum" && node.op->name != "mean") || node.attributes.size() != 2)
+      return false;
+    const auto* const dims = std::get_if<std::vector<Size>>(&node.attributes[0]);
+    const auto* const keepdim = std::get_if<bool>(&node.attributes[1]);
+    if (dims == nullptr || !dims->empty() || keepdim == nullptr || *keepdim) return false;
+    const int x = node.inputs[0];
+    if (x < 0) return false;
+    const auto makes = [x](const Node& of) { return of.output == x; };
+    const auto first = graph_.nodes.begin() + static_cast<std::ptrdiff_t>(begin);
+    const DType dtype = value(x).type.dtype;
+    return (dtype == kF32 || dtype == kF64) && last(x) == static_cast<int>(end) &&
+           std::any_of(first, graph_.nodes.begin() + static_cast<std::ptrdiff_t>(end), makes);
+  }
+
   Shape shape_of(size_t n) const {
     Shape shape;
     for (const Size& size : value(graph_.nodes[n].output).type.shape) {
@@ -188,8 +208,8 @@ class Run {
 
   bool is_worth_tiles(size_t n) const { return numel_of(shape_of(n)) >= kLeastTiled; }
 
-  /// Nodes begin … end - 1 as one program.
-  void call_group(size_t begin, size_t end) {
+  /// Nodes begin … end - 1 as one program; with `total` node `end`, too, which adds_up().
+  void call_group(size_t begin, size_t end, bool total) {
     auto program = std::make_shared<PointwiseProgram>();
     program->shape = shape_of(begin);
     std::unordered_map<int, int> operands;  // value → its number in the program
@@ -218,6 +238,10 @@ class Run {
         }
       }
       const int needed = last(node.output);
+      if (total && node.output == graph_.nodes[end].inputs[0]) {
+        program->total = {step, graph_.nodes[end].op->name == "mean"};
+        continue;
+      }
       if (needed == -1 || needed >= static_cast<int>(end)) {
         program->results.push_back(step);
         made.push_back(n);
@@ -229,7 +253,9 @@ class Run {
       const int needed = last(number);
       if (needed != -1 && needed < static_cast<int>(end)) live(number) = {};
     }
+    if (total) made.push_back(end);
     const Tensors values = run_pointwise(program, inputs);
+    if (total) check(graph_.nodes[end], values.back());
     for (size_t i = 0; i < made.size(); ++i) live(graph_.nodes[made[i]].output) = values[i];
   }
 

@@ -16,9 +16,9 @@ using Word = std::conditional_t<
     bytes == 1, uint8_t,
     std::conditional_t<bytes == 2, uint16_t, std::conditional_t<bytes == 4, uint32_t, uint64_t>>>;
 
-/// out[i] = cond[i] ? a : b by masks: without a branch, which random conditions would mislead every
-/// other time. A and B are rows or numbers of T. A condition is read as a byte, because g++ makes
-/// no vector code of a bool that becomes a number.
+/// out[i] = cond[i] ? a : b by masks: without a branch, which random conditions would mislead
+/// every other time. A and B are rows or numbers of T. A condition is read as a byte, because g++
+/// makes no vector code of a bool that becomes a number.
 template <class T, class A, class B>
 LATHE_CLONES void choose(T* out, const unsigned char* cond, int64_t n, A a, B b) {
   using U = Word<sizeof(T)>;

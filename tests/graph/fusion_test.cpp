@@ -230,6 +230,65 @@ TEST_CASE("fusion: gradients") {
   }
 }
 
+TEST_CASE("fusion: the sum and the mean behind a group have the op's bits, and so have gradients") {
+  const int before = num_threads();
+  // One chunk of a sum is 65,536 numbers, a block 1,024.
+  for (const int64_t size : {33000, 65536, 65537, 200001}) {
+    for (const DType dtype : {kF32, kF64, kF16}) {
+      for (const bool mean : {false, true}) {
+        CAPTURE(size);
+        CAPTURE(mean);
+        const Function f = [&](const Tensors& t) {
+          const Tensor d = t[0] - t[1], e = (d * d + 1).sqrt();
+          return Tensors{mean ? e.mean() : e.sum(), d.abs()};
+        };
+        manual_seed(4);
+        const Tensors inputs{randn({size}, {.dtype = dtype}), randn({size}, {.dtype = dtype})};
+        const jit::Graph graph = fused_graph(f, inputs);
+        const Gradients expected = gradients_of(f, inputs);
+        for (const int threads : {1, 3}) {
+          set_num_threads(threads);
+          const Gradients got =
+              gradients_of([&](const Tensors& t) { return graph.run(t); }, inputs);
+          for (size_t i = 0; i < 2; ++i) {
+            CHECK(equal(got.values[i], expected.values[i]));
+            CHECK(equal(got.gradients[i], expected.gradients[i]));
+          }
+        }
+      }
+    }
+  }
+  set_num_threads(before);
+}
+
+TEST_CASE("fusion: a mean behind a group, in other orders of memory, twice, and of what is read") {
+  const NoGrad off;
+  const auto check = [](const Function& f, const Tensors& inputs) {
+    const Tensors got = fused_graph(f, inputs).run(inputs), expected = f(inputs);
+    for (size_t i = 0; i < expected.size(); ++i) CHECK(equal(got[i], expected[i]));
+  };
+  const Function one = [](const Tensors& t) { return Tensors{(t[0] * t[0] + t[0]).mean()}; };
+  manual_seed(6);
+  check(one, {randn({5, 7, 40, 41}).contiguous(MemoryFormat::kChannelsLast)});
+  check(one, {randn({300, 301}).t()});
+  check(one, {randn({300, 602}).slice(1, 0, 602, 2)});
+  // The value is a result too; the sum is the group's last reader; a sum with its dimension.
+  check(
+      [](const Tensors& t) {
+        const Tensor y = (t[0] * t[0]).exp();
+        return Tensors{y, y.sum()};
+      },
+      {randn({40000})});
+  check(
+      [](const Tensors& t) {
+        const Tensor y = t[0] * t[0], z = y.exp();
+        return Tensors{y.sum(), z};
+      },
+      {randn({40000})});
+  check([](const Tensors& t) { return Tensors{(t[0] * t[0] + t[0]).sum(Dims{}, true)}; },
+        {randn({300, 300})});
+}
+
 TEST_CASE("fusion: gradients of gradients, and of one input only") {
   const Function f = [](const Tensors& t) { return Tensors{chain(t[0], t[1])}; };
   manual_seed(8);
