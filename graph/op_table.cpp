@@ -65,6 +65,8 @@ void add_pointwise(std::vector<Op>& ops) {
   add2("maximum", binary<maximum>), add2("minimum", binary<minimum>), add2("fmod", binary<fmod>), add2("remainder", binary<remainder>);
   add2("hypot", binary<hypot>), add2("atan2", binary<atan2>), add2("prelu", binary<prelu>);
   add2("eq", binary<eq>), add2("ne", binary<ne>), add2("lt", binary<lt>), add2("le", binary<le>), add2("gt", binary<gt>), add2("ge", binary<ge>);
+  add2("relu_grad", binary<relu_grad>), add2("tanh_grad", binary<tanh_grad>), add2("sigmoid_grad", binary<sigmoid_grad>);
+  add2("gelu_grad", binary<gelu_grad>), add2("gelu_tanh_grad", binary<gelu_tanh_grad>);
   add2("logical_and", binary<logical_and>), add2("logical_or", binary<logical_or>), add2("logical_xor", binary<logical_xor>);
 
   ops.push_back(make_op("div", 2, {"rounding_mode"}, +[](Ts t, const RoundingMode& mode) { return div(t[0], t[1], {.rounding_mode = mode}); }));

@@ -36,6 +36,8 @@ const std::unordered_map<std::string_view, BinaryOp>& binary_ops() {
       {"add", BinaryOp::kAdd}, {"sub", BinaryOp::kSub}, {"mul", BinaryOp::kMul}, {"div", BinaryOp::kDiv}, {"pow", BinaryOp::kPow},
       {"maximum", BinaryOp::kMaximum}, {"minimum", BinaryOp::kMinimum}, {"hypot", BinaryOp::kHypot}, {"atan2", BinaryOp::kAtan2},
       {"fmod", BinaryOp::kFmod}, {"remainder", BinaryOp::kRemainder},
+      {"relu_grad", BinaryOp::kReluGrad}, {"tanh_grad", BinaryOp::kTanhGrad}, {"sigmoid_grad", BinaryOp::kSigmoidGrad},
+      {"gelu_grad", BinaryOp::kGeluGrad}, {"gelu_tanh_grad", BinaryOp::kGeluTanhGrad},
       {"eq", BinaryOp::kEq}, {"ne", BinaryOp::kNe}, {"lt", BinaryOp::kLt}, {"le", BinaryOp::kLe}, {"gt", BinaryOp::kGt}, {"ge", BinaryOp::kGe},
       {"logical_and", BinaryOp::kLogicalAnd}, {"logical_or", BinaryOp::kLogicalOr}, {"logical_xor", BinaryOp::kLogicalXor}};
   return ops;

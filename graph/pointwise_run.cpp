@@ -14,6 +14,7 @@
 #include "lathe/core/profile/range.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/op_table.h"
+#include "lathe/graph/pointwise_gradient.h"
 #include "lathe/graph/pointwise_plan.h"
 #include "lathe/graph/tiles.h"
 #include "lathe/ops/binary.h"
@@ -199,6 +200,29 @@ struct Pullback {
   }
 };
 
+/// The gradients by a plan, if there is one.
+std::optional<Tensors> planned_gradients(const PointwiseProgram& program, const Tensors& inputs,
+                                         const Tensors& dy, const std::vector<bool>& wanted) {
+  Tensors operands = inputs;
+  for (const Tensor& t : dy) operands.push_back(t.defined() ? unexpanded(t) : t);
+  const std::optional<InputForms> forms = input_forms(program.shape, operands);
+  if (!forms) return std::nullopt;
+  const auto dys = forms->begin() + program.inputs;
+  const auto gradient = gradient_of(program, wanted, {forms->begin(), dys}, {dys, forms->end()});
+  if (gradient == nullptr) return std::nullopt;
+  operands.insert(operands.end(), gradient->constants.begin(), gradient->constants.end());
+  const Tensors values = gradient->plan.run(operands);
+  for (size_t r = 0; r < dy.size(); ++r) operands[inputs.size() + r] = dy[r];  // not unexpanded
+  Tensors gradients(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::optional<int> from = gradient->from[i];
+    if (from)
+      gradients[i] = *from < 0 ? values[static_cast<size_t>(-1 - *from)]
+                               : operands[static_cast<size_t>(*from)];
+  }
+  return gradients;
+}
+
 /// The program whose last result is the value that was to be added up; the program itself if there
 /// is no total.
 ProgramPtr without_total(const ProgramPtr& program) {
@@ -238,6 +262,9 @@ struct FusedPointwise : CustomFunction<FusedPointwise> {
       pullback.wanted.push_back(context.needs_input_grad(i));
     }
     if (grad_enabled()) return pullback.whole(inputs, dy, true);
+    if (std::optional<Tensors> planned =
+            planned_gradients(*context.program, inputs, dy, pullback.wanted))
+      return std::move(*planned);
     Tensors operands = inputs;
     for (const Tensor& t : dy) operands.push_back(t.defined() ? unexpanded(t) : t);
     const std::optional<Tiles> tiles = Tiles::of(context.program->shape, operands);

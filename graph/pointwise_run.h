@@ -40,8 +40,8 @@ struct PointwiseProgram {
 /// into tiles, or something watches ops (profiler, debug scopes, a trace), the calls are made one
 /// after another.
 /// A total is added up by the plan in the order of the op; without a plan the op does it.
-/// grad: the inputs (twice). The ops are run again, tile by tile. The gradient of an input that is
-/// broadcast is summed in another order.
+/// grad: the inputs (twice), by a plan (pointwise_gradient.h), or by the ops, tile by tile. The
+/// gradient of an input that is broadcast is summed in another order.
 /// throws: what the ops throw; ShapeError, DTypeError if a value is not of `shape` and `dtype`.
 Tensors run_pointwise(const std::shared_ptr<const PointwiseProgram>& program,
                       const Tensors& inputs);

@@ -130,6 +130,8 @@ int Tracer::number_of(const Tensor& t) {
 
 void Tracer::begins() {
   if (failure_ || call_) return;
+  // The backward pass of an op is made of ops of its own, which are traced.
+  if (open_ops().back().kind == profile::Kind::kBackward) return;
   if (find_ops(open_ops().back().name).empty()) return;
   const Device gpu(DeviceType::kCUDA);
   if (amp::autocast_enabled(kCPU) || amp::autocast_enabled(gpu)) {

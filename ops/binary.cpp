@@ -130,17 +130,16 @@ Tensor rest_of(const char* name, const char* by_zero, BinaryOp op, RoundingMode 
 
 /// maximum and minimum. The gradient goes where the value came from: half to each on a tie, all of
 /// it to both beside a NaN. `loses` is the comparison that is true where p loses to q.
-Tensor extremum(const char* name, BinaryOp op, BinaryOp loses, const Tensor& a_in,
+Tensor extremum(const char* name, BinaryOp op, BinaryFunction loses, const Tensor& a_in,
                 const Tensor& b_in) {
   const profile::OpRange range(name, {a_in, b_in});
   const auto [a, b] = prepare(name, a_in, b_in);
   Tensor y = run(name, op, a, b, a.dtype());
   record(name, y, {a, b},
-         [a = Saved(a), b = Saved(b), name, loses](const Tensor& dy, const autograd::Needs& need) {
+         [a = Saved(a), b = Saved(b), loses](const Tensor& dy, const autograd::Needs& need) {
            const auto share = [&](const Tensor& p, const Tensor& q) {
-             const Tensor lost = run(name, loses, p, q, kBool);
-             const Tensor tied = run(name, BinaryOp::kEq, p, q, kBool);
-             return sum_to_shape(where(lost, 0, where(tied, mul(dy, 0.5), dy)), p.shape());
+             const Tensor shared = where(eq(p, q), mul(dy, 0.5), dy);
+             return sum_to_shape(where(loses(p, q), 0, shared), p.shape());
            };
            Tensor da, db;
            if (need[0]) da = share(a.get(), b.get());
@@ -236,10 +235,10 @@ Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
 }
 
 Tensor maximum(const Tensor& a, const Tensor& b) {
-  return extremum("maximum", BinaryOp::kMaximum, BinaryOp::kLt, a, b);
+  return extremum("maximum", BinaryOp::kMaximum, lt, a, b);
 }
 Tensor minimum(const Tensor& a, const Tensor& b) {
-  return extremum("minimum", BinaryOp::kMinimum, BinaryOp::kGt, a, b);
+  return extremum("minimum", BinaryOp::kMinimum, gt, a, b);
 }
 
 Tensor pow(const Tensor& a_in, const Tensor& b_in) {

@@ -96,7 +96,7 @@ TEST_CASE("onnx export: every op, alone and with what it needs") {
     jit::remove_dead_code(one);
     const std::string op = one.nodes.back().op->name;
     CAPTURE(op);
-    if (without.contains(op)) continue;
+    if (without.contains(op) || op.ends_with("_grad")) continue;
     const Tensor got = returned(one).graph.run(inputs)[0];
     CHECK(got.dtype() == want[i].dtype());
     CHECK(

@@ -48,7 +48,7 @@ void add_pointwise(Program& p) {
          "sigmoid", "hardswish",  "mish",   "selu", "clone", "softsign", "logsigmoid"});
   p.all(kX, "%x0, %x1",
         {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "hypot",
-         "atan2"});
+         "atan2", "relu_grad", "tanh_grad", "sigmoid_grad", "gelu_grad", "gelu_tanh_grad"});
   p.all("bool[2,3,4,4]", "%x0", {"isnan", "isinf", "isfinite", "logical_not"});
   p.all("bool[2,3,4,4]", "%x0, %x1",
         {"eq", "ne", "lt", "le", "gt", "logical_and", "logical_or", "logical_xor"});

@@ -15,6 +15,7 @@
 #include "lathe/core/format.h"
 #include "lathe/core/generator.h"
 #include "lathe/graph/op_table.h"
+#include "lathe/graph/pointwise_gradient.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -90,10 +91,14 @@ jit::PointwiseProgram program_of(const jit::Node& node, DType dtype, int inputs)
 
 }  // namespace
 
-TEST_CASE("plan: every pointwise op that is one kernel has it") {
+TEST_CASE("plan: every pointwise op that is one kernel has it, and in its gradient") {
   using Kind = jit::InputForm::Kind;
   const jit::InputForms forms = {
       {kF32, Kind::kFull}, {kF32, Kind::kFull}, {kBool, Kind::kFull}, {kF32, Kind::kZeroDim}};
+  const std::vector<bool> wanted = {true, true, false, false};
+  // Their gradients are zero everywhere, or that of a kind that no input of a group is.
+  const std::vector<std::string> kWithoutGradient = {"floor", "ceil", "round", "trunc",
+                                                     "sign",  "cast", "fmod",  "remainder"};
   for (const std::string& call : pointwise_calls()) {
     CAPTURE(call);
     const jit::Graph graph = group_of(call, true);
@@ -105,6 +110,10 @@ TEST_CASE("plan: every pointwise op that is one kernel has it") {
       operand = name == "x0" ? 0 : name == "x1" ? 1 : name == "m" ? 2 : 3;
     }
     CHECK(jit::PointwisePlan::of(program, forms).has_value() == has_kernel(node));
+    const auto lacks = [&](const std::string& op) { return op == node.op->name; };
+    if (dtype != kF32 || std::ranges::any_of(kWithoutGradient, lacks) || !has_kernel(node))
+      continue;
+    CHECK(jit::gradient_of(program, wanted, forms, {{kF32, Kind::kFull}}) != nullptr);
   }
 }
 
