@@ -2,6 +2,8 @@
 #include "lathe/graph/trace.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <utility>
 
 #include "lathe/autograd/grad_mode.h"
@@ -107,6 +109,10 @@ class Comparison {
     if (auto* const size = std::get_if<Size>(&a)) return compare(*size, std::get<Size>(b));
     if (auto* const list = std::get_if<std::vector<Size>>(&a)) {
       return compare(*list, std::get<std::vector<Size>>(b));
+    }
+    if (const auto* const real =
+            std::get_if<double>(&a)) {  // NaN is unequal to itself, 0 has a sign
+      return std::bit_cast<uint64_t>(*real) == std::bit_cast<uint64_t>(std::get<double>(b));
     }
     return a == b;
   }

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "lathe/ops/sort.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
+#include "lathe/ops/where.h"
 
 using namespace lathe;
 using doctest::Contains;
@@ -172,6 +174,18 @@ TEST_CASE("trace: what a graph cannot hold") {
                          jit::TraceError);
   }
   CHECK_THROWS_AS(jit::trace([](const Tensors& x) { return x; }, {}), ValueError);
+}
+
+TEST_CASE("trace: an argument may be NaN, and 0 has a sign") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto f = [&](const Tensors& x) { return Tensors{masked_fill(x[0], x[0] > 2, nan)}; };
+  const jit::Graph graph = jit::trace(f, {example()});
+  const Tensor got = graph(example());
+  CHECK(equal(isnan(got), example() > 2));
+  CHECK(jit::parse(graph.text()).text() == graph.text());
+  check_refused(
+      [](const Tensor& x) { return masked_fill(x, x > 2, x.data<float>()[0] == 0 ? 0.0 : -0.0); },
+      "value, an argument of masked_fill, is 0.0 and -0.0");
 }
 
 TEST_CASE("trace: a model in training mode is refused with the layer's name") {
