@@ -51,6 +51,14 @@ Tensor varied(const Tensor& x, bool larger) {
   return larger ? cat({reversed(narrow(x, 0, 0, 1)), x, x}, 0) : reversed(x);
 }
 
+/// x in memory of its own, with gaps where x has some: it decides whether a view can be made.
+Tensor copy_of(const Tensor& x) {
+  if (x.numel() == 0) return clone(x);
+  int64_t reach = 1;
+  for (int d = 0; d < x.ndim(); ++d) reach += (x.shape()[d] - 1) * x.strides()[d];
+  return alias(clone(alias(x, {reach}, {1}, x.offset())), x.shape(), x.strides(), 0);
+}
+
 /// More than twice as large: of 2 and 3 rows, each half has 1, and seems not to depend on them.
 int64_t larger_batch(int64_t batch) { return 2 * batch + 1; }
 
@@ -164,11 +172,12 @@ Graph trace(const std::function<Tensors(const Tensors&)>& f, const Tensors& exam
   const bool dynamic = options.dynamic_batch && examples[0].ndim() > 0 && examples[0].dim(0) > 0;
   const int64_t batch = dynamic ? examples[0].dim(0) : 0;
   const NoGrad off;
-  Tensors others;
+  Tensors copies, others;
   for (const Tensor& x : examples) {
+    copies.push_back(copy_of(x));
     others.push_back(varied(x, dynamic && x.ndim() > 0 && x.dim(0) == batch));
   }
-  Graph graph = record(f, examples, options.module);
+  Graph graph = record(f, copies, options.module);
   const Graph other = record(f, others, options.module);
   return Comparison(other, batch, dynamic ? larger_batch(batch) : batch).merged(std::move(graph));
 }

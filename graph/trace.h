@@ -29,7 +29,7 @@ struct TraceOptions {
 /// The graph of `f`, which is called twice under NoGrad: with the examples, and with other values
 /// of them; with dynamic_batch these have 2 * N + 1 rows for N, so an example of one or two rows is
 /// cheap. What is not the same in both, and not a multiple of the batch, cannot be part of a graph.
-/// The graph shares the tensors that it uses.
+/// The graph shares the tensors that it uses. `f` gets copies of the examples, with their strides.
 /// What tracing does not see is a branch that both examples take in the same way, and memory that
 /// the program reads through data().
 /// throws: TraceError if the program reads values of a traced tensor on the host (item(),

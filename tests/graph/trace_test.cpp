@@ -188,6 +188,16 @@ TEST_CASE("trace: an argument may be NaN, and 0 has a sign") {
       "value, an argument of masked_fill, is 0.0 and -0.0");
 }
 
+TEST_CASE("trace: a program that is refused has not written the examples") {
+  const Tensor x = zeros({2, 3});
+  const auto writes = [](const Tensors& t) {
+    t[0].add_(1);
+    return Tensors{t[0] * 2};
+  };
+  CHECK_THROWS_AS(jit::trace(writes, {x}), jit::TraceError);
+  CHECK(equal(x, zeros({2, 3})));
+}
+
 TEST_CASE("trace: a model in training mode is refused with the layer's name") {
   Net net;
   const Tensor before = net.bn.running_mean.clone();
