@@ -1,19 +1,22 @@
 // compile: kinds of inputs, and the graph of each. Contract: compile.h.
 #include "lathe/graph/compile.h"
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "lathe/autograd/autocast.h"
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/dense.h"
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/graph/graph.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/trace.h"
+#include "lathe/graph/tracer.h"
+#include "lathe/ops/cast.h"
 #include "lathe/ops/views.h"
 
 namespace lathe::jit {
@@ -30,9 +33,9 @@ struct Entry {
   std::string reason;
 };
 
-/// The rows of a batch, if it has some.
+/// The rows of a batch, if it has some. One row broadcasts and can be squeezed: it is no batch.
 std::optional<int64_t> rows_of(const Tensors& inputs) {
-  if (inputs.empty() || inputs[0].ndim() == 0 || inputs[0].dim(0) == 0) return std::nullopt;
+  if (inputs.empty() || inputs[0].ndim() == 0 || inputs[0].dim(0) <= 1) return std::nullopt;
   return inputs[0].dim(0);
 }
 
@@ -62,13 +65,27 @@ std::string kind_of(const Tensors& inputs, std::optional<int64_t> rows) {
   return kind;
 }
 
-/// A batch of two rows is traced faster than a large one.
-Tensors few_rows(const Tensors& inputs, int64_t rows) {
-  Tensors few;
+/// One of the two batches is that of the call, so that branches are those of the call. The smaller
+/// one has less than half as many rows: of 2 and 3 rows, each half has 1.
+TwoRuns for_any_batch(const Tensors& inputs, int64_t rows) {
+  constexpr int64_t kFew = 2;
+  const bool shrinks = rows > 2 * kFew;
+  TwoRuns runs;
+  runs.first_rows = shrinks ? kFew : rows;
+  runs.second_rows = shrinks ? rows : 2 * rows + 1;
   for (const Tensor& t : inputs) {
-    few.push_back(is_batch(t, rows) ? narrow(t, 0, 0, std::min<int64_t>(rows, 2)) : t);
+    const bool batch = is_batch(t, rows);
+    Tensor few = batch && shrinks ? narrow(t, 0, 0, kFew) : t;
+    runs.first.push_back(is_dense(t) && !is_dense(few) ? clone(few) : few);
+    runs.second.push_back(varied(t, batch && !shrinks));
   }
-  return few;
+  return runs;
+}
+
+TwoRuns for_these_shapes(const Tensors& inputs) {
+  TwoRuns runs{.first = inputs};
+  for (const Tensor& t : inputs) runs.second.push_back(varied(t, false));
+  return runs;
 }
 
 Graph fused(Graph graph) {
@@ -149,21 +166,23 @@ class CompiledFunction::State {
         return nullptr;
       }
     }
+    const NoGrad off;
     if (rows) {
       if (std::optional<Graph> graph = traced_for_any_batch(inputs, *rows))
         return remember(general, {std::move(graph), {}});
     }
     try {
-      return remember(exact,
-                      {fused(trace(f_, inputs, {.dynamic_batch = false, .module = module_})), {}});
+      return remember(exact, {traced(for_these_shapes(inputs)), {}});
     } catch (const TraceError& error) {
       return remember(exact, {{}, error.message()});
     }
   }
 
+  Graph traced(const TwoRuns& runs) const { return fused(common_graph(f_, runs, module_)); }
+
   std::optional<Graph> traced_for_any_batch(const Tensors& inputs, int64_t rows) const {
     try {
-      return fused(trace(f_, few_rows(inputs, rows), {.module = module_}));
+      return traced(for_any_batch(inputs, rows));
     } catch (
         const Error&) {  // a size that is that of the batch by chance, or a program for one batch
       return std::nullopt;

@@ -46,11 +46,6 @@ Tensor reversed(const Tensor& x) {
   return is_floating(x.dtype()) && equal(y, x) ? add(y, 1) : y;
 }
 
-/// Other values than x has: x backwards; for a larger batch its first row backwards, and x twice.
-Tensor varied(const Tensor& x, bool larger) {
-  return larger ? cat({reversed(narrow(x, 0, 0, 1)), x, x}, 0) : reversed(x);
-}
-
 /// x in memory of its own, with gaps where x has some: it decides whether a view can be made.
 Tensor copy_of(const Tensor& x) {
   if (x.numel() == 0) return clone(x);
@@ -163,6 +158,19 @@ class Comparison {
 
 }  // namespace
 
+/// For a larger batch, x's first row backwards, and x twice.
+Tensor varied(const Tensor& x, bool larger) {
+  return larger ? cat({reversed(narrow(x, 0, 0, 1)), x, x}, 0) : reversed(x);
+}
+
+Graph common_graph(const Program& f, const TwoRuns& runs, const nn::Module* module) {
+  Tensors first;
+  for (const Tensor& x : runs.first) first.push_back(copy_of(x));
+  Graph graph = record(f, first, module);
+  const Graph other = record(f, runs.second, module);
+  return Comparison(other, runs.first_rows, runs.second_rows).merged(std::move(graph));
+}
+
 Graph trace(const std::function<Tensors(const Tensors&)>& f, const Tensors& examples,
             const TraceOptions& options) {
   LATHE_CHECK(ValueError, !examples.empty(), "trace: there is no example");
@@ -172,14 +180,11 @@ Graph trace(const std::function<Tensors(const Tensors&)>& f, const Tensors& exam
   const bool dynamic = options.dynamic_batch && examples[0].ndim() > 0 && examples[0].dim(0) > 0;
   const int64_t batch = dynamic ? examples[0].dim(0) : 0;
   const NoGrad off;
-  Tensors copies, others;
+  TwoRuns runs{examples, {}, batch, dynamic ? larger_batch(batch) : batch};
   for (const Tensor& x : examples) {
-    copies.push_back(copy_of(x));
-    others.push_back(varied(x, dynamic && x.ndim() > 0 && x.dim(0) == batch));
+    runs.second.push_back(varied(x, dynamic && x.ndim() > 0 && x.dim(0) == batch));
   }
-  Graph graph = record(f, copies, options.module);
-  const Graph other = record(f, others, options.module);
-  return Comparison(other, batch, dynamic ? larger_batch(batch) : batch).merged(std::move(graph));
+  return common_graph(f, runs, options.module);
 }
 
 Graph trace(nn::Module& module, const Tensor& example, TraceOptions options) {

@@ -1,8 +1,10 @@
-// Tracer: watches the ops of one run of a program and writes them down. Internal: use trace.h.
+// Tracer: watches the ops of one run of a program and writes them down; common_graph: what two runs
+// have in common. Internal: use trace.h.
 #pragma once
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -11,6 +13,7 @@
 
 #include "lathe/core/profile/watch.h"
 #include "lathe/graph/graph.h"
+#include "lathe/nn/module.h"
 
 namespace lathe::jit {
 
@@ -66,5 +69,21 @@ class Tracer final : public profile::Watcher {
   std::exception_ptr failure_;
   int constants_ = 0, results_ = 0;
 };
+
+/// Two runs of a program: with `first`, and with `second`, of other values. `rows` is the size of
+/// the batch in each; where it is the same, the graph is for these shapes alone.
+struct TwoRuns {
+  Tensors first, second;
+  int64_t first_rows = 0, second_rows = 0;
+};
+
+/// Both runs get tensors of their own: what the program writes into them reaches nobody else.
+/// throws: as trace().
+Graph common_graph(const std::function<Tensors(const Tensors&)>& f, const TwoRuns& runs,
+                   const nn::Module* module);
+
+/// Other values than x has, in memory of their own: x backwards; `larger`: for twice as many rows
+/// and one.
+Tensor varied(const Tensor& x, bool larger);
 
 }  // namespace lathe::jit

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -97,6 +99,38 @@ TEST_CASE("compile: a program for one batch is traced for each") {
   CHECK(equal(f({large})[0], large.exp()));
   CHECK(equal(f({small})[0], small.neg()));
   CHECK(calls == traced);
+}
+
+TEST_CASE("compile: branches that depend on the batch are those of the call") {
+  const std::function<Tensors(const Tensors&)> programs[] = {
+      [](const Tensors& t) {
+        return Tensors{narrow(t[0], 0, 0, std::min<int64_t>(t[0].dim(0), 5)).sum()};
+      },
+      [](const Tensors& t) { return Tensors{t[0].dim(0) > 100 ? t[0].exp() : t[0].neg()}; },
+      [](const Tensors& t) { return Tensors{squeeze(t[0]) * 2}; },
+      [](const Tensors& t) { return Tensors{t[0].dim(0) == 1 ? t[0].exp() : t[0].neg()}; },
+  };
+  for (const auto& f : programs) {
+    for (const std::vector<int64_t>& batches : {std::vector<int64_t>{1000, 1, 1000}, {7, 1, 7}}) {
+      const jit::CompiledFunction compiled = jit::compile(f);
+      for (const int64_t batch : batches) {
+        const Tensor x = randn({batch, 5}), got = compiled({x})[0], expected = f({x})[0];
+        CHECK(got.shape() == expected.shape());
+        CHECK(equal(got, expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("compile: an input that is no batch may have any number of rows") {
+  const auto f = [](const Tensors& t) { return Tensors{t[0] * t[1].mean()}; };
+  for (const int64_t rows : {1, 2, 3, 4, 5, 7}) {
+    const jit::CompiledFunction compiled = jit::compile(f);
+    for (const int64_t batch : {7, 2, 3, 1, 9}) {
+      const Tensor x = randn({batch, 3}), w = randn({rows});
+      CHECK(equal(compiled({x, w})[0], f({x, w})[0]));
+    }
+  }
 }
 
 TEST_CASE("compile: what cannot be traced is called itself, and explained") {
