@@ -178,7 +178,9 @@ class CompiledFunction::State {
     }
   }
 
-  Graph traced(const TwoRuns& runs) const { return fused(common_graph(f_, runs, module_)); }
+  Graph traced(const TwoRuns& runs) const {
+    return fused(common_graph(f_, runs, module_, Purpose::kStandIn));
+  }
 
   std::optional<Graph> traced_for_any_batch(const Tensors& inputs, int64_t rows) const {
     try {

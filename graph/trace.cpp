@@ -24,8 +24,8 @@ namespace {
 
 using Program = std::function<Tensors(const Tensors&)>;
 
-Graph record(const Program& f, const Tensors& inputs, const nn::Module* module) {
-  Tracer tracer;
+Graph record(const Program& f, const Tensors& inputs, const nn::Module* module, Purpose purpose) {
+  Tracer tracer(purpose);
   if (module != nullptr) {
     for (const auto& [name, t] : module->named_parameters())
       tracer.add(name, Origin::kParameter, t);
@@ -163,11 +163,12 @@ Tensor varied(const Tensor& x, bool larger) {
   return larger ? cat({reversed(narrow(x, 0, 0, 1)), x, x}, 0) : reversed(x);
 }
 
-Graph common_graph(const Program& f, const TwoRuns& runs, const nn::Module* module) {
+Graph common_graph(const Program& f, const TwoRuns& runs, const nn::Module* module,
+                   Purpose purpose) {
   Tensors first;
   for (const Tensor& x : runs.first) first.push_back(copy_of(x));
-  Graph graph = record(f, first, module);
-  const Graph other = record(f, runs.second, module);
+  Graph graph = record(f, first, module, purpose);
+  const Graph other = record(f, runs.second, module, purpose);
   return Comparison(other, runs.first_rows, runs.second_rows).merged(std::move(graph));
 }
 
@@ -184,7 +185,7 @@ Graph trace(const std::function<Tensors(const Tensors&)>& f, const Tensors& exam
   for (const Tensor& x : examples) {
     runs.second.push_back(varied(x, dynamic && x.ndim() > 0 && x.dim(0) == batch));
   }
-  return common_graph(f, runs, options.module);
+  return common_graph(f, runs, options.module, Purpose::kProgram);
 }
 
 Graph trace(nn::Module& module, const Tensor& example, TraceOptions options) {

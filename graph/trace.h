@@ -30,8 +30,8 @@ struct TraceOptions {
 /// of them; with dynamic_batch these have 2 * N + 1 rows for N, so an example of one or two rows is
 /// cheap. What is not the same in both, and not a multiple of the batch, cannot be part of a graph.
 /// The graph shares the tensors that it uses. `f` gets copies of the examples, with their strides.
-/// What tracing does not see is a branch that both examples take in the same way, and memory that
-/// the program reads through data().
+/// What tracing does not see is a branch that both examples take in the same way, memory that the
+/// program reads through data(), and detach() and NoGrad: the graph's gradients pass there.
 /// throws: TraceError if the program reads values of a traced tensor on the host (item(),
 /// to_vector()), draws random numbers, writes into a traced tensor, calls an op that graphs do not
 /// hold (op_table.h), calls an op where Autocast is on, takes another way for other values or

@@ -44,6 +44,13 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
+// A stand-in holds no backward pass. So those of other threads, which add up in another order while
+// somebody looks at gradients, stay as they are.
+Tracer::Tracer(Purpose purpose)
+    : Watcher(purpose == Purpose::kStandIn ? Gradients::kIgnore : Gradients::kWatch),
+      purpose_(purpose),
+      mode_({.grad = false, .would_record = &would_record_}) {}
+
 void Tracer::add(std::string name, Origin origin, const Tensor& t) {
   LATHE_CHECK(ValueError, t.defined(), "trace: \"", name, "\" is an undefined tensor");
   LATHE_CHECK(TraceError, is_name(name), "trace: a graph's text cannot hold the name \"",
@@ -57,8 +64,10 @@ void Tracer::add(std::string name, Origin origin, const Tensor& t) {
 }
 
 int Tracer::add_value(std::string name, Origin origin, const Tensor& t) {
+  const bool may_train = origin == Origin::kInput || origin == Origin::kParameter;
+  const bool live = is_floating(t.dtype()) && (may_train || t.requires_grad());
   const int number = graph_.add({std::move(name), origin, type_of(t), {}});
-  known_.push_back({t, t.version()});
+  known_.push_back({t, t.version(), live});
   numbers_.insert_or_assign(t.handle().get(), number);
   in_storage_.emplace(t.impl().storage.get(), number);
   return number;
@@ -121,11 +130,41 @@ int Tracer::number_of(const Tensor& t) {
     std::string name = fresh_name(graph_, concat("c", constants_++));
     number = add_value(std::move(name), Origin::kConstant, t);
     graph_.values.back().tensor = t;
-  } else if (numbers_.emplace(t.handle().get(), number).second) {
+  } else if (numbers_.emplace(t.handle().get(), number).second) {  // t is what detach() made
     aliases_.push_back(t);
+    const Known& known = known_[static_cast<size_t>(number)];
+    if (known.live || is_cut_off(known.tensor)) cut_off_.insert(t.handle().get());
+    if (purpose_ == Purpose::kStandIn && t.requires_grad() && !known.live) {
+      fail(concat("the program uses the detach() of a tensor before the tensor itself (", t, ")"));
+    }
   }
   check_unwritten(number);
   return number;
+}
+
+bool Tracer::is_cut_off(const Tensor& t) const {
+  return t.defined() && cut_off_.contains(t.handle().get());
+}
+
+/// Do gradients of y reach the node's inputs in the graph? Notes it if the program keeps them away.
+bool Tracer::takes_gradients(const Node& node, const Tensors& inputs, const Tensor& y) {
+  if (!is_floating(y.dtype())) return false;
+  bool live = false, cut = false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (is_cut_off(inputs[i])) {
+      cut = true;
+    } else if (node.inputs[i] >= 0) {
+      live |= known_[static_cast<size_t>(node.inputs[i])].live;
+    }
+  }
+  const bool off = autograd::current_mode().would_record != &would_record_;
+  if (purpose_ == Purpose::kStandIn && live && cut && !off) {
+    fail(concat(node.op->name,
+                " takes a tensor that gradients reach and one that the program keeps them from "
+                "(detach(), NoGrad), which a graph does not hold"));
+  }
+  if (cut || (live && off)) cut_off_.insert(y.handle().get());
+  return live && !cut && !off;
 }
 
 void Tracer::begins() {
@@ -191,11 +230,14 @@ void Tracer::finish_call(const profile::WatchedOp& op) {
   const size_t count =
       node.op->inputs < 0 ? op.inputs.size() : static_cast<size_t>(node.op->inputs);
   if (op.inputs.size() < count) fail(concat("graphs do not hold this form of the op ", op.name));
-  for (size_t i = 0; i < count; ++i) node.inputs.push_back(number_of(op.inputs[i]));
-  for (const Tensor& t : call_->option_tensors) node.inputs.push_back(number_of(t));
+  Tensors inputs(op.inputs.begin(), op.inputs.begin() + static_cast<std::ptrdiff_t>(count));
+  inputs.insert(inputs.end(), call_->option_tensors.begin(), call_->option_tensors.end());
+  for (const Tensor& t : inputs) node.inputs.push_back(number_of(t));
   if (known_number(y) >= 0 && numbers_.contains(y.handle().get())) return;  // returned as it is
+  const bool live = takes_gradients(node, inputs, y);
   node.place = one_line(layer());
   node.output = add_value(std::to_string(results_++), Origin::kNode, y);
+  known_.back().live = live;
   graph_.nodes.push_back(std::move(node));
 }
 
@@ -212,11 +254,25 @@ void Tracer::read(const Tensor& t) {
   if (is_traced(t)) fail(concat("the program reads values on the host (", t, ")"));
 }
 
+/// Of a graph that stands in for a function.
+void Tracer::check_result(const Tensor& t) {
+  if (is_cut_off(t)) {
+    fail(concat("a result is kept from gradients (detach(), NoGrad), which a graph does not hold (",
+                t, ")"));
+  }
+  const auto [first, last] = in_storage_.equal_range(t.impl().storage.get());
+  for (auto at = first; at != last; ++at) {
+    if (graph_.values[static_cast<size_t>(at->second)].origin != Origin::kConstant) continue;
+    fail(concat("a result is no result of a traced op (", t, "): all calls would share it"));
+  }
+}
+
 Graph Tracer::finish(const Tensors& outputs) {
   if (failure_) std::rethrow_exception(failure_);
   for (const Tensor& t : outputs) {
     LATHE_CHECK(TraceError, t.defined(), "trace: the program returned an undefined tensor");
     graph_.outputs.push_back(number_of(t));
+    if (purpose_ == Purpose::kStandIn) check_result(t);
   }
   for (size_t i = 0; i < known_.size(); ++i) check_unwritten(static_cast<int>(i));
   return std::move(graph_);

@@ -11,17 +11,27 @@
 #include <unordered_set>
 #include <vector>
 
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/profile/watch.h"
 #include "lathe/graph/graph.h"
 #include "lathe/nn/module.h"
 
 namespace lathe::jit {
 
+/// What a graph is for. kProgram: a program of its own, which has the results of the traced one.
+/// kStandIn: it takes the place of the traced function for its callers. So a TraceError is also
+/// what would give a tensor a gradient that the function keeps from it (detach(), NoGrad), and a
+/// result that the function makes of no input, which all runs of the graph would share.
+enum class Purpose : uint8_t { kProgram, kStandIn };
+
 /// An op of op_table.h is one node; an op that is not there is not seen itself, but those that it
 /// calls are. A tensor is known by its identity, or by its place in memory (after detach()); one
 /// that no traced op made is a constant.
 class Tracer final : public profile::Watcher {
  public:
+  /// Nothing is recorded on this thread while it lives.
+  explicit Tracer(Purpose purpose);
+
   /// Names a parameter or buffer, or an input.
   /// throws: TraceError for a name that the text cannot hold; ValueError for an undefined tensor.
   void add(std::string name, Origin origin, const Tensor& t);
@@ -41,6 +51,7 @@ class Tracer final : public profile::Watcher {
   struct Known {  // of the value with the same number
     Tensor tensor;
     uint32_t version;
+    bool live;  // the function's gradients may reach it
   };
 
   void begins() override;
@@ -58,12 +69,20 @@ class Tracer final : public profile::Watcher {
   bool reads_traced(const profile::WatchedOp& op) const;
   void check_unwritten(int number);
   void finish_call(const profile::WatchedOp& op);
+  bool is_cut_off(const Tensor& t) const;
+  bool takes_gradients(const Node& node, const Tensors& inputs, const Tensor& y);
+  void check_result(const Tensor& t);
+
+  const Purpose purpose_;
+  bool would_record_ = false;  // its address tells the mode of the trace from one of the program's
+  const autograd::ModeScope mode_;
 
   Graph graph_;
   std::vector<Known> known_;
   std::unordered_map<const TensorImpl*, int> numbers_;
   std::unordered_multimap<const Storage*, int> in_storage_;
   Tensors aliases_;                                  // keeps the keys of numbers_ alive
+  std::unordered_set<const TensorImpl*> cut_off_;    // no gradient passes; keys as in numbers_
   std::unordered_set<const Storage*> taken_inside_;  // by described ops
   std::optional<Call> call_;
   std::exception_ptr failure_;
@@ -80,7 +99,7 @@ struct TwoRuns {
 /// Both runs get tensors of their own: what the program writes into them reaches nobody else.
 /// throws: as trace().
 Graph common_graph(const std::function<Tensors(const Tensors&)>& f, const TwoRuns& runs,
-                   const nn::Module* module);
+                   const nn::Module* module, Purpose purpose);
 
 /// Other values than x has, in memory of their own: x backwards; `larger`: for twice as many rows
 /// and one.

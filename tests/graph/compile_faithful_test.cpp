@@ -32,7 +32,118 @@ namespace {
 
 using Function = std::function<Tensors(const Tensors&)>;
 
+/// What a call of f and its backward pass leave behind: results, and the gradients of x and w.
+Tensors left_behind(const Function& f, const Tensor& w) {
+  const Tensor x = arange(1, 7, 1, {.dtype = kF32}).reshape({3, 2}).requires_grad_();
+  w.set_grad({});
+  Tensors left = f({x});
+  Tensor total;
+  for (const Tensor& y : left) {
+    if (y.requires_grad()) total = total.defined() ? total + y.sum() : y.sum();
+  }
+  if (total.defined()) total.backward();
+  left.push_back(x.grad());
+  left.push_back(w.grad());
+  return left;
+}
+
+/// A function with a name for messages.
+struct Named {
+  std::string name;
+  Function f;
+};
+
+void check_same(const Named& c, const Tensor& w) {
+  CAPTURE(c.name);
+  const jit::CompiledFunction compiled = jit::compile(c.f);
+  const Tensors expected = left_behind(c.f, w);
+  for (int call = 0; call < 2; ++call) {
+    const Tensors got = left_behind([&](const Tensors& t) { return compiled(t); }, w);
+    REQUIRE(got.size() == expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      CAPTURE(i);
+      REQUIRE(got[i].defined() == expected[i].defined());
+      if (!got[i].defined()) continue;
+      CHECK(equal(got[i], expected[i]));
+      CHECK(got[i].requires_grad() == expected[i].requires_grad());
+    }
+  }
+}
+
+/// Is f run as a graph, and not called itself?
+bool is_graph(const jit::CompiledFunction& f) {
+  return f.explain().find("\n  ") != std::string::npos;
+}
+
 }  // namespace
+
+TEST_CASE("compile: what the function keeps gradients from gets none") {
+  const Tensor w = full({2}, 3.0).requires_grad_();
+  const Named cases[] = {
+      {"detach", [](const Tensors& t) { return Tensors{t[0] * t[0].detach()}; }},
+      {"a view of detach",
+       [](const Tensors& t) {
+         return Tensors{t[0] + t[0].detach().view({3, 2}).exp()};
+       }},
+      {"detach of a result",
+       [](const Tensors& t) {
+         const Tensor y = t[0] * 2;
+         return Tensors{y * y.detach()};
+       }},
+      {"detach is returned",
+       [](const Tensors& t) {
+         const Tensor y = t[0] * 2;
+         return Tensors{y, y.detach()};
+       }},
+      {"detach alone", [](const Tensors& t) { return Tensors{t[0].detach() * 2}; }},
+      {"detach of a tensor from elsewhere",
+       [&](const Tensors& t) { return Tensors{t[0] * w.detach() + w}; }},
+      {"NoGrad",
+       [](const Tensors& t) {
+         Tensor factor;
+         {
+           const NoGrad off;
+           factor = t[0].exp();
+         }
+         return Tensors{t[0] * factor};
+       }},
+      {"NoGrad around all",
+       [](const Tensors& t) {
+         const NoGrad off;
+         return Tensors{t[0] * 2};
+       }},
+      {"NoGrad and EnableGrad",
+       [](const Tensors& t) {
+         const NoGrad off;
+         const Tensor factor = t[0].exp();
+         const EnableGrad on;
+         return Tensors{t[0] * factor};
+       }},
+  };
+  for (const Named& c : cases) check_same(c, w);
+}
+
+TEST_CASE("compile: detach() and NoGrad are no hindrance where no gradient would pass") {
+  const Tensor w = zeros({2}).requires_grad_();
+  const Function cases[] = {
+      [](const Tensors& t) { return Tensors{huber_loss(t[0], t[0] * 0.5)}; },
+      [](const Tensors& t) { return Tensors{where(t[0].detach().abs() < 3, t[0] * 2, t[0])}; },
+      [](const Tensors& t) {
+        Tensor large;
+        {
+          const NoGrad off;
+          large = t[0] > t[0].mean();
+        }
+        return Tensors{where(large, t[0] * 2, t[0])};
+      },
+  };
+  for (const Function& f : cases) {
+    check_same({"", f}, w);
+    const jit::CompiledFunction compiled = jit::compile(f);
+    compiled({randn({4, 3})});
+    CHECK(is_graph(compiled));
+  }
+}
 
 TEST_CASE("compile: a function that writes its input does so once") {
   const Function f = [](const Tensors& t) {
@@ -51,4 +162,45 @@ TEST_CASE("compile: a function that writes its input does so once") {
   const Tensor leaf = zeros({4, 1}).requires_grad_();
   CHECK_THROWS_AS(jit::compile(f)({leaf}), StateError);
   CHECK(equal(leaf, zeros({4, 1})));
+}
+
+TEST_CASE("compile: tensors that the function makes are new in every call") {
+  const Named cases[] = {
+      {"zeros",
+       [](const Tensors& t) {
+         return Tensors{t[0] * 2, zeros({3})};
+       }},
+      {"a view",
+       [](const Tensors& t) {
+         return Tensors{t[0] * 2, select(zeros({2, 3}), 0, 1)};
+       }},
+  };
+  for (const Named& c : cases) {
+    CAPTURE(c.name);
+    const jit::CompiledFunction f = jit::compile(c.f);
+    for (int call = 0; call < 3; ++call) {
+      const Tensor made = f({ones({5, 3})})[1];
+      CHECK(equal(made, zeros({3})));
+      made.add_(7);
+    }
+  }
+}
+
+TEST_CASE("compile: a tensor from elsewhere that is returned is that tensor") {
+  const Tensor w = ones({3});
+  const jit::CompiledFunction f = jit::compile([&](const Tensors& t) {
+    return Tensors{t[0] + w, w};
+  });
+  for (int call = 0; call < 2; ++call) CHECK(f({ones({5, 3})})[1].is_same(w));
+}
+
+TEST_CASE("compile: backward passes of other threads do not notice a trace") {
+  bool noticed = false;
+  const jit::CompiledFunction f = jit::compile([&](const Tensors& t) {
+    noticed |= profile::gradients_watched();
+    return Tensors{t[0] * 2};
+  });
+  f({ones({8, 3})});
+  CHECK(is_graph(f));
+  CHECK(!noticed);
 }

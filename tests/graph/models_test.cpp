@@ -8,6 +8,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/generator.h"
+#include "lathe/graph/compile.h"
 #include "lathe/graph/trace.h"
 #include "lathe/nn/attention.h"
 #include "lathe/nn/mlp.h"
@@ -40,6 +41,11 @@ void check_traced(nn::Module& model, const Tensor& x, const Tensor& other) {
   CHECK(model(x).abs().max().item<double>() > 0);
   CHECK(equal(graph(x), model(x)));
   CHECK(equal(graph(other), model(other)));
+
+  const auto f = [&](const Tensors& t) { return Tensors{model(t[0])}; };
+  const jit::CompiledFunction compiled = jit::compile(f, &model);
+  CHECK(equal(compiled({x})[0], model(x)));
+  CHECK(compiled.explain().find("trace: ") == std::string::npos);  // it is a graph
 
   jit::Graph read = jit::parse(graph.text());
   CHECK(read.text() == graph.text());
