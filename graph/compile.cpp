@@ -43,8 +43,10 @@ bool is_batch(const Tensor& t, std::optional<int64_t> rows) {
   return rows && t.ndim() > 0 && t.dim(0) == *rows;
 }
 
-/// Dimensions in the order of memory, so that NCHW and NHWC differ.
-std::string order_text(const Tensor& t) {
+/// Dimensions in the order of memory, so that NCHW and NHWC differ. With gaps or overlaps it is the
+/// strides that decide which views can be made.
+std::string layout_text(const Tensor& t) {
+  if (!is_dense(t)) return concat("strides ", t.strides());
   std::string text;
   for (int d = 0; d < t.ndim(); ++d) {
     int before = 0;  // how many dimensions have larger strides
@@ -60,9 +62,24 @@ std::string kind_of(const Tensors& inputs, std::optional<int64_t> rows) {
   for (const Tensor& t : inputs) {
     Type type = type_of(t);
     if (is_batch(t, rows)) type.shape[0] = {1, 0};
-    kind += concat(kind.empty() ? "" : ", ", to_text(type), " ", t.device(), " ", order_text(t));
+    kind += concat(kind.empty() ? "" : ", ", to_text(type), " ", t.device(), " ", layout_text(t));
   }
   return kind;
+}
+
+/// A digit for the module and each below it: 1 in training mode.
+void append_modes(std::string& text, const nn::Module& module) {
+  text += module.is_training() ? '1' : '0';
+  for (const nn::Module* const child : module.children()) append_modes(text, *child);
+}
+
+/// ", eval", ", training", or ", training 0110" where layers differ.
+std::string mode_text(const nn::Module* module) {
+  if (module == nullptr) return "";
+  std::string modes;
+  append_modes(modes, *module);
+  if (modes.find('1') == std::string::npos) return ", eval";
+  return modes.find('0') == std::string::npos ? ", training" : ", training " + modes;
 }
 
 /// One of the two batches is that of the call, so that branches are those of the call. The smaller
@@ -153,7 +170,9 @@ class CompiledFunction::State {
     if (amp::autocast_enabled(kCPU) || amp::autocast_enabled(Device(DeviceType::kCUDA)))
       return remember("under Autocast", {{}, "its ops would be cast, which graphs do not hold"});
     const std::optional<int64_t> rows = rows_of(inputs);
-    const std::string general = kind_of(inputs, rows), exact = kind_of(inputs, std::nullopt);
+    const std::string mode = mode_text(module_);
+    const std::string general = kind_of(inputs, rows) + mode,
+                      exact = kind_of(inputs, std::nullopt) + mode;
     {
       const std::lock_guard lock(mutex_);
       for (const std::string& kind : {exact, general}) {

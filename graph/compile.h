@@ -22,11 +22,11 @@ namespace lathe::jit {
 class LATHE_API CompiledFunction {
  public:
   /// f(inputs), with equal bits, and gradients. The first call with inputs of a kind (number,
-  /// dtypes, devices, sizes, order in memory, Autocast) traces f, which then runs twice or four
-  /// times under NoGrad; what trace() does not see in a program holds here too. Dimension 0 of the
-  /// first input, and of all inputs of as many rows, may have any size from 2 on, if f is the same
-  /// for two batches, that of the call and another one; other sizes are of another kind. Where f
-  /// cannot be traced, and beyond 64 kinds, f itself is called.
+  /// dtypes, devices, sizes, order in memory, training modes of `module`, Autocast) traces f, which
+  /// then runs twice or four times under NoGrad; what trace() does not see in a program holds here
+  /// too. Dimension 0 of the first input, and of all inputs of as many rows, may have any size from
+  /// 2 on, if f is the same for two batches, that of the call and another one; other sizes are of
+  /// another kind. Where f cannot be traced, and beyond 64 kinds, f itself is called.
   /// throws: ValueError for an undefined input; what f throws.
   Tensors operator()(const Tensors& inputs) const;
 

@@ -11,9 +11,11 @@
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
+#include "lathe/nn/batch_norm.h"
 #include "lathe/nn/linear.h"
 #include "lathe/ops/activations.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/isclose.h"
@@ -131,6 +133,29 @@ TEST_CASE("compile: an input that is no batch may have any number of rows") {
       CHECK(equal(compiled({x, w})[0], f({x, w})[0]));
     }
   }
+}
+
+TEST_CASE("compile: memory with gaps is another kind") {
+  const auto f = [](const Tensors& t) { return Tensors{view(contiguous(t[0]), {-1, 3}) * 2}; };
+  const jit::CompiledFunction compiled = jit::compile(f);
+  const Tensor wide = randn({4, 6, 2}), rows = randn({1, 6});
+  for (const Tensor& x : {randn({4, 6}), randn({4, 12}).slice(1, 0, 6), randn({4, 6}),
+                          select(wide, 2, 0), expand(rows, {4, 6}), randn({4, 9}).slice(1, 0, 6)}) {
+    CHECK(equal(compiled({x})[0], f({x})[0]));
+  }
+}
+
+TEST_CASE("compile: a module has graphs for training and for evaluation") {
+  nn::BatchNorm1d bn(3);
+  const jit::CompiledFunction f =
+      jit::compile([&](const Tensors& t) { return Tensors{bn(t[0]) * 2}; }, &bn);
+  for (const bool training : {false, true, false, true}) {
+    bn.train(training);
+    const Tensor x = randn({16, 3}) + 5;
+    CHECK(f({x})[0].shape() == x.shape());
+  }
+  CHECK(count(f.explain(), "alone: batch_norm") == 1);
+  CHECK(count(f.explain(), ", training: trace: ") == 1);
 }
 
 TEST_CASE("compile: what cannot be traced is called itself, and explained") {
