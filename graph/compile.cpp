@@ -1,6 +1,7 @@
 // compile: kinds of inputs, and the graph of each. Contract: compile.h.
 #include "lathe/graph/compile.h"
 
+#include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -11,12 +12,15 @@
 #include "lathe/core/dense.h"
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
+#include "lathe/core/profile/watch.h"
+#include "lathe/core/random_state.h"
 #include "lathe/graph/graph.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/trace.h"
 #include "lathe/graph/tracer.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/inplace.h"
 #include "lathe/ops/views.h"
 
 namespace lathe::jit {
@@ -31,6 +35,7 @@ constexpr size_t kMostKinds = 64;  // a function of ever other shapes costs no m
 struct Entry {
   std::optional<Graph> graph;
   std::string reason;
+  bool refused = false;  // by the trace; else the function failed in it
 };
 
 /// The rows of a batch, if it has some. One row broadcasts and can be squeezed: it is no batch.
@@ -105,6 +110,33 @@ TwoRuns for_these_shapes(const Tensors& inputs) {
   return runs;
 }
 
+/// The random numbers to come, and a module's buffers: a trace leaves them as they are.
+class Surroundings {
+ public:
+  explicit Surroundings(const nn::Module* module) : random_(random_state()) {
+    if (module == nullptr) return;
+    for (const auto& [name, t] : module->named_buffers()) {
+      buffers_.push_back({t, clone(t), t.version()});
+    }
+  }
+
+  void restore() const {
+    set_random_state(random_);
+    for (const Buffer& buffer : buffers_) {
+      if (buffer.tensor.version() != buffer.version) copy_(buffer.tensor, buffer.values);
+    }
+  }
+
+ private:
+  struct Buffer {
+    Tensor tensor, values;
+    uint32_t version;
+  };
+
+  StateDict random_;
+  std::vector<Buffer> buffers_;
+};
+
 Graph fused(Graph graph) {
   remove_dead_code(graph);
   fuse_pointwise(graph);
@@ -149,8 +181,25 @@ class CompiledFunction::State {
     for (size_t i = 0; i < inputs.size(); ++i) {
       LATHE_CHECK(ValueError, inputs[i].defined(), "compile: input ", i, " is undefined");
     }
-    const Entry* const entry = entry_of(inputs);
-    return entry != nullptr && entry->graph ? entry->graph->run(inputs) : f_(inputs);
+    if (profile::watched()) return f_(inputs);  // whose ops are what a trace or a debug scope wants
+    if (amp::autocast_enabled(kCPU) || amp::autocast_enabled(Device(DeviceType::kCUDA))) {
+      remember("under Autocast", {{}, "its ops would be cast, which graphs do not hold"});
+      return f_(inputs);
+    }
+    const std::string mode = mode_text(module_);
+    const std::optional<int64_t> rows = rows_of(inputs);
+    const std::string general = kind_of(inputs, rows) + mode,
+                      exact = kind_of(inputs, std::nullopt) + mode;
+    if (const std::optional<const Entry*> known = find(general, exact)) return run(*known, inputs);
+    if (rows) {
+      Entry entry = attempt([&] { return for_any_batch(inputs, *rows); });
+      if (entry.graph) return run(remember(general, std::move(entry)), inputs);
+    }
+    Entry entry = attempt([&] { return for_these_shapes(inputs); });
+    if (entry.graph || entry.refused) return run(remember(exact, std::move(entry)), inputs);
+    Tensors results = f_(inputs);  // if it fails here too, the next call tries again
+    remember(exact, std::move(entry));
+    return results;
   }
 
   std::string explain() {
@@ -165,49 +214,41 @@ class CompiledFunction::State {
   }
 
  private:
-  /// Null if there are too many kinds. Entries stay where they are, and do not change.
-  const Entry* entry_of(const Tensors& inputs) {
-    if (amp::autocast_enabled(kCPU) || amp::autocast_enabled(Device(DeviceType::kCUDA)))
-      return remember("under Autocast", {{}, "its ops would be cast, which graphs do not hold"});
-    const std::optional<int64_t> rows = rows_of(inputs);
-    const std::string mode = mode_text(module_);
-    const std::string general = kind_of(inputs, rows) + mode,
-                      exact = kind_of(inputs, std::nullopt) + mode;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const std::string& kind : {exact, general}) {
-        const auto found = entries_.find(kind);
-        if (found != entries_.end() && (found->second.graph || kind == exact))
-          return &found->second;
-      }
-      if (entries_.size() >= kMostKinds) {
-        full_ = true;
-        return nullptr;
-      }
+  Tensors run(const Entry* entry, const Tensors& inputs) const {
+    return entry != nullptr && entry->graph ? entry->graph->run(inputs) : f_(inputs);
+  }
+
+  /// What is known of a kind; null if there are too many. Entries stay where they are, and do not
+  /// change.
+  std::optional<const Entry*> find(const std::string& general, const std::string& exact) {
+    const std::lock_guard lock(mutex_);
+    for (const std::string& kind : {exact, general}) {
+      const auto found = entries_.find(kind);
+      if (found != entries_.end() && (found->second.graph || kind == exact)) return &found->second;
     }
+    if (entries_.size() < kMostKinds) return std::nullopt;
+    full_ = true;
+    return nullptr;
+  }
+
+  /// The graph of the two runs that `prepare` returns. Where there is none, f is called itself, so
+  /// no error is one of the caller's: a size may be that of the batch by chance, f may be for one
+  /// batch, and it may need what a trace has not, gradients or memory.
+  Entry attempt(const std::function<TwoRuns()>& prepare) const {
     const NoGrad off;
-    if (rows) {
-      if (std::optional<Graph> graph = traced_for_any_batch(inputs, *rows))
-        return remember(general, {std::move(graph), {}});
-    }
+    const Surroundings before(module_);
+    Entry entry;
     try {
-      return remember(exact, {traced(for_these_shapes(inputs)), {}});
+      entry.graph = fused(common_graph(f_, prepare(), module_, Purpose::kStandIn));
     } catch (const TraceError& error) {
-      return remember(exact, {{}, error.message()});
+      entry = {{}, error.message(), true};
+    } catch (const Error& error) {
+      entry = {{}, error.message()};
+    } catch (const std::exception& error) {
+      entry = {{}, error.what()};
     }
-  }
-
-  Graph traced(const TwoRuns& runs) const {
-    return fused(common_graph(f_, runs, module_, Purpose::kStandIn));
-  }
-
-  std::optional<Graph> traced_for_any_batch(const Tensors& inputs, int64_t rows) const {
-    try {
-      return traced(for_any_batch(inputs, rows));
-    } catch (
-        const Error&) {  // a size that is that of the batch by chance, or a program for one batch
-      return std::nullopt;
-    }
+    before.restore();
+    return entry;
   }
 
   const Entry* remember(const std::string& kind, Entry entry) {

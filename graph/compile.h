@@ -21,12 +21,23 @@ namespace lathe::jit {
 /// same time.
 class LATHE_API CompiledFunction {
  public:
-  /// f(inputs), with equal bits, and gradients. The first call with inputs of a kind (number,
-  /// dtypes, devices, sizes, order in memory, training modes of `module`, Autocast) traces f, which
-  /// then runs twice or four times under NoGrad; what trace() does not see in a program holds here
-  /// too. Dimension 0 of the first input, and of all inputs of as many rows, may have any size from
-  /// 2 on, if f is the same for two batches, that of the call and another one; other sizes are of
-  /// another kind. Where f cannot be traced, and beyond 64 kinds, f itself is called.
+  /// f(inputs), with equal bits, and gradients.
+  ///
+  /// The first call with inputs of a kind traces f. A kind is their number, dtypes, devices, sizes,
+  /// and order in memory (strides, where there are gaps), and which layers of `module` train.
+  /// Dimension 0 of the first input, and of all inputs of as many rows, may have any size from 2
+  /// on, if f is the same for two batches: that of the call, and another one of some rows.
+  ///
+  /// In a trace f runs twice under NoGrad, on copies of the inputs and on other values; if it is
+  /// not the same for two batches, twice more. Meanwhile all that f computes stays in memory. The
+  /// default generators, and the buffers of `module`, are then as before. What else f changes
+  /// besides its results, it changes in each run.
+  ///
+  /// f itself is called where it cannot be traced, under Autocast, beyond 64 kinds, and while
+  /// anything watches ops (a debug scope, a trace). It cannot be traced where trace() refuses,
+  /// where it keeps gradients from a tensor (detach(), NoGrad) that a graph would pass them to,
+  /// where it returns a tensor that it made of no input, and where it takes gradients itself. What
+  /// trace() does not see in a program holds here too.
   /// throws: ValueError for an undefined input; what f throws.
   Tensors operator()(const Tensors& inputs) const;
 
@@ -41,9 +52,11 @@ class LATHE_API CompiledFunction {
   std::shared_ptr<State> state_;
 };
 
-/// f's graphs are made when it is called. `module`: its parameters and buffers have their names in
-/// explain(); other tensors that f uses, and the module's, are shared with the graphs, which follow
-/// their changes in place. Numbers that f uses are those of the first call.
+/// f's graphs are made when it is called. `module`: what f calls; it must live as long as f is
+/// called. Its parameters and buffers have their names in the graphs, and there are other graphs
+/// for training than for evaluation. Without it, a model that f calls must stay in one of the two.
+/// Tensors that f uses are shared with the graphs, which follow their changes in place. Numbers
+/// that f uses, and branches that it takes, are those of the first call.
 LATHE_API CompiledFunction compile(std::function<Tensors(const Tensors&)> f,
                                    const nn::Module* module = nullptr);
 

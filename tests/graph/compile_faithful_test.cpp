@@ -194,6 +194,75 @@ TEST_CASE("compile: a tensor from elsewhere that is returned is that tensor") {
   for (int call = 0; call < 2; ++call) CHECK(f({ones({5, 3})})[1].is_same(w));
 }
 
+TEST_CASE("compile: random numbers and batch statistics are those of the function") {
+  const Function drop = [](const Tensors& t) { return Tensors{dropout(t[0], {.p = 0.5})}; };
+  const jit::CompiledFunction compiled = jit::compile(drop);
+  const Tensor x = ones({64});
+  manual_seed(5);
+  const Tensor first = drop({x})[0], second = drop({x})[0];
+  manual_seed(5);
+  CHECK(equal(compiled({x})[0], first));
+  CHECK(equal(compiled({x})[0], second));
+
+  nn::BatchNorm1d bn(3), twin(3);
+  const jit::CompiledFunction normed =
+      jit::compile([&](const Tensors& t) { return Tensors{bn(t[0]) * 2}; }, &bn);
+  for (int call = 1; call <= 2; ++call) {
+    const Tensor batch = randn({16, 3}) + 5;
+    CHECK(equal(normed({batch})[0], twin(batch) * 2));
+    CHECK(equal(bn.running_mean, twin.running_mean));
+    CHECK(equal(bn.running_var, twin.running_var));
+    CHECK(bn.num_batches_tracked.item<int64_t>() == call);
+  }
+}
+
+TEST_CASE("compile: a function that only tracing cannot call is called itself") {
+  const Tensor x = randn({8, 3}).requires_grad_();
+  const Function penalty = [](const Tensors& t) {
+    const Tensor y = (t[0] * t[0] * t[0]).sum();
+    return Tensors{grad({y}, {t[0]}, {.create_graph = true})[0].square().sum()};
+  };
+  const jit::CompiledFunction f = jit::compile(penalty);
+  for (int call = 0; call < 2; ++call) CHECK(equal(f({x})[0], penalty({x})[0]));
+  CHECK(!is_graph(f));
+
+  const Tensor w = ones({3});
+  const jit::CompiledFunction none = jit::compile([&](const Tensors&) { return Tensors{w * 2}; });
+  for (int call = 0; call < 2; ++call) CHECK(equal(none({})[0], full({3}, 2.0)));
+
+  const jit::CompiledFunction four = jit::compile([](const Tensors& t) {
+    if (t[0].dim(0) < 4) throw std::invalid_argument("a batch has 4 rows at least");
+    return Tensors{t[0] * 2};
+  });
+  CHECK(equal(four({x.detach()})[0], x.detach() * 2));
+  CHECK(is_graph(four));
+  CHECK_THROWS_WITH_AS(four({ones({3, 3})}), "a batch has 4 rows at least", std::invalid_argument);
+}
+
+TEST_CASE("compile: an error of the function is not remembered") {
+  bool fails = true;
+  const jit::CompiledFunction f = jit::compile([&](const Tensors& t) {
+    if (fails) throw std::runtime_error("not yet");
+    return Tensors{t[0] * 2};
+  });
+  CHECK_THROWS_WITH_AS(f({ones({8, 3})}), "not yet", std::runtime_error);
+  CHECK(f.explain().empty());
+  fails = false;
+  f({ones({8, 3})});
+  CHECK(is_graph(f));
+}
+
+TEST_CASE("compile: one function calls another before either is traced") {
+  const jit::CompiledFunction inner =
+      jit::compile([](const Tensors& t) { return Tensors{t[0] * 2 + 1}; });
+  const jit::CompiledFunction outer =
+      jit::compile([&](const Tensors& t) { return Tensors{inner({t[0]})[0].exp()}; });
+  const Tensor x = randn({8, 3});
+  CHECK(equal(outer({x})[0], (x * 2 + 1).exp()));
+  CHECK(outer.explain() == "f32[N,3] cpu 01\n  together: mul, add, exp\n");
+  CHECK(equal(inner({x})[0], x * 2 + 1));
+}
+
 TEST_CASE("compile: backward passes of other threads do not notice a trace") {
   bool noticed = false;
   const jit::CompiledFunction f = jit::compile([&](const Tensors& t) {
