@@ -12,8 +12,10 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "lathe/core/compute_alone.h"
 #include "lathe/core/error.h"
 
 namespace lathe {
@@ -90,6 +92,7 @@ class Job {
 };
 
 thread_local bool inside_loop = false;
+thread_local bool alone = false;  // under ComputeAlone
 
 // While it lives, this thread is in a body: loops inside run in this thread alone.
 class InsideLoop {
@@ -234,7 +237,10 @@ int usable_cpus() noexcept {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // > 1024 processors
 }
 
-int num_threads() noexcept { return pool().threads(); }
+int num_threads() noexcept { return alone ? 1 : pool().threads(); }
+
+ComputeAlone::ComputeAlone() noexcept : before_(std::exchange(alone, true)) {}
+ComputeAlone::~ComputeAlone() { alone = before_; }
 
 void set_num_threads(int count) {
   LATHE_CHECK(ValueError, count >= 1, "set_num_threads: the count must be at least 1, got ", count);
@@ -246,6 +252,10 @@ void thread_pool_detail::run(int64_t n, int64_t grain, Body body) {
   LATHE_CHECK(ValueError, grain >= 1, "parallel_for: grain must be at least 1, got ", grain);
   Job job(n, grain, body);
   if (inside_loop) return job.work_alone();
+  if (alone) {
+    const InsideLoop inside;
+    return job.work_alone();
+  }
   pool().run(job);
 }
 

@@ -22,7 +22,7 @@ namespace lathe {
 LATHE_API int usable_cpus() noexcept;
 
 /// The number of threads of a parallel loop, the caller included. Initially the first number of the
-/// variable OMP_NUM_THREADS if it is from 1 to 1024, else usable_cpus().
+/// variable OMP_NUM_THREADS if it is from 1 to 1024, else usable_cpus(). 1 under ComputeAlone.
 LATHE_API int num_threads() noexcept;
 
 /// Sets that number. Waits for a loop that another thread is running.

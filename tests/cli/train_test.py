@@ -418,10 +418,15 @@ def test_other_commands(folder):
     assert [row["kernel"] for row in rows] == ["copy", "relu"] and rows[0]["of_copy"] == 1 and rows[1]["of_copy"] > 0
     expect_one_line(lathe("bench", "kernels", "relo"), 2, "relo: no such kernel benchmark; did you mean relu?")
     rows = [json.loads(line) for line in
-            expect(lathe("bench", "infer", "--model", "resnet8", "--batch-size", 2, "--seconds", 0.1, "--threads", 1, "--json"), 0).stdout.splitlines()]
-    assert [(row["form"], row["batch_size"]) for row in rows] == [("eager", 1), ("graph", 1), ("eager", 2), ("graph", 2)]
+            expect(lathe("bench", "infer", "--model", "resnet8", "--batch-size", 2, "--seconds", 0.1, "--threads", 1, "--clients", 3, "--json"), 0)
+            .stdout.splitlines()]
+    assert [(row["form"], row["batch_size"], row["clients"]) for row in rows] == [
+        ("eager", 1, 1), ("graph", 1, 1), ("graph", 1, 3), ("eager", 2, 1), ("graph", 2, 1), ("graph", 2, 3)]
     for row in rows:
-        assert 0 < row["seconds_p50"] <= row["seconds_p99"] and row["threads"] == 1 and row["calls"] > 0
+        assert 0 < row["seconds_p50"] <= row["seconds_p99"] and row["threads"] == 1 and row["calls"] >= row["clients"]
+        if row["clients"] > 1:
+            assert row["inputs_per_second"] > 0
+            continue
         assert abs(row["inputs_per_second"] * row["seconds_p50"] / row["batch_size"] - 1) < 1e-9
     (folder / "text.lathe").write_text("no graph")
     expect_one_line(lathe("bench", "infer", "--weights", "text.lathe"), 3, "text.lathe")

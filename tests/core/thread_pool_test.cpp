@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "lathe/core/compute_alone.h"
 #include "lathe/core/error.h"
 
 namespace lathe {
@@ -137,6 +138,26 @@ TEST_CASE("parallel_for: the caller and a worker both take chunks") {
   REQUIRE(ids.size() == 2);
   CHECK(ids[0] != ids[1]);
   CHECK(std::count(ids.begin(), ids.end(), std::this_thread::get_id()) == 1);
+}
+
+TEST_CASE("ComputeAlone: its thread runs whole loops, others keep their helpers") {
+  const ThreadCount count(3);
+  const ComputeAlone outer;
+  {
+    const ComputeAlone inner;
+    CHECK(num_threads() == 1);
+  }
+  CHECK(num_threads() == 1);  // still the outer one's
+  const std::thread::id self = std::this_thread::get_id();
+  std::atomic<int> elsewhere = 0, chunks = 0;
+  parallel_for(64, 1, [&](int64_t, int64_t) {
+    elsewhere += std::this_thread::get_id() != self;
+    ++chunks;
+    CHECK_THROWS_AS(set_num_threads(2), StateError);
+  });
+  CHECK(elsewhere == 0);
+  CHECK(chunks == 64);
+  std::thread([] { CHECK(num_threads() == 3); }).join();
 }
 
 TEST_CASE("parallel_for: several threads may run loops and change the thread count at once") {

@@ -1,17 +1,21 @@
 // lathe bench infer: a model's latency for one input and its throughput for many, called layer by
 // layer and as an optimised graph. The two take turns, so that a machine whose speed drifts slows
-// both.
+// both. With --clients also several threads that call one graph.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/compute_alone.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/format.h"
 #include "lathe/core/generator.h"
@@ -83,6 +87,57 @@ std::vector<Latencies> measure_forms(const std::vector<Form>& forms, const Tenso
   }
   for (Latencies& one : all) std::sort(one.seconds.begin(), one.seconds.end());
   return all;
+}
+
+/// What several threads get out of one form that all of them call.
+struct Served {
+  Latencies times;
+  double calls_per_second = 0;
+};
+
+/// `clients` threads that call the form again and again, each computing alone, after a warm-up.
+Served measure_clients(const Form& form, const Tensor& x, int64_t clients,
+                       const TimingOptions& options) {
+  std::vector<Latencies> of_each(static_cast<size_t>(clients));
+  std::vector<std::exception_ptr> errors(of_each.size());
+  std::latch ready(clients + 1);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < of_each.size(); ++i) {
+    threads.emplace_back([&, i] {
+      bool waited = false;
+      try {
+        const NoGrad off;
+        const ComputeAlone alone;
+        const auto call = [&] { form.call(x); };
+        Latencies ignored;
+        window(call, options.warm_up_seconds, options.device, ignored);
+        waited = true;
+        ready.arrive_and_wait();
+        window(call, static_cast<double>(options.windows) * options.window_seconds, options.device,
+               of_each[i]);
+      } catch (...) {
+        errors[i] = std::current_exception();
+        if (!waited) ready.count_down();
+      }
+    });
+  }
+  ready.arrive_and_wait();
+  const auto begin = Clock::now();
+  for (std::thread& thread : threads) thread.join();
+  const double seconds = seconds_since(begin);
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+  Served served;
+  for (const Latencies& one : of_each) {
+    served.times.seconds.insert(served.times.seconds.end(), one.seconds.begin(), one.seconds.end());
+    // Each has counted what all took.
+    served.times.system_allocations =
+        std::max(served.times.system_allocations, one.system_allocations);
+  }
+  std::sort(served.times.seconds.begin(), served.times.seconds.end());
+  served.calls_per_second = static_cast<double>(served.times.seconds.size()) / seconds;
+  return served;
 }
 
 /// What is measured, and the shape of its inputs without the batch.
@@ -170,35 +225,41 @@ ExitCode run_bench_infer(const Invocation& call) {
 
   out.text(
       formatted("{}, inputs {}, {} threads", printable(s.name), concat(s.input), num_threads()));
-  out.text(formatted("{:>6}  {:<6} {:>12} {:>12} {:>12}", "batch", "", "p50", "p99", "inputs/s"));
+  out.text(formatted("{:>6}  {:<10} {:>12} {:>12} {:>12}", "batch", "", "p50", "p99", "inputs/s"));
   std::vector<int64_t> batches = {1, settings.batch_size.value_or(32)};
   if (batches[1] == 1) batches.pop_back();
   for (const int64_t batch : batches) {
     const Tensor x = input_of(s, batch, device, settings);
-    const std::vector<Latencies> times = running_graph(s.name, [&] {
-      return measure_forms(
-          forms, x,
-          lasting(settings.seconds,
-                  {.warm_up_seconds = 0.5, .window_seconds = 0.2, .device = device}));
-    });
-    for (size_t f = 0; f < forms.size(); ++f) {
-      const double p50 = times[f].at(0.5), p99 = times[f].at(0.99);
-      const double rate = static_cast<double>(batch) / p50;
+    const TimingOptions timing = lasting(
+        settings.seconds, {.warm_up_seconds = 0.5, .window_seconds = 0.2, .device = device});
+    const std::vector<Latencies> times =
+        running_graph(s.name, [&] { return measure_forms(forms, x, timing); });
+    const auto show = [&](const Form& form, const Latencies& of, int64_t clients, double rate) {
       out.row(Row()
                   .add("bench", "infer")
                   .add("model", s.name)
-                  .add("form", forms[f].name)
+                  .add("form", form.name)
                   .add("batch_size", batch)
-                  .add("threads", num_threads())
+                  .add("clients", clients)
+                  .add("threads", clients > 1 ? 1 : num_threads())
                   .add("device", concat(device))
                   .add("layout", settings.layout)
-                  .add("calls", static_cast<int64_t>(times[f].seconds.size()))
-                  .add("seconds_p50", p50)
-                  .add("seconds_p99", p99)
+                  .add("calls", static_cast<int64_t>(of.seconds.size()))
+                  .add("seconds_p50", of.at(0.5))
+                  .add("seconds_p99", of.at(0.99))
                   .add("inputs_per_second", rate)
-                  .add("system_allocations", static_cast<int64_t>(times[f].system_allocations)));
-      out.text(formatted("{:>6}  {:<6} {:9.3f} ms {:9.3f} ms {:12.1f}", batch, forms[f].name,
-                         1e3 * p50, 1e3 * p99, rate));
+                  .add("system_allocations", static_cast<int64_t>(of.system_allocations)));
+      const std::string who = clients > 1 ? formatted("{} clients", clients) : form.name;
+      out.text(formatted("{:>6}  {:<10} {:9.3f} ms {:9.3f} ms {:12.1f}", batch, who,
+                         1e3 * of.at(0.5), 1e3 * of.at(0.99), rate));
+    };
+    for (size_t f = 0; f < forms.size(); ++f) {
+      show(forms[f], times[f], 1, static_cast<double>(batch) / times[f].at(0.5));
+    }
+    if (settings.clients > 1) {
+      const Served served = measure_clients(forms.back(), x, settings.clients, timing);
+      show(forms.back(), served.times, settings.clients,
+           static_cast<double>(batch) * served.calls_per_second);
     }
   }
   return ExitCode::kDone;

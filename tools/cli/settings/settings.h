@@ -127,6 +127,7 @@ struct Settings {
   std::string sync = "off";
   bool check_determinism = false;
   bool layers = false;
+  int64_t clients = 1;
   bool ranges = false;
   // launch
   int64_t ranks = 1;

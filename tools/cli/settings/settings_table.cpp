@@ -232,6 +232,8 @@ constexpr Setting kSettings[] = {
    .help = "End with the op and the line that made the first NaN or infinity, forward or backward; slow"},
   {.key = "sync", .group = "Run", .target = &S::sync, .takes = kTrain, .choices = "off|warn|error",
    .help = "Name each place of a step where the host waits for the GPU unasked; on a CPU there is none"},
+  {.key = "clients", .group = "Run", .target = &S::clients, .takes = kBenchInfer, .unit = "N", .min = 1, .max = kMaxThreads,
+   .help = "Also N threads that each call the graph, one after another, and compute alone (1: no such measurement)"},
   {.key = "check-determinism", .group = "Run", .target = &S::check_determinism, .takes = kBenchStep,
    .help = "Run the step twice from one state instead, and name the first op whose output differs"},
   {.key = "layers", .group = "Run", .target = &S::layers, .takes = kBenchStep,
