@@ -11,6 +11,7 @@
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
+#include "lathe/core/generator.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/linear.h"
 #include "lathe/ops/activations.h"
@@ -199,6 +200,22 @@ TEST_CASE("compile: a module's parameters are followed, and named") {
   CHECK(equal(f({x})[0], silu(layer(x)) * 2));
   f({x})[0].sum().backward();
   CHECK(layer.named_parameters()[0].second.grad().defined());
+}
+
+TEST_CASE("compile: a module in training is called itself, and its statistics are as without") {
+  manual_seed(3);
+  nn::BatchNorm2d norm(3), twin(3);
+  const auto forward = [](nn::BatchNorm2d& of) {
+    return [&of](const Tensors& t) { return Tensors{relu(of(t[0])) * 2}; };
+  };
+  const jit::CompiledFunction f = jit::compile(forward(norm), &norm);
+  for (int i = 0; i < 3; ++i) {
+    const Tensor x = randn({4, 3, 5, 5});
+    CHECK(equal(f({x})[0], forward(twin)({x})[0]));
+  }
+  for (size_t b = 0; b < twin.named_buffers().size(); ++b)
+    CHECK(equal(norm.named_buffers()[b].second, twin.named_buffers()[b].second));
+  CHECK(f.explain().find("writes into") != std::string::npos);
 }
 
 TEST_CASE("compile: kinds have a limit") {

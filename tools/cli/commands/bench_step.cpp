@@ -13,6 +13,7 @@
 #include "lathe/core/profile/profiler.h"
 #include "lathe/core/profile/rates.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/graph/compile.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/sgd.h"
@@ -183,8 +184,14 @@ ExitCode run_bench_step(const Invocation& call) {
   optim::GradScaler scaler(scaler_options(settings));
   const RandomBatch made = random_batch(settings, shape, device, batch);
   if (settings.check_determinism) return check_step(out, settings, *model, made);
+  const auto forward = [&](const Tensors& t) {
+    return Tensors{cross_entropy(scores_of(*model, t[0], settings), t[1])};
+  };
+  std::optional<jit::CompiledFunction> compiled;
+  if (settings.compile) compiled = jit::compile(forward, model.get());
   const std::function<void()> step = [&] {
-    const Tensor loss = cross_entropy(scores_of(*model, made.x, settings), made.y);
+    const Tensors inputs{made.x, made.y};
+    const Tensor loss = compiled ? (*compiled)(inputs)[0] : forward(inputs)[0];
     scaler.scale(loss).backward();
     scaler.step(optimizer, {.fused = true});
     scaler.update();
@@ -204,7 +211,8 @@ ExitCode run_bench_step(const Invocation& call) {
       .add("device", concat(device))
       .add("layout", settings.layout)
       .add("amp", settings.amp)
-      .add("conv_exact", settings.conv_exact);
+      .add("conv_exact", settings.conv_exact)
+      .add("compile", settings.compile);
   if (device.is_cuda()) {
     row.add("capture", settings.capture);
     row.add("tf32", *settings.tf32).add("cudnn_benchmark", *settings.cudnn_benchmark);
@@ -218,6 +226,7 @@ ExitCode run_bench_step(const Invocation& call) {
                      *settings.model, batch, num_threads(), rate, 1e3 * timing.median,
                      1e3 * timing.low, 1e3 * timing.high));
   out.text(memory.text());
+  if (compiled) out.text(compiled->explain());
   if (settings.profile) print_profile(out, settings, device, step);
   if (settings.layers) print_layers(out, settings, *model, made, step);
   return ExitCode::kDone;

@@ -128,6 +128,7 @@ struct Settings {
   bool check_determinism = false;
   bool layers = false;
   int64_t clients = 1;
+  bool compile = false;
   bool ranges = false;
   // launch
   int64_t ranks = 1;

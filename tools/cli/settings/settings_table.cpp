@@ -234,6 +234,8 @@ constexpr Setting kSettings[] = {
    .help = "Name each place of a step where the host waits for the GPU unasked; on a CPU there is none"},
   {.key = "clients", .group = "Run", .target = &S::clients, .takes = kBenchInfer, .unit = "N", .min = 1, .max = kMaxThreads,
    .help = "Also N threads that each call the graph, one after another, and compute alone (1: no such measurement)"},
+  {.key = "compile", .group = "Run", .target = &S::compile, .takes = kBenchStep,
+   .help = "Forward pass and loss through jit::compile(), and what it made of them"},
   {.key = "check-determinism", .group = "Run", .target = &S::check_determinism, .takes = kBenchStep,
    .help = "Run the step twice from one state instead, and name the first op whose output differs"},
   {.key = "layers", .group = "Run", .target = &S::layers, .takes = kBenchStep,
