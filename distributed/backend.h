@@ -28,6 +28,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   /// All throw std::exception if the call fails or takes longer than the backend's limit.
+  /// kAverage: the sum, in `dtype`, divided by the number of ranks.
   virtual void all_reduce(void* data, size_t count, DType dtype, Reduce op) = 0;
   virtual void broadcast(void* data, size_t bytes, int root) = 0;
   virtual void all_gather(void* out, const void* in, size_t bytes) = 0;

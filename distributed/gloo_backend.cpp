@@ -48,9 +48,24 @@ auto wrapping(T x) {
     return static_cast<uint64_t>(x);
 }
 
+/// data / ranks, element by element.
+template <class T>
+void divide(T* data, size_t n, int ranks) {
+  using C = ComputeType<T>;
+  const C by = static_cast<C>(ranks);
+  for (size_t i = 0; i < n; ++i) data[i] = static_cast<T>(static_cast<C>(data[i]) / by);
+}
+
+/// Between two ranks each element is added up once. So the division can follow at once, without
+/// another pass over all of them; but for halves, whose sum is rounded to half before.
+template <class T>
+bool averages_at_once(Reduce op, int ranks) {
+  return op == Reduce::kAverage && ranks == 2 && std::is_same_v<T, ComputeType<T>>;
+}
+
 /// c = a op b, element by element.
 template <class T>
-void reduce(Reduce op, void* c, const void* a, const void* b, size_t n) {
+void reduce(Reduce op, int ranks, void* c, const void* a, const void* b, size_t n) {
   using C = ComputeType<T>;
   T* const out = static_cast<T*>(c);
   const T* const x = static_cast<const T*>(a);
@@ -59,6 +74,9 @@ void reduce(Reduce op, void* c, const void* a, const void* b, size_t n) {
     for (size_t i = 0; i < n; ++i)
       out[i] = static_cast<T>(f(static_cast<C>(x[i]), static_cast<C>(y[i])));
   };
+  if constexpr (std::is_floating_point_v<T>) {
+    if (averages_at_once<T>(op, ranks)) return all([](C p, C q) { return (p + q) / C(2); });
+  }
   // NaN on either side gives NaN, so that all ranks notice it.
   switch (op) {
     case Reduce::kSum:
@@ -86,14 +104,21 @@ class GlooBackend final : public Backend {
 
   void all_reduce(void* data, size_t count, DType dtype, Reduce op) override {
     gloo::AllreduceOptions options(context_);
+    const int ranks = context_->size;
     visit_number(dtype, "all_reduce_", [&](auto tag) {
       using T = typename decltype(tag)::type;
-      options.setReduceFunction(
-          [op](void* c, const void* a, const void* b, size_t n) { reduce<T>(op, c, a, b, n); });
+      options.setReduceFunction([op, ranks](void* c, const void* a, const void* b, size_t n) {
+        reduce<T>(op, ranks, c, a, b, n);
+      });
       options.setOutput(static_cast<T*>(data), count);
     });
     options.setTag(next_tag_++);
     gloo::allreduce(options);
+    if (op != Reduce::kAverage) return;
+    visit_float(dtype, "all_reduce_", [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      if (!averages_at_once<T>(op, ranks)) divide(static_cast<T*>(data), count, ranks);
+    });
   }
 
   void broadcast(void* data, size_t bytes, int root) override {

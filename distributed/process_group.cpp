@@ -8,7 +8,6 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/format.h"
-#include "lathe/core/visit.h"
 #include "lathe/distributed/device_calls.h"
 #include "lathe/distributed/group_state.h"
 
@@ -63,20 +62,9 @@ Tensor plain_target(const Tensor& t, Call& call) {
   return target;
 }
 
-void divide(const Tensor& t, int64_t by) {
-  visit_float(t.dtype(), "all_reduce_", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using C = ComputeType<T>;
-    T* const data = t.data<T>();
-    for (int64_t i = 0; i < t.numel(); ++i)
-      data[i] = static_cast<T>(static_cast<C>(data[i]) / static_cast<C>(by));
-  });
-}
-
-void reduce_all(Backend& backend, const Tensor& t, Reduce op, int64_t world_size) {
+void reduce_all(Backend& backend, const Tensor& t, Reduce op) {
   if (t.numel() == 0) return;
   backend.all_reduce(t.raw_data(), static_cast<size_t>(t.numel()), t.dtype(), op);
-  if (op == Reduce::kAverage) divide(t, world_size);
 }
 
 /// The shape [n, …].
@@ -134,9 +122,7 @@ Work ProcessGroup::all_reduce_(const Tensor& t, Reduce op) {
     return detail::all_reduce_on(*gpu, *state_, std::move(call), t, op);
   const Tensor target = plain_target(t, call);
   if (!is_plain(t)) copy_values(target, t);
-  call.run = [target, op, n = world_size()](Backend& backend) {
-    reduce_all(backend, target, op, n);
-  };
+  call.run = [target, op](Backend& backend) { reduce_all(backend, target, op); };
   return start(t, std::move(call));
 }
 
@@ -179,8 +165,8 @@ Work ProcessGroup::reduce_scatter_(const Tensor& out, const Tensor& in, Reduce o
   const Tensor all = empty(in.shape(), {.dtype = in.dtype()});
   copy_values(all, in);  // the reduction writes it
   const Tensor own = all.select(0, rank());
-  call.run = [all, own, target = plain_target(out, call), op, n = world_size()](Backend& backend) {
-    reduce_all(backend, all, op, n);
+  call.run = [all, own, target = plain_target(out, call), op](Backend& backend) {
+    reduce_all(backend, all, op);
     copy_values(target, own);
   };
   return start(out, std::move(call));
