@@ -40,18 +40,18 @@ static Tensor weight_grad_like(const Tensor& w, const Tensor& dy, const Tensor& 
   return conv2d_weight_grad(dy, x, w.shape(), opt, memory_format_of(w));
 }
 
-/// True if the gradient of one of them is recorded, or would be (the first call of checkpoint(),
-/// which must compute the same bits as the second one).
-static bool is_trained(const Tensor& x, const Tensor& w) {
-  return (grad_enabled() || autograd::current_mode().would_record != nullptr) &&
-         (x.requires_grad() || w.requires_grad());
+/// True where gradients are recorded, and in the first call of checkpoint(), which must compute the
+/// same bits as the second one. Whether x or w requires one is not asked: in that call nothing that
+/// was computed does.
+static bool is_training() {
+  return grad_enabled() || autograd::current_mode().would_record != nullptr;
 }
 
-/// The values. A convolution that is trained and has no bias is likely to have a batch norm behind
-/// it, for which the kernel can leave sums (on a CPU mean and variance).
+/// The values. In training a convolution without a bias is likely to have a batch norm behind it,
+/// for which the kernel can leave sums (on a CPU mean and variance).
 static Tensor forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w, const Tensor& bias,
                       Tensor& sums) {
-  if (!bias.defined() && is_trained(x, w)) {
+  if (!bias.defined() && is_training()) {
     if (x.device() == kCPU) return cpu::conv2d_forward_with_moments(g, x, w, sums);
     if constexpr (kHasCuda) {
       const cuda::DeviceScope on(x.device(), "conv2d_forward(g, x, w, bias)");

@@ -101,15 +101,18 @@ TEST_CASE("checkpoint: the same on a GPU" * test::cuda_case()) {
 }
 
 TEST_CASE("checkpoint: a convolution that leaves moments to a batch norm, in it or behind it") {
-  const auto run = [](Tensors (*way)(const Function&, const Tensors&), bool norm_inside) {
+  const auto run = [](Tensors (*way)(const Function&, const Tensors&), bool norm_inside,
+                      bool frozen) {
     manual_seed(2);
     const Tensor x = randn({4, 16, 16, 16}).contiguous(MemoryFormat::kChannelsLast);
     const Tensor w = randn({16, 16, 3, 3}).requires_grad_();
+    const Tensor filters = randn({16, 16, 3, 3});
     const auto norm = [](const Tensor& y) {
       return batch_norm(y, {}, {}, {}, {}, {.training = true});
     };
     const Function f = [&](const Tensors& t) {
-      const Tensor y = conv2d(t[0], t[1], {.pad = 1});
+      Tensor y = conv2d(t[0], t[1], {.pad = 1});
+      if (frozen) y = conv2d(relu(y), filters, {.pad = 1});
       return Tensors{norm_inside ? norm(y) : y};
     };
     const Tensor y = way(f, {x, w})[0], z = norm_inside ? y : norm(y);
@@ -117,9 +120,13 @@ TEST_CASE("checkpoint: a convolution that leaves moments to a batch norm, in it 
     return std::pair(z.detach(), w.grad());
   };
   for (const bool norm_inside : {true, false}) {
-    const auto expected = run(plain, norm_inside), got = run(saving, norm_inside);
-    CHECK(same_bits(got.first, expected.first));
-    CHECK(same_bits(got.second, expected.second));
+    for (const bool frozen : {true, false}) {
+      CAPTURE(norm_inside);
+      CAPTURE(frozen);
+      const auto expected = run(plain, norm_inside, frozen), got = run(saving, norm_inside, frozen);
+      CHECK(same_bits(got.first, expected.first));
+      CHECK(same_bits(got.second, expected.second));
+    }
   }
 }
 
