@@ -18,6 +18,7 @@
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
+#include "lathe/tests/cuda_case.h"
 
 using namespace lathe;
 
@@ -180,44 +181,64 @@ double error_of(const Tensors& got, const Tensors& expected) {
   return error;
 }
 
+struct Pass {
+  const char* name;
+  void (*run)(jit::Graph&);
+  double bound;      // 0: equal bits
+  double gpu_bound;  // kernels of a GPU order sums differently for an epilogue or a layout
+};
+// Each of at most 12 layers in a row is rounded in another way, or computed by Winograd.
+constexpr double kRounding = 1e-4;
+const Pass kPasses[] = {
+    {"remove_dead_code", jit::remove_dead_code, 0, 0},
+    {"merge_common_subexpressions", jit::merge_common_subexpressions, 0, 0},
+    {"fold_constants", jit::fold_constants, 0, 0},
+    {"fuse_pointwise", jit::fuse_pointwise, 0, 0},
+    {"fuse_epilogues", jit::fuse_epilogues, 0, kRounding},
+    {"fold_batch_norm", jit::fold_batch_norm, kRounding, kRounding},
+    {"use_channels_last", jit::use_channels_last, kRounding, kRounding},
+    {"optimize_for_inference", jit::optimize_for_inference, kRounding, kRounding}};
+
+/// Runs the program of a seed as it is and after each pass.
+void check_program(uint64_t seed, Device device) {
+  CAPTURE(seed);
+  manual_seed(seed);
+  const RandomProgram program(seed);
+  CAPTURE(program.text());
+  jit::Graph graph = jit::parse(program.text());
+  graph.bind(program.state(graph));
+  Tensor x = randn({2, 8, 6, 6});
+  const Tensors of_cpu = graph.run({x});
+  if (device.is_cuda()) {
+    graph.to(device);
+    x = x.to(device);
+  }
+  const Tensors expected = device.is_cuda() ? graph.run({x}) : of_cpu;
+  for (size_t i = 0; i < expected.size(); ++i)
+    CHECK(error_of({expected[i].to(kCPU)}, {of_cpu[i]}) <= kRounding);
+  for (const Pass& pass : kPasses) {
+    CAPTURE(pass.name);
+    jit::Graph changed = graph;
+    pass.run(changed);
+    CAPTURE(changed.text());
+    const Tensors got = changed.run({x});
+    const double bound = device.is_cuda() ? pass.gpu_bound : pass.bound;
+    if (bound == 0) {
+      CHECK(same_bits(got, expected));
+    } else {
+      CHECK(error_of(got, expected) <= bound);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("random graphs: each pass leaves the results of 500 programs as they are") {
-  struct Pass {
-    const char* name;
-    void (*run)(jit::Graph&);
-    double bound;  // 0: equal bits
-  };
-  // Each of at most 12 layers in a row is rounded in another way, or computed by Winograd.
-  constexpr double kRounding = 1e-4;
-  const Pass passes[] = {{"remove_dead_code", jit::remove_dead_code, 0},
-                         {"merge_common_subexpressions", jit::merge_common_subexpressions, 0},
-                         {"fold_constants", jit::fold_constants, 0},
-                         {"fuse_epilogues", jit::fuse_epilogues, 0},
-                         {"fold_batch_norm", jit::fold_batch_norm, kRounding},
-                         {"use_channels_last", jit::use_channels_last, kRounding},
-                         {"optimize_for_inference", jit::optimize_for_inference, kRounding}};
   const NoGrad off;
-  for (uint64_t seed = 0; seed < 500; ++seed) {
-    CAPTURE(seed);
-    manual_seed(seed);
-    const RandomProgram program(seed);
-    CAPTURE(program.text());
-    jit::Graph graph = jit::parse(program.text());
-    graph.bind(program.state(graph));
-    const Tensor x = randn({2, 8, 6, 6});
-    const Tensors expected = graph.run({x});
-    for (const Pass& pass : passes) {
-      CAPTURE(pass.name);
-      jit::Graph changed = graph;
-      pass.run(changed);
-      CAPTURE(changed.text());
-      const Tensors got = changed.run({x});
-      if (pass.bound == 0) {
-        CHECK(same_bits(got, expected));
-      } else {
-        CHECK(error_of(got, expected) <= pass.bound);
-      }
-    }
-  }
+  for (uint64_t seed = 0; seed < 500; ++seed) check_program(seed, kCPU);
+}
+
+TEST_CASE("random graphs: so it is on a GPU, which agrees with the CPU" * test::cuda_case()) {
+  const NoGrad off;
+  for (uint64_t seed = 0; seed < 40; ++seed) check_program(seed, Device(DeviceType::kCUDA));
 }
