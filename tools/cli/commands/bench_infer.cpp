@@ -257,7 +257,8 @@ ExitCode run_bench_infer(const Invocation& call) {
       show(forms[f], times[f], 1, static_cast<double>(batch) / times[f].at(0.5));
     }
     if (settings.clients > 1) {
-      const Served served = measure_clients(forms.back(), x, settings.clients, timing);
+      const Served served = running_graph(
+          s.name, [&] { return measure_clients(forms.back(), x, settings.clients, timing); });
       show(forms.back(), served.times, settings.clients,
            static_cast<double>(batch) * served.calls_per_second);
     }
