@@ -61,7 +61,8 @@ class LATHE_API Graph {
   void capture(const std::function<void()>& work);
 
   /// Queues the recorded work on the current stream, behind what is queued there.
-  /// throws: StateError for an empty graph; CudaError. Then no generator has moved.
+  /// throws: StateError for an empty graph; CudaError; DistributedError if it has collectives and a
+  /// rank has failed. Then no generator has moved.
   void launch();
 
   /// Kernels, copies and fills in the graph; 0 if it is empty.
@@ -77,6 +78,10 @@ class LATHE_API Graph {
 /// What it queues comes before the graph. It is for memory that the recorded kernels read and that
 /// others may have written since. Does nothing outside a capture on this thread.
 LATHE_API void before_each_launch(std::function<void()> work);
+
+/// Within Graph::capture(): `work` runs on the host after each launch of that graph is queued, with
+/// the stream of the launch as the current one. Does nothing outside a capture on this thread.
+LATHE_API void after_each_launch(std::function<void()> work);
 
 /// Within Graph::capture(): `work` runs once, when what is captured has ended, and is recorded like
 /// the end of it. Does nothing outside a capture on this thread.

@@ -38,8 +38,8 @@ int64_t Bucket::bytes() const {
   return sum;
 }
 
-void Bucket::take_memory() {
-  if (memory_.defined() && memory_.impl().storage->use_count() == 1) return;
+void Bucket::take_memory(bool fresh) {
+  if (!fresh && memory_.defined() && memory_.impl().storage->use_count() == 1) return;
   const Tensor& like = parameters_.front();
   memory_ = empty({offsets_.back() + static_cast<int64_t>(members_.size())},
                   {.dtype = like.dtype(), .device = like.device()});

@@ -21,8 +21,8 @@ class Bucket {
   int64_t bytes() const;
 
   /// Makes sure that nobody else sees the memory: where somebody holds a gradient that lies in it,
-  /// takes new memory.
-  void take_memory();
+  /// takes new memory. `fresh`: in any case; a graph that is recorded then has it for itself.
+  void take_memory(bool fresh = false);
   /// The place of the k-th member's gradient, with the strides of its parameter.
   Tensor gradient(size_t k) const;
   /// All marks, one dimension.

@@ -55,7 +55,9 @@ class Reducer;
 /// nor moved; group and model must outlive it. Which parameters are trained, and the model's device
 /// and dtype, must not change after it is made.
 /// All ranks must run the same backward passes. One pass at a time. A pass that fails on one rank
-/// ends the group, with that rank as the cause.
+/// ends the group, with that rank as the cause. A pass over NCCL can be captured into a graph once
+/// the order is learnt, without find_unused_parameters; a parameter without a gradient is a
+/// StateError there.
 class LATHE_API DistributedDataParallel {
  public:
   /// Gives parameters and buffers the values of rank 0. Waits.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lathe/core/copy.h"
+#include "lathe/core/cuda_backend.h"
 
 namespace lathe::distributed::detail {
 
@@ -28,13 +29,17 @@ Tensor plain_target(const DeviceBackend& backend, const Tensor& t, DType dtype, 
   return target;
 }
 
-/// The pool does not hand out the tensors' memory before the backend's stream has used it.
+/// The pool does not hand out the tensors' memory before the backend's stream has used it. In a
+/// graph it cannot ask when that is: there the tensors live until the call is waited for.
 template <class F>
 Work start(DeviceBackend& backend, GroupState& group, Call call, const Tensor& written,
            const Tensors& used, F&& f) {
   call.text += " on a GPU";
+  const bool recorded = cuda::is_capturing(current_stream(backend.device()));
+  if (recorded) call.kept = used;
   Work work(group.start(std::move(call), backend, [&](DeviceBackend& on) {
     if (written.numel() > 0) f(on);
+    if (recorded) return;
     for (const Tensor& t : used) record_stream(t, on.stream());
   }));
   written.bump_version();  // not if the call was refused

@@ -5,12 +5,19 @@
 // for what the current stream had to do, and Work::wait() makes the current stream wait for it. The
 // host goes on. The group's thread watches the second event, in the order of the calls. So a call
 // that takes too long fails as one on host memory does, and the same verdict names the rank.
+//
+// Note [Calls in a graph]
+// While the current stream is captured, the events make the backend's stream a branch of the
+// capture, and the collective a node of the graph, which runs beside the others. Its own end is
+// nothing that could be asked. So each launch of the graph is watched, as one call. Each rank must
+// launch its graph of the same step.
 #include <algorithm>
 #include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "lathe/core/cuda_backend.h"
+#include "lathe/core/cuda_graph.h"
 #include "lathe/core/format.h"
 #include "lathe/core/log.h"
 #include "lathe/distributed/control.h"
@@ -22,9 +29,6 @@ std::shared_ptr<Call> GroupState::start(Call call, DeviceBackend& backend,
                                         const std::function<void(DeviceBackend&)>& launch) {
   const Device device = backend.device();
   const Stream compute = current_stream(device), line = backend.stream();
-  LATHE_CHECK(StateError, !cuda::is_capturing(compute), call.name,
-              ": a collective over NCCL cannot be recorded into a graph; run the step without "
-              "capture");
   if (options_.debug) {
     const auto compared = start(Call{call.text, call.name, [](Backend&) {}});
     wait(*compared);
@@ -34,6 +38,7 @@ std::shared_ptr<Call> GroupState::start(Call call, DeviceBackend& backend,
     if (failure_) throw_failure();
   }
   call.device = device;
+  if (cuda::is_capturing(compute)) return record(std::move(call), backend, launch);
   try {
     Event ready(device);
     ready.record(compute);
@@ -49,6 +54,54 @@ std::shared_ptr<Call> GroupState::start(Call call, DeviceBackend& backend,
     call.run = [error = std::current_exception()](Backend&) { std::rethrow_exception(error); };
   }
   return start(std::move(call));
+}
+
+std::shared_ptr<Call> GroupState::record(Call call, DeviceBackend& backend,
+                                         const std::function<void(DeviceBackend&)>& launch) {
+  try {
+    Event ready(call.device);
+    ready.record(current_stream(call.device));
+    ready.block(backend.stream());
+    launch(backend);
+    call.reached = std::make_shared<Event>(call.device);
+    call.reached->record(backend.stream());
+  } catch (const DeviceBackendError& error) {  // nothing has run, and nobody waits for it
+    LATHE_FAIL(StateError, call.name, ": cannot be recorded into a graph: ", error.what());
+  }
+  if (std::exchange(recorded_in_, cuda::capture_number()) != cuda::capture_number()) {
+    const auto with_group = [group = weak_from_this()](auto&& f) {
+      const std::shared_ptr<GroupState> alive = group.lock();
+      LATHE_CHECK(StateError, alive != nullptr,
+                  "cuda::Graph: the process group is gone whose collectives it makes");
+      f(*alive);
+    };
+    cuda::before_each_launch(
+        [with_group] { with_group([](GroupState& group) { group.check_can_launch(); }); });
+    cuda::after_each_launch([with_group, &backend] {
+      with_group([&](GroupState& group) { group.watch_launch(backend); });
+    });
+  }
+  call.done = true;  // for the host, which can only wait for a launch
+  auto made = std::make_shared<Call>(std::move(call));
+  made->group = shared_from_this();
+  return made;
+}
+
+void GroupState::check_can_launch() {
+  const std::lock_guard lock(mutex_);
+  if (failure_) throw_failure();
+  LATHE_CHECK(StateError, !leaving_,
+              "cuda::Graph: the process group is gone whose collectives it makes");
+}
+
+void GroupState::watch_launch(DeviceBackend& backend) {
+  const auto reached = std::make_shared<Event>(backend.device());
+  reached->record(current_stream(backend.device()));
+  Call call{"the launch of a graph", "graph launch", [this, &backend, reached](Backend&) {
+              backend.watch(*reached, [this] { return client_->somebody_left(); });
+            }};
+  call.device = backend.device();
+  start(std::move(call));
 }
 
 namespace {
@@ -85,7 +138,12 @@ Answers judge(const std::vector<std::string>& texts, const std::vector<std::stri
 
 DeviceBackend* GroupState::backend_for(Device device) {
   if (!device.is_cuda() || options_.world_size == 1) return nullptr;
-  if (!asked_for_device_) connect_device(device);
+  if (!asked_for_device_) {
+    LATHE_CHECK(StateError, !cuda::is_capturing(current_stream(device)),
+                "process group: its first call on a GPU connects the ranks, and cannot be recorded "
+                "into a graph; make one before");
+    connect_device(device);
+  }
   if (!device_problem_.empty()) throw DistributedError(device_problem_, here(__FILE__, __LINE__));
   if (!device_backend_) return nullptr;
   LATHE_CHECK(DeviceError, device_backend_->device() == device, "process group: its calls are on ",

@@ -188,6 +188,7 @@ void GroupState::wait(Call& call) {
   }
   if (call.reached) call.reached->block(current_stream(call.device));
   const std::lock_guard lock(finishing_);  // a copy of the handle may be waited for, too
+  call.kept.clear();
   if (!call.finish) return;
   call.finish();
   call.finish = {};

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lathe/core/stream.h"
+#include "lathe/core/tensor.h"
 #include "lathe/distributed/backend.h"
 #include "lathe/distributed/control_client.h"
 #include "lathe/distributed/control_server.h"
@@ -33,6 +34,7 @@ struct Call {
   // Of a call that is queued on a GPU; there `run` only watches it.
   std::shared_ptr<Event> reached = nullptr;
   Device device = {};
+  Tensors kept = {};  // of a call that is recorded into a graph: until somebody has waited
   bool done = false;
   bool running = false;  // its tensors may be written now
   std::shared_ptr<GroupState> group = nullptr;
@@ -69,6 +71,10 @@ class GroupState : public std::enable_shared_from_this<GroupState> {
   void connect(const std::string& address);
   void connect_device(Device device);
   void leave_device() noexcept;
+  std::shared_ptr<Call> record(Call call, DeviceBackend& backend,
+                               const std::function<void(DeviceBackend&)>& launch);
+  void check_can_launch();
+  void watch_launch(DeviceBackend& backend);
   void run_calls();
   void run(Call& call);
   void compare(const Call& call);
@@ -80,6 +86,7 @@ class GroupState : public std::enable_shared_from_this<GroupState> {
   const Limits limits_;
   std::vector<std::string> hosts_;
   bool asked_for_device_ = false;
+  uint64_t recorded_in_ = 0;    // the last capture that has calls of this group
   std::string device_problem_;  // why this group has no place on GPUs, for every later call
   std::mutex finishing_;        // held while results are copied to their place
 

@@ -61,11 +61,12 @@ class LATHE_API Work {
 ///
 /// Tensors on a GPU go over NCCL if all ranks have it. Each rank has a GPU of its own, always the
 /// same one; the first call for it connects all ranks. A call is queued behind the work of the
-/// current stream, runs on a stream of the group, and waits for no host. It cannot be part of a
-/// graph. NCCL may connect some ranks only in the first calls, which then wait for them. After a
-/// failure the tensors that calls on GPUs wrote hold anything, and so does what was computed from
-/// them; barrier().wait() throws if it is so. kMin and kMax may lose a NaN there. Without NCCL
-/// these tensors travel through host memory, and the call waits for the GPU.
+/// current stream, runs on a stream of the group, and waits for no host. All but the first can be
+/// part of a captured graph, whose launches then make them. NCCL may connect some ranks only in the
+/// first calls, which then wait for them. After a failure the tensors that calls on GPUs wrote hold
+/// anything, and so does what was computed from them; barrier().wait() throws if it is so. kMin and
+/// kMax may lose a NaN there. Without NCCL these tensors travel through host memory, and the call
+/// waits for the GPU.
 ///
 /// A process that leaves without an exception does not disturb the others until they call again.
 /// Over NCCL it may: what it sent in a broadcast is lost for a rank that is seconds behind. There
@@ -93,7 +94,7 @@ class LATHE_API ProcessGroup {
   // throws: DTypeError for a reduction of bool, and for kAverage of integers; ShapeError;
   // IndexError for a root that is no rank; ValueError for a tensor to write that overlaps itself;
   // StateError, unless under NoGrad, for a tensor that requires grad, since nothing is recorded
-  // (sync_batch_norm.h has one that does), and in a capture of a GPU's stream; DistributedError if
+  // (sync_batch_norm.h has one that does), and in a capture without NCCL; DistributedError if
   // the group has failed, or if two ranks call for the same GPU. Then nothing has changed.
 
   /// t = the reduction of t over all ranks. kAverage: floating dtypes only.

@@ -7,6 +7,7 @@
 
 #include "lathe/autograd/accumulate.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/cuda_backend.h"
 #include "lathe/core/format.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/distributed/control.h"
@@ -42,6 +43,12 @@ Reducer::~Reducer() {
   for (const Tensor& p : parameters_) autograd::stop_listening(p);
 }
 
+/// Whether the pass is one of a captured step, on the stream of its first parameter.
+bool Reducer::is_recorded() const {
+  const Device device = parameters_.front().device();
+  return device.is_cuda() && cuda::is_capturing(current_stream(device));
+}
+
 void Reducer::set_order(const std::vector<size_t>& order) {
   buckets_ = make_buckets(parameters_, order, options_.first_bucket_bytes, options_.bucket_bytes);
   places_.resize(parameters_.size());
@@ -59,13 +66,17 @@ bool Reducer::begin(const Pass& pass) {
   LATHE_CHECK(StateError, !pass.create_graph,
               "DistributedDataParallel: backward with create_graph would give averages without a "
               "history; take grad(), or no_sync()");
+  const bool after_recorded = std::exchange(recorded_, is_recorded());
+  LATHE_CHECK(StateError, !recorded_ || learnt_,
+              "DistributedDataParallel: the first backward pass learns the order of the gradients, "
+              "and cannot be recorded into a graph; run a step before");
   states_.assign(parameters_.size(), State::kWaits);
   waiting_.clear();
   travels_.clear();
   arrived_.clear();
   for (Bucket& bucket : buckets_) {
     waiting_.push_back(bucket.members().size());
-    if (!alone()) bucket.take_memory();
+    if (!alone()) bucket.take_memory(recorded_ || after_recorded);  // launches write that of theirs
   }
   running_ = true;
   if (!pass.all_known) return true;
@@ -121,6 +132,10 @@ void Reducer::mark(const Bucket& bucket) const {
     marks.push_back((options_.find_unused_parameters ? used : unused) ? 1 : 0);
   }
   const auto set = std::ranges::count(marks, 1.0);
+  LATHE_CHECK(
+      StateError, !recorded_ || (set == 0 && !options_.find_unused_parameters),
+      "DistributedDataParallel: a step whose loss does not depend on all parameters, or with "
+      "find_unused_parameters, cannot be recorded into a graph");
   if (set == 0 || set == std::ranges::ssize(marks))  // no copy, which a GPU would be waited for
     fill_values(bucket.marks(), marks[0]);
   else
@@ -197,6 +212,7 @@ bool Reducer::find_missing() {
   const auto any = [](const std::vector<double>& marks) {
     return std::ranges::any_of(marks, [](double mark) { return mark != 0; });
   };
+  if (recorded_) return false;  // mark() has looked
   bool missing = false;
   std::vector<const Bucket*> late;
   for (const Bucket& bucket : buckets_) {
@@ -285,6 +301,7 @@ void Reducer::throw_unused() {
 void Reducer::failed(const char* reason) noexcept {
   if (std::exchange(refused_, false) || !std::exchange(running_, false)) return;
   travels_.clear();
+  if (recorded_) return;  // nothing has run, and nobody waits for it
   try {
     group_.abort(concat("its backward pass failed: ", reason));
   } catch (const std::exception&) {  // out of memory: the others notice when this rank is silent

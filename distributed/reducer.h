@@ -57,6 +57,7 @@ class Reducer final : public autograd::LeafListener {
   void learn_order();
   [[noreturn]] void throw_unused();
   bool alone() const { return group_.world_size() == 1; }
+  bool is_recorded() const;
 
   ProcessGroup& group_;
   const DataParallelOptions options_;
@@ -67,7 +68,8 @@ class Reducer final : public autograd::LeafListener {
 
   // Of the pass that runs:
   bool running_ = false;
-  bool refused_ = false;  // a second pass, which then fails
+  bool recorded_ = false;  // into a graph: this pass, or the last one
+  bool refused_ = false;   // a second pass, which then fails
   std::vector<State> states_;
   std::vector<size_t> waiting_;  // how many gradients each bucket waits for
   struct Travel {

@@ -114,10 +114,13 @@ class ZeroRedundancyOptimizer::Shares final : public optim::StateShares {
     for (const Tensor& p : params_) {
       if (p.device() == asked) continue;
       asked = p.device();
-      LATHE_CHECK(StateError, !asked.is_cuda() || !cuda::is_capturing(current_stream(asked)),
+      LATHE_CHECK(StateError,
+                  !asked.is_cuda() || !cuda::is_capturing(current_stream(asked)) ||
+                      group_->queues_on(asked),
                   "ZeroRedundancyOptimizer: a step whose state is divided among ",
                   group_->world_size(), " ranks cannot be recorded into a graph on ", asked,
-                  "; run the step without capture");
+                  ", because tensors there travel through host memory; run the step without "
+                  "capture");
     }
   }
 

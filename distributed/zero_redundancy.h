@@ -34,8 +34,8 @@ namespace lathe::distributed {
 /// state_dict() is on every rank the state of one process with whole state. What comes from other
 /// ranks lies in host memory. Any number of ranks, and one process, can load it.
 /// A step or a state_dict() that fails on one rank ends the group, with that rank as the cause. A
-/// step cannot be captured into a graph: with more than one rank it is a StateError, and nothing
-/// has changed.
+/// step can be captured into a graph where the group makes its calls over NCCL. Otherwise, with
+/// more than one rank, that is a StateError, and nothing has changed.
 /// Neither copied nor moved. The group must outlive it. It must outlive the last step: a step of
 /// the optimiser after it is gone is a StateError.
 /// ref: Rajbhandari et al. 2020 (arXiv:1910.02054), stage 1.

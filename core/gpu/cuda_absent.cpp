@@ -59,6 +59,7 @@ bool capture_underway(Device) { return false; }
 RandomStart reserve_in_capture(Generator&, Device, uint64_t) { throw_no_cuda("cuda::Graph"); }
 
 void before_each_launch(std::function<void()>) {}
+void after_each_launch(std::function<void()>) {}
 void at_end_of_capture(std::function<void()>) {}
 uint64_t capture_number() noexcept { return 0; }
 struct Graph::Impl {};

@@ -30,7 +30,7 @@ struct Collected {
   const Stream outside;  // where the capture was begun
   uint64_t number = 0;
   GraphDraws draws = {};
-  HostWork before_launch = {}, at_end = {};
+  HostWork before_launch = {}, after_launch = {}, at_end = {};
 };
 constinit thread_local Collected* t_collected = nullptr;  // by the capture that this thread makes
 
@@ -39,8 +39,8 @@ uint64_t next_capture() {
   return ++last;
 }
 
-/// { Collects scope(collected); … }: before_each_launch(), at_end_of_capture() and random draws add
-/// to it. At the end generators are where they were: nothing has run.
+/// { Collects scope(collected); … }: before_each_launch(), after_each_launch(), at_end_of_capture()
+/// and random draws add to it. At the end generators are where they were: nothing has run.
 class Collects {
  public:
   explicit Collects(Collected& collected)
@@ -106,8 +106,8 @@ struct Graph::Impl {
   const std::shared_ptr<Memory> memory;
   cudaGraphExec_t executable = nullptr;
   size_t nodes = 0;
-  HostWork before;   // each launch
-  GraphDraws draws;  // of each launch
+  HostWork before, after;  // each launch
+  GraphDraws draws;        // of each launch
 };
 
 Graph::Impl::~Impl() {
@@ -138,6 +138,10 @@ void Graph::Impl::record(const std::function<void()>& work, Recording& recording
 
 void before_each_launch(std::function<void()> work) {
   if (t_collected != nullptr) t_collected->before_launch.push_back(std::move(work));
+}
+
+void after_each_launch(std::function<void()> work) {
+  if (t_collected != nullptr) t_collected->after_launch.push_back(std::move(work));
 }
 
 void at_end_of_capture(std::function<void()> work) {
@@ -188,6 +192,7 @@ void Graph::capture(const std::function<void()>& work) {
   LATHE_CUDA_CHECK(cudaGraphGetNodes(recording.graph, nullptr, &g.nodes));
   LATHE_CUDA_CHECK(cudaGraphInstantiate(&g.executable, recording.graph, 0));
   g.before = std::move(collected.before_launch);
+  g.after = std::move(collected.after_launch);
   g.draws = std::move(collected.draws);
 }
 
@@ -213,6 +218,7 @@ void Graph::launch() {
   m.done.record(stream);
   m.launched = true;
   m.last = stream;
+  for (const std::function<void()>& work : g.after) work();
 }
 
 size_t Graph::size() const noexcept { return impl_->executable == nullptr ? 0 : impl_->nodes; }

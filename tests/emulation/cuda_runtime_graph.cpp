@@ -13,6 +13,7 @@ using namespace lathe::emulation;
 
 namespace {
 constexpr auto kStreamCaptureInvalidated = static_cast<cudaError_t>(901);
+constexpr auto kStreamCaptureUnjoined = static_cast<cudaError_t>(904);
 
 /// What every call here begins with.
 cudaError_t problem(bool arguments_are_good) {
@@ -52,8 +53,11 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   if (const cudaError_t error = problem(good); error != cudaSuccess) return result(error);
   if (machine().captured != nullptr) return result(kStreamCaptureUnsupported);
   machine().captured = stream;
-  machine().capture = CaptureState{
-      .graph = std::make_unique<GraphState>(), .mode = mode, .thread = std::this_thread::get_id()};
+  machine().capture = CaptureState{.graph = std::make_unique<GraphState>(),
+                                   .mode = mode,
+                                   .thread = std::this_thread::get_id(),
+                                   .number = ++machine().captures_made};
+  machine().capture->order[find_stream(stream)] = {};
   return cudaSuccess;
 }
 
@@ -66,6 +70,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   machine().captured = nullptr;
   if (const cudaError_t error = problem(true); error != cudaSuccess) return result(error);
   if (capture.broken) return result(kStreamCaptureInvalidated);
+  const CaptureOrder& waited_for = capture.order[find_stream(stream)];
+  for (const auto& [branch, order] : capture.order) {
+    const auto joined = waited_for.find(branch);
+    const auto given = order.find(branch);
+    if (given != order.end() && (joined == waited_for.end() || joined->second < given->second))
+      return result(kStreamCaptureUnjoined);
+  }
   *graph = keep(std::move(capture.graph));
   return cudaSuccess;
 }
@@ -96,7 +107,11 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   }
   if (runtime_probe().idle) return cudaSuccess;
   for (size_t i = 0; i < executable->nodes.size(); ++i) {
-    const auto& [run, uses] = executable->nodes[i];
+    const auto& [run, uses, queue] = executable->nodes[i];
+    if (queue) {
+      queue(*state);
+      continue;
+    }
     const auto stale = std::ranges::find_if(
         uses, [](const MemoryUse& use) { return use.birth != birth_at(use.memory); });
     submit(*state, stale == uses.end() ? run : complaint(i, *stale), uses);

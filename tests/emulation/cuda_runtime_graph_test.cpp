@@ -65,7 +65,8 @@ cudaError_t refused_in_capture(cudaStream_t stream, Work&& work) {
 }
 
 constexpr auto kUnsupported = static_cast<cudaError_t>(900),
-               kImplicit = static_cast<cudaError_t>(906);
+               kUnjoined = static_cast<cudaError_t>(904), kImplicit = static_cast<cudaError_t>(906),
+               kCapturedEvent = static_cast<cudaError_t>(907);
 
 }  // namespace
 
@@ -150,6 +151,59 @@ TEST_CASE("emulated graph: what a capture refuses ends it") {
   CHECK(cudaFree(number) == cudaSuccess);
   CHECK(cudaStreamDestroy(stream) == cudaSuccess);
   CHECK(cudaStreamDestroy(blocking) == cudaSuccess);
+}
+
+TEST_CASE(
+    "emulated graph: a stream that waits for a captured event joins, and must be waited for") {
+  const cudaStream_t stream = new_stream(), branch = new_stream();
+  cudaEvent_t fork = nullptr, join = nullptr;
+  for (cudaEvent_t* event : {&fork, &join})
+    REQUIRE(cudaEventCreateWithFlags(event, cudaEventDisableTiming) == cudaSuccess);
+  int* const number = new_number();
+  const auto begin = [&] {
+    CHECK(cudaEventRecord(fork, stream) == cudaSuccess);
+    CHECK(cudaStreamWaitEvent(branch, fork, 0) == cudaSuccess);
+  };
+  const auto end = [&] {
+    CHECK(cudaEventRecord(join, branch) == cudaSuccess);
+    CHECK(cudaStreamWaitEvent(stream, join, 0) == cudaSuccess);
+  };
+  const cudaGraphExec_t graph = record(stream, [&] {
+    begin();
+    CHECK(add(number, 5, branch) == cudaSuccess);
+    end();
+  });
+  CHECK(value_of(number) == 0);
+  CHECK(cudaEventQuery(join) == kCapturedEvent);
+  CHECK(cudaEventSynchronize(join) == kCapturedEvent);
+  CHECK(cudaStreamWaitEvent(branch, join, 0) == kCapturedEvent);
+  cudaGetLastError();
+  for (int i = 0; i < 2; ++i) CHECK(cudaGraphLaunch(graph, stream) == cudaSuccess);
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+  CHECK(value_of(number) == 10);
+  CHECK(add(number, 1, branch) == cudaSuccess);  // it belongs to no capture any more
+  CHECK(cudaStreamSynchronize(branch) == cudaSuccess);
+  CHECK(value_of(number) == 11);
+
+  const auto ends_with = [&](auto&& work) {
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    work();
+    cudaGraph_t none = nullptr;
+    const cudaError_t error = cudaStreamEndCapture(stream, &none);
+    CHECK(none == nullptr);
+    return error;
+  };
+  CHECK(ends_with(begin) == kUnjoined);
+  CHECK(ends_with([&] {
+          begin();
+          end();
+          CHECK(add(number, 1, branch) == cudaSuccess);
+        }) == kUnjoined);
+  cudaGetLastError();
+  CHECK(cudaGraphExecDestroy(graph) == cudaSuccess);
+  CHECK(cudaFree(number) == cudaSuccess);
+  for (const cudaEvent_t event : {fork, join}) CHECK(cudaEventDestroy(event) == cudaSuccess);
+  for (const cudaStream_t each : {stream, branch}) CHECK(cudaStreamDestroy(each) == cudaSuccess);
 }
 
 // Planted: the second stream reads what the first one writes. Without a wait the host, which waits

@@ -95,7 +95,7 @@ cudaError_t result(cudaError_t error) {
 }
 
 bool is_recorded(const StreamState& stream) {
-  return machine().capture && machine().captured == &stream;
+  return machine().capture && machine().capture->order.contains(&stream);
 }
 
 uint64_t work_stream(const StreamState& stream) {
@@ -132,6 +132,13 @@ void wait_for_blocking_streams(StreamState& stream) {
   }
 }
 
+/// The stream's next node is the last one of its capture.
+void add_node(StreamState& stream, GraphNode node) {
+  CaptureState& capture = *machine().capture;
+  capture.graph->nodes.push_back(std::move(node));
+  capture.order[&stream][&stream] = 2 * capture.graph->nodes.size();
+}
+
 /// Numbers new work of the stream.
 Work number_work(StreamState& stream) {
   Machine& m = machine();
@@ -146,7 +153,7 @@ Work number_work(StreamState& stream) {
 void submit(StreamState& stream, std::function<void()> run, std::vector<MemoryUse> uses) {
   if (is_recorded(stream)) {
     for (MemoryUse& use : uses) use.birth = birth_at(use.memory);
-    machine().capture->graph->nodes.push_back({std::move(run), std::move(uses)});
+    add_node(stream, {std::move(run), std::move(uses)});
   } else if (!runtime_probe().idle) {
     wait_for_blocking_streams(stream);
     if (finds_races()) {
@@ -157,6 +164,10 @@ void submit(StreamState& stream, std::function<void()> run, std::vector<MemoryUs
     }
     stream.queue.push_back({.run = std::move(run), .record = {}, .wait = {}});
   }
+}
+
+void note(StreamState& stream, std::function<void(StreamState&)> queue) {
+  add_node(stream, {.run = {}, .uses = {}, .queue = std::move(queue)});
 }
 
 void submit_when(StreamState& stream, std::function<bool()> ready, std::function<void()> run) {

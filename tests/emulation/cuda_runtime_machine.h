@@ -24,10 +24,16 @@
 
 namespace lathe::emulation {
 
+/// Of each stream of a capture: after which of its points something comes. The point of a node is
+/// twice its number from 1; that where a stream joins the capture lies between two nodes.
+using CaptureOrder = std::map<const StreamState*, size_t>;
+
 /// One call of cudaEventRecord: what waits for the event until the next one waits for this.
 struct EventRecord {
   StreamState* stream = nullptr;  // where it is queued
   bool done = false;
+  uint64_t capture = 0;  // not 0: noted in this capture, and never done
+  CaptureOrder noted;    // what comes before it there
   std::chrono::steady_clock::time_point time;
   WorkSet after;  // what comes before it
 };
@@ -63,17 +69,21 @@ struct MemoryUse {
 struct GraphNode {
   std::function<void()> run;
   std::vector<MemoryUse> uses;
+  std::function<void(StreamState&)> queue = {};  // instead of run: queues what it does by itself
 };
 struct GraphState {
   std::vector<GraphNode> nodes;
 };
 
-/// A capture that cudaStreamBeginCapture began.
+/// A capture that cudaStreamBeginCapture began. A stream that waits for an event of it belongs to
+/// it from then on, and must be waited for before it ends.
 struct CaptureState {
   std::unique_ptr<GraphState> graph;  // what the stream was given since
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id thread;
-  bool broken = false;  // by a call that a capture forbids
+  uint64_t number = 0;
+  std::map<const StreamState*, CaptureOrder> order = {};  // of each stream that belongs to it
+  bool broken = false;                                    // by a call that a capture forbids
 };
 
 struct Machine {
@@ -95,7 +105,7 @@ struct Machine {
   std::exception_ptr error;        // thrown by a kernel, until somebody waits
   bool failed = false;             // for good; see device_failure.h
   bool running = false;            // queued work is underway
-  uint64_t streams_made = 0, blocks_made = 0, work_made = 0;
+  uint64_t streams_made = 0, blocks_made = 0, work_made = 0, captures_made = 0;
   WorkSet known_done;               // what the host has waited for, on any thread
   std::vector<bool> contexts;       // of each device, whether it has one
   StreamState* captured = nullptr;  // of pretend_capture() or cudaStreamBeginCapture
@@ -150,7 +160,10 @@ void wait_for(StreamState& stream, std::shared_ptr<EventRecord> record);
 
 /// Queues work, or notes it in the graph if the stream is being captured.
 void submit(StreamState& stream, std::function<void()> run, std::vector<MemoryUse> uses = {});
-/// The same for work that waits until `ready` is true, which is asked while the memory of devices can
+/// Notes work in the graph of the capture to which the stream belongs: each launch calls `queue`
+/// with the stream where it was launched.
+void note(StreamState& stream, std::function<void(StreamState&)> queue);
+/// submit() for work that waits until `ready` is true, which is asked while the memory of devices can
 /// be touched. Not for a stream that is being captured.
 void submit_when(StreamState& stream, std::function<bool()> ready, std::function<void()> run);
 /// Whether what the stream is given is noted in a graph.

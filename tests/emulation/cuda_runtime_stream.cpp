@@ -49,11 +49,21 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, std::vector<
 
 /// The refusal of what would wait for a stream that is captured: the capture comes to nothing.
 cudaError_t refuse(cudaStream_t stream) {
-  if (machine().capture && machine().captured == stream) machine().capture->broken = true;
+  const StreamState* const state = find_stream(stream);
+  if (state != nullptr && is_recorded(*state)) machine().capture->broken = true;
   return result(kStreamCaptureUnsupported);
 }
 
-bool is_captured(cudaStream_t stream) { return stream != nullptr && stream == machine().captured; }
+bool is_captured(cudaStream_t stream) {
+  if (stream == nullptr) return false;
+  const StreamState* const state = find_stream(stream);
+  return stream == machine().captured || (state != nullptr && is_recorded(*state));
+}
+
+constexpr auto kCapturedEvent = static_cast<cudaError_t>(907);
+
+/// An event of a capture is none that anybody outside could ask or wait for.
+bool is_noted(const EventState& event) { return event.last && event.last->capture != 0; }
 
 /// A launch that waits for its turn.
 struct QueuedKernel {
@@ -189,6 +199,15 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   StreamState* state = find_stream(stream);
   const std::shared_ptr<EventState> awaited = find_event(event);
   if (state == nullptr || awaited == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (is_noted(*awaited)) {
+    std::optional<CaptureState>& capture = machine().capture;
+    if (!capture || capture->number != awaited->last->capture) return result(kCapturedEvent);
+    CaptureOrder& order = capture->order[state];
+    for (const auto& [other, point] : awaited->last->noted)
+      order[other] = std::max(order[other], point);
+    order.try_emplace(state, 2 * capture->graph->nodes.size() + 1);  // without work, too
+    return cudaSuccess;
+  }
   if (machine().capture && is_captured(stream)) return result(kStreamCaptureUnsupported);
   if (awaited->last) wait_for(*state, awaited->last);
   return cudaSuccess;
@@ -231,6 +250,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   StreamState* state = find_stream(stream);
   const std::shared_ptr<EventState> recorded = find_event(event);
   if (state == nullptr || recorded == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (is_recorded(*state)) {
+    recorded->last = std::make_shared<EventRecord>();
+    recorded->last->capture = machine().capture->number;
+    recorded->last->noted = machine().capture->order[state];
+    return cudaSuccess;
+  }
   if (machine().capture && is_captured(stream)) return result(kStreamCaptureUnsupported);
   recorded->last = record(*state);
   return cudaSuccess;
@@ -243,6 +268,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (machine().capture ? capture_refuses() : machine().captured != nullptr) {
     return result(kStreamCaptureUnsupported);
   }
+  if (is_noted(*state)) return result(kCapturedEvent);
   if (!state->last || state->last->done) {
     if (state->last) machine().known_done.join(state->last->after);
     return cudaSuccess;
@@ -257,6 +283,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::shared_ptr<EventState> state = find_event(event);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
+  if (is_noted(*state)) return result(kCapturedEvent);
   if (const auto last = state->last) {
     const DeviceAccess access;
     while (!complete(*last)) let_others_call();

@@ -216,18 +216,25 @@ ncclResult_t enqueue(Header how, const void* in, void* out, ncclComm_t handle,
   if (state == nullptr || in == nullptr || out == nullptr) return ncclInvalidArgument;
   if (comm.state != ncclSuccess) return refuse(comm, "the communicator is not ready");
   if (state->device != comm.device) return refuse(comm, "a stream of another device");
-  if (is_recorded(*state)) return refuse(comm, "a stream that is being captured");
   ++nccl_probe().collectives;
   nccl_probe().stream = stream;
   if (nccl_probe().call_fault.hit()) {
     comm.last_error = "a socket was closed (by a test)";
     return ncclSystemError;
   }
-  const bool hangs = nccl_probe().hang_fault.hit(), reports = nccl_probe().async_fault.hit();
-  auto work = std::make_shared<Collective>(
-      Collective{handle->shared, how, in, out, comm.next++, hangs, reports});
-  submit_when(
-      *state, [work] { return work->ready(); }, [work] { work->run(); });
+  // At each launch of a graph the next collective of the communicator.
+  const auto queue = [shared = handle->shared, how, in, out](StreamState& on) {
+    const bool hangs = nccl_probe().hang_fault.hit(), reports = nccl_probe().async_fault.hit();
+    auto work = std::make_shared<Collective>(
+        Collective{shared, how, in, out, shared->next++, hangs, reports});
+    submit_when(
+        on, [work] { return work->ready(); }, [work] { work->run(); });
+  };
+  if (is_recorded(*state)) {
+    note(*state, queue);
+  } else {
+    queue(*state);
+  }
   if (!std::exchange(comm.is_new, false)) return ncclSuccess;
   comm.state = ncclInProgress;
   return ncclInProgress;

@@ -6,8 +6,9 @@
 //   the stream waits until the parts of all ranks are there. What does not fit never comes.
 // - Every communicator is a non-blocking one, and its first collective is in progress for a while.
 // - A rank that ends or hangs is not noticed: the others wait until they abort.
-// - Two ranks on one device, a stream of another device, a call before the communicator is there, and
-//   a stream that is being captured: ncclInvalidUsage.
+// - Two ranks on one device, a stream of another device, and a call before the communicator is there:
+//   ncclInvalidUsage.
+// - On a stream that is being captured a collective is a node of the graph: each launch makes it.
 // - Sums are made in the order of the ranks.
 #pragma once
 
