@@ -12,7 +12,7 @@
 #include "lathe/core/profile/range.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
-#include "lathe/graph/trace.h"
+#include "lathe/graph/tracer.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -24,7 +24,7 @@ namespace lathe::jit {
 namespace {
 
 using Kind = InputForm::Kind;
-using Entry = std::optional<PointwiseGradient>;  // nothing: there is none
+using Found = std::optional<PointwiseGradient>;  // nothing: there is none
 
 constexpr int64_t kExample = 2;  // elements of the example's full tensors
 
@@ -43,8 +43,11 @@ class Backward {
   }
 
   Graph traced() {
-    return trace([this](const Tensors& t) { return gradients(t); }, examples_,
-                 {.dynamic_batch = false});
+    const NoGrad off;
+    TwoRuns runs{.first = examples_, .second = {}};
+    for (const Tensor& x : examples_) runs.second.push_back(varied(x, false));
+    return common_graph([this](const Tensors& t) { return gradients(t); }, runs, nullptr,
+                        Purpose::kInside);
   }
 
   /// By input of the program: has it a gradient? After traced().
@@ -122,7 +125,7 @@ class Conversion {
       operands_[static_cast<size_t>(graph.inputs[i])] = backward.place(i);
   }
 
-  Entry converted(const std::vector<bool>& found) {
+  Found converted(const std::vector<bool>& found) {
     program_.shape = Shape{kExample};
     if (!add_constants()) return std::nullopt;
     program_.inputs = static_cast<int>(forms_.size());
@@ -183,7 +186,7 @@ class Conversion {
   Tensors constants_;
 };
 
-Entry make(const PointwiseProgram& program, const std::vector<bool>& wanted,
+Found make(const PointwiseProgram& program, const std::vector<bool>& wanted,
            const InputForms& inputs, const InputForms& dys) {
   try {
     Backward backward(program, wanted, inputs, dys);
@@ -233,9 +236,9 @@ std::shared_ptr<const PointwiseGradient> gradient_of(const PointwiseProgram& pro
     if (wanted[i] && inputs[i].kind != Kind::kFull) return nullptr;  // a sum, and no pointwise op
   }
   // Shared by all graphs, as an autograd graph holds its program alone and outlives the jit::Graph.
-  static LruCache<std::string, Entry> cache(256);
+  static LruCache<std::string, Found> cache(256);
   const std::string key = key_of(program, wanted, inputs, dys);
-  std::shared_ptr<const Entry> entry = cache.find(key);
+  std::shared_ptr<const Found> entry = cache.find(key);
   if (entry == nullptr) {
     if (profile::recording()) return nullptr;  // who watches must not see the example
     entry = cache.get(key, [&] { return make(program, wanted, inputs, dys); });

@@ -10,15 +10,16 @@
 #include "lathe/autograd/custom_function.h"
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/autograd/record.h"
 #include "lathe/core/function_ref.h"
 #include "lathe/core/profile/range.h"
+#include "lathe/core/tensor_impl.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/pointwise_gradient.h"
 #include "lathe/graph/pointwise_plan.h"
 #include "lathe/graph/tiles.h"
 #include "lathe/ops/binary.h"
-#include "lathe/ops/cast.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/views.h"
 
@@ -156,10 +157,22 @@ struct Pullback {
     return of(used, recorded(used, program.shape), dy, create_graph);
   }
 
+  /// True if parts of a gradient would be added up in a half type: their sums may overflow where
+  /// the whole sum does not.
+  bool adds_halves(const Tensors& inputs) const {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (wanted[i] && (inputs[i].dtype() == kF16 || inputs[i].dtype() == kBF16) &&
+          inputs[i].numel() != numel_of(program.shape))
+        return true;
+    }
+    return false;
+  }
+
   /// The tiles are those of the inputs, and behind them of `dys` gradients of the results.
   Tensors tiled(const Tensors& inputs, size_t dys, const Tiles& tiles) const {
     Tensors made(inputs.size());
     std::vector<Tensors> parts(inputs.size());  // of the inputs that are broadcast, by tile
+    std::vector<char> found(inputs.size());     // of those that are cut; the same in all tiles
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!wanted[i]) continue;
       if (tiles.is_cut(i)) made[i] = tiles.make_operand(i);
@@ -178,23 +191,19 @@ struct Pullback {
           if (!wanted[i]) continue;
           if (!tiles.is_cut(i)) {
             parts[i][static_cast<size_t>(tile)] = gradients[i];
-          } else if (gradients[i].defined()) {
-            tiles.part(made[i], tile).copy_(gradients[i]);
-          } else {
-            tiles.part(made[i], tile).zero_();
+            continue;
           }
+          if (tile == 0) found[i] = gradients[i].defined();
+          if (gradients[i].defined()) tiles.part(made[i], tile).copy_(gradients[i]);
         }
       }
     });
     for (size_t i = 0; i < inputs.size(); ++i) {
+      if (wanted[i] && tiles.is_cut(i) && !found[i]) made[i] = {};
       for (const Tensor& part : parts[i]) {  // in the order of the tiles, whoever computed them
-        if (!part.defined()) continue;
-        const bool half = inputs[i].dtype() == kF16 || inputs[i].dtype() == kBF16;
-        const Tensor more = half ? cast(part, kF32) : part;
-        made[i] = made[i].defined() ? add(made[i], more) : more;
+        if (part.defined()) made[i] = made[i].defined() ? add(made[i], part) : part;
       }
-      if (!made[i].defined()) continue;
-      made[i] = tiles.restore_operand(cast(made[i], inputs[i].dtype()), i, inputs[i].shape());
+      if (made[i].defined()) made[i] = tiles.restore_operand(made[i], i, inputs[i].shape());
     }
     return made;
   }
@@ -265,6 +274,7 @@ struct FusedPointwise : CustomFunction<FusedPointwise> {
     if (std::optional<Tensors> planned =
             planned_gradients(*context.program, inputs, dy, pullback.wanted))
       return std::move(*planned);
+    if (pullback.adds_halves(inputs)) return pullback.whole(inputs, dy, false);
     Tensors operands = inputs;
     for (const Tensor& t : dy) operands.push_back(t.defined() ? unexpanded(t) : t);
     const std::optional<Tiles> tiles = Tiles::of(context.program->shape, operands);
@@ -317,11 +327,14 @@ Tensors run_pointwise(const ProgramPtr& program, const Tensors& inputs) {
   const auto compute = [&] {
     return plan ? plan->run(inputs) : tile_by_tile(*program, inputs, *tiles);
   };
-  const bool recorded = grad_enabled() && std::ranges::any_of(inputs, [](const Tensor& t) {
-                          return t.defined() && t.requires_grad();
-                        });
-  return recorded ? FusedPointwise::apply(program, inputs, FunctionRef<Tensors()>(compute))
-                  : compute();
+  const std::vector<autograd::TensorRef> refs(inputs.begin(), inputs.end());
+  if (autograd::wants_record(refs.data(), refs.size()))
+    return FusedPointwise::apply(program, inputs, FunctionRef<Tensors()>(compute));
+  Tensors values = compute();
+  if (inference_enabled()) {
+    for (const Tensor& t : values) t.impl().inference = true;
+  }
+  return values;
 }
 
 }  // namespace lathe::jit

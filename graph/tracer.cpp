@@ -44,10 +44,11 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
-// A stand-in holds no backward pass. So those of other threads, which add up in another order while
-// somebody looks at gradients, stay as they are.
+// Backward passes of all threads add up in another order while somebody looks at gradients. Only
+// the trace of a program of its own may ask for that: a stand-in holds no backward pass, and one
+// that is traced inside adds up by ops (create_graph).
 Tracer::Tracer(Purpose purpose)
-    : Watcher(purpose == Purpose::kStandIn ? Gradients::kIgnore : Gradients::kWatch),
+    : Watcher(purpose == Purpose::kProgram ? Gradients::kWatch : Gradients::kIgnore),
       purpose_(purpose),
       mode_({.grad = false, .would_record = &would_record_}) {}
 

@@ -21,8 +21,9 @@ namespace lathe::jit {
 /// What a graph is for. kProgram: a program of its own, which has the results of the traced one.
 /// kStandIn: it takes the place of the traced function for its callers. So a TraceError is also
 /// what would give a tensor a gradient that the function keeps from it (detach(), NoGrad), and a
-/// result that the function makes of no input, which all runs of the graph would share.
-enum class Purpose : uint8_t { kProgram, kStandIn };
+/// result that the function makes of no input, which all runs of the graph would share. kInside: as
+/// kProgram, of what the runtime itself calls.
+enum class Purpose : uint8_t { kProgram, kStandIn, kInside };
 
 /// An op of op_table.h is one node; an op that is not there is not seen itself, but those that it
 /// calls are. A tensor is known by its identity, or by its place in memory (after detach()); one

@@ -154,7 +154,8 @@ double made(const Call& c, size_t inputs, bool pointwise) {
   if (c.is_one_of({"max_pool2d", "avg_pool2d"})) return c.numbers(0);
   if (c.is_one_of({"cat", "stack"})) return c.all_inputs();
   if (c.is_one_of({"embedding", "index_select"})) {
-    return c.numbers(1) * c.numbers(0) / std::max(1.0, c.dim(0, int64_t(c.size("dim", 0, 0))));
+    return c.numbers(1) * c.numbers(0) /
+           std::max(1.0, c.dim(0, int64_t(std::clamp(c.size("dim", 0, 0), -64.0, 64.0))));
   }
   if (c.is("gather")) return c.numbers(1);
   return 0;
