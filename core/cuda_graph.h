@@ -61,8 +61,8 @@ class LATHE_API Graph {
   void capture(const std::function<void()>& work);
 
   /// Queues the recorded work on the current stream, behind what is queued there.
-  /// throws: StateError for an empty graph; CudaError; DistributedError if it has collectives and a
-  /// rank has failed. Then no generator has moved.
+  /// throws: StateError for an empty graph; CudaError. Then no generator has moved.
+  /// DistributedError if it has collectives and a rank has failed, before the launch or meanwhile.
   void launch();
 
   /// Kernels, copies and fills in the graph; 0 if it is empty.

@@ -62,7 +62,8 @@ class LATHE_API Work {
 /// Tensors on a GPU go over NCCL if all ranks have it. Each rank has a GPU of its own, always the
 /// same one; the first call for it connects all ranks. A call is queued behind the work of the
 /// current stream, runs on a stream of the group, and waits for no host. All but the first can be
-/// part of a captured graph, whose launches then make them. NCCL may connect some ranks only in the
+/// part of a captured graph, whose launches then make them; such a graph must be gone before the
+/// group, because NCCL waits for it. NCCL may connect some ranks only in the
 /// first calls, which then wait for them. After a failure the tensors that calls on GPUs wrote hold
 /// anything, and so does what was computed from them; barrier().wait() throws if it is so. kMin and
 /// kMax may lose a NaN there. Without NCCL these tensors travel through host memory, and the call

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 
-from driver import LATHE, expect, expect_one_line, lathe, main, start
+from driver import LATHE, SANITIZED, expect, expect_one_line, lathe, main, start
 
 
 def ranks(count, script, *flags, **options):
@@ -303,6 +303,26 @@ def test_a_reader_that_has_stopped_stops_no_signal(folder):
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 143 and process.stderr.read().endswith("lathe: launch: stopped by SIGTERM\n")
     assert len(list(folder.glob("saved.*"))) == 2
+
+
+def peak_kib(pid):
+    """The most memory that a process has had."""
+    return int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
+
+
+def test_what_a_slow_reader_has_read_is_not_kept(_):
+    process = start("launch", "sh", "-c", "yes $(printf %4000s | tr ' ' x)")
+    count, peaks = 0, []
+    for end in (4 << 20, 30 << 20):
+        while count < end:
+            piece = os.read(process.stdout.fileno(), 1 << 16)
+            assert piece, process.stderr.read()
+            count += len(piece)
+            time.sleep(0.001)  # the rank is faster
+        peaks.append(peak_kib(process.pid))
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert SANITIZED or peaks[1] - peaks[0] < 8 << 10, peaks  # AddressSanitizer keeps what is freed
 
 
 def test_bad_settings_start_nothing(folder):

@@ -103,7 +103,7 @@ Served measure_clients(const Form& form, const Tensor& x, int64_t clients,
   std::latch ready(clients + 1);
   std::vector<std::thread> threads;
   for (size_t i = 0; i < of_each.size(); ++i) {
-    threads.emplace_back([&, i] {
+    const auto serve = [&, i] {
       bool waited = false;
       try {
         const NoGrad off;
@@ -119,7 +119,13 @@ Served measure_clients(const Form& form, const Tensor& x, int64_t clients,
         errors[i] = std::current_exception();
         if (!waited) ready.count_down();
       }
-    });
+    };
+    try {
+      threads.emplace_back(serve);
+    } catch (...) {  // the system has no more threads: the others are joined first
+      errors[i] = std::current_exception();
+      ready.count_down();
+    }
   }
   ready.arrive_and_wait();
   const auto begin = Clock::now();

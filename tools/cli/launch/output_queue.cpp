@@ -29,6 +29,10 @@ void OutputQueue::write() {
     const ssize_t written = ::write(descriptor_, text_.data() + written_, count);
     if (written >= 0) {
       written_ += static_cast<size_t>(written);
+      if (written_ >= kMost) {  // a slow reader of many words may never have read all of them
+        text_.erase(0, written_);
+        written_ = 0;
+      }
       continue;
     }
     if (errno == EINTR) continue;
