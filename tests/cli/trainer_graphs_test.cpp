@@ -233,11 +233,13 @@ TEST_CASE("trainer graphs: a captured step costs the host few microseconds" * te
   bool& idle = emulation::runtime_probe().idle;
   training.after_step = [&](int64_t step) {
     if (idle) least = std::min(least, thread_us() - before);
-    idle = step >= 30 && step < 60;  // in between, nothing is read from the GPU
+    // What the host reads from an idle GPU is anything: at the end of an epoch (7 steps) and of 50
+    // steps it works again.
+    idle = step > 28 && step < 48 && step % 7 >= 1 && step % 7 <= 5;
     before = thread_us();
   };
   training.saved();
-  MESSAGE("least of 30 steps: ", least, " us");
+  MESSAGE("least of 15 steps: ", least, " us");
   CHECK(least < kMostMicroseconds);
 }
 
