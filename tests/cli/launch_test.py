@@ -305,6 +305,15 @@ def test_a_reader_that_has_stopped_stops_no_signal(folder):
     assert len(list(folder.glob("saved.*"))) == 2
 
 
+def test_a_rank_that_writes_faster_than_the_launcher_reads_stops_no_signal(folder):
+    script = "touch ready.$RANK; test $RANK = 1 && exec sleep 600; exec yes"
+    process = start("launch", "-n", 2, "sh", "-c", script, stdout=subprocess.DEVNULL)
+    wait_for(lambda: len(list(folder.glob("ready.*"))) == 2)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 143
+
+
 def peak_kib(pid):
     """The most memory that a process has had."""
     return int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text())[1])

@@ -46,8 +46,8 @@ struct Rank {
   ChildProcess process;
   bool seen_to_end = false;
 
-  /// Takes what can be read now, if it can be passed on; `all`: in any case, of a rank that has
-  /// ended. Closes streams that have ended.
+  /// Takes a part of what can be read now, if it can be passed on; `all`: in any case, of a rank
+  /// that has ended. Closes streams that have ended.
   void read_output(bool all) {
     read_stream(process.standard_output(), out, all);
     read_stream(process.standard_error(), err, all);
@@ -56,11 +56,13 @@ struct Rank {
  private:
   void read_stream(int descriptor, RankOutput& to, bool all) {
     if (descriptor < 0) return;
+    // Whoever writes faster than this reads would keep it from the other ranks and from signals.
+    constexpr size_t kAtOnce = 1 << 16;
     // More than a pipe holds: others that the rank has started may write into it for ever.
     constexpr size_t kLast = 1 << 20;
     char bytes[1 << 16];
     size_t taken = 0;
-    while (all ? taken < kLast : !to.is_full()) {
+    while (all ? taken < kLast : taken < kAtOnce && !to.is_full()) {
       const ssize_t count = ::read(descriptor, bytes, sizeof bytes);
       if (count > 0) {
         taken += static_cast<size_t>(count);
