@@ -72,10 +72,10 @@ CIFAR = {"resnet8": 1, "resnet20": 3, "resnet32": 5, "resnet44": 7, "resnet56": 
 
 
 def make(name, image_size=32, classes=10):
-    """Any model of nn/models.h; resnet18 has the stem for CIFAR."""
+    """Any model of nn/models.h; resnet18 has the stem for CIFAR up to 64 x 64, as `lathe bench step` has it."""
     if name in CIFAR:
         return ResNet((16, 32, 64), CIFAR[name], False, classes=classes)
-    if name == "resnet18":
+    if name == "resnet18" and image_size <= 64:
         return resnet18(classes=classes)
     from torchvision import models
     if name == "vit_s_16":  # torchvision has its class, but not its sizes (arXiv:2012.12877)
