@@ -9,6 +9,7 @@
 #include "lathe/core/formats/tensor_bytes.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
+#include "lathe/graph/work.h"
 
 namespace lathe::jit {
 
@@ -45,9 +46,14 @@ void merge_common_subexpressions(Graph& graph) {
   const auto follow = [&](int& number) {
     if (number >= 0) number = same_as[static_cast<size_t>(number)];
   };
+  const std::vector<bool> written = written_values(graph);
   std::vector<Node> kept;
   for (Node& node : graph.nodes) {
     std::for_each(node.inputs.begin(), node.inputs.end(), follow);
+    if (node.op->has_effects() || reads_any(node, written)) {
+      kept.push_back(std::move(node));
+      continue;
+    }
     const auto [at, is_new] = seen.emplace("node " + key_of(node), node.output);
     if (is_new) {
       kept.push_back(std::move(node));

@@ -33,11 +33,15 @@ class LATHE_API CompiledFunction {
   /// default generators, and the buffers of `module`, are then as before. What else f changes
   /// besides its results, it changes in each run.
   ///
+  /// Batch norm in training moves its running statistics in each call, and dropout draws from the
+  /// default generator, as in f.
+  ///
   /// f itself is called where it cannot be traced, under Autocast, beyond 64 kinds, and while
-  /// anything watches ops (a debug scope, a trace). It cannot be traced where trace() refuses,
-  /// where it keeps gradients from a tensor (detach(), NoGrad) that a graph would pass them to,
-  /// where it returns a tensor that it made of no input, and where it takes gradients itself. What
-  /// trace() does not see in a program holds here too.
+  /// anything watches ops (a debug scope, a trace). It cannot be traced where trace() refuses for
+  /// other reasons, where batch norm moves statistics that are neither inputs nor buffers of
+  /// `module`, where it keeps gradients from a tensor (detach(), NoGrad) that a graph would pass
+  /// them to, where it returns a tensor that it made of no input, and where it takes gradients
+  /// itself. What trace() does not see in a program holds here too.
   /// throws: ValueError for an undefined input; what f throws.
   Tensors operator()(const Tensors& inputs) const;
 

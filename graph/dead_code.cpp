@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
 
 namespace lathe::jit {
@@ -15,6 +16,7 @@ void remove_dead_code(Graph& graph) {
   };
   need(graph.outputs);
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if (node->op->has_effects()) needed[static_cast<size_t>(node->output)] = true;
     if (needed[static_cast<size_t>(node->output)]) need(node->inputs);
   }
   std::erase_if(graph.nodes,

@@ -1,20 +1,33 @@
 // Graph files: between a graph and the contents of a safetensors file.
 #include "lathe/graph/file.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
+#include "lathe/graph/op_table.h"
 #include "lathe/graph/work.h"
 
 namespace lathe::jit {
 
 namespace {
 
+/// A node that does more than make its result, or null.
+const Node* with_effects(const Graph& graph) {
+  const auto has_effects = [](const Node& node) { return node.op->has_effects(); };
+  const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(), has_effects);
+  return found == graph.nodes.end() ? nullptr : &*found;
+}
+
 Graph graph_of(const safetensors::Contents& contents, std::string_view name) {
   const auto text = contents.metadata.find(kGraphKey);
   LATHE_CHECK(DataError, text != contents.metadata.end(), name, ": there is no graph in this file");
   Graph graph = parse(text->second, name);
+  if (const Node* const node = with_effects(graph)) {
+    LATHE_FAIL(DataError, name, ": ", node->op->name, " writes into tensors or draws random ",
+               "numbers, which the graph of a file may not");
+  }
   try {
     graph.bind(contents.tensors);
   } catch (const Error& e) {  // missing, or of another type
@@ -27,6 +40,9 @@ Graph graph_of(const safetensors::Contents& contents, std::string_view name) {
 }  // namespace
 
 void save(const Graph& graph, const std::string& path, const safetensors::Metadata& metadata) {
+  const Node* const node = with_effects(graph);
+  LATHE_CHECK(ValueError, node == nullptr, "save: ", node->op->name, " writes into tensors or ",
+              "draws random numbers; a file holds a graph that only computes");
   const std::string text = graph.text();
   // What the text does not hold; tensors that no node reads stay behind.
   const Graph plain = parse(text, path);

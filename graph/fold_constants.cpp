@@ -26,12 +26,12 @@ void fold_constants(Graph& original) {
   const NoGrad off;
   Graph graph = original;  // an op may throw
   std::vector<Node> kept;
-  const std::vector<bool> needed = needed_nodes(graph);
+  const std::vector<bool> needed = needed_nodes(graph), written = written_values(graph);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     Node& node = graph.nodes[n];
     Tensors in;
-    bool known =
-        needed[n] && std::none_of(node.attributes.begin(), node.attributes.end(), depends_on_batch);
+    bool known = needed[n] && !node.op->has_effects() && !reads_any(node, written) &&
+                 std::none_of(node.attributes.begin(), node.attributes.end(), depends_on_batch);
     for (const int input : node.inputs) {
       in.push_back(input < 0 ? Tensor() : graph.values[static_cast<size_t>(input)].tensor);
       known &= input < 0 || in.back().defined();

@@ -20,7 +20,7 @@ class Fusion {
       node.group = 0;
       if (node.op->pointwise && (open_.empty() || shape(node) == shape(open_.front()))) {
         add(std::move(node));
-      } else if (reads_open_values(node)) {
+      } else if (reads_open_values(node) || writes_what_open_nodes_read(node)) {
         close();
         // It may itself begin a group: of another shape, behind this one.
         if (node.op->pointwise) {
@@ -42,6 +42,15 @@ class Fusion {
 
   bool reads_open_values(const Node& node) const {
     return std::ranges::any_of(node.inputs, [&](int input) { return made_.contains(input); });
+  }
+
+  bool writes_what_open_nodes_read(const Node& node) const {
+    return std::ranges::any_of(node.op->writes, [&](int at) {
+      const int written = node.inputs[static_cast<size_t>(at)];
+      return written >= 0 && std::ranges::any_of(open_, [&](const Node& open) {
+               return std::ranges::find(open.inputs, written) != open.inputs.end();
+             });
+    });
   }
 
   void add(Node node) {

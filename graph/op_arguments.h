@@ -18,11 +18,14 @@
 #include "lathe/ops/conv1d.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv_transpose2d.h"
+#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/dropout.h"
 #include "lathe/ops/embedding.h"
 #include "lathe/ops/fused_conv2d.h"
 #include "lathe/ops/group_norm.h"
 #include "lathe/ops/layer_norm.h"
 #include "lathe/ops/mlp.h"
+#include "lathe/ops/nll_loss.h"
 #include "lathe/ops/pad.h"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/reduce.h"
@@ -33,6 +36,9 @@ namespace lathe::jit {
 
 // --- options: their members, each once -----------------------------------------------------------
 
+/// The options of a batch norm that moves its running statistics.
+struct TrainingNorm : BatchNormOptions {};
+
 // clang-format off
 template <class F> void visit(Conv2dOptions& o, F&& f) { f("bias", o.bias), f("stride", o.stride), f("pad", o.pad), f("dilation", o.dilation), f("groups", o.groups); }
 template <class F> void visit(Conv2dEpilogue& o, F&& f) { f("residual", o.residual), f("constant_filters", o.constant_filters), f("relu", o.relu); }
@@ -42,6 +48,10 @@ template <class F> void visit(MaxPool2dOptions& o, F&& f) { f("kernel", o.kernel
 template <class F> void visit(AvgPool2dOptions& o, F&& f) { f("kernel", o.kernel), f("stride", o.stride), f("pad", o.pad), f("ceil_mode", o.ceil_mode), f("count_include_pad", o.count_include_pad), f("divisor_override", o.divisor_override); }
 template <class F> void visit(UpsampleOptions& o, F&& f) { f("size", o.size), f("scale_rows", o.scale.rows), f("scale_columns", o.scale.cols), f("mode", o.mode), f("align_corners", o.align_corners); }
 template <class F> void visit(BatchNormOptions& o, F&& f) { f("training", o.training), f("eps", o.eps); }
+template <class F> void visit(TrainingNorm& o, F&& f) { f("training", o.training), f("momentum", o.momentum), f("eps", o.eps), f("num_batches", o.num_batches); }
+template <class F> void visit(CrossEntropyOptions& o, F&& f) { f("weight", o.weight), f("ignore_index", o.ignore_index), f("label_smoothing", o.label_smoothing), f("reduction", o.reduction); }
+template <class F> void visit(NllLossOptions& o, F&& f) { f("weight", o.weight), f("ignore_index", o.ignore_index), f("reduction", o.reduction); }
+template <class F> void visit(DropoutOptions& o, F&& f) { f("p", o.p); }
 template <class F> void visit(LayerNormOptions& o, F&& f) { f("weight", o.weight), f("bias", o.bias), f("eps", o.eps); }
 template <class F> void visit(GroupNormOptions& o, F&& f) { f("weight", o.weight), f("bias", o.bias), f("eps", o.eps); }
 template <class F> void visit(EmbeddingOptions& o, F&& f) { f("padding_index", o.padding_index); }
@@ -68,6 +78,8 @@ inline constexpr std::initializer_list<const char*> kWords<Activation> = {"relu"
 template <>
 inline constexpr std::initializer_list<const char*> kWords<PadMode> = {"reflect", "replicate",
                                                                        "circular"};
+template <>
+inline constexpr std::initializer_list<const char*> kWords<Reduction> = {"none", "mean", "sum"};
 template <>
 inline constexpr std::initializer_list<const char*> kWords<RoundingMode> = {"none", "trunc",
                                                                             "floor"};

@@ -27,6 +27,38 @@ using Ts = const Tensors&;
 using Dim = const int64_t&;
 using Real = const double&;
 
+/// The op as in make_op(), of calls in training, which move the running statistics: the range's
+/// tensors `mean` and mean + 1, and the number of batches, which is the option tensor.
+Op training_norm(const char* name, int inputs, int mean, Tensor (*call)(Ts, const TrainingNorm&)) {
+  Op op = make_op(name, inputs, {}, call);
+  op.read = [](std::span<const profile::Argument> arguments, std::vector<Attribute>& attributes,
+               Tensors& tensors) {
+    const auto* const o = arguments.size() == 1 ? arguments[0].as<BatchNormOptions>() : nullptr;
+    if (o == nullptr || !o->training) return false;
+    CallWriter out{attributes, tensors};
+    write(TrainingNorm{*o}, out);
+    return true;
+  };
+  op.writes = {mean, mean + 1, inputs};
+  return op;
+}
+
+/// Of calls that draw from the default generator.
+Op dropout_op() {
+  Op op = make_op(
+      "dropout", 1, {}, +[](Ts t, const DropoutOptions& o) { return dropout(t[0], o); });
+  op.read = [](std::span<const profile::Argument> arguments, std::vector<Attribute>& attributes,
+               Tensors& tensors) {
+    const auto* const o = arguments.size() == 1 ? arguments[0].as<DropoutOptions>() : nullptr;
+    if (o == nullptr || !o->train || o->generator != nullptr) return false;
+    CallWriter out{attributes, tensors};
+    write(*o, out);
+    return true;
+  };
+  op.draws = true;
+  return op;
+}
+
 /// Ops of tensors alone.
 template <Tensor (*op)(const Tensor&)>
 Tensor unary(Ts t) {
@@ -121,6 +153,8 @@ void add_sums(std::vector<Op>& ops) {
 }
 
 void add_layers(std::vector<Op>& ops) {
+  ops.push_back(make_op("cross_entropy", 2, {}, +[](Ts t, const CrossEntropyOptions& o) { return cross_entropy(t[0], t[1], o); }));
+  ops.push_back(make_op("nll_loss", 2, {}, +[](Ts t, const NllLossOptions& o) { return nll_loss(t[0], t[1], o); }));
   ops.push_back(make_op("matmul", 2, {}, binary<matmul>));
   ops.push_back(make_op("bmm", 2, {}, binary<bmm>));
   ops.push_back(make_op("linear", 3, {}, +[](Ts t) { return linear(t[0], t[1], t[2]); }));
@@ -137,9 +171,13 @@ void add_layers(std::vector<Op>& ops) {
   ops.push_back(make_op("avg_pool2d", 1, {}, +[](Ts t, const AvgPool2dOptions& o) { return avg_pool2d(t[0], o); }));
   ops.push_back(make_op("adaptive_avg_pool2d", 1, {"size"}, +[](Ts t, const Pair& size) { return adaptive_avg_pool2d(t[0], size); }));
   ops.push_back(make_op("upsample", 1, {}, +[](Ts t, const UpsampleOptions& o) { return upsample(t[0], o); }));
+  ops.push_back(training_norm("batch_norm", 5, 3, +[](Ts t, const TrainingNorm& o) { return batch_norm(t[0], t[1], t[2], t[3], t[4], o); }));
+  ops.push_back(training_norm("batch_norm_relu", 5, 3, +[](Ts t, const TrainingNorm& o) { return batch_norm_relu(t[0], t[1], t[2], t[3], t[4], o); }));
+  ops.push_back(training_norm("batch_norm_add_relu", 6, 4, +[](Ts t, const TrainingNorm& o) { return batch_norm_add_relu(t[0], t[1], t[2], t[3], t[4], t[5], o); }));
   ops.push_back(make_op("batch_norm", 5, {}, +[](Ts t, const BatchNormOptions& o) { return batch_norm(t[0], t[1], t[2], t[3], t[4], o); }));
   ops.push_back(make_op("batch_norm_relu", 5, {}, +[](Ts t, const BatchNormOptions& o) { return batch_norm_relu(t[0], t[1], t[2], t[3], t[4], o); }));
   ops.push_back(make_op("batch_norm_add_relu", 6, {}, +[](Ts t, const BatchNormOptions& o) { return batch_norm_add_relu(t[0], t[1], t[2], t[3], t[4], t[5], o); }));
+  ops.push_back(dropout_op());
   ops.push_back(make_op("layer_norm", 1, {"normalized"}, +[](Ts t, const Shape& normalized, const LayerNormOptions& o) { return layer_norm(t[0], normalized, o); }));
   ops.push_back(make_op("group_norm", 1, {"groups"}, +[](Ts t, Dim groups, const GroupNormOptions& o) { return group_norm(t[0], groups, o); }));
 }

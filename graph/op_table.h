@@ -40,6 +40,15 @@ struct Op {
   // broadcast, and on nothing else.
   bool pointwise = false;
 
+  // Inputs that a call writes into, as batch norm writes its running statistics in training.
+  std::vector<int> writes = {};
+  bool draws = false;  // a call takes numbers from the default generator
+
+  /// True if a call does more than make its result. Every run of a graph makes such a call, in its
+  /// place among those that touch the same tensors or draw numbers, whether or not anything reads
+  /// the result. Only a graph that stands in for a function has such nodes (compile.h).
+  bool has_effects() const { return draws || !writes.empty(); }
+
   /// True if a node of this op can have this many inputs.
   bool takes(size_t count) const;
 };

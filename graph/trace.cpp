@@ -15,6 +15,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/isclose.h"
 #include "lathe/ops/join.h"
+#include "lathe/ops/memory_format.h"
 #include "lathe/ops/rearrange.h"
 #include "lathe/ops/views.h"
 
@@ -158,9 +159,11 @@ class Comparison {
 
 }  // namespace
 
-/// For a larger batch, x's first row backwards, and x twice.
+/// For a larger batch, x's first row backwards, and x twice. NHWC stays NHWC: a program may do more
+/// for other orders.
 Tensor varied(const Tensor& x, bool larger) {
-  return larger ? cat({reversed(narrow(x, 0, 0, 1)), x, x}, 0) : reversed(x);
+  const Tensor y = larger ? cat({reversed(narrow(x, 0, 0, 1)), x, x}, 0) : reversed(x);
+  return x.ndim() == 4 ? contiguous(y, conv2d_format(x)) : y;
 }
 
 Graph common_graph(const Program& f, const TwoRuns& runs, const nn::Module* module,

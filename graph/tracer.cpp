@@ -29,6 +29,14 @@ std::string refusal(std::string_view op) {
   return concat("graphs do not hold the op ", op);
 }
 
+/// True if this call of the op has a tensor to write into among those of its range.
+bool writes_any(const Op& op, const profile::WatchedOp& call) {
+  return std::any_of(op.writes.begin(), op.writes.end(), [&](int at) {
+    const auto i = static_cast<size_t>(at);
+    return i < call.inputs.size() && call.inputs[i].defined();
+  });
+}
+
 bool same_place(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.offset() == b.offset() && a.shape() == b.shape() &&
          a.strides() == b.strides();
@@ -189,8 +197,34 @@ void Tracer::arguments(std::span<const profile::Argument> arguments) {
     call_->attributes.clear();
     call_->option_tensors.clear();
     if (!op.read(arguments, call_->attributes, call_->option_tensors)) continue;
+    if (!op.writes.empty() && !writes_any(op, open_ops().back())) continue;
     call_->op = &op;
+    if (purpose_ == Purpose::kStandIn) begin_writes(op);
     return;
+  }
+}
+
+/// Before the op runs: what it writes is unwritten until then.
+void Tracer::begin_writes(const Op& op) {
+  const std::span<const Tensor> inputs = open_ops().back().inputs;
+  for (const int at : op.writes) {
+    const auto i = static_cast<size_t>(at);
+    const Tensor t = i < inputs.size() ? inputs[i] : call_->option_tensors[i - inputs.size()];
+    if (t.defined()) call_->written.push_back(number_of(t));
+  }
+}
+
+/// A stand-in makes the writes and draws that the function makes. Nothing else has any: it is run
+/// by several threads, and read from files.
+void Tracer::check_effects(const Node& node) {
+  if (node.op->draws && purpose_ != Purpose::kStandIn) fail(refusal(node.op->name));
+  for (const int number : call_->written) {
+    const Value& value = graph_.values[static_cast<size_t>(number)];
+    if (value.origin != Origin::kConstant) continue;
+    fail(concat(node.op->name,
+                " writes into a tensor that is neither an input nor a buffer of the "
+                "module (",
+                value.tensor, "); compile() was not given the module"));
   }
 }
 
@@ -233,6 +267,11 @@ void Tracer::finish_call(const profile::WatchedOp& op) {
   if (op.inputs.size() < count) fail(concat("graphs do not hold this form of the op ", op.name));
   Tensors inputs(op.inputs.begin(), op.inputs.begin() + static_cast<std::ptrdiff_t>(count));
   inputs.insert(inputs.end(), call_->option_tensors.begin(), call_->option_tensors.end());
+  for (const int number : call_->written) {
+    Known& known = known_[static_cast<size_t>(number)];
+    known.version = known.tensor.version();
+  }
+  check_effects(node);
   for (const Tensor& t : inputs) node.inputs.push_back(number_of(t));
   if (known_number(y) >= 0 && numbers_.contains(y.handle().get())) return;  // returned as it is
   const bool live = takes_gradients(node, inputs, y);

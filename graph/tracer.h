@@ -46,7 +46,8 @@ class Tracer final : public profile::Watcher {
     const Op* op = nullptr;
     std::vector<Attribute> attributes = {};
     Tensors option_tensors = {};
-    bool has_arguments = false;  // it said what they are
+    std::vector<int> written = {};  // values that the op writes into
+    bool has_arguments = false;     // it said what they are
     Tensor result = {};
   };
   struct Known {  // of the value with the same number
@@ -69,6 +70,8 @@ class Tracer final : public profile::Watcher {
   bool is_traced(const Tensor& t) const;
   bool reads_traced(const profile::WatchedOp& op) const;
   void check_unwritten(int number);
+  void begin_writes(const Op& op);
+  void check_effects(const Node& node);
   void finish_call(const profile::WatchedOp& op);
   bool is_cut_off(const Tensor& t) const;
   bool takes_gradients(const Node& node, const Tensors& inputs, const Tensor& y);

@@ -199,13 +199,31 @@ std::vector<bool> needed_nodes(const Graph& graph) {
   std::vector<bool> values(graph.values.size()), nodes(graph.nodes.size());
   for (const int output : graph.outputs) values[static_cast<size_t>(output)] = true;
   for (size_t n = graph.nodes.size(); n-- > 0;) {
-    nodes[n] = values[static_cast<size_t>(graph.nodes[n].output)];
+    nodes[n] =
+        graph.nodes[n].op->has_effects() || values[static_cast<size_t>(graph.nodes[n].output)];
     if (!nodes[n]) continue;
     for (const int input : graph.nodes[n].inputs) {
       if (input >= 0) values[static_cast<size_t>(input)] = true;
     }
   }
   return nodes;
+}
+
+std::vector<bool> written_values(const Graph& graph) {
+  std::vector<bool> written(graph.values.size());
+  for (const Node& node : graph.nodes) {
+    for (const int at : node.op->writes) {
+      const int number = node.inputs[static_cast<size_t>(at)];
+      if (number >= 0) written[static_cast<size_t>(number)] = true;
+    }
+  }
+  return written;
+}
+
+bool reads_any(const Node& node, const std::vector<bool>& values) {
+  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](int number) {
+    return number >= 0 && values[static_cast<size_t>(number)];
+  });
 }
 
 void check_work(const Graph& graph, std::string_view name) {

@@ -25,7 +25,12 @@ inline constexpr double kNumbersPerByte = 1024, kStepsPerPair = 16;
 /// throws: DataError that names `name`, the node with most of it, its type and the bound.
 void check_work(const Graph& graph, std::string_view name);
 
-/// For each node, whether an output of the graph needs its result.
+/// For each node, whether it has to run: an output of the graph needs its result, or it has
+/// effects (Op::has_effects).
 std::vector<bool> needed_nodes(const Graph& graph);
+/// For each value, whether a node writes into its tensor.
+std::vector<bool> written_values(const Graph& graph);
+/// True if one of the node's inputs is among `values`.
+bool reads_any(const Node& node, const std::vector<bool>& values);
 
 }  // namespace lathe::jit

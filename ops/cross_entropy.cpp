@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
@@ -119,6 +120,7 @@ static Tensor of_probabilities(const Tensor& x_in, const Tensor& target_in,
 
 Tensor cross_entropy(const Tensor& x_in, const Tensor& target, const CrossEntropyOptions& opt) {
   const profile::OpRange range("cross_entropy", {x_in, target});
+  profile::note_arguments(opt);
   const bool probabilities = is_floating(target.dtype());
   if (x_in.ndim() == 1 && target.ndim() == (probabilities ? 1 : 0)) {
     return of_one(x_in, target, opt);

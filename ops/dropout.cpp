@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/floating_check.h"
 #include "lathe/ops/memory_format.h"
@@ -25,6 +26,7 @@ static Tensor drop(const Tensor& x, double p, const RandomStart& start) {
 
 Tensor dropout(const Tensor& x, const DropoutOptions& opt) {
   const profile::OpRange range("dropout", {x});
+  profile::note_arguments(opt);
   LATHE_CHECK(ValueError, opt.p >= 0.0 && opt.p <= 1.0, "dropout: p must be in [0, 1], got ",
               opt.p);
   check_floating("dropout", x);

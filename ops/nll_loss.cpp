@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
@@ -54,6 +55,7 @@ Tensor nll_grad(const Tensor& g, const Shape& shape, DType dtype, const ClassTar
 
 Tensor nll_loss(const Tensor& logp_in, const Tensor& target, const NllLossOptions& opt) {
   const profile::OpRange range("nll_loss", {logp_in, target});
+  profile::note_arguments(opt);
   if (logp_in.ndim() == 1 && target.ndim() == 0) {
     const Tensor loss = nll_loss(unsqueeze(logp_in, 0), unsqueeze(target, 0), opt);
     return opt.reduction == Reduction::kNone ? squeeze(loss, 0) : loss;
