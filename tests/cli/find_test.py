@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""find-lr and find-batch, seen from outside.
+"""find-lr, find-batch and find-workers, seen from outside.
 
     find_test.py LATHE [--sanitized]
 """
@@ -10,7 +10,7 @@ import os
 import re
 import xml.etree.ElementTree
 
-from driver import Skip, expect, expect_one_line, lathe, main
+from driver import Skip, expect, expect_one_line, lathe, main, same_on_any_processor
 
 DATA = ["--dataset", "synthetic", "--synthetic-size", 200, "--model", "resnet8", "--batch-size", 20, "--image-size", 16]
 BATCH = ["--model", "resnet8", "--image-size", 16, "--threads", 1]  # each thread has workspaces of its own
@@ -177,6 +177,26 @@ def test_find_batch_on_a_gpu(folder):
     expect_one_line(lathe(*search, "--memory-limit", 1, env=gpu(256)), 5, "not even a batch of one image fits: cuda:0: out of memory", "limit 1 MiB")
     assert bad and max(good) == done["batch_size"] < min(bad), tries
     assert any(t["fits"] for t in tries[[t["fits"] for t in tries].index(False):]), "memory came back after a failure"
+
+
+@same_on_any_processor
+def test_find_workers_suggests_the_fewest_that_are_nearly_the_fastest(folder):
+    rows = [json.loads(line) for line in
+            expect(lathe("find-workers", "--batch-size", 16, "--synthetic-size", 500, "--json"), 0).stdout.splitlines()]
+    trials = {row["workers"]: row["images_per_second"] for row in rows[:-1]}
+    assert {0, 1} <= set(trials) and all(rate > 0 for rate in trials.values())
+    chosen = rows[-1]["workers"]
+    assert trials[chosen] >= 0.95 * max(trials.values())
+    assert all(trials[workers] < 0.95 * max(trials.values()) for workers in trials if workers < chosen)
+
+
+@same_on_any_processor
+def test_find_workers_counts_the_images_of_short_batches(folder):
+    def rate(batch_size):
+        flags = ["--dataset", "synthetic", "--synthetic-size", 8, "--batch-size", batch_size, "--json"]
+        return json.loads(expect(lathe("find-workers", *flags), 0).stdout.splitlines()[0])["images_per_second"]
+    assert rate(8000) < 50 * rate(8)  # the same batches of 8
+    expect_one_line(lathe("find-workers", "--dataset", "synthetic", "--synthetic-size", 8, "--batch-size", 9, "--drop-last"), 2, "--drop-last")
 
 
 main(globals())

@@ -437,24 +437,4 @@ def test_other_commands(folder):
     assert json.loads(expect(lathe("bench", "loader", "--synthetic-size", 500, "--seconds", 0.5, "--json"), 0).stdout)["images_per_second"] > 0
 
 
-@same_on_any_processor
-def test_find_workers_suggests_the_fewest_that_are_nearly_the_fastest(folder):
-    rows = [json.loads(line) for line in
-            expect(lathe("find-workers", "--batch-size", 16, "--synthetic-size", 500, "--json"), 0).stdout.splitlines()]
-    trials = {row["workers"]: row["images_per_second"] for row in rows[:-1]}
-    assert {0, 1} <= set(trials) and all(rate > 0 for rate in trials.values())
-    chosen = rows[-1]["workers"]
-    assert trials[chosen] >= 0.95 * max(trials.values())
-    assert all(trials[workers] < 0.95 * max(trials.values()) for workers in trials if workers < chosen)
-
-
-@same_on_any_processor
-def test_find_workers_counts_the_images_of_short_batches(folder):
-    def rate(batch_size):
-        flags = ["--dataset", "synthetic", "--synthetic-size", 8, "--batch-size", batch_size, "--json"]
-        return json.loads(expect(lathe("find-workers", *flags), 0).stdout.splitlines()[0])["images_per_second"]
-    assert rate(8000) < 50 * rate(8)  # the same batches of 8
-    expect_one_line(lathe("find-workers", "--dataset", "synthetic", "--synthetic-size", 8, "--batch-size", 9, "--drop-last"), 2, "--drop-last")
-
-
 main(globals())
