@@ -91,6 +91,7 @@
 #  include "lathe/ops/pool1d.h"
 #  include "lathe/ops/pool2d.h"
 #  include "lathe/ops/products.h"
+#  include "lathe/ops/quantized.h"
 #  include "lathe/ops/random.h"
 #  include "lathe/ops/random_source.h"
 #  include "lathe/ops/rearrange.h"

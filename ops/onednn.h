@@ -13,8 +13,13 @@
 #define dnnl_get_effective_cpu_isa LATHE_ONEDNN(dnnl_get_effective_cpu_isa)
 #define dnnl_memory_desc_equal LATHE_ONEDNN(dnnl_memory_desc_equal)
 #define dnnl_memory_destroy LATHE_ONEDNN(dnnl_memory_destroy)
+#define dnnl_post_ops_append_eltwise LATHE_ONEDNN(dnnl_post_ops_append_eltwise)
+#define dnnl_post_ops_append_sum LATHE_ONEDNN(dnnl_post_ops_append_sum)
+#define dnnl_post_ops_create LATHE_ONEDNN(dnnl_post_ops_create)
+#define dnnl_post_ops_destroy LATHE_ONEDNN(dnnl_post_ops_destroy)
 #define dnnl_primitive_attr_create LATHE_ONEDNN(dnnl_primitive_attr_create)
 #define dnnl_primitive_attr_destroy LATHE_ONEDNN(dnnl_primitive_attr_destroy)
+#define dnnl_primitive_attr_set_post_ops LATHE_ONEDNN(dnnl_primitive_attr_set_post_ops)
 #define dnnl_primitive_attr_set_scratchpad_mode LATHE_ONEDNN(dnnl_primitive_attr_set_scratchpad_mode)
 #define dnnl_primitive_create LATHE_ONEDNN(dnnl_primitive_create)
 #define dnnl_primitive_desc_destroy LATHE_ONEDNN(dnnl_primitive_desc_destroy)
@@ -32,6 +37,8 @@
 #define dnnl_dilated_convolution_backward_weights_desc_init LATHE_ONEDNN(dnnl_dilated_convolution_backward_weights_desc_init)
 #define dnnl_dilated_convolution_forward_desc_init LATHE_ONEDNN(dnnl_dilated_convolution_forward_desc_init)
 #define dnnl_memory_desc_init_by_tag LATHE_ONEDNN(dnnl_memory_desc_init_by_tag)
+#define dnnl_post_ops_append_sum_v2 LATHE_ONEDNN(dnnl_post_ops_append_sum_v2)
+#define dnnl_primitive_attr_set_output_scales LATHE_ONEDNN(dnnl_primitive_attr_set_output_scales)
 #define dnnl_primitive_desc_iterator_create LATHE_ONEDNN(dnnl_primitive_desc_iterator_create)
 #define dnnl_primitive_desc_iterator_destroy LATHE_ONEDNN(dnnl_primitive_desc_iterator_destroy)
 #define dnnl_primitive_desc_iterator_fetch LATHE_ONEDNN(dnnl_primitive_desc_iterator_fetch)
@@ -43,6 +50,7 @@
 #define dnnl_memory_desc_create_with_tag LATHE_ONEDNN(dnnl_memory_desc_create_with_tag)
 #define dnnl_memory_desc_destroy LATHE_ONEDNN(dnnl_memory_desc_destroy)
 #define dnnl_memory_desc_query LATHE_ONEDNN(dnnl_memory_desc_query)
+#define dnnl_primitive_attr_set_scales_mask LATHE_ONEDNN(dnnl_primitive_attr_set_scales_mask)
 #endif
 #ifdef DNNL_EXPERIMENTAL_SPARSE
 #define dnnl_memory_create_v2 LATHE_ONEDNN(dnnl_memory_create_v2)
@@ -53,6 +61,8 @@
 #endif
 #include <dnnl.hpp>
 // clang-format on
+
+#include <vector>
 
 #include "lathe/core/error.h"
 #include "lathe/core/thread_pool.h"
@@ -122,6 +132,45 @@ typename Pass::primitive_desc backward_desc(const dnnl::primitive_attr& attribut
     return {typename Pass::desc(parts...), attributes, dnnl_engine(), forward};
   } else {
     return {dnnl_engine(), parts..., forward, attributes};
+  }
+}
+
+/// True if the sums of integers are scaled after the bias was added to them, as in oneDNN 2. In
+/// version 3 the bias is added to the scaled sums.
+inline constexpr bool kScalesBeforeBias = HasOperationDesc<dnnl::convolution_forward>;
+/// The argument of a primitive's execution that holds its channel scales, f32; 0 in oneDNN 2, where
+/// the primitive has them.
+#ifdef DNNL_ARG_ATTR_SCALES
+inline constexpr int kChannelScalesArgument = DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS;
+#else
+inline constexpr int kChannelScalesArgument = 0;
+#endif
+
+/// Scales for the sums of each output channel of a convolution of integers.
+template <class Attributes>  // dnnl::primitive_attr, whose members differ
+void set_channel_scales(Attributes& attributes, const std::vector<float>& scales, bool grouped) {
+  if constexpr (requires { attributes.set_output_scales(0, scales); }) {
+    attributes.set_output_scales(1 << 1, scales);  // of the result's dimension 1
+  } else {
+    attributes.set_scales_mask(DNNL_ARG_WEIGHTS, grouped ? 3 : 1);  // of the filters' first ones
+  }
+}
+/// Adds `scale` times what the result's memory holds before, read as `type`.
+template <class PostOps>
+void append_sum(PostOps& ops, float scale, dnnl::memory::data_type type) {
+  if constexpr (requires { ops.append_sum(scale, type); }) {
+    ops.append_sum(scale, type);
+  } else {
+    ops.append_sum(scale, 0, type);
+  }
+}
+template <class PostOps>
+void append_relu(PostOps& ops) {
+  constexpr auto relu = dnnl::algorithm::eltwise_relu;
+  if constexpr (requires { ops.append_eltwise(1.f, relu, 0.f, 0.f); }) {
+    ops.append_eltwise(1.f, relu, 0.f, 0.f);
+  } else {
+    ops.append_eltwise(relu, 0.f, 0.f);
   }
 }
 

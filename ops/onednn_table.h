@@ -19,8 +19,13 @@
   f(dnnl_get_effective_cpu_isa)              \
   f(dnnl_memory_desc_equal)                  \
   f(dnnl_memory_destroy)                     \
+  f(dnnl_post_ops_append_eltwise)            \
+  f(dnnl_post_ops_append_sum)                \
+  f(dnnl_post_ops_create)                    \
+  f(dnnl_post_ops_destroy)                   \
   f(dnnl_primitive_attr_create)              \
   f(dnnl_primitive_attr_destroy)             \
+  f(dnnl_primitive_attr_set_post_ops)        \
   f(dnnl_primitive_attr_set_scratchpad_mode) \
   f(dnnl_primitive_create)                   \
   f(dnnl_primitive_desc_destroy)             \
@@ -39,6 +44,8 @@
   f(dnnl_dilated_convolution_backward_weights_desc_init) \
   f(dnnl_dilated_convolution_forward_desc_init)          \
   f(dnnl_memory_desc_init_by_tag)                        \
+  f(dnnl_post_ops_append_sum_v2)                         \
+  f(dnnl_primitive_attr_set_output_scales)               \
   f(dnnl_primitive_desc_iterator_create)                 \
   f(dnnl_primitive_desc_iterator_destroy)                \
   f(dnnl_primitive_desc_iterator_fetch)                  \
@@ -52,6 +59,7 @@
   f(dnnl_memory_desc_create_with_tag)                        \
   f(dnnl_memory_desc_destroy)                                \
   f(dnnl_memory_desc_query)                                  \
+  f(dnnl_primitive_attr_set_scales_mask)                     \
   LATHE_ONEDNN_MEMORY_FUNCTIONS(f)
 #endif
 // A oneDNN 3 that was built with sparse memory replaces these two functions by its own.

@@ -1,5 +1,6 @@
 // How oneDNN runs a convolution of given sizes: its primitive, made once per size and kept
-// (conv2d_primitive_dnnl.cpp). Included by conv2d_dnnl.cpp and conv2d_primitive_dnnl.cpp only.
+// (conv2d_primitive_dnnl.cpp). Included by conv2d_dnnl.cpp, conv2d_primitive_dnnl.cpp and
+// quantized_conv2d_dnnl.cpp only.
 #pragma once
 
 #include <memory>

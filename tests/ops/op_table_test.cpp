@@ -265,6 +265,11 @@ const Row kRows[] = {
     {"mlp", [](T x) { return mlp(matrix(x), {{matrix(x)}, {matrix(x)}}); }},
     {"conv2d", [](T x) { return conv2d(x, x); }},
     {"fused_conv2d", [](T x) { return fused_conv2d(x, x, {}, {.relu = true}); }},
+    {"quantize", [](T x) { return quantize(x, 1, kI8); }},
+    {"dequantize", [](T x) { return dequantize(x, 1); }},
+    {"quantized_conv2d", [](T x) { return quantized_conv2d(x, x.to(kI8), ones({2}), {}, {}); }},
+    {"quantized_linear", [](T x) { return quantized_linear(matrix(x), matrix(x).to(kI8), ones({3}), {}, {}); }},
+    {"quantized_max_pool2d", [](T x) { return quantized_max_pool2d(x, {}); }},
     {"conv2d_input_grad", [](T x) { return conv2d_input_grad(x, x, {2, 2, 5, 5}); }},
     {"conv2d_weight_grad", [](T x) { return conv2d_weight_grad(x, x, {2, 2, 1, 1}); }},
     {"conv1d", [](T x) { return conv1d(x[0], x[0]); }},
@@ -410,10 +415,10 @@ TEST_CASE("op table: each op opens a range of its name for the profiler") {
   };
   // Memory alone; each op that needs some takes it. And a copy from a device to itself.
   const std::set<std::string> silent{"empty", "empty_like", "from_blob", "to_device"};
-  const Tensor x = ones({2, 2, 3, 3}), integers = ones({2, 2, 3, 3}, {.dtype = kI64});
+  const auto ones_of = [](DType dtype) { return ones({2, 2, 3, 3}, {.dtype = dtype}); };
   const auto check = [&](const Row& row) {
     profile::Profiler profiler;
-    row.f(accepts(row, kF32) ? x : integers);
+    row.f(ones_of(accepts(row, kF32) ? kF32 : accepts(row, kI64) ? kI64 : kI8));
     profiler.stop();
     CHECK_MESSAGE(profiler.key_averages().find(row.op) != nullptr, row.op);
   };
