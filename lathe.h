@@ -138,6 +138,7 @@
 #  include "lathe/graph/graph.h"
 #  include "lathe/graph/onnx.h"
 #  include "lathe/graph/passes.h"
+#  include "lathe/graph/quantize.h"
 #  include "lathe/graph/trace.h"
 
 #  include "lathe/optim/adam.h"

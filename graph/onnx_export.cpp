@@ -19,7 +19,7 @@ namespace {
 const Form* find_form(std::string_view op) {
   static const auto table = [] {
     std::unordered_map<std::string_view, const Form*> all;
-    for (const auto forms : {simple_forms(), layer_forms()}) {
+    for (const auto forms : {simple_forms(), layer_forms(), quantized_forms()}) {
       for (const Form& f : forms) all.emplace(f.op, &f);
     }
     return all;

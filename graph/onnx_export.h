@@ -1,5 +1,6 @@
 // What the export of an op to ONNX calls: Emission is one node of the graph. The ops themselves are
-// in onnx_forms.cpp and onnx_layer_forms.cpp. Internal: onnx.h is what others use.
+// in onnx_forms.cpp, onnx_layer_forms.cpp and onnx_quantized_forms.cpp. Internal: onnx.h is what
+// others use.
 #pragma once
 
 #include <cstdint>
@@ -101,7 +102,8 @@ struct Form {
   std::string_view op;
   std::string (*emit)(Emission&);
 };
-std::span<const Form> simple_forms();  // onnx_forms.cpp
-std::span<const Form> layer_forms();   // onnx_layer_forms.cpp
+std::span<const Form> simple_forms();     // onnx_forms.cpp
+std::span<const Form> layer_forms();      // onnx_layer_forms.cpp
+std::span<const Form> quantized_forms();  // onnx_quantized_forms.cpp
 
 }  // namespace lathe::jit::onnx

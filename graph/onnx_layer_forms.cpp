@@ -302,6 +302,7 @@ constexpr Form kLayerForms[] = {
     {"matmul", matmul},
     {"max_pool2d", max_pool2d},
     {"mlp", mlp},
+    {"quantized_max_pool2d", max_pool2d},
     {"softmax", along<kSoftmax>},
     {"upsample", upsample},
 };

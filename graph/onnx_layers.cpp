@@ -1,4 +1,5 @@
-// ONNX operators that are layers: convolutions, pooling, products, normalisation, softmax.
+// ONNX operators that are layers: convolutions, pooling, products, normalisation, softmax; and what
+// turns f32 into integers and back.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -177,8 +178,11 @@ void max_pool(Call& c) {
   const double lowest = -std::numeric_limits<double>::infinity();
   const bool fits = w.is_even() && is_narrow(w);
   if (w.ceil_mode && !fits) c.refuse("ceil_mode with such pads has no counterpart here");
+  const bool quantized = x.dtype == kU8 || x.dtype == kI8;
+  if (quantized && (!fits || x.shape.size() != 4))
+    c.refuse("of integers it has a counterpart for planes with even pads alone");
   const int in = fits ? c.in(0) : padded(c, w, lowest);
-  c.result(c.add("max_pool2d", {in}, y,
+  c.result(c.add(quantized ? "quantized_max_pool2d" : "max_pool2d", {in}, y,
                  {{"kernel", sizes(w.kernel)},
                   {"stride", sizes(w.stride)},
                   {"pad", sizes(w.before)},
@@ -331,11 +335,76 @@ void dropout(Call& c) {
   c.pass(0);
 }
 
+// --- quantisation --------------------------------------------------------------------------------
+
+/// The scale and the zero point of QuantizeLinear and DequantizeLinear: inputs 1 and 2. Where they
+/// are vectors, they lie along `axis`, in the shape in which they are broadcast.
+int broadcast_along(Call& c, int value, const Type& x) {
+  const Type type = c.type_of(value);
+  if (type.shape.empty() || type.shape == std::vector<Size>{of(int64_t{1})})
+    return c.reshaped(value, {});
+  const size_t axis = c.axis(c.integer("axis", 1), x.shape.size());
+  if (type.shape != std::vector<Size>{x.shape[axis]})
+    c.refuse("its scale is no number of its axis");
+  std::vector<Size> shape(x.shape.size(), of(int64_t{1}));
+  shape[axis] = type.shape[0];
+  return c.reshaped(value, shape);
+}
+/// Input 2 as f32, or -1 where it is all zeros.
+int zero_point(Call& c) {
+  if (!c.has(2)) return -1;
+  if (const auto t = c.constant(2)) {
+    const std::vector<double> values = t->to_vector<double>();
+    if (std::all_of(values.begin(), values.end(), [](double v) { return v == 0; })) return -1;
+  }
+  return c.add("cast", {c.in(2)}, {kF32, c.type(2).shape}, {{"dtype", std::string("f32")}});
+}
+
+void dequantize_linear(Call& c) {
+  const Type q = c.type(0);
+  if (c.type(1).dtype != kF32) c.refuse("its scale must be of f32");
+  c.only("block_size", 0), c.ignore("output_dtype");
+  const Type x{kF32, q.shape};
+  const auto scale = c.constant(1);
+  const int zero = zero_point(c);
+  if (zero < 0 && (q.dtype == kU8 || q.dtype == kI8) && scale && scale->numel() == 1) {
+    c.ignore("axis");
+    return c.result(c.add("dequantize", {c.in(0)}, x, {{"scale", scale->item<double>()}}));
+  }
+  int value = c.add("cast", {c.in(0)}, x, {{"dtype", std::string("f32")}});
+  if (zero >= 0) value = c.add("sub", {value, broadcast_along(c, zero, x)}, x);
+  c.result(c.add("mul", {value, broadcast_along(c, c.in(1), x)}, x));
+}
+
+void quantize_linear(Call& c) {
+  const Type x = c.type(0);
+  const DType dtype = c.has(2) ? c.type(2).dtype : kU8;
+  if (x.dtype != kF32 || c.type(1).dtype != kF32) c.refuse("it has a counterpart for f32 alone");
+  if (dtype != kU8 && dtype != kI8) c.refuse("it has a counterpart for u8 and i8 alone");
+  c.only("block_size", 0), c.ignore("saturate"), c.ignore("output_dtype");
+  const Type q{dtype, x.shape};
+  const std::string word = dtype == kU8 ? "u8" : "i8";
+  const auto scale = c.constant(1);
+  const int zero = zero_point(c);
+  if (zero < 0 && scale && scale->numel() == 1) {
+    c.ignore("axis");
+    return c.result(
+        c.add("quantize", {c.in(0)}, q, {{"scale", scale->item<double>()}, {"dtype", word}}));
+  }
+  int value = c.add("div", {c.in(0), broadcast_along(c, c.in(1), x)}, x);
+  value = c.add("round", {value}, x);
+  if (zero >= 0) value = c.add("add", {value, broadcast_along(c, zero, x)}, x);
+  const double low = dtype == kU8 ? 0 : -128;
+  value = c.add("clamp", {value}, x, {{"low", low}, {"high", low + 255}});
+  c.result(c.add("cast", {value}, q, {{"dtype", word}}));
+}
+
 constexpr Operator kLayers[] = {
     {"AveragePool", average_pool},
     {"BatchNormalization", batch_norm},
     {"Conv", conv},
     {"ConvTranspose", conv_transpose},
+    {"DequantizeLinear", dequantize_linear},
     {"Dropout", dropout},
     {"Gemm", gemm},
     {"GlobalAveragePool", global_pool},
@@ -346,6 +415,7 @@ constexpr Operator kLayers[] = {
     {"LogSoftmax", softmax},
     {"MatMul", matmul},
     {"MaxPool", max_pool},
+    {"QuantizeLinear", quantize_linear},
     {"Softmax", softmax},
 };
 

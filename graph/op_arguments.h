@@ -28,6 +28,7 @@
 #include "lathe/ops/nll_loss.h"
 #include "lathe/ops/pad.h"
 #include "lathe/ops/pool2d.h"
+#include "lathe/ops/quantized.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/upsample.h"
@@ -42,6 +43,7 @@ struct TrainingNorm : BatchNormOptions {};
 // clang-format off
 template <class F> void visit(Conv2dOptions& o, F&& f) { f("bias", o.bias), f("stride", o.stride), f("pad", o.pad), f("dilation", o.dilation), f("groups", o.groups); }
 template <class F> void visit(Conv2dEpilogue& o, F&& f) { f("residual", o.residual), f("constant_filters", o.constant_filters), f("relu", o.relu); }
+template <class F> void visit(QuantizedEpilogue& o, F&& f) { f("residual", o.residual), f("x_scale", o.x_scale), f("residual_scale", o.residual_scale), f("y_scale", o.y_scale), f("dtype", o.dtype), f("relu", o.relu); }
 template <class F> void visit(Conv1dOptions& o, F&& f) { f("bias", o.bias), f("stride", o.stride), f("pad", o.pad), f("dilation", o.dilation), f("groups", o.groups); }
 template <class F> void visit(ConvTranspose2dOptions& o, F&& f) { f("bias", o.bias), f("stride", o.stride), f("pad", o.pad), f("output_pad", o.output_pad), f("dilation", o.dilation), f("groups", o.groups); }
 template <class F> void visit(MaxPool2dOptions& o, F&& f) { f("kernel", o.kernel), f("stride", o.stride), f("pad", o.pad), f("dilation", o.dilation), f("ceil_mode", o.ceil_mode); }

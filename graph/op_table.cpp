@@ -166,6 +166,11 @@ void add_layers(std::vector<Op>& ops) {
   ops.push_back(make_op("conv1d", 2, {}, +[](Ts t, const Conv1dOptions& o) { return conv1d(t[0], t[1], o); }));
   ops.push_back(make_op("conv2d", 2, {}, +[](Ts t, const Conv2dOptions& o) { return conv2d(t[0], t[1], o); }));
   ops.push_back(make_op("fused_conv2d", 2, {}, +[](Ts t, const Conv2dOptions& o, const Conv2dEpilogue& then) { return fused_conv2d(t[0], t[1], o, then); }));
+  ops.push_back(make_op("quantize", 1, {"scale", "dtype"}, +[](Ts t, Real scale, const DType& dtype) { return quantize(t[0], scale, dtype); }));
+  ops.push_back(make_op("dequantize", 1, {"scale"}, +[](Ts t, Real scale) { return dequantize(t[0], scale); }));
+  ops.push_back(make_op("quantized_conv2d", 3, {}, +[](Ts t, const Conv2dOptions& o, const QuantizedEpilogue& then) { return quantized_conv2d(t[0], t[1], t[2], o, then); }));
+  ops.push_back(make_op("quantized_linear", 4, {}, +[](Ts t, const QuantizedEpilogue& then) { return quantized_linear(t[0], t[1], t[2], t[3], then); }));
+  ops.push_back(make_op("quantized_max_pool2d", 1, {}, +[](Ts t, const MaxPool2dOptions& o) { return quantized_max_pool2d(t[0], o); }));
   ops.push_back(make_op("conv_transpose2d", 2, {}, +[](Ts t, const ConvTranspose2dOptions& o) { return conv_transpose2d(t[0], t[1], o); }));
   ops.push_back(make_op("max_pool2d", 1, {}, +[](Ts t, const MaxPool2dOptions& o) { return max_pool2d(t[0], o); }));
   ops.push_back(make_op("avg_pool2d", 1, {}, +[](Ts t, const AvgPool2dOptions& o) { return avg_pool2d(t[0], o); }));

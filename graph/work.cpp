@@ -127,7 +127,10 @@ double made(const Call& c, size_t inputs, bool pointwise) {
     for (size_t i = 1; i < inputs; i += 2) count += rows * c.dim(i, 0);
     return count;
   }
-  if (c.is_one_of({"conv2d", "fused_conv2d"})) {
+  if (c.is("quantized_linear")) {
+    return c.numbers(0) / std::max(1.0, c.dim(0, -1)) * c.dim(1, 0);
+  }
+  if (c.is_one_of({"conv2d", "fused_conv2d", "quantized_conv2d"})) {
     return c.dim(0, 0) * c.dim(1, 0) * places(c, 2, false);
   }
   if (c.is("conv1d")) return c.dim(0, 0) * c.dim(1, 0) * places(c, 1, false);
@@ -151,7 +154,7 @@ double made(const Call& c, size_t inputs, bool pointwise) {
     };
     return planes * side(0, -2, "scale_rows") * side(1, -1, "scale_columns");
   }
-  if (c.is_one_of({"max_pool2d", "avg_pool2d"})) return c.numbers(0);
+  if (c.is_one_of({"max_pool2d", "avg_pool2d", "quantized_max_pool2d"})) return c.numbers(0);
   if (c.is_one_of({"cat", "stack"})) return c.all_inputs();
   if (c.is_one_of({"embedding", "index_select"})) {
     return c.numbers(1) * c.numbers(0) /
@@ -170,13 +173,14 @@ double steps(const Call& c, size_t inputs, double count) {
     for (size_t i = 1; i < inputs; i += 2) sum += rows * c.numbers(i);
     return sum;
   }
-  if (c.is_one_of({"conv1d", "conv2d", "fused_conv2d"})) {
+  if (c.is("quantized_linear")) return c.numbers(0) + count * c.dim(1, -1);
+  if (c.is_one_of({"conv1d", "conv2d", "fused_conv2d", "quantized_conv2d"})) {
     return c.numbers(0) + count * c.numbers(1) / std::max(1.0, c.dim(1, 0));
   }
   if (c.is("conv_transpose2d")) {
     return count + c.numbers(0) * c.numbers(1) / std::max(1.0, c.dim(1, 0));
   }
-  if (c.is_one_of({"max_pool2d", "avg_pool2d"})) {
+  if (c.is_one_of({"max_pool2d", "avg_pool2d", "quantized_max_pool2d"})) {
     return c.numbers(0) + count * c.size("kernel", 0, 1) * c.size("kernel", 1, 1);
   }
   return std::max(count, c.all_inputs());

@@ -25,17 +25,34 @@ const char* const kText =
     "%3: f32[2*N] = add(%2, @c)\n"
     "%4: f32[2*N,1] = pad(%3, amounts=[0,1], mode=\"reflect\")\n"
     "output %4, @d\n";
+const char* const kIntegers =
+    "lathe graph 1\n"
+    "input %x: f32[N,3]\n"
+    "buffer @w.int8: i8[2,3]\n"
+    "buffer @w.scale: f32[2]\n"
+    "%0: u8[N,3] = quantize(%x, scale=0.25, dtype=\"u8\")\n"
+    "%1: i8[N,2] = quantized_linear(%0, @w.int8, @w.scale, none, none, x_scale=0.25, "
+    "residual_scale=1.0, y_scale=0.5, dtype=\"i8\", relu=false)\n"
+    "%2: f32[N,2] = dequantize(%1, scale=0.5)\n"
+    "output %2\n";
+
+/// The file of a graph with tensors of ones.
+std::string file_of(const char* text) {
+  const data::testing::TempDir directory;
+  jit::Graph graph = jit::parse(text);
+  StateDict state;
+  state.add("w", ones({2, 3}));
+  state.add("w.int8", ones({2, 3}, {.dtype = kI8}));
+  state.add("w.scale", ones({2}));
+  graph.bind(state);
+  jit::save(graph, directory / "g.lathe");
+  return data::testing::read_file(directory / "g.lathe");
+}
 }  // namespace
 
 std::vector<std::string> seeds() {
-  const data::testing::TempDir directory;
-  jit::Graph graph = jit::parse(kText);
-  StateDict state;
-  state.add("w", ones({2, 3}));
-  graph.bind(state);
-  jit::save(graph, directory / "g.lathe");
   // The second kind of input is the text alone, without a checksum that hides it from the fuzzer.
-  return {data::testing::read_file(directory / "g.lathe"), kText};
+  return {file_of(kText), kText, file_of(kIntegers), kIntegers};
 }
 
 void feed(const std::string& bytes) {

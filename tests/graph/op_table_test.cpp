@@ -104,6 +104,31 @@ void add_sums(Program& p) {
   }
 }
 
+void add_quantized(Program& p) {
+  const std::string q = p("u8[2,3,4,4]", "quantize(%x0, scale=0.1, dtype=\"u8\")");
+  const std::string w = p("i8[4,3,3,3]", "quantize(%x5, scale=0.1, dtype=\"i8\")");
+  const std::string w_scale = p("f32[4]", "select(%x3, dim=0, index=0)");
+  const std::string conv = "stride=[1,1], pad=[1,1], dilation=[1,1], groups=1, ";
+  const std::string y = p(
+      "i8[2,4,4,4]", concat("quantized_conv2d(", q, ", ", w, ", ", w_scale, ", none, none, ", conv,
+                            "x_scale=0.1, residual_scale=1.0, y_scale=0.25, dtype=\"i8\", "
+                            "relu=false)"));
+  p("f32[2,4,4,4]",
+    concat("quantized_conv2d(", q, ", ", w, ", ", w_scale, ", ", w_scale, ", ", y, ", ", conv,
+           "x_scale=0.1, residual_scale=0.25, y_scale=1.0, "
+           "dtype=\"f32\", relu=true)"));
+  const std::string lw = p("i8[5,4]", "quantize(%x3, scale=0.1, dtype=\"i8\")");
+  const std::string ones = p("f32[5]", "select(%x3, dim=1, index=0)");
+  p("u8[2,3,4,5]",
+    concat("quantized_linear(", q, ", ", lw, ", ", ones,
+           ", none, none, "
+           "x_scale=0.1, residual_scale=1.0, y_scale=0.5, dtype=\"u8\", relu=true)"));
+  const std::string pooled = p("u8[2,3,2,2]", "quantized_max_pool2d(" + q +
+                                                  ", kernel=[2,2], stride=[0,0], pad=[0,0], "
+                                                  "dilation=[1,1], ceil_mode=false)");
+  p("f32[2,3,2,2]", "dequantize(" + pooled + ", scale=0.1)");
+}
+
 void add_layers(Program& p) {
   const std::string geometry = "stride=[1,1], pad=[1,1], dilation=[1,1], groups=1)";
   p(kX, "matmul(%x0, %x1)");
@@ -120,6 +145,7 @@ void add_layers(Program& p) {
   p("f32[2,4,4,4]", "fused_conv2d(%x0, %x5, none, " + conv +
                         ", stride=[1,1], pad=[1,1], dilation=[1,1], groups=1, "
                         "constant_filters=false, relu=true)");
+  add_quantized(p);
   const std::string line = p("f32[2,3,4]", "select(%x0, dim=3, index=1)");
   const std::string taps = p("f32[4,3,3]", "select(%x5, dim=3, index=1)");
   p("f32[2,4,4]",
