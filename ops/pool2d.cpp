@@ -1,5 +1,5 @@
-// Pooling: checks and gradients. Contracts: pool2d.h; kernels: pool2d_cpu.cpp, pool2d_cuda.cu, and
-// for averages those of resample.h.
+// Pooling: checks and gradients. Contracts: pool2d.h; kernels: window_kernels/pool2d_cpu.cpp and
+// pool2d_cuda.cu, and for averages those of resample.h.
 #include "lathe/ops/pool2d.h"
 
 #include <array>

@@ -1,5 +1,5 @@
-// Pooling over windows of planes. pool2d.cpp: checks and gradients; pool2d_cpu.cpp, pool2d_cuda.cu:
-// max pooling; averages run through ops/resample.h.
+// Pooling over windows of planes. pool2d.cpp: checks and gradients; window_kernels/pool2d_cpu.cpp
+// and pool2d_cuda.cu: max pooling; averages run through ops/resample.h.
 //   x  [N,C,H,W] or [C,H,W], any strides; NHWC is kept   →  [N,C,P,Q] or [C,P,Q]
 // dtypes: floats; averages are summed in f32 or wider.   amp: none, the result follows x.
 // throws: ShapeError (x not 3-d or 4-d, a window larger than the padded input, a result too large),

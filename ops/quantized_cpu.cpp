@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "lathe/core/thread_pool.h"
-#include "lathe/ops/pool2d_math.h"
 #include "lathe/ops/quantized.h"
+#include "lathe/ops/window_kernels/pool2d_math.h"
 
 namespace lathe::cpu {
 

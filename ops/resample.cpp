@@ -1,5 +1,5 @@
 // The linear op behind average pooling and upsampling: checks and gradient. Contract: resample.h;
-// kernels: resample_cpu.cpp, resample_cuda.cu.
+// kernels: window_kernels/resample_cpu.cpp, resample_cuda.cu.
 #include "lathe/ops/resample.h"
 
 #include "lathe/autograd/record.h"

@@ -1,5 +1,6 @@
 // The linear op behind average pooling and upsampling: one AxisMap along the rows and one along the
-// columns. resample.cpp: checks and gradient; resample_cpu.cpp, resample_cuda.cu: kernels.
+// columns. resample.cpp: checks and gradient; window_kernels/resample_cpu.cpp, resample_cuda.cu:
+// kernels.
 #pragma once
 
 #include <memory>

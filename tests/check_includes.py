@@ -13,7 +13,7 @@ RECORD = CORE | {"autograd"}
 KERNELS = {"core/gpu"}  # how a kernel is launched and reads its arguments
 CONVOLUTION = {"ops/conv", "ops/conv_search"}
 OPS_ROOMS = CONVOLUTION | {"ops/batch_norm_kernels", "ops/elementwise_kernels", "ops/index_kernels", "ops/matmul_kernels",
-                           "ops/random_kernels", "ops/reduce_kernels", "ops/row_kernels"}
+                           "ops/random_kernels", "ops/reduce_kernels", "ops/row_kernels", "ops/window_kernels"}
 OPS = RECORD | {"ops"}
 LIBRARY = OPS | {"core/debug", "core/memory", "core/formats", "nn", "graph", "optim", "data", "data/images", "data/transforms", "distributed"} | CONVOLUTION
 
@@ -32,6 +32,7 @@ MAY_INCLUDE = {
     "ops/random_kernels": OPS | KERNELS,
     "ops/reduce_kernels": OPS | KERNELS,
     "ops/row_kernels": OPS | KERNELS | {"ops/reduce_kernels"},
+    "ops/window_kernels": OPS | KERNELS | {"ops/reduce_kernels"},
     "ops/batch_norm_kernels": OPS | KERNELS | {"ops/reduce_kernels"},
     "ops/conv_search": OPS,
     "ops/matmul_kernels": OPS | KERNELS,

@@ -1,4 +1,4 @@
-// The kernels of ops/pool2d_cuda.cu against the CPU's: equal to the last bit.
+// The kernels of ops/window_kernels/pool2d_cuda.cu against the CPU's: equal to the last bit.
 #include "lathe/ops/pool2d.h"
 
 #include <limits>

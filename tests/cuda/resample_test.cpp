@@ -1,4 +1,4 @@
-// The kernels of ops/resample_cuda.cu against the CPU's, for the maps of pooling and upsampling and
+// The kernels of ops/window_kernels/resample_cuda.cu against the CPU's, for the maps of pooling and upsampling and
 // their adjoints.
 #include "lathe/ops/resample.h"
 

@@ -10,7 +10,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/pool2d.h"
-#include "lathe/ops/pool2d_math.h"
+#include "lathe/ops/window_kernels/pool2d_math.h"
 
 namespace lathe::cpu {
 

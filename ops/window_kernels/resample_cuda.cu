@@ -8,10 +8,10 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/gpu/launch.h"
-#include "lathe/ops/plane_index.cuh"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/ops/reduce_kernels/reduce_math.h"
 #include "lathe/ops/resample.h"
+#include "lathe/ops/window_kernels/plane_index.cuh"
 
 namespace lathe::cuda {
 

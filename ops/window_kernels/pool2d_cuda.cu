@@ -6,9 +6,9 @@
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/packet.cuh"
 #include "lathe/core/visit.h"
-#include "lathe/ops/plane_index.cuh"
 #include "lathe/ops/pool2d.h"
-#include "lathe/ops/pool2d_math.h"
+#include "lathe/ops/window_kernels/plane_index.cuh"
+#include "lathe/ops/window_kernels/pool2d_math.h"
 
 namespace lathe::cuda {
 
