@@ -115,6 +115,43 @@ def test_a_file_is_predicted_as_in_the_data_set(folder):
     expect_one_line(lathe("predict", "--weights", "wrong.lathe", "pictures"), 3, "wrong.lathe: graph: input %x must be f32[N,3,15,15]")
 
 
+def test_a_model_of_integers(folder):
+    trained(folder)
+    seen = predictions(expect(lathe("predict", "--run-dir", "a", "images/test", "--json"), 0))
+
+    def check(file):
+        for name, classes in predictions(expect(lathe("predict", "--weights", file, "images/test", "--json"), 0)).items():
+            probability = {c["name"]: c["probability"] for c in seen[name]}
+            assert all(abs(c["probability"] - probability[c["name"]]) < 0.1 for c in classes), (file, name, classes, seen[name])
+
+    # The training images of the run show how large numbers get, or a folder does.
+    table = expect(lathe("ckpt", "convert", "a/best.safetensors", "q.lathe", "--int8"), 0).stdout.splitlines()
+    assert table[0].startswith("layer ") and sum(" i8 " in line or " u8 " in line for line in table) == 8, table
+    check("q.lathe")
+    text = safetensors_header("q.lathe")["__metadata__"]["lathe.graph"]
+    assert text.count("= quantized_conv2d(") == 7 and text.count("= quantized_linear(") == 1 and text.count("= quantize(") == 2, text
+    assert {entry["dtype"] for key, entry in safetensors_header("q.lathe").items() if key.endswith(".int8")} == {"I8"}
+    more = ["--calibration", "images/test", "--calibration-images", 5, "--keep-f32", "first,last"]
+    rows = [json.loads(line) for line in expect(lathe("ckpt", "convert", "a/best.safetensors", "q.onnx", "--int8", *more, "--json"), 0).stdout.splitlines()]
+    layers = [row for row in rows if row["event"] == "layer"]
+    assert [row["quantized"] for row in layers] == [False] + [True] * 6 + [False] and min(row["alone_db"] for row in layers[1:-1]) > 15, layers
+    check("q.onnx")
+    rows = expect(lathe("bench", "infer", "--weights", "q.lathe", "--batch-size", 3, "--seconds", 0.05, "--json"), 0).stdout.splitlines()
+    assert [(row["form"], row["batch_size"]) for row in map(json.loads, rows)] == [("graph", 1), ("graph", 3)]
+    rows = expect(lathe("bench", "infer", "--model", "resnet8", "--int8", "--batch-size", 1, "--seconds", 0.05, "--json"), 0).stdout.splitlines()
+    assert [row["form"] for row in map(json.loads, rows)] == ["eager", "graph", "int8"]
+
+    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.safetensors", "--int8"), 2, "--int8 makes a graph")
+    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--calibration", "images"), 2, "--calibration is for --int8")
+    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--keep-f32", "conv9"), 3, "has the name conv9; the layers are ")
+    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "nowhere"), 3, "--calibration nowhere: is no folder")
+    expect_one_line(lathe("ckpt", "convert", "q.lathe", "w.lathe", "--int8"), 2, "q.lathe is no checkpoint of a run")
+    expect_one_line(lathe("ckpt", "convert", "q.lathe", "w.lathe", "--int8", "--calibration", "images"), 3, "no convolution or linear layer of it is in f32")
+    pathlib.Path("empty").mkdir()
+    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "empty"), 3, "there are no images to look at")
+    assert not pathlib.Path("w.lathe").exists()
+
+
 def test_a_list_on_stdin_and_files_that_are_none(folder):
     trained(folder)
     image("one.png", COLOURS[0])

@@ -24,6 +24,7 @@
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/passes.h"
+#include "lathe/graph/quantize.h"
 #include "lathe/graph/trace.h"
 #include "lathe/nn/module.h"
 #include "lathe/ops/random.h"
@@ -200,6 +201,9 @@ Subject loaded(const Settings& settings, Device device) {
   return s;
 }
 
+/// Random inputs show how large numbers get, which is all that speed asks for.
+constexpr int64_t kCalibrationInputs = 8;
+
 Tensor input_of(const Subject& s, int64_t batch, Device device, const Settings& settings) {
   Shape shape{batch};
   for (const int64_t size : s.input) shape.push_back(size);
@@ -228,6 +232,16 @@ ExitCode run_bench_infer(const Invocation& call) {
   std::vector<Form> forms;
   if (s.model) forms.push_back({"eager", [&](const Tensor& x) { s.model->forward(x); }});
   forms.push_back({"graph", [&](const Tensor& x) { s.graph.run({x}); }});
+  jit::Graph int8;
+  if (settings.int8) {
+    int8 = s.graph;
+    running_graph(s.name, [&] {
+      const Tensor x = input_of(s, kCalibrationInputs, device, settings);
+      if (jit::quantize(int8, {{x}}).layers.empty())
+        LATHE_FAIL(ValueError, "--int8: it has no convolution or linear layer in f32");
+    });
+    forms.push_back({"int8", [&](const Tensor& x) { int8.run({x}); }});
+  }
 
   out.text(
       formatted("{}, inputs {}, {} threads", printable(s.name), concat(s.input), num_threads()));

@@ -16,6 +16,7 @@
 #include "lathe/graph/trace.h"
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/checkpoint_hashes.h"
+#include "lathe/tools/cli/commands/int8.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
@@ -184,8 +185,10 @@ GraphFile graph_in(const std::string& from, const char* what) {
 }
 
 // How many tensors of the model were written.
-size_t write_graph(const std::string& to, const std::string& from, bool as_onnx) {
-  const GraphFile file = graph_in(from, as_onnx ? "ONNX" : "a graph");
+size_t write_graph(const std::string& to, const std::string& from, bool as_onnx,
+                   const Settings& settings, const Output& out) {
+  GraphFile file = graph_in(from, as_onnx ? "ONNX" : "a graph");
+  if (settings.int8) make_int8(file, from, settings, out);
   if (as_onnx) {
     const auto name = file.about.find("lathe.model");
     running_graph(from, [&] {
@@ -302,10 +305,11 @@ ExitCode run_ckpt_convert(const Invocation& call) {
   if (!npz && !onnx && !graph && !to.ends_with(".safetensors"))
     throw UsageError(
         formatted("{}: expected a name that ends with .safetensors, .npz, .onnx or .lathe", to));
+  check_int8_flags(call, onnx || graph);
   refuse_to_lose(from, to);
   size_t entries = 0;
   if (onnx || graph) {
-    entries = write_graph(to, from, onnx);
+    entries = write_graph(to, from, onnx, call.settings, out);
   } else {
     entries = write_weights(to, from);
   }

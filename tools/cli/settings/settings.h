@@ -129,6 +129,10 @@ struct Settings {
   bool layers = false;
   int64_t clients = 1;
   bool compile = false;
+  bool int8 = false;
+  std::string calibration;
+  int64_t calibration_images = 256;
+  std::string keep_f32;
   bool ranges = false;
   // launch
   int64_t ranks = 1;
@@ -178,6 +182,7 @@ enum Takes : unsigned {
   kPlan = 1 << 26,
   kLaunch = 1 << 27,
   kBenchInfer = 1 << 28,
+  kCkptConvert = 1 << 29,
 };
 
 struct Setting {

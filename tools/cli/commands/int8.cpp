@@ -1,0 +1,143 @@
+// Calibration images and the quantised graph of `lathe ckpt convert --int8`. Contract: int8.h.
+#include "lathe/tools/cli/commands/int8.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "lathe/core/formats/safetensors_header.h"
+#include "lathe/core/formats/tensor_file.h"
+#include "lathe/data/batch.h"
+#include "lathe/data/images/image_datasets.h"
+#include "lathe/data/images/image_files.h"
+#include "lathe/data/images/image_folder.h"
+#include "lathe/graph/quantize.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/index.h"
+#include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/training/datasets.h"
+#include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/resume.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr int64_t kBatch = 16;  // of calibration: all activations of one are kept
+
+/// The images of --calibration, prepared as those that will be predicted.
+std::shared_ptr<data::Dataset> images_of_folder(const GraphFile& file, const std::string& from,
+                                                const std::string& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error))
+    throw CommandError(ExitCode::kData, formatted("--calibration {}: is no folder", folder));
+  std::vector<std::string> paths = reading_data([&] { return data::images_below(folder); });
+  const ModelInput input = model_input_of(file, from);
+  return std::make_shared<data::ImageFiles>(
+      std::move(paths), data::ImageFilesOptions{.transform = transform_of(input),
+                                                .one_channel = input.channels == 1});
+}
+
+/// The training images of the run whose checkpoint `from` is, without random changes.
+std::shared_ptr<data::Dataset> images_of_run(const std::string& from) {
+  const bool can_say =
+      reading_data([&] { return tensor_file_format(from) == TensorFileFormat::kSafetensors; });
+  SettingSources run;
+  run.saved_name = from;
+  if (can_say) {
+    const safetensors::Metadata about =
+        reading_data([&] { return safetensors::read_metadata(from); });
+    if (const auto config = about.find(kConfigKey); config != about.end())
+      run.saved_config = config->second;
+  }
+  if (run.saved_config.empty()) {
+    throw UsageError(formatted(
+        "{} is no checkpoint of a run, whose training images --int8 would look at: name a folder "
+        "of images with --calibration",
+        from));
+  }
+  Settings settings = merge_settings(run, kTrain);
+  complete(settings, look_around(settings));
+  return open_dataset(settings, Part::kTrain, false);
+}
+
+/// `count` rows, evenly chosen, in batches.
+std::vector<Tensors> batches_of(const data::Dataset& images, int64_t count) {
+  const int64_t size = images.size(), taken = std::min(size, count);
+  std::vector<Tensors> batches;
+  for (int64_t begin = 0; begin < taken; begin += kBatch) {
+    std::vector<int64_t> rows;
+    for (int64_t i = begin; i < std::min(taken, begin + kBatch); ++i)
+      rows.push_back(i * size / taken);
+    const data::Batch batch = reading_data([&] { return data::read_batch(images, rows); });
+    std::vector<int64_t> readable;  // files that cannot be read have no number
+    const std::vector<int64_t> numbers = batch.y.to_vector<int64_t>();
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (numbers[i] >= 0) readable.push_back(static_cast<int64_t>(i));
+    }
+    if (readable.empty()) continue;
+    batches.push_back({index_select(batch.x, 0, tensor(readable))});
+  }
+  return batches;
+}
+
+jit::QuantizeOptions options_of(const Settings& settings) {
+  jit::QuantizeOptions options;
+  for (const std::string& word : split_list(settings.keep_f32)) {
+    if (word == "first") {
+      options.first = false;
+    } else if (word == "last") {
+      options.last = false;
+    } else {
+      options.keep.push_back(word);
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+void check_int8_flags(const Invocation& call, bool makes_graph) {
+  for (const char* key : {"calibration", "calibration-images", "keep-f32"}) {
+    if (call.sources.flags.contains(key) && !call.settings.int8)
+      throw UsageError(formatted("--{} is for --int8", key));
+  }
+  if (call.settings.int8 && !makes_graph)
+    throw UsageError("--int8 makes a graph: expected a name that ends with .lathe or .onnx");
+}
+
+void make_int8(GraphFile& file, const std::string& from, const Settings& settings,
+               const Output& out) {
+  const auto images = settings.calibration.empty()
+                          ? images_of_run(from)
+                          : images_of_folder(file, from, settings.calibration);
+  const std::vector<Tensors> batches = batches_of(*images, settings.calibration_images);
+  if (batches.empty())
+    throw CommandError(ExitCode::kData, "--int8: there are no images to look at");
+  const jit::QuantizationReport report =
+      running_graph(from, [&] { return jit::quantize(file.graph, batches, options_of(settings)); });
+  if (report.layers.empty()) {
+    throw CommandError(ExitCode::kData,
+                       formatted("{}: no convolution or linear layer of it is in f32", from));
+  }
+  std::string table = report.text();
+  table.pop_back();  // text() ends the line
+  out.text(table);
+  for (const jit::QuantizedLayer& layer : report.layers) {
+    out.row(Row()
+                .add("event", "layer")
+                .add("name", layer.name)
+                .add("op", layer.op)
+                .add("quantized", layer.quantized)
+                .add("low", static_cast<double>(layer.low))
+                .add("high", static_cast<double>(layer.high))
+                .add("dtype", concat(layer.dtype))
+                .add("scale", layer.scale)
+                .add("alone_db", layer.own_db)
+                .add("db", layer.sqnr_db));
+  }
+}
+
+}  // namespace lathe::cli

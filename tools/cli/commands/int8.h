@@ -1,0 +1,22 @@
+// lathe ckpt convert --int8: from calibration images to a graph of 8-bit integers.
+#pragma once
+
+#include <string>
+
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/training/graph_file.h"
+
+namespace lathe::cli {
+
+/// throws: UsageError for flags of --int8 without it, and for --int8 where no graph is made.
+void check_int8_flags(const Invocation& call, bool makes_graph);
+
+/// Quantises the graph of the file `from` (jit::quantize). The images are those of --calibration,
+/// prepared as `file` says, or else the training images of the run whose checkpoint `from` is.
+/// Prints a row for each layer.
+/// throws: UsageError if there are no images to take; CommandError (kData).
+void make_int8(GraphFile& file, const std::string& from, const Settings& settings,
+               const Output& out);
+
+}  // namespace lathe::cli
