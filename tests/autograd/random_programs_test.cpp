@@ -5,12 +5,13 @@
 
 #include <cstdlib>
 
+#include "lathe/core/config.h"
 #include "programs/generator.h"
 
 using namespace lathe::programs;
 
 namespace {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(LATHE_ASAN) || defined(LATHE_TSAN)
 constexpr uint64_t kPrograms = 1000;
 #else
 constexpr uint64_t kPrograms = 20000;

@@ -11,6 +11,7 @@
 #include "../cuda_case.h"
 #include "../nn/golden_numbers.h"
 #include "golden_programs.h"
+#include "lathe/core/config.h"
 #include "lathe/core/cuda.h"
 #include "lathe/lathe.h"
 
@@ -21,7 +22,7 @@ namespace {
 
 // All programs take a minute under emulation. There those are run that have ops which none before
 // had, each at least so many; LATHE_PROGRAMS=all asks for all.
-#if defined(LATHE_CUDA_EMULATED) && defined(__SANITIZE_ADDRESS__)
+#if defined(LATHE_CUDA_EMULATED) && defined(LATHE_ASAN)
 constexpr size_t kNewOps = 4;
 #elif defined(LATHE_CUDA_EMULATED)
 constexpr size_t kNewOps = 1;
