@@ -182,9 +182,10 @@ class Quantizer {
     for (const size_t n : layers_) {
       const Node& layer = graph_.nodes[n];
       const int residual = layer.op->name == "fused_conv2d" ? layer.inputs[3] : -1;
-      for (const int v : {layer.inputs[0], layer.output, residual < 0 ? layer.output : residual})
+      const int result = made.results[n];
+      for (const int v : {layer.inputs[0], result, residual < 0 ? result : residual})
         old_outputs.push_back(v);
-      new_outputs.push_back(made.values[static_cast<size_t>(layer.output)]);
+      new_outputs.push_back(made.values[static_cast<size_t>(result)]);
     }
     const Tensors exact = showing(graph_, old_outputs).run(calibration_[first]);
     const Tensors got = showing(made.graph, new_outputs).run(calibration_[first]);
@@ -206,7 +207,8 @@ class Quantizer {
       const Tensor &x = exact[count + 3 * i], &y = exact[count + 3 * i + 1];
       const bool has_residual = old.op->name == "fused_conv2d" && old.inputs[3] >= 0;
       Sqnr own, whole;
-      whole.add(as_f32(got[count + i], quanta_[static_cast<size_t>(old.output)].scale), y);
+      whole.add(as_f32(got[count + i], made.scales[static_cast<size_t>(made.results[layers_[i]])]),
+                y);
       if (layer.quantized) {
         const Node& now = made.graph.nodes[static_cast<size_t>(made.nodes[layers_[i]])];
         layer.scale = std::get<double>(attribute_of(now, "x_scale"));

@@ -57,7 +57,8 @@ struct QuantizationReport {
 /// Filters are of i8 with one scale for each output channel, up to the largest element. Other
 /// tensors have one scale: u8 if nothing below 0 was seen, else i8. Sums, biases, relu and residual
 /// stay inside of the layer. Between two such layers nothing is turned back into f32, also where
-/// max_pool2d or a change of shape lies between. All that other ops read is in f32.
+/// max_pool2d or a change of shape lies between. A relu6, or a clamp from 0 on, is where integers
+/// end. All that other ops read is in f32.
 /// The filters must be bound tensors in f32 on the CPU; other layers stay as they are. The graph is
 /// unchanged if it throws.
 /// throws: ValueError without data, for NaN or infinity in it or in a filter, for a name in `keep`

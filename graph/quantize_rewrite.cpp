@@ -48,6 +48,25 @@ int residual_of(const Node& node) {
   return node.op->name == "fused_conv2d" ? node.inputs[3] : kNoValue;
 }
 
+/// Where an op cuts its input to 0 … h, as relu6 does: h, else 0.
+double upper_cut(const Node& node) {
+  const std::string& name = node.op->name;
+  if (name == "relu6") return 6;
+  if (name != "clamp" && name != "hardtanh") return 0;
+  const auto number = [&](size_t i) {
+    const auto* const whole = std::get_if<Size>(&node.attributes[i]);
+    if (whole != nullptr) return static_cast<double>(whole->fixed);
+    const auto* const real = std::get_if<double>(&node.attributes[i]);
+    return real != nullptr ? *real : 0;
+  };
+  return number(0) == 0 ? std::max(0.0, number(1)) : 0;
+}
+
+bool ends_with_gelu(const Node& node) {
+  return node.op->name == "linear" && !node.attributes.empty() &&
+         std::get<std::string>(attribute_of(node, "activation")).starts_with("gelu");
+}
+
 struct Filters {
   Tensor integers, scales;
 };
@@ -80,6 +99,7 @@ class Rewriting {
     out_.graph = old;  // with all values, whose numbers stay
     out_.graph.nodes.clear();
     out_.nodes.assign(old.nodes.size(), kNoValue);
+    find_cuts(marked);
     integers_.assign(old.values.size(), kNoValue);
     scales_.assign(old.values.size(), 0);
     in_f32_.resize(old.values.size());
@@ -90,8 +110,9 @@ class Rewriting {
   Rewritten run(const std::vector<bool>& marked) && {
     for (size_t n = 0; n < old_.nodes.size(); ++n) {
       const Node& node = old_.nodes[n];
+      if (is_inside_[n]) continue;
       if (marked[n]) {
-        out_.nodes[n] = layer(node);
+        out_.nodes[n] = layer(n);
       } else if (moves_elements(node) && wanted(node.output) && has_integers(node.inputs[0])) {
         move(node);
       } else {
@@ -110,10 +131,33 @@ class Rewriting {
                        : in_f32_[v]             ? static_cast<int>(v)
                                                 : -1;
     }
+    out_.scales = scales_;
     return std::move(out_);
   }
 
  private:
+  /// A relu6 or the like that alone reads a layer, and whose result is wanted as integers, is part
+  /// of the layer: integers end where it cuts.
+  void find_cuts(const std::vector<bool>& marked) {
+    const std::vector<int> uses = count_uses(old_);
+    std::vector<int> layers(old_.values.size(), kNoValue);
+    out_.results.resize(old_.nodes.size());
+    cuts_.resize(old_.nodes.size());
+    is_inside_.resize(old_.nodes.size());
+    for (size_t n = 0; n < old_.nodes.size(); ++n) {
+      const Node& node = old_.nodes[n];
+      out_.results[n] = node.output;
+      if (marked[n] && !ends_with_gelu(node)) layers[at(node.output)] = static_cast<int>(n);
+      const double cut = upper_cut(node);
+      if (cut == 0 || node.inputs[0] == kNoValue || !wanted(node.output)) continue;
+      const int layer = layers[at(node.inputs[0])];
+      if (layer == kNoValue || uses[at(node.inputs[0])] != 1) continue;
+      out_.results[static_cast<size_t>(layer)] = node.output;
+      cuts_[static_cast<size_t>(layer)] = cut;
+      is_inside_[n] = true;
+    }
+  }
+
   static size_t at(int value) { return static_cast<size_t>(value); }
   bool wanted(int value) const { return wanted_[at(value)]; }
   bool has_integers(int value) const { return integers_[at(value)] != kNoValue; }
@@ -167,7 +211,9 @@ class Rewriting {
   }
 
   /// A quantised layer.   → the number of its node
-  int layer(const Node& node) {
+  int layer(size_t n) {
+    const Node& node = old_.nodes[n];
+    const int result = out_.results[n];
     const Value& filters = old_value(node.inputs[1]);
     const Filters made = quantized_filters(filters);
     const int x = integers(node.inputs[0], node.place);
@@ -179,12 +225,14 @@ class Rewriting {
     std::string activation;
     if (linear && !node.attributes.empty())
       activation = std::get<std::string>(attribute_of(node, "activation"));
-    const bool is_gelu = activation.starts_with("gelu");
-    const bool relu =
+    const bool is_gelu = ends_with_gelu(node);
+    const bool has_relu =
         linear ? !activation.empty() && !is_gelu
                : node.op->name == "fused_conv2d" && std::get<bool>(attribute_of(node, "relu"));
-    const bool as_integers = wanted(node.output) && !is_gelu;
-    const Quantum to = as_integers ? quanta_[at(node.output)] : Quantum{1, kF32};
+    const bool relu = has_relu || cuts_[n] > 0;
+    const bool as_integers = wanted(result) && !is_gelu;
+    Quantum to = as_integers ? quanta_[at(result)] : Quantum{1, kF32};
+    if (cuts_[n] > 0) to = {std::min(to.scale, cuts_[n] / 255), kU8};
 
     Node made_node{.op = op_named(linear ? "quantized_linear" : "quantized_conv2d"),
                    .inputs = {x, w, w_scale, node.inputs[2], residual},
@@ -199,7 +247,7 @@ class Rewriting {
                                  std::string(name_of(to.dtype)), relu});
     const int number = static_cast<int>(out_.graph.nodes.size());
     if (as_integers) {
-      made_node.output = add_integers(node.output, to.dtype, to.scale);
+      made_node.output = add_integers(result, to.dtype, to.scale);
       out_.graph.nodes.push_back(std::move(made_node));
       return number;
     }
@@ -222,6 +270,8 @@ class Rewriting {
   const Graph& old_;
   const std::vector<Quantum>& quanta_;
   std::vector<bool> wanted_;
+  std::vector<double> cuts_;     // of an old node: where the layer's result is cut, or 0
+  std::vector<bool> is_inside_;  // of an old node: it is part of a layer
   Rewritten out_;
   std::vector<int> integers_;   // of an old value: its number as integers
   std::vector<double> scales_;  // of these

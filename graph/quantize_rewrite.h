@@ -24,8 +24,10 @@ std::vector<bool> wanted_integers(const Graph& graph, const std::vector<bool>& m
 /// A quantised graph, and where values of the old one are in it.
 struct Rewritten {
   Graph graph;
-  std::vector<int> nodes;   // of an old node: the layer's new node, or -1
-  std::vector<int> values;  // of an old value: its number as integers, or else as f32, or -1
+  std::vector<int> nodes;      // of an old node: the layer's new node, or -1
+  std::vector<int> results;    // of an old node: the old value that its new node computes
+  std::vector<int> values;     // of an old value: its number as integers, or else as f32, or -1
+  std::vector<double> scales;  // of an old value: that of its integers
 };
 
 /// The graph with the marked nodes quantised. `quanta`: of each value; used where

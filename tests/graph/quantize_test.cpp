@@ -268,6 +268,46 @@ TEST_CASE("quantize: a shortcut of every other pixel and of zeros is of integers
   CHECK(sqnr(graph.run(calibration[0])[0], before.run(calibration[0])[0]) > 20);
 }
 
+TEST_CASE("quantize: what cuts a layer's result off is part of the layer") {
+  manual_seed(10);
+  const std::string convolutions =
+      "input %x: f32[N,4,8,8]\n"
+      "param @w1: f32[8,4,3,3]\n"
+      "param @w2: f32[8,8,3,3]\n"
+      "param @w3: f32[8,8,3,3]\n"
+      "%0: f32[N,8,8,8] = conv2d(%x, @w1, none, " +
+      kGeometry +
+      ")\n"
+      "%1: f32[N,8,8,8] = relu6(%0)\n"
+      "%2: f32[N,8,8,8] = conv2d(%1, @w2, none, " +
+      kGeometry +
+      ")\n"
+      "%3: f32[N,8,8,8] = clamp(%2, low=0, high=0.5)\n"
+      "%4: f32[N,8,8,8] = conv2d(%3, @w3, none, " +
+      kGeometry +
+      ")\n"
+      "%5: f32[N,8,8,8] = relu6(%4)\n";
+  jit::Graph graph = graph_of(convolutions + "output %5\n");
+  const jit::Graph before = graph;
+  const std::vector<Tensors> calibration = images(1);
+  const auto report = jit::quantize(graph, calibration);
+  CHECK(ops_of(graph) ==
+        "contiguous f32\n"
+        "quantize i8\n"
+        "quantized_conv2d u8\n"
+        "quantized_conv2d u8\n"
+        "quantized_conv2d f32\n"
+        "relu6 f32\n");
+  CHECK(report.layers[2].scale <= 0.5 / 255);
+  for (const auto& layer : report.layers) CHECK_MESSAGE(layer.sqnr_db > 20, report.text());
+  CHECK(sqnr(graph.run(calibration[0])[0], before.run(calibration[0])[0]) > 20);
+  // Another reader of the layer needs what is beyond.
+  graph = graph_of(convolutions + "%6: f32[N,8,8,8] = add(%2, %5)\noutput %6\n");
+  jit::quantize(graph, calibration);
+  CHECK(ops_of(graph).find("quantized_conv2d u8\nquantized_conv2d f32\nclamp f32\nquantize u8") !=
+        std::string::npos);
+}
+
 TEST_CASE("quantize: values, filters and channels of zeros; large ones") {
   manual_seed(4);
   for (const double factor : {0.0, 1.0, 1e-30, 1e15}) {
