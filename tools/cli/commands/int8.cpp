@@ -41,7 +41,8 @@ std::shared_ptr<data::Dataset> images_of_folder(const GraphFile& file, const std
 }
 
 /// The training images of the run whose checkpoint `from` is, without random changes.
-std::shared_ptr<data::Dataset> images_of_run(const std::string& from) {
+std::shared_ptr<data::Dataset> images_of_run(const std::string& from,
+                                             const std::string& data_root) {
   const bool can_say =
       reading_data([&] { return tensor_file_format(from) == TensorFileFormat::kSafetensors; });
   SettingSources run;
@@ -59,6 +60,7 @@ std::shared_ptr<data::Dataset> images_of_run(const std::string& from) {
         from));
   }
   Settings settings = merge_settings(run, kTrain);
+  if (!data_root.empty()) settings.data_root = data_root;
   complete(settings, look_around(settings));
   return open_dataset(settings, Part::kTrain, false);
 }
@@ -100,7 +102,7 @@ jit::QuantizeOptions options_of(const Settings& settings) {
 }  // namespace
 
 void check_int8_flags(const Invocation& call, bool makes_graph) {
-  for (const char* key : {"calibration", "calibration-images", "keep-f32"}) {
+  for (const char* key : {"calibration", "calibration-images", "keep-f32", "data-root"}) {
     if (call.sources.flags.contains(key) && !call.settings.int8)
       throw UsageError(formatted("--{} is for --int8", key));
   }
@@ -111,7 +113,7 @@ void check_int8_flags(const Invocation& call, bool makes_graph) {
 void make_int8(GraphFile& file, const std::string& from, const Settings& settings,
                const Output& out) {
   const auto images = settings.calibration.empty()
-                          ? images_of_run(from)
+                          ? images_of_run(from, settings.data_root)
                           : images_of_folder(file, from, settings.calibration);
   const std::vector<Tensors> batches = batches_of(*images, settings.calibration_images);
   if (batches.empty())

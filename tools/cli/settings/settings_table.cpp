@@ -34,7 +34,7 @@ constexpr Setting kSettings[] = {
   {.key = "dataset", .group = "Data", .target = &S::dataset, .takes = kImages,
    .choices = "cifar10|cifar100|mnist|fashion-mnist|synthetic|folder|packed", .hint = data_root_hint, .automatic = "what suits the machine",
    .help = "Data set; folder: images of your own; packed: what data prepare wrote"},
-  {.key = "data-root", .group = "Data", .target = &S::data_root, .takes = kImages | kDataFetch | kDataVerify, .unit = "PATH",
+  {.key = "data-root", .group = "Data", .target = &S::data_root, .takes = kImages | kDataFetch | kDataVerify | kCkptConvert, .unit = "PATH",
    .help = "Where data sets lie, otherwise ./data, ~/.cache/lathe and /usr/share/datasets; of packed the file"},
   {.key = "download", .group = "Data", .target = &S::download, .takes = kTrain,
    .help = "Fetch the data set if it is not there"},
