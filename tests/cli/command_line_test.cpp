@@ -54,6 +54,13 @@ TEST_CASE("command line: --flag value and --flag=value, switches and their oppos
         2);  // the last one wins
 }
 
+TEST_CASE("command line: --recipe list prints a line for each recipe") {
+  const CommandLine line = parse({"train", "--recipe", "list", "--epochs", "3"});
+  CHECK(line.command == nullptr);
+  CHECK(line.code == ExitCode::kDone);
+  CHECK(line.text.find("cifar10-94 ") == 0);
+}
+
 TEST_CASE("command line: what follows a program is the program's") {
   const std::vector<std::string> words = {"prog", "-n", "3", "--help", "", "--", "x"};
   for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{

@@ -27,7 +27,7 @@ REFUSED = {  # anything else, unless --allow-changes is given
     "trust-coefficient": 0.5, "weight-decay": 0.3, "no-decay-norm": True, "scheduler": "linear", "step-size": 3, "milestones": "4", "gamma": 0.7,
     "val-split": 0.25, "power": 3, "patience": 4, "warmup-epochs": 1, "label-smoothing": 0.1, "clip-grad-norm": 2, "ema": 0.9, "batch-size": 4, "accumulate": 2, "sync-batch-norm": True,
     "amp": "bf16", "loss-scale": 8, "init-scale": 8, "growth-interval": 8, "seed": 5}
-OTHERS = {"help", "config", "dry-run", "run-dir", "resume", "allow-changes",  # of this call
+OTHERS = {"help", "config", "recipe", "dry-run", "run-dir", "resume", "allow-changes",  # of this call
           "dataset", "download", "device"}  # what else there is depends on the machine
 
 
@@ -67,6 +67,21 @@ def test_the_checkpoint_comes_before_the_config_file_beside_it(folder):
     config.write_text(config.read_text().replace("\nlr = 0.1\n", "\nlr = 0.5\n"))
     expect(lathe("train", "--resume", "a", "--stop-after", 3, "--quiet"), 0)
     assert rows_of("a")[-1]["lr"] == 0.1, rows_of("a")
+
+
+def test_a_recipe_goes_on_and_cannot_be_another(folder):
+    """What the recipe says counts as what the run was begun with, and so do the flags that were stronger."""
+    flags = ["train", "--recipe", "cifar10-94", *TINY[:-1], "--epochs", 6, "--device", "cpu", "--log-every", 1]
+    expect(lathe(*flags, "--run-dir", "a"), 0, "recipe cifar10-94, except dataset synthetic (recipe: cifar10), model resnet8 (recipe: resnet18)")
+    expect(lathe(*flags, "--run-dir", "b", "--stop-after", 7, "--quiet"), 0)
+    assert "nesterov = true\n" in pathlib.Path("b/config.toml").read_text()
+    expect(lathe(*flags, "--resume", "auto", "--run-dir", "b", "--stop-after", 8, "--quiet"), 0)  # the same call again
+    pathlib.Path("b/config.toml").unlink()  # the checkpoint knows as much
+    expect(lathe("train", "--resume", "b", "--quiet"), 0)
+    assert values_of("a/last.safetensors", "fc.") == values_of("b/last.safetensors", "fc.")
+    expect(train("--run-dir", "c", "--stop-after", 2), 0)
+    expect(lathe("train", "--resume", "c", "--recipe", "cifar10-94"), 2, "the run in c was begun with --recipe none", "leave out --recipe cifar10-94")
+    expect(lathe("train", "--resume", "c", "--recipe", "cifar10-94", "--allow-changes"), 2, "leave out --recipe cifar10-94")
 
 
 def test_other_batches_begin_the_epoch_and_the_mean_again(folder):

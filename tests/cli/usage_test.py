@@ -341,7 +341,7 @@ def test_help_fits_100_columns_or_the_terminal(folder):
         assert columns(text) <= 100 and f"Usage: lathe {name} [flags]" in text, text
         assert re.search(rf"^  .*lathe {name}", text, re.M), text  # the example
     headings = re.findall(r"^([A-Z][a-z ]+):$", lathe("train", "--help").stdout, re.M)
-    assert headings == ["Data", "Loading", "Model", "Optimisation", "Precision", "Speed", "Run", "Output", "Other"], headings
+    assert headings == ["Recipe", "Data", "Loading", "Model", "Optimisation", "Precision", "Speed", "Run", "Output", "Other"], headings
     for wide, least, most in ((40, 50, 60), (60, 50, 60), (80, 70, 80), (200, 90, 100)):
         assert least < columns(on_terminal("train", "--help", columns=wide)) <= most, wide
 

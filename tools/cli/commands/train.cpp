@@ -20,6 +20,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/checkpoint_writer.h"
@@ -293,6 +294,8 @@ void say_what_is_slow(const Settings& settings, Device device, Log& log) {
 void say_start(const Settings& settings, const RunData& data, const StartPoint& start,
                const Unchanged& same, const RunCounts& counts, Device device, Log& log) {
   say_what_is_slow(settings, device, log);
+  if (const std::string recipe = recipe_remark(settings, device.is_cuda()); !recipe.empty())
+    log.line(recipe);
   say_what_runs(settings, device, counts, start.folder, log);
   say_choice(settings, data, log);
   if (!same.evaluated)

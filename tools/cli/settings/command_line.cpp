@@ -11,6 +11,7 @@
 #include "lathe/tools/cli/revision.h"
 #include "lathe/tools/cli/settings/help.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
+#include "lathe/tools/cli/settings/training_recipes.h"
 
 namespace lathe::cli {
 namespace {
@@ -245,6 +246,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
   SettingSources sources = flags.sources();
   sources.environment = environment;
   Settings settings = merge_settings(sources, command->takes);
+  if (settings.recipe == kListRecipes) return {nullptr, {}, recipe_list()};
   if (command->reads_run && sources.config_path.empty() && !settings.run_dir.empty()) {
     sources.config_path = settings.run_dir + "/config.toml";
     sources.of_finished_run = true;

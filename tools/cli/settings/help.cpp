@@ -95,7 +95,8 @@ std::string help_text(const Command& command, int width) {
   }
   out += "\nOther:\n";
   append_flag(out, "--config FILE",
-              "File with `key = value` lines; flags and LATHE_<KEY> come first", width);
+              "File with `key = value` lines; flags and LATHE_<KEY> come first, a recipe after it",
+              width);
   append_flag(out, "-h, --help", "This text", width);
   return out;
 }

@@ -14,6 +14,7 @@ namespace lathe::cli {
 
 /// An absent optional means "auto": recipe.h chooses it.
 struct Settings {
+  std::string recipe = "none";  // or a name of training_recipes.h
   // data
   std::optional<std::string> dataset;
   std::string data_root;

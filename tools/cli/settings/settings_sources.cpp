@@ -2,12 +2,14 @@
 #include "lathe/tools/cli/settings/settings_sources.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/settings/training_recipes.h"
 
 namespace lathe::cli {
 namespace {
@@ -51,10 +53,8 @@ void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
   }
 }
 
-}  // namespace
-
-Settings merge_settings(const SettingSources& sources, unsigned takes) {
-  Settings settings;
+/// `settings` with what the sources say, the weakest first.
+Settings merge_over(Settings settings, const SettingSources& sources, unsigned takes) {
   if (!sources.config_path.empty())
     assign_config(settings, read_config(sources.config_path), sources.config_path, takes,
                   sources.of_finished_run);
@@ -70,6 +70,16 @@ Settings merge_settings(const SettingSources& sources, unsigned takes) {
     assign(settings, *find_setting(key), "--" + key, text);
   }
   return settings;
+}
+
+}  // namespace
+
+Settings merge_settings(const SettingSources& sources, unsigned takes) {
+  const Settings given = merge_over({}, sources, takes);
+  if (given.recipe == kNoRecipe || given.recipe == kListRecipes) return given;
+  Settings recipe;
+  apply_recipe(recipe, given.recipe, given.device != "cpu" && sources.has_gpu());
+  return merge_over(std::move(recipe), sources, takes);
 }
 
 std::vector<std::string> mistyped_variables(const char* const* environment) {

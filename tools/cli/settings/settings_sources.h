@@ -1,5 +1,5 @@
 // Where settings come from. Precedence: flags > environment (LATHE_<KEY>) > the config in a resumed
-// checkpoint > config file > defaults.
+// checkpoint > config file > recipe > defaults. All but the last two of these can name the recipe.
 #pragma once
 
 #include <functional>
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lathe/core/device.h"
 #include "lathe/tools/cli/settings/settings.h"
 
 namespace lathe::cli {
@@ -17,8 +18,9 @@ struct SettingSources {
   std::map<std::string, std::string, std::less<>> flags;  // key → text; only those of the command
   std::function<const char*(const char*)> environment;    // getenv, or a test's
   std::string config_path;                                // empty: none
-  std::string saved_config, saved_name;  // text and name of the config in a checkpoint
-  bool of_finished_run = false;          // the config file is that of a run that is not continued
+  std::string saved_config, saved_name;   // text and name of the config in a checkpoint
+  bool of_finished_run = false;           // the config file is that of a run that is not continued
+  bool (*has_gpu)() = cuda_is_available;  // asked where a recipe depends on it
 };
 
 /// The settings of a command; `takes` is its bit. An entry of the config file that only other

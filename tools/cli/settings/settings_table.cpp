@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lathe/tools/cli/settings/models.h"
+#include "lathe/tools/cli/settings/training_recipes.h"
 
 namespace lathe::cli {
 namespace {
@@ -31,6 +32,9 @@ constexpr double kMaxThreads = 1024;
 
 // clang-format off
 constexpr Setting kSettings[] = {
+  {.key = "recipe", .group = "Recipe", .target = &S::recipe, .takes = kTrain, .hint = recipe_hint, .unit = "NAME",
+   .help = "Settings that go together, weaker than all that are given; list prints what there is"},  // all_settings() adds the names
+
   {.key = "dataset", .group = "Data", .target = &S::dataset, .takes = kImages,
    .choices = "cifar10|cifar100|mnist|fashion-mnist|synthetic|folder|packed", .hint = data_root_hint, .automatic = "what suits the machine",
    .help = "Data set; folder: images of your own; packed: what data prepare wrote"},
@@ -41,7 +45,7 @@ constexpr Setting kSettings[] = {
   {.key = "synthetic-size", .group = "Data", .target = &S::synthetic_size, .takes = kImages, .unit = "N", .min = 1, .max = 1e9,
    .help = "Training images of the synthetic set; it has a fifth as many for testing"},
   {.key = "augment", .group = "Data", .target = &S::augment, .takes = kTrain | kFindLr | kLoading, .unit = "LIST", .automatic = "by data set",
-   .help = "none, or some of crop, flip, resized-crop: random changes of training images"},
+   .help = "none, or some of crop, flip, resized-crop, cutout: random changes of training images"},
   {.key = "image-size", .group = "Data", .target = &S::image_size, .takes = kImages | kSummary | kSynthetic, .unit = "N", .min = 1, .max = 4096, .automatic = "32",
    .help = "Images are padded with zeros to N x N; with resized-crop, of folders (224) and packed files, made that large"},
   {.key = "skip-broken", .group = "Data", .target = &S::skip_broken, .takes = kImages,
@@ -307,6 +311,7 @@ std::span<const Setting> all_settings() {
     const auto model = std::ranges::find(all, "model", &Setting::key);
     model->choices = names;
     model->help = help;
+    std::ranges::find(all, "recipe", &Setting::key)->choices = recipe_choices();
     return all;
   }();
   return settings;

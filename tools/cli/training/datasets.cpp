@@ -25,6 +25,7 @@ namespace lathe::cli {
 namespace {
 
 constexpr int64_t kCropPad = 4;
+constexpr int64_t kCutout = 8;
 
 data::SyntheticOptions synthetic_options(const Settings& settings, Part part) {
   const int64_t side = settings.image_size.value_or(32);
@@ -133,16 +134,22 @@ data::Transform transform_for(const data::ImageDataset& images, const Settings& 
   const bool resized = has_other_sizes(images, settings) || draws_crops(settings);
   data::Transform transform = resized ? sized(images, settings, augmented) : data::Transform();
   const std::string augment = settings.augment.value_or("none");
+  bool cuts_out = false;
   for (const std::string& name : split_list(augment)) {
-    if (name != "none" && name != "crop" && name != "flip" && name != "resized-crop")
-      throw UsageError(formatted(
-          "--augment: expected none, or some of crop, flip, resized-crop, got \"{}\"", augment));
+    if (name != "none" && name != "crop" && name != "flip" && name != "resized-crop" &&
+        name != "cutout")
+      throw UsageError(
+          formatted("--augment: expected none, or some of crop, flip, resized-crop, cutout, got "
+                    "\"{}\"",
+                    augment));
     if (!augmented) continue;
     const int64_t side = resized ? settings.image_size.value_or(32) : images.height();
     if (name == "crop") transform = transform.then(data::pad_crop(side, kCropPad));
     if (name == "flip") transform = transform.then(data::hflip());
+    if (name == "cutout") cuts_out = true;
   }
-  return transform.then(data::normalize(images.mean(), images.std()));
+  transform = transform.then(data::normalize(images.mean(), images.std()));
+  return cuts_out ? transform.then(data::cutout(kCutout)) : transform;  // the mean pixel is 0 now
 }
 
 bool is_here(const Settings& settings) {

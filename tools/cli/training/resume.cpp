@@ -12,6 +12,7 @@
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/training/checkpoint_writer.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
@@ -93,6 +94,16 @@ std::string metadata_text(const Checkpoint& checkpoint, std::string_view key) {
   return found == checkpoint.metadata.end() ? "" : found->second;
 }
 
+// A recipe is weaker than what a run was begun with: another one would change its name alone.
+void check_recipe(const SettingSources& run, const std::string& asked, const fs::path& beside) {
+  const std::string begun = merge_settings(run, kTrain).recipe;
+  if (asked == kNoRecipe || asked == begun) return;
+  throw UsageError(
+      formatted("--resume: the run in {} was begun with --recipe {}, and goes on with its "
+                "settings: leave out --recipe {} (or LATHE_RECIPE)",
+                beside.string(), begun, asked));
+}
+
 // Precedence: flags and environment, then the checkpoint's settings, then the config.toml beside
 // it.
 void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& beside) {
@@ -105,6 +116,7 @@ void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& b
     run.saved_name = start.file.string();
     start.before = merge_settings(run, kTrain);
   }
+  if (start.from || !run.config_path.empty()) check_recipe(run, call.settings.recipe, beside);
   run.flags = call.sources.flags;
   run.environment = call.sources.environment;
   start.settings = merge_settings(run, kTrain);
