@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Inference of lathe and of PyTorch on a CPU: latency with one image and throughput with a batch, in the same run.
 
-    compare_inference.py [--model resnet18] [--image-size 224] [--classes 1000] [--batch 32] [--threads 2] [--rounds 5] [--json]
+    compare_inference.py [--model resnet18] [--image-size 224] [--classes 1000] [--batch 32] [--threads 2] [--rounds 5] [--int8] [--json]
 
 Ours is `lathe bench infer`: the model called layer by layer (eager) and as an optimised graph. PyTorch's variants: eager;
 torch.jit.trace, frozen and optimised for inference; torch.compile with frozen weights. Each in both memory formats, of which
 the faster one is taken per variant and batch. All sides take turns, so that a machine whose speed drifts slows all. The
 figures are medians of the rounds' medians; a ratio is the median of the rounds' ratios against the best variant of PyTorch.
+With --int8 both sides also run in 8-bit integers: PyTorch by torch.ao.quantization after training (prepare_fx, convert_fx, the
+defaults of the engine x86), traced and frozen. A second ratio compares these two.
 PyTorch gets a malloc that keeps large blocks. Results of the variants are compared with eager's before anything is timed.
 """
 import argparse
@@ -46,13 +48,21 @@ def torch_worker(args):
         model = copy.deepcopy(net).to(memory_format=formats[order])
         if name == "frozen":
             model = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(model, x)))
+        elif name == "int8":
+            from torch.ao.quantization import get_default_qconfig_mapping
+            from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
+            torch.backends.quantized.engine = "x86"
+            prepared = prepare_fx(model, get_default_qconfig_mapping("x86"), (x,))
+            prepared(torch.randn(8, *x.shape[1:]))
+            model = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(convert_fx(prepared), x)))
         elif name == "compiled":
             inductor.freezing = True
             model = torch.compile(model, dynamic=False)
         want = net(x)
         for _ in range(3):  # the first calls compile
             got = model(x)
-        assert (got - want).abs().max() <= 1e-3 * (1 + want.abs().max()), (name, order)
+        most = 0.2 if name == "int8" else 1e-3
+        assert (got - want).abs().max() <= most * (1 + want.abs().max()), (name, order)
         made[key] = model
         return model
 
@@ -100,6 +110,7 @@ def ours_windows(args):
     """{(form, batch): seconds} of one run."""
     command = [args.lathe, "bench", "infer", "--model", args.model, "--batch-size", str(args.batch), "--threads", str(args.threads),
                "--image-size", str(args.image_size), "--classes", str(args.classes), "--seconds", str(args.seconds + 0.5), "--json"]
+    command += ["--int8"] * args.int8
     out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return {(row["form"], row["batch_size"]): row["seconds_p50"] for row in map(json.loads, out.splitlines())}
 
@@ -113,6 +124,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1, help="length of a window")
+    parser.add_argument("--int8", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--lathe", default=str(pathlib.Path(__file__).parents[2] / "build/release/bin/lathe"))
     parser.add_argument("--python", default=sys.executable, help="a Python that has PyTorch")
@@ -121,11 +133,13 @@ def main():
     if args.worker:
         return torch_worker(args)
     torch = Torch(args)
+    variants = VARIANTS + ("int8",) * args.int8
     batches = sorted({1, args.batch})
-    best_order = {(v, b): min(("nhwc", "nchw"), key=lambda order: torch.window(v, order, b)) for v in VARIANTS for b in batches}
+    best_order = {(v, b): min(("nhwc", "nchw"), key=lambda order: torch.window(v, order, b)) for v in variants for b in batches}
     rounds = []
     for _ in range(args.rounds):
-        times = {f"lathe {form}": {} for form in ("eager", "graph")} | {f"PyTorch {v}": {} for v in VARIANTS}
+        forms = ("eager", "graph") + ("int8",) * args.int8
+        times = {f"lathe {form}": {} for form in forms} | {f"PyTorch {v}": {} for v in variants}
         for (form, batch), seconds in ours_windows(args).items():
             times[f"lathe {form}"][batch] = seconds
         for (variant, batch), order in best_order.items():
@@ -139,7 +153,7 @@ def main():
     result = {"model": args.model, "image_size": args.image_size, "threads": args.threads, "torch_version": torch.version, "batches": {}}
     for batch in batches:
         medians = {side: statistics.median(r[side][batch] for r in rounds) for side in rounds[0]}
-        best = min((side for side in medians if side.startswith("PyTorch")), key=medians.get)
+        best = min((side for side in medians if side.startswith("PyTorch") and side != "PyTorch int8"), key=medians.get)
         ratios = [r[best][batch] / r["lathe graph"][batch] for r in rounds]
         result["batches"][batch] = {"seconds": medians, "best": best, "ratio": statistics.median(ratios), "ratios": sorted(ratios)}
         if not args.json:
@@ -147,6 +161,9 @@ def main():
             for side, seconds in medians.items():
                 print(f"  {side:<17} {1e3 * seconds:9.3f} ms {batch / seconds:9.1f} images/s")
             print(f"  {statistics.median(ratios):.2f} x {best} ({min(ratios):.2f} to {max(ratios):.2f})")
+            for side in ("PyTorch int8", "lathe graph") if args.int8 else ():
+                ratios = [r[side][batch] / r["lathe int8"][batch] for r in rounds]
+                print(f"  int8: {statistics.median(ratios):.2f} x {side} ({min(ratios):.2f} to {max(ratios):.2f})")
     if args.json:
         print(json.dumps(result))
 
