@@ -163,6 +163,26 @@ def test_a_rank_that_saves_nothing_claims_nothing(_):
     assert process.returncode == 137 and "stopped in step" in text and "last.safetensors" not in text, text
 
 
+EMULATED = {"LATHE_EMULATED_DEVICES": "2", "LATHE_EMULATED_MEMORY": str(1 << 28), "LATHE_EMULATED_WATCH": "0"}
+
+
+def need_two_emulated_gpus():
+    rows = [json.loads(line) for line in lathe("info", "--json", env=EMULATED).stdout.splitlines()]
+    if sum("emulated" in str(row.get("name", "")) for row in rows if str(row.get("device", "")).startswith("cuda:")) < 2:
+        raise Skip("for emulated GPUs only")
+
+
+def test_ranks_with_a_gpu_each_agree_which_files_there_are(_):
+    """They meet before each save. Only the first one had seen that last.safetensors was there, and with --ema the others waited."""
+    need_two_emulated_gpus()
+    flags = ["--image-size", 4, "--synthetic-size", 20, "--log-every", 1, "--deterministic", "--lr", 0.01, "--ema", 0.9, "--no-capture"]
+    patient = {**EMULATED, "LATHE_DISTRIBUTED_TIMEOUT": "40"}
+    expect(ranks(2, "whole", *flags, env=patient), 0)
+    expect(ranks(2, "a", *flags, "--stop-after", 4, env=patient), 0)
+    expect(ranks(2, "a", *flags, "--resume", "auto", env=patient), 0)
+    assert values_of("a/last.safetensors", "") == values_of("whole/last.safetensors", "")
+
+
 def test_a_signal_stops_all_after_the_same_step(_):
     process = start("launch", "-n", 2, "train", *TINY, *ENDLESS, "--run-dir", "a", env=PATIENT)
     wait_for(lambda: len(steps_of("a")) >= 1, process)

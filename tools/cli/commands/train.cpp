@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "lathe/core/ceil_div.h"
@@ -116,14 +117,14 @@ int64_t resume(Trainer& trainer, const StartPoint& start, const Settings& settin
 
 // Makes the folder that of the resumed step, with last.safetensors of that step. That file is
 // written first: everything cut off or removed after it belongs to later steps, so an interruption
-// does no harm.
-void go_back(Trainer& trainer, const StartPoint& start, const Settings& settings, int64_t step) {
+// does no harm. → the accuracy of best.safetensors
+double go_back(const StartPoint& start, const Settings& settings, int64_t step) {
   const std::filesystem::path last = start.folder / "last.safetensors";
   if (start.file.lexically_normal() != last.lexically_normal())
     safetensors::write(last.string(), start.from->tensors, start.from->metadata);
   clean_run_folder(start.folder, step);
   keep_newest(start.folder, step, settings.keep, *start.from);
-  trainer.go_back(accuracy_of_best(start.folder));
+  return accuracy_of_best(start.folder);
 }
 
 // The steps of an epoch, one at least.
@@ -205,23 +206,22 @@ Frozen freeze_parameters(nn::Module& model, const Settings& settings, Log& log) 
   return frozen;
 }
 
-// A rank that is not the first one keeps a log of its own, in the folder that the first one made.
-// On another machine the folder may not be there.
-void join_run(Trainer& trainer, const std::filesystem::path& folder, const Ranks& ranks, Log& log) {
-  std::filesystem::create_directories(folder);
-  trainer.open(folder, false);
-  log.open(folder / formatted("log-{}.txt", ranks.rank()));
-}
-
-// Brings the run's folder, trainer and log to the state in which training goes on from `step`.
+// Brings the run's folder, trainer and log to the state in which training goes on from `step`. A
+// rank that is not the first one keeps a log of its own, in the folder that the first one made. On
+// another machine the folder may not be there. What the first rank found there decides on all ranks
+// which files are saved: they meet before each.
 void begin_run(Trainer& trainer, StartPoint& start, const Settings& settings, int64_t step,
                const Ranks& ranks, Log& log) {
   const bool goes_on = start.from && !start.folder.empty();
   if (ranks.is_first()) open_folder(start, settings);
   start.folder = ranks.from_first(start.folder.string());
-  if (!ranks.is_first()) return join_run(trainer, start.folder, ranks, log);
+  if (!ranks.is_first()) std::filesystem::create_directories(start.folder);
   trainer.open(start.folder, goes_on);
-  if (start.from) go_back(trainer, start, settings, step);
+  if (start.from) {
+    const double accuracy = ranks.is_first() ? go_back(start, settings, step) : 0;
+    trainer.go_back(std::stod(ranks.from_first(formatted("{}", accuracy))));
+  }
+  if (!ranks.is_first()) return log.open(start.folder / formatted("log-{}.txt", ranks.rank()));
   write_file_atomic((start.folder / "config.toml").string(), reusable_config(settings));
   write_file_atomic((start.folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
   log.open(start.folder / "log.txt");
