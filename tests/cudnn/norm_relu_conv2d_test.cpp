@@ -9,6 +9,7 @@
 
 #include "../narrow_resnet18.h"
 #include "cudnn_problem.h"
+#include "fused_choices.h"
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/companion.h"
 #include "lathe/ops/batch_norm_conv2d.h"
@@ -18,74 +19,6 @@ using namespace lathe::test;
 using emulation::cudnn_probe;
 
 namespace {
-
-constexpr int64_t kFused = 8, kSplit = -1;  // engines
-
-/// Lists one engine, which wins, and the split way behind it.
-class OnlyEngine final : public ConvEngines {
- public:
-  explicit OnlyEngine(ConvCandidate only) : only_(std::move(only)) {}
-  std::vector<ConvCandidate> candidates(ConvHeuristic) override {
-    return {only_, {.engine = {kSplit, {}}}};
-  }
-  int64_t prepare(const ConvEngine&) override { return only_.workspace_bytes; }
-  double time_ms(const ConvEngine& e, int) override { return e == only_.engine ? 1 : 2; }
-  void execute(const ConvEngine&) override {}
-  int64_t available_bytes() override { return 1 << 30; }
-  bool capturing() override { return false; }
-
- private:
-  ConvCandidate only_;
-};
-
-using Choices = decltype(conv_search().choices());
-
-/// Those of fused keys among what the search knows.
-Choices fused_choices() {
-  Choices known = conv_search().choices();
-  std::erase_if(known, [](const auto& c) { return c.first.fusion == ConvFusion::kNone; });
-  return known;
-}
-
-/// From now on these keys, which were searched, take this engine. Keys without a fusion that are
-/// known keep theirs.
-void choose(const Choices& searched, int64_t engine) {
-  const Choices known = conv_search().choices();
-  conv_search().clear();
-  for (const auto& [key, choice] : known) {
-    if (key.fusion != ConvFusion::kNone) continue;
-    OnlyEngine same(choice->candidate());
-    conv_search().run(key, same);
-  }
-  for (const auto& [key, choice] : searched) {
-    const auto at = std::ranges::find_if(choice->trials, [&](const ConvTrial& trial) {
-      return trial.candidate.engine.index == engine;
-    });
-    REQUIRE(at != choice->trials.end());
-    OnlyEngine only(at->candidate);
-    conv_search().run(key, only);
-  }
-}
-
-/// The choices of all keys that `step` meets, whether its layers are one op or two.
-template <class F>
-Choices search(F&& step) {
-  step();
-  Choices all = fused_choices();
-  choose(all, kSplit);
-  step();
-  for (const auto& found : fused_choices()) {
-    const bool known =
-        std::ranges::any_of(all, [&](const auto& c) { return c.first == found.first; });
-    if (!known) all.push_back(found);
-  }
-  return all;
-}
-
-/// How many of the latest executions were by the fused engine.
-int64_t fused_executions() {
-  return std::ranges::count(cudnn_probe().executions, kFused, &emulation::CudnnExecution::engine);
-}
 
 struct Layer {
   std::string name;
@@ -148,12 +81,6 @@ Tensors run(const Layer& layer, const Problem& p) {
   return all;
 }
 constexpr const char* kNames[] = {"y", "mean", "var", "dx", "dweight", "dbias", "dw"};
-
-double error_of(const Tensor& got, const Tensor& want) {
-  const Tensor wide = cast(got.cpu(), kF64);
-  const double scale = max(abs(want)).item<double>();
-  return max(abs(wide - want)).item<double>() / scale;
-}
 
 }  // namespace
 
