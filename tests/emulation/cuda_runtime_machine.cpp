@@ -66,6 +66,11 @@ FaultPoint& copy_fault() {
   return point;
 }
 
+FaultPoint& launch_fault() {
+  static FaultPoint point;
+  return point;
+}
+
 void replace_devices() {
   const Call call;
   drain_all();  // after a failure nothing of it runs

@@ -110,6 +110,7 @@ cudaError_t launch_kernel(ErasedKernel kernel, dim3 grid, dim3 block, size_t sha
                           cudaStream_t stream, std::span<const KernelArgument> arguments) {
   const cudaError_t problem = launch_problem(grid, block, shared_bytes);
   if (problem != cudaSuccess) return result(problem);
+  if (launch_fault().hit()) return result(cudaErrorInvalidConfiguration);
   if (kHasCuda && runtime_probe().idle) return cudaSuccess;
   constexpr size_t kAlignment = alignof(std::max_align_t);  // what operator new gives
   QueuedKernel launch{kernel, grid, block, shared_bytes, {}, {}};

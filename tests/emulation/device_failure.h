@@ -1,5 +1,5 @@
 // A device that fails for good, as after an illegal address: the context is lost, and with it what
-// lies in the device's memory.
+// lies in the device's memory. And one that refuses a single launch.
 #pragma once
 
 #include "cuda_runtime_emulation.h"
@@ -14,6 +14,9 @@ FaultPoint& kernel_fault();
 
 /// The same for the copies from a device to the host.
 FaultPoint& copy_fault();
+
+/// The kernel launch that hits it is refused, as one beyond the limits is, and nothing else happens.
+FaultPoint& launch_fault();
 
 /// Forgets what is queued, and that a device has failed. Memory stays as it is.
 void replace_devices();
