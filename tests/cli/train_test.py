@@ -404,7 +404,7 @@ def test_other_commands(folder):
     expect_one_line(lathe("gradcheck", "relo"), 2, "relo: no such op; did you mean relu?")
     step = json.loads(expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 8, "--seconds", 0.5, "--json"), 0).stdout)
     compiled = expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 2, "--image-size", 16, "--seconds", 0.05, "--compile"), 0).stdout
-    assert ": trace: " in compiled, compiled
+    assert ", training\n" in compiled and "  alone: cross_entropy" in compiled and ": trace: " not in compiled, compiled
     assert step["images_per_second"] > 0 and step["seconds_low"] <= step["seconds"] <= step["seconds_high"]
     for row in map(json.loads, expect(lathe("bench", "op", "add", "--seconds", 0.1, "--json"), 0).stdout.splitlines()):
         assert row["op"] == "add" and row["images_per_second"] > 0
