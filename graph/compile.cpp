@@ -19,6 +19,7 @@
 #include "lathe/graph/passes.h"
 #include "lathe/graph/trace.h"
 #include "lathe/graph/tracer.h"
+#include "lathe/graph/work.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/views.h"
@@ -153,6 +154,7 @@ std::string names_of(const Graph& graph, size_t begin, size_t end) {
 }
 
 std::string explained(const Graph& graph) {
+  const std::vector<int> last = last_uses(graph, needed_nodes(graph));
   std::string text;
   for (size_t n = 0; n < graph.nodes.size();) {
     const Node& first = graph.nodes[n];
@@ -161,6 +163,7 @@ std::string explained(const Graph& graph) {
       ++end;
     const std::string place = first.place.empty() ? "" : concat(" of ", first.place);
     if (end - n > 1) {
+      if (adds_up(graph, n, end, last)) ++end;
       text += concat("  together: ", names_of(graph, n, end), place, "\n");
     } else {
       const char* why = first.op->pointwise ? "no neighbour of its shape" : "not pointwise";

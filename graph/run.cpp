@@ -89,20 +89,6 @@ bool names_batch(const std::vector<Attribute>& attributes) {
   });
 }
 
-/// After which node each value is no longer needed: its number, or -1 for the outputs.
-std::vector<int> last_uses(const Graph& graph, const std::vector<bool>& needed) {
-  std::vector<int> last(graph.values.size(), -1);
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (!needed[n]) continue;
-    for (const int input : graph.nodes[n].inputs) {
-      if (input >= 0) last[static_cast<size_t>(input)] = static_cast<int>(n);
-    }
-    last[static_cast<size_t>(graph.nodes[n].output)] = static_cast<int>(n);  // if nobody reads it
-  }
-  for (const int output : graph.outputs) last[static_cast<size_t>(output)] = -1;
-  return last;
-}
-
 /// One run of a graph: the tensors of the values that are still needed.
 class Run {
  public:
@@ -125,7 +111,7 @@ class Run {
       if (!needed_[n]) {
         ++n;
       } else if (end - n > 1 && is_worth_tiles(n)) {
-        const bool total = adds_up(n, end);
+        const bool total = needed_behind(end) && adds_up(graph_, n, end, last_);
         call_group(n, end, total);
         n = total ? end + 1 : end;
       } else {
@@ -179,24 +165,7 @@ class Run {
     return std::max(end, n + 1);
   }
 
-  /// True if node `end` is the sum or the mean of all elements of a value of the group before it,
-  /// which nothing else reads: a loss. Then the group need not write that value.
-  bool adds_up(size_t begin, size_t end) const {
-    if (end >= graph_.nodes.size() || !needed_[end]) return false;
-    const Node& node = graph_.nodes[end];
-    if ((node.op->name != "sum" && node.op->name != "mean") || node.attributes.size() != 2)
-      return false;
-    const auto* const dims = std::get_if<std::vector<Size>>(&node.attributes[0]);
-    const auto* const keepdim = std::get_if<bool>(&node.attributes[1]);
-    if (dims == nullptr || !dims->empty() || keepdim == nullptr || *keepdim) return false;
-    const int x = node.inputs[0];
-    if (x < 0) return false;
-    const auto makes = [x](const Node& of) { return of.output == x; };
-    const auto first = graph_.nodes.begin() + static_cast<std::ptrdiff_t>(begin);
-    const DType dtype = value(x).type.dtype;
-    return (dtype == kF32 || dtype == kF64) && last(x) == static_cast<int>(end) &&
-           std::any_of(first, graph_.nodes.begin() + static_cast<std::ptrdiff_t>(end), makes);
-  }
+  bool needed_behind(size_t end) const { return end < needed_.size() && needed_[end]; }
 
   Shape shape_of(size_t n) const {
     Shape shape;

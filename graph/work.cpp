@@ -230,6 +230,37 @@ bool reads_any(const Node& node, const std::vector<bool>& values) {
   });
 }
 
+std::vector<int> last_uses(const Graph& graph, const std::vector<bool>& needed) {
+  std::vector<int> last(graph.values.size(), -1);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!needed[n]) continue;
+    for (const int input : graph.nodes[n].inputs) {
+      if (input >= 0) last[static_cast<size_t>(input)] = static_cast<int>(n);
+    }
+    last[static_cast<size_t>(graph.nodes[n].output)] = static_cast<int>(n);  // if nobody reads it
+  }
+  for (const int output : graph.outputs) last[static_cast<size_t>(output)] = -1;
+  return last;
+}
+
+bool adds_up(const Graph& graph, size_t begin, size_t end, const std::vector<int>& last) {
+  if (end >= graph.nodes.size()) return false;
+  const Node& node = graph.nodes[end];
+  if ((node.op->name != "sum" && node.op->name != "mean") || node.attributes.size() != 2)
+    return false;
+  const auto* const dims = std::get_if<std::vector<Size>>(&node.attributes[0]);
+  const auto* const keepdim = std::get_if<bool>(&node.attributes[1]);
+  if (dims == nullptr || !dims->empty() || keepdim == nullptr || *keepdim) return false;
+  const int x = node.inputs[0];
+  if (x < 0 || last[static_cast<size_t>(x)] != static_cast<int>(end)) return false;
+  const auto makes = [x](const Node& of) { return of.output == x; };
+  const auto first = graph.nodes.begin();
+  const DType dtype = graph.values[static_cast<size_t>(x)].type.dtype;
+  return (dtype == kF32 || dtype == kF64) &&
+         std::any_of(first + static_cast<std::ptrdiff_t>(begin),
+                     first + static_cast<std::ptrdiff_t>(end), makes);
+}
+
 void check_work(const Graph& graph, std::string_view name) {
   double inputs = 0, bytes = 0;
   for (const int input : graph.inputs) {

@@ -68,8 +68,7 @@ TEST_CASE("compile: a loss with its gradients, traced once for all batches") {
   CHECK(calls == 2);
   CHECK(loss.explain() ==
         "f32[N,3] cpu 01, f32[N,3] cpu 01\n"
-        "  together: sub, abs, square, mul, sub, lt, where\n"
-        "  alone: mean (not pointwise)\n");
+        "  together: sub, abs, square, mul, sub, lt, where, mean\n");
 }
 
 TEST_CASE("compile: another dtype, shape or order in memory is traced anew") {
