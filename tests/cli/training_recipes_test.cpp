@@ -69,6 +69,12 @@ TEST_CASE("training recipes: half types are for a GPU that the run may use") {
   sources.has_gpu = a_gpu;
   CHECK(merge_settings(sources, kTrain).amp == "fp16");
   CHECK(merge_settings(sources, kTrain).data_cache == "gpu");
+  sources.flags["dataset"] = "synthetic";  // is not kept as bytes
+  CHECK(!merge_settings(sources, kTrain).data_cache);
+  CHECK(merge_settings(sources, kTrain).amp == "fp16");
+  sources.flags["data-cache"] = "ram";
+  CHECK(merge_settings(sources, kTrain).data_cache == "ram");
+  sources.flags.erase("dataset"), sources.flags.erase("data-cache");
   sources.flags["device"] = "cpu";
   CHECK(merge_settings(sources, kTrain).amp == "off");
 }

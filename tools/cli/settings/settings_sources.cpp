@@ -79,6 +79,8 @@ Settings merge_settings(const SettingSources& sources, unsigned takes) {
   if (given.recipe == kNoRecipe || given.recipe == kListRecipes) return given;
   Settings recipe;
   apply_recipe(recipe, given.recipe, given.device != "cpu" && sources.has_gpu());
+  // How images are kept is chosen for the recipe's data set. Others may not fit it.
+  if (given.dataset && given.dataset != recipe.dataset) recipe.data_cache = given.data_cache;
   return merge_over(std::move(recipe), sources, takes);
 }
 
