@@ -4,7 +4,8 @@
     compare_int8.py --run RUN --data CIFAR [--calibration-images 256] [--batch 32] [--threads 2] [--rounds 5] [--json]
 
 RUN is a run of `lathe train --dataset cifar10`, CIFAR the folder with the binary files. Both sides have the weights of RUN's best
-checkpoint and look at the same training images for calibration. Ours: `lathe ckpt convert`, with and without --int8, then
+checkpoint and look at as many training images for calibration: ours at images of the whole set, PyTorch at some of
+data_batch_1. Ours: `lathe ckpt convert`, with and without --int8, then
 `lathe predict` of the test images as PNG files and `lathe bench infer`. PyTorch's f32 is traced and frozen; its int8 is
 torch.ao.quantization's after training, prepare_fx and convert_fx with the defaults of the engine x86, traced and frozen, too.
 All sides take turns; the figures are medians of the rounds' medians.

@@ -59,6 +59,13 @@ std::shared_ptr<data::Dataset> images_of_run(const std::string& from,
         "of images with --calibration",
         from));
   }
+  // A checkpoint does not say where its machine has the data; the run's folder does.
+  const auto beside = std::filesystem::path(from).parent_path() / "config.toml";
+  std::error_code absent;
+  if (std::filesystem::exists(beside, absent)) {
+    run.config_path = beside.string();
+    run.of_finished_run = true;
+  }
   Settings settings = merge_settings(run, kTrain);
   if (!data_root.empty()) settings.data_root = data_root;
   complete(settings, look_around(settings));
@@ -106,7 +113,7 @@ void check_int8_flags(const Invocation& call, bool makes_graph) {
     if (call.sources.flags.contains(key) && !call.settings.int8)
       throw UsageError(formatted("--{} is for --int8", key));
   }
-  if (call.settings.int8 && !makes_graph)
+  if (call.sources.flags.contains("int8") && call.settings.int8 && !makes_graph)
     throw UsageError("--int8 makes a graph: expected a name that ends with .lathe or .onnx");
 }
 
