@@ -204,7 +204,7 @@ class Trainer {
   int64_t batch_ = 0;           // batches of the epoch that an update has used
   bool epoch_open_ = false;     // the epoch has begun and not ended
   int64_t micro_batches_ = 0;   // since the last update
-  bool inside_step_ = false;    // a batch was seen that no update has used yet
+  bool inside_step_ = false;    // a batch is in use, or the sums of a row: no state to go on from
   StepUndo undo_;               // of that step, on a CPU
   bool updated_ = false;        // a graph has updated the weights too
   bool told_to_pause_ = false;  // by after_step

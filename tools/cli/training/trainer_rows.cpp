@@ -34,8 +34,13 @@ void Trainer::write_window() {
                .accuracy = window_.accuracy(),
                .lr = last_lr_,
                .images_per_second = static_cast<double>(window_images_) / window_seconds_});
+  // A GPU clears the sums by launches. If one fails, they are neither those before nor those after,
+  // and a run that went on from them would have other rows.
+  const bool was_inside = inside_step_;
+  inside_step_ = inside_step_ || parts_.train.device.is_cuda();
   epoch_tally_.join(window_);
   window_.clear();
+  inside_step_ = was_inside;
   window_seconds_ = 0;
   window_images_ = 0;
   parts_.out.row(row);
