@@ -212,17 +212,29 @@ Tensor input_of(const Subject& s, int64_t batch, Device device, const Settings& 
   return x.ndim() == 4 ? in_layout(x, settings) : x;
 }
 
+/// The graph in 8-bit integers, for random inputs.
+jit::Graph in_int8(const Subject& s, Device device, const Settings& settings) {
+  jit::Graph graph = s.graph;
+  running_graph(s.name, [&] {
+    const Tensor x = input_of(s, kCalibrationInputs, device, settings);
+    if (jit::quantize(graph, {{x}}).layers.empty())
+      LATHE_FAIL(ValueError, "--int8: it has no convolution or linear layer in f32");
+  });
+  return graph;
+}
+
+void check_flags_of_graph(const Invocation& call) {
+  for (const char* key : {"model", "stem", "classes", "in-channels", "image-size"}) {
+    if (call.sources.flags.contains(key))
+      throw UsageError(formatted("--{} is that of the graph in --weights: leave it out", key));
+  }
+}
+
 }  // namespace
 
 ExitCode run_bench_infer(const Invocation& call) {
   Settings settings = call.settings;
-  if (!settings.weights.empty()) {
-    for (const char* key : {"model", "stem", "classes", "in-channels", "image-size"}) {
-      if (call.sources.flags.contains(key)) {
-        throw UsageError(formatted("--{} is that of the graph in --weights: leave it out", key));
-      }
-    }
-  }
+  if (!settings.weights.empty()) check_flags_of_graph(call);
   const Output out(settings.json);
   const Device device = prepare_compute(settings);
   manual_seed(static_cast<uint64_t>(settings.seed));
@@ -234,12 +246,7 @@ ExitCode run_bench_infer(const Invocation& call) {
   forms.push_back({"graph", [&](const Tensor& x) { s.graph.run({x}); }});
   jit::Graph int8;
   if (settings.int8) {
-    int8 = s.graph;
-    running_graph(s.name, [&] {
-      const Tensor x = input_of(s, kCalibrationInputs, device, settings);
-      if (jit::quantize(int8, {{x}}).layers.empty())
-        LATHE_FAIL(ValueError, "--int8: it has no convolution or linear layer in f32");
-    });
+    int8 = in_int8(s, device, settings);
     forms.push_back({"int8", [&](const Tensor& x) { int8.run({x}); }});
   }
 

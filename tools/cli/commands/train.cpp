@@ -350,13 +350,15 @@ Device prepare_rank(Settings& settings, const Ranks& ranks) {
   return device;
 }
 
+void warn_of_flags(const Settings& settings, const SettingSources& sources, Log& log) {
+  if (settings.quiet) return;
+  for (const std::string& remark : flags_without_effect(settings, sources)) log.warning(remark);
+}
+
 ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Log& log) {
   StartPoint start;
   Settings settings = choose_on_ranks(call, start, ranks, log);
-  if (!settings.quiet) {
-    for (const std::string& remark : flags_without_effect(settings, call.sources))
-      log.warning(remark);
-  }
+  warn_of_flags(settings, call.sources, log);
   if (settings.profile) parse_profile_steps(settings.profile_steps);  // may be wrong: say so early
   const Device device = prepare_rank(settings, ranks);
   const ComputeStream on(device);  // from here on: what comes before the training shares its memory
