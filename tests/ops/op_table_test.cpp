@@ -367,7 +367,7 @@ std::vector<std::string> split_at(const std::string& text, char mark) {
 }
 
 struct Claim {
-  std::string amp, cpu;
+  std::string amp, cpu, cuda;
 };
 
 /// What the table says of each op. A row: | [conv2d](conv2d.h), … | grad | grad² | amp | cpu | ….
@@ -381,7 +381,8 @@ std::map<std::string, Claim> claims() {
     REQUIRE_MESSAGE(cells.size() == 8, line);
     for (const std::string& name : split_at(cells[1], ',')) {
       const size_t end = name.find(']');
-      table[end == std::string::npos ? name : name.substr(1, end - 1)] = {cells[4], cells[5]};
+      table[end == std::string::npos ? name : name.substr(1, end - 1)] = {cells[4], cells[5],
+                                                                          cells[6]};
     }
   }
   return table;
@@ -398,6 +399,11 @@ TEST_CASE("op table: what it says of dtypes and autocast is what the ops do") {
     REQUIRE_MESSAGE(claim != table.end(), "no row in ops/README.md");
     CHECK(dtypes_of(row) == claim->second.cpu);
     for (const Device device : devices) {
+      if (device.is_cuda() && claim->second.cuda == "none") {
+        const DType dtype = accepts(row, kF32) ? kF32 : kI8;
+        CHECK_THROWS_AS(row.f(ones({2, 2, 3, 3}, {.dtype = dtype, .device = device})), DeviceError);
+        continue;
+      }
       for (const DType half : {kF16, kBF16}) {
         CAPTURE(half);
         CHECK(amp_of(row, device, half) == claim->second.amp);
