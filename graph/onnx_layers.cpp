@@ -363,7 +363,9 @@ int zero_point(Call& c) {
 void dequantize_linear(Call& c) {
   const Type q = c.type(0);
   if (c.type(1).dtype != kF32) c.refuse("its scale must be of f32");
-  c.only("block_size", 0), c.ignore("output_dtype");
+  c.only("block_size", 0);
+  const int64_t output = c.integer("output_dtype", 0);  // ONNX's numbers: 0 none, 1 f32
+  if (output != 0 && output != 1) c.refuse("it has a counterpart for f32 alone");
   const Type x{kF32, q.shape};
   const auto scale = c.constant(1);
   const int zero = zero_point(c);
@@ -378,10 +380,14 @@ void dequantize_linear(Call& c) {
 
 void quantize_linear(Call& c) {
   const Type x = c.type(0);
-  const DType dtype = c.has(2) ? c.type(2).dtype : kU8;
+  const int64_t output = c.integer("output_dtype", 0);  // ONNX's numbers: 0 none, 2 u8, 3 i8
+  if (output != 0 && output != 2 && output != 3)
+    c.refuse("it has a counterpart for u8 and i8 alone");
+  const DType asked = output == 3 ? kI8 : kU8, dtype = c.has(2) ? c.type(2).dtype : asked;
+  if (output != 0 && dtype != asked) c.refuse("output_dtype is not that of its zero point");
   if (x.dtype != kF32 || c.type(1).dtype != kF32) c.refuse("it has a counterpart for f32 alone");
   if (dtype != kU8 && dtype != kI8) c.refuse("it has a counterpart for u8 and i8 alone");
-  c.only("block_size", 0), c.ignore("saturate"), c.ignore("output_dtype");
+  c.only("block_size", 0), c.ignore("saturate");
   const Type q{dtype, x.shape};
   const std::string word = dtype == kU8 ? "u8" : "i8";
   const auto scale = c.constant(1);

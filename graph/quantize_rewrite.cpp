@@ -39,6 +39,12 @@ bool moves_elements(const Node& node) {
 
 const Op* op_named(const char* name) { return &find_ops(name).front(); }
 
+/// A view as a reshape: quantised layers give NHWC, whose elements a view cannot show in any shape.
+Node of_any_order(Node node) {
+  if (node.op->name == "view") node.op = op_named("reshape");
+  return node;
+}
+
 bool is_f32_on_cpu(const Tensor& t) {
   return t.defined() && t.device().is_cpu() && t.dtype() == kF32;
 }
@@ -116,7 +122,7 @@ class Rewriting {
       } else if (moves_elements(node) && wanted(node.output) && has_integers(node.inputs[0])) {
         move(node);
       } else {
-        Node copy = node;
+        Node copy = of_any_order(node);
         for (const int input : node.inputs) {
           if (input != kNoValue) f32(input);
         }
@@ -197,7 +203,7 @@ class Rewriting {
   /// An op that moves elements, on integers.
   void move(const Node& node) {
     const int from = node.inputs[0], x = integers_[at(from)];
-    Node moved = node;
+    Node moved = of_any_order(node);
     if (node.op->name == "max_pool2d") moved.op = op_named("quantized_max_pool2d");
     if (node.op->name == "pad") moved.attributes.back() = Size{};  // an integer
     moved.inputs = {x};

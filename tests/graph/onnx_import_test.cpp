@@ -104,6 +104,18 @@ TEST_CASE("onnx import: the graph gives the CPU's numbers on a GPU" * test::cuda
   CHECK(allclose(graph(x.to(gpu)).to(kCPU), want, {.rtol = 1e-5, .atol = 1e-5}));
 }
 
+TEST_CASE("onnx import: QuantizeLinear without a zero point has the type that it names") {
+  const auto text = [](int64_t type) {
+    OnnxText file =
+        one_node("QuantizeLinear", {"3"}, {"scale"}, {onnx_int("output_dtype", type)}, 21);
+    return file.reals("scale", {}, {0.5F});
+  };
+  CHECK(text_of(text(3)).find("quantize(%x, scale=0.5, dtype=\"i8\")") != std::string::npos);
+  CHECK(text_of(text(2)).find("dtype=\"u8\"") != std::string::npos);
+  CHECK(text_of(text(0)).find("dtype=\"u8\"") != std::string::npos);
+  CHECK(error_of(text(5)).find("u8 and i8 alone") != std::string::npos);
+}
+
 TEST_CASE("onnx import: what depends on shapes alone becomes arguments") {
   OnnxText text;
   text.input("x", {"n", "3", "4"}).integers("zero", {0}, true).integers("axis", {0});

@@ -246,6 +246,7 @@ ExitCode run_bench_infer(const Invocation& call) {
   forms.push_back({"graph", [&](const Tensor& x) { s.graph.run({x}); }});
   jit::Graph int8;
   if (settings.int8) {
+    if (!device.is_cpu()) throw UsageError("--int8 computes on a CPU: add --device cpu");
     int8 = in_int8(s, device, settings);
     forms.push_back({"int8", [&](const Tensor& x) { int8.run({x}); }});
   }

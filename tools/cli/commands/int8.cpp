@@ -72,13 +72,15 @@ std::shared_ptr<data::Dataset> images_of_run(const std::string& from,
   return open_dataset(settings, Part::kTrain, false);
 }
 
-/// `count` rows, evenly chosen, in batches.
-std::vector<Tensors> batches_of(const data::Dataset& images, int64_t count) {
+/// `count` rows, evenly chosen, in batches. A graph of one size of batch (`fixed`) gets batches of
+/// that size alone.
+std::vector<Tensors> batches_of(const data::Dataset& images, int64_t count, int64_t fixed) {
   const int64_t size = images.size(), taken = std::min(size, count);
+  const int64_t most = fixed > 0 ? fixed : kBatch;
   std::vector<Tensors> batches;
-  for (int64_t begin = 0; begin < taken; begin += kBatch) {
+  for (int64_t begin = 0; begin < taken; begin += most) {
     std::vector<int64_t> rows;
-    for (int64_t i = begin; i < std::min(taken, begin + kBatch); ++i)
+    for (int64_t i = begin; i < std::min(taken, begin + most); ++i)
       rows.push_back(i * size / taken);
     const data::Batch batch = reading_data([&] { return data::read_batch(images, rows); });
     std::vector<int64_t> readable;  // files that cannot be read have no number
@@ -86,10 +88,16 @@ std::vector<Tensors> batches_of(const data::Dataset& images, int64_t count) {
     for (size_t i = 0; i < numbers.size(); ++i) {
       if (numbers[i] >= 0) readable.push_back(static_cast<int64_t>(i));
     }
-    if (readable.empty()) continue;
+    if (readable.empty() || (fixed > 0 && std::ssize(readable) < fixed)) continue;
     batches.push_back({index_select(batch.x, 0, tensor(readable))});
   }
   return batches;
+}
+
+/// The size of batch that a graph is for, or 0 if it takes any.
+int64_t batch_of(const jit::Graph& graph) {
+  const jit::Type& x = graph.values[static_cast<size_t>(graph.inputs.at(0))].type;
+  return x.shape.empty() ? 0 : x.shape[0].fixed;
 }
 
 jit::QuantizeOptions options_of(const Settings& settings) {
@@ -122,9 +130,14 @@ void make_int8(GraphFile& file, const std::string& from, const Settings& setting
   const auto images = settings.calibration.empty()
                           ? images_of_run(from, settings.data_root)
                           : images_of_folder(file, from, settings.calibration);
-  const std::vector<Tensors> batches = batches_of(*images, settings.calibration_images);
-  if (batches.empty())
-    throw CommandError(ExitCode::kData, "--int8: there are no images to look at");
+  const int64_t fixed = batch_of(file.graph);
+  const std::vector<Tensors> batches = batches_of(*images, settings.calibration_images, fixed);
+  if (batches.empty()) {
+    throw CommandError(ExitCode::kData,
+                       fixed > 1
+                           ? formatted("--int8: there are no {} images, a batch of {}", fixed, from)
+                           : "--int8: there are no images to look at");
+  }
   const jit::QuantizationReport report =
       running_graph(from, [&] { return jit::quantize(file.graph, batches, options_of(settings)); });
   if (report.layers.empty()) {
