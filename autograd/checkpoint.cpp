@@ -19,6 +19,7 @@
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/profile/range.h"
 #include "lathe/core/random_state.h"
 
 namespace lathe::autograd {
@@ -134,7 +135,10 @@ class CheckpointNode final : public Node {
 }  // namespace
 
 Tensors checkpoint(const TensorsFunction& f, const Tensors& inputs) {
-  if (!grad_enabled()) return f(inputs);
+  if (!grad_enabled()) {
+    const profile::OpRange range("checkpoint", {});  // a trace must know: gradients need f again
+    return f(inputs);
+  }
   const std::vector<TensorRef> refs(inputs.begin(), inputs.end());
   wants_record(refs.data(), refs.size());  // updates their history: the node must be newer
   Surroundings surroundings;

@@ -1,11 +1,13 @@
 // compile: kinds of inputs, and the graph of each. Contract: compile.h.
 #include "lathe/graph/compile.h"
 
+#include <algorithm>
 #include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
@@ -35,7 +37,8 @@ constexpr size_t kMostKinds = 64;  // a function of ever other shapes costs no m
 /// What is known of a kind: its graph, or why there is none.
 struct Entry {
   std::optional<Graph> graph;
-  std::string reason;
+  std::vector<size_t> writes = {};  // the values that the graph writes
+  std::string reason = {};
   bool refused = false;  // by the trace; else the function failed in it
 };
 
@@ -144,6 +147,20 @@ Graph fused(Graph graph) {
   return graph;
 }
 
+/// True if an input shares memory with another value that the graph writes. A trace has copies of
+/// the inputs, so that the order of writes and reads of such memory is not in the graph.
+bool writes_shared(const Graph& graph, const std::vector<size_t>& writes, const Tensors& inputs) {
+  for (const size_t value : writes) {
+    const auto at = std::find(graph.inputs.begin(), graph.inputs.end(), static_cast<int>(value));
+    const auto own = static_cast<size_t>(at - graph.inputs.begin());
+    const Tensor& t = own < inputs.size() ? inputs[own] : graph.values[value].tensor;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (i != own && inputs[i].impl().storage.get() == t.impl().storage.get()) return true;
+    }
+  }
+  return false;
+}
+
 /// "add, mul, where".
 std::string names_of(const Graph& graph, size_t begin, size_t end) {
   std::string text;
@@ -186,7 +203,7 @@ class CompiledFunction::State {
     }
     if (profile::watched()) return f_(inputs);  // whose ops are what a trace or a debug scope wants
     if (amp::autocast_enabled(kCPU) || amp::autocast_enabled(Device(DeviceType::kCUDA))) {
-      remember("under Autocast", {{}, "its ops would be cast, which graphs do not hold"});
+      remember("under Autocast", {{}, {}, "its ops would be cast, which graphs do not hold"});
       return f_(inputs);
     }
     const std::string mode = mode_text(module_);
@@ -218,7 +235,9 @@ class CompiledFunction::State {
 
  private:
   Tensors run(const Entry* entry, const Tensors& inputs) const {
-    return entry != nullptr && entry->graph ? entry->graph->run(inputs) : f_(inputs);
+    const bool as_graph =
+        entry != nullptr && entry->graph && !writes_shared(*entry->graph, entry->writes, inputs);
+    return as_graph ? entry->graph->run(inputs) : f_(inputs);
   }
 
   /// What is known of a kind; null if there are too many. Entries stay where they are, and do not
@@ -243,12 +262,16 @@ class CompiledFunction::State {
     Entry entry;
     try {
       entry.graph = fused(common_graph(f_, prepare(), module_, Purpose::kStandIn));
+      const std::vector<bool> written = written_values(*entry.graph);
+      for (size_t v = 0; v < written.size(); ++v) {
+        if (written[v]) entry.writes.push_back(v);
+      }
     } catch (const TraceError& error) {
-      entry = {{}, error.message(), true};
+      entry = {{}, {}, error.message(), true};
     } catch (const Error& error) {
-      entry = {{}, error.message()};
+      entry = {{}, {}, error.message()};
     } catch (const std::exception& error) {
-      entry = {{}, error.what()};
+      entry = {{}, {}, error.what()};
     }
     before.restore();
     return entry;

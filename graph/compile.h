@@ -40,8 +40,9 @@ class LATHE_API CompiledFunction {
   /// anything watches ops (a debug scope, a trace). It cannot be traced where trace() refuses for
   /// other reasons, where batch norm moves statistics that are neither inputs nor buffers of
   /// `module`, where it keeps gradients from a tensor (detach(), NoGrad) that a graph would pass
-  /// them to, where it returns a tensor that it made of no input, and where it takes gradients
-  /// itself. What trace() does not see in a program holds here too.
+  /// them to, where it returns a tensor that it made of no input, where it takes gradients
+  /// itself or calls checkpoint(), and where an input lies in memory that the graph writes. What
+  /// trace() does not see in a program holds here too.
   /// throws: ValueError for an undefined input; what f throws.
   Tensors operator()(const Tensors& inputs) const;
 

@@ -6,6 +6,7 @@
 
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
+#include "lathe/graph/work.h"
 
 namespace lathe::jit {
 
@@ -13,17 +14,17 @@ namespace {
 
 class Fusion {
  public:
-  explicit Fusion(Graph& graph) : graph_(graph) {}
+  explicit Fusion(Graph& graph) : graph_(graph), written_(written_values(graph)) {}
 
   void run() {
     for (Node& node : std::exchange(graph_.nodes, {})) {
       node.group = 0;
-      if (node.op->pointwise && (open_.empty() || shape(node) == shape(open_.front()))) {
+      if (joins(node) && (open_.empty() || shape(node) == shape(open_.front()))) {
         add(std::move(node));
-      } else if (reads_open_values(node) || writes_what_open_nodes_read(node)) {
+      } else if (reads_open_values(node)) {
         close();
         // It may itself begin a group: of another shape, behind this one.
-        if (node.op->pointwise) {
+        if (joins(node)) {
           add(std::move(node));
         } else {
           graph_.nodes.push_back(std::move(node));
@@ -44,14 +45,8 @@ class Fusion {
     return std::ranges::any_of(node.inputs, [&](int input) { return made_.contains(input); });
   }
 
-  bool writes_what_open_nodes_read(const Node& node) const {
-    return std::ranges::any_of(node.op->writes, [&](int at) {
-      const int written = node.inputs[static_cast<size_t>(at)];
-      return written >= 0 && std::ranges::any_of(open_, [&](const Node& open) {
-               return std::ranges::find(open.inputs, written) != open.inputs.end();
-             });
-    });
-  }
+  // A group saves its inputs for the backward pass, so it must not read what a node writes.
+  bool joins(const Node& node) const { return node.op->pointwise && !reads_any(node, written_); }
 
   void add(Node node) {
     made_.insert(node.output);
@@ -69,6 +64,7 @@ class Fusion {
   }
 
   Graph& graph_;
+  const std::vector<bool> written_;
   std::vector<Node> open_;        // the group that nodes still join, not yet in the graph
   std::unordered_set<int> made_;  // its values
   int groups_ = 0;

@@ -87,7 +87,7 @@ class LATHE_API Graph {
 
   /// The program's results for these inputs, by the same ops, with their gradients. Sizes of the
   /// batch other than the traced one are welcome where the types have N. Nodes that no output needs
-  /// do not run.
+  /// do not run, unless they have effects (Op::has_effects).
   /// throws: ShapeError, DTypeError if an input does not have its type, or a result does not;
   /// StateError while a parameter, buffer or constant is not bound; what the ops throw.
   Tensors run(const Tensors& inputs) const;

@@ -27,6 +27,14 @@ using Ts = const Tensors&;
 using Dim = const int64_t&;
 using Real = const double&;
 
+/// Of a batch norm that writes nothing: the form with effects is training_norm().
+const BatchNormOptions& checked(const BatchNormOptions& o, const Tensor& running_mean) {
+  LATHE_CHECK(ValueError, !o.training || !running_mean.defined(),
+              "graph: a batch norm in training that has running statistics moves them, and needs "
+              "momentum and num_batches");
+  return o;
+}
+
 /// The op as in make_op(), of calls in training, which move the running statistics: the range's
 /// tensors `mean` and mean + 1, and the number of batches, which is the option tensor.
 Op training_norm(const char* name, int inputs, int mean, Tensor (*call)(Ts, const TrainingNorm&)) {
@@ -179,9 +187,9 @@ void add_layers(std::vector<Op>& ops) {
   ops.push_back(training_norm("batch_norm", 5, 3, +[](Ts t, const TrainingNorm& o) { return batch_norm(t[0], t[1], t[2], t[3], t[4], o); }));
   ops.push_back(training_norm("batch_norm_relu", 5, 3, +[](Ts t, const TrainingNorm& o) { return batch_norm_relu(t[0], t[1], t[2], t[3], t[4], o); }));
   ops.push_back(training_norm("batch_norm_add_relu", 6, 4, +[](Ts t, const TrainingNorm& o) { return batch_norm_add_relu(t[0], t[1], t[2], t[3], t[4], t[5], o); }));
-  ops.push_back(make_op("batch_norm", 5, {}, +[](Ts t, const BatchNormOptions& o) { return batch_norm(t[0], t[1], t[2], t[3], t[4], o); }));
-  ops.push_back(make_op("batch_norm_relu", 5, {}, +[](Ts t, const BatchNormOptions& o) { return batch_norm_relu(t[0], t[1], t[2], t[3], t[4], o); }));
-  ops.push_back(make_op("batch_norm_add_relu", 6, {}, +[](Ts t, const BatchNormOptions& o) { return batch_norm_add_relu(t[0], t[1], t[2], t[3], t[4], t[5], o); }));
+  ops.push_back(make_op("batch_norm", 5, {}, +[](Ts t, const BatchNormOptions& o) { return batch_norm(t[0], t[1], t[2], t[3], t[4], checked(o, t[3])); }));
+  ops.push_back(make_op("batch_norm_relu", 5, {}, +[](Ts t, const BatchNormOptions& o) { return batch_norm_relu(t[0], t[1], t[2], t[3], t[4], checked(o, t[3])); }));
+  ops.push_back(make_op("batch_norm_add_relu", 6, {}, +[](Ts t, const BatchNormOptions& o) { return batch_norm_add_relu(t[0], t[1], t[2], t[3], t[4], t[5], checked(o, t[4])); }));
   ops.push_back(dropout_op());
   ops.push_back(make_op("layer_norm", 1, {"normalized"}, +[](Ts t, const Shape& normalized, const LayerNormOptions& o) { return layer_norm(t[0], normalized, o); }));
   ops.push_back(make_op("group_norm", 1, {"groups"}, +[](Ts t, Dim groups, const GroupNormOptions& o) { return group_norm(t[0], groups, o); }));

@@ -7,6 +7,7 @@
 namespace lathe::jit {
 
 /// Removes the nodes whose results nobody needs, and the tensors that no node reads. Inputs stay.
+/// Nodes with effects (Op::has_effects) stay in every pass, each by itself.
 LATHE_API void remove_dead_code(Graph& graph);
 
 /// Two nodes of one op with the same inputs and attributes become one; so do constants of up to 64

@@ -29,11 +29,15 @@ std::string refusal(std::string_view op) {
   return concat("graphs do not hold the op ", op);
 }
 
-/// True if this call of the op has a tensor to write into among those of its range.
-bool writes_any(const Op& op, const profile::WatchedOp& call) {
+/// Input `i` of a call: a tensor of its range, or one of its options.
+Tensor input_of(size_t i, const profile::WatchedOp& call, const Tensors& options) {
+  return i < call.inputs.size() ? call.inputs[i] : options[i - call.inputs.size()];
+}
+
+/// True if this call of the op has a tensor to write into.
+bool writes_any(const Op& op, const profile::WatchedOp& call, const Tensors& options) {
   return std::any_of(op.writes.begin(), op.writes.end(), [&](int at) {
-    const auto i = static_cast<size_t>(at);
-    return i < call.inputs.size() && call.inputs[i].defined();
+    return input_of(static_cast<size_t>(at), call, options).defined();
   });
 }
 
@@ -180,7 +184,11 @@ void Tracer::begins() {
   if (failure_ || call_) return;
   // The backward pass of an op is made of ops of its own, which are traced.
   if (open_ops().back().kind == profile::Kind::kBackward) return;
-  if (find_ops(open_ops().back().name).empty()) return;
+  const std::string_view name = open_ops().back().name;
+  if (purpose_ == Purpose::kStandIn && name == "checkpoint") {
+    fail("checkpoint() calls its function again in the backward pass, which a graph does not");
+  }
+  if (find_ops(name).empty()) return;
   const Device gpu(DeviceType::kCUDA);
   if (amp::autocast_enabled(kCPU) || amp::autocast_enabled(gpu)) {
     fail(
@@ -197,7 +205,7 @@ void Tracer::arguments(std::span<const profile::Argument> arguments) {
     call_->attributes.clear();
     call_->option_tensors.clear();
     if (!op.read(arguments, call_->attributes, call_->option_tensors)) continue;
-    if (!op.writes.empty() && !writes_any(op, open_ops().back())) continue;
+    if (!op.writes.empty() && !writes_any(op, open_ops().back(), call_->option_tensors)) continue;
     call_->op = &op;
     if (purpose_ == Purpose::kStandIn) begin_writes(op);
     return;
@@ -206,26 +214,25 @@ void Tracer::arguments(std::span<const profile::Argument> arguments) {
 
 /// Before the op runs: what it writes is unwritten until then.
 void Tracer::begin_writes(const Op& op) {
-  const std::span<const Tensor> inputs = open_ops().back().inputs;
   for (const int at : op.writes) {
-    const auto i = static_cast<size_t>(at);
-    const Tensor t = i < inputs.size() ? inputs[i] : call_->option_tensors[i - inputs.size()];
-    if (t.defined()) call_->written.push_back(number_of(t));
+    const Tensor t = input_of(static_cast<size_t>(at), open_ops().back(), call_->option_tensors);
+    if (!t.defined()) continue;
+    const int number = number_of(t);
+    call_->written.push_back(number);
+    const Value& value = graph_.values[static_cast<size_t>(number)];
+    if (value.origin != Origin::kConstant) continue;
+    fail(concat(op.name,
+                " writes into a tensor that is neither an input nor a buffer of the module (",
+                value.tensor, "); compile() was not given the module"));
   }
 }
 
 /// A stand-in makes the writes and draws that the function makes. Nothing else has any: it is run
 /// by several threads, and read from files.
 void Tracer::check_effects(const Node& node) {
-  if (node.op->draws && purpose_ != Purpose::kStandIn) fail(refusal(node.op->name));
-  for (const int number : call_->written) {
-    const Value& value = graph_.values[static_cast<size_t>(number)];
-    if (value.origin != Origin::kConstant) continue;
-    fail(concat(node.op->name,
-                " writes into a tensor that is neither an input nor a buffer of the "
-                "module (",
-                value.tensor, "); compile() was not given the module"));
-  }
+  if (purpose_ == Purpose::kStandIn || !node.op->has_effects()) return;
+  if (node.op->draws) fail(refusal(node.op->name));
+  fail(concat(node.op->name, " writes into a tensor, which a graph does not hold"));
 }
 
 void Tracer::output(const Tensor& y) {
@@ -271,8 +278,8 @@ void Tracer::finish_call(const profile::WatchedOp& op) {
     Known& known = known_[static_cast<size_t>(number)];
     known.version = known.tensor.version();
   }
-  check_effects(node);
   for (const Tensor& t : inputs) node.inputs.push_back(number_of(t));
+  check_effects(node);
   if (known_number(y) >= 0 && numbers_.contains(y.handle().get())) return;  // returned as it is
   const bool live = takes_gradients(node, inputs, y);
   node.place = one_line(layer());

@@ -10,6 +10,7 @@
 #include "lathe/core/dispatch.h"
 #include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
+#include "lathe/core/profile/watch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -199,6 +200,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const BatchNormOptions& options) {
   const profile::OpRange range("batch_norm", {x, weight, bias, running_mean, running_var});
   profile::note_arguments(options);
+  profile::raise_found();  // before statistics are written that nobody may write
   return normalize("batch_norm", BatchNormForm::kPlain,
                    {x, Tensor(), weight, bias, running_mean, running_var}, options);
 }
@@ -208,6 +210,7 @@ Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias
                        const BatchNormOptions& options) {
   const profile::OpRange range("batch_norm_relu", {x, weight, bias, running_mean, running_var});
   profile::note_arguments(options);
+  profile::raise_found();
   return normalize("batch_norm_relu", BatchNormForm::kRelu,
                    {x, Tensor(), weight, bias, running_mean, running_var}, options);
 }
@@ -218,6 +221,7 @@ Tensor batch_norm_add_relu(const Tensor& x, const Tensor& residual, const Tensor
   const profile::OpRange range("batch_norm_add_relu",
                                {x, residual, weight, bias, running_mean, running_var});
   profile::note_arguments(options);
+  profile::raise_found();
   LATHE_CHECK(ValueError, residual.defined(), "batch_norm_add_relu: residual is undefined (x: ", x,
               ")");
   return normalize("batch_norm_add_relu", BatchNormForm::kAddRelu,

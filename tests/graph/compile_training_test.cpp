@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lathe/autograd/checkpoint.h"
 #include "lathe/core/error.h"
 #include "lathe/core/generator.h"
 #include "lathe/graph/compile.h"
@@ -152,6 +153,65 @@ TEST_CASE("compile: writes into an input are made in it; into a tensor of nobody
   CHECK(alone.explain().find("compile() was not given the module") != std::string::npos);
 }
 
+TEST_CASE("compile: a fused group does not read what a later node writes") {
+  nn::BatchNorm1d bn(64), twin(64);
+  const auto f = [](nn::BatchNorm1d& norm, const Tensor& x) {
+    const Tensor d = (x - norm.running_mean).square();  // sub alone saves neither
+    return Tensors{d.mean() + norm(x).mean()};
+  };
+  const jit::CompiledFunction compiled =
+      jit::compile([&](const Tensors& t) { return f(bn, t[0]); }, &bn);
+  for (int call = 0; call < 2; ++call) {
+    const Tensor x = randn({1024, 64}).requires_grad_(), y = x.detach().requires_grad_();
+    const Tensor got = compiled({x})[0], expected = f(twin, y)[0];
+    CHECK(equal(got, expected));
+    got.backward();
+    expected.backward();
+    CHECK(equal(x.grad(), y.grad()));
+  }
+  CHECK(is_graph(compiled));
+}
+
+TEST_CASE("compile: an input in the memory of a written buffer is read when f reads it") {
+  nn::BatchNorm1d bn(3), twin(3);
+  const auto f = [](nn::BatchNorm1d& norm, const Tensors& t) {
+    const Tensor before = t[1] * 2 + 1;
+    const Tensor y = norm(t[0]);
+    return Tensors{y, before};
+  };
+  const jit::CompiledFunction compiled =
+      jit::compile([&](const Tensors& t) { return f(bn, t); }, &bn);
+  for (int call = 0; call < 2; ++call) {
+    const Tensor x = randn({4, 3});
+    const Tensors got = compiled({x, bn.running_mean}), want = f(twin, {x, twin.running_mean});
+    CHECK(equal(got[1], want[1]));
+  }
+}
+
+TEST_CASE("compile: checkpoint() calls its function again, so f itself is called") {
+  nn::BatchNorm1d bn(3), twin(3);
+  const auto f = [](nn::BatchNorm1d& norm, const Tensor& x) {
+    const auto part = [&](const Tensors& t) { return Tensors{norm(t[0]).square()}; };
+    return autograd::checkpoint(part, {x});
+  };
+  const jit::CompiledFunction compiled =
+      jit::compile([&](const Tensors& t) { return f(bn, t[0]); }, &bn);
+  const Tensor x = randn({4, 3}).requires_grad_();
+  compiled({x})[0].sum().backward();
+  f(twin, x)[0].sum().backward();
+  check_equal(bn.state_dict(), twin.state_dict());
+  CHECK(compiled.explain().find("checkpoint() calls its function again") != std::string::npos);
+}
+
+TEST_CASE("compile: a refused trace leaves the statistics of other modules as they are") {
+  nn::BatchNorm1d student(3), teacher(3);
+  const jit::CompiledFunction compiled = jit::compile(
+      [&](const Tensors& t) { return Tensors{student(t[0]) - teacher(t[0])}; }, &student);
+  compiled({randn({4, 3})});
+  CHECK(teacher.num_batches_tracked.item<int64_t>() == 1);
+  CHECK(student.num_batches_tracked.item<int64_t>() == 1);
+}
+
 TEST_CASE("compile: what decides on the host, or draws from elsewhere, is called itself") {
   nn::BatchNorm1d average(3, {.momentum = std::nullopt}), twin(3, {.momentum = std::nullopt});
   const jit::CompiledFunction f =
@@ -173,6 +233,9 @@ TEST_CASE("trace and files: programs of their own have no writes and no draws") 
   nn::BatchNorm1d bn(3);
   CHECK_THROWS_WITH_AS(jit::trace(bn, randn({4, 3})), Contains("writes into running_mean"),
                        jit::TraceError);
+  const auto unnamed = [&](const Tensors& t) { return Tensors{bn(t[0])}; };
+  CHECK_THROWS_WITH_AS(jit::trace(unnamed, {randn({4, 3})}), Contains("batch_norm writes"),
+                       jit::TraceError);
   const auto drop = [](const Tensors& t) { return Tensors{dropout(t[0], {.p = 0.5})}; };
   CHECK_THROWS_WITH_AS(jit::trace(drop, {randn({4, 3})}), Contains("draws random numbers"),
                        jit::TraceError);
@@ -189,6 +252,13 @@ TEST_CASE("trace and files: programs of their own have no writes and no draws") 
   CHECK_THROWS_WITH_AS(jit::save(graph, path), Contains("batch_norm writes"), ValueError);
   safetensors::write(path, tensors, {{std::string(jit::kGraphKey), text}});
   CHECK_THROWS_WITH_AS(jit::load(path), Contains("g.lathe: batch_norm writes"), DataError);
+  const std::string plain =
+      "%0: f32[N,3] = batch_norm(%x, none, none, @m, @v, training=true, "
+      "eps=1e-05)\noutput %0\n";
+  safetensors::write(path, tensors,
+                     {{std::string(jit::kGraphKey), "lathe graph 1\n" + kHead + plain}});
+  CHECK_THROWS_WITH_AS(jit::load(path)(randn({4, 3})), Contains("in training"), ValueError);
+  CHECK(equal(tensors.at("m"), zeros({3})));
 }
 
 TEST_CASE("passes: a node that writes stays, once for each call, and where it was") {
