@@ -58,7 +58,7 @@ namespace cpu {
 /// stride 1 or 2 may run as Winograd, up to 3.5 times as fast: NHWC images with 16 channels or more
 /// on both sides by our own (conv/conv2d_winograd_cpu.h chooses), row-major ones with 64 or more by
 /// oneDNN 2. Winograd's error is larger: at most 6e-6 of the largest element where direct sums have
-/// 2e-6, measured against f64 with 64 to 512 channels (docs/performance.md). An inf or NaN in x or
+/// 2e-6, measured against f64, 64 to 512 channels (docs/conv-performance.md). Inf or NaN in x or
 /// dy becomes NaN in all elements of y that are computed with it: up to 4 rows and columns around,
 /// never in another image. From 1e37 on, sums may overflow that would not as direct sums. For the
 /// whole process; affects later calls.

@@ -2,7 +2,7 @@
 // conv2d_primitive_dnnl.h.
 //
 // The algorithm (measured with AVX-512, batches of 32 to 128, oneDNN 2.6 and 3.7;
-// docs/performance.md):
+// docs/conv-performance.md):
 // - Winograd F(4x4,3x3) for 3x3 kernels with stride 1 from 64 channels and 16 tiles on: 1.2 to 1.9
 //   times as fast as direct, reorders included. It works on blocks of 16 channels, so x and y are
 //   reordered. With 32 channels both take the same time, with 16 Winograd takes twice as long; with

@@ -34,7 +34,7 @@ struct Conv2dStrips {
 
 /// The strips for this pass of an NHWC bf16 convolution; nothing where the images are wide enough
 /// or the processor has no AMX. A strip's row of outputs has about 64 columns. There are at least
-/// `threads` strips if the batch is that large. Measurements: docs/performance.md.
+/// `threads` strips if the batch is that large. Measurements: docs/conv-performance.md.
 std::optional<Conv2dStrips> conv2d_strips(ConvPass pass, const Conv2dGeometry& g, int threads);
 
 /// True if a strip whose W is a whole number of strides has W / stride outputs per row. That holds

@@ -30,7 +30,7 @@ bool winograd_takes(const Conv2dGeometry& g);
 
 /// The tile with which Winograd is faster than direct convolution in all three passes, if there is
 /// one: from 16 channels and 16 tiles on, measured against oneDNN with AVX-512 and AVX2
-/// (docs/performance.md). Below that the transforms of filters cost more than Winograd saves.
+/// (docs/conv-performance.md). Below that the transforms of filters cost more than Winograd saves.
 /// With stride 2 from 32 channels and 256 tiles on, or with large filters, which oneDNN reorders.
 /// F(2x2,3x3) where F(4x4,3x3) would compute as many products, for outputs that nobody wants: 5x5,
 /// 6x6 and 2x2 images.
