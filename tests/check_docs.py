@@ -311,9 +311,9 @@ def counts(tree):
     yield "docs/formats.md", "graph of opset %,", first("graph/onnx_file.h", r"kOpset = (\d+)")
     yield "docs/guarantees.md", "at most % dimensions", first("core/shape.h", r"kMaxDims = (\d+)")
     yield "docs/cli.md", "at the start and every % steps", first("tools/cli/training/saves.h", r"kStepsBetweenCandidates = (\d+)")
-    yield "ops/README.md", "At most % settings of one engine", first("ops/conv_search/conv_limits.h", r"per_engine = (\d+)")
-    yield "ops/README.md", "after % seconds of timed runs", first("ops/conv_search/conv_limits.h", r"double ms = (\d+)000")
-    yield "ops/README.md", "beyond % choices", first("ops/conv_search/conv_cache_file.h", r"size_t choices = (\d+)")
+    yield "docs/conv-search.md", "At most % settings of one engine", first("ops/conv_search/conv_limits.h", r"per_engine = (\d+)")
+    yield "docs/conv-search.md", "after % seconds of timed runs", first("ops/conv_search/conv_limits.h", r"double ms = (\d+)000")
+    yield "docs/conv-search.md", "beyond % choices", first("ops/conv_search/conv_cache_file.h", r"size_t choices = (\d+)")
     yield "ops/README.md", "each of the latest % keys", first("ops/conv/conv2d_engines_cudnn.cpp", r"kKeys = (\d+)")
     yield "ops/README.md", "for the latest % shapes", first("ops/matmul_kernels/matmul_cublas.cpp", r"kPlans = (\d+)")
     yield "ops/README.md", "at most % MiB, comes", first("ops/matmul_kernels/matmul_plan_cublas.cpp",

@@ -1,5 +1,5 @@
 // The convolution search: runs a convolution on the engine that is best for its key, and remembers
-// that engine. ops/README.md explains it with an example.
+// that engine. docs/conv-search.md explains it with an example.
 //   key (conv_key.h) → known? → in the file? (conv_cache_file.h) → choose (conv_trials.h) → run
 #pragma once
 

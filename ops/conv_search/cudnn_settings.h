@@ -1,6 +1,6 @@
 // Settings for convolutions on a GPU. A build without CUDA keeps the settings, but nothing reads
 // them. Thread-safe; a change affects later calls. Deterministic mode and TF32 are in
-// core/math_mode.h. How engines are searched: ops/README.md.
+// core/math_mode.h. How engines are searched: docs/conv-search.md.
 #pragma once
 
 #include <cstdint>

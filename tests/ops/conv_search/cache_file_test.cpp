@@ -41,7 +41,7 @@ std::chrono::sys_days date(int year, unsigned month, unsigned day) {
   return std::chrono::year(year) / static_cast<int>(month) / static_cast<int>(day);
 }
 
-// The worked example of ops/README.md, which example_cache.json holds. Its times are made up.
+// The worked example of docs/conv-search.md, which example_cache.json holds. Its times are made up.
 ConvCache worked_example() {
   FakeLibrary library;
   library.engines = {fake_engine(0, 0.181),
