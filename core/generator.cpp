@@ -1,5 +1,5 @@
-// Generators, the default generators of all devices, and their state for checkpoints
-// (random_state.h).
+// Generators, the default generators of all devices, those of one thread (own_generators.h), and
+// their state for checkpoints (random_state.h).
 #include "lathe/core/generator.h"
 
 #include <bit>
@@ -9,6 +9,7 @@
 
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/error.h"
+#include "lathe/core/own_generators.h"
 #include "lathe/core/random_start.h"
 #include "lathe/core/random_state.h"
 
@@ -35,22 +36,38 @@ void Generator::set_state(State state) {
   state_ = state;
 }
 
-namespace {
-
-struct DefaultGenerators {
+struct OwnGenerators::All {
   Generator cpu{kDefaultSeed};
   std::mutex mutex;              // guards what follows
   uint64_t seed = kDefaultSeed;  // for devices first used later
   std::map<int8_t, Generator> cuda;
 };
 
+namespace {
+
+using DefaultGenerators = OwnGenerators::All;
+
+thread_local DefaultGenerators* own_generators = nullptr;  // null: those of all threads
+
 // Never destroyed: threads may still draw numbers while the process exits.
 DefaultGenerators& defaults() {
   static DefaultGenerators& instance = *new DefaultGenerators;
-  return instance;
+  return own_generators != nullptr ? *own_generators : instance;
 }
 
 }  // namespace
+
+OwnGenerators::OwnGenerators() : own_(std::make_unique<All>()), before_(own_generators) {
+  All& others = defaults();
+  const std::lock_guard lock(others.mutex);
+  own_->cpu.set_state(others.cpu.state());
+  own_->seed = others.seed;
+  for (const auto& [index, generator] : others.cuda)
+    own_->cuda.try_emplace(index, others.seed).first->second.set_state(generator.state());
+  own_generators = own_.get();
+}
+
+OwnGenerators::~OwnGenerators() { own_generators = before_; }
 
 Generator& default_generator(Device device) {
   DefaultGenerators& all = defaults();

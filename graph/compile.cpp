@@ -11,11 +11,12 @@
 
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/cuda_graph.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
+#include "lathe/core/own_generators.h"
 #include "lathe/core/profile/watch.h"
-#include "lathe/core/random_state.h"
 #include "lathe/graph/graph.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
@@ -76,6 +77,17 @@ std::string kind_of(const Tensors& inputs, std::optional<int64_t> rows) {
   return kind;
 }
 
+/// What modules show to their own kind alone.
+struct Hooked : nn::Module {
+  /// True if it or a module below it has hooks.
+  static bool any(const nn::Module& module) {
+    constexpr auto kOwn = &Hooked::has_hooks;
+    if ((module.*kOwn)()) return true;
+    const std::vector<nn::Module*> children = module.children();
+    return std::ranges::any_of(children, [](const nn::Module* child) { return any(*child); });
+  }
+};
+
 /// A digit for the module and each below it: 1 in training mode.
 void append_modes(std::string& text, const nn::Module& module) {
   text += module.is_training() ? '1' : '0';
@@ -117,7 +129,7 @@ TwoRuns for_these_shapes(const Tensors& inputs) {
 /// The random numbers to come, and a module's buffers: a trace leaves them as they are.
 class Surroundings {
  public:
-  explicit Surroundings(const nn::Module* module) : random_(random_state()) {
+  explicit Surroundings(const nn::Module* module) {
     if (module == nullptr) return;
     for (const auto& [name, t] : module->named_buffers()) {
       buffers_.push_back({t, clone(t), t.version()});
@@ -125,7 +137,6 @@ class Surroundings {
   }
 
   void restore() const {
-    set_random_state(random_);
     for (const Buffer& buffer : buffers_) {
       if (buffer.tensor.version() != buffer.version) copy_(buffer.tensor, buffer.values);
     }
@@ -137,7 +148,7 @@ class Surroundings {
     uint32_t version;
   };
 
-  StateDict random_;
+  const OwnGenerators generators_;  // other threads draw meanwhile
   std::vector<Buffer> buffers_;
 };
 
@@ -206,19 +217,21 @@ class CompiledFunction::State {
       remember("under Autocast", {{}, {}, "its ops would be cast, which graphs do not hold"});
       return f_(inputs);
     }
+    if (module_ != nullptr && Hooked::any(*module_)) {
+      remember("with hooks", {{}, {}, "a graph does not call the hooks of modules"});
+      return f_(inputs);
+    }
     const std::string mode = mode_text(module_);
     const std::optional<int64_t> rows = rows_of(inputs);
     const std::string general = kind_of(inputs, rows) + mode,
                       exact = kind_of(inputs, std::nullopt) + mode;
-    if (const std::optional<const Entry*> known = find(general, exact)) return run(*known, inputs);
-    if (rows) {
-      Entry entry = attempt([&] { return for_any_batch(inputs, *rows); });
-      if (entry.graph) return run(remember(general, std::move(entry)), inputs);
-    }
-    Entry entry = attempt([&] { return for_these_shapes(inputs); });
-    if (entry.graph || entry.refused) return run(remember(exact, std::move(entry)), inputs);
+    Entry failed;
+    std::optional<const Entry*> known = find(general, exact);
+    if (!known && cuda::capture_number() != 0) return f_(inputs);  // a trace would be captured
+    if (!known) known = traced(inputs, rows, general, exact, failed);
+    if (known) return run(*known, inputs);
     Tensors results = f_(inputs);  // if it fails here too, the next call tries again
-    remember(exact, std::move(entry));
+    remember(exact, std::move(failed));
     return results;
   }
 
@@ -238,6 +251,23 @@ class CompiledFunction::State {
     const bool as_graph =
         entry != nullptr && entry->graph && !writes_shared(*entry->graph, entry->writes, inputs);
     return as_graph ? entry->graph->run(inputs) : f_(inputs);
+  }
+
+  /// The entry of a kind of which nothing was known. None if f failed in the trace: `failed` says
+  /// how. Threads trace one after the other, because each puts the module's buffers back.
+  std::optional<const Entry*> traced(const Tensors& inputs, std::optional<int64_t> rows,
+                                     const std::string& general, const std::string& exact,
+                                     Entry& failed) {
+    const std::lock_guard lock(tracing_);
+    if (const std::optional<const Entry*> known = find(general, exact)) return known;
+    if (rows) {
+      Entry entry = attempt([&] { return for_any_batch(inputs, *rows); });
+      if (entry.graph) return remember(general, std::move(entry));
+    }
+    Entry entry = attempt([&] { return for_these_shapes(inputs); });
+    if (entry.graph || entry.refused) return remember(exact, std::move(entry));
+    failed = std::move(entry);
+    return std::nullopt;
   }
 
   /// What is known of a kind; null if there are too many. Entries stay where they are, and do not
@@ -285,7 +315,8 @@ class CompiledFunction::State {
 
   Function f_;
   const nn::Module* module_;
-  std::mutex mutex_;
+  std::mutex tracing_;
+  std::mutex mutex_;  // guards what follows
   std::map<std::string, Entry> entries_;
   bool full_ = false;
 };

@@ -18,7 +18,8 @@
 namespace lathe::jit {
 
 /// A function that compile() made. Copies share their graphs. Several threads may call one at the
-/// same time.
+/// same time, where they may call f so. During a call that traces, no other thread may write the
+/// buffers of `module`: the trace puts them back. Other threads may draw random numbers.
 class LATHE_API CompiledFunction {
  public:
   /// f(inputs), with equal bits, and gradients.
@@ -37,12 +38,13 @@ class LATHE_API CompiledFunction {
   /// default generator, as in f.
   ///
   /// f itself is called where it cannot be traced, under Autocast, beyond 64 kinds, and while
-  /// anything watches ops (a debug scope, a trace). It cannot be traced where trace() refuses for
-  /// other reasons, where batch norm moves statistics that are neither inputs nor buffers of
+  /// anything watches ops (a debug scope, a trace), a layer of `module` has hooks, or it normalises
+  /// with other ranks (distributed/sync_batch_norm.h). It cannot be traced where trace() refuses
+  /// for other reasons, where batch norm moves statistics that are neither inputs nor buffers of
   /// `module`, where it keeps gradients from a tensor (detach(), NoGrad) that a graph would pass
-  /// them to, where it returns a tensor that it made of no input, where it takes gradients
-  /// itself or calls checkpoint(), and where an input lies in memory that the graph writes. What
-  /// trace() does not see in a program holds here too.
+  /// them to, where it returns a tensor that it made of no input, where it takes gradients itself
+  /// or calls checkpoint(), and where an input lies in memory that the graph writes. What trace()
+  /// does not see in a program holds here too.
   /// throws: ValueError for an undefined input; what f throws.
   Tensors operator()(const Tensors& inputs) const;
 

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "lathe/core/own_generators.h"
+
 namespace lathe {
 namespace {
 
@@ -65,6 +67,29 @@ TEST_CASE("manual_seed: reaches every device's generator, used before or after")
   CHECK(default_generator(Device("cuda:3")).state() == State{42, 0});
   CHECK(&default_generator(Device("cuda:0")) == &cuda0);
   CHECK(&default_generator(Device("cpu")) == &default_generator());
+  manual_seed(kDefaultSeed);
+}
+
+TEST_CASE("OwnGenerators: this thread's draws move nobody's generators, others' draws go on") {
+  const Device gpu("cuda:0");
+  manual_seed(5);
+  default_generator().reserve(2);
+  default_generator(gpu).reserve(7);
+  {
+    const OwnGenerators own;
+    CHECK(default_generator().reserve(10) == State{5, 2});
+    CHECK(default_generator(gpu).reserve(10) == State{5, 7});
+    CHECK(default_generator(Device("cuda:1")).state() == State{5, 0});
+    std::thread([] { CHECK(default_generator().reserve(3) == State{5, 2}); }).join();
+    {
+      const OwnGenerators inner;
+      CHECK(default_generator().state() == State{5, 12});
+      manual_seed(9);
+    }
+    CHECK(default_generator().state() == State{5, 12});
+  }
+  CHECK(default_generator().state() == State{5, 5});
+  CHECK(default_generator(gpu).state() == State{5, 7});
   manual_seed(kDefaultSeed);
 }
 

@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "lathe/autograd/checkpoint.h"
@@ -259,6 +261,43 @@ TEST_CASE("trace and files: programs of their own have no writes and no draws") 
                      {{std::string(jit::kGraphKey), "lathe graph 1\n" + kHead + plain}});
   CHECK_THROWS_WITH_AS(jit::load(path)(randn({4, 3})), Contains("in training"), ValueError);
   CHECK(equal(tensors.at("m"), zeros({3})));
+}
+
+TEST_CASE("compile: numbers that another thread draws during a trace come once") {
+  bool is_first = true;
+  Tensor taken;
+  const Function f = [&](const Tensors& t) {
+    if (std::exchange(is_first, false)) std::thread([&] { taken = rand({4}); }).join();
+    return Tensors{dropout(t[0], {.p = 0.5})};
+  };
+  const Tensor x = ones({5, 40});
+  manual_seed(8);
+  const auto compiled = jit::compile(f);
+  const Tensor y = compiled({x})[0];
+  CHECK(is_graph(compiled));
+  manual_seed(8);
+  CHECK(equal(taken, rand({4})));
+  CHECK(equal(y, dropout(x, {.p = 0.5})));
+}
+
+TEST_CASE("compile: hooks of a module are called, also those that come after the first call") {
+  nn::BatchNorm1d bn(3);
+  const auto compiled = jit::compile([&](const Tensors& t) { return Tensors{bn(t[0]) * 2}; }, &bn);
+  const Tensor x = randn({4, 3});
+  compiled({x});
+  CHECK(is_graph(compiled));
+  int calls = 0;
+  const int64_t hook = bn.register_forward_hook([&](nn::Module&, const Tensor&, const Tensor& y) {
+    ++calls;
+    return y + 1;
+  });
+  const Tensor with = compiled({x})[0];
+  CHECK(calls == 1);
+  CHECK(compiled.explain().find("does not call the hooks of modules") != std::string::npos);
+  bn.remove_hook(hook);
+  CHECK(equal(with, (bn(x) + 1) * 2));
+  compiled({x});
+  CHECK(calls == 1);
 }
 
 TEST_CASE("passes: a node that writes stays, once for each call, and where it was") {
