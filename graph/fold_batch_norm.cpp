@@ -22,18 +22,18 @@ const Attribute& attribute(const Node& node, std::string_view name) {
   return node.attributes[i];
 }
 
-/// The inputs of any of the three forms of batch norm.
+/// The inputs of any of the three forms of batch norm. Those that count batches have one more
+/// behind them, an option tensor.
 struct Norm {
   explicit Norm(const Node& node)
-      : residual(node.inputs.size() == 6 ? node.inputs[1] : kNone),
-        weight(node.inputs[node.inputs.size() - 4]),
-        bias(node.inputs[node.inputs.size() - 3]),
-        mean(node.inputs[node.inputs.size() - 2]),
-        var(node.inputs[node.inputs.size() - 1]),
+      : residual(node.op->inputs == 6 ? node.inputs[1] : kNone),
         relu(node.op->name != "batch_norm"),
-        eps(std::get<double>(attribute(node, "eps"))) {}
+        eps(std::get<double>(attribute(node, "eps"))) {
+    const int* const statistics = node.inputs.data() + node.op->inputs - 4;
+    weight = statistics[0], bias = statistics[1], mean = statistics[2], var = statistics[3];
+  }
 
-  int residual, weight, bias, mean, var;
+  int residual, weight = kNone, bias = kNone, mean = kNone, var = kNone;
   bool relu;
   double eps;
 };

@@ -118,6 +118,8 @@ void Emission::refuse(const std::string& why) const {
 
 std::string_view Emission::op() const { return node_.op->name; }
 
+size_t Emission::range_inputs() const { return static_cast<size_t>(node_.op->inputs); }
+
 std::string Emission::in(size_t i) { return has(i) ? exporter_.name_of(node_.inputs[i]) : ""; }
 
 const Type& Emission::type(size_t i) const {

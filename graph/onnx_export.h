@@ -55,6 +55,8 @@ class Emission {
 
   std::string_view op() const;
   size_t inputs() const { return node_.inputs.size(); }
+  /// Those before the tensors in the op's options.
+  size_t range_inputs() const;
   bool has(size_t i) const { return i < node_.inputs.size() && node_.inputs[i] >= 0; }
   /// "" for an input that is undefined.
   std::string in(size_t i);

@@ -217,7 +217,7 @@ std::string mlp(Emission& e) {
 // --- normalisation -------------------------------------------------------------------------------
 
 std::string normalised(Emission& e) {
-  const size_t first = e.inputs() - 4;  // weight, bias, mean, var
+  const size_t first = e.range_inputs() - 4;  // weight, bias, mean, var; the count may follow
   if (e.flag("training") || !e.has(first + 2)) e.refuse("the statistics of a batch have no form");
   const std::vector<int64_t> channels = {e.fixed(first + 2, 0)};
   const DType dtype = e.type(first + 2).dtype;

@@ -363,14 +363,13 @@ int zero_point(Call& c) {
 void dequantize_linear(Call& c) {
   const Type q = c.type(0);
   if (c.type(1).dtype != kF32) c.refuse("its scale must be of f32");
-  c.only("block_size", 0);
+  c.only("block_size", 0), c.ignore("axis");  // says nothing of a scale that is one number
   const int64_t output = c.integer("output_dtype", 0);  // ONNX's numbers: 0 none, 1 f32
   if (output != 0 && output != 1) c.refuse("it has a counterpart for f32 alone");
   const Type x{kF32, q.shape};
   const auto scale = c.constant(1);
   const int zero = zero_point(c);
   if (zero < 0 && (q.dtype == kU8 || q.dtype == kI8) && scale && scale->numel() == 1) {
-    c.ignore("axis");
     return c.result(c.add("dequantize", {c.in(0)}, x, {{"scale", scale->item<double>()}}));
   }
   int value = c.add("cast", {c.in(0)}, x, {{"dtype", std::string("f32")}});
@@ -387,13 +386,12 @@ void quantize_linear(Call& c) {
   if (output != 0 && dtype != asked) c.refuse("output_dtype is not that of its zero point");
   if (x.dtype != kF32 || c.type(1).dtype != kF32) c.refuse("it has a counterpart for f32 alone");
   if (dtype != kU8 && dtype != kI8) c.refuse("it has a counterpart for u8 and i8 alone");
-  c.only("block_size", 0), c.ignore("saturate");
+  c.only("block_size", 0), c.ignore("saturate"), c.ignore("axis");
   const Type q{dtype, x.shape};
   const std::string word = dtype == kU8 ? "u8" : "i8";
   const auto scale = c.constant(1);
   const int zero = zero_point(c);
   if (zero < 0 && scale && scale->numel() == 1) {
-    c.ignore("axis");
     return c.result(
         c.add("quantize", {c.in(0)}, q, {{"scale", scale->item<double>()}, {"dtype", word}}));
   }

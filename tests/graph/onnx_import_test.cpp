@@ -116,6 +116,16 @@ TEST_CASE("onnx import: QuantizeLinear without a zero point has the type that it
   CHECK(error_of(text(5)).find("u8 and i8 alone") != std::string::npos);
 }
 
+TEST_CASE("onnx import: the axis of a scale that is one number says nothing") {
+  OnnxText q = one_node("QuantizeLinear", {"3"}, {"scale"}, {onnx_int("axis", 0)}, 21);
+  CHECK(text_of(q.reals("scale", {}, {0.5F})).find("quantize(%x, scale=0.5") != std::string::npos);
+  // A bias of one channel, in 32 bits.
+  OnnxText bias(21);
+  bias.input("x", {"1"}, 6).reals("scale", {1}, {0.5F});
+  bias.node("DequantizeLinear", {"x", "scale"}, {"y"}, {onnx_int("axis", 0)}).output("y");
+  CHECK(text_of(bias).find("= mul(") != std::string::npos);
+}
+
 TEST_CASE("onnx import: what depends on shapes alone becomes arguments") {
   OnnxText text;
   text.input("x", {"n", "3", "4"}).integers("zero", {0}, true).integers("axis", {0});

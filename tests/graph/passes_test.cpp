@@ -108,6 +108,15 @@ TEST_CASE("passes: constants") {
         "output %2, %4\n");
 }
 
+TEST_CASE("passes: batch norm that counts batches has its mean and variance before the count") {
+  const auto folded = [](const std::string& form) {
+    return after(jit::fold_batch_norm, std::string(kNorm) +
+                                           "%1: f32[N,4,8,8] = batch_norm(%0, @g, @b, @m, @v, " +
+                                           form + "eps=1e-05)\noutput %1\n");
+  };
+  CHECK(folded("none, training=false, momentum=0.1, ") == folded("training=false, "));
+}
+
 TEST_CASE("passes: batch norm goes into the convolution before it") {
   const std::string norm =
       "%1: f32[N,4,8,8] = batch_norm_add_relu(%0, %x, @g, @b, @m, @v, training=false, "

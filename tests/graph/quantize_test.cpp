@@ -231,6 +231,33 @@ TEST_CASE("quantize: what other ops read is in f32, and turned back once") {
   CHECK(sqnr(graph.run(calibration[0])[0], before.run(calibration[0])[0]) > 20);
 }
 
+TEST_CASE("quantize: a view behind a layer takes its NHWC") {
+  manual_seed(10);
+  const std::string conv = "stride=[1,1], pad=[0,0], dilation=[1,1], groups=1";
+  jit::Graph graph = graph_of(
+      "input %x: f32[N,12]\n"
+      "param @w1: f32[4,3,1,1]\n"
+      "param @w2: f32[5,16]\n"
+      "param @w3: f32[4,5,1,1]\n"
+      "%0: f32[N,3,2,2] = view(%x, shape=[N,3,2,2])\n"
+      "%1: f32[N,4,2,2] = conv2d(%0, @w1, none, " +
+      conv +
+      ")\n"
+      "%2: f32[N,16] = view(%1, shape=[N,16])\n"
+      "%3: f32[N,5] = linear(%2, @w2, none)\n"
+      "%4: f32[N,5,1,1] = view(%3, shape=[N,5,1,1])\n"
+      "%5: f32[N,4,1,1] = conv2d(%4, @w3, none, " +
+      conv +
+      ")\n"
+      "%6: f32[N,4] = view(%5, shape=[N,4])\n"
+      "output %6\n");
+  const jit::Graph before = graph;
+  const std::vector<Tensors> calibration = {{randn({6, 12})}};
+  jit::quantize(graph, calibration);
+  CHECK(graph.text().find("= view(") == std::string::npos);
+  CHECK(sqnr(graph.run(calibration[0])[0], before.run(calibration[0])[0]) > 20);
+}
+
 TEST_CASE("quantize: a shortcut of every other pixel and of zeros is of integers") {
   manual_seed(9);
   jit::Graph graph = graph_of(
