@@ -10,6 +10,7 @@
 #include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/max_pool2d_size.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/resample.h"
 #include "lathe/ops/views.h"
@@ -21,9 +22,13 @@ using autograd::Saved;
 
 namespace {
 
-void check_planes(const char* op, const Tensor& x) {
+void check_sizes(const char* op, const Tensor& x) {
   LATHE_CHECK(ShapeError, x.ndim() == 4 && x.dim(2) > 0 && x.dim(3) > 0, op,
               ": x must be [N,C,H,W] or [C,H,W] with H and W above 0 (x: ", x, ")");
+}
+
+void check_planes(const char* op, const Tensor& x) {
+  check_sizes(op, x);
   LATHE_CHECK(DTypeError, is_floating(x.dtype()), op, ": x must be floating (x: ", x, ")");
 }
 
@@ -85,19 +90,11 @@ Tensor index_scatter(const Tensor& dy_in, const Tensor& index, const Shape& shap
 ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt, bool wanted) {
   const char* const op = "max_pool2d";
   check_planes(op, x_in);
-  opt.stride = check_window(op, opt.kernel, opt.stride, opt.pad, opt.dilation);
-  const auto [h, w] = std::array{x_in.dim(2), x_in.dim(3)};
-  LATHE_CHECK(ShapeError, h <= std::numeric_limits<int32_t>::max() / w, op,
-              ": a plane has more than 2^31 elements (x: ", x_in, ")");
-  const int64_t p = pooled_size(
-      h, {opt.kernel.rows, opt.stride.rows, opt.pad.rows, opt.dilation.rows, opt.ceil_mode});
-  const int64_t q = pooled_size(
-      w, {opt.kernel.cols, opt.stride.cols, opt.pad.cols, opt.dilation.cols, opt.ceil_mode});
-  check_size(op, x_in, {p, q}, opt.kernel, opt.dilation);
+  const Pair size = max_pool2d_size(op, x_in, opt);
 
   const MemoryFormat format = memory_format_of(x_in);
   const Tensor x = contiguous(x_in, format);
-  const Shape shape{x.dim(0), x.dim(1), p, q};
+  const Shape shape{x.dim(0), x.dim(1), size.rows, size.cols};
   Tensor y = empty_in(format, shape, x.dtype(), x.device());
   const autograd::TensorRef input = x;
   Tensor index;
@@ -113,6 +110,20 @@ ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt, bool wanted)
 }
 
 }  // namespace
+
+Pair max_pool2d_size(const char* op, const Tensor& x, MaxPool2dOptions& opt) {
+  check_sizes(op, x);
+  opt.stride = check_window(op, opt.kernel, opt.stride, opt.pad, opt.dilation);
+  const auto [h, w] = std::array{x.dim(2), x.dim(3)};
+  LATHE_CHECK(ShapeError, h <= std::numeric_limits<int32_t>::max() / w, op,
+              ": a plane has more than 2^31 elements (x: ", x, ")");
+  const int64_t p = pooled_size(
+      h, {opt.kernel.rows, opt.stride.rows, opt.pad.rows, opt.dilation.rows, opt.ceil_mode});
+  const int64_t q = pooled_size(
+      w, {opt.kernel.cols, opt.stride.cols, opt.pad.cols, opt.dilation.cols, opt.ceil_mode});
+  check_size(op, x, {p, q}, opt.kernel, opt.dilation);
+  return {p, q};
+}
 
 Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
   if (x.ndim() == 3) return squeeze(max_pool2d(unsqueeze(x, 0), options), 0);

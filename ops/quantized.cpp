@@ -9,6 +9,7 @@
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
+#include "lathe/ops/max_pool2d_size.h"
 #include "lathe/ops/memory_format.h"
 
 namespace lathe {
@@ -59,6 +60,23 @@ void check_epilogue(const char* op, const QuantizedEpilogue& then, const Shape& 
   check_quantized(op, "residual", then.residual);
   LATHE_CHECK(ShapeError, then.residual.shape() == y, op, ": residual must be the result's ", y,
               " (residual: ", then.residual, ")");
+}
+
+/// What sums and the residual are multiplied by. `w_scale` is dense.
+void check_multipliers(const char* op, const Tensor& w_scale, const QuantizedEpilogue& then) {
+  const double step = then.dtype == kF32 ? 1 : then.y_scale;
+  const float* const scales = w_scale.data<float>();
+  for (int64_t k = 0; k < w_scale.numel(); ++k) {
+    const auto multiplier = static_cast<float>(then.x_scale * double{scales[k]} / step);
+    LATHE_CHECK(ValueError, scales[k] > 0 && std::isfinite(multiplier), op, ": w_scale[", k,
+                "] = ", scales[k],
+                " must be above 0, and x_scale * w_scale / y_scale finite, with ", "x_scale ",
+                then.x_scale, " and y_scale ", then.y_scale);
+  }
+  if (!then.residual.defined()) return;
+  LATHE_CHECK(ValueError, std::isfinite(static_cast<float>(then.residual_scale / step)), op,
+              ": residual_scale / y_scale must be finite, with residual_scale ",
+              then.residual_scale, " and y_scale ", then.y_scale);
 }
 
 /// x * w fits 32 bits in any order of additions.
@@ -126,8 +144,10 @@ Tensor quantized_conv2d(const Tensor& x, const Tensor& w, const Tensor& w_scale,
   QuantizedEpilogue dense = then;
   if (then.residual.defined()) dense.residual = contiguous(then.residual, kChannelsLast);
   const Tensor bias = opt.bias.defined() ? contiguous(opt.bias.detach()) : Tensor();
-  return recorded(op, cpu::quantized_conv2d(g, contiguous(x, kChannelsLast), contiguous(w),
-                                            contiguous(w_scale.detach()), bias, dense));
+  const Tensor scales = contiguous(w_scale.detach());
+  check_multipliers(op, scales, then);
+  return recorded(op, cpu::quantized_conv2d(g, contiguous(x, kChannelsLast), contiguous(w), scales,
+                                            bias, dense));
 }
 
 Tensor quantized_linear(const Tensor& x, const Tensor& w, const Tensor& w_scale, const Tensor& bias,
@@ -164,11 +184,12 @@ Tensor quantized_linear(const Tensor& x, const Tensor& w, const Tensor& w_scale,
                          .dilation = 1,
                          .groups = 1};
   profile::note_flops([&] { return g.flops(); });
-  const Tensor filters = contiguous(w);
-  const Tensor y = cpu::quantized_conv2d(
-      g, as_pixels(contiguous(x), rows, in),
-      alias(filters, {out, in, 1, 1}, {in, 1, 1, 1}, filters.offset()),
-      contiguous(w_scale.detach()), bias.defined() ? contiguous(bias.detach()) : Tensor(), dense);
+  const Tensor filters = contiguous(w), scales = contiguous(w_scale.detach());
+  check_multipliers(op, scales, then);
+  const Tensor y =
+      cpu::quantized_conv2d(g, as_pixels(contiguous(x), rows, in),
+                            alias(filters, {out, in, 1, 1}, {in, 1, 1, 1}, filters.offset()),
+                            scales, bias.defined() ? contiguous(bias.detach()) : Tensor(), dense);
   return recorded(op, alias(y, shape, contiguous_strides(shape), y.offset()));
 }
 
@@ -178,13 +199,9 @@ Tensor quantized_max_pool2d(const Tensor& x_in, const MaxPool2dOptions& options)
   profile::note_arguments(options);
   check_quantized(op, "x", x_in);
   LATHE_CHECK(ShapeError, x_in.ndim() == 4, op, ": x must be [N,C,H,W] (x: ", x_in, ")");
-  // The pooling of no images knows the rules and the size of planes.
-  const Shape none{0, x_in.dim(1), x_in.dim(2), x_in.dim(3)};
-  Shape shape = max_pool2d(empty(none, {.dtype = kF32}), options).shape();
-  shape[0] = x_in.dim(0);
   MaxPool2dOptions opt = options;
-  if (opt.stride.rows == 0) opt.stride.rows = opt.kernel.rows;
-  if (opt.stride.cols == 0) opt.stride.cols = opt.kernel.cols;
+  const Pair size = max_pool2d_size(op, x_in, opt);
+  const Shape shape{x_in.dim(0), x_in.dim(1), size.rows, size.cols};
   const Tensor x = contiguous(x_in, kChannelsLast);
   const Tensor y = empty_in(kChannelsLast, shape, x.dtype(), kCPU);
   cpu::quantized_max_pool2d(y, x, opt);

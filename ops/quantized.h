@@ -75,8 +75,7 @@ void quantize_row(uint8_t* to, const float* from, float scale, int64_t n);
 void quantize_row(int8_t* to, const float* from, float scale, int64_t n);
 /// y and x: NHWC; the options as max_pool2d has them, the stride not 0.
 void quantized_max_pool2d(const Tensor& y, const Tensor& x, const MaxPool2dOptions& opt);
-/// x and the residual: NHWC; w: row-major.
-/// throws: ValueError where x_scale * w_scale / y_scale is not finite.
+/// x and the residual: NHWC; w: row-major. The quotients of the scales are finite in f32.
 Tensor quantized_conv2d(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                         const Tensor& w_scale, const Tensor& bias, const QuantizedEpilogue& then);
 }  // namespace cpu

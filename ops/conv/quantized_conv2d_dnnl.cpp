@@ -101,12 +101,16 @@ Int8Primitive make_int8_primitive(const Conv2dGeometry& g, DType x, const Requan
   return made;
 }
 
+constexpr int64_t kNarrow = 4096, kMostChannels = 65536;  // of results, see primitive_for()
+
 /// The primitive, or null if oneDNN has none for these sizes.
 std::shared_ptr<const Int8Primitive> primitive_for(const Conv2dGeometry& g, DType x,
                                                    const Requantization& numbers,
                                                    const QuantizedEpilogue& then) {
-  constexpr size_t kPrimitives = 1024;
-  static LruCache<std::string, std::optional<Int8Primitive>> cache(kPrimitives);
+  // An entry holds 16 bytes for each output channel: either cache at most 64 MiB of them.
+  using Cache = LruCache<std::string, std::optional<Int8Primitive>>;
+  static Cache narrow(1024), wide(64);
+  Cache& cache = g.K <= kNarrow ? narrow : wide;
   Key key;
   key.add(g.N, g.C, g.H, g.W, g.K, g.R, g.S, g.stride.rows, g.stride.cols, g.pad.rows, g.pad.cols,
           g.dilation.rows, g.dilation.cols, g.groups, x, then.dtype, then.relu,
@@ -155,9 +159,11 @@ bool adds_exactly() {
   return dnnl_uses(dnnl::cpu_isa::avx512_core_vnni) || dnnl_uses(dnnl::cpu_isa::avx2_vnni);
 }
 
-/// oneDNN 2 adds the bias before it scales, which a scale close to 0 forbids.
+/// oneDNN 2 adds the bias before it scales, which a scale close to 0 forbids. Primitives of more
+/// channels would fill the memory.
 bool has_usable_numbers(const Conv2dGeometry& g, const Requantization& numbers) {
   constexpr int64_t kMost = INT_MAX;  // oneDNN keeps sizes as int
+  if (g.K > kMostChannels) return false;
   for (size_t k = 0; k < numbers.offset.size(); ++k) {
     if (!std::isnormal(numbers.multiplier[k]) || !std::isfinite(numbers.offset[k]) ||
         !std::isfinite(numbers.offset[k] / numbers.multiplier[k])) {
@@ -165,7 +171,7 @@ bool has_usable_numbers(const Conv2dGeometry& g, const Requantization& numbers) 
     }
   }
   return std::max({g.stride.rows, g.stride.cols, g.pad.rows, g.pad.cols, g.dilation.rows,
-                   g.dilation.cols, g.H, g.W, g.C, g.K}) <= kMost;
+                   g.dilation.cols, g.N, g.H, g.W, g.C}) <= kMost;
 }
 
 void run_int8(const Conv2dGeometry& g, const Int8Primitive& made, const Tensor& y, const Tensor& x,

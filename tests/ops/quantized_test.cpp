@@ -242,6 +242,13 @@ TEST_CASE("quantized_linear: exact sums, any number of dimensions") {
   }
 }
 
+TEST_CASE("quantized_linear: more channels than a primitive of oneDNN is kept for") {
+  const int64_t channels = 65537;
+  const Tensor x = full({1, 2}, 3, {.dtype = kU8}), w = ones({channels, 2}, {.dtype = kI8});
+  const Tensor y = quantized_linear(x, w, full({channels}, 0.5), {}, {.dtype = kF32});
+  CHECK(equal(y, full({1, channels}, 3.0)));  // (3 + 3) * 0.5
+}
+
 TEST_CASE("quantized_max_pool2d: the integers that max_pool2d takes") {
   manual_seed(3);
   for (const DType dtype : {kU8, kI8}) {
@@ -300,8 +307,21 @@ TEST_CASE("quantized ops: what does not fit is named") {
   CHECK_THROWS_AS(quantize(zeros({2}), 1, kI32), DTypeError);
   CHECK_THROWS_AS(quantize(zeros({2}, {.dtype = kI8}), 1, kI8), DTypeError);
   CHECK_THROWS_AS(dequantize(zeros({2}), 1), DTypeError);
+  CHECK_THROWS_WITH_AS(conv(x, w, s,
+                            {.residual = zeros({1, 8, 3, 3}, {.dtype = kU8}),
+                             .residual_scale = 1e38,
+                             .y_scale = 1e-30,
+                             .dtype = kI8}),
+                       doctest::Contains("residual_scale / y_scale must be finite"), ValueError);
   CHECK_THROWS_AS(quantized_linear(x, w, s, {}, {}), ShapeError);
-  CHECK_THROWS_AS(quantized_max_pool2d(x, {.kernel = 9}), ShapeError);
+  CHECK_THROWS_WITH_AS(quantized_linear(x[0][0], zeros({8, 5}, {.dtype = kI8}), zeros({8}), {}, {}),
+                       doctest::Contains("quantized_linear: w_scale[0] = 0"), ValueError);
+  CHECK_THROWS_WITH_AS(quantized_max_pool2d(x, {.kernel = 9}),
+                       doctest::Contains("quantized_max_pool2d: a window of"), ShapeError);
+  CHECK_THROWS_WITH_AS(quantized_max_pool2d(x, {.kernel = 9}), doctest::Contains("(x: u8[1,4,5,5]"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(quantized_max_pool2d(x, {.kernel = 2, .pad = 2}),
+                       doctest::Contains("quantized_max_pool2d: pad must be"), ValueError);
   CHECK_THROWS_AS(quantized_max_pool2d(zeros({1, 4, 5, 5}), {}), DTypeError);
 }
 
