@@ -1,6 +1,9 @@
-// use_channels_last: NHWC from the inputs on.
+// use_channels_last: NHWC for the whole graph. Where a value is known to lie in that order already,
+// nothing is added.
+#include <algorithm>
 #include <iterator>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -11,44 +14,149 @@ namespace lathe::jit {
 
 namespace {
 
-bool is_convolution(const Node& node) {
-  return node.op->name == "conv2d" || node.op->name == "fused_conv2d";
+/// The dimensions of a value in the order of its memory, the slowest first; empty where it is not
+/// known or the value has gaps. A wrong one would cost a copy, not a result: ops read strides.
+using Order = std::vector<size_t>;
+
+const Order kNhwc = {0, 2, 3, 1};
+
+bool is_one_of(const std::string& name, std::initializer_list<const char*> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// The inputs that a convolution reads.
-std::vector<int> images_of(const Graph& graph) {
-  std::vector<bool> read(graph.values.size());
-  for (const Node& node : graph.nodes) {
-    if (is_convolution(node) && node.inputs[0] >= 0) {
-      read[static_cast<size_t>(node.inputs[0])] = true;
+bool is_convolution(const Node& node) {
+  return is_one_of(node.op->name, {"conv2d", "fused_conv2d"});
+}
+
+class ChannelsLast {
+ public:
+  explicit ChannelsLast(Graph& graph) : graph_(graph), orders_(graph.values.size()) {}
+
+  void run() {
+    for (Node& node : std::exchange(graph_.nodes, {})) {
+      if (is_convolution(node) && type(node.inputs[0]).shape.size() == 4)
+        node.inputs[0] = in_nhwc(node.inputs[0]);
+      set_order(node.output, order_behind(node));
+      graph_.nodes.push_back(std::move(node));
+    }
+    if (ordered_.empty()) return;
+    // What was row-major in the program may be NHWC now, which a view cannot show in any shape.
+    for (Node& node : graph_.nodes) {
+      if (node.op->name == "view") node.op = find_op("reshape", std::vector<std::string>{"shape"});
     }
   }
-  std::vector<int> images;
-  for (const int input : graph.inputs) {
-    const bool is_batch = graph.values[static_cast<size_t>(input)].type.shape.size() == 4;
-    if (read[static_cast<size_t>(input)] && is_batch) images.push_back(input);
+
+ private:
+  /// Of an input that is missing: nothing is known.
+  Type type(int value) const {
+    return value < 0 ? Type() : graph_.values[static_cast<size_t>(value)].type;
   }
-  return images;
-}
+  Order order(int value) const { return value < 0 ? Order() : orders_[static_cast<size_t>(value)]; }
+  void set_order(int value, Order order) {
+    orders_.resize(graph_.values.size());
+    orders_[static_cast<size_t>(value)] = std::move(order);
+  }
+
+  /// The value, brought into NHWC once if it may lie otherwise.
+  int in_nhwc(int value) {
+    if (order(value) == kNhwc) return value;
+    const auto [at, is_new] = ordered_.emplace(value, -1);
+    if (!is_new) return at->second;
+    static const std::vector<std::string> attributes = {"format"};
+    const Value& image = graph_.values[static_cast<size_t>(value)];
+    at->second = graph_.add(
+        {fresh_name(graph_, image.name + ".nhwc"), Origin::kNode, Type(image.type), Tensor()});
+    graph_.nodes.push_back({find_op("contiguous", attributes),
+                            {value},
+                            {std::string("channels_last")},
+                            at->second,
+                            {}});
+    set_order(at->second, kNhwc);
+    return at->second;
+  }
+
+  Order row_major(int value) const {
+    Order order(type(value).shape.size());
+    for (size_t d = 0; d < order.size(); ++d) order[d] = d;
+    return order;
+  }
+
+  /// A permute or transpose, whose result has dimension moved[d] of x as its dimension d.
+  Order moved(const Order& x, const std::vector<size_t>& moved) const {
+    Order order;
+    for (const size_t d : x) {
+      const auto at = std::find(moved.begin(), moved.end(), d);
+      if (at == moved.end()) return {};
+      order.push_back(static_cast<size_t>(at - moved.begin()));
+    }
+    return order;
+  }
+
+  Order permuted(const Node& node) const {
+    const int64_t ndim = std::ssize(type(node.inputs[0]).shape);
+    std::vector<size_t> to;
+    for (const Size& d : std::get<std::vector<Size>>(node.attributes[0]))
+      to.push_back(static_cast<size_t>(d.fixed < 0 ? d.fixed + ndim : d.fixed));
+    return moved(order(node.inputs[0]), to);
+  }
+
+  Order transposed(const Node& node) const {
+    const int64_t ndim = std::ssize(type(node.inputs[0]).shape);
+    Order to = row_major(node.inputs[0]);
+    const auto at = [&](size_t i) {
+      const int64_t d = std::get<Size>(node.attributes[i]).fixed;
+      return static_cast<size_t>(d < 0 ? d + ndim : d);
+    };
+    if (std::max(at(0), at(1)) < to.size()) std::swap(to[at(0)], to[at(1)]);
+    return moved(order(node.inputs[0]), to);
+  }
+
+  /// Of an op that keeps the order of x. With one pixel or one channel x fits both orders, and such
+  /// ops give row-major strides, which a convolution would go on with.
+  Order kept(int x) const {
+    const std::vector<Size> shape = type(x).shape;
+    const Size one{0, 1};
+    const bool fits_both =
+        shape.size() == 4 && (shape[1] == one || (shape[2] == one && shape[3] == one));
+    return fits_both ? Order() : order(x);
+  }
+
+  /// Of a pointwise op: that of the first input that is not stretched.
+  Order of_whole_input(const Node& node) const {
+    for (const int input : node.inputs) {
+      if (input >= 0 && type(input).shape == type(node.output).shape) return kept(input);
+    }
+    return {};
+  }
+
+  Order order_behind(const Node& node) const {
+    const std::string& op = node.op->name;
+    if (is_convolution(node)) return type(node.output).shape.size() == 4 ? kNhwc : Order();
+    if (op == "contiguous") {
+      return node.attributes[0] == Attribute(std::string("channels_last")) ? kNhwc
+                                                                           : row_major(node.output);
+    }
+    if (is_one_of(op, {"linear", "mlp", "layer_norm"})) return row_major(node.output);
+    if (op.starts_with("batch_norm") ||
+        is_one_of(op, {"max_pool2d", "avg_pool2d", "adaptive_avg_pool2d"}))
+      return kept(node.inputs[0]);
+    if (op == "permute") return permuted(node);
+    if (op == "transpose") return transposed(node);
+    if (op == "cat") {
+      const bool nhwc = std::ranges::all_of(
+          node.inputs, [&](int input) { return input >= 0 && order(input) == kNhwc; });
+      return nhwc && !node.inputs.empty() ? kNhwc : Order();
+    }
+    return node.op->pointwise ? of_whole_input(node) : Order();
+  }
+
+  Graph& graph_;
+  std::vector<Order> orders_;             // of values
+  std::unordered_map<int, int> ordered_;  // value → the same in NHWC
+};
 
 }  // namespace
 
-void use_channels_last(Graph& graph) {
-  static const std::vector<std::string> attributes = {"format"};
-  std::vector<Node> nodes;
-  for (const int input : images_of(graph)) {
-    const Value& image = graph.values[static_cast<size_t>(input)];
-    const int ordered = graph.add(
-        {fresh_name(graph, image.name + ".nhwc"), Origin::kNode, Type(image.type), Tensor()});
-    for (Node& node : graph.nodes) {
-      if (is_convolution(node) && node.inputs[0] == input) node.inputs[0] = ordered;
-    }
-    nodes.push_back(
-        {find_op("contiguous", attributes), {input}, {std::string("channels_last")}, ordered, {}});
-  }
-  nodes.insert(nodes.end(), std::make_move_iterator(graph.nodes.begin()),
-               std::make_move_iterator(graph.nodes.end()));
-  graph.nodes = std::move(nodes);
-}
+void use_channels_last(Graph& graph) { ChannelsLast(graph).run(); }
 
 }  // namespace lathe::jit

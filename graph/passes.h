@@ -41,9 +41,13 @@ LATHE_API void fuse_pointwise(Graph& graph);
 /// activation of a linear layer from sums that are not rounded (ops/mlp.h).
 LATHE_API void fuse_epilogues(Graph& graph);
 
-/// Inputs [N,C,H,W] that convolutions read are brought into the order of NHWC first. Convolution,
-/// pooling and element-wise ops keep that order, and on a CPU convolutions are fastest in it.
-/// Results move by rounding, and those of four dimensions lie in this order.
+/// Chooses NHWC for the whole graph: in it convolutions are fastest on a CPU. The order of values
+/// is followed from op to op. Before a convolution whose image is not known to be in NHWC then
+/// stands contiguous(…, format="channels_last"), which does nothing in a run where it is.
+/// Convolution, pooling, batch norm and element-wise ops keep the order. So convolutions read, and
+/// write, NHWC alone. Where there is such a node, views become reshapes: they may have been of
+/// row-major values.
+/// Results move by rounding, and those of four dimensions may lie in this order.
 LATHE_API void use_channels_last(Graph& graph);
 
 /// remove_dead_code, fold_batch_norm, fold_constants, merge_common_subexpressions, fuse_epilogues,

@@ -291,6 +291,7 @@ TEST_CASE("quantize: a shortcut of every other pixel and of zeros is of integers
         "slice u8\n"
         "pad u8\n"
         "slice i8\n"
+        "contiguous i8\n"
         "quantized_conv2d f32\n");
   CHECK(sqnr(graph.run(calibration[0])[0], before.run(calibration[0])[0]) > 20);
 }
