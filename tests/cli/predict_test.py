@@ -138,8 +138,10 @@ def test_a_model_of_integers(folder):
     check("q.onnx")
     rows = expect(lathe("bench", "infer", "--weights", "q.lathe", "--batch-size", 3, "--seconds", 0.05, "--json"), 0).stdout.splitlines()
     assert [(row["form"], row["batch_size"]) for row in map(json.loads, rows)] == [("graph", 1), ("graph", 3)]
-    rows = expect(lathe("bench", "infer", "--model", "resnet8", "--int8", "--batch-size", 1, "--seconds", 0.05, "--json"), 0).stdout.splitlines()
-    assert [row["form"] for row in map(json.loads, rows)] == ["eager", "graph", "int8"]
+    clients = [] if SANITIZED else ["--clients", 2]
+    rows = expect(lathe("bench", "infer", "--model", "resnet8", "--int8", "--batch-size", 1, "--seconds", 0.05, *clients, "--json"), 0).stdout.splitlines()
+    forms = [(row["form"], row["clients"]) for row in map(json.loads, rows)]
+    assert forms == [("eager", 1), ("graph", 1), ("int8", 1), *([] if SANITIZED else [("graph", 2), ("int8", 2)])], forms
     if SANITIZED:  # mistakes in the call are the same there, and take seconds
         return
     expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.safetensors", "--int8"), 2, "--int8 makes a graph")
@@ -150,7 +152,25 @@ def test_a_model_of_integers(folder):
     expect_one_line(lathe("ckpt", "convert", "q.lathe", "w.lathe", "--int8", "--calibration", "images"), 3, "no convolution or linear layer of it is in f32")
     pathlib.Path("empty").mkdir()
     expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "empty"), 3, "there are no images to look at")
+    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "images", "--data-root", "images"), 2, "--data-root is for the run's data set")
+    expect_one_line(lathe("ckpt", "convert", "q.lathe", "w.safetensors"), 3, "q.lathe: ", "no model loads the weights of a graph of 8-bit integers")
+    assert not pathlib.Path("w.safetensors").exists()
     assert not pathlib.Path("w.lathe").exists()
+    pathlib.Path("some").mkdir()
+    pathlib.Path("some/broken.png").write_bytes(b"no image")
+    pathlib.Path("some/one.png").write_bytes(next(pathlib.Path("images/test").rglob("*.png")).read_bytes())
+    seen = expect(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "some"), 0).stderr
+    assert seen.startswith("lathe: --calibration: 1 of 2 images cannot be read, such as some/broken.png: "), seen
+    # A graph for batches of four looks at whole batches alone.
+    expect(lathe("ckpt", "convert", "a/best.safetensors", "g.lathe"), 0)
+    header, data = safetensors_header("g.lathe"), pathlib.Path("g.lathe").read_bytes()
+    header["__metadata__"]["lathe.graph"] = header["__metadata__"]["lathe.graph"].replace("[N,", "[4,")
+    text = json.dumps(header).encode()
+    pathlib.Path("four.lathe").write_bytes(struct.pack("<Q", len(text)) + text + data[8 + struct.unpack("<Q", data[:8])[0]:])
+    few = ["ckpt", "convert", "four.lathe", "q4.lathe", "--int8", "--calibration"]
+    expect(lathe(*few, "images/test", "--calibration-images", 5), 0)
+    assert "= quantized_conv2d(" in safetensors_header("q4.lathe")["__metadata__"]["lathe.graph"]
+    expect_one_line(lathe(*few, "images/test", "--calibration-images", 3), 3, "there are no 4 images, a batch of four.lathe")
 
 
 def test_a_list_on_stdin_and_files_that_are_none(folder):

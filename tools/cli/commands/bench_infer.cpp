@@ -1,6 +1,6 @@
 // lathe bench infer: a model's latency for one input and its throughput for many, called layer by
 // layer and as an optimised graph. The two take turns, so that a machine whose speed drifts slows
-// both. With --clients also several threads that call one graph.
+// both. With --clients also several threads that call one graph, in f32 or in 8-bit integers.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -253,7 +253,7 @@ ExitCode run_bench_infer(const Invocation& call) {
 
   out.text(
       formatted("{}, inputs {}, {} threads", printable(s.name), concat(s.input), num_threads()));
-  out.text(formatted("{:>6}  {:<10} {:>12} {:>12} {:>12}", "batch", "", "p50", "p99", "inputs/s"));
+  out.text(formatted("{:>6}  {:<18} {:>12} {:>12} {:>12}", "batch", "", "p50", "p99", "inputs/s"));
   std::vector<int64_t> batches = {1, settings.batch_size.value_or(32)};
   if (batches[1] == 1) batches.pop_back();
   for (const int64_t batch : batches) {
@@ -277,17 +277,20 @@ ExitCode run_bench_infer(const Invocation& call) {
                   .add("seconds_p99", of.at(0.99))
                   .add("inputs_per_second", rate)
                   .add("system_allocations", static_cast<int64_t>(of.system_allocations)));
-      const std::string who = clients > 1 ? formatted("{} clients", clients) : form.name;
-      out.text(formatted("{:>6}  {:<10} {:9.3f} ms {:9.3f} ms {:12.1f}", batch, who,
+      const std::string who =
+          clients > 1 ? formatted("{}, {} clients", form.name, clients) : form.name;
+      out.text(formatted("{:>6}  {:<18} {:9.3f} ms {:9.3f} ms {:12.1f}", batch, who,
                          1e3 * of.at(0.5), 1e3 * of.at(0.99), rate));
     };
     for (size_t f = 0; f < forms.size(); ++f) {
       show(forms[f], times[f], 1, static_cast<double>(batch) / times[f].at(0.5));
     }
-    if (settings.clients > 1) {
-      const Served served = running_graph(
-          s.name, [&] { return measure_clients(forms.back(), x, settings.clients, timing); });
-      show(forms.back(), served.times, settings.clients,
+    if (settings.clients < 2) continue;
+    for (size_t f = s.model ? 1 : 0; f < forms.size(); ++f) {  // threads share graphs, not models
+      const Form& form = forms[f];
+      const Served served =
+          running_graph(s.name, [&] { return measure_clients(form, x, settings.clients, timing); });
+      show(form, served.times, settings.clients,
            static_cast<double>(batch) * served.calls_per_second);
     }
   }

@@ -209,6 +209,14 @@ size_t write_weights(const std::string& to, const std::string& from) {
   if (!data::is_packed_file(from) && reading_data([&] { return is_graph_file(from); })) {
     GraphFile file = read_graph_file(from);
     weights = weights_of(file.graph);
+    for (const auto& [name, t] : weights) {
+      if (t.dtype() != kI8 && t.dtype() != kU8) continue;
+      throw CommandError(
+          ExitCode::kData,
+          formatted("{}: {} is of {}: no model loads the weights of a graph of 8-bit "
+                    "integers; convert what that graph was made of",
+                    from, printable(name), concat(t.dtype())));
+    }
     all = std::move(file.about);
   } else {
     Checkpoint file = open_file(from);

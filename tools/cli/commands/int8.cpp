@@ -8,6 +8,7 @@
 
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
+#include "lathe/core/printable.h"
 #include "lathe/data/batch.h"
 #include "lathe/data/images/image_datasets.h"
 #include "lathe/data/images/image_files.h"
@@ -28,8 +29,8 @@ namespace {
 constexpr int64_t kBatch = 16;  // of calibration: all activations of one are kept
 
 /// The images of --calibration, prepared as those that will be predicted.
-std::shared_ptr<data::Dataset> images_of_folder(const GraphFile& file, const std::string& from,
-                                                const std::string& folder) {
+std::shared_ptr<data::ImageFiles> images_of_folder(const GraphFile& file, const std::string& from,
+                                                   const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error))
     throw CommandError(ExitCode::kData, formatted("--calibration {}: is no folder", folder));
@@ -72,12 +73,18 @@ std::shared_ptr<data::Dataset> images_of_run(const std::string& from,
   return open_dataset(settings, Part::kTrain, false);
 }
 
+/// What --int8 looks at.
+struct Calibration {
+  std::vector<Tensors> batches;
+  std::vector<int64_t> unreadable;  // rows of files that cannot be read
+};
+
 /// `count` rows, evenly chosen, in batches. A graph of one size of batch (`fixed`) gets batches of
 /// that size alone.
-std::vector<Tensors> batches_of(const data::Dataset& images, int64_t count, int64_t fixed) {
+Calibration look_at(const data::Dataset& images, int64_t count, int64_t fixed) {
   const int64_t size = images.size(), taken = std::min(size, count);
   const int64_t most = fixed > 0 ? fixed : kBatch;
-  std::vector<Tensors> batches;
+  Calibration out;
   for (int64_t begin = 0; begin < taken; begin += most) {
     std::vector<int64_t> rows;
     for (int64_t i = begin; i < std::min(taken, begin + most); ++i)
@@ -86,12 +93,16 @@ std::vector<Tensors> batches_of(const data::Dataset& images, int64_t count, int6
     std::vector<int64_t> readable;  // files that cannot be read have no number
     const std::vector<int64_t> numbers = batch.y.to_vector<int64_t>();
     for (size_t i = 0; i < numbers.size(); ++i) {
-      if (numbers[i] >= 0) readable.push_back(static_cast<int64_t>(i));
+      if (numbers[i] >= 0) {
+        readable.push_back(static_cast<int64_t>(i));
+      } else {
+        out.unreadable.push_back(rows[i]);
+      }
     }
     if (readable.empty() || (fixed > 0 && std::ssize(readable) < fixed)) continue;
-    batches.push_back({index_select(batch.x, 0, tensor(readable))});
+    out.batches.push_back({index_select(batch.x, 0, tensor(readable))});
   }
-  return batches;
+  return out;
 }
 
 /// The size of batch that a graph is for, or 0 if it takes any.
@@ -121,17 +132,26 @@ void check_int8_flags(const Invocation& call, bool makes_graph) {
     if (call.sources.flags.contains(key) && !call.settings.int8)
       throw UsageError(formatted("--{} is for --int8", key));
   }
+  if (call.sources.flags.contains("data-root") && !call.settings.calibration.empty())
+    throw UsageError("--data-root is for the run's data set, and --calibration names others");
   if (call.sources.flags.contains("int8") && call.settings.int8 && !makes_graph)
     throw UsageError("--int8 makes a graph: expected a name that ends with .lathe or .onnx");
 }
 
 void make_int8(GraphFile& file, const std::string& from, const Settings& settings,
                const Output& out) {
-  const auto images = settings.calibration.empty()
-                          ? images_of_run(from, settings.data_root)
-                          : images_of_folder(file, from, settings.calibration);
+  std::shared_ptr<data::ImageFiles> files;
+  if (!settings.calibration.empty()) files = images_of_folder(file, from, settings.calibration);
+  std::shared_ptr<data::Dataset> images = files;
+  if (!files) images = images_of_run(from, settings.data_root);
   const int64_t fixed = batch_of(file.graph);
-  const std::vector<Tensors> batches = batches_of(*images, settings.calibration_images, fixed);
+  const auto [batches, unreadable] = look_at(*images, settings.calibration_images, fixed);
+  if (files && !unreadable.empty()) {
+    write_stderr_line(formatted("lathe: --calibration: {} of {} images cannot be read, such as {}",
+                                unreadable.size(),
+                                std::min(files->size(), settings.calibration_images),
+                                printable(files->error(unreadable.front()))));
+  }
   if (batches.empty()) {
     throw CommandError(ExitCode::kData,
                        fixed > 1
