@@ -76,8 +76,8 @@ def test_a_recipe_goes_on_and_cannot_be_another(folder):
     expect(lathe(*flags, "--run-dir", "b", "--stop-after", 7, "--quiet"), 0)
     assert "nesterov = true\n" in pathlib.Path("b/config.toml").read_text()
     expect(lathe(*flags, "--resume", "auto", "--run-dir", "b", "--stop-after", 8, "--quiet"), 0)  # the same call again
-    pathlib.Path("b/config.toml").unlink()  # the checkpoint knows as much
-    expect(lathe("train", "--resume", "b", "--quiet"), 0)
+    pathlib.Path("b/config.toml").unlink()  # the checkpoint knows as much, and "none" does not change the recipe
+    expect(lathe("train", "--resume", "b", "--recipe", "none", "--quiet"), 0)
     assert values_of("a/last.safetensors", "fc.") == values_of("b/last.safetensors", "fc.")
     expect(train("--run-dir", "c", "--stop-after", 2), 0)
     expect(lathe("train", "--resume", "c", "--recipe", "cifar10-94"), 2, "the run in c was begun with --recipe none", "leave out --recipe cifar10-94")

@@ -13,6 +13,8 @@
 namespace lathe::cli {
 namespace {
 
+// A name stays for ever: config.toml and the checkpoints of its runs have it, and a run with a name
+// that is not here cannot be read.
 constexpr TrainingRecipe kRecipes[] = {
     // A linear rise over a fifth of the run and a linear fall to 0, steps of 512 images, Nesterov
     // momentum of 0.9, a weight decay of 5e-4, label smoothing of 0.2, crop, flip and a square of

@@ -94,10 +94,11 @@ std::string metadata_text(const Checkpoint& checkpoint, std::string_view key) {
   return found == checkpoint.metadata.end() ? "" : found->second;
 }
 
-// A recipe is weaker than what a run was begun with: another one would change its name alone.
-void check_recipe(const SettingSources& run, const std::string& asked, const fs::path& beside) {
+// The recipe that a run was begun with. It is weaker than what the run says: another one, or none,
+// would change its name alone.
+std::string recipe_of(const SettingSources& run, const std::string& asked, const fs::path& beside) {
   const std::string begun = merge_settings(run, kTrain).recipe;
-  if (asked == kNoRecipe || asked == begun) return;
+  if (asked == kNoRecipe || asked == begun) return begun;
   throw UsageError(
       formatted("--resume: the run in {} was begun with --recipe {}, and goes on with its "
                 "settings: leave out --recipe {} (or LATHE_RECIPE)",
@@ -116,8 +117,10 @@ void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& b
     run.saved_name = start.file.string();
     start.before = merge_settings(run, kTrain);
   }
-  if (start.from || !run.config_path.empty()) check_recipe(run, call.settings.recipe, beside);
+  const bool goes_on = start.from || !run.config_path.empty();
+  const std::string recipe = goes_on ? recipe_of(run, call.settings.recipe, beside) : "";
   run.flags = call.sources.flags;
+  if (goes_on) run.flags["recipe"] = recipe;
   run.environment = call.sources.environment;
   start.settings = merge_settings(run, kTrain);
   start.settings.json = call.settings.json;  // how to print is decided by this call alone
