@@ -107,7 +107,8 @@ class LATHE_API GradScaler {
   /// The newest values that the host knows, for a progress line: exact on the CPU, some steps old
   /// on a GPU. Never waits.
   Progress progress() const;
-  /// The values after every update() so far, for a checkpoint. Waits for the device.
+  /// The values after every update() so far, for a checkpoint or a row of metrics. Waits for the
+  /// device.
   Progress read_progress() const;
 
   bool enabled() const { return options_.enabled; }

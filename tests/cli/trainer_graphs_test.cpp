@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
@@ -24,6 +25,7 @@
 #include "lathe/nn/activation.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/dropout.h"
+#include "lathe/ops/isclose.h"
 #include "lathe/tests/cli/small_run.h"
 #include "lathe/tests/emulation/cuda_runtime_emulation.h"
 
@@ -42,7 +44,7 @@ struct Training {
   int64_t eval_every = 2;
   bool half = false, capture = true;
   bool resident = false;  // bytes on the GPU, from which each step makes its batch
-  int64_t pause_after = 0;
+  int64_t pause_after = 0, log_every = 50;
   std::function<void(int64_t step)> after_step = {};
 
   /// The run, continued from what `paused` has saved unless that is null.
@@ -63,6 +65,7 @@ struct Training {
     s.accumulate = accumulate;
     s.capture = capture;
     s.stop_after = pause_after;
+    s.log_every = log_every;
     s.clip_grad_norm = 1;
     s.ema = 0.9;
     s.eval_every = eval_every;
@@ -144,6 +147,26 @@ std::string differences(const Bytes& a, const Bytes& b) {
   return out;
 }
 
+struct Scale {
+  double scale, skipped;
+  bool operator==(const Scale&) const = default;
+};
+
+/// Of the rows of training, by their steps.
+std::map<int64_t, Scale> scales_in_rows(const Run& run) {
+  std::map<int64_t, Scale> out;
+  std::ifstream rows(run.folder.path() / "metrics.jsonl");
+  for (std::string row; std::getline(rows, row);) {
+    const auto number = [&row](const std::string& name) {
+      const std::string key = "\"" + name + "\":";
+      return std::stod(row.substr(row.find(key) + key.size()));
+    };
+    if (row.find("\"train\"") == std::string::npos) continue;
+    out[static_cast<int64_t>(number("step"))] = {number("loss_scale"), number("skipped_steps")};
+  }
+  return out;
+}
+
 /// Microseconds of this thread's processor time.
 double thread_us() {
   timespec now = {};
@@ -192,6 +215,51 @@ TEST_CASE("trainer graphs: so do steps that make their batches of bytes on the G
     training.capture = false;
     CHECK(differences(training.saved(), captured) == "");
   }
+}
+
+// A step that is skipped leaves the weights as they are, as the first one does. Nothing here waits
+// for the GPU before the end, so that the host knows of the scale what the trainer asks for.
+TEST_CASE("trainer graphs: a row has the loss scale after its step, also after a pause" *
+          test::cuda_case()) {
+  for (const bool capture : {true, false})
+    for (const int64_t log_every : {1, 5}) {
+      CAPTURE(capture);
+      CAPTURE(log_every);
+      Run paused, resumed;
+      Tensors weights;
+      const Run* now = &paused;
+      Training training{.steps = 20,
+                        .epochs = 3,
+                        .half = true,
+                        .capture = capture,
+                        .pause_after = 10,
+                        .log_every = log_every,
+                        .after_step = [&](int64_t) {
+                          weights.push_back(now->model.parameters()[0].detach().clone());
+                        }};
+      training(paused);
+      training.pause_after = 0;
+      now = &resumed;
+      training(resumed, &paused);
+      auto rows = scales_in_rows(paused);
+      rows.merge(scales_in_rows(resumed));
+      CHECK(weights.size() == 20);
+      Scale expected{.scale = 0x1p18, .skipped = 0};
+      int64_t good = 0;
+      for (int64_t step = 1; step <= 20; ++step) {
+        const auto i = static_cast<size_t>(step);
+        if (step == 1 || equal(weights[i - 1], weights[i - 2])) {
+          expected = {.scale = expected.scale / 2, .skipped = expected.skipped + 1};
+          good = 0;
+        } else if (++good == 6) {
+          expected.scale *= 2;
+          good = 0;
+        }
+        CAPTURE(step);
+        if (step % log_every == 0 || rows.contains(step)) CHECK(rows.at(step) == expected);
+      }
+      CHECK(expected.skipped == 2);
+    }
 }
 
 TEST_CASE("trainer graphs: a captured step has few launches, no waits and no allocations" *

@@ -9,8 +9,10 @@
 namespace lathe::cli {
 
 // Completes a row of metrics with what all rows have, and appends it to the files.   → the row
+// It waits for a GPU, so that the loss scale is that after the row's step, as in a checkpoint of
+// that step. What the host happens to know by then depends on how far the GPU has got.
 Row Trainer::add_row(Metrics metrics) {
-  const auto scale = scaler_.progress();
+  const auto scale = scaler_.read_progress();
   metrics.time = time_text(std::chrono::system_clock::now());
   metrics.loss_scale = scaler_.enabled() ? scale.scale : 0;
   metrics.skipped_steps = skipped_before_ + scale.skipped;
