@@ -42,6 +42,11 @@ def steps_of(run):
     return [json.loads(line)["step"] for line in metrics.read_text().splitlines() if line.endswith("}")] if metrics.exists() else []
 
 
+def tensors_of(run):
+    """Of last.safetensors, without what it says of itself."""
+    return values_of(f"{run}/last.safetensors", "")
+
+
 def says(run, text):
     return pathlib.Path(run, "log.txt").exists() and text in log_of(run)
 
@@ -164,6 +169,8 @@ def test_a_rank_that_saves_nothing_claims_nothing(_):
 
 
 EMULATED = {"LATHE_EMULATED_DEVICES": "2", "LATHE_EMULATED_MEMORY": str(1 << 28), "LATHE_EMULATED_WATCH": "0"}
+# Small enough for emulated GPUs. 3 steps are an epoch, the last one with half a batch.
+ON_GPUS = ["--image-size", 4, "--synthetic-size", 20, "--log-every", 1, "--deterministic", "--amp", "fp16", "--lr", 0.01]
 
 
 def need_two_emulated_gpus():
@@ -181,6 +188,51 @@ def test_ranks_with_a_gpu_each_agree_which_files_there_are(_):
     expect(ranks(2, "a", *flags, "--stop-after", 4, env=patient), 0)
     expect(ranks(2, "a", *flags, "--resume", "auto", env=patient), 0)
     assert values_of("a/last.safetensors", "") == values_of("whole/last.safetensors", "")
+
+
+def test_ranks_with_a_gpu_each_have_the_bits_of_queued_steps_in_graphs(_):
+    """Also where a step overflows on all ranks, and after a pause."""
+    need_two_emulated_gpus()
+    flags = [*ON_GPUS, "--epochs", 4, "--init-scale", 2.0 ** 16, "--clip-grad-norm", 1, "--ema", 0.9]
+    expect(ranks(2, "queued", *flags, "--no-capture", env=EMULATED), 0)
+    assert 0 < rows_of("queued")[-1]["skipped_steps"] < 8
+    result = expect(ranks(2, "captured", *flags, "--stop-after", 8, env=EMULATED), 0)
+    assert "kernel by kernel" not in result.stderr + log_of("captured"), result.stderr
+    expect(ranks(2, "captured", *flags, "--resume", "auto", env=EMULATED), 0)
+    assert rows_of("captured") == rows_of("queued")
+    assert tensors_of("captured") == tensors_of("queued")
+
+
+def test_no_rank_launches_a_step_that_another_one_cannot_record(folder):
+    """Rank 1 keeps no memory for a graph, and rank 0 does."""
+    need_two_emulated_gpus()
+    flags = [*ON_GPUS, "--ema", 0.9]
+    expect(ranks(2, "queued", *flags, "--no-capture", env=EMULATED), 0)
+    processes = [start("train", *TINY, *flags, "--run-dir", "a", env={**PATIENT, **EMULATED, "LATHE_RENDEZVOUS": f"file://{folder}/place", "RANK": str(rank),
+                       "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2", "LATHE_NO_CACHE": str(rank)}) for rank in (0, 1)]
+    for process in processes:
+        _, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+    for log in ("log.txt", "log-1.txt"):
+        said = re.findall(r"steps are queued kernel by kernel, not as a CUDA graph: (.*)", pathlib.Path("a", log).read_text())
+        assert said and all(line.startswith("rank 1: cuda::Graph: with LATHE_NO_CACHE=1 ") for line in said), (log, said)
+    assert rows_of("a") == rows_of("queued")
+    assert tensors_of("a") == tensors_of("queued")
+
+
+def test_a_restart_on_gpus_has_the_same_bits(_):
+    """What rank 0 had queued for a step that ended may be no good: the run goes on from the last checkpoint."""
+    need_two_emulated_gpus()
+    flags = [*ON_GPUS, "--epochs", 8, "--eval-every", 0, "--save-every", 3]
+    expect(ranks(2, "whole", *flags, env=EMULATED), 0)
+    process = start("launch", "-n", 2, "--max-restarts", 1, "train", *TINY, *flags, "--run-dir", "a", "--resume", "auto", env={**PATIENT, **EMULATED})
+    wait_for(lambda: len(steps_of("a")) >= 5, process)
+    os.kill(rank_of(process, 1), signal.SIGKILL)
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    begin = re.search(r"going on from a/last\.safetensors, step (\d+)", log_of("a"))
+    assert begin and int(begin[1]) % 3 == 0, log_of("a")
+    assert tensors_of("a") == tensors_of("whole")
 
 
 def test_a_signal_stops_all_after_the_same_step(_):

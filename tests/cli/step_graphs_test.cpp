@@ -79,6 +79,48 @@ TEST_CASE("step graphs: a step that cannot be recorded is left to the caller for
   CHECK(called == 1);
 }
 
+TEST_CASE("step graphs: a step that another process cannot record is left to the caller, too" *
+          test::cuda_case()) {
+  int called = 0;
+  const Tensor weight = zeros({}, {.device = kGpu});
+  const cli::StepGraphs::Work work = [&](cli::StepTensors& step) {
+    ++called;
+    step.scores = mul(step.x, 2.0);
+    step.loss = sum(step.scores);
+    weight.add_(step.loss);
+  };
+  std::vector<std::string> told;
+  std::string answer;
+  const cli::StepGraphs::Agree agree = [&](const std::string& problem) {
+    told.push_back(problem);
+    return answer;
+  };
+  cli::StepGraphs graphs({});
+  const auto takes = [&](int64_t n, const cli::StepGraphs::Work& f) {
+    const cli::StepTensors in = batch(n, 1);
+    return graphs.takes({in.x, in.y}, {}, f, agree);
+  };
+  answer = "rank 1: it cannot";
+  for (int i = 0; i < 5; ++i) CHECK_FALSE(takes(4, work));
+  CHECK(told == std::vector<std::string>{""});  // after the recording, and never again
+  CHECK(graphs.take_problem() == answer);
+  CHECK(called == 1);
+  CHECK(graphs.recorded() == 0);
+  CHECK(weight.item<double>() == 0);  // nothing has run
+  answer = "";
+  for (int i = 0; i < 5; ++i) CHECK(takes(2, work) == (i >= 2));
+  CHECK(told == std::vector<std::string>{"", ""});
+  CHECK(graphs.recorded() == 1);
+  const auto waits = [](cli::StepTensors& step) {
+    step.loss = mul(step.x, sum(step.x).item<double>());
+  };
+  answer = "rank 0: this one";
+  for (int i = 0; i < 3; ++i) CHECK_FALSE(takes(3, waits));
+  CHECK(told.size() == 3);
+  CHECK(told.back().find("item: the host waits for the GPU") != std::string::npos);
+  CHECK(graphs.take_problem() == answer);
+}
+
 TEST_CASE("step graphs: kinds of steps have graphs of their own, in one pool" * test::cuda_case()) {
   const cli::StepGraphs::Work twice = [](cli::StepTensors& step) {
     step.scores = mul(add(step.x, 0.0), 2.0);

@@ -13,7 +13,8 @@ namespace {
 constexpr int kEagerSteps = 2;
 }  // namespace
 
-bool StepGraphs::takes(const Batch& batch, const StepKind& kind, const Work& work) {
+bool StepGraphs::takes(const Batch& batch, const StepKind& kind, const Work& work,
+                       const Agree& agree) {
   Entry* const entry = entry_of(kind, batch.x.shape(), batch.y.shape());
   if (entry == nullptr || entry->fails) return false;
   taken_ = graph_of(*entry, batch);
@@ -23,14 +24,23 @@ bool StepGraphs::takes(const Batch& batch, const StepKind& kind, const Work& wor
     return false;
   }
   if (entry->graphs.size() == kPlaces) return false;
+  std::list<Recorded> made;
+  std::string problem;
   try {
-    record(*entry, batch, work);
-    return true;
+    made = record(*entry, batch, work);
   } catch (const Error& e) {
-    problem_ = e.message();
+    problem = e.message();
+  }
+  if (agree) problem = agree(problem);
+  if (!problem.empty()) {
+    problem_ = std::move(problem);
     entry->fails = true;
     return false;
   }
+  entry->graphs.splice(entry->graphs.end(), made);
+  taken_ = &entry->graphs.back();
+  ++recorded_;
+  return true;
 }
 
 // Null if there are too many.
@@ -75,7 +85,9 @@ StepTensors StepGraphs::inputs_for(const Batch& batch) const {
   return {.x = empty_like(x), .y = empty_like(y), .scores = {}, .loss = {}};
 }
 
-void StepGraphs::record(Entry& entry, const Batch& batch, const Work& work) {
+// A list of one, which can join those of the entry without a copy.
+std::list<StepGraphs::Recorded> StepGraphs::record(const Entry& entry, const Batch& batch,
+                                                   const Work& work) {
   // The memory that the steps before needed goes back: the graphs have their own.
   if (entry.graphs.empty()) cuda::empty_cache();
   if (!pool_) pool_.emplace(batch.x.device());
@@ -90,14 +102,14 @@ void StepGraphs::record(Entry& entry, const Batch& batch, const Work& work) {
   tensors.scores = tensors.scores.detach();
   tensors.loss = tensors.loss.detach();
   tensors.x = inputs.x;  // images that were made of it need not stay
-  entry.graphs.push_back({.copies = !batch.stays,
-                          .x = inputs.x,
-                          .y = inputs.y,
-                          .memory = memory_now(),
-                          .tensors = std::move(tensors),
-                          .graph = std::move(graph)});
-  taken_ = &entry.graphs.back();
-  ++recorded_;
+  std::list<Recorded> made;
+  made.push_back({.copies = !batch.stays,
+                  .x = inputs.x,
+                  .y = inputs.y,
+                  .memory = memory_now(),
+                  .tensors = std::move(tensors),
+                  .graph = std::move(graph)});
+  return made;
 }
 
 const StepTensors& StepGraphs::launch(const Batch& batch) {

@@ -39,8 +39,7 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
     // Without an order that is learnt, a run that is resumed has the same bits.
     parallel_.emplace(group, parts_.model, distributed::DataParallelOptions{.learn_order = false});
   }
-  if (!parallel_ && parts_.train.device.is_cuda() && settings_.capture &&
-      !wants_single_ops(settings_)) {
+  if (captures_steps()) {
     Tensors state = parameters_;
     for (const auto& [name, buffer] : parts_.model.named_buffers()) state.push_back(buffer);
     graphs_.emplace(std::move(state));
@@ -49,7 +48,7 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
     optimizer_.set_capturable();
     if (ema_) ema_->set_capturable();
   }
-  if (settings_.amp != "off" && !parallel_) optimizer_.set_half_copies();
+  if (settings_.amp != "off") optimizer_.set_half_copies();
   parts_.log.before_line([this] { progress_.clear(); });
 }
 
@@ -202,7 +201,7 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   }
   ++micro_batches_;
   if (parallel_) {
-    backward_on_ranks(step);
+    backward_on_ranks(step, launched);
     if (!snapshot) return;
     const debug::AllowSync waits_for_the_copy;
     meet_over_gpus();

@@ -131,13 +131,15 @@ class Trainer {
   void train_batches();
   void step_batch(const Tensor& x, const Tensor& y);
   bool ends_update(int64_t micro_batches) const;
-  void backward_on_ranks(const StepTensors& step);
+  void backward_on_ranks(const StepTensors& step, bool launched);
   std::vector<double> agree(RankSums sums);
   RankSums begin_to_agree(const Tally& tally, bool complete);
   Evaluation evaluate_on(Input& input, bool may_launch);
   std::pair<bool, Checkpoint> chosen_weights();
   void meet_over_gpus() const;
   bool take_save_request();
+  bool captures_steps() const;
+  std::string problem_of_any_rank(const std::string& own) const;
   bool runs_as_graph(const StepGraphs::Batch& batch);
   void record_step(StepTensors& step, const StepKind& kind);
   void abandon_recording(const StepKind& kind);

@@ -9,13 +9,26 @@
 // (data/batch_places.h), its graph copies its gradients there. An update whose first batch was not
 // launched is computed kernel by kernel. One whose first batch was launched can go on either way:
 // what is queued kernel by kernel adds to the same tensors, in place.
+// On several ranks a graph has the reductions too, if NCCL makes them. One that hands gradients on
+// is not made there: they travel in memory of DistributedDataParallel. Nor is one with batch norms
+// over all ranks, whose host reads how many values there are. All ranks try to record the same
+// steps. If one of them cannot, none launches what it has recorded: all make the same calls.
 #include <utility>
 
 #include "lathe/core/copy.h"
 #include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/training/debug_scopes.h"
 #include "lathe/tools/cli/training/trainer.h"
 
 namespace lathe::cli {
+
+bool Trainer::captures_steps() const {
+  const Device device = parts_.train.device;
+  if (!device.is_cuda() || !settings_.capture || wants_single_ops(settings_)) return false;
+  if (!parallel_) return true;
+  return settings_.accumulate == 1 && !settings_.sync_batch_norm &&
+         parts_.ranks.group().queues_on(device);
+}
 
 // Whether this batch is launched as a CUDA graph. Says so if one cannot be recorded.
 bool Trainer::runs_as_graph(const StepGraphs::Batch& batch) {
@@ -27,8 +40,10 @@ bool Trainer::runs_as_graph(const StepGraphs::Batch& batch) {
   if (kind.adds && !gradients_in_graph_) return false;
   if (!kind.adds) gradients_in_graph_ = false;
   if (makes_gradients && !gradients_.empty() && !(batch.x.shape() == first_batch_)) return false;
-  const bool takes =
-      graphs_->takes(batch, kind, [&](StepTensors& step) { record_step(step, kind); });
+  StepGraphs::Agree agree;
+  if (parallel_) agree = [this](const std::string& own) { return problem_of_any_rank(own); };
+  const bool takes = graphs_->takes(
+      batch, kind, [&](StepTensors& step) { record_step(step, kind); }, agree);
   if (!takes) {
     if (graphs_->has_problem()) abandon_recording(kind);
     return false;
@@ -53,7 +68,7 @@ void Trainer::record_step(StepTensors& step, const StepKind& kind) {
   } else if (!kind.adds && !gradients_.empty()) {
     move_to_recorded_gradients();
   }
-  window_.record(step.scores, step.y, step.loss);
+  if (!parallel_) window_.record(step.scores, step.y, step.loss);  // ranks: backward_on_ranks()
   memory_.part_is_graph(true);
 }
 

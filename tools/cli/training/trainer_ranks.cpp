@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <iterator>
 #include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/debug_scopes.h"
 #include "lathe/tools/cli/training/trainer.h"
@@ -44,8 +46,8 @@ std::vector<double> Trainer::agree(RankSums sums) {
 }
 
 // The sums travel while the backward pass computes. A loss that is not finite on any rank ends all,
-// before the update.
-void Trainer::backward_on_ranks(const StepTensors& step) {
+// before the update, unless a graph has made that too (`launched`).
+void Trainer::backward_on_ranks(const StepTensors& step, bool launched) {
   Tally own;
   {
     const debug::AllowSync for_the_sums;
@@ -53,7 +55,9 @@ void Trainer::backward_on_ranks(const StepTensors& step) {
     own.read();
   }
   RankSums sums = begin_to_agree(own, true);
-  if (ends_update(micro_batches_)) {
+  if (launched) {
+    // The graph has done it.
+  } else if (ends_update(micro_batches_)) {
     scaler_.scale(step.loss).backward();
   } else {
     const auto adds_up = parallel_->no_sync();
@@ -63,6 +67,15 @@ void Trainer::backward_on_ranks(const StepTensors& step) {
   if (!std::isfinite(all.loss())) fail_diverged("train", all.loss());
   window_.join(all);
   window_images_ += all.count();
+}
+
+// Of a step that all ranks have tried to record: why the first of those that could not could not.
+std::string Trainer::problem_of_any_rank(const std::string& own) const {
+  const std::vector<std::string> problems = parts_.ranks.from_all(own);
+  for (size_t rank = 0; rank < problems.size(); ++rank) {
+    if (!problems[rank].empty()) return formatted("rank {}: {}", rank, problems[rank]);
+  }
+  return {};
 }
 
 // Each rank evaluates its share of the images, with the batch norms of the first one.
