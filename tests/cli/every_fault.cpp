@@ -41,11 +41,11 @@
 #include "lathe/tools/cli/training/resume.h"
 
 using namespace lathe;
+using lathe::test::Bytes;
 using lathe::test::Run;
 
 namespace {
 
-using Bytes = std::map<std::string, std::vector<std::byte>>;
 const Device kGpu(DeviceType::kCUDA);
 constexpr double kNear = 0.02;  // what another order of sums makes of five steps
 
@@ -114,16 +114,6 @@ void train(Run& run, const std::filesystem::path& continued = {}) {
     }
   }).join();
   if (error) std::rethrow_exception(error);
-}
-
-Bytes bytes_of(const Run& run) {
-  Bytes out;
-  for (const auto& [name, t] : run.saved().tensors) {
-    if (name == "trainer.metrics_rows") continue;  // of the folder, which is new after a resume
-    const auto* const begin = static_cast<const std::byte*>(t.raw_data());
-    out[name].assign(begin, begin + t.bytes());
-  }
-  return out;
 }
 
 /// How many tensors differ, and the first of them; "" if none does.
@@ -198,7 +188,7 @@ class Trainings {
       try {
         const ArmedFault armed(kind.point, n);
         train(run);
-        const Bytes now = bytes_of(run);
+        const Bytes now = run.saved_bytes();
         problem = differences(expected_, now);
         if (problem.empty()) ++counts.same;
         if (!problem.empty() && gave_up() && distance(expected_, now) < kNear) {
@@ -235,7 +225,7 @@ class Trainings {
   static Bytes run_bytes() {
     Run run;
     train(run);
-    return bytes_of(run);
+    return run.saved_bytes();
   }
 
   // Every plan and every block of memory is made anew.
@@ -264,7 +254,7 @@ class Trainings {
     test::keep(choices_);
     Run again;
     train(again, last);
-    return differences(expected_, bytes_of(again));
+    return differences(expected_, again.saved_bytes());
   }
 
   static std::string left() {

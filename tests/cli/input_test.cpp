@@ -17,12 +17,9 @@ namespace {
 
 /// The first batch, as it is on `device`.
 Tensor first_batch(const std::string& amp, const std::string& layout, Device device) {
-  Settings settings;
-  settings.dataset = "synthetic";
-  settings.amp = amp;
-  settings.layout = layout;
-  settings.batch_size = 4;
-  settings.workers = 0;
+  // Not assigned one by one: g++ 12 takes an assignment of the name for a use of what is not set.
+  const Settings settings{
+      .dataset = "synthetic", .workers = 0, .batch_size = 4, .amp = amp, .layout = layout};
   const auto images = std::make_shared<data::Synthetic>(data::SyntheticOptions{.size = 8});
   images->set_transform(data::normalize({0.5, 0.4, 0.3}, {0.2, 0.3, 0.4}));
   Input input = make_input(images, settings, device, false);

@@ -3,8 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lathe/core/error.h"
 #include "lathe/core/formats/safetensors.h"
@@ -26,6 +29,8 @@ inline std::shared_ptr<const data::Dataset> images(int64_t count, int64_t bad) {
                          full({}, i % 2, {.dtype = kI64})};
   }));
 }
+
+using Bytes = std::map<std::string, std::vector<std::byte>>;  // of tensors, by name
 
 struct RunOptions {
   int64_t steps = 4;
@@ -77,6 +82,17 @@ struct Run {
   /// last.safetensors.
   safetensors::Contents saved() const {
     return safetensors::read((folder.path() / "last.safetensors").string());
+  }
+
+  /// The bytes of its tensors, but of those that a resume begins anew.
+  Bytes saved_bytes() const {
+    Bytes bytes;
+    for (const auto& [name, t] : saved().tensors) {
+      if (name == "trainer.metrics_rows") continue;  // of the folder, which is new after a resume
+      const auto* const begin = static_cast<const std::byte*>(t.raw_data());
+      bytes[name].assign(begin, begin + t.bytes());
+    }
+    return bytes;
   }
 
   int64_t steps;

@@ -30,11 +30,10 @@
 #include "lathe/tests/emulation/cuda_runtime_emulation.h"
 
 using namespace lathe;
+using lathe::test::Bytes;
 using lathe::test::Run;
 
 namespace {
-
-using Bytes = std::map<std::string, std::vector<std::byte>>;
 
 /// A training with dropout and batch norm of 26 images in batches of 4: seven batches an epoch, the
 /// last one of two images.
@@ -122,17 +121,7 @@ struct Training {
   Bytes saved() const {
     Run run;
     (*this)(run);
-    return bytes_of(run);
-  }
-
-  static Bytes bytes_of(const Run& run) {
-    Bytes out;
-    for (const auto& [name, t] : run.saved().tensors) {
-      if (name == "trainer.metrics_rows") continue;  // of the folder, which is new after a resume
-      const auto* const begin = static_cast<const std::byte*>(t.raw_data());
-      out[name].assign(begin, begin + t.bytes());
-    }
-    return out;
+    return run.saved_bytes();
   }
 };
 
@@ -192,7 +181,7 @@ TEST_CASE("trainer graphs: 200 steps have the bits of steps that are queued kern
   training.pause_after = 0;
   training(resumed, &paused);
   training.capture = false;
-  CHECK(differences(training.saved(), Training::bytes_of(resumed)) == "");
+  CHECK(differences(training.saved(), resumed.saved_bytes()) == "");
 }
 
 TEST_CASE("trainer graphs: so do steps of several batches, and a last one of fewer" *
@@ -344,7 +333,7 @@ TEST_CASE("trainer graphs: whatever fails while steps are recorded, the numbers 
         continue;
       }
       ++done;
-      CHECK(differences(Training::bytes_of(run), expected) == "");
+      CHECK(differences(run.saved_bytes(), expected) == "");
     }
     CHECK(done > 0);
   }
