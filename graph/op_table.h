@@ -46,7 +46,8 @@ struct Op {
 
   /// True if a call does more than make its result. Every run of a graph makes such a call, in its
   /// place among those that touch the same tensors or draw numbers, whether or not anything reads
-  /// the result. Only a graph that stands in for a function has such nodes (compile.h).
+  /// the result. A graph that stands in for a function has such nodes (compile.h), and a text may;
+  /// trace() and files refuse them.
   bool has_effects() const { return draws || !writes.empty(); }
 
   /// True if a node of this op can have this many inputs.

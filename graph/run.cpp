@@ -1,5 +1,5 @@
 // Graph::run: each node calls its op, or a group of them runs tile by tile; a value is given up
-// after its last use. A node whose result nobody needs does not run.
+// after its last use. A node whose result nobody needs does not run, unless it has effects.
 #include <algorithm>
 #include <memory>
 #include <optional>
