@@ -35,7 +35,13 @@ std::vector<std::string> seeds() {
   old.node("Slice", {"a"}, {"b"}, {onnx_ints("starts", {1}), onnx_ints("ends", {9})});
   old.node("ReduceMean", {"b"}, {"y"}, {onnx_ints("axes", {1}), onnx_int("keepdims", 0)});
   old.output("y");
-  return {layers.file(), both.file(), old.file()};
+  OnnxText integers(21);
+  integers.input("x", {"batch", "2", "4", "4"}).reals("s", {}, {0.5f}).reals("k", {2}, {0.5f, 2});
+  integers.node("QuantizeLinear", {"x", "s"}, {"q"}, {onnx_int("output_dtype", 3)});
+  integers.node("DequantizeLinear", {"q", "s"}, {"a"}, {onnx_int("axis", 1)});
+  integers.node("QuantizeLinear", {"a", "k"}, {"b"}, {onnx_int("axis", 1)});
+  integers.node("DequantizeLinear", {"b", "k"}, {"y"}, {onnx_int("axis", 1)}).output("y");
+  return {layers.file(), both.file(), old.file(), integers.file()};
 }
 
 void feed(const std::string& bytes) {
