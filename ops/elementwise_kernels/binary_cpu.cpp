@@ -1,7 +1,7 @@
 // CPU kernels of ops/binary.h: one row, one instance per op and dtype.
 #include <type_traits>
 
-#include "lathe/ops/elementwise_kernels/binary_math.h"
+#include "lathe/ops/elementwise_kernels/binary_table.h"
 #include "lathe/ops/row_kernels.h"
 
 namespace lathe::cpu {

@@ -1,7 +1,7 @@
 // CUDA kernels of ops/binary.h: core/gpu/pointwise.cuh with the arithmetic of binary_math.h, which
 // the CPU loop uses too.
 #include "lathe/core/gpu/pointwise.cuh"
-#include "lathe/ops/elementwise_kernels/binary_math.h"
+#include "lathe/ops/elementwise_kernels/binary_table.h"
 
 namespace lathe::cuda {
 

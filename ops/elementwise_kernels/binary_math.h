@@ -1,5 +1,6 @@
-// The arithmetic of ops/binary.h, used by the CPU loop and by the CUDA kernel: one functor per op,
-// and visit_binary(), the table of all ops.
+// The arithmetic of ops/binary.h, used by the CPU loop and by the CUDA kernels: one functor per op.
+// binary_table.h is the table of all ops. This file is also compiled at run time, for fused kernels
+// (graph/kernel_text.h): it includes nothing that needs a host.
 #pragma once
 
 #include <cmath>
@@ -7,8 +8,6 @@
 #include <type_traits>
 
 #include "lathe/core/config.h"
-#include "lathe/core/visit.h"
-#include "lathe/ops/binary.h"
 #include "lathe/ops/exp_math.h"
 
 namespace lathe::math {
@@ -121,50 +120,5 @@ struct Pow {
     }
   }
 };
-
-/// Calls run(TypeTag<Out>, TypeTag<T>, f) for operands of `dtype`: f is the op's functor, T the
-/// operands' type and Out the result's.
-/// throws: DTypeError if the op does not take `dtype`.
-template <class Run>
-void visit_binary(BinaryOp op, DType dtype, const Run& run) {
-  const auto numbers = [&](const char* name, auto f) {
-    visit_number(dtype, name, [&](auto type) { run(type, type, f); });
-  };
-  const auto floats = [&](const char* name, auto f) {
-    visit_float(dtype, name, [&](auto type) { run(type, type, f); });
-  };
-  const auto test = [&](auto f) {
-    visit_all(dtype, [&](auto type) { run(TypeTag<bool>{}, type, f); });
-  };
-  switch (op) {
-    case BinaryOp::kAdd: return numbers("add", Add{});
-    case BinaryOp::kSub: return numbers("sub", Sub{});
-    case BinaryOp::kMul: return numbers("mul", Mul{});
-    case BinaryOp::kDiv: return floats("div", Div{});
-    case BinaryOp::kDivTrunc: return numbers("div", DivTrunc{});
-    case BinaryOp::kDivFloor: return numbers("div", DivFloor{});
-    case BinaryOp::kMaximum: return numbers("maximum", Maximum{});
-    case BinaryOp::kMinimum: return numbers("minimum", Minimum{});
-    case BinaryOp::kPow: return numbers("pow", Pow{});
-    case BinaryOp::kHypot: return floats("hypot", Hypot{});
-    case BinaryOp::kFmod: return numbers("fmod", Fmod{});
-    case BinaryOp::kRemainder: return numbers("remainder", Remainder{});
-    case BinaryOp::kAtan2: return floats("atan2", Atan2{});
-    case BinaryOp::kReluGrad: return floats("relu_grad", ReluGrad{});
-    case BinaryOp::kTanhGrad: return floats("tanh_grad", TanhGrad{});
-    case BinaryOp::kSigmoidGrad: return floats("sigmoid_grad", SigmoidGrad{});
-    case BinaryOp::kGeluGrad: return floats("gelu_grad", GeluGrad{});
-    case BinaryOp::kGeluTanhGrad: return floats("gelu_tanh_grad", GeluTanhGrad{});
-    case BinaryOp::kEq: return test(Eq{});
-    case BinaryOp::kNe: return test(Ne{});
-    case BinaryOp::kLt: return test(Lt{});
-    case BinaryOp::kLe: return test(Le{});
-    case BinaryOp::kGt: return test(Gt{});
-    case BinaryOp::kGe: return test(Ge{});
-    case BinaryOp::kLogicalAnd: return test(And{});
-    case BinaryOp::kLogicalOr: return test(Or{});
-    case BinaryOp::kLogicalXor: return test(Xor{});
-  }
-}
 
 }  // namespace lathe::math

@@ -1,7 +1,7 @@
 // CPU kernels of ops/unary.h: one row, one instance per op and dtype.
 #include <type_traits>
 
-#include "lathe/ops/elementwise_kernels/unary_math.h"
+#include "lathe/ops/elementwise_kernels/unary_table.h"
 #include "lathe/ops/row_kernels.h"
 
 namespace lathe::cpu {

@@ -1,6 +1,6 @@
 // CUDA kernels of ops/unary.h, with the arithmetic of unary_math.h, which the CPU loop uses too.
 #include "lathe/core/gpu/pointwise.cuh"
-#include "lathe/ops/elementwise_kernels/unary_math.h"
+#include "lathe/ops/elementwise_kernels/unary_table.h"
 
 namespace lathe::cuda {
 
