@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 
 #include "lathe/core/error.h"
 #include "parse.h"
@@ -57,11 +58,35 @@ Module::Module(std::string text) : text_(std::move(text)) {
   }
 }
 
+/// .global .align 4 .u32 name = 11, or .f32 name = 0f3F800000: a constant that NVRTC puts into PTX
+void Module::read_number(std::string_view statement) {
+  const size_t equals = std::min(statement.find('='), statement.size());
+  const size_t end = statement.find_last_not_of(' ', equals - 1) + 1;
+  const size_t name = statement.rfind(' ', end - 1), type = statement.rfind('.', name);
+  const size_t bits = type == statement.npos ? 0 : number_in(statement, type + 2);
+  LATHE_CHECK(ValueError, bits == 8 || bits == 16 || bits == 32 || bits == 64,
+              "ptx: a variable that is neither an array of bytes nor a number: ", statement);
+  size_t digits = statement.find_first_of("-0123456789", equals);
+  uint64_t value = 0;
+  if (digits != statement.npos) {
+    const char* const stop = statement.data() + statement.size();
+    const bool is_float = statement[type + 1] == 'f', is_negative = statement[digits] == '-';
+    if (is_float) digits += 2;  // 0f or 0d, then the bits
+    if (is_negative) ++digits;
+    std::from_chars(statement.data() + digits, stop, value, is_float ? 16 : 10);
+    if (is_negative) value = 0 - value;
+  }
+  std::vector<std::byte> bytes(bits / 8);
+  std::memcpy(bytes.data(), &value, bytes.size());
+  variables_[std::string(statement.substr(name + 1, end - name - 1))] = std::move(bytes);
+}
+
 /// .global .align 4 .b8 name[24] = {65, 144, …}
 void Module::read_variable(std::string_view statement) {
   const size_t open = statement.find('['), type = statement.find(".b8 ");
-  LATHE_CHECK(ValueError, open != statement.npos && type != statement.npos,
-              "ptx: a variable that is no array of bytes: ", statement);
+  if (open == statement.npos) return read_number(statement);
+  LATHE_CHECK(ValueError, type != statement.npos,
+              "ptx: an array of other elements than bytes: ", statement);
   const std::string name = name_from(statement, type + 4);
   // Aligned by operator new for all that the declarations ask.
   std::vector<std::byte> bytes(number_in(statement, open + 1));

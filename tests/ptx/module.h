@@ -31,6 +31,7 @@ class Module {
   bool holds(uint64_t address, size_t bytes) const;
 
  private:
+  void read_number(std::string_view statement);
   void read_variable(std::string_view statement);
 
   std::string text_;

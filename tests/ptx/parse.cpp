@@ -63,7 +63,9 @@ Function Parser::finish() {
 void Parser::read_header() {
   body_ = text_.find('{') + 1;
   const std::string_view header = text_.substr(0, body_ - 1);
-  bool output = !is_kernel_ && header.find(".func (") != header.npos;
+  const size_t behind =
+      is_kernel_ ? header.npos : header.find_first_not_of(' ', header.find(".func") + 5);
+  bool output = behind != header.npos && header[behind] == '(';  // NVRTC writes two spaces
   for (size_t open = header.find('('); open != header.npos; open = header.find('(', open + 1)) {
     const size_t close = header.find(')', open);
     for (const std::string& text : split(header.substr(open + 1, close - open - 1))) {

@@ -60,6 +60,21 @@ TEST_CASE("ptx: lanes part at branches and meet again") {
   }
 }
 
+TEST_CASE("ptx: numbers of the module, with and without a value") {
+  const auto read = [](const std::string& load, const std::string& variable) {
+    return words_after("mov.u64 %d2, it;\n" + load + "\nst.global.u32 [%d0], %r1;", 1, {},
+                       variable)[0];
+  };
+  CHECK(read("ld.global.u32 %r1, [%d2];", ".global .align 4 .u32 it = 42;") == 42);
+  CHECK(read("ld.global.s8 %r1, [%d2];", ".const .align 1 .s8 it = -3;") == 0xfffffffd);
+  CHECK(read("ld.global.u16 %r1, [%d2];", ".global .align 2 .b16 it;") == 0);
+  CHECK(read("ld.global.u32 %r1, [%d2];", ".global .align 4 .f32 it = 0f3F000000;") == 0x3f000000);
+  CHECK(read("ld.global.u32 %r1, [%d2+4];", ".global .align 8 .f64 it = 0d3FF0000000000000;") ==
+        0x3ff00000);
+  check_message(message_of("ret;", 1, ".global .texref picture;"),
+                {"neither an array of bytes nor a number", ".texref picture"});
+}
+
 TEST_CASE("ptx: lanes of two paths meet again before a shuffle") {
   const std::vector<uint32_t> got = words_after(
       "mov.u32 %r1, 5;\nsetp.lt.u32 %p1, %r0, 7;\n@%p1 bra $L1;\nmov.u32 %r1, %r0;\n$L1:\n"
