@@ -20,6 +20,7 @@
 #include "lathe/graph/graph.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
+#include "lathe/graph/run.h"
 #include "lathe/graph/trace.h"
 #include "lathe/graph/tracer.h"
 #include "lathe/graph/work.h"
@@ -181,7 +182,8 @@ std::string names_of(const Graph& graph, size_t begin, size_t end) {
   return text;
 }
 
-std::string explained(const Graph& graph) {
+/// `ways`: of its last run (run_graph()); empty before.
+std::string explained(const Graph& graph, const std::vector<std::string>& ways) {
   const std::vector<int> last = last_uses(graph, needed_nodes(graph));
   std::string text;
   for (size_t n = 0; n < graph.nodes.size();) {
@@ -192,7 +194,8 @@ std::string explained(const Graph& graph) {
     const std::string place = first.place.empty() ? "" : concat(" of ", first.place);
     if (end - n > 1) {
       if (adds_up(graph, n, end, last)) ++end;
-      text += concat("  together: ", names_of(graph, n, end), place, "\n");
+      const std::string way = ways.empty() || ways[n].empty() ? "" : concat(" (", ways[n], ")");
+      text += concat("  together: ", names_of(graph, n, end), place, way, "\n");
     } else {
       const char* why = first.op->pointwise ? "no neighbour of its shape" : "not pointwise";
       text += concat("  alone: ", first.op->name, place, " (", why, ")\n");
@@ -240,17 +243,22 @@ class CompiledFunction::State {
     std::string text;
     for (const auto& [kind, entry] : entries_) {
       text += kind + (entry.graph ? "\n" : concat(": ", entry.reason, "\n"));
-      if (entry.graph) text += explained(*entry.graph);
+      if (entry.graph) text += explained(*entry.graph, ways_[&entry]);
     }
     if (full_) text += concat("more than ", kMostKinds, " kinds of inputs: f itself is called\n");
     return text;
   }
 
  private:
-  Tensors run(const Entry* entry, const Tensors& inputs) const {
+  Tensors run(const Entry* entry, const Tensors& inputs) {
     const bool as_graph =
         entry != nullptr && entry->graph && !writes_shared(*entry->graph, entry->writes, inputs);
-    return as_graph ? entry->graph->run(inputs) : f_(inputs);
+    if (!as_graph) return f_(inputs);
+    std::vector<std::string> ways;
+    Tensors results = run_graph(*entry->graph, inputs, &ways);
+    const std::lock_guard lock(mutex_);
+    ways_[entry] = std::move(ways);
+    return results;
   }
 
   /// The entry of a kind of which nothing was known. None if f failed in the trace: `failed` says
@@ -318,6 +326,7 @@ class CompiledFunction::State {
   std::mutex tracing_;
   std::mutex mutex_;  // guards what follows
   std::map<std::string, Entry> entries_;
+  std::map<const Entry*, std::vector<std::string>> ways_;  // of the last run of each graph
   bool full_ = false;
 };
 

@@ -48,7 +48,9 @@ class LATHE_API CompiledFunction {
   /// throws: ValueError for an undefined input; what f throws.
   Tensors operator()(const Tensors& inputs) const;
 
-  /// For each kind of inputs: which ops run together and which alone, or why f is called itself.
+  /// For each kind of inputs: which ops run together and which alone, or why f is called itself. Of
+  /// ops that run together on a GPU also how they did in the last call: as one kernel, or one by
+  /// one, and why.
   std::string explain() const;
 
  private:

@@ -3,13 +3,16 @@
 #include "lathe/graph/pointwise_gradient.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/format.h"
 #include "lathe/core/formats/tensor_bytes.h"
 #include "lathe/core/profile/range.h"
+#include "lathe/graph/group_kernel.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/tracer.h"
@@ -145,7 +148,9 @@ class Conversion {
     }
     std::optional<PointwisePlan> plan = PointwisePlan::of(program_, forms_);
     if (!plan) return std::nullopt;
-    return PointwiseGradient{std::move(*plan), std::move(constants_), std::move(from)};
+    auto kernel = std::make_shared<const GroupKernel>(*plan);
+    return PointwiseGradient{std::move(*plan), std::move(kernel), std::move(constants_),
+                             std::move(from)};
   }
 
  private:
@@ -203,25 +208,11 @@ Found make(const PointwiseProgram& program, const std::vector<bool>& wanted,
 }
 
 /// All that a gradient depends on.
-std::string key_of(const PointwiseProgram& program, const std::vector<bool>& wanted,
-                   const InputForms& inputs, const InputForms& dys) {
-  std::string key;
-  const auto number = [&key](int64_t n) { key += std::to_string(n) + ','; };
-  for (const PointwiseProgram::Step& step : program.steps) {
-    key += step.op->name + '(';
-    for (const int operand : step.operands) number(operand);
-    for (const Attribute& attribute : step.attributes) key += to_text(attribute) + ',';
-    number(static_cast<int>(step.dtype));
-  }
-  key += '|';
-  for (const int k : program.results) number(k);
-  for (const InputForms* forms : {&inputs, &dys}) {
-    key += '|';
-    for (const InputForm& form : *forms) {
-      number(static_cast<int>(form.dtype));
-      number(static_cast<int>(form.kind));
-    }
-  }
+std::string gradient_key(const PointwiseProgram& program, const std::vector<bool>& wanted,
+                         const InputForms& inputs, const InputForms& dys) {
+  std::string key = key_of(program, inputs) + '|';
+  for (const InputForm& form : dys)
+    key += concat(static_cast<int>(form.dtype), ',', static_cast<int>(form.kind), ',');
   for (const bool w : wanted) key += w ? '1' : '0';
   return key;
 }
@@ -237,7 +228,7 @@ std::shared_ptr<const PointwiseGradient> gradient_of(const PointwiseProgram& pro
   }
   // Shared by all graphs, as an autograd graph holds its program alone and outlives the jit::Graph.
   static LruCache<std::string, Found> cache(256);
-  const std::string key = key_of(program, wanted, inputs, dys);
+  const std::string key = gradient_key(program, wanted, inputs, dys);
   std::shared_ptr<const Found> entry = cache.find(key);
   if (entry == nullptr) {
     if (profile::recording()) return nullptr;  // who watches must not see the example

@@ -12,9 +12,12 @@
 
 namespace lathe::jit {
 
+class GroupKernel;  // group_kernel.h
+
 struct PointwiseGradient {
   PointwisePlan plan;  // of the program's inputs, the gradients of its results, and the constants
-  Tensors constants;
+  std::shared_ptr<const GroupKernel> kernel;  // of the plan, for GPUs
+  Tensors constants;                          // on the CPU
   // By input of the program: nothing if its gradient is not wanted or zero, below 0 the result
   // -1 - n of the plan, else the plan's input with this number, which is the gradient itself.
   std::vector<std::optional<int>> from;

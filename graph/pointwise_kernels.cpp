@@ -2,10 +2,13 @@
 #include "lathe/graph/pointwise_kernels.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <string_view>
 #include <unordered_map>
 #include <variant>
 
+#include "lathe/core/format.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/ops/row_kernels.h"
 
@@ -13,33 +16,40 @@ namespace lathe::jit {
 
 namespace {
 
+/// An op and its functor in unary_math.h or binary_math.h.
+template <class Op>
+struct Named {
+  Op op;
+  std::string_view functor;
+};
+
 // clang-format off
 /// Ops of one floating operand without arguments.
-const std::unordered_map<std::string_view, UnaryOp>& unary_ops() {
-  static const std::unordered_map<std::string_view, UnaryOp> ops = {
-      {"neg", UnaryOp::kNeg}, {"abs", UnaryOp::kAbs}, {"square", UnaryOp::kSquare}, {"sign", UnaryOp::kSign},
-      {"floor", UnaryOp::kFloor}, {"ceil", UnaryOp::kCeil}, {"round", UnaryOp::kRound}, {"trunc", UnaryOp::kTrunc},
-      {"exp", UnaryOp::kExp}, {"expm1", UnaryOp::kExpm1}, {"exp2", UnaryOp::kExp2},
-      {"log", UnaryOp::kLog}, {"log1p", UnaryOp::kLog1p}, {"log2", UnaryOp::kLog2}, {"log10", UnaryOp::kLog10},
-      {"sqrt", UnaryOp::kSqrt}, {"rsqrt", UnaryOp::kRsqrt}, {"reciprocal", UnaryOp::kReciprocal},
-      {"sin", UnaryOp::kSin}, {"cos", UnaryOp::kCos}, {"tan", UnaryOp::kTan},
-      {"asin", UnaryOp::kAsin}, {"acos", UnaryOp::kAcos}, {"atan", UnaryOp::kAtan},
-      {"sinh", UnaryOp::kSinh}, {"cosh", UnaryOp::kCosh}, {"tanh", UnaryOp::kTanh},
-      {"erf", UnaryOp::kErf}, {"sigmoid", UnaryOp::kSigmoid}, {"relu", UnaryOp::kRelu}, {"silu", UnaryOp::kSilu},
-      {"isnan", UnaryOp::kIsNan}, {"isinf", UnaryOp::kIsInf}, {"isfinite", UnaryOp::kIsFinite}};
+const std::unordered_map<std::string_view, Named<UnaryOp>>& unary_ops() {
+  static const std::unordered_map<std::string_view, Named<UnaryOp>> ops = {
+      {"neg", {UnaryOp::kNeg, "Neg"}}, {"abs", {UnaryOp::kAbs, "Abs"}}, {"square", {UnaryOp::kSquare, "Square"}}, {"sign", {UnaryOp::kSign, "Sign"}},
+      {"floor", {UnaryOp::kFloor, "Floor"}}, {"ceil", {UnaryOp::kCeil, "Ceil"}}, {"round", {UnaryOp::kRound, "Round"}}, {"trunc", {UnaryOp::kTrunc, "Trunc"}},
+      {"exp", {UnaryOp::kExp, "Exp"}}, {"expm1", {UnaryOp::kExpm1, "Expm1"}}, {"exp2", {UnaryOp::kExp2, "Exp2"}},
+      {"log", {UnaryOp::kLog, "Log"}}, {"log1p", {UnaryOp::kLog1p, "Log1p"}}, {"log2", {UnaryOp::kLog2, "Log2"}}, {"log10", {UnaryOp::kLog10, "Log10"}},
+      {"sqrt", {UnaryOp::kSqrt, "Sqrt"}}, {"rsqrt", {UnaryOp::kRsqrt, "Rsqrt"}}, {"reciprocal", {UnaryOp::kReciprocal, "Reciprocal"}},
+      {"sin", {UnaryOp::kSin, "Sin"}}, {"cos", {UnaryOp::kCos, "Cos"}}, {"tan", {UnaryOp::kTan, "Tan"}},
+      {"asin", {UnaryOp::kAsin, "Asin"}}, {"acos", {UnaryOp::kAcos, "Acos"}}, {"atan", {UnaryOp::kAtan, "Atan"}},
+      {"sinh", {UnaryOp::kSinh, "Sinh"}}, {"cosh", {UnaryOp::kCosh, "Cosh"}}, {"tanh", {UnaryOp::kTanh, "Tanh"}},
+      {"erf", {UnaryOp::kErf, "Erf"}}, {"sigmoid", {UnaryOp::kSigmoid, "Sigmoid"}}, {"relu", {UnaryOp::kRelu, "Relu"}}, {"silu", {UnaryOp::kSilu, "Silu"}},
+      {"isnan", {UnaryOp::kIsNan, "IsNan"}}, {"isinf", {UnaryOp::kIsInf, "IsInf"}}, {"isfinite", {UnaryOp::kIsFinite, "IsFinite"}}};
   return ops;
 }
 
 /// Ops of two operands of one dtype, a floating one but for comparisons and logic.
-const std::unordered_map<std::string_view, BinaryOp>& binary_ops() {
-  static const std::unordered_map<std::string_view, BinaryOp> ops = {
-      {"add", BinaryOp::kAdd}, {"sub", BinaryOp::kSub}, {"mul", BinaryOp::kMul}, {"div", BinaryOp::kDiv}, {"pow", BinaryOp::kPow},
-      {"maximum", BinaryOp::kMaximum}, {"minimum", BinaryOp::kMinimum}, {"hypot", BinaryOp::kHypot}, {"atan2", BinaryOp::kAtan2},
-      {"fmod", BinaryOp::kFmod}, {"remainder", BinaryOp::kRemainder},
-      {"relu_grad", BinaryOp::kReluGrad}, {"tanh_grad", BinaryOp::kTanhGrad}, {"sigmoid_grad", BinaryOp::kSigmoidGrad},
-      {"gelu_grad", BinaryOp::kGeluGrad}, {"gelu_tanh_grad", BinaryOp::kGeluTanhGrad},
-      {"eq", BinaryOp::kEq}, {"ne", BinaryOp::kNe}, {"lt", BinaryOp::kLt}, {"le", BinaryOp::kLe}, {"gt", BinaryOp::kGt}, {"ge", BinaryOp::kGe},
-      {"logical_and", BinaryOp::kLogicalAnd}, {"logical_or", BinaryOp::kLogicalOr}, {"logical_xor", BinaryOp::kLogicalXor}};
+const std::unordered_map<std::string_view, Named<BinaryOp>>& binary_ops() {
+  static const std::unordered_map<std::string_view, Named<BinaryOp>> ops = {
+      {"add", {BinaryOp::kAdd, "Add"}}, {"sub", {BinaryOp::kSub, "Sub"}}, {"mul", {BinaryOp::kMul, "Mul"}}, {"div", {BinaryOp::kDiv, "Div"}}, {"pow", {BinaryOp::kPow, "Pow"}},
+      {"maximum", {BinaryOp::kMaximum, "Maximum"}}, {"minimum", {BinaryOp::kMinimum, "Minimum"}}, {"hypot", {BinaryOp::kHypot, "Hypot"}}, {"atan2", {BinaryOp::kAtan2, "Atan2"}},
+      {"fmod", {BinaryOp::kFmod, "Fmod"}}, {"remainder", {BinaryOp::kRemainder, "Remainder"}},
+      {"relu_grad", {BinaryOp::kReluGrad, "ReluGrad"}}, {"tanh_grad", {BinaryOp::kTanhGrad, "TanhGrad"}}, {"sigmoid_grad", {BinaryOp::kSigmoidGrad, "SigmoidGrad"}},
+      {"gelu_grad", {BinaryOp::kGeluGrad, "GeluGrad"}}, {"gelu_tanh_grad", {BinaryOp::kGeluTanhGrad, "GeluTanhGrad"}},
+      {"eq", {BinaryOp::kEq, "Eq"}}, {"ne", {BinaryOp::kNe, "Ne"}}, {"lt", {BinaryOp::kLt, "Lt"}}, {"le", {BinaryOp::kLe, "Le"}}, {"gt", {BinaryOp::kGt, "Gt"}}, {"ge", {BinaryOp::kGe, "Ge"}},
+      {"logical_and", {BinaryOp::kLogicalAnd, "And"}}, {"logical_or", {BinaryOp::kLogicalOr, "Or"}}, {"logical_xor", {BinaryOp::kLogicalXor, "Xor"}}};
   return ops;
 }
 // clang-format on
@@ -53,36 +63,56 @@ Scalar number_of(const Attribute& attribute) {
   return std::get<Size>(attribute).fixed;
 }
 
+/// A number in the text of a GPU's kernel, rounded to `dtype`'s compute type.
+std::string number_text(Scalar value, DType dtype) {
+  const bool wide = dtype == kF64;
+  const double number = wide ? value.to<double>() : double{value.to<float>()};
+  const std::string text = std::isfinite(number) ? concat(number)
+                                                 : concat("__builtin_bit_cast(double, ",
+                                                          std::bit_cast<uint64_t>(number), "ull)");
+  return concat(wide ? "double(" : "float(", text, ")");
+}
+
 /// Ops of one floating operand with arguments.
-std::optional<RowKernel> with_arguments(std::string_view op, const std::vector<Attribute>& given,
-                                        DType x) {
-  const auto kernel = [&](UnaryOp of, UnaryParams p = {}) { return cpu::unary_kernel(of, x, p); };
-  if (op == "leaky_relu") return kernel(UnaryOp::kLeakyRelu, {.a = number_of(given[0])});
-  if (op == "elu") return kernel(UnaryOp::kElu, {.a = number_of(given[0])});
-  if (op == "clamp")
-    return kernel(UnaryOp::kClamp, {.a = number_of(given[0]), .b = number_of(given[1])});
-  if (op == "gelu") return kernel(std::get<bool>(given[0]) ? UnaryOp::kGeluTanh : UnaryOp::kGelu);
-  return std::nullopt;
+std::optional<PointwiseKernel> with_arguments(std::string_view op,
+                                              const std::vector<Attribute>& given, DType x) {
+  const auto kernel = [&](UnaryOp of, const std::string& code, UnaryParams p = {}) {
+    return PointwiseKernel{.kernel = cpu::unary_kernel(of, x, p), .code = code};
+  };
+  const auto functor = [&](const char* name, const Scalar& a) {
+    return concat(name, x == kF64 ? "<double>{" : "<float>{", number_text(a, x));
+  };
+  if (op == "gelu") {
+    return std::get<bool>(given[0]) ? kernel(UnaryOp::kGeluTanh, "GeluTanh{}")
+                                    : kernel(UnaryOp::kGelu, "Gelu{}");
+  }
+  if (op != "leaky_relu" && op != "elu" && op != "clamp") return std::nullopt;
+  const Scalar a = number_of(given[0]);
+  if (op == "leaky_relu")
+    return kernel(UnaryOp::kLeakyRelu, functor("LeakyRelu", a) + "}", {.a = a});
+  if (op == "elu") return kernel(UnaryOp::kElu, functor("Elu", a) + "}", {.a = a});
+  const Scalar b = number_of(given[1]);
+  return kernel(UnaryOp::kClamp, concat(functor("Clamp", a), ", ", number_text(b, x), "}"),
+                {.a = a, .b = b});
 }
 
 std::optional<PointwiseKernel> of_one(const PointwiseProgram::Step& step, DType x) {
   if (step.op->name == "cast") return PointwiseKernel{.kernel = cpu::copy_kernel(step.dtype, x)};
   if (!is_floating(x)) return std::nullopt;  // most are then converted, some do nothing
-  if (!step.attributes.empty()) {
-    const std::optional<RowKernel> kernel = with_arguments(step.op->name, step.attributes, x);
-    if (!kernel) return std::nullopt;
-    return PointwiseKernel{.kernel = *kernel};
-  }
+  if (!step.attributes.empty()) return with_arguments(step.op->name, step.attributes, x);
   const auto found = unary_ops().find(step.op->name);
   if (found == unary_ops().end()) return std::nullopt;
-  return PointwiseKernel{.kernel = cpu::unary_kernel(found->second, x, {})};
+  const auto& [op, functor] = found->second;
+  return PointwiseKernel{.kernel = cpu::unary_kernel(op, x, {}), .code = concat(functor, "{}")};
 }
 
 std::optional<PointwiseKernel> of_two(const PointwiseProgram::Step& step, DType a, DType b) {
   const auto found = binary_ops().find(step.op->name);
   if (found == binary_ops().end() || !step.attributes.empty() || a != b) return std::nullopt;
-  if (!is_floating(a) && !gives_truth(found->second)) return std::nullopt;
-  return PointwiseKernel{.kernel = cpu::binary_kernel(found->second, a), .count = 2};
+  const auto& [op, functor] = found->second;
+  if (!is_floating(a) && !gives_truth(op)) return std::nullopt;
+  return PointwiseKernel{
+      .kernel = cpu::binary_kernel(op, a), .code = concat(functor, "{}"), .count = 2};
 }
 
 std::optional<PointwiseKernel> of_three(const PointwiseProgram::Step& step,

@@ -4,15 +4,18 @@
 
 #include <optional>
 #include <span>
+#include <string>
 
 #include "lathe/core/row_kernel.h"
 #include "lathe/graph/pointwise_run.h"
 
 namespace lathe::jit {
 
-/// A kernel, and in which order it takes the step's operands.
+/// A kernel, its functor in the text of a GPU's kernel, and in which order both take the step's
+/// operands.
 struct PointwiseKernel {
   RowKernel kernel = {};
+  std::string code = {};     // "Mul{}", of lathe::math; "" for casts and where
   int count = 1;             // of operands
   int order[3] = {0, 1, 2};  // the kernel's k-th operand is the step's order[k]-th
 };

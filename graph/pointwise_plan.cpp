@@ -9,6 +9,7 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/graph/op_table.h"
 #include "lathe/graph/pointwise_kernels.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -66,7 +67,6 @@ std::optional<InputForms> input_forms(const Shape& shape, const Tensors& inputs)
       forms.push_back({});
       continue;
     }
-    if (!t.device().is_cpu()) return std::nullopt;
     Kind kind = t.ndim() == 0 ? Kind::kZeroDim : Kind::kNumber;
     if (t.numel() != 1 || all == 1) {
       if (t.numel() != all || t.shape() != shape || !is_dense(t)) return std::nullopt;
@@ -77,7 +77,32 @@ std::optional<InputForms> input_forms(const Shape& shape, const Tensors& inputs)
     forms.push_back({t.dtype(), kind});
   }
   if (first == nullptr) return std::nullopt;
+  for (const Tensor& t : inputs) {
+    if (t.defined() && t.device() != first->device() && !(t.ndim() == 0 && t.device().is_cpu()))
+      return std::nullopt;
+  }
   return forms;
+}
+
+std::string key_of(const PointwiseProgram& program, const InputForms& inputs) {
+  std::string key;
+  const auto number = [&key](int64_t n) { key += std::to_string(n) + ','; };
+  for (const PointwiseProgram::Step& step : program.steps) {
+    key += step.op->name + '(';
+    for (const int operand : step.operands) number(operand);
+    for (const Attribute& attribute : step.attributes) key += to_text(attribute) + ',';
+    number(static_cast<int>(step.dtype));
+  }
+  key += '|';
+  for (const int k : program.results) number(k);
+  key += '|';
+  number(program.total.step);
+  number(program.total.mean);
+  for (const InputForm& form : inputs) {
+    number(static_cast<int>(form.dtype));
+    number(static_cast<int>(form.kind));
+  }
+  return key;
 }
 
 /// Gives each step its kernel and places. Memory of a value is free again after its last reader.
@@ -157,7 +182,10 @@ class PointwisePlan::Builder {
     if (!dtypes) return false;
     const std::optional<PointwiseKernel> chosen = kernel_of(step, *dtypes);
     if (!chosen) return false;
-    Call call{.kernel = chosen->kernel, .operands = chosen->count + 1, .places = {}};
+    Call call{.kernel = chosen->kernel,
+              .code = chosen->code,
+              .operands = chosen->count + 1,
+              .places = {}};
     bool uniform = true;
     for (int i = 0; i < chosen->count; ++i) {
       const auto from = static_cast<size_t>(chosen->order[i]);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lathe/core/row_kernel.h"
@@ -26,22 +27,16 @@ struct InputForm {
 };
 using InputForms = std::vector<InputForm>;
 
-/// The forms of CPU tensors as inputs of programs of `shape`. Nothing if one is neither full nor a
-/// number, if full ones lie in memory with gaps or in different orders, or if none is full.
+/// The forms of tensors as inputs of programs of `shape`. Nothing if one is neither full nor a
+/// number, if full ones lie in memory with gaps or in different orders, if none is full, or if they
+/// are on different devices: only numbers of shape [] may be on the CPU beside a GPU's tensors.
 LATHE_API std::optional<InputForms> input_forms(const Shape& shape, const Tensors& inputs);
+
+/// All that a plan depends on, as text: equal texts give equal plans.
+std::string key_of(const PointwiseProgram& program, const InputForms& inputs);
 
 class LATHE_API PointwisePlan {
  public:
-  /// Nothing if a step has no kernel of its own (pointwise_kernels.h), or if a result is the same
-  /// number everywhere.
-  static std::optional<PointwisePlan> of(const PointwiseProgram& program, const InputForms& inputs);
-
-  /// The values of program.results, with the bits of the ops, in the order in memory of the full
-  /// inputs, and the total, if there is one. The inputs have the forms that the plan was made for.
-  /// Records no gradients.
-  Tensors run(const Tensors& inputs) const;
-
- private:
   /// Where a kernel finds an operand.
   struct Place {
     enum class Kind : uint8_t {
@@ -57,6 +52,7 @@ class LATHE_API PointwisePlan {
   };
   struct Call {
     RowKernel kernel;
+    std::string code;             // its functor on a GPU (pointwise_kernels.h)
     int operands = 0;             // the result included
     std::array<Place, 4> places;  // the result's first
   };
@@ -64,6 +60,28 @@ class LATHE_API PointwisePlan {
     int input;
     DType dtype;  // what it is cast to
   };
+
+  /// Nothing if a step has no kernel of its own (pointwise_kernels.h), or if a result is the same
+  /// number everywhere.
+  static std::optional<PointwisePlan> of(const PointwiseProgram& program, const InputForms& inputs);
+
+  /// The values of program.results, with the bits of the ops, in the order in memory of the full
+  /// inputs, and the total, if there is one. The inputs have the forms that the plan was made for,
+  /// and are on the CPU; group_kernel.h runs plans on a GPU.
+  /// Records no gradients.
+  Tensors run(const Tensors& inputs) const;
+
+  /// What the plan does, for the text of a GPU's kernel (kernel_source.h): calls for numbers, made
+  /// once, and those for each element; the dtypes of the memory that they make.
+  const std::vector<Call>& once() const { return once_; }
+  const std::vector<Call>& calls() const { return calls_; }
+  const std::vector<Number>& numbers() const { return numbers_; }
+  const std::vector<DType>& made() const { return made_; }
+  /// Which of these each result is.
+  const std::vector<int>& results() const { return results_; }
+  bool has_total() const { return total_.has_value(); }
+
+ private:
   class Builder;
   class Piece;
 

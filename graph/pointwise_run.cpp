@@ -15,6 +15,7 @@
 #include "lathe/core/profile/range.h"
 #include "lathe/core/tensor_impl.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/graph/group_kernel.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/pointwise_gradient.h"
 #include "lathe/graph/pointwise_plan.h"
@@ -209,6 +210,14 @@ struct Pullback {
   }
 };
 
+/// The first GPU that an input is on, if any.
+std::optional<Device> gpu_of(const Tensors& inputs) {
+  for (const Tensor& t : inputs) {
+    if (t.defined() && t.device().is_cuda()) return t.device();
+  }
+  return std::nullopt;
+}
+
 /// The gradients by a plan, if there is one.
 std::optional<Tensors> planned_gradients(const PointwiseProgram& program, const Tensors& inputs,
                                          const Tensors& dy, const std::vector<bool>& wanted) {
@@ -220,7 +229,11 @@ std::optional<Tensors> planned_gradients(const PointwiseProgram& program, const 
   const auto gradient = gradient_of(program, wanted, {forms->begin(), dys}, {dys, forms->end()});
   if (gradient == nullptr) return std::nullopt;
   operands.insert(operands.end(), gradient->constants.begin(), gradient->constants.end());
-  const Tensors values = gradient->plan.run(operands);
+  const std::optional<Device> gpu = gpu_of(inputs);
+  const LoadedGroup* const kernel = gpu ? &gradient->kernel->on(*gpu) : nullptr;
+  if (gpu && !kernel->kernel) return std::nullopt;
+  const Tensors values =
+      gpu ? gradient->kernel->run(*kernel, operands) : gradient->plan.run(operands);
   for (size_t r = 0; r < dy.size(); ++r) operands[inputs.size() + r] = dy[r];  // not unexpanded
   Tensors gradients(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -293,6 +306,57 @@ bool all_steps_are_full(const PointwiseProgram& program, const Tensors& inputs) 
   });
 }
 
+/// The results that `compute` gives, as one node of the autograd graph.
+Tensors as_one_node(const ProgramPtr& program, const Tensors& inputs,
+                    FunctionRef<Tensors()> compute) {
+  const std::vector<autograd::TensorRef> refs(inputs.begin(), inputs.end());
+  if (autograd::wants_record(refs.data(), refs.size()))
+    return FusedPointwise::apply(program, inputs, compute);
+  Tensors values = compute();
+  if (inference_enabled()) {
+    for (const Tensor& t : values) t.impl().inference = true;
+  }
+  return values;
+}
+
+/// A program's kernel, or why there is none.
+struct KernelChoice {
+  std::shared_ptr<const GroupKernel> group = nullptr;
+  const LoadedGroup* loaded = nullptr;
+  std::string why_not = {};
+};
+
+KernelChoice kernel_for(const PointwiseProgram& program, const Tensors& inputs, Device gpu) {
+  if (profile::recording()) return {.why_not = "something watches ops"};
+  if (amp::autocast_enabled(kCPU) || amp::autocast_enabled(gpu))
+    return {.why_not = "under Autocast"};
+  const std::optional<InputForms> forms = input_forms(program.shape, inputs);
+  if (!forms) return {.why_not = "operands are broadcast, or have gaps or other orders in memory"};
+  if (!all_steps_are_full(program, inputs)) return {.why_not = "an op reads numbers alone"};
+  KernelChoice found{.group = group_kernel(program, *forms)};
+  if (found.group == nullptr) return {.why_not = "an op has no kernel of its own for its operands"};
+  found.loaded = &found.group->on(gpu);
+  found.why_not = found.loaded->why_not;
+  return found;
+}
+
+Tensors run_on_gpu(const ProgramPtr& program, const Tensors& inputs, Device gpu, std::string* way) {
+  if (program->total.step >= 0) {
+    const char* const op = program->total.mean ? "mean" : "sum";
+    Tensors values = run_on_gpu(without_total(program), inputs, gpu, way);
+    values.back() = program->total.mean ? mean(values.back()) : sum(values.back());
+    if (way != nullptr) *way += concat(", then ", op);
+    return values;
+  }
+  const KernelChoice found = kernel_for(*program, inputs, gpu);
+  const bool fused = found.loaded != nullptr && found.loaded->kernel;
+  if (way != nullptr)
+    *way = fused ? "one kernel for " + found.loaded->target : "one by one: " + found.why_not;
+  if (!fused) return call_in_turn(*program, inputs, program->shape);
+  const auto compute = [&] { return found.group->run(*found.loaded, inputs); };
+  return as_one_node(program, inputs, FunctionRef<Tensors()>(compute));
+}
+
 }  // namespace
 
 Tensors call_in_turn(const PointwiseProgram& program, const Tensors& inputs, const Shape& shape) {
@@ -305,7 +369,9 @@ Tensors call_in_turn(const PointwiseProgram& program, const Tensors& inputs, con
   return values;
 }
 
-Tensors run_pointwise(const ProgramPtr& program, const Tensors& inputs) {
+Tensors run_pointwise(const ProgramPtr& program, const Tensors& inputs, std::string* way) {
+  if (const std::optional<Device> gpu = gpu_of(inputs))
+    return run_on_gpu(program, inputs, *gpu, way);
   const bool together =
       !profile::recording() && !amp::autocast_enabled(kCPU) && all_steps_are_full(*program, inputs);
   std::optional<PointwisePlan> plan;
@@ -327,14 +393,7 @@ Tensors run_pointwise(const ProgramPtr& program, const Tensors& inputs) {
   const auto compute = [&] {
     return plan ? plan->run(inputs) : tile_by_tile(*program, inputs, *tiles);
   };
-  const std::vector<autograd::TensorRef> refs(inputs.begin(), inputs.end());
-  if (autograd::wants_record(refs.data(), refs.size()))
-    return FusedPointwise::apply(program, inputs, FunctionRef<Tensors()>(compute));
-  Tensors values = compute();
-  if (inference_enabled()) {
-    for (const Tensor& t : values) t.impl().inference = true;
-  }
-  return values;
+  return as_one_node(program, inputs, compute);
 }
 
 }  // namespace lathe::jit

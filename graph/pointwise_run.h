@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lathe/core/tensor.h"
@@ -40,11 +41,14 @@ struct PointwiseProgram {
 /// into tiles, or something watches ops (profiler, debug scopes, a trace), the calls are made one
 /// after another.
 /// A total is added up by the plan in the order of the op; without a plan the op does it.
+/// On a GPU a plan is one kernel that is compiled at run time (group_kernel.h); without it the
+/// calls are made one after another. `way`, if given, is then how it ran: "one kernel for sm_90",
+/// or "one by one: " and why.
 /// grad: the inputs (twice), by a plan (pointwise_gradient.h), or by the ops, tile by tile. The
 /// gradient of an input that is broadcast is summed in another order.
 /// throws: what the ops throw; ShapeError, DTypeError if a value is not of `shape` and `dtype`.
-Tensors run_pointwise(const std::shared_ptr<const PointwiseProgram>& program,
-                      const Tensors& inputs);
+LATHE_API Tensors run_pointwise(const std::shared_ptr<const PointwiseProgram>& program,
+                                const Tensors& inputs, std::string* way = nullptr);
 
 /// The results of the calls one after another, where all values have `shape`. Records gradients.
 Tensors call_in_turn(const PointwiseProgram& program, const Tensors& inputs, const Shape& shape);

@@ -1,8 +1,10 @@
-// Graph::run: each node calls its op, or a group of them runs tile by tile; a value is given up
-// after its last use. A node whose result nobody needs does not run, unless it has effects.
+// Graph::run: each node calls its op, or a group of them runs together (pointwise_run.h); a value
+// is given up after its last use. A node whose result nobody needs does not run, unless it has
+// effects.
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -12,6 +14,7 @@
 #include "lathe/graph/graph.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/pointwise_run.h"
+#include "lathe/graph/run.h"
 #include "lathe/graph/tiles.h"
 #include "lathe/graph/work.h"
 
@@ -92,11 +95,13 @@ bool names_batch(const std::vector<Attribute>& attributes) {
 /// One run of a graph: the tensors of the values that are still needed.
 class Run {
  public:
-  Run(const Graph& graph, const Tensors& given)
+  Run(const Graph& graph, const Tensors& given, std::vector<std::string>* ways)
       : graph_(graph),
+        ways_(ways),
         needed_(needed_nodes(graph)),
         last_(last_uses(graph, needed_)),
         live_(graph.values.size()) {
+    if (ways != nullptr) ways->assign(graph.nodes.size(), "");
     for (size_t i = 0; i < live_.size(); ++i) live_[i] = graph.values[i].tensor;
     for (size_t i = 0; i < given.size(); ++i) {
       const auto at = static_cast<size_t>(graph.inputs[i]);
@@ -110,7 +115,7 @@ class Run {
       const size_t end = end_of_group(n);
       if (!needed_[n]) {
         ++n;
-      } else if (end - n > 1 && is_worth_tiles(n)) {
+      } else if (end - n > 1 && is_worth_it(n)) {
         const bool total = needed_behind(end) && adds_up(graph_, n, end, last_);
         call_group(n, end, total);
         n = total ? end + 1 : end;
@@ -175,7 +180,17 @@ class Run {
     return shape;
   }
 
-  bool is_worth_tiles(size_t n) const { return numel_of(shape_of(n)) >= kLeastTiled; }
+  /// On a CPU two tiles, on a GPU one launch in place of two.
+  bool is_worth_it(size_t n) {
+    const int64_t elements = numel_of(shape_of(n));
+    return elements >= kLeastTiled || (elements > 1 && reads_gpu(graph_.nodes[n]));
+  }
+
+  bool reads_gpu(const Node& node) {
+    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
+      return input >= 0 && live(input).defined() && live(input).device().is_cuda();
+    });
+  }
 
   /// Nodes begin … end - 1 as one program; with `total` node `end`, too, which adds_up().
   void call_group(size_t begin, size_t end, bool total) {
@@ -223,12 +238,14 @@ class Run {
       if (needed != -1 && needed < static_cast<int>(end)) live(number) = {};
     }
     if (total) made.push_back(end);
-    const Tensors values = run_pointwise(program, inputs);
+    const Tensors values =
+        run_pointwise(program, inputs, ways_ == nullptr ? nullptr : &(*ways_)[begin]);
     if (total) check(graph_.nodes[end], values.back());
     for (size_t i = 0; i < made.size(); ++i) live(graph_.nodes[made[i]].output) = values[i];
   }
 
   const Graph& graph_;
+  std::vector<std::string>* const ways_;
   Batch batch_;
   std::vector<bool> needed_;  // of nodes
   std::vector<int> last_;
@@ -237,10 +254,12 @@ class Run {
 
 }  // namespace
 
-Tensors Graph::run(const Tensors& given) const {
-  LATHE_CHECK(StateError, given.size() == inputs.size(), "graph: it has ", inputs.size(),
-              " inputs, got ", given.size());
-  return Run(*this, given).results();
+Tensors run_graph(const Graph& graph, const Tensors& given, std::vector<std::string>* ways) {
+  LATHE_CHECK(StateError, given.size() == graph.inputs.size(), "graph: it has ",
+              graph.inputs.size(), " inputs, got ", given.size());
+  return Run(graph, given, ways).results();
 }
+
+Tensors Graph::run(const Tensors& given) const { return run_graph(*this, given); }
 
 }  // namespace lathe::jit

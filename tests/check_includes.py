@@ -38,7 +38,7 @@ MAY_INCLUDE = {
     "ops/matmul_kernels": OPS | KERNELS,
     "ops/conv": OPS | KERNELS | {"ops/conv_search", "ops/matmul_kernels"},
     "nn": OPS | {"core/formats"},
-    "graph": OPS | {"nn", "core/formats"},
+    "graph": OPS | KERNELS | {"nn", "core/formats", "ops/elementwise_kernels"},  # fused kernels are made of the ops' arithmetic
     "optim": OPS | {"nn", "optim/kernels"},
     "optim/kernels": OPS | KERNELS | {"optim", "ops/reduce_kernels"},
     "data": OPS | {"core/formats", "data/images", "data/transforms"},

@@ -5,6 +5,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/dispatch.h"
+#include "lathe/core/gpu/loaded_kernel.h"
 #include "lathe/core/random_start.h"
 #include "lathe/core/tensor.h"
 
@@ -79,6 +80,12 @@ void wait_event(Stream, void*) {}
 bool query_event(Device, void*) { return true; }
 void synchronize_event(Device, void*) {}
 double elapsed_ms(Device, void*, void*) { return 0; }
+
+ComputeCapability compute_capability(Device) { throw_no_cuda("compute_capability"); }
+LoadedKernel::LoadedKernel(const std::string&, const char*, Device) {
+  throw_no_cuda("LoadedKernel");
+}
+void LoadedKernel::launch(int64_t, std::span<void*>) const {}
 
 }  // namespace cuda
 

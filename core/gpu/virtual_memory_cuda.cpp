@@ -2,6 +2,7 @@
 #include "lathe/core/gpu/virtual_memory_cuda.h"
 
 #include "lathe/core/cuda_backend.h"
+#include "lathe/core/gpu/driver_function.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/relaxed_capture.h"
 
@@ -13,18 +14,6 @@ namespace {
 bool works(cudaError_t error) {
   if (error != cudaSuccess) cudaGetLastError();
   return error == cudaSuccess;
-}
-
-/// Finds one function; false where the driver has none of this name.
-template <class Function>
-bool find(const char* name, Function& function) {
-  constexpr unsigned kVersion = 12000;  // the CUDA version whose form of the functions is used
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult answer = cudaDriverEntryPointSymbolNotFound;
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &answer);
-  function = reinterpret_cast<Function>(found);
-  return works(error) && answer == cudaDriverEntryPointSuccess && found != nullptr;
 }
 
 CUmemLocation location(int device) {
@@ -48,13 +37,15 @@ CUdeviceptr number(void* address) { return reinterpret_cast<CUdeviceptr>(address
 std::unique_ptr<CudaVirtualMemory> CudaVirtualMemory::make(int device) {
   decltype(&cuDeviceGetAttribute) get_attribute = nullptr;
   VirtualMemoryFunctions driver{};
-  const bool complete =
-      find("cuDeviceGetAttribute", get_attribute) &&
-      find("cuMemGetAllocationGranularity", driver.granularity) &&
-      find("cuMemAddressReserve", driver.reserve) && find("cuMemAddressFree", driver.unreserve) &&
-      find("cuMemCreate", driver.create) && find("cuMemRelease", driver.release) &&
-      find("cuMemMap", driver.map) && find("cuMemSetAccess", driver.set_access) &&
-      find("cuMemUnmap", driver.unmap);
+  const bool complete = find_driver_function("cuDeviceGetAttribute", get_attribute) &&
+                        find_driver_function("cuMemGetAllocationGranularity", driver.granularity) &&
+                        find_driver_function("cuMemAddressReserve", driver.reserve) &&
+                        find_driver_function("cuMemAddressFree", driver.unreserve) &&
+                        find_driver_function("cuMemCreate", driver.create) &&
+                        find_driver_function("cuMemRelease", driver.release) &&
+                        find_driver_function("cuMemMap", driver.map) &&
+                        find_driver_function("cuMemSetAccess", driver.set_access) &&
+                        find_driver_function("cuMemUnmap", driver.unmap);
   int supported = 0;
   if (!complete ||
       get_attribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) !=

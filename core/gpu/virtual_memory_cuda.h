@@ -11,8 +11,7 @@
 
 namespace lathe::cuda {
 
-/// The driver's functions, found at run time. libcuda is never linked, so that the same program
-/// starts where there is no driver.
+/// The driver's functions (driver_function.h).
 struct VirtualMemoryFunctions {
   decltype(&cuMemGetAllocationGranularity) granularity;
   decltype(&cuMemAddressReserve) reserve;

@@ -20,7 +20,18 @@ bool names_a_device(const CUmemLocation& location) {
 
 }  // namespace
 
-CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
+lathe::emulation::FindDriverFunction& lathe::emulation::more_driver_functions() {
+  static FindDriverFunction the_functions = [](const char*) -> void* { return nullptr; };
+  return the_functions;
+}
+
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+    return invalid_unless(
+        cudaDeviceGetAttribute(value, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess);
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+    return invalid_unless(
+        cudaDeviceGetAttribute(value, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess);
   *value = 1;
   return CUDA_SUCCESS;
 }
@@ -101,9 +112,9 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
       LATHE_DRIVER_FUNCTION(cuMemUnmap),
 #undef LATHE_DRIVER_FUNCTION
   };
-  *function = nullptr;
+  *function = more_driver_functions()(symbol);
   for (const auto& known : kFunctions) {
-    if (std::strcmp(known.name, symbol) == 0) *function = known.function;
+    if (*function == nullptr && std::strcmp(known.name, symbol) == 0) *function = known.function;
   }
   *answer = *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;

@@ -25,6 +25,7 @@
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/where.h"
+#include "lathe/tests/cuda_case.h"
 
 using namespace lathe;
 
@@ -69,6 +70,23 @@ TEST_CASE("compile: a loss with its gradients, traced once for all batches") {
   CHECK(loss.explain() ==
         "f32[N,3] cpu 01, f32[N,3] cpu 01\n"
         "  together: sub, abs, square, mul, sub, lt, where, mean\n");
+}
+
+TEST_CASE("compile: on a GPU a group is one kernel, or explain() says why it is not" *
+          test::cuda_case()) {
+  int calls = 0;
+  const jit::CompiledFunction loss = jit::compile(Huber{&calls});
+  const Tensor x = randn({40, 3}).to(Device(DeviceType::kCUDA)).requires_grad_(),
+               y = x.detach() * 0.5;
+  const Tensor got = loss({x, y})[0];
+  got.backward();
+  const Tensor z = x.detach().requires_grad_(), expected = Huber{&calls}({z, y})[0];
+  expected.backward();
+  CHECK(equal(got, expected));
+  CHECK(equal(x.grad(), z.grad()));
+  const std::string text = loss.explain();
+  const bool kernel = count(text, "where, mean (one kernel for ") == 1;
+  CHECK_MESSAGE((kernel || count(text, "where, mean (one by one: NVRTC") == 1), text);
 }
 
 TEST_CASE("compile: another dtype, shape or order in memory is traced anew") {

@@ -1,7 +1,9 @@
 // The part of the CUDA runtime by which nvcc's host code makes its kernels known and launches them,
 // over the emulated machine of tests/emulation and the interpreter: a program of ordinary CUDA
 // objects, linked with this instead of the runtime, runs without a GPU. Its names and parameters
-// are those of crt/host_runtime.h and cuda_runtime_api.h.
+// are those of crt/host_runtime.h and cuda_runtime_api.h. So is the part of the driver by which
+// kernels that are compiled at run time are loaded. The GPU is one that takes PTX alone: NVRTC has
+// no machine code for its compute capability.
 //
 // With LATHE_PTX_REPORT=FILE a line for each kernel is written when the program ends: how often it
 // was launched, the threads of its largest block, the parts of Work, its symbol (executed_test.py).
@@ -20,6 +22,7 @@
 #include "lathe/core/error.h"
 #include "lathe/tests/emulation/cuda_runtime_machine.h"
 #include "lathe/tests/emulation/device_ranges.h"
+#include "lathe/tests/emulation/driver/cuda.h"
 #include "module.h"
 #include "run.h"
 
@@ -56,6 +59,7 @@ struct Registry {
 };
 
 void write_report();
+void* driver_function(const char* name);
 
 /// Never destroyed: it is used before main and after it.
 Registry& registry() {
@@ -63,6 +67,7 @@ Registry& registry() {
     if (const char* step = std::getenv("LATHE_PTX_APPROXIMATION"))
       approximation_step() = std::atoi(step);
     std::atexit(write_report);
+    emulation::more_driver_functions() = driver_function;
     return new Registry;
   }();
   return *the_registry;
@@ -123,6 +128,25 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
+/// Queues a kernel with a copy of its arguments.
+cudaError_t enqueue(const LaunchConfig& config, Module& module, const Function& kernel,
+                    void** arguments, Count& count) {
+  Launch launch{.kernel = &kernel,
+                .memory = nullptr,
+                .grid = {config.grid.x, config.grid.y, config.grid.z},
+                .block = {config.block.x, config.block.y, config.block.z},
+                .params = std::vector<std::byte>(kernel.param_bytes)};
+  for (size_t k = 0; k < kernel.param_offsets.size(); ++k) {
+    std::memcpy(&launch.params[kernel.param_offsets[k]], arguments[k], kernel.param_sizes[k]);
+  }
+  return emulation::enqueue_kernel(config.stream, [launch, &module, &count]() mutable {
+    const DeviceMemory memory(module);
+    launch.memory = &memory;
+    ++count.launches;
+    run(launch, count.work);
+  });
+}
+
 cudaError_t launch_kernel(const LaunchConfig& config, const void* host_function, void** arguments) {
   const auto lock = emulation::enter_machine();
   const auto found = registry().kernels.find(host_function);
@@ -133,24 +157,64 @@ cudaError_t launch_kernel(const LaunchConfig& config, const void* host_function,
               " is launched with attributes or dynamic shared memory, which "
               "the interpreter does not know");
   Module& module = found->second.binary->read();
-  const Function& kernel = module.kernel(found->second.symbol);
-  Launch launch{.kernel = &kernel,
-                .memory = nullptr,
-                .grid = {config.grid.x, config.grid.y, config.grid.z},
-                .block = {config.block.x, config.block.y, config.block.z},
-                .params = std::vector<std::byte>(kernel.param_bytes)};
-  for (size_t k = 0; k < kernel.param_offsets.size(); ++k) {
-    std::memcpy(&launch.params[kernel.param_offsets[k]], arguments[k], kernel.param_sizes[k]);
-  }
   Count& count = registry().counts[found->second.symbol];
   count.threads =
       std::max<uint64_t>(count.threads, uint64_t{config.block.x} * config.block.y * config.block.z);
-  return emulation::enqueue_kernel(config.stream, [launch, &module, &count]() mutable {
-    const DeviceMemory memory(module);
-    launch.memory = &memory;
-    ++count.launches;
-    run(launch, count.work);
-  });
+  return enqueue(config, module, module.kernel(found->second.symbol), arguments, count);
+}
+
+// --- modules of the driver: kernels that were compiled at run time ------------------------------
+
+struct LoadedModule {
+  Module text;
+};
+struct LoadedFunction {
+  LoadedModule* module;
+  const Function* kernel;
+  Count count;
+};
+
+CUresult load_module(CUmodule* module, const void* image) {
+  const std::string text = static_cast<const char*>(image);
+  if (text.find(".version") == text.npos) return CUDA_ERROR_INVALID_VALUE;  // no PTX
+  *module = reinterpret_cast<CUmodule>(new LoadedModule{Module(text)});
+  return CUDA_SUCCESS;
+}
+
+CUresult function_of_module(CUfunction* function, CUmodule module, const char* name) {
+  auto* const loaded = reinterpret_cast<LoadedModule*>(module);
+  *function =
+      reinterpret_cast<CUfunction>(new LoadedFunction{loaded, &loaded->text.kernel(name), {}});
+  return CUDA_SUCCESS;
+}
+
+CUresult launch_function(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                         unsigned block_x, unsigned block_y, unsigned block_z,
+                         unsigned shared_bytes, CUstream stream, void** arguments, void**) {
+  const auto lock = emulation::enter_machine();
+  auto* const loaded = reinterpret_cast<LoadedFunction*>(function);
+  const LaunchConfig config{
+      {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, stream, nullptr, 0};
+  const cudaError_t queued =
+      enqueue(config, loaded->module->text, *loaded->kernel, arguments, loaded->count);
+  return queued == cudaSuccess ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult attribute_of_device(int* value, CUdevice_attribute attribute, CUdevice device) {
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) *value = 8;
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) *value = 5;
+  if (attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
+    return cuDeviceGetAttribute(value, attribute, device);
+  return CUDA_SUCCESS;
+}
+
+void* driver_function(const char* name) {
+  const std::string_view wanted = name;
+  if (wanted == "cuModuleLoadData") return reinterpret_cast<void*>(&load_module);
+  if (wanted == "cuModuleGetFunction") return reinterpret_cast<void*>(&function_of_module);
+  if (wanted == "cuLaunchKernel") return reinterpret_cast<void*>(&launch_function);
+  if (wanted == "cuDeviceGetAttribute") return reinterpret_cast<void*>(&attribute_of_device);
+  return nullptr;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The part of the CUDA driver's interface that Lathe calls, over the emulated runtime: virtual
-// memory management. What a GPU refuses is refused: sizes and addresses that are no multiples of
+// memory management. It has no modules: those are of programs that bring an interpreter along
+// (more_driver_functions). What a GPU refuses is refused: sizes and addresses that are no multiples of
 // the granularity, mapping over a mapping, taking back a part of one; and memory of a device that
 // has no context, as it has none before the runtime needs one.
 #pragma once
@@ -15,7 +16,11 @@ enum CUresult {
   CUDA_ERROR_INVALID_CONTEXT = 201,
 };
 
-enum CUdevice_attribute { CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102 };
+enum CUdevice_attribute {
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+  CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
+};
 enum CUmemAllocationType { CU_MEM_ALLOCATION_TYPE_INVALID, CU_MEM_ALLOCATION_TYPE_PINNED };
 enum CUmemLocationType { CU_MEM_LOCATION_TYPE_INVALID, CU_MEM_LOCATION_TYPE_DEVICE };
 enum CUmemAccess_flags { CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3 };
@@ -25,6 +30,9 @@ enum CUmemAllocationGranularity_flags {
 };
 
 using CUdevice = int;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
+using CUstream = cudaStream_t;
 using CUdeviceptr = unsigned long long;
 using CUmemGenericAllocationHandle = unsigned long long;
 
@@ -55,3 +63,19 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access,
                         size_t count);
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes);
+
+CUresult cuGetErrorName(CUresult error, const char** name);
+CUresult cuModuleLoadData(CUmodule* module, const void* image);
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name);
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        CUstream stream, void** parameters, void** extra);
+
+namespace lathe::emulation {
+
+/// Finds functions that the driver has beside, or instead of, those of driver_emulation.cpp; null
+/// for others. Set it before the first call that needs one.
+using FindDriverFunction = void* (*)(const char* name);
+FindDriverFunction& more_driver_functions();
+
+}  // namespace lathe::emulation

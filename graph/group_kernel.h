@@ -1,0 +1,56 @@
+// A group of pointwise ops as one kernel of a GPU: written (kernel_source.h), compiled
+// (kernel_cache.h), loaded and launched.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/core/device.h"
+#include "lathe/core/gpu/loaded_kernel.h"
+#include "lathe/core/tensor.h"
+#include "lathe/graph/kernel_source.h"
+#include "lathe/graph/pointwise_plan.h"
+
+namespace lathe::jit {
+
+/// A kernel in a GPU's memory, or why there is none.
+struct LoadedGroup {
+  std::optional<cuda::LoadedKernel> kernel = {};
+  std::string target = {};  // "sm_90"
+  std::string why_not = {};
+  bool is_final = true;  // false: it may be there another time
+};
+
+/// Several threads may use one at the same time.
+class GroupKernel {
+ public:
+  explicit GroupKernel(const PointwisePlan& plan);
+
+  /// The kernel on a GPU. The first call for a text and a GPU compiles and loads it, which takes
+  /// half a second. Where that fails, or where NVRTC is absent, the reason is kept, and nothing is
+  /// tried again. A process loads 512 kernels at most. While a CUDA graph is captured nothing is
+  /// loaded: the ops then take the kernel's place in that graph.
+  const LoadedGroup& on(Device gpu) const;
+
+  /// What PointwisePlan::run() computes, with the same forms of inputs, by a kernel that on() gave
+  /// for their GPU. Numbers may be on the CPU.
+  /// throws: CudaError, OutOfMemoryError.
+  Tensors run(const LoadedGroup& loaded, const Tensors& inputs) const;
+
+ private:
+  std::optional<KernelSource> source_;
+  std::vector<int> results_;
+  mutable std::mutex mutex_;
+  mutable std::map<int, const LoadedGroup*> loaded_;  // by GPU; guarded
+};
+
+/// The kernel of a program for inputs of these forms; null if it has no plan. Kept for the next
+/// call: those of the most recent 256 programs.
+std::shared_ptr<const GroupKernel> group_kernel(const PointwiseProgram& program,
+                                                const InputForms& inputs);
+
+}  // namespace lathe::jit

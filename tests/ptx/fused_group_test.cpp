@@ -1,0 +1,214 @@
+// Fused groups on a GPU as programs use them: compiled at their first call, loaded by the driver,
+// launched, and kept in a folder. The GPU is the interpreter.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lathe/core/cuda_graph.h"
+#include "lathe/core/error.h"
+#include "lathe/core/generator.h"
+#include "lathe/core/log.h"
+#include "lathe/graph/compile.h"
+#include "lathe/graph/kernel_cache.h"
+#include "lathe/graph/kernel_compiler.h"
+#include "lathe/graph/op_table.h"
+#include "lathe/graph/pointwise_run.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/random.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
+#include "lathe/ops/views.h"
+#include "lathe/ops/where.h"
+#include "lathe/tests/cli/temporary_folder.h"
+#include "lathe/tests/cuda/on_device.h"
+
+using namespace lathe;
+namespace fs = std::filesystem;
+
+namespace {
+
+bool has_nvrtc() {
+  try {
+    return !jit::kernel_compiler_identity().empty();
+  } catch (const NoCudaError& absent) {
+    MESSAGE("skipped: " << absent.message());
+    return false;
+  }
+}
+
+/// Equal to the bit, NaNs included.
+bool same_bits(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape() || a.dtype() != b.dtype() || a.strides() != b.strides()) return false;
+  const Tensor x = contiguous(test::on_host(a)), y = contiguous(test::on_host(b));
+  return std::memcmp(x.raw_data(), y.raw_data(),
+                     static_cast<size_t>(x.numel()) * size_of(x.dtype())) == 0;
+}
+
+/// The parts of a Huber loss: two results, which both need d.
+Tensors huber(const Tensors& t) {
+  const Tensor d = t[0] - t[1], size = d.abs();
+  const Tensor inner = d.square() * 0.5, outer = size - 0.5, is_inner = size < 1;
+  const Tensor other = neg(size);
+  return {where(is_inner, inner, outer), exp(other)};
+}
+
+bool says(const jit::CompiledFunction& f, const std::string& part) {
+  return f.explain().find(part) != std::string::npos;
+}
+
+/// Values and gradients of f, to be compared.
+Tensors with_gradients(const std::function<Tensors(const Tensors&)>& f, const Tensors& inputs) {
+  Tensors leaves;
+  for (const Tensor& t : inputs) leaves.push_back(t.detach());
+  leaves[0].requires_grad_();
+  Tensors all = f(leaves);
+  Tensor loss = sum(all[0].to(kF32));
+  for (size_t i = 1; i < all.size(); ++i) loss = loss + sum(all[i].to(kF32) * 0.25);
+  loss.backward();
+  for (Tensor& t : all) t = t.detach();
+  all.push_back(leaves[0].grad());
+  return all;
+}
+
+void check_same(const Tensors& got, const Tensors& want) {
+  REQUIRE(got.size() == want.size());
+  for (size_t i = 0; i < got.size(); ++i) CHECK(same_bits(got[i], want[i]));
+}
+
+Tensor on_gpu(const Shape& shape, DType dtype) {
+  return test::on_device(cast(randn(shape), dtype));
+}
+
+/// y = x * x + x.
+std::shared_ptr<const jit::PointwiseProgram> small_program(const Shape& shape) {
+  const auto op = [](const char* name) {
+    for (const jit::Op& each : jit::all_ops()) {
+      if (each.name == name) return &each;
+    }
+    return static_cast<const jit::Op*>(nullptr);
+  };
+  return std::make_shared<const jit::PointwiseProgram>(jit::PointwiseProgram{
+      .shape = shape,
+      .inputs = 1,
+      .steps = {{op("mul"), {0, 0}, {}, kF32, 1}, {op("add"), {1, 0}, {}, kF32}},
+      .results = {1}});
+}
+
+}  // namespace
+
+TEST_CASE("fused groups: one kernel of a compiled function has the bits of its ops") {
+  if (!has_nvrtc()) return;
+  manual_seed(3);
+  for (const DType dtype : {kF32, kF16}) {
+    const jit::CompiledFunction f = jit::compile(huber);
+    for (const int64_t rows : {7, 40, 2}) {
+      const Tensors inputs = {on_gpu({rows, 3}, dtype), on_gpu({rows, 3}, dtype)};
+      check_same(with_gradients(f, inputs), with_gradients(huber, inputs));
+    }
+    CHECK_MESSAGE(says(f, "  together: sub, abs, square, "), f.explain());
+    CHECK_MESSAGE(says(f, "neg, where, exp (one kernel for compute_80)\n"), f.explain());
+    const Tensors inputs = {on_gpu({9, 3}, dtype), on_gpu({9, 3}, dtype)};
+    const uint64_t before = cuda::counters().launches;
+    f(inputs);
+    CHECK(cuda::counters().launches == before + 1);
+    // Both in another order in memory, and at an address that no packet may have.
+    const Tensor columns = on_gpu({3, 8}, dtype).t(), other = on_gpu({3, 8}, dtype).t();
+    check_same(with_gradients(f, {columns, other}), with_gradients(huber, {columns, other}));
+    const Tensor odd = view(narrow(on_gpu({34}, dtype), 0, 1, 33), {11, 3});
+    check_same(
+        with_gradients(f, {odd, inputs[0].narrow(0, 0, 1).expand({11, 3}).contiguous()}),
+        with_gradients(huber, {odd, inputs[0].narrow(0, 0, 1).expand({11, 3}).contiguous()}));
+    CHECK_MESSAGE(!says(f, "one by one"), f.explain());
+  }
+}
+
+TEST_CASE("fused groups: what is no kernel runs op by op, and explain() says why") {
+  if (!has_nvrtc()) return;
+  manual_seed(4);
+  const jit::CompiledFunction f = jit::compile(huber);
+  const Tensors inputs = {on_gpu({6, 3}, kF32), on_gpu({3}, kF32)};
+  check_same(with_gradients(f, inputs), with_gradients(huber, inputs));
+  CHECK_MESSAGE(
+      says(f, "(one by one: operands are broadcast, or have gaps or other orders in memory)"),
+      f.explain());
+  const auto loss = [](const Tensors& t) { return Tensors{mean(square(t[0] - t[1]))}; };
+  const jit::CompiledFunction compiled = jit::compile(loss);
+  const Tensors pair = {on_gpu({6, 3}, kF32), on_gpu({6, 3}, kF32)};
+  check_same(with_gradients(compiled, pair), with_gradients(loss, pair));
+  CHECK_MESSAGE(
+      says(compiled, "together: sub, square, mean (one kernel for compute_80, then mean)"),
+      compiled.explain());
+}
+
+TEST_CASE("fused groups: a captured graph holds a kernel that was loaded before, else the ops") {
+  if (!has_nvrtc()) return;
+  const auto program = small_program({19});
+  const Tensor x = on_gpu({19}, kF32), want = test::on_host(x * x + x);
+  std::string way;
+  for (const char* const expected :
+       {"one by one: not compiled before a CUDA graph was captured", "one kernel for compute_80"}) {
+    cuda::Graph graph;
+    Tensor y;
+    graph.capture([&] { y = jit::run_pointwise(program, {x}, &way)[0]; });
+    CHECK(way == expected);
+    graph.launch();
+    CHECK(same_bits(test::on_host(y), want));
+    CHECK(same_bits(test::on_host(jit::run_pointwise(program, {x}, &way)[0]), want));
+    CHECK(way == "one kernel for compute_80");
+  }
+}
+
+TEST_CASE(
+    "kernel cache: a file for each text, which is read again, and replaced if it is damaged") {
+  if (!has_nvrtc()) return;
+  const test::TemporaryFolder folder;
+  const std::string cache = (folder.path() / "kernels").string();
+  const auto files = [&] {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(cache)) found.push_back(entry.path());
+    return found;
+  };
+  const std::string one = "extern \"C\" __global__ void one(int* y) { *y = 1; }\n";
+  jit::set_kernel_cache(cache);
+  const std::string code = jit::kernel_code(one, "compute_80");
+  REQUIRE(files().size() == 1);
+  const fs::path file = files()[0];
+  CHECK(code == jit::compile_kernels(one, "compute_80"));
+  CHECK(jit::kernel_code(one, "compute_80") == code);
+  // Another text's file shows that files are read.
+  const std::string two = "extern \"C\" __global__ void two(int* y) { *y = 2; }\n";
+  jit::kernel_code(two, "compute_80");
+  jit::kernel_code(one, "compute_90");
+  CHECK(files().size() == 3);
+  for (const fs::path& each : files()) {
+    if (each != file) fs::copy_file(file, each, fs::copy_options::overwrite_existing);
+  }
+  CHECK(jit::kernel_code(two, "compute_80") == code);
+  // Cut off, and changed.
+  size_t warnings = 0;
+  const LogHandler before = set_log_handler([&](LogLevel, std::string_view) { ++warnings; });
+  fs::resize_file(file, fs::file_size(file) - 1);
+  CHECK(jit::kernel_code(one, "compute_80") == code);
+  std::fstream(file, std::ios::in | std::ios::out).seekp(100).put('~');
+  CHECK(jit::kernel_code(one, "compute_80") == code);
+  std::fstream(file, std::ios::out | std::ios::trunc);
+  CHECK(jit::kernel_code(one, "compute_80") == code);
+  CHECK(warnings == 1);  // once for each file
+  CHECK(fs::file_size(file) > code.size());
+  // A folder that cannot be.
+  jit::set_kernel_cache((file / "below").string());
+  CHECK(jit::kernel_code(one, "compute_80") == code);
+  CHECK(warnings == 2);
+  set_log_handler(before);
+  jit::set_kernel_cache("");
+}
+
+TEST_SUITE_END();
