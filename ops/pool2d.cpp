@@ -10,10 +10,10 @@
 #include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/max_pool2d_size.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/resample.h"
 #include "lathe/ops/views.h"
+#include "lathe/ops/window_kernels/max_pool2d_size.h"
 
 namespace lathe {
 

@@ -9,8 +9,8 @@
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
-#include "lathe/ops/max_pool2d_size.h"
 #include "lathe/ops/memory_format.h"
+#include "lathe/ops/window_kernels/max_pool2d_size.h"
 
 namespace lathe {
 

@@ -1,5 +1,5 @@
 // What max_pool2d and quantized_max_pool2d share: the rules for a window, and the size of the
-// result. Defined in pool2d.cpp.
+// result. Defined in ../pool2d.cpp.
 #pragma once
 
 #include "lathe/core/pair.h"
