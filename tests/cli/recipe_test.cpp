@@ -174,14 +174,37 @@ TEST_CASE("recipe: a packed file is trained on as its images ask for") {
   }
 }
 
-TEST_CASE("recipe: digits are not mirrored") {
-  for (const auto& [dataset, augment] : {std::pair{"mnist", "none"},
-                                         {"fashion-mnist", "flip"},
-                                         {"cifar100", "crop,flip"},
-                                         {"synthetic", "none"}}) {
+TEST_CASE("recipe: digits are not mirrored, nor clothes in a few epochs") {
+  struct Row {
+    const char* dataset;
+    int64_t epochs;
+    const char* augment;
+  };
+  for (const auto& [dataset, epochs, augment] : {Row{"mnist", 30, "none"},
+                                                 {"fashion-mnist", 30, "flip"},
+                                                 {"fashion-mnist", 3, "none"},
+                                                 {"cifar100", 3, "crop,flip"},
+                                                 {"synthetic", 30, "none"}}) {
     Settings settings = with_dataset(dataset);
     settings.model = "resnet8";
+    settings.epochs = epochs;
     complete(settings, kCpu);
     CHECK(settings.augment == augment);
+  }
+}
+
+TEST_CASE("recipe: grey images keep their size where the model takes it") {
+  struct Row {
+    const char *dataset, *model;
+    int64_t image_size;
+  };
+  for (const auto& [dataset, model, image_size] : {Row{"mnist", "resnet8", 28},
+                                                   {"fashion-mnist", "resnet18", 28},
+                                                   {"fashion-mnist", "vgg11", 32},
+                                                   {"cifar10", "resnet8", 32}}) {
+    Settings settings = with_dataset(dataset);
+    settings.model = model;
+    complete(settings, kCpu);
+    CHECK(settings.image_size == image_size);
   }
 }
