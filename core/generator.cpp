@@ -15,44 +15,52 @@
 
 namespace lathe {
 
-Generator::State Generator::reserve(uint64_t counters) {
-  const std::lock_guard lock(mutex_);
-  const State start = state_;
-  state_.offset += counters;
-  return start;
-}
-
-uint64_t Generator::seed() const { return state().seed; }
-
-void Generator::manual_seed(uint64_t seed) { set_state({seed, 0}); }
-
-Generator::State Generator::state() const {
-  const std::lock_guard lock(mutex_);
-  return state_;
-}
-
-void Generator::set_state(State state) {
-  const std::lock_guard lock(mutex_);
-  state_ = state;
-}
-
+// Of all devices: those that default_generator() returns, or what a thread has in their place.
 struct OwnGenerators::All {
   Generator cpu{kDefaultSeed};
   std::mutex mutex;              // guards what follows
   uint64_t seed = kDefaultSeed;  // for devices first used later
   std::map<int8_t, Generator> cuda;
+
+  Generator& of(Device device) {
+    if (device.is_cpu()) return cpu;
+    const std::lock_guard lock(mutex);
+    return cuda.try_emplace(device.index, seed).first->second;
+  }
+  /// The device whose generator this is, if it is one of these.
+  std::optional<Device> device_of(const Generator& generator) {
+    if (&generator == &cpu) return kCPU;
+    const std::lock_guard lock(mutex);
+    for (const auto& [index, own] : cuda) {
+      if (&generator == &own) return Device(DeviceType::kCUDA, index);
+    }
+    return std::nullopt;
+  }
 };
 
 namespace {
 
 using DefaultGenerators = OwnGenerators::All;
 
-thread_local DefaultGenerators* own_generators = nullptr;  // null: those of all threads
+thread_local DefaultGenerators* own_generators = nullptr;  // null: this thread has none
 
 // Never destroyed: threads may still draw numbers while the process exits.
-DefaultGenerators& defaults() {
+DefaultGenerators& of_all_threads() {
   static DefaultGenerators& instance = *new DefaultGenerators;
-  return own_generators != nullptr ? *own_generators : instance;
+  return instance;
+}
+
+/// What this thread draws from.
+DefaultGenerators& defaults() {
+  return own_generators != nullptr ? *own_generators : of_all_threads();
+}
+
+/// What this thread uses in place of `generator`: null unless that is a default one, and the thread
+/// has its own.
+Generator* stand_in(const Generator* generator) {
+  if (own_generators == nullptr) return nullptr;
+  const std::optional<Device> device = of_all_threads().device_of(*generator);
+  return device ? &own_generators->of(*device) : nullptr;
 }
 
 }  // namespace
@@ -69,12 +77,31 @@ OwnGenerators::OwnGenerators() : own_(std::make_unique<All>()), before_(own_gene
 
 OwnGenerators::~OwnGenerators() { own_generators = before_; }
 
-Generator& default_generator(Device device) {
-  DefaultGenerators& all = defaults();
-  if (device.is_cpu()) return all.cpu;
-  const std::lock_guard lock(all.mutex);
-  return all.cuda.try_emplace(device.index, all.seed).first->second;
+Generator::State Generator::reserve(uint64_t counters) {
+  if (Generator* const own = stand_in(this)) return own->reserve(counters);
+  const std::lock_guard lock(mutex_);
+  const State start = state_;
+  state_.offset += counters;
+  return start;
 }
+
+uint64_t Generator::seed() const { return state().seed; }
+
+void Generator::manual_seed(uint64_t seed) { set_state({seed, 0}); }
+
+Generator::State Generator::state() const {
+  if (const Generator* const own = stand_in(this)) return own->state();
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+void Generator::set_state(State state) {
+  if (Generator* const own = stand_in(this)) return own->set_state(state);
+  const std::lock_guard lock(mutex_);
+  state_ = state;
+}
+
+Generator& default_generator(Device device) { return of_all_threads().of(device); }
 
 RandomStart::operator Generator::State() const {
   LATHE_CHECK(StateError, !base_.defined(),

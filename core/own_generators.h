@@ -8,11 +8,12 @@
 
 namespace lathe {
 
-/// While it lives, this thread has default generators of its own. They begin in the state of the
-/// others, which other threads go on drawing from, and which stand still for this thread.
-/// random_state(), set_random_state() and manual_seed() are about its own ones, too.
-/// A generator that default_generator() returned meanwhile ends with it, so that no CUDA graph may
-/// be captured in it. Scopes of one thread end in the reverse order.
+/// While it lives, this thread draws from default generators of its own, which begin in the state
+/// of the real ones. Whatever it asks of a default generator is then about its own one, also
+/// through a reference from before; so are manual_seed() and random_state(). Other threads use the
+/// real ones as ever.
+/// default_generator() returns the real ones, so that a CUDA graph, or a layer, may keep one.
+/// Generators that a program made have no stand-in. Scopes of one thread end in the reverse order.
 class LATHE_API OwnGenerators {
  public:
   OwnGenerators();

@@ -70,6 +70,26 @@ TEST_CASE("manual_seed: reaches every device's generator, used before or after")
   manual_seed(kDefaultSeed);
 }
 
+TEST_CASE("OwnGenerators: a default generator is one object, whose draws go to the thread's own") {
+  Generator mine(3);
+  for (const Device device : {kCPU, Device("cuda:0")}) {
+    Generator& generator = default_generator(device);
+    generator.set_state({5, 2});
+    {
+      const OwnGenerators own;
+      CHECK(&generator == &default_generator(device));
+      CHECK(generator.reserve(10) == State{5, 2});
+      CHECK(generator.state() == State{5, 12});
+      generator.manual_seed(6);
+      CHECK(generator.seed() == 6);
+      mine.reserve(1);
+    }
+    CHECK(generator.state() == State{5, 2});
+  }
+  CHECK(mine.state() == State{3, 2});  // no stand-in
+  manual_seed(kDefaultSeed);
+}
+
 TEST_CASE("OwnGenerators: this thread's draws move nobody's generators, others' draws go on") {
   const Device gpu("cuda:0");
   manual_seed(5);

@@ -3,12 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "lathe/autograd/checkpoint.h"
+#include "lathe/core/cuda_graph.h"
 #include "lathe/core/error.h"
 #include "lathe/core/generator.h"
 #include "lathe/graph/compile.h"
@@ -28,6 +30,7 @@
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/optim/sgd.h"
+#include "lathe/tests/cuda_case.h"
 #include "lathe/tests/data/files.h"
 
 using namespace lathe;
@@ -278,6 +281,52 @@ TEST_CASE("compile: numbers that another thread draws during a trace come once")
   manual_seed(8);
   CHECK(equal(taken, rand({4})));
   CHECK(equal(y, dropout(x, {.p = 0.5})));
+}
+
+TEST_CASE("compile: a default generator that f names is after the first call where f leaves it") {
+  Generator& generator = default_generator();
+  const Function f = [&](const Tensors& t) {
+    const Tensor noise = rand(t[0].shape(), {}, &generator);
+    generator.reserve(5);
+    return Tensors{t[0] + noise, dropout(t[0], {.p = 0.5, .generator = &generator})};
+  };
+  const Tensor x = ones({5, 40});
+  manual_seed(8);
+  const Tensors want = f({x});
+  const Generator::State after = generator.state();
+  manual_seed(8);
+  const Tensors got = jit::compile(f)({x});
+  CHECK(equal(got[0], want[0]));
+  CHECK(equal(got[1], want[1]));
+  CHECK(generator.state() == after);
+}
+
+TEST_CASE("compile: a CUDA graph that f captures in its first call draws f's numbers" *
+          test::cuda_case()) {
+  const Device gpu(DeviceType::kCUDA);
+  const Tensor x = ones({5, 40}, {.device = gpu});
+  const auto results = [&](bool compiled) {
+    const Tensor image = zeros({5, 40}, {.device = gpu});
+    Tensor y;
+    std::optional<cuda::Graph> graph;
+    const Function step = [&](const Tensors& t) {
+      if (!graph) {
+        graph.emplace(gpu);
+        graph->capture([&] { y = dropout(image, {.p = 0.5}); });
+      }
+      image.copy_(t[0]);
+      graph->launch();
+      return Tensors{y};
+    };
+    const auto f = compiled ? Function(jit::compile(step)) : step;
+    manual_seed(8);
+    std::vector<float> out;
+    for (int call = 0; call < 3; ++call) {
+      for (const float value : f({x})[0].to(kCPU).to_vector<float>()) out.push_back(value);
+    }
+    return out;
+  };
+  CHECK(results(true) == results(false));
 }
 
 TEST_CASE("compile: hooks of a module are called, also those that come after the first call") {
