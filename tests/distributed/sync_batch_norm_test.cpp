@@ -9,6 +9,7 @@
 
 #include "lathe/autograd/engine.h"
 #include "lathe/distributed/data_parallel.h"
+#include "lathe/graph/compile.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
@@ -94,19 +95,25 @@ TEST_CASE("sync batch norm: second derivatives, one value per rank, evaluation")
       norm.to(kF64);
       norm.to(device());
       set_weights(norm);
-      convert_sync_batch_norm(group, norm);
       const auto [all, y] = part_of_batch(0, 1);
+      const auto compiled =
+          jit::compile([&](const Tensors& t) { return Tensors{norm(t[0])}; }, &norm);
+      compiled({all.slice(0, 0, 2)});  // a graph of it, which the ranks are not in
+      convert_sync_batch_norm(group, norm);
       // two samples: with two ranks, one value per channel and rank
       const int64_t part = 2 / group.world_size(), first = part * group.rank();
       const Tensor x = all.slice(0, first, first + part).clone().requires_grad_();
       const Tensor loss = square(norm(x) * x).sum();
       const Tensor dx = grad({loss}, {x}, {.create_graph = true})[0];
       const Tensor ddx = grad({square(dx).sum()}, {x})[0];
+      // Four samples, since a graph is for two rows and more.
+      const int64_t rows = 4 / group.world_size(), row = rows * group.rank();
+      const Tensor by_graph = compiled({all.slice(0, row, row + rows)})[0];
       norm.eval();
       std::string out;
-      for (const Tensor& part_of : {dx, ddx, norm(x)}) {
+      for (const Tensor& part_of : {dx, ddx, by_graph, norm(x)}) {
         const Tensor whole =
-            zeros({group.world_size(), part, 6}, {.dtype = kF64, .device = device()});
+            zeros({group.world_size(), part_of.dim(0), 6}, {.dtype = kF64, .device = device()});
         group.all_gather_(whole, part_of.detach()).wait();
         out += values_of({whole});
       }
