@@ -42,6 +42,10 @@ void check_driver(CUresult result, const char* call) {
              static_cast<int>(result), ")");
 }
 
+/// Makes the GPU's context that of this thread. The driver, other than the runtime, does not do so
+/// by itself: a thread that called neither has none.
+void use_context(Device gpu) { LATHE_CUDA_CHECK(cudaSetDevice(gpu.index)); }
+
 }  // namespace
 
 ComputeCapability compute_capability(Device gpu) {
@@ -57,6 +61,7 @@ ComputeCapability compute_capability(Device gpu) {
 
 LoadedKernel::LoadedKernel(const std::string& code, const char* name, Device gpu) : gpu_(gpu) {
   const DeviceScope on(gpu);
+  use_context(gpu);
   CUmodule module = nullptr;  // never unloaded
   CUfunction function = nullptr;
   check_driver(module_functions().load(&module, code.c_str()), "cuModuleLoadData");
@@ -66,6 +71,7 @@ LoadedKernel::LoadedKernel(const std::string& code, const char* name, Device gpu
 
 void LoadedKernel::launch(int64_t n, std::span<void*> arguments) const {
   const DeviceScope on(gpu_);
+  use_context(gpu_);
   const auto [grid, block] = launch_1d(n);
   check_driver(module_functions().launch(
                    static_cast<CUfunction>(function_), grid.x, 1, 1, block.x, 1, 1, 0,
