@@ -1,6 +1,7 @@
 // use_channels_last: NHWC for the whole graph. Where a value is known to lie in that order already,
 // nothing is added.
 #include <algorithm>
+#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <unordered_map>
@@ -19,6 +20,7 @@ namespace {
 using Order = std::vector<size_t>;
 
 const Order kNhwc = {0, 2, 3, 1};
+constexpr size_t kResidual = 3;  // an input of fused_conv2d: x, w, bias, residual
 
 bool is_one_of(const std::string& name, std::initializer_list<const char*> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -34,8 +36,11 @@ class ChannelsLast {
 
   void run() {
     for (Node& node : std::exchange(graph_.nodes, {})) {
-      if (is_convolution(node) && type(node.inputs[0]).shape.size() == 4)
+      if (is_convolution(node) && type(node.inputs[0]).shape.size() == 4) {
         node.inputs[0] = in_nhwc(node.inputs[0]);
+        if (node.op->name == "fused_conv2d" && node.inputs[kResidual] >= 0)
+          node.inputs[kResidual] = in_nhwc(node.inputs[kResidual]);
+      }
       set_order(node.output, order_behind(node));
       graph_.nodes.push_back(std::move(node));
     }
@@ -81,13 +86,13 @@ class ChannelsLast {
     return order;
   }
 
-  /// A permute or transpose, whose result has dimension moved[d] of x as its dimension d.
-  Order moved(const Order& x, const std::vector<size_t>& moved) const {
+  /// A permute or transpose, whose result has dimension dims[d] of x as its dimension d.
+  Order moved(const Order& x, const std::vector<size_t>& dims) const {
     Order order;
     for (const size_t d : x) {
-      const auto at = std::find(moved.begin(), moved.end(), d);
-      if (at == moved.end()) return {};
-      order.push_back(static_cast<size_t>(at - moved.begin()));
+      const auto at = std::find(dims.begin(), dims.end(), d);
+      if (at == dims.end()) return {};
+      order.push_back(static_cast<size_t>(at - dims.begin()));
     }
     return order;
   }
@@ -111,14 +116,21 @@ class ChannelsLast {
     return moved(order(node.inputs[0]), to);
   }
 
-  /// Of an op that keeps the order of x. With one pixel or one channel x fits both orders, and such
-  /// ops give row-major strides, which a convolution would go on with.
-  Order kept(int x) const {
-    const std::vector<Size> shape = type(x).shape;
+  /// True with one pixel or one channel. Where ops keep the order, such a value gives row-major
+  /// strides, which a convolution would go on with.
+  bool fits_both(int value) const {
+    const std::vector<Size> shape = type(value).shape;
     const Size one{0, 1};
-    const bool fits_both =
-        shape.size() == 4 && (shape[1] == one || (shape[2] == one && shape[3] == one));
-    return fits_both ? Order() : order(x);
+    return shape.size() == 4 && (shape[1] == one || (shape[2] == one && shape[3] == one));
+  }
+
+  /// Of an op that keeps the order of x.
+  Order kept(int x) const { return fits_both(x) ? Order() : order(x); }
+
+  /// A fused_conv2d may be several ops, the last of which keeps the order of a convolution.
+  Order convolved(const Node& node) const {
+    if (type(node.output).shape.size() != 4) return {};
+    return node.op->name == "fused_conv2d" && fits_both(node.output) ? Order() : kNhwc;
   }
 
   /// Of a pointwise op: that of the first input that is not stretched.
@@ -131,7 +143,7 @@ class ChannelsLast {
 
   Order order_behind(const Node& node) const {
     const std::string& op = node.op->name;
-    if (is_convolution(node)) return type(node.output).shape.size() == 4 ? kNhwc : Order();
+    if (is_convolution(node)) return convolved(node);
     if (op == "contiguous") {
       return node.attributes[0] == Attribute(std::string("channels_last")) ? kNhwc
                                                                            : row_major(node.output);
@@ -144,7 +156,7 @@ class ChannelsLast {
     if (op == "transpose") return transposed(node);
     if (op == "cat") {
       const bool nhwc = std::ranges::all_of(
-          node.inputs, [&](int input) { return input >= 0 && order(input) == kNhwc; });
+          node.inputs, [&](int input) { return input >= 0 && kept(input) == kNhwc; });
       return nhwc && !node.inputs.empty() ? kNhwc : Order();
     }
     return node.op->pointwise ? of_whole_input(node) : Order();

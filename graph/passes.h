@@ -42,11 +42,11 @@ LATHE_API void fuse_pointwise(Graph& graph);
 LATHE_API void fuse_epilogues(Graph& graph);
 
 /// Chooses NHWC for the whole graph: in it convolutions are fastest on a CPU. The order of values
-/// is followed from op to op. Before a convolution whose image is not known to be in NHWC then
-/// stands contiguous(…, format="channels_last"), which does nothing in a run where it is.
-/// Convolution, pooling, batch norm and element-wise ops keep the order. So convolutions read, and
-/// write, NHWC alone. Where there is such a node, views become reshapes: they may have been of
-/// row-major values.
+/// is followed from op to op. The pass puts contiguous(…, format="channels_last") before each
+/// convolution whose image, or residual, is not known to be in NHWC; in a run where it is, that
+/// does nothing. Convolution, pooling, batch norm and element-wise ops keep the order. So images
+/// that convolutions read or write are in NHWC. Where there is such a node, views become reshapes:
+/// they may have been of row-major values.
 /// Results move by rounding, and those of four dimensions may lie in this order.
 LATHE_API void use_channels_last(Graph& graph);
 

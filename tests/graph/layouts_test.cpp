@@ -21,6 +21,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/isclose.h"
+#include "lathe/ops/join.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/random.h"
@@ -124,6 +125,36 @@ TEST_CASE("graph: a Vision Transformer reorders its input, and in attention what
       "matmul: contiguous f32[2,2,17,8]@cpu\n"    // values
       "reshape: contiguous f32[2,17,2,8]@cpu\n";  // the heads side by side
   CHECK(lines(moves_of(vit, zeros({2, 3, 32, 32}))) == kInput + of_layer + of_layer);
+}
+
+TEST_CASE("graph: a shortcut from the input is brought into NHWC once, with the input") {
+  struct Block : nn::Module {
+    nn::Conv2d a{*this, "a", 8, 8, {.kernel = 3, .pad = 1}}, b{*this, "b", 8, 8, {.kernel = 1}};
+    Tensor forward(const Tensor& x) override { return relu(b(relu(a(x))) + x); }
+  };
+  Block model;
+  CHECK(lines(moves_of(model, zeros({2, 8, 8, 8}))) == "contiguous: contiguous f32[2,8,8,8]@cpu\n");
+}
+
+TEST_CASE("graph: convolutions to one channel, or to one pixel, go on in NHWC") {
+  struct Maps : nn::Module {
+    nn::Conv2d mask{*this, "mask", 3, 1, {.kernel = 1}}, depth{*this, "depth", 3, 1, {.kernel = 1}};
+    nn::Conv2d joint{*this, "joint", 2, 4, {.kernel = 3}};
+    nn::Conv2d edges{*this, "edges", 3, 1, {.kernel = 3}},
+        pixel{*this, "pixel", 1, 4, {.kernel = 6}};
+    nn::Conv2d last{*this, "last", 4, 4, {.kernel = 3, .pad = 1}};
+    Tensor forward(const Tensor& x) override {
+      return joint(cat({mask(x), depth(x)}, 1)) + last(relu(pixel(relu(edges(x)))));
+    }
+  };
+  Maps model;
+  for (const DType dtype : {kF32, kF64}) {  // f64: fused_conv2d is several ops
+    model.to(dtype);
+    const Tensor x = zeros({2, 3, 8, 8}, {.dtype = dtype});
+    const Tensor joined = zeros({2, 2, 8, 8}, {.dtype = dtype});  // cat() of maps is row-major
+    CHECK(lines(moves_of(model, x)) ==
+          concat("contiguous: contiguous ", x, "\ncontiguous: contiguous ", joined, "\n"));
+  }
 }
 
 TEST_CASE("graph: NHWC also behind what comes before the first convolution") {

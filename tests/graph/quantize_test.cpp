@@ -292,6 +292,7 @@ TEST_CASE("quantize: a shortcut of every other pixel and of zeros is of integers
         "pad u8\n"
         "slice i8\n"
         "contiguous i8\n"
+        "contiguous u8\n"
         "quantized_conv2d f32\n");
   CHECK(sqnr(graph.run(calibration[0])[0], before.run(calibration[0])[0]) > 20);
 }
