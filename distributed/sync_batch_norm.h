@@ -21,7 +21,9 @@ LATHE_API Tensor all_reduce(ProcessGroup& group, const Tensor& t);
 /// whose parts may have different sizes. Evaluation, names and state stay as they are. All ranks
 /// must run the same forward passes. The model keeps the group, which must outlive its training.
 /// Two sums per layer travel in the forward pass, and two in the backward pass. The layers are then
-/// made of single ops, without the fused kernels of batch norm. Does nothing in a world of one.
+/// made of single ops, without the fused kernels of batch norm. Each gets a hook that does nothing,
+/// in evaluation, too: with hooks, functions of jit::compile() run as written. Does nothing in a
+/// world of one.
 /// → the number of batch norms
 LATHE_API int64_t convert_sync_batch_norm(ProcessGroup& group, nn::Module& model);
 

@@ -80,26 +80,27 @@ std::string kind_of(const Tensors& inputs, std::optional<int64_t> rows) {
 
 /// What modules show to their own kind alone.
 struct Hooked : nn::Module {
-  /// True if it or a module below it has hooks.
-  static bool any(const nn::Module& module) {
+  static bool is(const nn::Module& module) {
     constexpr auto kOwn = &Hooked::has_hooks;
-    if ((module.*kOwn)()) return true;
-    const std::vector<nn::Module*> children = module.children();
-    return std::ranges::any_of(children, [](const nn::Module* child) { return any(*child); });
+    return (module.*kOwn)();
   }
 };
 
-/// A digit for the module and each below it: 1 in training mode.
-void append_modes(std::string& text, const nn::Module& module) {
-  text += module.is_training() ? '1' : '0';
-  for (const nn::Module* const child : module.children()) append_modes(text, *child);
+/// What decides which graph a call of a module takes, or none.
+struct Layers {
+  std::string modes = {};  // a digit for the module and each below it: 1 in training mode
+  bool hooked = false;     // one of them has hooks
+};
+
+void add_layers(Layers& layers, const nn::Module& module) {
+  layers.modes += module.is_training() ? '1' : '0';
+  layers.hooked = layers.hooked || Hooked::is(module);
+  for (const nn::Module* const child : module.children()) add_layers(layers, *child);
 }
 
 /// ", eval", ", training", or ", training 0110" where layers differ.
-std::string mode_text(const nn::Module* module) {
-  if (module == nullptr) return "";
-  std::string modes;
-  append_modes(modes, *module);
+std::string mode_text(const std::string& modes) {
+  if (modes.empty()) return "";
   if (modes.find('1') == std::string::npos) return ", eval";
   return modes.find('0') == std::string::npos ? ", training" : ", training " + modes;
 }
@@ -220,17 +221,22 @@ class CompiledFunction::State {
       remember("under Autocast", {{}, {}, "its ops would be cast, which graphs do not hold"});
       return f_(inputs);
     }
-    if (module_ != nullptr && Hooked::any(*module_)) {
+    Layers layers;
+    if (module_ != nullptr) add_layers(layers, *module_);
+    if (layers.hooked) {
       remember("with hooks", {{}, {}, "a graph does not call the hooks of modules"});
       return f_(inputs);
     }
-    const std::string mode = mode_text(module_);
+    const std::string mode = mode_text(layers.modes);
     const std::optional<int64_t> rows = rows_of(inputs);
     const std::string general = kind_of(inputs, rows) + mode,
                       exact = kind_of(inputs, std::nullopt) + mode;
     Entry failed;
     std::optional<const Entry*> known = find(general, exact);
-    if (!known && cuda::capture_number() != 0) return f_(inputs);  // a trace would be captured
+    if (!known && cuda::capture_number() != 0) {
+      remember("in a CUDA capture", {{}, {}, "the trace of a new kind would be recorded, too"});
+      return f_(inputs);
+    }
     if (!known) known = traced(inputs, rows, general, exact, failed);
     if (known) return run(*known, inputs);
     Tensors results = f_(inputs);  // if it fails here too, the next call tries again

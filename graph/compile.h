@@ -18,8 +18,9 @@
 namespace lathe::jit {
 
 /// A function that compile() made. Copies share their graphs. Several threads may call one at the
-/// same time, where they may call f so. During a call that traces, no other thread may write the
-/// buffers of `module`: the trace puts them back. Other threads may draw random numbers.
+/// same time, if f itself may be called so. During the first call with inputs of a kind no other
+/// thread may write the buffers of `module`: the trace puts them back. Other threads may draw
+/// random numbers.
 class LATHE_API CompiledFunction {
  public:
   /// f(inputs), with equal bits, and gradients.
@@ -38,9 +39,10 @@ class LATHE_API CompiledFunction {
   /// Batch norm in training moves its running statistics in each call, and dropout draws from the
   /// default generator, as in f.
   ///
-  /// f itself is called where it cannot be traced, under Autocast, beyond 64 kinds, and while
-  /// anything watches ops (a debug scope, a trace), a layer of `module` has hooks, or it normalises
-  /// with other ranks (distributed/sync_batch_norm.h). It cannot be traced where trace() refuses
+  /// f itself is called where it cannot be traced, under Autocast, beyond 64 kinds, in a
+  /// cuda::Graph's capture with inputs of a kind that is new, and while anything watches ops (a
+  /// debug scope, a trace) or a layer of `module` has hooks: convert_sync_batch_norm() sets some.
+  /// Call a step once before its capture. A function cannot be traced where trace() refuses it
   /// for other reasons, where batch norm moves statistics that are neither inputs nor buffers of
   /// `module`, where it keeps gradients from a tensor (detach(), NoGrad) that a graph would pass
   /// them to, where it returns a tensor that it made of no input, where it takes gradients itself

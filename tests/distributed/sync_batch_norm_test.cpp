@@ -13,7 +13,9 @@
 #include "lathe/nn/batch_norm.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/isclose.h"
 #include "lathe/ops/losses.h"
+#include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/views.h"
 #include "parts.h"
@@ -122,4 +124,22 @@ TEST_CASE("sync batch norm: second derivatives, one value per rank, evaluation")
     return ranks.result(0);
   };
   CHECK(farthest(numbers_of(run(2)), numbers_of(run(1))) <= 1e-9);  // of values up to 100
+}
+
+TEST_CASE("sync batch norm: a function that was compiled before goes on with all ranks' values") {
+  Ranks ranks(2, 60, [](const GroupOptions& options) {
+    ProcessGroup group(options);
+    nn::BatchNorm1d norm(6), twin(6);
+    const jit::CompiledFunction compiled =
+        jit::compile([&](const Tensors& t) { return Tensors{norm(t[0])}; }, &norm);
+    norm.to(device());
+    twin.to(device());
+    const Tensor x = randn({4, 6}, {.device = device()}) + group.rank();
+    bool same = equal(compiled({x})[0], twin(x));
+    for (nn::BatchNorm1d* const layer : {&norm, &twin}) convert_sync_batch_norm(group, *layer);
+    for (int call = 0; call < 2; ++call) same = same && equal(compiled({x})[0], twin(x));
+    same = same && equal(norm.running_mean, twin.running_mean);
+    return std::string(same ? "the same" : "other values");
+  });
+  for (const std::string& result : ranks.results()) CHECK(result == "the same");
 }

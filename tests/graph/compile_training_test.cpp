@@ -329,6 +329,32 @@ TEST_CASE("compile: a CUDA graph that f captures in its first call draws f's num
   CHECK(results(true) == results(false));
 }
 
+TEST_CASE("compile: in a CUDA capture nothing is traced; what was traced before is captured" *
+          test::cuda_case()) {
+  const Device gpu(DeviceType::kCUDA);
+  const Tensor x = ones({5, 40}, {.device = gpu});
+  int runs = 0;
+  const jit::CompiledFunction compiled = jit::compile([&](const Tensors& t) {
+    ++runs;
+    return Tensors{t[0] * 2 + 1};
+  });
+  const auto captured = [&] {
+    Tensor y;
+    cuda::Graph graph(gpu);
+    graph.capture([&] { y = compiled({x})[0]; });
+    graph.launch();
+    return y.to(kCPU);
+  };
+  CHECK(equal(captured(), full({5, 40}, 3.0)));
+  CHECK(runs == 1);
+  CHECK(compiled.explain().find("in a CUDA capture: ") == 0);
+  compiled({x});
+  CHECK(is_graph(compiled));
+  const int before = runs;
+  CHECK(equal(captured(), full({5, 40}, 3.0)));
+  CHECK(runs == before);
+}
+
 TEST_CASE("compile: hooks of a module are called, also those that come after the first call") {
   nn::BatchNorm1d bn(3);
   const auto compiled = jit::compile([&](const Tensors& t) { return Tensors{bn(t[0]) * 2}; }, &bn);

@@ -16,6 +16,7 @@
 #include "lathe/nn/models.h"
 #include "lathe/ops/activations.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/creation.h"
 #include "lathe/ops/isclose.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
@@ -92,4 +93,17 @@ TEST_CASE("graph: fused groups and their gradients on several threads") {
   });
   const Tensor expected = gradient();
   for (const Tensor& g : found) CHECK(equal(g, expected));
+}
+
+TEST_CASE("compile: what several threads call first is traced once") {
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> in_traces = 0;
+    const jit::CompiledFunction f = jit::compile([&](const Tensors& t) {
+      in_traces += !grad_enabled();
+      return Tensors{t[0] * 2 + 1};
+    });
+    const Tensor x = ones({4, 3});
+    on_threads(4, [&](int) { f({x}); });
+    CHECK(in_traces.load() == 2);
+  }
 }
