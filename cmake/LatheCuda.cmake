@@ -153,7 +153,9 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   core/gpu/cudnn_retired.h
   core/gpu/cupti_functions.h
   core/gpu/curand_functions.h
+  core/gpu/driver_function.h
   core/gpu/nccl_functions.h
+  core/gpu/nvrtc_functions.h
   core/gpu/shared_library.h
   core/gpu/virtual_memory_cuda.h
   ops/conv/conv2d_cudnn.h
