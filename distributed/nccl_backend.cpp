@@ -5,9 +5,15 @@
 // ncclInProgress, and ncclCommGetAsyncError says when it is. So the lock is held for moments only,
 // and another thread can end the communicator at any time (ncclCommAbort), which also ends the
 // kernels that wait on the GPU for a rank that is gone.
+//
+// Note [An abort waits for graphs]
+// ncclCommAbort ends the kernels at once. But it returns only when no CUDA graph has a collective
+// of the communicator any more, and has no limit. Who aborts may own such a graph, or be what its
+// owner waits for. So a thread that nobody needs calls it, without the lock.
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -28,7 +34,8 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLeaving{2000};  // how long calls may take to end when a rank leaves
+// How long calls may take to end when a rank leaves, and then an abort.
+constexpr milliseconds kLeaving{2000};
 
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -87,7 +94,11 @@ class NcclBackend final : public DeviceBackend {
         id_(id),
         nccl_(nccl::functions()),
         stream_(device) {}
-  ~NcclBackend() override { abort(); }
+  ~NcclBackend() override {
+    abort();
+    // A process that ends now should not take the library away from under it.
+    if (ending_.valid()) ending_.wait_for(kLeaving);
+  }
 
   void connect() override {
     const cuda::DeviceScope on(device_);
@@ -138,10 +149,22 @@ class NcclBackend final : public DeviceBackend {
     if (comm_ == nullptr) fail("a collective", "was aborted");
   }
 
+  // See note [An abort waits for graphs].
   void abort() noexcept override {
     const std::lock_guard lock(mutex_);
     ended_ = true;
-    if (comm_ != nullptr) nccl_.ncclCommAbort(std::exchange(comm_, nullptr));
+    if (comm_ == nullptr) return;
+    const auto end = [call = nccl_.ncclCommAbort, comm = std::exchange(comm_, nullptr)] {
+      call(comm);
+    };
+    try {
+      std::packaged_task<void()> task(end);
+      std::future<void> over = task.get_future();
+      std::thread(std::move(task)).detach();
+      ending_ = std::move(over);
+    } catch (const std::exception&) {  // no thread can be had: better late than never
+      end();
+    }
   }
 
   void leave() noexcept override {
@@ -214,6 +237,7 @@ class NcclBackend final : public DeviceBackend {
   std::mutex mutex_;  // guards what follows
   ncclComm_t comm_ = nullptr;
   bool ended_ = false;
+  std::future<void> ending_;  // of the thread that aborts
 };
 
 }  // namespace

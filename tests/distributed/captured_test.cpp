@@ -1,6 +1,7 @@
 // Collectives in captured graphs, over the emulated NCCL: what a launch computes has the bits of the
 // step that is queued, and a rank that fails ends the others' launches.
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include <functional>
@@ -226,6 +227,51 @@ TEST_CASE("captured collectives: a rank that fails ends the launches of all") {
                                       "over in time)");
     return wrong;
   });
+}
+
+// NCCL keeps a communicator as long as a graph has its collectives. Whoever ends it must not wait
+// for that: the thread that owns the graph, here in its backward pass, or one that it waits for.
+TEST_CASE("captured collectives: a failure beside a living graph is told in time") {
+  const auto run = [](const std::function<void()>& fails, const GroupOptions& options) {
+    const Device device = gpu(options.rank);
+    std::optional<ProcessGroup> group(options);
+    std::string told;
+    {
+      Training training(*group, kKinds[0], device);
+      cuda::Graph graph(device);
+      for (int step = 0; step < 2; ++step) training.step();
+      graph.capture([&] { training.step(); });
+      graph.launch();
+      training.scaler.after_launch();
+      told = told_by<Error>([&] {
+        for (int step = 0; step < 1000; ++step) {
+          const Tensor h = training.net.norm(training.net.a(training.x));
+          h.register_hook([&](const Tensor&) {
+            if (options.rank == 1 && step == 2) fails();
+            return Tensor();
+          });
+          training.loss = mse_loss(training.net.b(h), training.y);
+          training.loss.backward();
+          training.optimizer->zero_grad();
+          training.loss.item<double>();
+        }
+      });
+      require(emulation::nccl_probe().aborted == 0, "the graph does not hold the communicator");
+    }
+    group.reset();
+    require(emulation::nccl_probe().aborted == 1, "not aborted");
+    return told;
+  };
+  const auto check_told = [&](const std::function<void()>& fails, const char* cause, int told) {
+    Ranks ranks(2, 60, [&](const GroupOptions& options) { return run(fails, options); });
+    for (int rank = 0; rank < told; ++rank) {
+      const std::string result = ranks.result(rank);
+      INFO("rank ", rank, ": ", result);
+      CHECK(result.find(cause) != std::string::npos);
+    }
+  };
+  check_told([] { LATHE_FAIL(StateError, "no more"); }, "no more", 2);
+  check_told([] { raise(SIGKILL); }, "ended without a word", 1);
 }
 
 TEST_CASE("captured collectives: a group that is gone, and one without NCCL") {

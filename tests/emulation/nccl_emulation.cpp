@@ -5,11 +5,13 @@
 #include <stdlib.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -46,7 +48,9 @@ struct Communicator {
   std::atomic<ncclResult_t> state = ncclInProgress;
   std::atomic<const char*> waits_for = "joined";  // in progress until all ranks have this file
   std::string last_error;
+  const std::shared_ptr<const int> held = std::make_shared<const int>();  // by nodes of graphs
 
+  bool in_graphs() const { return held.use_count() > 1; }
   fs::path file(const std::string& what, int of) const {
     return folder / (what + "." + std::to_string(of));
   }
@@ -231,7 +235,7 @@ ncclResult_t enqueue(Header how, const void* in, void* out, ncclComm_t handle,
         on, [work] { return work->ready(); }, [work] { work->run(); });
   };
   if (is_recorded(*state)) {
-    note(*state, queue);
+    note(*state, [queue, held = comm.held](StreamState& on) { queue(on); });
   } else {
     queue(*state);
   }
@@ -279,7 +283,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
     std::vector<std::string> devices;
     for (int rank = 0; rank < comm.ranks && fs::exists(comm.file(what, rank)); ++rank)
       devices.push_back(read(comm.file(what, rank)));
-    if (devices.size() == static_cast<size_t>(comm.ranks)) comm.state = ncclSuccess;
+    const bool kept = what == "final" && comm.in_graphs();
+    if (devices.size() == static_cast<size_t>(comm.ranks) && !kept) comm.state = ncclSuccess;
     for (size_t rank = 0; what == "joined" && rank < devices.size(); ++rank) {
       if (static_cast<int>(rank) != comm.rank && devices[rank] == std::to_string(comm.device))
         comm.state = refuse(comm, "two ranks use one device");
@@ -316,6 +321,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
   comm.ended = true;
   std::error_code gone;
   fs::remove_all(comm.folder, gone);
+  while (comm.in_graphs()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   delete handle;
   --nccl_probe().communicators;
   ++nccl_probe().aborted;

@@ -9,9 +9,12 @@
 // - Two ranks on one device, a stream of another device, and a call before the communicator is there:
 //   ncclInvalidUsage.
 // - On a stream that is being captured a collective is a node of the graph: each launch makes it.
+//   Until all such graphs are destroyed a communicator is not final, and ncclCommAbort does not
+//   return.
 // - Sums are made in the order of the ranks.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "lathe/core/fault.h"
@@ -24,9 +27,9 @@ struct NcclProbe {
   FaultPoint async_fault;         // the n-th collective hangs, and then the communicator says why
   FaultPoint hang_fault;          // the n-th collective hangs
   uint64_t collectives = 0;       // queued so far
-  size_t communicators = 0;       // alive
-  uint64_t aborted = 0;           // communicators that ended by ncclCommAbort
   cudaStream_t stream = nullptr;  // of the last collective
+  std::atomic<size_t> communicators = 0;  // alive
+  std::atomic<uint64_t> aborted = 0;      // communicators that ended by ncclCommAbort
 };
 NcclProbe& nccl_probe();
 
