@@ -17,6 +17,44 @@ from driver import expect, expect_one_line, lathe, main, start
 from short_run import TINY, last_of, train
 
 
+def check_ways_between_formats():
+    """Every way between the formats ends with the weights that it began with, and they go on training."""
+    expect(lathe("ckpt", "convert", "two.safetensors", "w.lathe"), 0)
+    for way in ("w.lathe v.safetensors", "w.onnx v.safetensors v.npz", "w.safetensors v.onnx v.lathe v.npz", "w.onnx v.lathe v.safetensors v.onnx v.npz"):
+        files = way.split()
+        for source, to in zip(files, files[1:]):
+            expect(lathe("ckpt", "convert", source, to), 0)
+        differences = lathe("ckpt", "diff", "w.npz", files[-1])  # a graph does not count batches
+        assert all("num_batches_tracked" in line and "only in" not in line for line in differences.stdout.splitlines()), (way, differences)
+        pathlib.Path(files[-1]).unlink() if files[-1].endswith(".npz") else None
+    differences = lathe("ckpt", "diff", "w.npz", "w.onnx").stdout.splitlines()
+    assert all("num_batches_tracked" in line and "only in" not in line for line in differences), differences
+    assert "layer3.0.bn2.running_var" in expect(lathe("ckpt", "show", "w.onnx"), 0).stdout
+    results = [expect(lathe("eval", "--run-dir", "a", "--weights", name), 0).stdout.rpartition(",")[0]  # without the speed
+               for name in ("w.safetensors", "v.safetensors", "w.onnx", "w.lathe")]
+    assert "top-1" in results[0] and len(set(results)) == 1, results
+    expect(train("b", "--weights", "w.onnx", "--stop-after", 1), 0)
+    expect_one_line(lathe("bench", "infer", "--weights", "w.npz"), 3, "w.npz: bench infer measures a graph, .lathe or .onnx")
+    assert "w.onnx" in expect(lathe("bench", "infer", "--weights", "w.onnx", "--batch-size", 2, "--seconds", 0.05), 0).stdout
+    expect(lathe("ckpt", "convert", "w.lathe", "again.lathe"), 0)
+
+
+def check_what_is_replaced():
+    """Nothing that holds more than weights."""
+    saved, run = pathlib.Path("two.safetensors").read_bytes(), last_of("a")
+    pathlib.Path("link.safetensors").symlink_to("two.safetensors")
+    for to in ("two.safetensors", "link.safetensors"):
+        expect_one_line(lathe("ckpt", "convert", "two.safetensors", to), 2, f"{to} is the file that is read")
+    expect_one_line(lathe("ckpt", "convert", "two.safetensors", "a/last.safetensors"), 2, "a/last.safetensors is a checkpoint")
+    assert pathlib.Path("two.safetensors").read_bytes() == saved and last_of("a") == run
+    damaged = run[:-1] + bytes([run[-1] ^ 1])
+    pathlib.Path("damaged.safetensors").write_bytes(damaged)
+    expect_one_line(lathe("ckpt", "convert", "two.safetensors", "damaged.safetensors"), 2, "damaged.safetensors may be a checkpoint")
+    assert pathlib.Path("damaged.safetensors").read_bytes() == damaged
+    for to in ("w.safetensors", "w.npz", "w.onnx", "w.lathe"):  # weights are
+        expect(lathe("ckpt", "convert", "a/last.safetensors", to), 0)
+
+
 def test_ckpt_commands(folder):
     expect(train("a", "--stop-after", 2), 0)
     rows = [json.loads(line) for line in expect(lathe("ckpt", "show", "a/last.safetensors", "--json"), 0).stdout.splitlines()]
@@ -49,45 +87,14 @@ def test_ckpt_commands(folder):
     assert b"resnet8" in graph and b"layer3.0.bn2.running_var" in graph
     expect_one_line(lathe("ckpt", "convert", "w.npz", "v.onnx"), 2, "w.npz: only a checkpoint of a run, and its weights as .safetensors")
     expect_one_line(lathe("ckpt", "convert", "w.npz", "v.lathe"), 2, "w.npz: only a checkpoint of a run, and its weights as .safetensors")
-    expect(lathe("ckpt", "convert", "two.safetensors", "w.lathe"), 0)
-    # Every way between the formats ends with the weights that it began with, and they go on training.
-    for way in ("w.lathe v.safetensors", "w.onnx v.safetensors v.npz", "w.safetensors v.onnx v.lathe v.npz", "w.onnx v.lathe v.safetensors v.onnx v.npz"):
-        files = way.split()
-        for source, to in zip(files, files[1:]):
-            expect(lathe("ckpt", "convert", source, to), 0)
-        differences = lathe("ckpt", "diff", "w.npz", files[-1])  # a graph does not count batches
-        assert all("num_batches_tracked" in line and "only in" not in line for line in differences.stdout.splitlines()), (way, differences)
-        pathlib.Path(files[-1]).unlink() if files[-1].endswith(".npz") else None
-    differences = lathe("ckpt", "diff", "w.npz", "w.onnx").stdout.splitlines()
-    assert all("num_batches_tracked" in line and "only in" not in line for line in differences), differences
-    assert "layer3.0.bn2.running_var" in expect(lathe("ckpt", "show", "w.onnx"), 0).stdout
-    results = [expect(lathe("eval", "--run-dir", "a", "--weights", name), 0).stdout.rpartition(",")[0]  # without the speed
-               for name in ("w.safetensors", "v.safetensors", "w.onnx", "w.lathe")]
-    assert "top-1" in results[0] and len(set(results)) == 1, results
-    expect(train("b", "--weights", "w.onnx", "--stop-after", 1), 0)
-    expect_one_line(lathe("bench", "infer", "--weights", "w.npz"), 3, "w.npz: bench infer measures a graph, .lathe or .onnx")
-    assert "w.onnx" in expect(lathe("bench", "infer", "--weights", "w.onnx", "--batch-size", 2, "--seconds", 0.05), 0).stdout
-    expect(lathe("ckpt", "convert", "w.lathe", "again.lathe"), 0)
+    check_ways_between_formats()
     shutil.copy("w.safetensors", "weights.lathe")
     expect_one_line(lathe("ckpt", "convert", "two.safetensors", "weights.lathe"), 2, "weights.lathe holds something else than a graph")
     expect_one_line(lathe("ckpt", "show", "missing"), 3, "missing")
     pathlib.Path("p.pack").write_bytes(b"\x89LPK\r\n\x1a\n" + bytes(56))
     expect_one_line(lathe("ckpt", "show", "p.pack"), 3, "p.pack: is a packed file of images")
-
-    # Nothing that holds more than weights is replaced.
-    saved, run = pathlib.Path("two.safetensors").read_bytes(), last_of("a")
-    pathlib.Path("link.safetensors").symlink_to("two.safetensors")
-    for to in ("two.safetensors", "link.safetensors"):
-        expect_one_line(lathe("ckpt", "convert", "two.safetensors", to), 2, f"{to} is the file that is read")
-    expect_one_line(lathe("ckpt", "convert", "two.safetensors", "a/last.safetensors"), 2, "a/last.safetensors is a checkpoint")
-    assert pathlib.Path("two.safetensors").read_bytes() == saved and last_of("a") == run
-    damaged = run[:-1] + bytes([run[-1] ^ 1])
-    pathlib.Path("damaged.safetensors").write_bytes(damaged)
-    expect_one_line(lathe("ckpt", "convert", "two.safetensors", "damaged.safetensors"), 2, "damaged.safetensors may be a checkpoint")
-    assert pathlib.Path("damaged.safetensors").read_bytes() == damaged
-    for to in ("w.safetensors", "w.npz", "w.onnx", "w.lathe"):  # weights are
-        expect(lathe("ckpt", "convert", "a/last.safetensors", to), 0)
     expect_one_line(lathe("ckpt", "show"), 2, "one file")
+    check_what_is_replaced()
 
 
 def write_npz(path, rows, columns, values, fortran=False, kind="f4"):

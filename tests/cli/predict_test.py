@@ -41,6 +41,59 @@ def predictions(result):
     return {row["file"]: row["predictions"] for row in map(json.loads, result.stdout.splitlines())}
 
 
+def check_weights_alone(seen):
+    """Weights without the rest of the checkpoint still say what they are for; ONNX files too. `seen`: what the checkpoint predicts."""
+    expect(lathe("ckpt", "convert", "alone.safetensors", "w.safetensors"), 0)
+    again = expect(lathe("predict", "--weights", "w.safetensors", "pictures", "--json"), 0)
+    for file, classes in predictions(again).items():
+        assert all(abs(a["probability"] - b["probability"]) < 1e-5 for a, b in zip(classes, seen[file], strict=True)), (classes, seen[file])
+    expect(lathe("ckpt", "convert", "alone.safetensors", "w.onnx"), 0)
+    onnx = pathlib.Path("w.onnx").read_bytes()
+    assert b"lathe.class_names" in onnx and b"lathe.image_mean" in onnx and b"0.485,0.456,0.406" in onnx
+    again = expect(lathe("predict", "--weights", "w.onnx", "pictures", "--json", "--batch-size", 5), 0)
+    for file, classes in predictions(again).items():
+        assert all(abs(a["probability"] - b["probability"]) < 1e-5 for a, b in zip(classes, seen[file], strict=True)), (classes, seen[file])
+    # A file that says nothing of its images: 3 planes to classes with numbers, as torchvision's.
+    pathlib.Path("plain.onnx").write_bytes(onnx.replace(b"lathe.class_names", b"other.class_names").replace(b"lathe.image_", b"other.image_"))
+    plain = expect(lathe("predict", "--weights", "plain.onnx", "pictures", "--json", "--batch-size", 5), 0)
+    for file, classes in predictions(plain).items():  # this run's images are prepared in the same way
+        assert all(a["name"] == str(a["class"]) and abs(a["probability"] - b["probability"]) < 1e-5 for a, b in zip(classes, seen[file], strict=True))
+    expect(lathe("ckpt", "convert", "plain.onnx", "plain.lathe"), 0)
+    assert expect(lathe("predict", "--weights", "plain.lathe", "pictures", "--json", "--batch-size", 5), 0).stdout == plain.stdout
+    expect(lathe("ckpt", "convert", "plain.lathe", "back.onnx"), 0)
+    expect(lathe("ckpt", "convert", "back.onnx", "back.safetensors"), 0)
+    differences = expect(lathe("ckpt", "diff", "w.safetensors", "back.safetensors"), 7).stdout.splitlines()
+    assert differences and all("num_batches_tracked" in line for line in differences), differences
+    # Weights that come from ONNX are as good as those that went there.
+    expect(lathe("ckpt", "convert", "w.onnx", "back.safetensors"), 0)
+    assert predictions(expect(lathe("predict", "--weights", "back.safetensors", "pictures", "--json", "--batch-size", 5), 0)) == seen
+
+
+def check_graph_file(printed):
+    """A graph needs no --model, and gives the model's bits. `printed`: what predict prints with the checkpoint, as JSON."""
+    expect(lathe("ckpt", "convert", "alone.safetensors", "g.lathe"), 0)
+    metadata = safetensors_header("g.lathe")["__metadata__"]
+    assert metadata["lathe.graph"].startswith("lathe graph 1\ninput %x: f32[N,3,16,16]\n") and metadata["lathe.model"] == "resnet8"
+    graph = expect(lathe("predict", "--weights", "g.lathe", "pictures", "--format", "json", "--batch-size", 5), 0)
+    assert graph.stdout == printed
+    expect_one_line(lathe("predict", "--weights", "g.lathe", "--amp", "bf16", "pictures"), 2, "g.lathe is a graph", "--amp bf16")
+    for flag, value in (("--model", "resnet8"), ("--image-size", 24)):
+        expect_one_line(lathe("predict", "--weights", "g.lathe", flag, value, "pictures"), 2, f"g.lathe is a graph, which has its own: leave out {flag}")
+    rows = expect(lathe("bench", "infer", "--weights", "g.lathe", "--batch-size", 3, "--seconds", 0.05, "--json"), 0).stdout.splitlines()
+    assert [(row["model"], row["form"], row["batch_size"]) for row in map(json.loads, rows)] == [("g.lathe", "graph", 1), ("g.lathe", "graph", 3)]
+    header, data = safetensors_header("g.lathe"), pathlib.Path("g.lathe").read_bytes()
+    header["__metadata__"]["lathe.class_names"] = json.dumps([*CLASSES, "a fourth"])
+    text = json.dumps(header).encode()
+    pathlib.Path("more.lathe").write_bytes(struct.pack("<Q", len(text)) + text + data[8 + struct.unpack("<Q", data[:8])[0]:])
+    expect_one_line(lathe("predict", "--weights", "more.lathe", "pictures"), 3, "more.lathe: the graph's result must be [", ",4], images and classes (got: f32[")
+    # A program that does not do what its types say.
+    header = safetensors_header("g.lathe")
+    header["__metadata__"]["lathe.graph"] = header["__metadata__"]["lathe.graph"].replace("f32[N,3,16,16]\n", "f32[N,3,15,15]\n", 1)
+    text = json.dumps(header).encode()
+    pathlib.Path("wrong.lathe").write_bytes(struct.pack("<Q", len(text)) + text + data[8 + struct.unpack("<Q", data[:8])[0]:])
+    expect_one_line(lathe("predict", "--weights", "wrong.lathe", "pictures"), 3, "wrong.lathe: graph: input %x must be f32[N,3,15,15]")
+
+
 def test_a_file_is_predicted_as_in_the_data_set(folder):
     trained(folder)
     rows = [json.loads(line) for line in expect(lathe("predict", "--run-dir", "a", "--index", "0:12", "--json"), 0).stdout.splitlines()]
@@ -66,53 +119,8 @@ def test_a_file_is_predicted_as_in_the_data_set(folder):
     assert table[2][:2] == ["pictures/blue/0.png", "2"] and {row[3] for row in table[1:]} <= set(CLASSES)
     text = check_shown(expect(lathe("predict", "--weights", "alone.safetensors", "pictures/blue/0.png", "--top", 1), 0)).stdout
     assert text.startswith("pictures/blue/0.png: ") and text.count("\n") == 1 and text.endswith(" %\n") and "," not in text, text
-    # Weights without the rest of the checkpoint still say what they are for; ONNX files too.
-    expect(lathe("ckpt", "convert", "alone.safetensors", "w.safetensors"), 0)
-    again = expect(lathe("predict", "--weights", "w.safetensors", "pictures", "--json"), 0)
-    for file, classes in predictions(again).items():
-        assert all(abs(a["probability"] - b["probability"]) < 1e-5 for a, b in zip(classes, seen[file], strict=True)), (classes, seen[file])
-    expect(lathe("ckpt", "convert", "alone.safetensors", "w.onnx"), 0)
-    onnx = pathlib.Path("w.onnx").read_bytes()
-    assert b"lathe.class_names" in onnx and b"lathe.image_mean" in onnx and b"0.485,0.456,0.406" in onnx
-    again = expect(lathe("predict", "--weights", "w.onnx", "pictures", "--json", "--batch-size", 5), 0)
-    for file, classes in predictions(again).items():
-        assert all(abs(a["probability"] - b["probability"]) < 1e-5 for a, b in zip(classes, seen[file], strict=True)), (classes, seen[file])
-    # A file that says nothing of its images: 3 planes to classes with numbers, as torchvision's.
-    pathlib.Path("plain.onnx").write_bytes(onnx.replace(b"lathe.class_names", b"other.class_names").replace(b"lathe.image_", b"other.image_"))
-    plain = expect(lathe("predict", "--weights", "plain.onnx", "pictures", "--json", "--batch-size", 5), 0)
-    for file, classes in predictions(plain).items():  # this run's images are prepared in the same way
-        assert all(a["name"] == str(a["class"]) and abs(a["probability"] - b["probability"]) < 1e-5 for a, b in zip(classes, seen[file], strict=True))
-    expect(lathe("ckpt", "convert", "plain.onnx", "plain.lathe"), 0)
-    assert expect(lathe("predict", "--weights", "plain.lathe", "pictures", "--json", "--batch-size", 5), 0).stdout == plain.stdout
-    expect(lathe("ckpt", "convert", "plain.lathe", "back.onnx"), 0)
-    expect(lathe("ckpt", "convert", "back.onnx", "back.safetensors"), 0)
-    differences = expect(lathe("ckpt", "diff", "w.safetensors", "back.safetensors"), 7).stdout.splitlines()
-    assert differences and all("num_batches_tracked" in line for line in differences), differences
-    # Weights that come from ONNX are as good as those that went there.
-    expect(lathe("ckpt", "convert", "w.onnx", "back.safetensors"), 0)
-    assert predictions(expect(lathe("predict", "--weights", "back.safetensors", "pictures", "--json", "--batch-size", 5), 0)) == seen
-    # A graph needs no --model, and gives the model's bits.
-    expect(lathe("ckpt", "convert", "alone.safetensors", "g.lathe"), 0)
-    metadata = safetensors_header("g.lathe")["__metadata__"]
-    assert metadata["lathe.graph"].startswith("lathe graph 1\ninput %x: f32[N,3,16,16]\n") and metadata["lathe.model"] == "resnet8"
-    graph = expect(lathe("predict", "--weights", "g.lathe", "pictures", "--format", "json", "--batch-size", 5), 0)
-    assert graph.stdout == result.stdout
-    expect_one_line(lathe("predict", "--weights", "g.lathe", "--amp", "bf16", "pictures"), 2, "g.lathe is a graph", "--amp bf16")
-    for flag, value in (("--model", "resnet8"), ("--image-size", 24)):
-        expect_one_line(lathe("predict", "--weights", "g.lathe", flag, value, "pictures"), 2, f"g.lathe is a graph, which has its own: leave out {flag}")
-    rows = expect(lathe("bench", "infer", "--weights", "g.lathe", "--batch-size", 3, "--seconds", 0.05, "--json"), 0).stdout.splitlines()
-    assert [(row["model"], row["form"], row["batch_size"]) for row in map(json.loads, rows)] == [("g.lathe", "graph", 1), ("g.lathe", "graph", 3)]
-    header, data = safetensors_header("g.lathe"), pathlib.Path("g.lathe").read_bytes()
-    header["__metadata__"]["lathe.class_names"] = json.dumps([*CLASSES, "a fourth"])
-    text = json.dumps(header).encode()
-    pathlib.Path("more.lathe").write_bytes(struct.pack("<Q", len(text)) + text + data[8 + struct.unpack("<Q", data[:8])[0]:])
-    expect_one_line(lathe("predict", "--weights", "more.lathe", "pictures"), 3, "more.lathe: the graph's result must be [", ",4], images and classes (got: f32[")
-    # A program that does not do what its types say.
-    header = safetensors_header("g.lathe")
-    header["__metadata__"]["lathe.graph"] = header["__metadata__"]["lathe.graph"].replace("f32[N,3,16,16]\n", "f32[N,3,15,15]\n", 1)
-    text = json.dumps(header).encode()
-    pathlib.Path("wrong.lathe").write_bytes(struct.pack("<Q", len(text)) + text + data[8 + struct.unpack("<Q", data[:8])[0]:])
-    expect_one_line(lathe("predict", "--weights", "wrong.lathe", "pictures"), 3, "wrong.lathe: graph: input %x must be f32[N,3,15,15]")
+    check_weights_alone(seen)
+    check_graph_file(result.stdout)
 
 
 def test_a_model_of_integers(folder):

@@ -209,7 +209,7 @@ TEST_CASE("zero redundancy: a state saved by some ranks is continued by others")
   }
 }
 
-TEST_CASE("zero redundancy: what is refused") {
+TEST_CASE("zero redundancy: optimisers that differ are refused") {
   Ranks differ(2, 60, [](const GroupOptions& options) -> std::string {
     ProcessGroup group(options);
     std::string told;
@@ -235,6 +235,9 @@ TEST_CASE("zero redundancy: what is refused") {
     CHECK(result.find("has group.0.momentum 0.25 where rank 0 has group.0.momentum 0.5") !=
           std::string::npos);
   }
+}
+
+TEST_CASE("zero redundancy: a step that fails in one rank is told in the others") {
   Ranks fails(2, 60, [](const GroupOptions& options) -> std::string {
     ProcessGroup group(options);
     Net net(8);
@@ -256,7 +259,9 @@ TEST_CASE("zero redundancy: what is refused") {
   INFO(fails.result(0));
   CHECK(fails.result(0).find("rank 1 (") != std::string::npos);
   CHECK(fails.result(0).find("failed: its optimiser's step failed: ") != std::string::npos);
+}
 
+TEST_CASE("zero redundancy: a state_dict() that fails in one rank is told in the others") {
   Ranks no_memory(2, 60, [](const GroupOptions& options) -> std::string {
     ProcessGroup group(options);
     Net net(8);
@@ -281,7 +286,9 @@ TEST_CASE("zero redundancy: what is refused") {
     CHECK(result.find("rank 1 (") != std::string::npos);
     CHECK(result.find("failed: its optimiser's state_dict() failed: ") != std::string::npos);
   }
+}
 
+TEST_CASE("zero redundancy: an optimiser is divided once, and does not step afterwards") {
   ProcessGroup alone({});
   Net net(8);
   optim::SGD sgd(net.parameters(), {.lr = 0.1});
