@@ -40,13 +40,35 @@ NodeAttribute read_attribute(ProtobufReader in) {
   return out;
 }
 
-/// The values of a TensorProto, which stand in one of its fields.
-struct Values {
+/// A TensorProto as it stands in the file. The values stand in one of the last four fields.
+struct TensorFields {
+  int64_t type = 0;
+  std::vector<int64_t> sizes = {};
+  bool is_elsewhere = false;
   std::optional<std::string_view> raw = {};  // little-endian, row-major
   std::vector<int64_t> integers = {};        // also the bits of half floats
   std::vector<float> floats = {};
   std::vector<double> doubles = {};
 };
+
+TensorFields read_fields(ProtobufReader in) {
+  TensorFields out;
+  while (in.next()) {
+    switch (in.field()) {
+      case 1: in.append_to(out.sizes); break;
+      case 2: out.type = in.integer(); break;
+      case 4: in.append_to(out.floats); break;
+      case 5:
+      case 7: in.append_to(out.integers); break;
+      case 9: out.raw = in.text(); break;
+      case 10: in.append_to(out.doubles); break;
+      case 13: out.is_elsewhere = true; break;
+      case 14: out.is_elsewhere |= in.integer() != 0; break;
+      default: break;
+    }
+  }
+  return out;
+}
 
 template <class To, class From>
 void copy_converted(const Tensor& t, const std::vector<From>& values) {
@@ -112,34 +134,17 @@ Tensor read_tensor(ProtobufReader in, std::string_view file) {
   const auto wrong = [&](const std::string& what) {
     LATHE_FAIL(DataError, file, ": tensor \"", name, "\" at byte ", in.begin(), ": ", what);
   };
-  Shape shape;
-  int64_t type = 0;
-  std::vector<int64_t> sizes;
-  Values values;
-  bool is_elsewhere = false;
-  while (in.next()) {
-    switch (in.field()) {
-      case 1: in.append_to(sizes); break;
-      case 2: type = in.integer(); break;
-      case 4: in.append_to(values.floats); break;
-      case 5:
-      case 7: in.append_to(values.integers); break;
-      case 9: values.raw = in.text(); break;
-      case 10: in.append_to(values.doubles); break;
-      case 13: is_elsewhere = true; break;
-      case 14: is_elsewhere |= in.integer() != 0; break;
-      default: break;
-    }
-  }
-  if (is_elsewhere) {
+  const TensorFields values = read_fields(in);
+  if (values.is_elsewhere) {
     wrong("its values are in another file (\"external data\"); save the model with them inside");
   }
-  const auto dtype = dtype_of_number(type);
-  if (!dtype) wrong(concat("type ", type, " of onnx.TensorProto has no dtype here"));
-  if (sizes.size() > kMaxDims) {
-    wrong(concat(sizes.size(), " dimensions are more than ", kMaxDims));
+  const auto dtype = dtype_of_number(values.type);
+  if (!dtype) wrong(concat("type ", values.type, " of onnx.TensorProto has no dtype here"));
+  if (values.sizes.size() > kMaxDims) {
+    wrong(concat(values.sizes.size(), " dimensions are more than ", kMaxDims));
   }
-  for (const int64_t size : sizes) {
+  Shape shape;
+  for (const int64_t size : values.sizes) {
     if (size < 0) wrong(concat("a negative size: ", size));
     shape.push_back(size);
   }

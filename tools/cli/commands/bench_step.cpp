@@ -162,6 +162,34 @@ ExitCode check_step(const Output& out, const Settings& settings, nn::Module& mod
   return report.ok() ? ExitCode::kDone : ExitCode::kCheckFailed;
 }
 
+/// One row of figures, and lines for people.
+void print_timing(const Output& out, const Settings& settings, Device device, int64_t batch,
+                  const Timing& timing) {
+  Row row;
+  row.add("bench", "step")
+      .add("model", *settings.model)
+      .add("batch_size", batch)
+      .add("threads", num_threads())
+      .add("device", concat(device))
+      .add("layout", settings.layout)
+      .add("amp", settings.amp)
+      .add("conv_exact", settings.conv_exact)
+      .add("compile", settings.compile);
+  if (device.is_cuda()) {
+    row.add("capture", settings.capture);
+    row.add("tf32", *settings.tf32).add("cudnn_benchmark", *settings.cudnn_benchmark);
+    row.add("memory_reserved_peak", static_cast<int64_t>(cuda::max_memory_reserved(device)));
+  }
+  const profile::MemoryUse memory = profile::memory_use(device);
+  add_memory(row, memory);
+  const double rate = static_cast<double>(batch) / timing.median;
+  out.row(add_timing(row, timing, "images", static_cast<double>(batch)));
+  out.text(formatted("{} batch {}, {} threads: {:.1f} img/s, {:.2f} ms per step ({:.2f} to {:.2f})",
+                     *settings.model, batch, num_threads(), rate, 1e3 * timing.median,
+                     1e3 * timing.low, 1e3 * timing.high));
+  out.text(memory.text());
+}
+
 }  // namespace
 
 ExitCode run_bench_step(const Invocation& call) {
@@ -203,29 +231,7 @@ ExitCode run_bench_step(const Invocation& call) {
   const Timing timing = measure(
       graph ? std::function<void()>([&] { graph->launch(); }) : step,
       lasting(settings.seconds, {.warm_up_seconds = 1, .window_seconds = 0.5, .device = device}));
-  Row row;
-  row.add("bench", "step")
-      .add("model", *settings.model)
-      .add("batch_size", batch)
-      .add("threads", num_threads())
-      .add("device", concat(device))
-      .add("layout", settings.layout)
-      .add("amp", settings.amp)
-      .add("conv_exact", settings.conv_exact)
-      .add("compile", settings.compile);
-  if (device.is_cuda()) {
-    row.add("capture", settings.capture);
-    row.add("tf32", *settings.tf32).add("cudnn_benchmark", *settings.cudnn_benchmark);
-    row.add("memory_reserved_peak", static_cast<int64_t>(cuda::max_memory_reserved(device)));
-  }
-  const profile::MemoryUse memory = profile::memory_use(device);
-  add_memory(row, memory);
-  const double rate = static_cast<double>(batch) / timing.median;
-  out.row(add_timing(row, timing, "images", static_cast<double>(batch)));
-  out.text(formatted("{} batch {}, {} threads: {:.1f} img/s, {:.2f} ms per step ({:.2f} to {:.2f})",
-                     *settings.model, batch, num_threads(), rate, 1e3 * timing.median,
-                     1e3 * timing.low, 1e3 * timing.high));
-  out.text(memory.text());
+  print_timing(out, settings, device, batch, timing);
   if (compiled) out.text(compiled->explain());
   if (settings.profile) print_profile(out, settings, device, step);
   if (settings.layers) print_layers(out, settings, *model, made, step);
