@@ -25,18 +25,18 @@ bool g_takes_turns = false;
 
 namespace {
 
-LATHE_NO_TSAN void release([[maybe_unused]] char* order) {
+LATHE_UNSEEN void release([[maybe_unused]] char* order) {
 #if defined(LATHE_TSAN)
   __tsan_release(order);
 #endif
 }
-LATHE_NO_TSAN void acquire([[maybe_unused]] char* order) {
+LATHE_UNSEEN void acquire([[maybe_unused]] char* order) {
 #if defined(LATHE_TSAN)
   __tsan_acquire(order);
 #endif
 }
 
-LATHE_NO_TSAN void to_scheduler(bool ended) {
+LATHE_UNSEEN void to_scheduler(bool ended) {
   Fiber& fiber = g_block->fibers[g_block->current];
 #if defined(LATHE_ASAN)
   __sanitizer_start_switch_fiber(ended ? nullptr : &fiber.fake_stack, g_block->scheduler_stack,
@@ -54,12 +54,12 @@ LATHE_NO_TSAN void to_scheduler(bool ended) {
 #endif
 }
 
-LATHE_NO_TSAN void resume(size_t i) {
+LATHE_UNSEEN void resume(size_t i) {
   Block& block = *g_block;
   Fiber& fiber = block.fibers[i];
   block.current = i;
 #if defined(LATHE_ASAN)
-  __sanitizer_start_switch_fiber(&block.scheduler_fake_stack, fiber.stack.get(), kStackBytes);
+  __sanitizer_start_switch_fiber(&block.scheduler_fake_stack, fiber.stack, kStackBytes);
 #endif
 #if defined(LATHE_TSAN)
   __tsan_switch_to_fiber(fiber.tsan, 1);
@@ -71,13 +71,13 @@ LATHE_NO_TSAN void resume(size_t i) {
 }
 
 /// The barrier that this fiber is about to pass, as an address.
-LATHE_NO_TSAN char* barrier_of(Waits kind) {
+LATHE_UNSEEN char* barrier_of(Waits kind) {
   Fiber& fiber = g_block->fibers[g_block->current];
   if (kind == Waits::kBlock) return &g_block->block_order.turn[fiber.block_barriers++ % 2];
   return &g_block->warp_order[g_block->current / kWarpSize].turn[fiber.warp_barriers++ % 2];
 }
 
-LATHE_NO_TSAN void wait(Waits kind, std::source_location place) {
+LATHE_UNSEEN void wait(Waits kind, std::source_location place) {
   Fiber& fiber = g_block->fibers[g_block->current];
   char* const order = barrier_of(kind);
   fiber.waits = kind;
@@ -87,7 +87,7 @@ LATHE_NO_TSAN void wait(Waits kind, std::source_location place) {
   acquire(order);
 }
 
-LATHE_NO_TSAN void fiber_main() {
+LATHE_UNSEEN void fiber_main() {
 #if defined(LATHE_ASAN)
   __sanitizer_finish_switch_fiber(nullptr, &g_block->scheduler_stack,
                                   &g_block->scheduler_stack_bytes);
@@ -110,9 +110,10 @@ std::string place_text(const Fiber& fiber) {
   return concat(fiber.place.file_name(), ":", static_cast<int64_t>(fiber.place.line()));
 }
 
-bool same_place(const Fiber& a, const Fiber& b) {
-  return a.waits == b.waits && a.place.line() == b.place.line() &&
-         a.place.column() == b.place.column();
+LATHE_UNSEEN bool same_place(const Fiber& a, const Fiber& b) {
+  if (a.waits != b.waits) return false;
+  if (__builtin_memcmp(&a.place, &b.place, sizeof a.place) == 0) return true;
+  return a.place.line() == b.place.line() && a.place.column() == b.place.column();
 }
 
 [[noreturn]] void fail_divergence(size_t a, size_t b) {
@@ -122,11 +123,12 @@ bool same_place(const Fiber& a, const Fiber& b) {
 }
 
 /// Lets the lanes of each warp that wait for each other go on. → true if any could.
-bool release_warps() {
+LATHE_UNSEEN bool release_warps() {
   bool released = false;
   Fiber* const fibers = g_block->fibers;
   for (size_t first = 0; first < g_block->count; first += kWarpSize) {
-    const size_t end = std::min(first + kWarpSize, g_block->count);
+    const size_t left = g_block->count - first;
+    const size_t end = first + (left < kWarpSize ? left : kWarpSize);
     for (size_t i = first; i < end; ++i) {
       if (fibers[i].waits != Waits::kWarp) continue;
       const unsigned mask = fibers[i].mask;
@@ -150,7 +152,7 @@ bool release_warps() {
   return released;
 }
 
-void release_block() {
+LATHE_UNSEEN void release_block() {
   Fiber* const fibers = g_block->fibers;
   for (size_t i = 1; i < g_block->count; ++i) {
     if (!same_place(fibers[0], fibers[i])) fail_divergence(0, i);
@@ -158,31 +160,50 @@ void release_block() {
   for (size_t i = 0; i < g_block->count; ++i) fibers[i].waits = Waits::kNo;
 }
 
-void prepare(Fiber& fiber) {
+LATHE_UNSEEN void prepare(Fiber& fiber) {
   fiber.waits = Waits::kNo;
   fiber.block_barriers = fiber.warp_barriers = 0;
-  fiber.code.begin(fiber.stack.get(), kStackBytes, fiber_main);
+  fiber.code.begin(fiber.stack, kStackBytes, fiber_main);
 #if defined(LATHE_TSAN)
   if (fiber.tsan == nullptr) fiber.tsan = __tsan_create_fiber(0);
 #endif
 }
 
-LATHE_NO_TSAN void make_current(Block& block) { g_block = &block; }
-LATHE_NO_TSAN bool has_failed(const Block& block) { return block.failed; }
-LATHE_NO_TSAN void note_failure(Block& block) { block.failed = true; }
+LATHE_UNSEEN void make_current(Block& block) { g_block = &block; }
+LATHE_UNSEEN void note_failure(Block& block) { block.failed = true; }
+
+[[noreturn]] void raise_failure(Block& block) {
+  acquire(&block.begin);
+  if (block.raise) std::exchange(block.raise, nullptr)();
+  std::rethrow_exception(block.error);
+}
 
 /// Those that can run do, from a thread and in a direction that are drawn by lot.
-void run_threads(Block& block) {
+LATHE_UNSEEN void run_threads(Block& block) {
   const size_t first = draw(block.count);
   const bool backwards = draw(2) == 1;
+  size_t i = first;
   for (size_t k = 0; k < block.count; ++k) {
-    const size_t i = (first + (backwards ? block.count - k : k)) % block.count;
     if (block.fibers[i].waits == Waits::kNo) resume(i);
-    if (!has_failed(block)) continue;
-    acquire(&block.begin);
-    if (block.raise) std::exchange(block.raise, nullptr)();
-    std::rethrow_exception(block.error);
+    if (block.failed) raise_failure(block);
+    if (backwards) {
+      i = (i == 0 ? block.count : i) - 1;
+    } else {
+      i = i + 1 == block.count ? 0 : i + 1;
+    }
   }
+}
+
+enum class Progress { kRuns, kWaits, kEnded };
+
+/// Whether a thread stopped at an atomic operation, or all wait, or all have ended.
+LATHE_UNSEEN Progress progress_of(const Block& block) {
+  bool all_ended = true;
+  for (size_t i = 0; i < block.count; ++i) {
+    if (block.fibers[i].waits == Waits::kNo) return Progress::kRuns;
+    all_ended = all_ended && block.fibers[i].waits == Waits::kEnded;
+  }
+  return all_ended ? Progress::kEnded : Progress::kWaits;
 }
 
 std::string coordinates(dim3 at) {
@@ -210,21 +231,31 @@ void make_threads(Block& block, size_t count, FunctionRef<void()>& body) {
   block.raise = nullptr;
   block.failed = block.underway = false;
   for (size_t i = 0; i < count; ++i) {
-    std::unique_ptr<char[]>& stack = block.fibers[i].stack;
-    if (!stack) stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
+    Fiber& fiber = block.fibers[i];
+    if (fiber.memory) continue;
+    fiber.memory = std::make_unique_for_overwrite<char[]>(kStackBytes + kStackPlaces * kPlaceBytes);
+    fiber.stack = fiber.memory.get() + i % kStackPlaces * kPlaceBytes;
   }
 #if defined(LATHE_TSAN)
   block.scheduler_tsan = __tsan_get_current_fiber();
 #endif
 }
 
-void start_block(Block& block, dim3 index, dim3 block_size, dim3 grid_size) {
+LATHE_UNSEEN void start_block(Block& block, dim3 index, dim3 block_size, dim3 grid_size) {
+  dim3 thread = index;
+  thread.x = thread.y = thread.z = 0;
   for (size_t i = 0; i < block.count; ++i) {
-    const auto t = static_cast<unsigned>(i);
-    const dim3 thread(t % block_size.x, t / block_size.x % block_size.y,
-                      t / (block_size.x * block_size.y));
-    block.fibers[i].position = {thread, index, block_size, grid_size};
+    Position& position = block.fibers[i].position;
+    position.thread = thread;
+    position.block = index;
+    position.block_size = block_size;
+    position.grid_size = grid_size;
     prepare(block.fibers[i]);
+    if (++thread.x < block_size.x) continue;
+    thread.x = 0;
+    if (++thread.y < block_size.y) continue;
+    thread.y = 0;
+    ++thread.z;
   }
   block.underway = true;
   release(&block.begin);
@@ -233,12 +264,9 @@ void start_block(Block& block, dim3 index, dim3 block_size, dim3 grid_size) {
 bool step_block(Block& block) {
   make_current(block);
   run_threads(block);
-  bool all_ended = true;
-  for (size_t i = 0; i < block.count; ++i) {
-    if (block.fibers[i].waits == Waits::kNo) return true;  // it stopped at an atomic operation
-    all_ended = all_ended && block.fibers[i].waits == Waits::kEnded;
-  }
-  if (!all_ended) {
+  const Progress progress = progress_of(block);
+  if (progress == Progress::kRuns) return true;
+  if (progress == Progress::kWaits) {
     if (!release_warps()) release_block();
     return true;
   }
@@ -256,7 +284,7 @@ bool step_block(Block& block) {
 // A failed launch leaves some threads in their middle, where they have released nothing, so each
 // one is switched to and back with synchronisation. Those are not used again: their stacks still
 // hold what they were doing.
-LATHE_NO_TSAN void end_threads(Block& block) {
+LATHE_UNSEEN void end_threads(Block& block) {
   for (size_t i = 0; i < block.count; ++i) {
     Fiber& fiber = block.fibers[i];
     const bool abandoned = fiber.waits != Waits::kEnded;
@@ -269,7 +297,7 @@ LATHE_NO_TSAN void end_threads(Block& block) {
       fiber.tsan = nullptr;
     }
 #endif
-    if (abandoned) fiber.stack.reset();
+    if (abandoned) fiber.memory.reset();
   }
 }
 
@@ -281,15 +309,15 @@ void stop_thread(std::function<void()> raise) {
   __builtin_unreachable();  // nobody goes back to it
 }
 
-LATHE_NO_TSAN unsigned coordinate(dim3 Position::*which, unsigned dim3::*axis) noexcept {
+LATHE_UNSEEN unsigned coordinate(dim3 Position::*which, unsigned dim3::*axis) noexcept {
   return g_block->fibers[g_block->current].position.*which.*axis;
 }
-LATHE_NO_TSAN int lane() noexcept { return static_cast<int>(g_block->current % kWarpSize); }
+LATHE_UNSEEN int lane() noexcept { return static_cast<int>(g_block->current % kWarpSize); }
 
 void block_barrier(std::source_location place) { wait(Waits::kBlock, place); }
 
-LATHE_NO_TSAN uint64_t exchange(unsigned mask, uint64_t value, int source,
-                                std::source_location place) {
+LATHE_UNSEEN uint64_t exchange(unsigned mask, uint64_t value, int source,
+                               std::source_location place) {
   Fiber& fiber = g_block->fibers[g_block->current];
   fiber.mask = mask;
   fiber.word = value;
@@ -298,11 +326,11 @@ LATHE_NO_TSAN uint64_t exchange(unsigned mask, uint64_t value, int source,
   return fiber.received;
 }
 
-LATHE_NO_TSAN void give_way() noexcept {
+LATHE_UNSEEN void give_way() noexcept {
   if (g_block != nullptr && g_takes_turns) to_scheduler(false);
 }
 
-LATHE_NO_TSAN void fence() noexcept {
+LATHE_UNSEEN void fence() noexcept {
   note_fence();
   static char order;
   release(&order);

@@ -12,21 +12,25 @@
 #include <vector>
 
 #include "cuda_emulation.h"
-#include "no_tsan.h"
 #include "shared_memory.h"
 #include "shared_shadow.h"
 #include "stack_switch.h"
+#include "unseen.h"
 
 namespace lathe::emulation {
 
 inline constexpr size_t kStackBytes = 64 * 1024;
+// Stacks begin at different places of a cache's sets. From equal ones, those of a block would push
+// each other out of the cache at every switch.
+inline constexpr size_t kStackPlaces = 16, kPlaceBytes = 9 * 64;
 inline constexpr int kWarpSize = 32;
 
 enum class Waits { kNo, kBlock, kWarp, kEnded };
 
 struct Fiber {
   StackSwitch code;
-  std::unique_ptr<char[]> stack;
+  std::unique_ptr<char[]> memory;
+  char* stack = nullptr;  // kStackBytes of it
   Position position;
   Waits waits = Waits::kNo;
   std::source_location place;

@@ -15,7 +15,7 @@ using optim::cuda::Gate;
 namespace {
 
 // As a kernel on another stream does it: an order that ThreadSanitizer looks for is not there.
-LATHE_NO_TSAN void note_fault(DeviceFault* fault) { fault->raised = 1; }
+LATHE_UNSEEN void note_fault(DeviceFault* fault) { fault->raised = 1; }
 
 // Some threads note a fault, as a kernel on another stream may at any moment. All threads of the
 // block must agree, or some would wait at the barrier for others that have gone.

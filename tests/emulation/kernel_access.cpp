@@ -5,6 +5,7 @@
 
 #include <link.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdio>
@@ -38,7 +39,8 @@ Watch& watch() {
 bool g_finds_unwritten = false;
 MemoryRange g_arguments, g_pointers;
 // What was used last: few kernels use more.
-std::array<MemoryRange, 6> g_recent;
+constexpr size_t kRecent = 6;
+MemoryRange g_recent[kRecent];
 size_t g_next_recent = 0;
 TrafficLog* g_traffic = nullptr;
 const Work* g_work = nullptr;  // that runs now; null: nobody numbered it
@@ -97,8 +99,8 @@ const SharedLayout::Part* part_at(size_t offset, size_t bytes) {
   return nullptr;
 }
 
-[[noreturn]] void stop_shared(const SharedLayout::Part& part, size_t offset, bool writes,
-                              SharedShadow::Finding found) {
+[[noreturn, gnu::noinline]] void stop_shared(const SharedLayout::Part& part, size_t offset,
+                                             bool writes, SharedShadow::Finding found) {
   stop_thread([&part, offset, writes, found] {
     const std::string place = concat(part.name, ", byte ", offset - part.offset);
     const std::string does = writes ? " writes " : " reads ";
@@ -111,7 +113,8 @@ const SharedLayout::Part* part_at(size_t offset, size_t bytes) {
   });
 }
 
-void check_shared(size_t offset, size_t bytes, bool writes, bool atomic, uintptr_t at) {
+[[gnu::noinline]] void check_shared(size_t offset, size_t bytes, bool writes, bool atomic,
+                                    uintptr_t at) {
   const SharedLayout::Part* const part = part_at(offset, bytes);
   if (part == nullptr) stop_access(at, bytes, writes, "shared memory beyond its variables");
   const Fiber& fiber = g_block->fibers[g_block->current];
@@ -168,7 +171,7 @@ void check_race(uintptr_t at, size_t bytes, bool writes, bool atomic) {
 
 bool on_another_stack(uintptr_t at) {
   for (const Fiber& fiber : std::span(g_block->fibers, g_block->count)) {
-    if (at - reinterpret_cast<uintptr_t>(fiber.stack.get()) < kStackBytes) return true;
+    if (at - reinterpret_cast<uintptr_t>(fiber.stack) < kStackBytes) return true;
   }
   return false;
 }
@@ -177,7 +180,7 @@ bool on_another_stack(uintptr_t at) {
 void check_elsewhere(uintptr_t at, size_t bytes, bool writes) {
   const MemoryRange found = usable_memory(reinterpret_cast<const void*>(at));
   if (found.holds(at, bytes)) {
-    g_recent[g_next_recent++ % g_recent.size()] = found;
+    g_recent[g_next_recent++ % kRecent] = found;
     return;
   }
   if (!writes) {
@@ -190,22 +193,38 @@ void check_elsewhere(uintptr_t at, size_t bytes, bool writes) {
                                    : unusable_memory_text(reinterpret_cast<const void*>(at)));
 }
 
-LATHE_NO_TSAN void check_access(uintptr_t at, size_t bytes, bool writes, bool atomic = false) {
-  if (!t_watched) return;
-  const auto stack = reinterpret_cast<uintptr_t>(g_block->fibers[g_block->current].stack.get());
+/// Of an access to memory of the device, or to what is no memory of a kernel.
+[[gnu::noinline]] void check_memory(uintptr_t at, size_t bytes, bool writes, bool atomic,
+                                    bool known) {
+  if (!known) check_elsewhere(at, bytes, writes);
+  if (g_traffic != nullptr) g_traffic->note(at, bytes, writes);
+  if (g_notes_memory) check_race(at, bytes, writes, atomic);
+}
+
+/// Makes no frame that AddressSanitizer would have to prepare: most accesses end here.
+[[gnu::noinline]] LATHE_UNSEEN void check_watched(uintptr_t at, size_t bytes, bool writes,
+                                                  bool atomic) {
+  const auto stack = reinterpret_cast<uintptr_t>(g_block->fibers[g_block->current].stack);
   if (at - stack < kStackBytes) return;
-  const bool before = pause_watch();
   const auto shared = reinterpret_cast<uintptr_t>(g_block->shared.at(0));
-  if (at - shared < SharedMemory::kRoomBytes) {
-    check_shared(at - shared, bytes, writes, atomic, at);
-  } else if (!g_arguments.holds(at, bytes) && !g_pointers.holds(at, bytes)) {
-    bool known = false;
-    for (const MemoryRange& range : g_recent) known = known || range.holds(at, bytes);
-    if (!known) check_elsewhere(at, bytes, writes);
-    if (g_traffic != nullptr) g_traffic->note(at, bytes, writes);
-    if (g_notes_memory) check_race(at, bytes, writes, atomic);
+  const bool is_shared = at - shared < SharedMemory::kRoomBytes;
+  bool known = false;
+  if (!is_shared) {
+    if (g_arguments.holds(at, bytes) || g_pointers.holds(at, bytes)) return;
+    for (size_t i = 0; i < kRecent; ++i) known = known || g_recent[i].holds(at, bytes);
+    if (known && g_traffic == nullptr && !g_notes_memory) return;
   }
-  resume_watch(before);
+  t_watched = false;  // of what the checks themselves read
+  if (is_shared) {
+    check_shared(at - shared, bytes, writes, atomic, at);
+  } else {
+    check_memory(at, bytes, writes, atomic, known);
+  }
+  t_watched = true;
+}
+
+LATHE_UNSEEN void check_access(uintptr_t at, size_t bytes, bool writes, bool atomic = false) {
+  if (t_watched) check_watched(at, bytes, writes, atomic);
 }
 
 #if defined(LATHE_WATCHES_ACCESSES) && !defined(__clang__)
@@ -231,7 +250,7 @@ void check_alignment(const char* file, unsigned line, const char* type, size_t a
 }
 #elif defined(LATHE_WATCHES_ACCESSES)
 template <size_t Bytes>
-void check_part(const void* address, bool writes) {
+LATHE_UNSEEN void check_part(const void* address, bool writes) {
   check_access(reinterpret_cast<uintptr_t>(address), Bytes, writes);
 }
 #endif
@@ -252,7 +271,7 @@ WatchedLaunch::WatchedLaunch(void (*kernel)(), std::span<const std::byte> argume
   if (g_notes_memory) memory_shadow().begin(*g_work, kernel);
   g_arguments = range_of(arguments.data(), arguments.size_bytes());
   g_pointers = range_of(pointers.data(), pointers.size_bytes());
-  g_recent = {};
+  std::ranges::fill(g_recent, MemoryRange{});
 }
 WatchedLaunch::~WatchedLaunch() {
   g_watches = g_notes_memory = false;
@@ -309,7 +328,7 @@ bool finds_races() noexcept { return kCompilerAnnounces && watch() == Watch::kRa
 WorkScope::WorkScope(const Work& work) { g_work = &work; }
 WorkScope::~WorkScope() { g_work = nullptr; }
 
-LATHE_NO_TSAN void note_fence() noexcept {
+LATHE_UNSEEN void note_fence() noexcept {
   if (!t_watched || !g_notes_memory) return;
   const bool before = pause_watch();
   memory_shadow().fence(number_of_block());
@@ -326,15 +345,15 @@ void note_access(const void* memory, size_t bytes, bool writes) {
              race_text(at, bytes, writes, *found));
 }
 
-LATHE_NO_TSAN void watch_kernel(bool runs) noexcept { t_watched = runs && g_watches; }
-LATHE_NO_TSAN bool pause_watch() noexcept {
+LATHE_UNSEEN void watch_kernel(bool runs) noexcept { t_watched = runs && g_watches; }
+LATHE_UNSEEN bool pause_watch() noexcept {
   const bool before = t_watched;
   t_watched = false;
   return before;
 }
-LATHE_NO_TSAN void resume_watch(bool watched) noexcept { t_watched = watched; }
+LATHE_UNSEEN void resume_watch(bool watched) noexcept { t_watched = watched; }
 
-LATHE_NO_TSAN void before_atomic(const void* address, size_t bytes) noexcept {
+LATHE_UNSEEN void before_atomic(const void* address, size_t bytes) noexcept {
   give_way();  // first: what is noted is the order in which they happen
   check_access(reinterpret_cast<uintptr_t>(address), bytes, true, true);
 }
@@ -382,16 +401,32 @@ void __ubsan_handle_type_mismatch_v1(const LathePointerUse* use, uintptr_t at) {
 }
 #elif defined(LATHE_WATCHES_ACCESSES)
 extern "C" {
-void __sanitizer_cov_load1(uint8_t* at) { lathe::emulation::check_part<1>(at, false); }
-void __sanitizer_cov_load2(uint16_t* at) { lathe::emulation::check_part<2>(at, false); }
-void __sanitizer_cov_load4(uint32_t* at) { lathe::emulation::check_part<4>(at, false); }
-void __sanitizer_cov_load8(uint64_t* at) { lathe::emulation::check_part<8>(at, false); }
-void __sanitizer_cov_load16(__int128* at) { lathe::emulation::check_part<16>(at, false); }
-void __sanitizer_cov_store1(uint8_t* at) { lathe::emulation::check_part<1>(at, true); }
-void __sanitizer_cov_store2(uint16_t* at) { lathe::emulation::check_part<2>(at, true); }
-void __sanitizer_cov_store4(uint32_t* at) { lathe::emulation::check_part<4>(at, true); }
-void __sanitizer_cov_store8(uint64_t* at) { lathe::emulation::check_part<8>(at, true); }
-void __sanitizer_cov_store16(__int128* at) { lathe::emulation::check_part<16>(at, true); }
+LATHE_UNSEEN void __sanitizer_cov_load1(uint8_t* at) { lathe::emulation::check_part<1>(at, false); }
+LATHE_UNSEEN void __sanitizer_cov_load2(uint16_t* at) {
+  lathe::emulation::check_part<2>(at, false);
+}
+LATHE_UNSEEN void __sanitizer_cov_load4(uint32_t* at) {
+  lathe::emulation::check_part<4>(at, false);
+}
+LATHE_UNSEEN void __sanitizer_cov_load8(uint64_t* at) {
+  lathe::emulation::check_part<8>(at, false);
+}
+LATHE_UNSEEN void __sanitizer_cov_load16(__int128* at) {
+  lathe::emulation::check_part<16>(at, false);
+}
+LATHE_UNSEEN void __sanitizer_cov_store1(uint8_t* at) { lathe::emulation::check_part<1>(at, true); }
+LATHE_UNSEEN void __sanitizer_cov_store2(uint16_t* at) {
+  lathe::emulation::check_part<2>(at, true);
+}
+LATHE_UNSEEN void __sanitizer_cov_store4(uint32_t* at) {
+  lathe::emulation::check_part<4>(at, true);
+}
+LATHE_UNSEEN void __sanitizer_cov_store8(uint64_t* at) {
+  lathe::emulation::check_part<8>(at, true);
+}
+LATHE_UNSEEN void __sanitizer_cov_store16(__int128* at) {
+  lathe::emulation::check_part<16>(at, true);
+}
 /// The compiler announces accesses only beside some other measure of coverage: this one does least.
 __attribute__((weak)) void __sanitizer_cov_bool_flag_init(bool*, bool*) {}
 }

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "cuda_emulation.h"
+#include "unseen.h"
 #include "work_order.h"
 
 namespace lathe::emulation {
@@ -123,7 +124,9 @@ void resume_watch(bool watched) noexcept;
 /// Addresses of live memory that a kernel may use.
 struct MemoryRange {
   uintptr_t begin = 0, end = 0;
-  bool holds(uintptr_t at, size_t bytes) const { return at >= begin && at + bytes <= end; }
+  LATHE_UNSEEN bool holds(uintptr_t at, size_t bytes) const {
+    return at >= begin && at + bytes <= end;
+  }
 };
 /// Of the block of device memory, or of page-locked memory of the host, that holds `at`; else
 /// empty.

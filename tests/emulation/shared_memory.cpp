@@ -21,7 +21,7 @@ constexpr size_t kAlignBytes = 16;
 constexpr size_t kGapBytes = SharedMemory::kGapBytes, kRoomBytes = SharedMemory::kRoomBytes;
 
 /// → its offset; SIZE_MAX: there is no room.
-LATHE_NO_TSAN size_t add_part(const char* name, size_t bytes, size_t alignment) {
+LATHE_UNSEEN size_t add_part(const char* name, size_t bytes, size_t alignment) {
   SharedLayout& layout = g_shared_layout;
   const size_t real = (layout.bytes + alignment - 1) / alignment * alignment + bytes;
   const size_t wide = alignment < kAlignBytes ? kAlignBytes : alignment;
@@ -79,7 +79,7 @@ const SharedLayout::Part* SharedMemory::overrun() const {
   return nullptr;
 }
 
-LATHE_NO_TSAN void* shared_variable(SharedPlace& place, size_t bytes, size_t alignment,
+LATHE_UNSEEN void* shared_variable(SharedPlace& place, size_t bytes, size_t alignment,
                                     const char* name) {
   if (place.launch != g_shared_layout.launch) {
     const size_t offset = add_part(name, bytes, alignment);
@@ -90,6 +90,6 @@ LATHE_NO_TSAN void* shared_variable(SharedPlace& place, size_t bytes, size_t ali
   return g_block->shared.at(place.offset);
 }
 
-LATHE_NO_TSAN void* dynamic_shared() noexcept { return g_block->shared.at(0); }
+LATHE_UNSEEN void* dynamic_shared() noexcept { return g_block->shared.at(0); }
 
 }  // namespace lathe::emulation

@@ -7,6 +7,7 @@
 
 #include "cuda_emulation.h"
 #include "launch_limits.h"
+#include "unseen.h"
 
 namespace lathe::emulation {
 
@@ -38,7 +39,7 @@ class SharedMemory {
 
   SharedMemory();
 
-  char* at(size_t offset) const { return bytes_ + offset; }
+  LATHE_UNSEEN char* at(size_t offset) const { return bytes_ + offset; }
   /// All bytes 0xFF again, after the launch so far has used some.
   void poison();
   /// The same after writes to anywhere.

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "lathe/core/config.h"
-#include "no_tsan.h"
+#include "unseen.h"
 
 #if defined(LATHE_ASAN)
 #  include <sanitizer/asan_interface.h>
@@ -39,9 +39,11 @@ lathe_emulation_switch_stack:
   .size lathe_emulation_switch_stack, . - lathe_emulation_switch_stack
 )");
 
-LATHE_NO_TSAN void StackSwitch::begin(char* stack, size_t bytes, void (*entry)()) {
+LATHE_UNSEEN void StackSwitch::begin(char* stack, size_t bytes, void (*entry)()) {
 #  if defined(LATHE_ASAN)
-  __asan_unpoison_memory_region(stack, bytes);  // frames that were left for good lie there
+  // Frames that were left for good lie at its top: those of what ends the thread.
+  constexpr size_t kLeftBytes = 4096;
+  __asan_unpoison_memory_region(stack + bytes - kLeftBytes, kLeftBytes);
 #  endif
   // Six registers, where the switch returns to, and where `entry` would: so it finds the stack as
   // after a call.
@@ -52,13 +54,13 @@ LATHE_NO_TSAN void StackSwitch::begin(char* stack, size_t bytes, void (*entry)()
   top_ = end - 8;
 }
 
-LATHE_NO_TSAN void StackSwitch::leave_for(StackSwitch& other) {
+LATHE_UNSEEN void StackSwitch::leave_for(StackSwitch& other) {
   lathe_emulation_switch_stack(&top_, other.top_);
 }
 
 #else
 
-LATHE_NO_TSAN void StackSwitch::begin(char* stack, size_t bytes, void (*entry)()) {
+LATHE_UNSEEN void StackSwitch::begin(char* stack, size_t bytes, void (*entry)()) {
   getcontext(&context_);
   context_.uc_stack.ss_sp = stack;
   context_.uc_stack.ss_size = bytes;
@@ -66,7 +68,7 @@ LATHE_NO_TSAN void StackSwitch::begin(char* stack, size_t bytes, void (*entry)()
   makecontext(&context_, entry, 0);
 }
 
-LATHE_NO_TSAN void StackSwitch::leave_for(StackSwitch& other) {
+LATHE_UNSEEN void StackSwitch::leave_for(StackSwitch& other) {
   swapcontext(&context_, &other.context_);
 }
 
