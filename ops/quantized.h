@@ -10,8 +10,9 @@
 // kernels add pairs of products in 16 bits, which saturates; our own loops run there.
 //
 // All of them run on a CPU, and none has a gradient.
-// throws: DTypeError, ShapeError; ValueError for a scale that is not above 0 and finite;
-// DeviceError for a tensor on a GPU.
+// throws: DTypeError, ShapeError; ValueError for a scale that is not above 0 and finite, and where
+// x_scale * w_scale / y_scale or residual_scale / y_scale is not finite in f32 (y_scale counts as 1
+// for a result in f32); DeviceError for a tensor on a GPU.
 // ref: Jacob et al. 2018 (arXiv:1712.05877); oneDNN, "Nuances of int8 Computations".
 #pragma once
 
@@ -49,7 +50,10 @@ struct QuantizedEpilogue {
 ///   →  [N,K,P,Q] as conv2d, in the order of NHWC
 /// The sum is exact. What follows it is computed in f32: a y that lies within rounding of the
 /// middle between two integers may become either, by backend. At most 65536 products are added up.
-/// Integers are wrong by no other cause, whatever their values.
+/// Integers are wrong by no other cause, as long as bias / y_scale and what is added to it are
+/// finite in f32: infinities that cancel out give 0.
+/// With more than 65536 channels K our own loops run on every processor, which are slower: oneDNN
+/// keeps 16 bytes and more for each channel of each size. So it is in a linear layer.
 LATHE_API Tensor quantized_conv2d(const Tensor& x, const Tensor& w, const Tensor& w_scale,
                                   const Conv2dOptions& opt, const QuantizedEpilogue& then);
 

@@ -107,7 +107,7 @@ constexpr int64_t kNarrow = 4096, kMostChannels = 65536;  // of results, see pri
 std::shared_ptr<const Int8Primitive> primitive_for(const Conv2dGeometry& g, DType x,
                                                    const Requantization& numbers,
                                                    const QuantizedEpilogue& then) {
-  // An entry holds 16 bytes for each output channel: either cache at most 64 MiB of them.
+  // An entry holds 16 bytes for each output channel, with oneDNN 2 20: either cache 80 MiB at most.
   using Cache = LruCache<std::string, std::optional<Int8Primitive>>;
   static Cache narrow(1024), wide(64);
   Cache& cache = g.K <= kNarrow ? narrow : wide;
