@@ -161,7 +161,8 @@ def test_a_model_of_integers(folder):
     pathlib.Path("empty").mkdir()
     expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "empty"), 3, "there are no images to look at")
     expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "images", "--data-root", "images"), 2, "--data-root is for the run's data set")
-    expect_one_line(lathe("ckpt", "convert", "q.lathe", "w.safetensors"), 3, "q.lathe: ", "no model loads the weights of a graph of 8-bit integers")
+    for file in ("q.lathe", "q.onnx"):
+        expect_one_line(lathe("ckpt", "convert", file, "w.safetensors"), 3, f"{file}: ", "no model loads the weights of a graph of 8-bit integers")
     assert not pathlib.Path("w.safetensors").exists()
     assert not pathlib.Path("w.lathe").exists()
     pathlib.Path("some").mkdir()
@@ -179,6 +180,14 @@ def test_a_model_of_integers(folder):
     expect(lathe(*few, "images/test", "--calibration-images", 5), 0)
     assert "= quantized_conv2d(" in safetensors_header("q4.lathe")["__metadata__"]["lathe.graph"]
     expect_one_line(lathe(*few, "images/test", "--calibration-images", 3), 3, "there are no 4 images, a batch of four.lathe")
+
+
+def test_weights_of_a_graph_that_has_integers_of_its_own(folder):
+    text = "lathe graph 1\ninput %x: f32[N,3]\nbuffer @mask: u8[3]\n%0: f32[N,3] = mul(%x, @mask)\noutput %0\n"
+    header = json.dumps({"__metadata__": {"lathe.graph": text}, "mask": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]}}).encode()
+    pathlib.Path("masked.lathe").write_bytes(struct.pack("<Q", len(header)) + header + b"\1\0\1")
+    expect(lathe("ckpt", "convert", "masked.lathe", "mask.safetensors"), 0)
+    assert safetensors_header("mask.safetensors")["mask"]["dtype"] == "U8"
 
 
 def test_a_list_on_stdin_and_files_that_are_none(folder):

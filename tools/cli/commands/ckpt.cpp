@@ -13,6 +13,7 @@
 #include "lathe/data/images/packed_file.h"
 #include "lathe/graph/file.h"
 #include "lathe/graph/onnx.h"
+#include "lathe/graph/op_table.h"
 #include "lathe/graph/trace.h"
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/checkpoint_hashes.h"
@@ -209,13 +210,12 @@ size_t write_weights(const std::string& to, const std::string& from) {
   if (!data::is_packed_file(from) && reading_data([&] { return is_graph_file(from); })) {
     GraphFile file = read_graph_file(from);
     weights = weights_of(file.graph);
-    for (const auto& [name, t] : weights) {
-      if (t.dtype() != kI8 && t.dtype() != kU8) continue;
-      throw CommandError(
-          ExitCode::kData,
-          formatted("{}: {} is of {}: no model loads the weights of a graph of 8-bit "
-                    "integers; convert what that graph was made of",
-                    from, printable(name), concat(t.dtype())));
+    for (const jit::Node& node : file.graph.nodes) {  // a model may have buffers of u8 itself
+      if (!node.op->name.starts_with("quantize") && node.op->name != "dequantize") continue;
+      throw CommandError(ExitCode::kData,
+                         formatted("{}: it has a {}: no model loads the weights of a graph of "
+                                   "8-bit integers; convert what that graph was made of",
+                                   from, node.op->name));
     }
     all = std::move(file.about);
   } else {
