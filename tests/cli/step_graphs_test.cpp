@@ -6,6 +6,7 @@
 
 #include "../cuda_case.h"
 #include "lathe/core/cuda.h"
+#include "lathe/core/error.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/reduce.h"
@@ -119,6 +120,39 @@ TEST_CASE("step graphs: a step that another process cannot record is left to the
   CHECK(told.size() == 3);
   CHECK(told.back().find("item: the host waits for the GPU") != std::string::npos);
   CHECK(graphs.take_problem() == answer);
+}
+
+// The steps that are queued instead need it themselves.
+TEST_CASE("step graphs: a recording that comes to nothing keeps no memory" * test::cuda_case()) {
+  std::string answer = "rank 1: it cannot";
+  const cli::StepGraphs::Agree agree = [&](const std::string& problem) {
+    return problem.empty() ? answer : problem;
+  };
+  bool throws = false;
+  const cli::StepGraphs::Work work = [&](cli::StepTensors& step) {
+    step.scores = mul(step.x, 2.0);
+    step.loss = sum(step.scores);
+    if (throws) LATHE_FAIL(OutOfMemoryError, "no memory");
+  };
+  cli::StepGraphs graphs({});
+  const cli::StepTensors some = batch(400'000, 1), others = batch(300'000, 1),
+                         good = batch(200'000, 1);
+  const auto tries = [&](const cli::StepTensors& in) {
+    for (int i = 0; i < 2; ++i) CHECK_FALSE(graphs.takes({in.x, in.y, true}, {}, work, agree));
+    return graphs.takes({in.x, in.y, true}, {}, work, agree);
+  };
+  cuda::empty_cache();
+  const auto before = cuda::memory_reserved();
+  CHECK_FALSE(tries(some));
+  CHECK(cuda::memory_reserved() == before);
+  throws = true;
+  CHECK_FALSE(tries(others));
+  CHECK(cuda::memory_reserved() == before);
+  throws = false;
+  answer = "";
+  CHECK(tries(good));
+  CHECK(cuda::memory_reserved() > before);
+  CHECK(graphs.launch({good.x, good.y, true}).loss.item<double>() == 2 * 600'000);
 }
 
 TEST_CASE("step graphs: kinds of steps have graphs of their own, in one pool" * test::cuda_case()) {

@@ -29,18 +29,29 @@ bool StepGraphs::takes(const Batch& batch, const StepKind& kind, const Work& wor
   try {
     made = record(*entry, batch, work);
   } catch (const Error& e) {
-    problem = e.message();
+    problem = e.message().empty() ? "an error without a text" : e.message();
   }
   if (agree) problem = agree(problem);
   if (!problem.empty()) {
     problem_ = std::move(problem);
     entry->fails = true;
+    made.clear();
+    give_pool_back();
     return false;
   }
   entry->graphs.splice(entry->graphs.end(), made);
   taken_ = &entry->graphs.back();
   ++recorded_;
   return true;
+}
+
+// The steps that are queued instead need as much memory themselves.
+void StepGraphs::give_pool_back() {
+  for (const Entry& entry : entries_) {
+    if (!entry.graphs.empty()) return;
+  }
+  pool_.reset();
+  cuda::empty_cache();
 }
 
 // Null if there are too many.

@@ -41,8 +41,8 @@ class StepGraphs {
  public:
   /// The device work of a whole step, from its x and y on. It sets scores and loss.
   using Work = std::function<void(StepTensors&)>;
-  /// Is told why a step could not be recorded here, "" if it was. Says why it is left to the caller
-  /// nevertheless, or all the more; "": it is launched. For processes that must do the same.
+  /// For processes that must do the same. Gets why a step could not be recorded here; "" if it was.
+  /// Returns why no process may launch it; "" if all may. To a reason it answers with one.
   using Agree = std::function<std::string(const std::string& problem)>;
 
   struct Batch {
@@ -56,9 +56,10 @@ class StepGraphs {
 
   /// True if launch() takes this batch. Records `work` first if it is time for that. If that fails,
   /// batches of the kind and shape are left to the caller from then on, and take_problem() says
-  /// why; `work` has been called then, perhaps in part, and nothing has run on the GPU. There are
-  /// at most kMostKinds kinds with a shape, and two places for each; other batches are left to the
-  /// caller. `agree` is called once after each try to record.
+  /// why; `work` may have been called then, perhaps in part, and nothing has run on the GPU. What
+  /// it has made there is kept no longer, unless there are other graphs. There are at most
+  /// kMostKinds kinds with a shape, and two places for each; other batches are left to the caller.
+  /// `agree` is called once after each try to record.
   /// throws: what `agree` throws.
   bool takes(const Batch& batch, const StepKind& kind, const Work& work, const Agree& agree = {});
 
@@ -96,6 +97,7 @@ class StepGraphs {
   Entry* entry_of(const StepKind& kind, const Shape& x, const Shape& y);
   static Recorded* graph_of(Entry& entry, const Batch& batch);
   std::list<Recorded> record(const Entry& entry, const Batch& batch, const Work& work);
+  void give_pool_back();
   StepTensors inputs_for(const Batch& batch) const;
   std::vector<const void*> memory_now() const;
 

@@ -42,12 +42,14 @@ bool Trainer::runs_as_graph(const StepGraphs::Batch& batch) {
   if (makes_gradients && !gradients_.empty() && !(batch.x.shape() == first_batch_)) return false;
   StepGraphs::Agree agree;
   if (parallel_) agree = [this](const std::string& own) { return problem_of_any_rank(own); };
+  const size_t recorded = graphs_->recorded();
   const bool takes = graphs_->takes(
       batch, kind, [&](StepTensors& step) { record_step(step, kind); }, agree);
   if (!takes) {
     if (graphs_->has_problem()) abandon_recording(kind);
     return false;
   }
+  if (graphs_->recorded() > recorded) memory_.part_is_graph(true);
   if (makes_gradients) {
     first_batch_ = batch.x.shape();
     use_recorded_gradients();
@@ -69,7 +71,6 @@ void Trainer::record_step(StepTensors& step, const StepKind& kind) {
     move_to_recorded_gradients();
   }
   if (!parallel_) window_.record(step.scores, step.y, step.loss);  // ranks: backward_on_ranks()
-  memory_.part_is_graph(true);
 }
 
 // The batch is computed kernel by kernel, with what was there before the recording.
