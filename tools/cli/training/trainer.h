@@ -20,9 +20,10 @@
 // decides what may overwrite what (saves.h).
 // On a GPU it works on a stream of its own (compute_stream.h), where steps and evaluations are
 // launched as CUDA graphs (trainer_graphs.cpp).
-// Several ranks do the same steps, each with its part of every batch. Before each update they add
-// up their losses and what they were asked for (trainer_ranks.cpp), so that all of them log, save,
-// stop and fail after the same step, with the same numbers.
+// Several ranks do the same steps, each with its part of every batch. After the loss of each step
+// they add up their losses and what they were asked for (trainer_ranks.cpp), so that all of them
+// log, save, stop and fail after the same step, with the same numbers. That is before the update,
+// unless a graph has made the update too.
 // The peaks of the device's memory begin again with each row of metrics (run_memory.h).
 // Host memory: at most four copies of the state (Snapshot), two in Saves and two in
 // CheckpointWriter. While one is written, one tensor at a time exists once more, row-major. A GPU

@@ -45,8 +45,9 @@ std::vector<double> Trainer::agree(RankSums sums) {
   return all;
 }
 
-// The sums travel while the backward pass computes. A loss that is not finite on any rank ends all,
-// before the update, unless a graph has made that too (`launched`).
+// The sums travel while the backward pass computes. Those of a launched step begin when all of its
+// graph is done. A loss that is not finite on any rank ends all, before the update, unless a graph
+// has made that too (`launched`).
 void Trainer::backward_on_ranks(const StepTensors& step, bool launched) {
   Tally own;
   {
