@@ -16,7 +16,7 @@ from short_run import TINY, check_equal, last_of, train
 
 
 def test_killed_at_twenty_moments_it_ends_as_if_it_was_not(folder):
-    flags = ["--image-size", 32, "--synthetic-size", 300, "--save-every", 2]  # 38 steps are an epoch
+    flags = ["--image-size", 16 if SANITIZED else 32, "--synthetic-size", 300, "--save-every", 2]  # 38 steps are an epoch
     expect(train("whole", *flags), 0)
     draw = random.Random(7)
     run, kills = ["a", *flags, "--resume", "auto"], 0
