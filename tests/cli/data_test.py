@@ -98,7 +98,7 @@ def test_broken_files_are_skipped_named_and_counted(folder):
     assert f"skipped {broken}" in pathlib.Path("s/log.txt").read_text()
     evaluated = rows(expect(lathe("eval", "--run-dir", "b", "--split", "train", "--skip-broken", "--json"), 0))
     assert evaluated[0]["broken_files"] == 1 and evaluated[0]["images"] == 10
-    expect_one_line(lathe("predict", "--run-dir", "b", "--split", "train", "--index", "0:10", "--skip-broken"), 0, f"skipped {broken}")
+    expect_one_line(lathe("predict", "--run-dir", "b", "--split", "train", "--index", "0:10", "--skip-broken"), 0, f"skipped {folder.resolve() / broken}")
     read = ["bench", "loader", "--dataset", "folder", "--data-root", "images", "--image-size", 16, "--batch-size", 4, "--json"]
     result = expect_one_line(lathe(*read, "--skip-broken"), 0, f"skipped {broken}")
     assert rows(result)[0]["images_per_second"] > 0 and rows(result)[0]["broken_files"] == 1

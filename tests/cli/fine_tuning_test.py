@@ -144,7 +144,7 @@ def test_a_folder_of_images_is_found_however_it_is_named(folder):
                 write_png(folder / "pets" / part / kind / f"{i}.png", 20, [bytes([shade, i, 9] * 20)] * 20)
     few = ["--model", "resnet8", "--image-size", 16, "--threads", 1, "--dry-run"]
     result = expect(lathe("train", "--data-root", "pets", *few), 0, "chosen: folder (--data-root holds folders of images)")
-    assert '\ndata-root = "pets"\n' in result.stdout and 'dataset = "folder"\n' in result.stdout, result.stdout
+    assert f'\ndata-root = "{folder.resolve()}/pets"\n' in result.stdout and 'dataset = "folder"\n' in result.stdout, result.stdout
     expect_one_line(lathe("train", "pets", *few), 2, 'unexpected argument "pets"; --data-root pets names data')
     expect_one_line(lathe("train", "--dataset", "pets", *few), 2, 'got "pets"; --data-root pets names data')
     expect_one_line(lathe("train", "cats", *few), 2, 'unexpected argument "cats"\n')

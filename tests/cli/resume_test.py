@@ -258,6 +258,9 @@ def test_another_folder_of_images_is_another_data_set(folder):
     expect(result, 0)
     resume = ["train", "--resume", "a", "--quiet"]
     expect_one_line(lathe(*resume, "--data-root", "others"), 2, "images → others", "--allow-changes")
+    for words in (["eval"], ["predict", "--index", 0]):  # the run is found from any directory
+        expect(lathe(*words, "--run-dir", folder / "a", "--threads", 1, cwd="/"), 0)
+    expect(lathe("train", "--config", folder / "a/config.toml", "--dry-run", cwd="/"), 0)
     expect(lathe(*resume, "--data-root", folder / "images", "--stop-after", 8), 0)  # the same one
     (folder / "below").mkdir()  # from where "images" is another name
     for relative in ([], ["--data-root", "../images"]):

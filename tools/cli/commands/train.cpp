@@ -72,7 +72,8 @@ int64_t steps_in_epoch(const Settings& s, const data::DataLoader& loader) {
 }
 
 // The settings for config.toml: without the place of a run, where it continues and stops, --dry-run
-// and the scopes that look for faults, which must not carry over to the next run.
+// and the scopes that look for faults, which must not carry over to the next run. Paths are
+// absolute: the file is read from other directories.
 std::string reusable_config(Settings settings) {
   settings.run_dir.clear();
   settings.dry_run = false;
@@ -82,7 +83,7 @@ std::string reusable_config(Settings settings) {
   settings.profile = false;
   settings.detect_anomaly = false;
   settings.sync = "off";
-  return config_text(settings, kTrain);
+  return config_text(with_absolute_paths(std::move(settings)), kTrain);
 }
 
 void print_plan(const Settings& settings, const Output& out, int64_t steps, int64_t parameters) {

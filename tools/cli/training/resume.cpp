@@ -81,11 +81,16 @@ bool is_free(const Settings& settings, std::string_view key) {
   return is_one_of(key, kFree);
 }
 
-// Whether two values of a setting mean the same. Names of a folder may differ in form.
+// Whether two values of a setting mean the same. Names of a file or folder may differ in form.
 bool is_same(const Setting& setting, const std::string& before, const std::string& now) {
   std::error_code missing;
+  const auto absolute = [](const std::string& name) {
+    std::error_code unreadable;
+    return fs::weakly_canonical(name, unreadable);
+  };
   const auto freezes_none = [](const std::string& text) { return text.empty() || text == "none"; };
   return before == now || (setting.key == "data-root" && fs::equivalent(before, now, missing)) ||
+         (setting.key == "weights" && !before.empty() && absolute(before) == absolute(now)) ||
          (setting.key == "freeze" && freezes_none(before) && freezes_none(now));
 }
 
@@ -364,11 +369,18 @@ int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs
   return trainer.count("step") + std::max<int64_t>(epochs - ended, 0) * per_epoch;
 }
 
-safetensors::Metadata describe_run(Settings settings, const RunImages& images, int64_t ranks) {
-  std::error_code missing;
-  if (names_images(settings))  // absolute, so that it is found from any directory
-    settings.data_root = fs::weakly_canonical(settings.data_root, missing).string();
-  const std::string all = config_text(settings, kTrain);
+Settings with_absolute_paths(Settings settings) {
+  for (std::string* path : {&settings.data_root, &settings.weights, &settings.algo_cache}) {
+    std::error_code unreadable;
+    const fs::path absolute = fs::weakly_canonical(*path, unreadable);
+    if (!path->empty() && !unreadable) *path = absolute.string();
+  }
+  return settings;
+}
+
+safetensors::Metadata describe_run(const Settings& settings, const RunImages& images,
+                                   int64_t ranks) {
+  const std::string all = config_text(with_absolute_paths(settings), kTrain);
   std::string decisive;
   for (std::string_view rest = all; !rest.empty();) {
     const size_t end = std::min(rest.find('\n'), rest.size() - 1) + 1;

@@ -90,8 +90,13 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
 int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs,
                       int64_t per_epoch);
 
+/// The settings with absolute paths of data, weights and found algorithms, as a run keeps them: they
+/// are found from any directory.
+Settings with_absolute_paths(Settings settings);
+
 /// The metadata that the checkpoints of this run have.
-safetensors::Metadata describe_run(Settings settings, const RunImages& images, int64_t ranks);
+safetensors::Metadata describe_run(const Settings& settings, const RunImages& images,
+                                   int64_t ranks);
 
 /// Makes the folder that of step `step`: removes later step files, a best.safetensors of a later
 /// step (the one before it was overwritten) and left-over temporary files. For step -1, where
