@@ -3,6 +3,7 @@
 
     resume_test.py LATHE [--sanitized]
 """
+import csv
 import fcntl
 import itertools
 import json
@@ -60,6 +61,10 @@ def test_a_run_that_is_resumed_elsewhere_or_from_an_older_file(folder):
     expect(lathe("train", "--resume", "auto", "--run-dir", "back", "--keep", 3, "--quiet"), 0)
     check_equal("back", "whole")
     assert len(list(pathlib.Path("back").glob("step-*.safetensors"))) == 3
+    # The good state of a run that begins has no momentum, that of one that goes on has. The file's state is not held.
+    whole, back = (list(csv.DictReader(open(f"{run}/metrics.csv")))[-1] for run in ("whole", "back"))
+    more = int(back["memory_peak_other"]) - int(whole["memory_peak_other"])
+    assert more < 1.5 * int(whole["memory_peak_weights"]), (more, whole, back)
     expect(lathe("eval", "--run-dir", "back", "--weights", "back/step-21.safetensors"), 0)
 
 

@@ -56,11 +56,14 @@ ExitCode Trainer::finish() {
 // --ema their averages, as in every evaluation.
 std::optional<Evaluation> Trainer::evaluate_best() {
   if (!parts_.held_out) return {};
-  const auto [chosen, best] = chosen_weights();
-  const StateDict trainer = checkpoint_section(best, "trainer");
+  StateDict trainer;
   const StateDict present = parts_.model.state_dict().clone();
-  parts_.model.load_state_dict(!chosen && ema_ ? ema_->module_state()
-                                               : checkpoint_section(best, "model"));
+  {  // the file's state, which is larger than the weights, is not held while images are looked at
+    const auto [chosen, best] = chosen_weights();
+    trainer = checkpoint_section(best, "trainer").clone();
+    parts_.model.load_state_dict(!chosen && ema_ ? ema_->module_state()
+                                                 : checkpoint_section(best, "model"));
+  }
   const struct Restore {
     nn::Module& model;
     const StateDict& state;
