@@ -339,7 +339,7 @@ def test_a_run_overwrites_nothing(folder):
         run = folder / name.replace(".", "-")
         run.mkdir()
         (run / name).write_text("mine")
-        expect_one_line(train("--max-steps", 1, "--run-dir", run), 2, f"already holds a run ({name})")
+        expect_one_line(train("--max-steps", 1, "--run-dir", run), 2, f"already holds a run ({name}); --resume {run} goes on with it")
         assert (run / name).read_text() == "mine" and len(list(run.iterdir())) == 1
 
 

@@ -47,7 +47,8 @@ constexpr const char* kRunFiles[] = {"config.toml",     "env.json",    kLogFile,
                                      "best.safetensors"};
 
 [[noreturn]] void fail_in_use(const std::string& folder, const char* file) {
-  throw UsageError(formatted("--run-dir: {} already holds a run ({})", folder, file));
+  throw UsageError(formatted(
+      "--run-dir: {0} already holds a run ({1}); --resume {0} goes on with it", folder, file));
 }
 
 // If several processes want the same folder, only one of them can make this file.

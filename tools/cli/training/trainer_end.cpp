@@ -142,8 +142,9 @@ ExitCode Trainer::pause() {
   write_window();
   const int asked = signal();
   const std::string by = asked != 0 ? name_of_signal(asked) : "--stop-after";
-  const std::string text = formatted("stopped after step {} by {}; {} holds the checkpoint", step_,
-                                     by, saves_->last_file());
+  const std::string text = formatted(
+      "stopped after step {} by {}; {} holds the checkpoint, and lathe train --resume {} goes on",
+      step_, by, saves_->last_file(), folder_.string());
   if (asked != 0) {
     if (!parts_.is_trial && parts_.ranks.is_first()) parts_.log.error(text);
     return exit_code_of_signal(asked);
