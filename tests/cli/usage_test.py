@@ -30,6 +30,14 @@ def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
     expect_one_line(lathe("info", "--jsn"), 2, "--jsn: unknown flag; did you mean --json?")
     expect_one_line(lathe("info", "x"), 2, 'unexpected argument "x"')
     expect_one_line(lathe("export", "a"), 2, "export: unknown command; did you mean lathe ckpt convert FILE OUT.onnx?")
+    for word, meant in (("fine-tune", "train --weights FILE --new-head"), ("onnx", "ckpt convert FILE OUT.onnx"), ("version", "--version"),
+                        ("classify", "predict")):
+        expect_one_line(lathe(word, "a"), 2, f"{word}: unknown command; did you mean lathe {meant}?")
+    expect_one_line(lathe("ckpt", "verify", "a"), 2, "did you mean lathe ckpt verify-resume --run-dir DIR?")
+    expect_one_line(lathe("zzzzzz"), 2, "zzzzzz: unknown command; lathe --help lists all")
+    for flag, meant in (("--data", "data-root"), ("--out", "run-dir"), ("--pretrained", "weights"), ("--gpu", "device cuda:N"), ("-b", "batch-size"),
+                        ("--freeze-backbone", "freeze backbone")):
+        expect_one_line(lathe("train", flag, "8"), 2, f"{flag}: unknown flag; did you mean --{meant}?")
     expect_one_line(lathe("info", "--config", "nowhere.toml"), 2, "nowhere.toml: cannot read the config file")
     expect_one_line(lathe("info", "--config"), 2, "--config")
     expect_one_line(lathe("info", "--config", ""), 2, '--config: expected FILE, got ""')

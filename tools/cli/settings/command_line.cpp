@@ -22,13 +22,29 @@ struct OtherName {
 };
 constexpr OtherName kOtherNames[] = {
     {"finetune", "train --weights FILE --new-head"},
+    {"fine-tune", "train --weights FILE --new-head"},
     {"fit", "train"},
     {"export", "ckpt convert FILE OUT.onnx"},
+    {"onnx", "ckpt convert FILE OUT.onnx"},
+    {"ckpt export", "ckpt convert FILE OUT.onnx"},
     {"convert", "ckpt convert"},
     {"test", "eval"},
     {"validate", "eval"},
     {"infer", "predict"},
+    {"classify", "predict"},
+    {"version", "--version"},
     {"resume", "train --resume auto"},
+};
+
+/// What other programs call a flag, and with which value ours does it; "": the same value.
+struct OtherFlag {
+  std::string_view word, flag, value;
+};
+constexpr OtherFlag kOtherFlags[] = {
+    {"data", "data-root", ""},     {"data-dir", "data-root", ""},
+    {"out", "run-dir", ""},        {"output-dir", "run-dir", ""},
+    {"pretrained", "weights", ""}, {"b", "batch-size", ""},
+    {"gpu", "device", " cuda:N"},  {"freeze-backbone", "freeze", " backbone"},
 };
 
 // "lathe 0.1.0 (a1b2c3d4e5f6, Release, GNU 12.2.0; oneDNN 2.6.3, zlib 1.2.13, no CUDA)".
@@ -78,10 +94,11 @@ bool is_prefix(const std::string& word, std::span<const Command> commands) {
     word += " " + arguments[1];
   }
   const auto* const other = std::ranges::find(kOtherNames, word, &OtherName::word);
-  throw UsageError(formatted("{}: unknown command{}", word,
-                             other == std::end(kOtherNames)
-                                 ? suggestion(word, names, "lathe ")
-                                 : formatted("; did you mean lathe {}?", other->command)));
+  std::string hint = other == std::end(kOtherNames)
+                         ? suggestion(word, names, "lathe ")
+                         : formatted("; did you mean lathe {}?", other->command);
+  if (hint.empty()) hint = "; lathe --help lists all";
+  throw UsageError(formatted("{}: unknown command{}", word, hint));
 }
 
 // The flags of one command. An empty value is not the same as none, so that `--run-dir= --dry-run`
@@ -175,7 +192,12 @@ class Flags {
       if (meaning.second) keys.push_back(known);
     }
     const std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
-    throw UsageError(formatted("{}: unknown flag{}", flag, suggestion(word, keys, "--")));
+    const auto* const other = std::ranges::find(kOtherFlags, word, &OtherFlag::word);
+    const bool has_other = other != std::end(kOtherFlags) && units_.contains(other->flag);
+    throw UsageError(formatted("{}: unknown flag{}", flag,
+                               has_other
+                                   ? formatted("; did you mean --{}{}?", other->flag, other->value)
+                                   : suggestion(word, keys, "--")));
   }
 
   bool runs_program_;
