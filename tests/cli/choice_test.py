@@ -43,7 +43,7 @@ def test_the_best_is_chosen_by_a_part_and_the_test_images_are_seen_once(folder):
     assert "validation accuracy" in expect(train("b", *SPLIT, "--max-steps", 1), 0).stdout
 
     expect(train("plain", "--max-steps", 1), 0)
-    assert "the best is chosen by the test images, which makes" in log_of("plain") and not rows("plain", "test")
+    assert "the best is chosen by the 10 test images, which makes" in log_of("plain") and not rows("plain", "test")
     expect_one_line(lathe("eval", "--run-dir", "plain", "--split", "val"), 2, "--split val needs the --val-split")
 
 

@@ -74,6 +74,8 @@ def test_a_new_head_takes_all_but_the_head_from_the_file(folder):
     assert before.keys() == after.keys() and len(before) > 20
     assert [name for name in before if before[name] != after[name]] == HEAD
     assert any(after["fc.weight"])
+    expect(loud("z", "--weights", "w.safetensors", "--new-head", "--freeze", "fc", "--dry-run"), 0,
+           "warning: --freeze fc freezes the new head fc: it keeps its random values")
     # A head of the same size is new as well, and what the file has besides is named.
     rewritten("a/last.safetensors", "more.safetensors", more={f"aux.{i}": 3 for i in range(11)})
     expect_one_line(train("c", "--weights", "more.safetensors", *still), 3, "11 unexpected: aux.0, aux.1, ", ", …")

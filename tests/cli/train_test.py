@@ -68,7 +68,11 @@ def test_a_folder_of_images_is_a_data_set(folder):
     broken.write_bytes(broken.read_bytes()[:60])
     assert f"{broken}: is a damaged PNG file" in expect(lathe(*arguments, "--max-steps", 20), 3).stderr
     pathlib.Path("images/test/red").rename("images/test/green")
-    assert "images/test: has 2 classes that are not the 2 of images/train" in expect(lathe(*arguments, "--max-steps", 1), 3).stderr
+    assert "images/test: has 2 classes that are not the 2 of images/train; only " in expect(lathe(*arguments, "--max-steps", 1), 3).stderr
+    assert "; only green is in images/test; only red is in images/train" in expect(lathe(*arguments, "--max-steps", 1), 3).stderr
+    for folder_of_class in ("images/test/green", "images/train/red"):
+        pathlib.Path(folder_of_class).rename(folder_of_class.replace("/", "-"))
+    assert "warning: all training images are of one class, blue: " in expect(lathe(*arguments, "--max-steps", 1), 0).stderr
     assert "--data-root" in expect(lathe("train", "--dataset", "folder"), 2).stderr
 
 

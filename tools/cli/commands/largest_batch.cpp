@@ -9,6 +9,9 @@
 #include <optional>
 #include <string>
 
+#include "lathe/core/cuda.h"
+#include "lathe/core/memory/host_allocator.h"
+
 namespace lathe::cli {
 namespace {
 
@@ -63,6 +66,16 @@ size_t available_bytes(std::string_view meminfo, std::string_view group_max,
 size_t available_bytes() {
   return available_bytes(content("/proc/meminfo"), content("/sys/fs/cgroup/memory.max"),
                          content("/sys/fs/cgroup/memory.current"));
+}
+
+int64_t memory_for_tensors(Device device) {
+  if (device.is_cuda()) {
+    return static_cast<int64_t>(cuda::device_info(device.index).free_bytes +
+                                cuda::memory_reserved(device));
+  }
+  const size_t available = available_bytes();
+  return available == 0 ? 0
+                        : static_cast<int64_t>(available + host_allocator().stats().reserved_bytes);
 }
 
 }  // namespace lathe::cli

@@ -1,10 +1,11 @@
-// The search of `lathe find-batch` for the largest batch, and the memory that a CPU may use for it.
+// The search of `lathe find-batch` for the largest batch, and the memory that a device has for it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
+#include "lathe/core/device.h"
 #include "lathe/core/function_ref.h"
 
 namespace lathe::cli {
@@ -21,5 +22,8 @@ size_t available_bytes(std::string_view meminfo, std::string_view group_max,
 
 /// The same for this machine, now.
 size_t available_bytes();
+
+/// The memory that tensors on the device may have, what they have already included; 0: unknown.
+int64_t memory_for_tensors(Device device);
 
 }  // namespace lathe::cli

@@ -7,13 +7,11 @@
 #include <utility>
 
 #include "lathe/core/ceil_div.h"
-#include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/function_ref.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/log.h"
-#include "lathe/core/memory/host_allocator.h"
 #include "lathe/distributed/error.h"
 #include "lathe/nn/summary.h"
 #include "lathe/tools/cli/commands/largest_batch.h"
@@ -24,6 +22,7 @@
 #include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/signals.h"
+#include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/checkpoint_writer.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/compute_stream.h"
@@ -199,6 +198,8 @@ void say_if_steps_are_few(const Settings& settings, const StartPoint& start, int
 
 Frozen freeze_parameters(nn::Module& model, const Settings& settings, Log& log) {
   Frozen frozen = freeze(model, settings.freeze);
+  if (const std::string remark = frozen_head_remark(model, settings); !remark.empty())
+    log.warning(remark);
   if (frozen.parameters > 0) {
     log.line(formatted("frozen: {} of {} parameters, {} of {} values, and {} batch norms",
                        frozen.parameters, model.parameters().size(), frozen.values,
@@ -232,9 +233,13 @@ void begin_run(Trainer& trainer, StartPoint& start, const Settings& settings, in
 void say_choice(const Settings& settings, const RunData& data, Log& log) {
   const int64_t images = data.val_set->size();
   if (!data.test) {
-    log.line(
-        "the best is chosen by the test images, which makes its accuracy on them look better than "
-        "it is; --val-split 0.1 chooses by a part of the training images");
+    const std::filesystem::path root = settings.data_root;
+    std::error_code missing;
+    const bool is_val = settings.dataset == "folder" && !exists(root / "test", missing);
+    log.line(formatted(
+        "the best is chosen by the {} {}, which makes its accuracy on them look better than it is; "
+        "--val-split 0.1 chooses by a part of the training images",
+        images, is_val ? "images of val" : "test images"));
   } else if (settings.val_split > 0) {
     log.line(formatted("the best is chosen by {} of the training images", images));
   } else {
@@ -258,17 +263,6 @@ void say_what_runs(const Settings& settings, Device device, const RunCounts& cou
       *settings.batch_size * settings.accumulate,
       counts.ranks > 1 ? formatted("{} ranks, each on ", counts.ranks) : "", concat(device),
       *settings.threads, counts.memory.empty() ? "" : ", ", counts.memory, folder.string()));
-}
-
-/// The memory that tensors on the device may have, what they have already included; 0: unknown.
-int64_t memory_for_tensors(Device device) {
-  if (device.is_cuda()) {
-    return static_cast<int64_t>(cuda::device_info(device.index).free_bytes +
-                                cuda::memory_reserved(device));
-  }
-  const size_t available = available_bytes();
-  return available == 0 ? 0
-                        : static_cast<int64_t>(available + host_allocator().stats().reserved_bytes);
 }
 
 /// The forecast of the peak as text, for those who read it. Warns if that is more than there is.
@@ -302,19 +296,32 @@ void say_start(const Settings& settings, const RunData& data, const StartPoint& 
   if (!same.evaluated)
     log.line("evaluations look at other images than before: the next one begins a new best");
   say_if_steps_are_few(settings, start, counts.per_epoch, counts.images, log);
+  if (const auto& names = data.train_set->class_names(); names.size() == 1) {
+    log.warning(formatted("all training images are of one class, {}: nothing is to be told apart",
+                          names[0]));
+  }
   if (start.from)
     log.line(formatted("going on from {}, step {}", start.file.string(), counts.begin));
 }
 
-/// Trains. Where memory of `device` was not enough, the error ends with advice for its peak.
-ExitCode run_with_advice(Trainer& trainer, FunctionRef<std::string(int64_t peak)> advice,
-                         Device device) {
+/// Trains. Where memory of `device` was not enough, the error ends with advice for its peak; where
+/// an image cannot be read, with how to go on.
+ExitCode run_with_advice(Trainer& trainer, FunctionRef<std::string(int64_t peak)> memory,
+                         const Settings& settings, Device device) {
   try {
     return trainer.run();
+  } catch (const DataError& e) {
+    const std::string advice = image_advice(settings, e.message());
+    if (advice.empty()) throw;
+    throw DataError(e.message() + advice);
+  } catch (const CommandError& e) {
+    const std::string advice = image_advice(settings, e.what());
+    if (advice.empty()) throw;
+    throw CommandError(e.code(), e.what() + advice);
   } catch (const OutOfMemoryError& e) {
     // Host memory of a run on a GPU.
     if (device.is_cuda() && e.message().find(concat(device)) == std::string::npos) throw;
-    throw OutOfMemoryError(concat(e.message(), "; ", advice(trainer.memory_peak())));
+    throw OutOfMemoryError(concat(e.message(), "; ", memory(trainer.memory_peak())));
   }
 }
 
@@ -413,7 +420,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   return run_with_advice(
       trainer,
       [&](int64_t had) { return memory_advice(of_rank, shape, device, *model, *optimizer, had); },
-      device);
+      settings, device);
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lathe/data/images/image_datasets.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/ranks.h"
 
 namespace lathe::cli {
@@ -29,5 +31,8 @@ class BrokenFiles {
   std::set<std::string> named_;
   Log& log_;
 };
+
+/// How to go on after an error of a loader: where an image of a folder cannot be read. Else "".
+std::string image_advice(const Settings& settings, std::string_view error);
 
 }  // namespace lathe::cli

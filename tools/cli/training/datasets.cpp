@@ -87,6 +87,21 @@ void check_layout(const std::filesystem::path& root, Part part) {
              (root / "train/cat/1.jpg").string(), ", ", (root / "test/cat/2.jpg").string());
 }
 
+/// "; only cat, dog are in images/val", with the names that `others` lacks; "" if it has all.
+std::string only_in(const std::filesystem::path& folder, const std::vector<std::string>& names,
+                    const std::vector<std::string>& others) {
+  constexpr size_t kMostNames = 5;
+  std::vector<std::string> only;
+  for (const std::string& name : names) {
+    if (std::ranges::find(others, name) == others.end()) only.push_back(name);
+  }
+  if (only.empty()) return "";
+  const bool is_one = only.size() == 1, more = only.size() > kMostNames;
+  if (more) only.resize(kMostNames);
+  return formatted("; only {}{} {} in {}", joined(only, ", "), more ? ", …" : "",
+                   is_one ? "is" : "are", folder.string());
+}
+
 std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part part,
                                                 data::BrokenImage broken) {
   namespace fs = std::filesystem;
@@ -105,7 +120,8 @@ std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part p
   auto other = std::make_shared<data::ImageFolder>(path, options);
   LATHE_CHECK(DataError, other->class_names() == train->class_names(), path.string(), ": has ",
               other->classes(), " classes that are not the ", train->classes(), " of ",
-              (root / "train").string());
+              (root / "train").string(), only_in(path, other->class_names(), train->class_names()),
+              only_in(root / "train", train->class_names(), other->class_names()));
   return other;
 }
 

@@ -259,4 +259,12 @@ Frozen freeze(nn::Module& model, std::string_view patterns) {
   return out;
 }
 
+std::string frozen_head_remark(const nn::Module& model, const Settings& settings) {
+  if (!settings.new_head || settings.weights.empty()) return "";
+  const Tensors head = split_by_head(model, model.parameters()).second;
+  if (head.empty() || std::ranges::any_of(head, &Tensor::requires_grad)) return "";
+  return formatted("--freeze {} freezes the new head {}: it keeps its random values",
+                   settings.freeze, head_of(model));
+}
+
 }  // namespace lathe::cli

@@ -58,4 +58,7 @@ struct Frozen {
 /// left to train.
 Frozen freeze(nn::Module& model, std::string_view patterns);
 
+/// A line that says so if --freeze has frozen the whole head that --new-head made; otherwise "".
+std::string frozen_head_remark(const nn::Module& model, const Settings& settings);
+
 }  // namespace lathe::cli
