@@ -22,6 +22,10 @@ TensorFileFormat tensor_file_format(const std::string& path) {
   if (first.ends_with('{')) return TensorFileFormat::kSafetensors;
   LATHE_CHECK(DataError, !first.starts_with("\x93NUMPY"), path,
               ": is a single array without a name (.npy), not a file of weights");
+  LATHE_CHECK(DataError, !first.starts_with("\xff\xd8\xff"), path,
+              ": is an image (JPEG), not a file of weights");
+  LATHE_CHECK(DataError, !first.starts_with("\x89PNG"), path,
+              ": is an image (PNG), not a file of weights");
   if (first.starts_with('\x80')) return TensorFileFormat::kPth;
   if (!first.starts_with("PK")) return TensorFileFormat::kSafetensors;
   const zip::Archive archive(source);

@@ -348,8 +348,42 @@ def test_calls_that_make_no_sense(folder):
     expect_one_line(lathe("predict", "--run-dir", "a", "x.png", "--index", "3"), 2, "--index chooses images of the data set: leave out the files")
     expect_one_line(lathe("predict", "--run-dir", "a", "--top", 3), 2, "--top is for image files")
     expect(lathe("ckpt", "convert", "a/last.safetensors", "w.npz"), 0)
-    expect_one_line(lathe("predict", "--weights", "w.npz", "--model", "resnet8", "x.png"), 3, "w.npz: it has no lathe.class_names")
+    expect_one_line(lathe("predict", "--weights", "w.npz", "x.png"), 2, "w.npz does not say its --model")
     expect_one_line(lathe("predict", "--weights", "missing", "x.png"), 3, "missing")
+    expect_one_line(lathe("predict", "a", "x.png"), 2, "which model? --run-dir a names that of the run")
+    expect_one_line(lathe("predict", "--run-dir", "a/last.safetensors", "x.png"), 2, "--weights a/last.safetensors names a checkpoint")
+    for words in (["predict", "x.png", "--weights", "a"], ["ckpt", "show", "a"], ["ckpt", "convert", "a", "a.onnx"], ["ckpt", "convert", "a", "a.npz"]):
+        expect_one_line(lathe(*words), 3, "a: is a folder; a/best.safetensors is a checkpoint")
+    pathlib.Path("x.jpg").write_bytes(b"\xff\xd8\xff\xe0\0\x10JFIF")
+    expect_one_line(lathe("predict", "--weights", "x.jpg", "--model", "resnet8", "x.png"), 3, "x.jpg: is an image (JPEG), not a file of weights")
+
+
+def test_weights_of_other_programs_predict_files_and_checkpoints_say_their_model(folder):
+    image(folder / "x.png", COLOURS[0])
+    expect(train("a", "--max-steps", 1), 0)
+    expect(lathe("ckpt", "convert", "a/last.safetensors", "w.npz"), 0)
+    result = lathe("predict", "--weights", "w.npz", "--model", "resnet8", "--image-size", 16, "--format", "json", "x.png")
+    if "this build has no libpng" in result.stderr:
+        raise Skip("no libpng")
+    expect_one_line(result, 0, "w.npz does not say", "the numbers 0 to 9", "the middle 16 x 16 (--image-size)")
+    # Oracle: the same weights with the metadata written by hand.
+    about = {"class_names": json.dumps([str(i) for i in range(10)]), "image_channels": "3", "image_resize": "18", "image_size": "16",
+             "image_mean": "0.485,0.456,0.406", "image_std": "0.229,0.224,0.225", "model": "resnet8"}
+    expect(lathe("ckpt", "convert", "a/last.safetensors", "w.safetensors"), 0)
+    rewritten("w.safetensors", "says.safetensors", **about)
+    says = expect(lathe("predict", "--weights", "says.safetensors", "--format", "json", "x.png"), 0)
+    assert not says.stderr and says.stdout == result.stdout, (says, result)
+    # Of a checkpoint eval asks for no more than predict; the part that is looked at is the run's.
+    whole, alone = (json.loads(expect(lathe("eval", *words, "--batch-size", 8, "--json"), 0).stdout.splitlines()[0])
+                    for words in (["--run-dir", "a"], ["--weights", "a/last.safetensors", "--synthetic-size", 50]))
+    assert (alone["images"], alone["accuracy"], alone["loss"]) == (whole["images"], whole["accuracy"], whole["loss"])
+    expect_one_line(lathe("eval", "--weights", "w.npz"), 2, "w.npz does not say its --model")
+    other = ["eval", "--weights", "a/last.safetensors", "--dataset", "folder", "--data-root", folder / "images", "--quiet"]
+    for part in ("train", "test"):
+        for kind in "ab":
+            image(folder / "images" / part / kind / "1.png", COLOURS[1])
+    result = expect_one_line(lathe(*other), 3, "; all but fc fits: the file is of other classes")
+    assert "--new-head" not in result.stderr
 
 
 main(globals())

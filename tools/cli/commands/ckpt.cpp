@@ -29,6 +29,7 @@
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
+#include "lathe/tools/cli/training/saved_run.h"
 
 namespace lathe::cli {
 namespace {
@@ -38,6 +39,7 @@ namespace fs = std::filesystem;
 constexpr size_t kShownDigits = 12;
 
 Checkpoint open_file(const std::string& path) {
+  refuse_folder(path);
   if (data::is_packed_file(path)) {
     throw CommandError(
         ExitCode::kData,
@@ -172,6 +174,7 @@ TrainedModel trained_model(const Checkpoint& file, const std::string& from, cons
 
 // The graph of a file, or of the model that a checkpoint describes; `what` is made of it.
 GraphFile graph_in(const std::string& from, const char* what) {
+  refuse_folder(from);
   if (!data::is_packed_file(from) && reading_data([&] { return is_graph_file(from); }))
     return read_graph_file(from);
   const Checkpoint file = open_file(from);
@@ -206,6 +209,7 @@ size_t write_graph(const std::string& to, const std::string& from, bool as_onnx,
 // The weights alone, of a checkpoint, of a file of them or of a graph.
 size_t write_weights(const std::string& to, const std::string& from) {
   StateDict weights;
+  refuse_folder(from);
   safetensors::Metadata all, about;  // about: without the keys that make it a checkpoint
   if (!data::is_packed_file(from) && reading_data([&] { return is_graph_file(from); })) {
     GraphFile file = read_graph_file(from);

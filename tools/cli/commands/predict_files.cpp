@@ -19,6 +19,7 @@
 #include "lathe/data/images/image_files.h"
 #include "lathe/data/images/image_folder.h"
 #include "lathe/graph/graph.h"
+#include "lathe/nn/weights.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/tools/cli/commands/predict_files.h"
 #include "lathe/tools/cli/formatted.h"
@@ -210,6 +211,32 @@ Loaded load_graph(const Invocation& call, const std::string& file) {
   return out;
 }
 
+constexpr int64_t kUsualSide = 224;  // of images for torchvision's models
+
+// The input of weights that say nothing of it, as those of other programs. Says what is assumed.
+ModelInput input_of_weights(const std::string& file, const Settings& settings) {
+  const auto model = make_empty_model(settings, {});
+  const ModelShape shape =
+      shape_of_weights(reading_data([&] { return nn::read_weights(file, *model).entries; }),
+                       [&](const ModelShape& s) { return make_empty_model(settings, s); });
+  constexpr int64_t kMostClasses = 1'000'000;
+  if (shape.in_channels != 3 || shape.classes < 1 || shape.classes > kMostClasses) {
+    throw CommandError(ExitCode::kData,
+                       formatted("{}: it does not say how an image becomes its input, and is no {} "
+                                 "of images with 3 channels (channels: {}, classes: {})",
+                                 file, *settings.model, shape.in_channels, shape.classes));
+  }
+  const int64_t side = *settings.image_size;
+  if (!settings.quiet) {
+    write_stderr_line(formatted(
+        "{} does not say what its classes are called and what images it expects: taken are the "
+        "numbers 0 to {} and, as for torchvision's models, the middle {} x {} (--image-size) with "
+        "ImageNet's mean and deviation",
+        printable(file), shape.classes - 1, side, side));
+  }
+  return usual_input(shape.classes, side);
+}
+
 Loaded load(const Invocation& call) {
   const std::string file = weights_of(call.settings);
   if (reading_data([&] { return is_graph_file(file); })) return load_graph(call, file);
@@ -217,7 +244,9 @@ Loaded load(const Invocation& call) {
     const bool can_say = tensor_file_format(file) == TensorFileFormat::kSafetensors;
     return can_say ? safetensors::read_metadata(file) : safetensors::Metadata();
   });
-  Loaded out{.settings = {}, .input = model_input_in(metadata, file), .device = kCPU, .model = {}};
+  Loaded out{.settings = {}, .input = {}, .device = kCPU, .model = {}};
+  const bool says_input = !input_entries(metadata).empty();
+  if (says_input) out.input = model_input_in(metadata, file);
   SettingSources sources = call.sources;
   if (const auto config = metadata.find(kConfigKey); config != metadata.end())
     sources.saved_config = config->second;
@@ -225,11 +254,13 @@ Loaded load(const Invocation& call) {
   Settings& settings = out.settings = merge_settings(sources, kPredict);
   if (const auto model = metadata.find("lathe.model"); !settings.model && model != metadata.end())
     settings.model = model->second;
-  settings.image_size = out.input.side;
   if (!settings.model) throw UsageError(formatted("{} does not say its --model", file));
+  if (says_input) settings.image_size = out.input.side;
+  if (!settings.image_size) settings.image_size = kUsualSide;
   if (!settings.dataset) settings.dataset = "folder";
   complete(settings, {.usable_cpus = usable_cpus()});
   choose_stem(settings, file);
+  if (!says_input) out.input = input_of_weights(file, settings);
   out.device = prepare_compute(settings);
   out.model =
       make_empty_model(settings, {.classes = static_cast<int64_t>(out.input.class_names.size()),
@@ -247,6 +278,11 @@ ExitCode predict_files(const Invocation& call) {
     if (call.sources.flags.contains(key))
       throw UsageError(formatted("--{} chooses images of the data set: leave out the files", key));
   }
+  const Settings& asked = call.settings;
+  std::error_code missing;
+  if (asked.run_dir.empty() && asked.weights.empty() &&
+      fs::exists(fs::path(call.words[0]) / "config.toml", missing))
+    throw UsageError(formatted("which model? --run-dir {} names that of the run", call.words[0]));
   Loaded loaded = load(call);
   const Settings& settings = loaded.settings;
   Files files = files_of(call.words);

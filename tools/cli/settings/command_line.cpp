@@ -28,6 +28,7 @@ constexpr OtherName kOtherNames[] = {
     {"onnx", "ckpt convert FILE OUT.onnx"},
     {"ckpt export", "ckpt convert FILE OUT.onnx"},
     {"convert", "ckpt convert"},
+    {"ckpt verify", "ckpt verify-resume --run-dir DIR"},
     {"test", "eval"},
     {"validate", "eval"},
     {"infer", "predict"},
@@ -270,6 +271,11 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
   Settings settings = merge_settings(sources, command->takes);
   if (settings.recipe == kListRecipes) return {nullptr, {}, recipe_list()};
   if (command->reads_run && sources.config_path.empty() && !settings.run_dir.empty()) {
+    std::error_code missing;
+    if (std::filesystem::is_regular_file(settings.run_dir, missing)) {
+      throw UsageError(formatted("--run-dir: {0} is a file; --weights {0} names a checkpoint",
+                                 settings.run_dir));
+    }
     sources.config_path = settings.run_dir + "/config.toml";
     sources.of_finished_run = true;
     settings = merge_settings(sources, command->takes);

@@ -114,13 +114,15 @@ std::string_view other_stem(const StateDict& from_file, const StateDict& own) {
 
 // What may have been meant, where a file does not fit.
 std::string hint_for(const StateDict& from_file, const Sorted& sorted, const nn::Module& model,
-                     bool new_head) {
+                     std::optional<bool> new_head) {
   if (const std::string_view stem = other_stem(from_file, model.state_dict()); !stem.empty())
     return formatted("; the file's first layer is that of --stem {}", stem);
   if (!sorted.unused.empty()) return "; the file has other " + list_of(sorted.unused);
   const std::string head = head_of(model);
-  if (!new_head && !head.empty() && fits_without_head(from_file, model, head))
-    return "; --new-head begins with a new " + head;
+  if (!new_head.value_or(false) && !head.empty() && fits_without_head(from_file, model, head)) {
+    return new_head ? "; --new-head begins with a new " + head
+                    : formatted("; all but {} fits: the file is of other classes", head);
+  }
   return "";
 }
 
@@ -182,26 +184,27 @@ std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors
 }
 
 std::vector<std::string> load_weights(nn::Module& model, const std::string& path,
-                                      bool new_head) try {
+                                      std::optional<bool> new_head) try {
+  const bool is_new = new_head.value_or(false);
   const nn::FileWeights file = weights_in(path, model);
   std::vector<std::string> lines;
   if (!file.prefix.empty())
     lines.push_back(
         formatted("{}: the names begin with \"{}\", which is taken off", path, file.prefix));
   const std::string head = head_of(model);
-  if (new_head && head.empty())
+  if (is_new && head.empty())
     throw UsageError(formatted(
         "--new-head: a {} has no layers of which one is the head, so it would be new as a whole",
         model.type_name()));
   const Sorted sorted =
-      new_head ? without_head(file.entries, model, head) : Sorted{file.entries, {}, {}};
+      is_new ? without_head(file.entries, model, head) : Sorted{file.entries, {}, {}};
   try {
     model.load_state_dict(sorted.state);
   } catch (const ValueError& e) {
     const std::string hint = hint_for(file.entries, sorted, model, new_head);
     throw CommandError(ExitCode::kData, formatted("{}: {}{}", path, e.message(), hint));
   }
-  if (new_head)
+  if (is_new)
     lines.push_back(formatted("new head: {} keep their first values", list_of(sorted.fresh)));
   if (!sorted.unused.empty())
     lines.push_back(formatted("not used of {}: {}", path, list_of(sorted.unused)));

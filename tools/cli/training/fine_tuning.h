@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,15 +24,15 @@ std::string head_of(const nn::Module& model);
 std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors& parameters);
 
 /// Loads a weights file, a checkpoint or the weights of a graph's file (graph_file.h) into the
-/// model, all or nothing. With `new_head` the head
-/// keeps its values, whatever the file has for it. All other entries of the model must be in the
-/// file; what else the file has is not used.
+/// model, all or nothing. With `new_head` the head keeps its values, whatever the file has for it.
+/// All other entries of the model must be in the file; what else the file has is not used. A
+/// command without --new-head gives none: its errors do not name the flag.
 /// → lines that say what was not loaded and which prefix was taken off; often none
 /// throws: CommandError (kData) if the file cannot be read or does not fit, naming the first
 /// entries that do not; DataError if it is damaged; UsageError for a new head of a model that has
 /// nothing else.
 std::vector<std::string> load_weights(nn::Module& model, const std::string& path,
-                                      bool new_head = false);
+                                      std::optional<bool> new_head = {});
 
 /// Chooses --stem if it was not given: that of the weights in `file`, which their first convolution
 /// tells; otherwise, or with an empty `file`, that for the image size. Needs model and image size.

@@ -79,19 +79,11 @@ ModelInput model_input_of(const GraphFile& file, const std::string& path) {
     throw CommandError(ExitCode::kData, formatted("{}: images of {} pixels a side are above {}",
                                                   path, x[2].fixed, kMostPixels));
   }
-  ModelInput out{.class_names = {},
-                 .channels = 3,
-                 .side = x[2].fixed,
-                 .resize = x[2].fixed * 256 / 224,
-                 .keeps_ratio = true,
-                 .mean = {0.485, 0.456, 0.406},
-                 .std = {0.229, 0.224, 0.225}};
   if (y[1].fixed > kMostClasses) {
     throw CommandError(ExitCode::kData, formatted("{}: {} classes are more than {}", path,
                                                   y[1].fixed, kMostClasses));
   }
-  for (int64_t i = 0; i < y[1].fixed; ++i) out.class_names.push_back(std::to_string(i));
-  return out;
+  return usual_input(y[1].fixed, x[2].fixed);
 }
 
 }  // namespace lathe::cli

@@ -49,9 +49,7 @@ decltype(auto) running_graph(const std::string& file, F&& f) {
 }
 
 /// What the file says of its images (model_input_in). Where it says nothing, as files of other
-/// programs do, the graph's types do: x [N,3,S,S], y [N,classes], whose names are numbers. Images
-/// are then prepared as torchvision's models expect them: the middle S x S of an image whose
-/// shorter side has S * 256 / 224 pixels, with ImageNet's mean and deviation.
+/// programs do, the graph's types do: x [N,3,S,S], y [N,classes], with usual_input().
 /// throws: CommandError (kData) naming the file, if it says nothing and has other types.
 ModelInput model_input_of(const GraphFile& file, const std::string& path);
 

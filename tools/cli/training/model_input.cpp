@@ -95,6 +95,18 @@ ModelInput model_input_in(const safetensors::Metadata& metadata, std::string_vie
   throw CommandError(ExitCode::kData, formatted("{}: {}", file, e.what()));
 }
 
+ModelInput usual_input(int64_t classes, int64_t side) {
+  ModelInput out{.class_names = {},
+                 .channels = 3,
+                 .side = side,
+                 .resize = side * 256 / 224,
+                 .keeps_ratio = true,
+                 .mean = {0.485, 0.456, 0.406},
+                 .std = {0.229, 0.224, 0.225}};
+  for (int64_t i = 0; i < classes; ++i) out.class_names.push_back(std::to_string(i));
+  return out;
+}
+
 data::Transform transform_of(const ModelInput& input) {
   const bool grey = input.channels == 1;
   const data::Transform resized =

@@ -37,6 +37,11 @@ safetensors::Metadata input_entries(const safetensors::Metadata& metadata);
 /// throws: CommandError (kData) naming the file and what is missing or wrong.
 ModelInput model_input_in(const safetensors::Metadata& metadata, std::string_view file);
 
+/// For a file that does not say it: what torchvision's models expect. The middle side x side of an
+/// image whose shorter side has side * 256 / 224 pixels, with ImageNet's mean and deviation. The
+/// names of the classes are numbers.
+ModelInput usual_input(int64_t classes, int64_t side);
+
 /// The transform for data::ImageFiles, which makes three planes; of a model with one channel they
 /// are equal.
 data::Transform transform_of(const ModelInput& input);

@@ -90,7 +90,7 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
 int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs,
                       int64_t per_epoch);
 
-/// The settings with absolute paths of data, weights and found algorithms, as a run keeps them: they
+/// The settings with absolute paths of data, weights and found algorithms, as runs keep them: they
 /// are found from any directory.
 Settings with_absolute_paths(Settings settings);
 

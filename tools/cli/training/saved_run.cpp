@@ -3,25 +3,79 @@
 
 #include <filesystem>
 
+#include "lathe/core/formats/safetensors_header.h"
+#include "lathe/core/formats/tensor_file.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/settings_sources.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/resume.h"
 
 namespace lathe::cli {
 
-std::string weights_of(const Settings& settings) {
-  if (!settings.weights.empty()) return settings.weights;
-  if (settings.run_dir.empty())
-    throw UsageError("which model? name a --run-dir, or --weights with --model and --dataset");
+namespace {
+
+// best.safetensors of a folder, if missing last.safetensors; "" if it has neither.
+std::string checkpoint_in(const std::filesystem::path& folder) {
   for (const char* name : {"best.safetensors", "last.safetensors"}) {
-    const auto path = std::filesystem::path(settings.run_dir) / name;
     std::error_code missing;
-    if (std::filesystem::exists(path, missing)) return path.string();
+    if (std::filesystem::exists(folder / name, missing)) return (folder / name).string();
   }
+  return "";
+}
+
+// Takes from a checkpoint what neither the call nor a config file says of model and data set.
+void add_what_file_says(Settings& settings, const std::string& file) {
+  if (settings.model && settings.dataset) return;
+  const safetensors::Metadata about = reading_data([&] {
+    const bool can_say =
+        !file.ends_with(".onnx") && tensor_file_format(file) == TensorFileFormat::kSafetensors;
+    return can_say ? safetensors::read_metadata(file) : safetensors::Metadata();
+  });
+  SettingSources run;
+  run.saved_name = file;
+  if (const auto config = about.find(kConfigKey); config != about.end())
+    run.saved_config = config->second;
+  const Settings saved = merge_settings(run, kEval);
+  const auto name = about.find("lathe.model");
+  if (!settings.model) {
+    settings.model = saved.model;
+    if (!settings.model && name != about.end()) settings.model = name->second;
+    if (!settings.stem) settings.stem = saved.stem;
+  }
+  if (!settings.image_size) settings.image_size = saved.image_size;
+  if (settings.dataset) return;
+  settings.dataset = saved.dataset;
+  if (settings.data_root.empty()) settings.data_root = saved.data_root;
+}
+
+}  // namespace
+
+void refuse_folder(const std::string& file) {
+  std::error_code missing;
+  if (!std::filesystem::is_directory(file, missing)) return;
+  const std::string inside = checkpoint_in(file);
+  throw CommandError(ExitCode::kData,
+                     formatted("{}: is a folder{}", file,
+                               inside.empty() ? "" : formatted("; {} is a checkpoint", inside)));
+}
+
+std::string weights_of(const Settings& settings) {
+  if (!settings.weights.empty()) {
+    refuse_folder(settings.weights);
+    return settings.weights;
+  }
+  if (settings.run_dir.empty()) {
+    throw UsageError(
+        "which model? name a --run-dir, or --weights: a checkpoint of lathe says its model, other "
+        "weights need --model");
+  }
+  if (const std::string file = checkpoint_in(settings.run_dir); !file.empty()) return file;
   throw CommandError(
       ExitCode::kData,
       formatted("{} holds neither best.safetensors nor last.safetensors", settings.run_dir));
@@ -30,9 +84,10 @@ std::string weights_of(const Settings& settings) {
 SavedRun open_saved_run(const Settings& asked) {
   SavedRun run{.settings = asked};
   const std::string weights = weights_of(asked);
-  if (!asked.model) throw UsageError("--weights needs --model");
-  if (!asked.dataset) throw UsageError("--weights needs --dataset");
-  complete(run.settings, look_around(asked));
+  add_what_file_says(run.settings, weights);
+  if (!run.settings.model) throw UsageError(formatted("{} does not say its --model", weights));
+  if (!run.settings.dataset) throw UsageError(formatted("{} does not say its --dataset", weights));
+  complete(run.settings, look_around(run.settings));
   choose_stem(run.settings, weights);
   run.device = prepare_compute(run.settings);
   if (asked.split == "val" && !has_part(run.settings, Part::kVal))

@@ -19,11 +19,17 @@ struct SavedRun {
 };
 
 /// The file of --weights or, from --run-dir, best.safetensors (if missing last.safetensors).
-/// throws: UsageError if neither is given; CommandError (kData) if the folder has no such file.
+/// throws: UsageError if neither is given; CommandError (kData) if the folder has no such file, or
+/// --weights is a folder.
 std::string weights_of(const Settings& settings);
 
+/// Fails if `file` is a folder, and names the checkpoint in it if there is one.
+/// throws: CommandError (kData).
+void refuse_folder(const std::string& file);
+
 /// Loads --weights or, from --run-dir, best.safetensors (if missing last.safetensors); the
-/// config.toml of --run-dir is then the config file.
+/// config.toml of --run-dir is then the config file. What a checkpoint in --weights says of its
+/// model and data set need not be said again.
 /// throws: UsageError if neither is given, or model or dataset are unknown; CommandError (kData)
 /// for files that are missing or bad.
 SavedRun open_saved_run(const Settings& settings);
