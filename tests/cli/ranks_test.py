@@ -204,20 +204,23 @@ def test_ranks_with_a_gpu_each_have_the_bits_of_queued_steps_in_graphs(_):
 
 
 def test_no_rank_launches_a_step_that_another_one_cannot_record(folder):
-    """Rank 1 keeps no memory for a graph, and rank 0 does."""
+    """Rank 1 cannot begin to record, or fails when some collectives are recorded. Rank 0 records all."""
     need_two_emulated_gpus()
     flags = [*ON_GPUS, "--ema", 0.9]
     expect(ranks(2, "queued", *flags, "--no-capture", env=EMULATED), 0)
-    processes = [start("train", *TINY, *flags, "--run-dir", "a", env={**PATIENT, **EMULATED, "LATHE_RENDEZVOUS": f"file://{folder}/place", "RANK": str(rank),
-                       "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2", "LATHE_NO_CACHE": str(rank)}) for rank in (0, 1)]
-    for process in processes:
-        _, errors = process.communicate(timeout=240)
-        assert process.returncode == 0, errors
-    for log in ("log.txt", "log-1.txt"):
-        said = re.findall(r"steps are queued kernel by kernel, not as a CUDA graph: (.*)", pathlib.Path("a", log).read_text())
-        assert said and all(line.startswith("rank 1: cuda::Graph: with LATHE_NO_CACHE=1 ") for line in said), (log, said)
-    assert rows_of("a") == rows_of("queued")
-    assert tensors_of("a") == tensors_of("queued")
+    for name, value, why in (("LATHE_NO_CACHE", 1, "cuda::Graph: with LATHE_NO_CACHE=1 "),
+                             ("LATHE_EMULATED_RECORDED_FAULT", 3, "all_reduce_: cannot be recorded into a graph: NCCL: ncclAllReduce: ")):
+        shared = {**PATIENT, **EMULATED, "LATHE_RENDEZVOUS": f"file://{folder}/place-{name}", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        processes = [start("train", *TINY, *flags, "--run-dir", name, env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), name: str(rank * value)})
+                     for rank in (0, 1)]
+        for process in processes:
+            _, errors = process.communicate(timeout=240)
+            assert process.returncode == 0, errors
+        for log in ("log.txt", "log-1.txt"):
+            said = re.findall(r"steps are queued kernel by kernel, not as a CUDA graph: (.*)", pathlib.Path(name, log).read_text())
+            assert said and all(line.startswith("rank 1: " + why) for line in said), (log, said)
+        assert rows_of(name) == rows_of("queued")
+        assert tensors_of(name) == tensors_of("queued")
 
 
 def test_a_restart_on_gpus_has_the_same_bits(_):

@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -198,8 +200,14 @@ ncclResult_t refuse(Communicator& comm, const char* why) {
 }  // namespace
 
 NcclProbe& nccl_probe() {
-  static NcclProbe probe;
-  return probe;
+  static NcclProbe* const probe = [] {
+    auto* const made = new NcclProbe;
+    const char* const text = std::getenv("LATHE_EMULATED_RECORDED_FAULT");
+    const int64_t fails = text == nullptr ? 0 : std::atoll(text);
+    if (fails > 0) made->recorded_fault.fail_at(fails);
+    return made;
+  }();
+  return *probe;
 }
 
 }  // namespace lathe::emulation
@@ -222,7 +230,7 @@ ncclResult_t enqueue(Header how, const void* in, void* out, ncclComm_t handle,
   if (state->device != comm.device) return refuse(comm, "a stream of another device");
   ++nccl_probe().collectives;
   nccl_probe().stream = stream;
-  if (nccl_probe().call_fault.hit()) {
+  if (nccl_probe().call_fault.hit() || (is_recorded(*state) && nccl_probe().recorded_fault.hit())) {
     comm.last_error = "a socket was closed (by a test)";
     return ncclSystemError;
   }

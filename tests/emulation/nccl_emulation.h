@@ -23,11 +23,14 @@
 namespace lathe::emulation {
 
 struct NcclProbe {
-  FaultPoint call_fault;          // the n-th collective is refused with ncclSystemError
-  FaultPoint async_fault;         // the n-th collective hangs, and then the communicator says why
-  FaultPoint hang_fault;          // the n-th collective hangs
-  uint64_t collectives = 0;       // queued so far
-  cudaStream_t stream = nullptr;  // of the last collective
+  FaultPoint call_fault;   // the n-th collective is refused with ncclSystemError
+  FaultPoint async_fault;  // the n-th collective hangs, and then the communicator says why
+  FaultPoint hang_fault;   // the n-th collective hangs
+  // The n-th collective that is recorded into a graph is refused with ncclSystemError. Armed by
+  // LATHE_EMULATED_RECORDED_FAULT=n, too.
+  FaultPoint recorded_fault;
+  uint64_t collectives = 0;               // queued so far
+  cudaStream_t stream = nullptr;          // of the last collective
   std::atomic<size_t> communicators = 0;  // alive
   std::atomic<uint64_t> aborted = 0;      // communicators that ended by ncclCommAbort
 };
