@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What becomes of a training on several ranks when one of them fails: every fault at every moment, and random kills.
 
-    tools/rank_faults.py LATHE [matrix] [kills]
+    tools/rank_faults.py LATHE [matrix] [kills] [gpus]
 
 matrix: two ranks with a timeout of 10 s. A fault hits one rank at one moment. A row of the table says how long the ranks lived on, and
 what the first of the others said. A row is bad if a rank ended a second or more after the timeout, or if one of the others did not end
 with one line that names the rank. Who fails by itself may say more: that its metrics, and then that its checkpoint was not written.
 kills: a training of four ranks under `lathe launch --max-restarts` loses a random rank 20 times, and must come to its end with the bits
 of one that loses none.
+gpus: rows of the table for two ranks with an emulated GPU each (a build with LATHE_CUDA=EMULATE), whose steps are CUDA graphs. Only if asked for.
 A full disk needs the right to mount a tmpfs.
 """
 import contextlib
@@ -33,6 +34,9 @@ MODEL = ["--model", "resnet8", "--batch-size", "8", "--image-size", "16", "--thr
 LONG = ["--dataset", "synthetic", "--synthetic-size", "400", "--epochs", "2000", *MODEL]
 SHORT = ["--dataset", "synthetic", "--synthetic-size", "400", "--epochs", "1", *MODEL]  # 50 steps
 FOLDER = ["--dataset", "folder", "--augment", "none", "--data-cache", "none", "--workers", "0", *MODEL]
+# Small enough for emulated GPUs. 6 steps are an epoch, so that from the fourth or fifth row on all steps are graphs.
+ON_GPUS = ["--dataset", "synthetic", "--synthetic-size", "48", "--epochs", "2000", *(word if word != "16" else "4" for word in MODEL), "--amp", "fp16", "--no-cudnn-benchmark"]
+EMULATED = {"LATHE_EMULATED_DEVICES": "2", "LATHE_EMULATED_MEMORY": str(1 << 28), "LATHE_EMULATED_WATCH": "0"}
 MOMENTS = ("rendezvous", "first step", "mid-epoch", "checkpoint", "end")
 
 
@@ -146,21 +150,21 @@ class Job:
             if p.poll() is None:
                 p.kill()
                 p.communicate()
-        good = good and took <= TIMEOUT + 1
+        good = good and took <= TIMEOUT + 1 and "kernel by kernel" not in log_of(self.run)
         text = next((text for text in said if text), "").replace("\n", " / ").replace(str(self.folder), "…")
         print(f"{'ok ' if good else 'BAD'} {fault:22} {moment:11} {took:5.1f} s, exit {ends}: {text[:250]}", flush=True)
         return good
 
 
-def signals(folder):
+def signals(folder, long=LONG, moments=MOMENTS):
     for name in ("SIGKILL", "SIGSTOP"):
         for victim in (1, 0):
-            for moment in MOMENTS:
+            for moment in moments:
                 if moment == "rendezvous" and victim == 0 and name == "SIGSTOP":
                     continue  # who is stopped there is not there: as a rank that is missing
                 job = Job(folder / f"{name}-{victim}-{moment}", 3 if moment == "rendezvous" else 2)
                 for _ in range(2):
-                    job.start(SHORT if moment == "end" else LONG)
+                    job.start(SHORT if moment == "end" else long)
                 job.wait_for(moment)
                 job.processes[victim].send_signal(getattr(signal, name))
                 yield job.row(f"{name} of rank {victim}", moment, victim, killed=True)
@@ -181,8 +185,8 @@ def exceptions(folder):
         yield job.row("exception of rank 1", moment, 1)
 
 
-def full_disks(folder):
-    for moment in MOMENTS:
+def full_disks(folder, long=LONG, moments=MOMENTS):
+    for moment in moments:
         with small_disk(folder / f"disk-{moment}") as disk:
             if disk is None:
                 print(f"--- full disk, {moment}: no right to mount one")
@@ -193,7 +197,7 @@ def full_disks(folder):
             if moment in MOMENTS[:2]:
                 fill(disk)
             for _ in range(2):
-                job.start(SHORT if moment == "end" else LONG)
+                job.start(SHORT if moment == "end" else long)
             if moment not in MOMENTS[:2]:
                 job.wait_for(moment)
                 fill(disk, 65536 if moment == "checkpoint" else 0)
@@ -221,6 +225,15 @@ def misfits(folder):
 
 def matrix(folder):
     return all([good for part in (signals, exceptions, full_disks, misfits) for good in part(folder)])
+
+
+def gpus(folder):
+    os.environ.update(EMULATED)
+    info = subprocess.run([LATHE, "info", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    if info.count('"emulated') < 2:
+        sys.exit(f"rank_faults: {LATHE} has no emulated GPUs; they are in a build with LATHE_CUDA=EMULATE")
+    # Steps take a second here: a disk that is full later is noticed steps later, and the row would say how slow they are.
+    return all([*signals(folder, ON_GPUS, MOMENTS[1:4]), *full_disks(folder, ON_GPUS, MOMENTS[1:2])])
 
 
 def kills(folder, wanted=20, seed=7):
@@ -267,7 +280,7 @@ def kills(folder, wanted=20, seed=7):
 def main():
     asked = sys.argv[2:] or ["matrix", "kills"]
     with tempfile.TemporaryDirectory(prefix="lathe-rank-faults-") as folder:
-        good = all([{"matrix": matrix, "kills": kills}[name](pathlib.Path(folder)) for name in asked])
+        good = all([{"matrix": matrix, "kills": kills, "gpus": gpus}[name](pathlib.Path(folder)) for name in asked])
     sys.exit(0 if good else 1)
 
 
