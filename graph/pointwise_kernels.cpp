@@ -2,7 +2,9 @@
 #include "lathe/graph/pointwise_kernels.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <string_view>
 #include <unordered_map>
@@ -63,14 +65,30 @@ Scalar number_of(const Attribute& attribute) {
   return std::get<Size>(attribute).fixed;
 }
 
-/// A number in the text of a GPU's kernel, rounded to `dtype`'s compute type.
+/// A floating literal with the bits of a finite `number`. It is hexadecimal: decimals would have to
+/// say that they are no integers, which have no -0.
+template <class T>
+std::string literal(T number) {
+  std::array<char, 64> digits;
+  const T size = std::abs(number);
+  char* const end =
+      std::to_chars(digits.data(), digits.data() + digits.size(), size, std::chars_format::hex).ptr;
+  return concat(std::signbit(number) ? "-0x" : "0x",
+                std::string_view(digits.data(), static_cast<size_t>(end - digits.data())));
+}
+
+/// A number in the text of a GPU's kernel, rounded to `dtype`'s compute type, with all its bits.
 std::string number_text(Scalar value, DType dtype) {
-  const bool wide = dtype == kF64;
-  const double number = wide ? value.to<double>() : double{value.to<float>()};
-  const std::string text = std::isfinite(number) ? concat(number)
-                                                 : concat("__builtin_bit_cast(double, ",
-                                                          std::bit_cast<uint64_t>(number), "ull)");
-  return concat(wide ? "double(" : "float(", text, ")");
+  if (dtype == kF64) {
+    const double number = value.to<double>();
+    return std::isfinite(number)
+               ? literal(number)
+               : concat("__builtin_bit_cast(double, ", std::bit_cast<uint64_t>(number), "ull)");
+  }
+  const float number = value.to<float>();
+  return std::isfinite(number)
+             ? literal(number) + "f"
+             : concat("__builtin_bit_cast(float, ", std::bit_cast<uint32_t>(number), "u)");
 }
 
 /// Ops of one floating operand with arguments.

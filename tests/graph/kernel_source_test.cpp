@@ -4,6 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cfloat>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -66,7 +71,7 @@ extern "C" __global__ void fused(int64_t n, int64_t packets,
       const Half v1 = Half(Relu{}(float(v0)));
       q0.v[k] = v1;
       const float v2 = float(v1);
-      const float v3 = Clamp<float>{float(0.5), float(1)}(v2);
+      const float v3 = Clamp<float>{0x1p-1f, 0x1p+0f}(v2);
       q1.v[k] = v3;
     }
     store_packet(y0 + i, q0);
@@ -80,6 +85,43 @@ extern "C" __global__ void fused(int64_t n, int64_t packets,
   CHECK(source->numbers[0].input == 1);
   CHECK(source->numbers[0].dtype == kF16);
   CHECK(source->results == std::vector<DType>{kF16, kF32});
+}
+
+TEST_CASE("kernel source: numbers stand in the text with all their bits") {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  for (const double number :
+       {-0.0, 0.0, 1.0, 0.1, -3e-8, 0x1p63, 0x1p64, 1e30, 1e300, 1e-40, 5e-324, 1e-310,
+        double{FLT_MAX}, DBL_MAX, double(INFINITY), -double(INFINITY), kNaN}) {
+    for (const DType dtype : {kF16, kF32, kF64}) {
+      const auto source = source_of({.shape = {9},
+                                     .inputs = 1,
+                                     .steps = {step("leaky_relu", {0}, dtype, {number})},
+                                     .results = {0}},
+                                    {{dtype, Kind::kFull}});
+      REQUIRE(source);
+      const size_t begin = source->text.find(">{") + 2;
+      const std::string text = source->text.substr(begin, source->text.find('}', begin) - begin);
+      const std::string bits = dtype == kF64 ? "(double, " : "(float, ";
+      const size_t at = text.find(bits);
+      const auto of = [&]<class T, class Bits>(T want, Bits, const std::string& suffix) {
+        CAPTURE(text);
+        if (at != std::string::npos) {
+          CHECK(std::bit_cast<Bits>(want) == std::stoull(text.substr(at + bits.size())));
+          return;
+        }
+        CHECK(text.find("0x") <= 1);  // a floating literal: an exponent, and no double for a float
+        CHECK(text.find('p') != std::string::npos);
+        CHECK(text.ends_with('f') == (suffix == "f"));
+        const T got = static_cast<T>(std::strtod(text.c_str(), nullptr));
+        CHECK(std::bit_cast<Bits>(got) == std::bit_cast<Bits>(want));
+      };
+      if (dtype == kF64) {
+        of(number, uint64_t{}, "");
+      } else {
+        of(Scalar(number).to<float>(), uint32_t{}, "f");
+      }
+    }
+  }
 }
 
 TEST_CASE("kernel source: a total and integers have none") {

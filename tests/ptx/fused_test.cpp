@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -102,11 +103,22 @@ Tensors run_kernel(ptx::Module& module, const Case& c, int64_t packets) {
   return results;
 }
 
+/// The bytes, with one NaN for all NaNs of f64: which of two operands' NaNs an instruction gives is
+/// open, and compilers exchange operands. Smaller types have one NaN only.
+std::vector<std::byte> comparable(const Tensor& t) {
+  const auto bytes = bytes_of(t);
+  std::vector<std::byte> all(bytes.begin(), bytes.end());
+  const double nan = std::nan("");
+  for (int64_t i = 0; t.dtype() == kF64 && i < t.numel(); ++i) {
+    if (std::isnan(t.data<double>()[i]))
+      std::memcpy(&all[static_cast<size_t>(i) * sizeof(nan)], &nan, sizeof(nan));
+  }
+  return all;
+}
+
 void check_same(const Case& c, const Tensors& got, int64_t packets) {
   for (size_t r = 0; r < got.size(); ++r) {
-    const auto want = bytes_of(c.results[r]), made = bytes_of(got[r]);
-    const bool same =
-        want.size() == made.size() && std::memcmp(want.data(), made.data(), want.size()) == 0;
+    const bool same = comparable(c.results[r]) == comparable(got[r]);
     CHECK_MESSAGE(same, c.about, ", ", c.results[0].numel(), " elements, ", packets, " packets:\n",
                   c.source.text);
   }
@@ -129,10 +141,28 @@ void check_all(const std::vector<Case>& cases) {
   }
 }
 
+/// Values of which an op may have an opinion of its own.
+std::vector<double> special_values(DType dtype) {
+  const double least = dtype == kF16    ? 0x1p-24
+                       : dtype == kBF16 ? 0x1p-133
+                       : dtype == kF32  ? 0x1p-149
+                                        : 0x1p-1074;
+  return {std::nan(""), INFINITY, -INFINITY, 0.0,     -0.0,  least, -least,
+          65520,        -1e-8,    1,         -700.25, 1e300, -2.5};
+}
+
+/// The first elements of x are special values. Those of y are, too, from the fourth on, so that
+/// special values meet each other, and ordinary ones on either side.
 Tensors example_inputs(int64_t n, DType dtype) {
   manual_seed(5);
-  const Tensor x = cast(mul(sub(rand({n}), 0.4), 3), dtype), y = cast(rand({n}), dtype);
-  return {x, y, gt(rand({n}), 0.5), full({}, 0.75, {.dtype = dtype})};
+  Tensor x = mul(sub(rand({n}, {.dtype = kF64}), 0.4), 3), y = rand({n}, {.dtype = kF64});
+  const std::vector<double> special = special_values(dtype);
+  for (size_t k = 0; k < special.size(); ++k) {
+    const auto at = static_cast<int64_t>(k);
+    if (at < n) x.data<double>()[at] = special[k];
+    if (at + 3 < n) y.data<double>()[at + 3] = special[k];
+  }
+  return {cast(x, dtype), cast(y, dtype), gt(rand({n}), 0.5), full({}, 0.1, {.dtype = dtype})};
 }
 
 jit::InputForms forms_of(DType dtype) {
@@ -210,6 +240,41 @@ TEST_CASE("fused kernels: every op has the bits of its own kernel") {
   }
   CHECK(programs > 250);
   CHECK(cases.size() >= programs / 4);
+  check_all(cases);
+}
+
+TEST_CASE("fused kernels: numbers in the text have the bits of the op's own") {
+  if (!has_nvrtc()) return;
+  const auto op_named = [](const std::string& name) {
+    return &*std::ranges::find(jit::all_ops(), name, &jit::Op::name);
+  };
+  std::vector<Case> cases;
+  for (const DType dtype : kDTypes) {
+    const int64_t n = 45;
+    jit::PointwiseProgram program{.shape = {n}, .inputs = 4, .steps = {}, .results = {}};
+    const auto add = [&](const char* op, std::vector<jit::Attribute> attributes) {
+      program.results.push_back(static_cast<int>(program.steps.size()));
+      program.steps.push_back({op_named(op), {0}, std::move(attributes), dtype});
+    };
+    for (const double a : {-0.0, 0.1, 1e-40, 0x1p63, 0x1p64, 1e30, -double(INFINITY), std::nan("")})
+      add("clamp", {a, double{FLT_MAX}});
+    for (const double a : {-0.0, 0.1, 0x1p64, 1e300, double(INFINITY), std::nan("")})
+      add("leaky_relu", {a});
+    // A parameter that is a number, and in halves another one.
+    Tensors inputs = example_inputs(n, dtype);
+    inputs[3] = full({}, 0.1);
+    jit::InputForms forms = forms_of(dtype);
+    forms[3].dtype = kF32;
+    program.results.push_back(static_cast<int>(program.steps.size()));
+    program.steps.push_back({op_named("mul"), {0, 3}, {}, dtype});
+    const auto plan = jit::PointwisePlan::of(program, forms);
+    REQUIRE(plan);
+    const std::string name = concat("numbers_", dtype);
+    auto source = jit::kernel_source(*plan, name);
+    REQUIRE(source);
+    cases.push_back(
+        {concat("numbers of ", dtype), name, std::move(*source), inputs, by_ops(program, inputs)});
+  }
   check_all(cases);
 }
 
