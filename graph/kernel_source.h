@@ -26,8 +26,8 @@ struct KernelSource {
 };
 
 /// The kernel `name` computes the plan's results with the bits of the ops' own kernels: each value
-/// between two ops is rounded to its dtype. A NaN of f64 may be another NaN. Nothing for a plan with
-/// a total, or with integers.
+/// between two ops is rounded to its dtype. A NaN of f64 may be another NaN. Nothing for a plan
+/// with a total, or with integers.
 LATHE_API std::optional<KernelSource> kernel_source(const PointwisePlan& plan,
                                                     const std::string& name);
 
