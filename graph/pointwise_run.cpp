@@ -17,7 +17,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/group_kernel.h"
 #include "lathe/graph/op_table.h"
-#include "lathe/graph/pointwise_gradient.h"
+#include "lathe/graph/planned_gradients.h"
 #include "lathe/graph/pointwise_plan.h"
 #include "lathe/graph/tiles.h"
 #include "lathe/ops/binary.h"
@@ -85,15 +85,6 @@ Tensors tile_by_tile(const PointwiseProgram& program, const Tensors& inputs, con
   });
   for (Tensor& t : made) t = tiles.restore(t);
   return made;
-}
-
-/// A gradient that is one number for a whole dimension, as that of a mean, with this dimension of
-/// size 1.
-Tensor unexpanded(Tensor t) {
-  for (int d = 0; d < t.ndim(); ++d) {
-    if (t.dim(d) > 1 && t.strides()[d] == 0) t = narrow(t, d, 0, 1);
-  }
-  return t;
 }
 
 /// What the gradients of a program's inputs are computed from.
@@ -218,33 +209,6 @@ std::optional<Device> gpu_of(const Tensors& inputs) {
   return std::nullopt;
 }
 
-/// The gradients by a plan, if there is one.
-std::optional<Tensors> planned_gradients(const PointwiseProgram& program, const Tensors& inputs,
-                                         const Tensors& dy, const std::vector<bool>& wanted) {
-  Tensors operands = inputs;
-  for (const Tensor& t : dy) operands.push_back(t.defined() ? unexpanded(t) : t);
-  const std::optional<InputForms> forms = input_forms(program.shape, operands);
-  if (!forms) return std::nullopt;
-  const auto dys = forms->begin() + program.inputs;
-  const auto gradient = gradient_of(program, wanted, {forms->begin(), dys}, {dys, forms->end()});
-  if (gradient == nullptr) return std::nullopt;
-  operands.insert(operands.end(), gradient->constants.begin(), gradient->constants.end());
-  const std::optional<Device> gpu = gpu_of(inputs);
-  const LoadedGroup* const kernel = gpu ? &gradient->kernel->on(*gpu) : nullptr;
-  if (gpu && !kernel->kernel) return std::nullopt;
-  const Tensors values =
-      gpu ? gradient->kernel->run(*kernel, operands) : gradient->plan.run(operands);
-  for (size_t r = 0; r < dy.size(); ++r) operands[inputs.size() + r] = dy[r];  // not unexpanded
-  Tensors gradients(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::optional<int> from = gradient->from[i];
-    if (from)
-      gradients[i] = *from < 0 ? values[static_cast<size_t>(-1 - *from)]
-                               : operands[static_cast<size_t>(*from)];
-  }
-  return gradients;
-}
-
 /// The program whose last result is the value that was to be added up; the program itself if there
 /// is no total.
 ProgramPtr without_total(const ProgramPtr& program) {
@@ -284,8 +248,9 @@ struct FusedPointwise : CustomFunction<FusedPointwise> {
       pullback.wanted.push_back(context.needs_input_grad(i));
     }
     if (grad_enabled()) return pullback.whole(inputs, dy, true);
+    const std::optional<Device> gpu = gpu_of(inputs);
     if (std::optional<Tensors> planned =
-            planned_gradients(*context.program, inputs, dy, pullback.wanted))
+            planned_gradients(*context.program, inputs, dy, pullback.wanted, gpu))
       return std::move(*planned);
     if (pullback.adds_halves(inputs)) return pullback.whole(inputs, dy, false);
     Tensors operands = inputs;
@@ -306,12 +271,15 @@ bool all_steps_are_full(const PointwiseProgram& program, const Tensors& inputs) 
   });
 }
 
+bool is_recorded(const Tensors& inputs) {
+  const std::vector<autograd::TensorRef> refs(inputs.begin(), inputs.end());
+  return autograd::wants_record(refs.data(), refs.size());
+}
+
 /// The results that `compute` gives, as one node of the autograd graph.
 Tensors as_one_node(const ProgramPtr& program, const Tensors& inputs,
                     FunctionRef<Tensors()> compute) {
-  const std::vector<autograd::TensorRef> refs(inputs.begin(), inputs.end());
-  if (autograd::wants_record(refs.data(), refs.size()))
-    return FusedPointwise::apply(program, inputs, compute);
+  if (is_recorded(inputs)) return FusedPointwise::apply(program, inputs, compute);
   Tensors values = compute();
   if (inference_enabled()) {
     for (const Tensor& t : values) t.impl().inference = true;
@@ -326,7 +294,8 @@ struct KernelChoice {
   std::string why_not = {};
 };
 
-KernelChoice kernel_for(const PointwiseProgram& program, const Tensors& inputs, Device gpu) {
+KernelChoice kernel_for(const PointwiseProgram& program, const Tensors& inputs, Device gpu,
+                        bool added_up) {
   if (profile::recording()) return {.why_not = "something watches ops"};
   if (amp::autocast_enabled(kCPU) || amp::autocast_enabled(gpu))
     return {.why_not = "under Autocast"};
@@ -337,19 +306,22 @@ KernelChoice kernel_for(const PointwiseProgram& program, const Tensors& inputs, 
   if (found.group == nullptr) return {.why_not = "an op has no kernel of its own for its operands"};
   found.loaded = &found.group->on(gpu);
   found.why_not = found.loaded->why_not;
+  if (found.loaded->kernel && is_recorded(inputs))
+    found.why_not = why_no_gradient_kernel(program, *forms, inputs, gpu, added_up);
   return found;
 }
 
-Tensors run_on_gpu(const ProgramPtr& program, const Tensors& inputs, Device gpu, std::string* way) {
+Tensors run_on_gpu(const ProgramPtr& program, const Tensors& inputs, Device gpu, std::string* way,
+                   bool added_up = false) {
   if (program->total.step >= 0) {
     const char* const op = program->total.mean ? "mean" : "sum";
-    Tensors values = run_on_gpu(without_total(program), inputs, gpu, way);
+    Tensors values = run_on_gpu(without_total(program), inputs, gpu, way, true);
     values.back() = program->total.mean ? mean(values.back()) : sum(values.back());
     if (way != nullptr) *way += concat(", then ", op);
     return values;
   }
-  const KernelChoice found = kernel_for(*program, inputs, gpu);
-  const bool fused = found.loaded != nullptr && found.loaded->kernel;
+  const KernelChoice found = kernel_for(*program, inputs, gpu, added_up);
+  const bool fused = found.why_not.empty();
   if (way != nullptr)
     *way = fused ? "one kernel for " + found.loaded->target : "one by one: " + found.why_not;
   if (!fused) return call_in_turn(*program, inputs, program->shape);

@@ -8,8 +8,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "lathe/autograd/engine.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/error.h"
 #include "lathe/core/generator.h"
@@ -146,6 +148,57 @@ TEST_CASE("fused groups: what is no kernel runs op by op, and explain() says why
   CHECK_MESSAGE(
       says(compiled, "together: sub, square, mean (one kernel for compute_80, then mean)"),
       compiled.explain());
+}
+
+TEST_CASE("fused groups: the backward pass launches no more than that of the ops") {
+  if (!has_nvrtc()) return;
+  manual_seed(6);
+  struct Example {
+    const char* about;
+    std::function<Tensors(const Tensors&)> f;
+    Tensors inputs;  // the first and the last want a gradient
+    std::string way;
+    uint64_t launches;  // of the group's backward pass, with the ops behind the group
+  };
+  const Tensor x = on_gpu({6, 5}, kF32), y = on_gpu({6, 5}, kF32);
+  const Example examples[] = {
+      {"a number wants a gradient",
+       [](const Tensors& t) { return Tensors{exp(t[0] * t[1])}; },
+       {x, on_gpu({}, kF32)},
+       "one by one: the gradient of a number is a sum",
+       0},
+      {"a gradient is expanded along one dimension",
+       [](const Tensors& t) { return Tensors{mean(exp(t[0] * t[1]), {1})}; },
+       {x, y},
+       "one kernel for compute_80",
+       3},  // dy / 5, its copy, the kernel
+      {"gradients that are passed on",
+       [](const Tensors& t) { return Tensors{t[0] + t[1] + t[2]}; },
+       {x, y, on_gpu({6, 5}, kF32)},
+       "one kernel for compute_80",
+       0},
+  };
+  for (const Example& example : examples) {
+    CAPTURE(example.about);
+    const auto backward = [&](const std::function<Tensors(const Tensors&)>& f) {
+      Tensors leaves;
+      for (const Tensor& t : example.inputs) leaves.push_back(t.detach());
+      leaves.front().requires_grad_();
+      leaves.back().requires_grad_();
+      const Tensor z = f(leaves)[0], dz = test::on_device(ones(z.shape()));
+      const uint64_t before = cuda::counters().launches;
+      const Tensors dx = lathe::grad({z}, {leaves.front(), leaves.back()}, {.grad_outputs = {dz}});
+      const uint64_t launches = cuda::counters().launches - before;
+      return std::pair(launches, Tensors{z.detach(), dx[0], dx[1]});
+    };
+    const jit::CompiledFunction compiled = jit::compile(example.f);
+    backward(compiled);  // loads the kernels
+    const auto got = backward(compiled), want = backward(example.f);
+    check_same(got.second, want.second);
+    CHECK_MESSAGE(says(compiled, "(" + example.way + ")"), compiled.explain());
+    CHECK(got.first <= want.first);
+    if (example.way.starts_with("one kernel")) CHECK(got.first == example.launches);
+  }
 }
 
 TEST_CASE("fused groups: a captured graph holds a kernel that was loaded before, else the ops") {
