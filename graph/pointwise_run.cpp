@@ -3,7 +3,10 @@
 #include "lathe/graph/pointwise_run.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "lathe/autograd/autocast.h"
@@ -11,6 +14,7 @@
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/record.h"
+#include "lathe/core/format.h"
 #include "lathe/core/function_ref.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/tensor_impl.h"
@@ -271,6 +275,14 @@ bool all_steps_are_full(const PointwiseProgram& program, const Tensors& inputs) 
   });
 }
 
+std::atomic<bool>& kernels_are_on() {
+  static std::atomic<bool> on = [] {
+    const char* const text = std::getenv("LATHE_FUSED_KERNELS");
+    return text == nullptr || std::string_view(text) != "0";
+  }();
+  return on;
+}
+
 bool is_recorded(const Tensors& inputs) {
   const std::vector<autograd::TensorRef> refs(inputs.begin(), inputs.end());
   return autograd::wants_record(refs.data(), refs.size());
@@ -296,9 +308,12 @@ struct KernelChoice {
 
 KernelChoice kernel_for(const PointwiseProgram& program, const Tensors& inputs, Device gpu,
                         bool added_up) {
+  if (!fused_kernels()) return {.why_not = "fused kernels are off"};
   if (profile::recording()) return {.why_not = "something watches ops"};
   if (amp::autocast_enabled(kCPU) || amp::autocast_enabled(gpu))
     return {.why_not = "under Autocast"};
+  if (program.steps.size() > size_t{kMostKernelSteps})
+    return {.why_not = concat("more than ", kMostKernelSteps, " ops")};
   const std::optional<InputForms> forms = input_forms(program.shape, inputs);
   if (!forms) return {.why_not = "operands are broadcast, or have gaps or other orders in memory"};
   if (!all_steps_are_full(program, inputs)) return {.why_not = "an op reads numbers alone"};
@@ -330,6 +345,9 @@ Tensors run_on_gpu(const ProgramPtr& program, const Tensors& inputs, Device gpu,
 }
 
 }  // namespace
+
+bool fused_kernels() { return kernels_are_on(); }
+void set_fused_kernels(bool on) { kernels_are_on() = on; }
 
 Tensors call_in_turn(const PointwiseProgram& program, const Tensors& inputs, const Shape& shape) {
   Tensors values(program.results.size());

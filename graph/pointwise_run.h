@@ -51,6 +51,15 @@ struct PointwiseProgram {
 LATHE_API Tensors run_pointwise(const std::shared_ptr<const PointwiseProgram>& program,
                                 const Tensors& inputs, std::string* way = nullptr);
 
+/// Whether groups become kernels on GPUs: true, unless the environment says LATHE_FUSED_KERNELS=0.
+/// Kernels that were loaded stay loaded. Any thread may call both.
+LATHE_API bool fused_kernels();
+LATHE_API void set_fused_kernels(bool on);
+
+/// A group of more ops is no kernel: NVRTC's time grows faster than the text, and beyond a GPU's
+/// registers values go through its memory.
+constexpr int kMostKernelSteps = 64;
+
 /// The results of the calls one after another, where all values have `shape`. Records gradients.
 Tensors call_in_turn(const PointwiseProgram& program, const Tensors& inputs, const Shape& shape);
 

@@ -159,14 +159,17 @@ class Run {
     if (last(node.output) != static_cast<int>(n)) live(node.output) = std::move(y);
   }
 
-  /// Behind the nodes from n on that may run together with it, all of them needed.
-  size_t end_of_group(size_t n) const {
+  /// Behind the nodes from n on that may run together with it, all of them needed. On a GPU a long
+  /// group is several kernels.
+  size_t end_of_group(size_t n) {
     const auto joins = [&](const Node& node) {
       return node.group != 0 && node.group == graph_.nodes[n].group && node.op->pointwise &&
              value(node.output).type.shape == value(graph_.nodes[n].output).type.shape;
     };
     size_t end = n;
     while (end < graph_.nodes.size() && needed_[end] && joins(graph_.nodes[end])) ++end;
+    if (end - n > size_t{kMostKernelSteps} && reads_gpu(graph_.nodes[n]))
+      end = n + size_t{kMostKernelSteps};
     return std::max(end, n + 1);
   }
 

@@ -21,6 +21,7 @@
 #include "lathe/graph/kernel_compiler.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/pointwise_run.h"
+#include "lathe/ops/activations.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -199,6 +200,30 @@ TEST_CASE("fused groups: the backward pass launches no more than that of the ops
     CHECK(got.first <= want.first);
     if (example.way.starts_with("one kernel")) CHECK(got.first == example.launches);
   }
+}
+
+TEST_CASE("fused groups: a long one is several kernels; none where they are switched off") {
+  if (!has_nvrtc()) return;
+  const auto f = [](const Tensors& t) {
+    Tensor y = t[0];
+    for (int k = 0; k < 35; ++k) y = relu(y + t[0]);
+    return Tensors{y};
+  };
+  const Tensor x = on_gpu({5, 3}, kF32), want = f({x})[0];
+  const jit::CompiledFunction compiled = jit::compile(f);
+  const auto launches = [&] {
+    const uint64_t before = cuda::counters().launches;
+    CHECK(same_bits(compiled({x})[0], want));
+    return cuda::counters().launches - before;
+  };
+  launches();  // traces
+  CHECK(launches() == 2);
+  CHECK(jit::fused_kernels());
+  jit::set_fused_kernels(false);
+  CHECK(launches() == 70);
+  CHECK_MESSAGE(says(compiled, "(one by one: fused kernels are off)"), compiled.explain());
+  jit::set_fused_kernels(true);
+  CHECK(launches() == 2);
 }
 
 TEST_CASE("fused groups: a captured graph holds a kernel that was loaded before, else the ops") {
