@@ -28,7 +28,8 @@ LoadedGroup load(const std::string& text, Device gpu) {
   try {
     const cuda::ComputeCapability capability = cuda::compute_capability(gpu);
     made.target = kernel_target(capability.major, capability.minor);
-    made.kernel.emplace(kernel_code(text, made.target), kKernelName, gpu);
+    load_kernel_code(text, made.target,
+                     [&](const std::string& code) { made.kernel.emplace(code, kKernelName, gpu); });
   } catch (const Error& error) {
     made.why_not = error.message();
     // Behind the first line stands all of NVRTC's log and of the text.

@@ -19,6 +19,7 @@
 #include "lathe/graph/compile.h"
 #include "lathe/graph/kernel_cache.h"
 #include "lathe/graph/kernel_compiler.h"
+#include "lathe/graph/kernel_folder.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/pointwise_run.h"
 #include "lathe/ops/activations.h"
@@ -285,6 +286,37 @@ TEST_CASE(
   jit::set_kernel_cache((file / "below").string());
   CHECK(jit::kernel_code(one, "compute_80") == code);
   CHECK(warnings == 2);
+  set_log_handler(before);
+  jit::set_kernel_cache("");
+}
+
+TEST_CASE("kernel cache: a file that the driver refuses is compiled again and replaced") {
+  if (!has_nvrtc()) return;
+  const test::TemporaryFolder folder;
+  const std::string text = "extern \"C\" __global__ void refused(int* y) { *y = 4; }\n";
+  jit::set_kernel_cache((folder.path() / "kernels").string());
+  const std::string code = jit::kernel_code(text, "compute_80");
+  const std::string name = fs::directory_iterator(jit::kernel_cache())->path().stem().string();
+  jit::keep_code(jit::kernel_cache(), name, "of another driver");
+  std::vector<std::string> warnings, given;
+  const LogHandler before =
+      set_log_handler([&](LogLevel, std::string_view said) { warnings.emplace_back(said); });
+  jit::load_kernel_code(text, "compute_80", [&](const std::string& each) {
+    given.push_back(each);
+    if (each != code) LATHE_FAIL(CudaError, "cuModuleLoadData: no");
+  });
+  CHECK(given == std::vector<std::string>{"of another driver", code});
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].find("cuModuleLoadData: no") != std::string::npos);
+  CHECK(jit::kept_code(jit::kernel_cache(), name) == code);
+  // What is refused although it is new is the caller's.
+  size_t calls = 0;
+  const auto refuse = [&](const std::string&) {
+    ++calls;
+    LATHE_FAIL(CudaError, "no");
+  };
+  CHECK_THROWS_AS(jit::load_kernel_code(text, "compute_80", refuse), CudaError);
+  CHECK(calls == 2);
   set_log_handler(before);
   jit::set_kernel_cache("");
 }
