@@ -10,6 +10,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
+#include "lathe/core/log.h"
 #include "lathe/graph/kernel_cache.h"
 #include "lathe/graph/kernel_compiler.h"
 #include "lathe/ops/cast.h"
@@ -30,28 +31,55 @@ LoadedGroup load(const std::string& text, Device gpu) {
     made.target = kernel_target(capability.major, capability.minor);
     load_kernel_code(text, made.target,
                      [&](const std::string& code) { made.kernel.emplace(code, kKernelName, gpu); });
+  } catch (const NoCudaError& absent) {
+    made.why_not = absent.message();
   } catch (const Error& error) {
     made.why_not = error.message();
-    // Behind the first line stands all of NVRTC's log and of the text.
-    made.why_not.resize(std::min(made.why_not.find('\n'), made.why_not.size()));
+    // Behind the first line stands all of NVRTC's log and of the text, which only the log gets.
+    warn_once(made.why_not, concat("a group runs one by one on ", gpu, ": ", made.why_not));
+    // CUDA_ERROR_OUT_OF_MEMORY and NVRTC_ERROR_OUT_OF_MEMORY pass when the program frees memory.
+    made.is_final = made.why_not.find("OUT_OF_MEMORY") == std::string::npos;
   }
+  made.why_not.resize(std::min(made.why_not.find('\n'), made.why_not.size()));
   return made;
 }
 
-/// What this process has loaded, or tried to. Entries stay where they are.
+/// A text on a GPU.
+struct KnownText {
+  std::mutex mutex;                    // also while NVRTC compiles: nobody compiles a text twice
+  std::optional<LoadedGroup> group{};  // stays as it is from then on
+  int64_t calls = 0, pause = 0;        // since memory was short, and until it is tried again
+};
+
+/// The text's entry, which stays where it is; null if there are too many.
+KnownText* known_text(const std::string& text, Device gpu) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<std::pair<std::string, int>, KnownText>;
+  const std::lock_guard lock(mutex);
+  const std::pair key(text, gpu.index);
+  const auto found = known.find(key);
+  if (found != known.end()) return &found->second;
+  return known.size() < kMostKernels ? &known[key] : nullptr;
+}
+
+/// What this process has loaded, or tried to. What it returns stays where it is.
 const LoadedGroup& loaded_kernel(const std::string& text, Device gpu) {
   static const LoadedGroup captured{.why_not = "not compiled before a CUDA graph was captured",
                                     .is_final = false};
+  static const LoadedGroup no_memory{.why_not = "memory was short when it was to be loaded",
+                                     .is_final = false};
   static const LoadedGroup full{.why_not = concat("more than ", kMostKernels, " kernels")};
-  static std::mutex mutex;
-  static auto& known = *new std::map<std::pair<std::string, int>, LoadedGroup>;
-  const std::lock_guard lock(mutex);  // also while NVRTC compiles: nobody compiles a text twice
-  const std::pair key(text, gpu.index);
-  const auto found = known.find(key);
-  if (found != known.end()) return found->second;
+  KnownText* const known = known_text(text, gpu);
+  if (known == nullptr) return full;
+  const std::lock_guard lock(known->mutex);
+  if (known->group) return *known->group;
   if (cuda::capture_underway(gpu)) return captured;
-  if (known.size() >= kMostKernels) return full;
-  return known.emplace(key, load(text, gpu)).first->second;
+  if (known->calls++ < known->pause) return no_memory;
+  LoadedGroup made = load(text, gpu);
+  if (made.is_final) return known->group.emplace(std::move(made));
+  known->pause = 2 * known->pause + 1;  // a try takes half a second
+  known->calls = 0;
+  return no_memory;
 }
 
 /// True if packets of `packet` elements may be read and written from `t`'s first element on.
@@ -100,11 +128,15 @@ GroupKernel::GroupKernel(const PointwisePlan& plan)
 const LoadedGroup& GroupKernel::on(Device gpu) const {
   static const LoadedGroup none{.why_not = "it computes with integers"};
   if (!source_) return none;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = loaded_.find(gpu.index);
+    if (found != loaded_.end()) return *found->second;
+  }
+  const LoadedGroup& made = loaded_kernel(source_->text, gpu);  // other GPUs need not wait for it
+  if (!made.is_final) return made;
   const std::lock_guard lock(mutex_);
-  const auto found = loaded_.find(gpu.index);
-  if (found != loaded_.end()) return *found->second;
-  const LoadedGroup& made = loaded_kernel(source_->text, gpu);
-  if (made.is_final) loaded_[gpu.index] = &made;
+  loaded_[gpu.index] = &made;
   return made;
 }
 
