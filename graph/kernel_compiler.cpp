@@ -17,9 +17,10 @@ namespace lathe::jit {
 
 namespace {
 
-// 1097: attributes of other compilers, as always_inline.
+// 1097: attributes of other compilers, as always_inline. Without the last one NVRTC also looks for
+// headers in the current folder.
 constexpr const char* kOptions[] = {"--std=c++20", "--fmad=false", "--diag-suppress=1097",
-                                    "--device-as-default-execution-space"};
+                                    "--device-as-default-execution-space", "--no-source-include"};
 
 void check_nvrtc(nvrtcResult result, const char* call, const std::string& details = "") {
   LATHE_CHECK(CudaError, result == NVRTC_SUCCESS, "NVRTC: ", call, ": ",

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <string>
@@ -26,6 +27,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
+#include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tests/cuda/on_device.h"
 #include "run_text.h"
 
@@ -358,6 +360,17 @@ TEST_CASE("fused kernels: a GPU's machine code; what cannot be compiled names it
   CHECK_THROWS_WITH_AS(jit::compile_kernels("__global__ void k() {\n  nothing();\n}\n", "sm_90"),
                        doctest::Contains("fused_kernel.cu(2): error: identifier \"nothing\""),
                        CudaError);
+}
+
+TEST_CASE("fused kernels: a file in the current folder is no header") {
+  if (!has_nvrtc()) return;
+  const test::TemporaryFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  folder.write("beside_it.h", "");
+  std::filesystem::current_path(folder.path());
+  CHECK_THROWS_WITH_AS(jit::compile_kernels("#include \"beside_it.h\"\n", "compute_80"),
+                       doctest::Contains("beside_it.h"), CudaError);
+  std::filesystem::current_path(before);
 }
 
 TEST_SUITE_END();
