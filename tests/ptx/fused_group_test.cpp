@@ -33,20 +33,12 @@
 #include "lathe/ops/where.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tests/cuda/on_device.h"
+#include "nvrtc_case.h"
 
 using namespace lathe;
 namespace fs = std::filesystem;
 
 namespace {
-
-bool has_nvrtc() {
-  try {
-    return !jit::kernel_compiler_identity().empty();
-  } catch (const NoCudaError& absent) {
-    MESSAGE("skipped: " << absent.message());
-    return false;
-  }
-}
 
 /// Equal to the bit, NaNs included.
 bool same_bits(const Tensor& a, const Tensor& b) {
@@ -108,8 +100,8 @@ std::shared_ptr<const jit::PointwiseProgram> small_program(const Shape& shape) {
 
 }  // namespace
 
-TEST_CASE("fused groups: one kernel of a compiled function has the bits of its ops") {
-  if (!has_nvrtc()) return;
+TEST_CASE("fused groups: one kernel of a compiled function has the bits of its ops" *
+          test::nvrtc_case()) {
   manual_seed(3);
   for (const DType dtype : {kF32, kF16}) {
     const jit::CompiledFunction f = jit::compile(huber);
@@ -134,8 +126,8 @@ TEST_CASE("fused groups: one kernel of a compiled function has the bits of its o
   }
 }
 
-TEST_CASE("fused groups: what is no kernel runs op by op, and explain() says why") {
-  if (!has_nvrtc()) return;
+TEST_CASE("fused groups: what is no kernel runs op by op, and explain() says why" *
+          test::nvrtc_case()) {
   manual_seed(4);
   const jit::CompiledFunction f = jit::compile(huber);
   const Tensors inputs = {on_gpu({6, 3}, kF32), on_gpu({3}, kF32)};
@@ -152,8 +144,8 @@ TEST_CASE("fused groups: what is no kernel runs op by op, and explain() says why
       compiled.explain());
 }
 
-TEST_CASE("fused groups: the backward pass launches no more than that of the ops") {
-  if (!has_nvrtc()) return;
+TEST_CASE("fused groups: the backward pass launches no more than that of the ops" *
+          test::nvrtc_case()) {
   manual_seed(6);
   struct Example {
     const char* about;
@@ -203,8 +195,8 @@ TEST_CASE("fused groups: the backward pass launches no more than that of the ops
   }
 }
 
-TEST_CASE("fused groups: a long one is several kernels; none where they are switched off") {
-  if (!has_nvrtc()) return;
+TEST_CASE("fused groups: a long one is several kernels; none where they are switched off" *
+          test::nvrtc_case()) {
   const auto f = [](const Tensors& t) {
     Tensor y = t[0];
     for (int k = 0; k < 35; ++k) y = relu(y + t[0]);
@@ -227,8 +219,8 @@ TEST_CASE("fused groups: a long one is several kernels; none where they are swit
   CHECK(launches() == 2);
 }
 
-TEST_CASE("fused groups: a captured graph holds a kernel that was loaded before, else the ops") {
-  if (!has_nvrtc()) return;
+TEST_CASE("fused groups: a captured graph holds a kernel that was loaded before, else the ops" *
+          test::nvrtc_case()) {
   const auto program = small_program({19});
   const Tensor x = on_gpu({19}, kF32), want = test::on_host(x * x + x);
   std::string way;
@@ -245,9 +237,8 @@ TEST_CASE("fused groups: a captured graph holds a kernel that was loaded before,
   }
 }
 
-TEST_CASE(
-    "kernel cache: a file for each text, which is read again, and replaced if it is damaged") {
-  if (!has_nvrtc()) return;
+TEST_CASE("kernel cache: a file for each text, which is read again, and replaced if it is damaged" *
+          test::nvrtc_case()) {
   const test::TemporaryFolder folder;
   const std::string cache = (folder.path() / "kernels").string();
   const auto files = [&] {
@@ -290,8 +281,8 @@ TEST_CASE(
   jit::set_kernel_cache("");
 }
 
-TEST_CASE("kernel cache: a file that the driver refuses is compiled again and replaced") {
-  if (!has_nvrtc()) return;
+TEST_CASE("kernel cache: a file that the driver refuses is compiled again and replaced" *
+          test::nvrtc_case()) {
   const test::TemporaryFolder folder;
   const std::string text = "extern \"C\" __global__ void refused(int* y) { *y = 4; }\n";
   jit::set_kernel_cache((folder.path() / "kernels").string());

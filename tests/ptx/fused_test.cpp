@@ -1,6 +1,6 @@
 // Fused kernels as NVRTC compiles them, run by the interpreter, against the ops' own kernels as nvcc
 // compiled them: the same bits. fused_group_test.cpp: the way by which programs get there. Where
-// NVRTC is not installed the cases say so and test nothing.
+// NVRTC is not installed the cases are skipped and counted.
 //
 // LATHE_FUSED_EVERY_DTYPE=1 compiles every op for every dtype, which takes 13 s.
 #include <doctest/doctest.h>
@@ -29,6 +29,7 @@
 #include "lathe/ops/random.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tests/cuda/on_device.h"
+#include "nvrtc_case.h"
 #include "run_text.h"
 
 using namespace lathe;
@@ -38,15 +39,6 @@ namespace {
 using Kind = jit::InputForm::Kind;
 
 constexpr DType kDTypes[] = {kF32, kF16, kBF16, kF64};
-
-bool has_nvrtc() {
-  try {
-    return !jit::kernel_compiler_identity().empty();
-  } catch (const NoCudaError& absent) {
-    MESSAGE("skipped: " << absent.message());
-    return false;
-  }
-}
 
 std::span<const std::byte> bytes_of(const Tensor& t) {
   return {static_cast<const std::byte*>(t.raw_data()),
@@ -213,8 +205,7 @@ Tensors by_ops(const jit::PointwiseProgram& program, const Tensors& inputs) {
 
 TEST_SUITE_BEGIN("kernels");
 
-TEST_CASE("fused kernels: every op has the bits of its own kernel") {
-  if (!has_nvrtc()) return;
+TEST_CASE("fused kernels: every op has the bits of its own kernel" * test::nvrtc_case()) {
   const bool every_dtype = std::getenv("LATHE_FUSED_EVERY_DTYPE") != nullptr;
   std::vector<Case> cases;
   size_t programs = 0;
@@ -245,8 +236,7 @@ TEST_CASE("fused kernels: every op has the bits of its own kernel") {
   check_all(cases);
 }
 
-TEST_CASE("fused kernels: numbers in the text have the bits of the op's own") {
-  if (!has_nvrtc()) return;
+TEST_CASE("fused kernels: numbers in the text have the bits of the op's own" * test::nvrtc_case()) {
   const auto op_named = [](const std::string& name) {
     return &*std::ranges::find(jit::all_ops(), name, &jit::Op::name);
   };
@@ -280,8 +270,7 @@ TEST_CASE("fused kernels: numbers in the text have the bits of the op's own") {
   check_all(cases);
 }
 
-TEST_CASE("fused kernels: groups and their gradients, of any size") {
-  if (!has_nvrtc()) return;
+TEST_CASE("fused kernels: groups and their gradients, of any size" * test::nvrtc_case()) {
   std::vector<Case> cases;
   for (const DType dtype : kDTypes) {
     for (const int64_t n : {1, 8, 71}) {
@@ -340,8 +329,8 @@ TEST_CASE("fused kernels: groups and their gradients, of any size") {
   check_all(cases);
 }
 
-TEST_CASE("fused kernels: machine code for GPUs that NVRTC knows, PTX for others") {
-  if (!has_nvrtc()) return;
+TEST_CASE("fused kernels: machine code for GPUs that NVRTC knows, PTX for others" *
+          test::nvrtc_case()) {
   CHECK(jit::kernel_target(9, 0) == "sm_90");
   CHECK(jit::kernel_target(8, 5) == "compute_80");
   CHECK(jit::kernel_target(99, 0).starts_with("compute_"));
@@ -349,8 +338,8 @@ TEST_CASE("fused kernels: machine code for GPUs that NVRTC knows, PTX for others
                        doctest::Contains("compute capability 3.5 is older"), CudaError);
 }
 
-TEST_CASE("fused kernels: a GPU's machine code; what cannot be compiled names its line") {
-  if (!has_nvrtc()) return;
+TEST_CASE("fused kernels: a GPU's machine code; what cannot be compiled names its line" *
+          test::nvrtc_case()) {
   const std::string text =
       "#include \"lathe/graph/fused_kernel.cuh\"\n"
       "extern \"C\" __global__ void k(float* y) { *y = lathe::math::Log{}(*y); }\n";
@@ -362,8 +351,7 @@ TEST_CASE("fused kernels: a GPU's machine code; what cannot be compiled names it
                        CudaError);
 }
 
-TEST_CASE("fused kernels: a file in the current folder is no header") {
-  if (!has_nvrtc()) return;
+TEST_CASE("fused kernels: a file in the current folder is no header" * test::nvrtc_case()) {
   const test::TemporaryFolder folder;
   const std::filesystem::path before = std::filesystem::current_path();
   folder.write("beside_it.h", "");
