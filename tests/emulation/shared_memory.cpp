@@ -80,7 +80,7 @@ const SharedLayout::Part* SharedMemory::overrun() const {
 }
 
 LATHE_UNSEEN void* shared_variable(SharedPlace& place, size_t bytes, size_t alignment,
-                                    const char* name) {
+                                   const char* name) {
   if (place.launch != g_shared_layout.launch) {
     const size_t offset = add_part(name, bytes, alignment);
     if (offset == SIZE_MAX) refuse(name, bytes);
