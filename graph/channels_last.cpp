@@ -20,7 +20,7 @@ namespace {
 using Order = std::vector<size_t>;
 
 const Order kNhwc = {0, 2, 3, 1};
-constexpr size_t kResidual = 3;  // an input of fused_conv2d: x, w, bias, residual
+constexpr size_t kResidualInput = 3;  // an input of fused_conv2d: x, w, bias, residual
 
 bool is_one_of(const std::string& name, std::initializer_list<const char*> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -38,8 +38,8 @@ class ChannelsLast {
     for (Node& node : std::exchange(graph_.nodes, {})) {
       if (is_convolution(node) && type(node.inputs[0]).shape.size() == 4) {
         node.inputs[0] = in_nhwc(node.inputs[0]);
-        if (node.op->name == "fused_conv2d" && node.inputs[kResidual] >= 0)
-          node.inputs[kResidual] = in_nhwc(node.inputs[kResidual]);
+        if (node.op->name == "fused_conv2d" && node.inputs[kResidualInput] >= 0)
+          node.inputs[kResidualInput] = in_nhwc(node.inputs[kResidualInput]);
       }
       set_order(node.output, order_behind(node));
       graph_.nodes.push_back(std::move(node));
