@@ -140,9 +140,16 @@ bool write_all(const Opened& file, std::string_view text) {
 /// replaced, since a rename follows none. False with the reason in errno.
 bool write_to(const Opened& folder, const std::string& file, std::string_view code) {
   static std::atomic<uint64_t> counter{0};
-  const std::string temporary = concat(file, ".tmp", ::getpid(), ".", counter.fetch_add(1));
-  const Opened made(::openat(folder.get(), temporary.c_str(),
-                             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  std::string temporary;
+  int descriptor = -1;
+  // A process that was killed here, or one in another container, may have had the same number.
+  for (int attempt = 0; attempt < 100 && descriptor < 0 && (attempt == 0 || errno == EEXIST);
+       ++attempt) {
+    temporary = concat(file, ".tmp", ::getpid(), ".", counter.fetch_add(1));
+    descriptor = ::openat(folder.get(), temporary.c_str(),
+                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  }
+  const Opened made(descriptor);
   if (!made) return false;
   if (write_all(made, head_of(code)) && write_all(made, code) && ::fsync(made.get()) == 0 &&
       ::renameat(folder.get(), temporary.c_str(), folder.get(), file.c_str()) == 0)

@@ -88,7 +88,7 @@ def test_images_of_one_size_train_as_those_they_were_made_of(folder):
 def test_broken_files_are_skipped_named_and_counted(folder):
     broken, _ = make_folder()
     train = ["train", "--dataset", "folder", "--data-root", "images", *MODEL, "--image-size", 16, "--epochs", 2]
-    expect(lathe(*train, "--run-dir", "a"), 3, f"{broken}: is a damaged PNG file", "; --skip-broken goes on without such files, and "
+    expect(lathe(*train, "--run-dir", "a"), 3, f"{broken}: is a damaged PNG file", "; --skip-broken goes on without such files (with --resume also --allow-changes), and "
            "lathe data verify images names all")
     result = expect(lathe(*train, "--skip-broken", "--run-dir", "b", "--json"), 0, f"skipped {broken}")
     assert rows(result)[-1]["broken_files"] == 1 and result.stderr.count("skipped") == 1

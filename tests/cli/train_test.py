@@ -343,7 +343,8 @@ def test_a_run_overwrites_nothing(folder):
         run = folder / name.replace(".", "-")
         run.mkdir()
         (run / name).write_text("mine")
-        expect_one_line(train("--max-steps", 1, "--run-dir", run), 2, f"already holds a run ({name}); --resume {run} goes on with it")
+        way_on = f"; --resume {run} goes on with it" if name.endswith(".safetensors") else " that saved no checkpoint; choose another folder"
+        expect_one_line(train("--max-steps", 1, "--run-dir", run), 2, f"already holds a run ({name}){way_on}")
         assert (run / name).read_text() == "mine" and len(list(run.iterdir())) == 1
 
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lathe/core/error.h"
 #include "lathe/core/half.h"
 #include "unseen.h"
 
@@ -132,11 +133,25 @@ void for_each_pair(const CudnnTensor& x, CudnnTensor t, F&& f) {
   for_each_element(t, [&](size_t i, int64_t at) { f(i, static_cast<size_t>(at)); });
 }
 
+/// The loops over a row are not watched by a sanitizer; this sees what lies outside of x, w or y.
+void check_row(const ProductRow& row, size_t x, size_t w, size_t y) {
+  const size_t last = row.count - 1;
+  LATHE_CHECK(ValueError, row.x + last * row.x_step < x && row.w < w && row.y + last < y,
+              "emulated cuDNN: a convolution of ", x, " by ", w, " numbers that gives ", y,
+              " leaves its tensors");
+}
+
 Values convolve(const CudnnStep& s, const Values& a, const Values& b) {
   std::vector<double> sums(static_cast<size_t>(s.outputs()[0].numel()));
   double* const to = sums.data();
   const float *const p = a.data(), *const q = b.data();
+  const size_t made = sums.size(), first = a.size(), second = b.size();
   for_each_row(s, [&](const ProductRow& row) {
+    switch (s.kind) {
+      case CudnnStep::kForward: check_row(row, first, second, made); break;
+      case CudnnStep::kBackwardData: check_row(row, made, first, second); break;
+      default: check_row(row, first, made, second);
+    }
     switch (s.kind) {
       case CudnnStep::kForward: return add_to_y(to + row.y, p + row.x, q[row.w], row);
       case CudnnStep::kBackwardData: return add_to_x(to + row.x, q + row.y, p[row.w], row);

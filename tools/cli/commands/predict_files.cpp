@@ -245,7 +245,8 @@ Loaded load(const Invocation& call) {
     return can_say ? safetensors::read_metadata(file) : safetensors::Metadata();
   });
   Loaded out{.settings = {}, .input = {}, .device = kCPU, .model = {}};
-  const bool says_input = !input_entries(metadata).empty();
+  // A checkpoint of lathe has them since it was last resumed, or it is refused.
+  const bool says_input = !input_entries(metadata).empty() || metadata.contains(kConfigKey);
   if (says_input) out.input = model_input_in(metadata, file);
   SettingSources sources = call.sources;
   if (const auto config = metadata.find(kConfigKey); config != metadata.end())

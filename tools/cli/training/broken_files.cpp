@@ -35,8 +35,10 @@ void BrokenFiles::join(const Ranks& ranks) {
 std::string image_advice(const Settings& settings, std::string_view error) {
   if (*settings.dataset != "folder" || settings.skip_broken || !error.starts_with("sample "))
     return "";
-  return formatted("; --skip-broken goes on without such files, and lathe data verify {} names all",
-                   settings.data_root);
+  return formatted(
+      "; --skip-broken goes on without such files (with --resume also --allow-changes), and lathe "
+      "data verify {} names all",
+      settings.data_root);
 }
 
 }  // namespace lathe::cli

@@ -86,7 +86,8 @@ bool is_same(const Setting& setting, const std::string& before, const std::strin
   std::error_code missing;
   const auto absolute = [](const std::string& name) {
     std::error_code unreadable;
-    return fs::weakly_canonical(name, unreadable);
+    const fs::path path = fs::weakly_canonical(name, unreadable);
+    return unreadable ? fs::path(name) : path;
   };
   const auto freezes_none = [](const std::string& text) { return text.empty() || text == "none"; };
   return before == now || (setting.key == "data-root" && fs::equivalent(before, now, missing)) ||
@@ -372,8 +373,10 @@ int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs
 Settings with_absolute_paths(Settings settings) {
   for (std::string* path : {&settings.data_root, &settings.weights, &settings.algo_cache}) {
     std::error_code unreadable;
-    const fs::path absolute = fs::weakly_canonical(*path, unreadable);
-    if (!path->empty() && !unreadable) *path = absolute.string();
+    const fs::path absolute = fs::absolute(*path, unreadable);
+    // A relative name that an older run has may belong to another directory.
+    const fs::path there = path == &settings.algo_cache ? absolute.parent_path() : absolute;
+    if (!path->empty() && fs::exists(there, unreadable)) *path = absolute.string();
   }
   return settings;
 }

@@ -46,9 +46,19 @@ constexpr const char* kRunFiles[] = {"config.toml",     "env.json",    kLogFile,
                                      "metrics.jsonl",   "metrics.csv", "last.safetensors",
                                      "best.safetensors"};
 
+bool has_checkpoint(const std::string& folder) {
+  std::error_code unreadable;
+  for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
+    if (entry.path().extension() == ".safetensors") return true;
+  }
+  return false;
+}
+
 [[noreturn]] void fail_in_use(const std::string& folder, const char* file) {
-  throw UsageError(formatted(
-      "--run-dir: {0} already holds a run ({1}); --resume {0} goes on with it", folder, file));
+  throw UsageError(formatted("--run-dir: {} already holds a run ({}){}", folder, file,
+                             has_checkpoint(folder)
+                                 ? formatted("; --resume {} goes on with it", folder)
+                                 : " that saved no checkpoint; choose another folder"));
 }
 
 // If several processes want the same folder, only one of them can make this file.

@@ -142,9 +142,11 @@ ExitCode Trainer::pause() {
   write_window();
   const int asked = signal();
   const std::string by = asked != 0 ? name_of_signal(asked) : "--stop-after";
-  const std::string text = formatted(
-      "stopped after step {} by {}; {} holds the checkpoint, and lathe train --resume {} goes on",
-      step_, by, saves_->last_file(), folder_.string());
+  const std::string call = formatted("lathe train --resume {}", folder_.string());
+  const std::string text =
+      formatted("stopped after step {} by {}; {} holds the checkpoint, and {} goes on", step_, by,
+                saves_->last_file(),
+                parallel_ ? formatted("{} on {} ranks", call, parts_.ranks.size()) : call);
   if (asked != 0) {
     if (!parts_.is_trial && parts_.ranks.is_first()) parts_.log.error(text);
     return exit_code_of_signal(asked);
