@@ -77,7 +77,7 @@ const LoadedGroup& loaded_kernel(const std::string& text, Device gpu) {
   if (known->calls++ < known->pause) return no_memory;
   LoadedGroup made = load(text, gpu);
   if (made.is_final) return known->group.emplace(std::move(made));
-  known->pause = 2 * known->pause + 1;  // a try takes half a second
+  known->pause = 2 * known->pause + 1;  // a try takes tenths of a second
   known->calls = 0;
   return no_memory;
 }

@@ -31,10 +31,11 @@ class GroupKernel {
   explicit GroupKernel(const PointwisePlan& plan);
 
   /// The kernel on a GPU. The first call for a text and a GPU compiles and loads it, which takes
-  /// half a second; other texts do not wait for it. Where NVRTC is absent, or fails, the reason is
-  /// kept, and nothing is tried again. A failure's whole message is a warning, once. Where memory
-  /// was short, it is tried again after 1, 3, 7, … more calls. A process loads at most 512 kernels.
-  /// While a CUDA graph is captured nothing is loaded: the ops then take the kernel's place there.
+  /// tenths of a second; other texts do not wait for it. Where NVRTC is absent, or fails, the
+  /// reason is kept, and nothing is tried again. A failure's whole message is a warning, once.
+  /// Where memory was short, it is tried again after 1, 3, 7, … more calls. A process loads at most
+  /// 512 kernels. While a CUDA graph is captured nothing is loaded: the ops then take the kernel's
+  /// place there.
   const LoadedGroup& on(Device gpu) const;
 
   /// What PointwisePlan::run() computes, with the same forms of inputs, by a kernel that on() gave

@@ -27,7 +27,8 @@ std::optional<Tensors> planned_gradients(const PointwiseProgram& program, const 
                                          std::optional<Device> gpu);
 
 /// Why planned_gradients() will have no kernel for inputs of these forms; "" if it has one, which
-/// is then loaded. `added_up`: the gradient of the last result will be one number.
+/// is then loaded. `added_up`: the gradient of the last result will be one number. The others are
+/// taken to be full: a number there, or a result that is not used, may have no kernel all the same.
 /// Known before the forward pass: a backward pass without a kernel runs the forward pass again, op
 /// by op, which costs more than ops that save what they need.
 std::string why_no_gradient_kernel(const PointwiseProgram& program, const InputForms& forms,

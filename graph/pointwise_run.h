@@ -44,7 +44,7 @@ struct PointwiseProgram {
 /// On a GPU a plan is one kernel that is compiled at run time (group_kernel.h); without it the
 /// calls are made one after another. `way`, if given, is then how it ran: "one kernel for sm_90",
 /// or "one by one: " and why. Where gradients are recorded, a group is a kernel only if its
-/// backward pass is one, too, or passes gradients on.
+/// backward pass with full gradients is one, too, or passes gradients on.
 /// grad: the inputs (twice), by a plan (pointwise_gradient.h), or by the ops, tile by tile. The
 /// gradient of an input that is broadcast is summed in another order.
 /// throws: what the ops throw; ShapeError, DTypeError if a value is not of `shape` and `dtype`.

@@ -9,8 +9,8 @@
 namespace lathe::cli {
 namespace {
 
-// On a CPU with two cores: visible learning within half a minute, the end within 90 seconds, 90 %
-// or more.
+// On a CPU with two cores: visible learning within half a minute, 90 % or more after about 90
+// seconds.
 constexpr std::string_view kCpuDataset = "fashion-mnist", kCpuModel = "resnet8";
 constexpr std::string_view kGpuDataset = "cifar10", kGpuModel = "resnet18";
 constexpr int64_t kGreyImages = 28, kSmallImages = 32, kLargeImages = 224;
