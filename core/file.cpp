@@ -181,8 +181,13 @@ AtomicFile::AtomicFile(const std::string& path) : path_(follow_links(path)) {
     fail<FileError>({nullptr, 0}, "file: cannot replace ", path, ": not a regular file");
   }
   static std::atomic<uint64_t> counter{0};
-  temporary_ = concat(path_, ".tmp", ::getpid(), ".", counter.fetch_add(1));
-  descriptor_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL);
+  // A process that was killed here may have left a file of this name: in a container all processes
+  // have the same few numbers.
+  for (int attempt = 0; attempt < 100 && descriptor_ < 0 && (attempt == 0 || errno == EEXIST);
+       ++attempt) {
+    temporary_ = concat(path_, ".tmp", ::getpid(), ".", counter.fetch_add(1));
+    descriptor_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL);
+  }
   if (descriptor_ < 0) fail_with_errno("create", path);  // the name that the caller knows
   if (exists) static_cast<void>(::fchmod(descriptor_, info.st_mode & 07777));  // fails: not ours
 }

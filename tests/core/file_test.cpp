@@ -183,6 +183,24 @@ TEST_CASE("AtomicFile: two writers of one target do not disturb each other") {
   CHECK_THROWS_AS(first.write("more"), StateError);
 }
 
+TEST_CASE("AtomicFile: files that a killed process left are passed over and stay") {
+  const TemporaryFolder folder;
+  std::string name;  // of a temporary file: the end is a number that counts up
+  {
+    const AtomicFile file(folder / "out");
+    name = fs::directory_iterator(folder.path)->path().filename().string();
+  }
+  const size_t end = name.rfind('.') + 1;
+  const int number = std::stoi(name.substr(end));
+  for (int i = 1; i <= 5; ++i)
+    put(folder / (name.substr(0, end) + std::to_string(number + i)).c_str(), "another's");
+  write_file_atomic(folder / "out", "new");
+  CHECK(get(folder / "out") == "new");
+  CHECK(folder.entries() == 6);
+  for (int i = 1; i <= 5; ++i)
+    CHECK(get(folder / (name.substr(0, end) + std::to_string(number + i)).c_str()) == "another's");
+}
+
 TEST_CASE("AtomicFile: every fault before the rename leaves the old file and no other") {
   const TemporaryFolder folder;
   const std::string path = folder / "out";

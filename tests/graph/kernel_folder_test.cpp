@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -46,6 +47,24 @@ void check_refused(const std::string& folder, const char* reason) {
 }
 
 }  // namespace
+
+TEST_CASE("kernel folder: files that a killed process left are passed over and stay") {
+  const test::TemporaryFolder temporary;
+  const Warnings warnings;
+  const std::string folder = (temporary.path() / "kernels").string();
+  jit::keep_code(folder, kName, kCode);  // makes the folder
+  fs::remove(fs::path(folder) / (kName + ".kernel"));
+  constexpr int kLeft = 60;  // the program's own counter is somewhere at the beginning of these
+  for (int i = 0; i < kLeft; ++i) {
+    const std::string left =
+        kName + ".kernel.tmp" + std::to_string(getpid()) + "." + std::to_string(i);
+    std::ofstream(fs::path(folder) / left) << "another's";
+  }
+  jit::keep_code(folder, kName, kCode);
+  CHECK(warnings.all.empty());
+  CHECK(jit::kept_code(folder, kName) == kCode);
+  CHECK(std::distance(fs::directory_iterator(folder), fs::directory_iterator()) == kLeft + 1);
+}
 
 TEST_CASE("kernel folder: what is kept is read again, and only its owner has access") {
   const test::TemporaryFolder temporary;
