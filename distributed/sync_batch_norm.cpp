@@ -26,8 +26,6 @@ int64_t convert_sync_batch_norm(ProcessGroup& group, nn::Module& model) {
     ++count;
     if (group.world_size() == 1) return;
     norm->set_sum_over_ranks([&group](const Tensor& t) { return all_reduce(group, t); });
-    // Where a layer has a hook, a compiled function runs as written, and not as an earlier graph.
-    norm->register_call_hook([](nn::Module&, const Tensors&, const Tensors&) {});
   });
   return count;
 }

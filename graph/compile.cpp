@@ -24,6 +24,7 @@
 #include "lathe/graph/trace.h"
 #include "lathe/graph/tracer.h"
 #include "lathe/graph/work.h"
+#include "lathe/nn/batch_norm.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/views.h"
@@ -90,11 +91,14 @@ struct Hooked : nn::Module {
 struct Layers {
   std::string modes = {};  // a digit for the module and each below it: 1 in training mode
   bool hooked = false;     // one of them has hooks
+  bool synced = false;     // one of them sums over ranks
 };
 
 void add_layers(Layers& layers, const nn::Module& module) {
   layers.modes += module.is_training() ? '1' : '0';
   layers.hooked = layers.hooked || Hooked::is(module);
+  const auto* const norm = dynamic_cast<const nn::BatchNorm*>(&module);
+  layers.synced = layers.synced || (norm != nullptr && norm->is_synced());
   for (const nn::Module* const child : module.children()) add_layers(layers, *child);
 }
 
@@ -225,6 +229,10 @@ class CompiledFunction::State {
     if (module_ != nullptr) add_layers(layers, *module_);
     if (layers.hooked) {
       remember("with hooks", {{}, {}, "a graph does not call the hooks of modules"});
+      return f_(inputs);
+    }
+    if (layers.synced) {
+      remember("with ranks", {{}, {}, "batch norm sums over ranks, which a graph does not"});
       return f_(inputs);
     }
     const std::string mode = mode_text(layers.modes);

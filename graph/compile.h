@@ -41,7 +41,7 @@ class LATHE_API CompiledFunction {
   ///
   /// f itself is called where it cannot be traced, under Autocast, beyond 64 kinds, in a
   /// cuda::Graph's capture with inputs of a kind that is new, and while anything watches ops (a
-  /// debug scope, a trace) or a layer of `module` has hooks: convert_sync_batch_norm() sets some.
+  /// debug scope, a trace), a layer of `module` has hooks, or a batch norm of it sums over ranks.
   /// Call a step once before its capture. A function cannot be traced where trace() refuses it
   /// for other reasons, where batch norm moves statistics that are neither inputs nor buffers of
   /// `module`, where it keeps gradients from a tensor (detach(), NoGrad) that a graph would pass

@@ -66,6 +66,8 @@ class LATHE_API BatchNorm : public Module {
   /// its gradient; the statistics are then those of all their values. An empty function: of this
   /// process's values alone. See distributed/sync_batch_norm.h.
   void set_sum_over_ranks(std::function<Tensor(const Tensor&)> sum) { sum_ = std::move(sum); }
+  /// True in training mode with such a function.
+  bool is_synced() const { return sum_ && is_training(); }
 
   Parameter weight, bias;
   Tensor running_mean, running_var, num_batches_tracked;
@@ -82,7 +84,6 @@ class LATHE_API BatchNorm : public Module {
   template <class Op>
   Tensor normalize(const Tensor& x, Op&& op);
   Tensor relu_now(const Tensor& x);
-  bool is_synced() const { return sum_ && is_training(); }
   Tensor synced(const Tensor& x, const lathe::BatchNormOptions& how);
   void move_running(const Tensor& mean, const Tensor& var, double count,
                     const lathe::BatchNormOptions& how);

@@ -375,6 +375,23 @@ TEST_CASE("compile: hooks of a module are called, also those that come after the
   CHECK(calls == 1);
 }
 
+TEST_CASE("compile: a batch norm that sums over ranks is no graph, also after the first call") {
+  nn::BatchNorm1d bn(3), twin(3);
+  const auto compiled = jit::compile([&](const Tensors& t) { return Tensors{bn(t[0]) * 2}; }, &bn);
+  const Tensor x = randn({4, 3});
+  compiled({x});
+  twin(x);
+  CHECK(is_graph(compiled));
+  for (nn::BatchNorm1d* const norm : {&bn, &twin})
+    norm->set_sum_over_ranks([](const Tensor& t) { return t * 2 + 1; });
+  CHECK(equal(compiled({x})[0], twin(x) * 2));
+  CHECK(equal(bn.running_mean, twin.running_mean));
+  CHECK(compiled.explain().find("batch norm sums over ranks") != std::string::npos);
+  bn.train(false);
+  compiled({x});
+  CHECK(is_graph(compiled));
+}
+
 TEST_CASE("passes: a node that writes stays, once for each call, and where it was") {
   const std::string twice = kHead + norm("%0", "%x") + norm("%1", "%x") + "output %x\n";
   CHECK(after(jit::remove_dead_code, twice) == twice);
