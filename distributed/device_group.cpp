@@ -29,7 +29,10 @@ std::shared_ptr<Call> GroupState::start(Call call, DeviceBackend& backend,
                                         const std::function<void(DeviceBackend&)>& launch) {
   const Device device = backend.device();
   const Stream compute = current_stream(device), line = backend.stream();
-  if (options_.debug) {
+  const bool captured = cuda::is_capturing(compute);
+  // Not in a capture: what is not recorded by all ranks alike ends in an error there, and a rank
+  // that cannot record would be waited for.
+  if (options_.debug && !captured) {
     const auto compared = start(Call{call.text, call.name, [](Backend&) {}});
     wait(*compared);
   }
@@ -38,7 +41,7 @@ std::shared_ptr<Call> GroupState::start(Call call, DeviceBackend& backend,
     if (failure_) throw_failure();
   }
   call.device = device;
-  if (cuda::is_capturing(compute)) return record(std::move(call), backend, launch);
+  if (captured) return record(std::move(call), backend, launch);
   try {
     Event ready(device);
     ready.record(compute);

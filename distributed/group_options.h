@@ -25,7 +25,9 @@ struct GroupOptions {
   // Only processes with the same token may join. It is not sent: a join proves that it is known.
   std::string token = {};
   double timeout_seconds = 600;  // for joining, for each call, and for a rank that does not answer
-  bool debug = false;  // true: before each call the ranks compare operation, dtype and shape
+  // true: before each call the ranks compare operation, dtype and shape. Calls that a cuda::Graph
+  // records are not compared.
+  bool debug = false;
 };
 
 /// The options in the variables that a launcher set; absent if there are none. The first of these

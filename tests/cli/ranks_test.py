@@ -214,7 +214,8 @@ def test_no_rank_launches_a_step_that_another_one_cannot_record(folder):
     expect(ranks(2, "queued", *flags, "--no-capture", env=EMULATED), 0)
     for name, value, why in (("LATHE_NO_CACHE", 1, "cuda::Graph: with LATHE_NO_CACHE=1 "),
                              ("LATHE_EMULATED_RECORDED_FAULT", 3, "all_reduce_: cannot be recorded into a graph: NCCL: ncclAllReduce: ")):
-        shared = {**PATIENT, **EMULATED, "LATHE_RENDEZVOUS": f"file://{folder}/place-{name}", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        shared = {**PATIENT, **EMULATED, "LATHE_RENDEZVOUS": f"file://{folder}/place-{name}", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+                  "LATHE_DISTRIBUTED_DEBUG": "1"}  # with which a recorded call is compared with nothing
         processes = [start("train", *TINY, *flags, "--run-dir", name, env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), name: str(rank * value)})
                      for rank in (0, 1)]
         for process in processes:
