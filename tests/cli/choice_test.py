@@ -194,6 +194,59 @@ def test_a_folder_with_val_and_test_chooses_by_val(folder):
     assert "the images of images/val are not packed" in result.stderr and "8 images for training, 4 for testing" in result.stdout, result
 
 
+def grey_classes(root, **counts):
+    for name, count in counts.items():
+        for k in range(count):
+            write_png(root / name / f"{k}.png", 16, [bytes([(40 if name == "dark" else 200) + k] * 48)] * 16)
+
+
+def test_images_without_a_test_part_are_divided(folder):
+    """ImageFolder's layout, train alone, and a packed file of it: 20 images, of which 4 are for the test and 4 of the others choose."""
+    small = ["--model", "resnet8", "--image-size", 16, "--batch-size", 4, "--epochs", 2, "--quiet", "--seed", 3]
+    way = "--val-split 0.2 takes a fifth of the images for the test"
+    grey_classes(folder / "plain", dark=12, light=8)
+    grey_classes(folder / "half/train", dark=12, light=8)
+    result = lathe("data", "prepare", "x.pack", "--dataset", "folder", "--data-root", "plain")
+    if "this build has no libpng" in result.stderr:
+        raise Skip("no libpng")
+    assert "20 images for training, 0 for testing" in expect(result, 0).stdout
+    for root, found in (("plain", "has the folders dark, light; wanted are"), ("half", "has the folder train; wanted are"), ("x.pack", "has no test images")):
+        expect_one_line(lathe("train", "--data-root", root, *small, "--run-dir", "none"), 3, f"{root}: {found}", way)
+        assert not pathlib.Path("none").exists()
+        run = f"run-{root}"
+        expect(lathe("train", "--data-root", root, "--val-split", 0.2, *small, "--run-dir", run), 0)
+        assert f"{root} has no test images: 4 of its 20 are taken for that, and looked at once, at the end; the best is chosen by 3 others" in log_of(run), log_of(run)
+        best, (test,) = max(rows(run, "val"), key=lambda row: row["accuracy"]), rows(run, "test")
+        for call in (["--run-dir", run], ["--weights", f"{run}/best.safetensors"]):  # a checkpoint says how it is divided
+            for split, row, images in (("val", best, 3), ("test", test, 4)):
+                seen = json.loads(expect(lathe("eval", *call, "--split", split, "--json"), 0).stdout.splitlines()[0])
+                assert (seen["images"], seen["accuracy"]) == (images, row["accuracy"]), (call, split, seen, row)
+            assert json.loads(expect(lathe("eval", *call, "--split", "train", "--json"), 0).stdout.splitlines()[0])["images"] == 13
+        assert len(expect(lathe("predict", "--run-dir", run), 0).stdout.splitlines()) == 1 + 4  # a heading, and fewer rows than the usual 16
+        expect(lathe("train", "--data-root", root, "--val-split", 0.2, *small, "--run-dir", f"{run}-parts", "--stop-after", 3), 0)
+        expect(lathe("train", "--resume", f"{run}-parts", "--quiet"), 0)
+        check_equal(f"{run}-parts", run)
+        expect_one_line(lathe("train", "--resume", run, "--epochs", 3, "--seed", 4, "--quiet"), 2, "seed 3 → 4")
+        expect_one_line(lathe("train", "--data-root", root, "--val-split", 0.02, *small, "--run-dir", "none"), 2, "20 training images of 2 classes are too few: none would be left to")
+    assert "identical" in expect(lathe("ckpt", "verify-resume", "--run-dir", "run-plain", "--steps", 6), 0).stdout
+    rows_of_verify = expect(lathe("data", "verify", "./half", "--json"), 0).stdout.splitlines()
+    assert [json.loads(line)["part"] for line in rows_of_verify if '"verified"' in line] == ["train"]
+
+
+def test_folders_that_are_no_classes_are_not_divided(folder):
+    """A folder above the right one, parts with other names, and one folder alone."""
+    grey_classes(folder / "above/shapes/train", dark=2, light=2)
+    grey_classes(folder / "above/pets", dark=2, light=2)
+    for part in ("Training", "Testing"):
+        grey_classes(folder / "named" / part, dark=2, light=2)
+        grey_classes(folder / "flat" / part.replace("T", "t"), **{".": 2})
+    grey_classes(folder / "one", dark=2)
+    for root, found in (("above", "pets, shapes"), ("named", "Testing, Training"), ("flat", "testing, training"), ("one", "dark")):
+        result = lathe("train", "--dataset", "folder", "--data-root", root, "--val-split", 0.4, "--model", "resnet8", "--dry-run", "--quiet")
+        expect_one_line(result, 3, f"{root}: has the folder", f" {found}; wanted are train and test")
+        assert "--val-split" not in result.stderr, result.stderr
+
+
 def test_a_folder_is_divided_by_class_and_broken_files_stay_in_their_part(folder):
     for part in ("train", "test"):
         for name, count, grey in (("many", 9, 40), ("one", 1, 200)):

@@ -21,10 +21,12 @@
 namespace lathe::cli {
 namespace {
 
-// "0:16" → 0 … 15, "7" → 7.
-std::vector<int64_t> parse_rows(const std::string& text, int64_t size) {
+// "0:16" → 0 … 15, "7" → 7. The rows that --index has by itself end where the images end.
+std::vector<int64_t> parse_rows(const std::string& asked, int64_t size) {
   if (size == 0)
     throw CommandError(ExitCode::kData, "there are no images in this part of the data set");
+  const bool by_itself = asked == Settings().index;
+  const std::string text = by_itself ? formatted("0:{}", std::min<int64_t>(size, 16)) : asked;
   const size_t colon = text.find(':');
   const int64_t first = parse_integer("--index", text.substr(0, colon), 0, size - 1);
   const int64_t end = colon == std::string::npos

@@ -35,6 +35,7 @@
 #include "lathe/tools/cli/training/peak_forecast.h"
 #include "lathe/tools/cli/training/ranks.h"
 #include "lathe/tools/cli/training/resume.h"
+#include "lathe/tools/cli/training/run_data.h"
 #include "lathe/tools/cli/training/run_profile.h"
 #include "lathe/tools/cli/training/schedule.h"
 #include "lathe/tools/cli/training/shared_start.h"
@@ -137,35 +138,6 @@ int64_t length_of_epoch(const Settings& settings, const Input& train, int64_t im
   return steps;
 }
 
-// The images of a run and their batches. Evaluations look at `val`: a part of the training images,
-// a folder's val/, or the test images, and then there is no `test`.
-struct RunData {
-  std::shared_ptr<data::ImageDataset> train_set, val_set, test_set;
-  Input train, val;
-  std::optional<Input> test;
-
-  RunImages images(const Settings& settings) const {
-    const std::string_view of = !test ? "test" : settings.val_split > 0 ? "train" : "val";
-    return {train_set->size(), formatted("{} images of {}", val_set->size(), of)};
-  }
-};
-
-RunData open_data(const Settings& settings, Device device, const Ranks& ranks) {
-  const Share share{ranks.rank(), ranks.size()};
-  const bool splits = has_part(settings, Part::kVal);
-  const auto train = open_dataset(settings, Part::kTrain, true);
-  const auto test = open_dataset(settings, Part::kTest, false);
-  const auto val = splits ? open_dataset(settings, Part::kVal, false) : test;
-  RunData out{train,
-              val,
-              test,
-              make_input(train, settings, device, true, share),
-              make_input(val, settings, device, false, share),
-              std::nullopt};
-  if (splits) out.test.emplace(make_input(test, settings, device, false, share));
-  return out;
-}
-
 // A new model, with the weights of a file if the run begins with some.
 std::unique_ptr<nn::Module> make_start(const Settings& settings, const data::ImageDataset& images,
                                        const StartPoint& start, Log& log) {
@@ -229,26 +201,6 @@ void begin_run(Trainer& trainer, StartPoint& start, const Settings& settings, in
   log.open(start.folder / "log.txt");
 }
 
-// What the best is chosen by.
-void say_choice(const Settings& settings, const RunData& data, Log& log) {
-  const int64_t images = data.val_set->size();
-  if (!data.test) {
-    const std::filesystem::path root = settings.data_root;
-    std::error_code missing;
-    const bool is_val = settings.dataset == "folder" && !exists(root / "test", missing);
-    log.line(formatted(
-        "the best is chosen by the {} {}, which makes its accuracy on them look better than it is; "
-        "--val-split 0.1 chooses by a part of the training images",
-        images, is_val ? "images of val" : "test images"));
-  } else if (settings.val_split > 0) {
-    log.line(formatted("the best is chosen by {} of the training images", images));
-  } else {
-    log.line(formatted(
-        "the best is chosen by the {} images of val; those of test are looked at once, at the end",
-        images));
-  }
-}
-
 struct RunCounts {
   int64_t parameters, images, per_epoch, steps, ranks;
   int64_t begin;       // the step from which it goes on
@@ -292,7 +244,7 @@ void say_start(const Settings& settings, const RunData& data, const StartPoint& 
   if (const std::string recipe = recipe_remark(settings, device.is_cuda()); !recipe.empty())
     log.line(recipe);
   say_what_runs(settings, device, counts, start.folder, log);
-  say_choice(settings, data, log);
+  log.line(choice_of_best(settings, data));
   if (!same.evaluated)
     log.line("evaluations look at other images than before: the next one begins a new best");
   say_if_steps_are_few(settings, start, counts.per_epoch, counts.images, log);

@@ -17,7 +17,7 @@ struct PackedKind {
 };
 
 /// What --data-root is, if it is neither a packed file nor the place of a published data set;
-/// kImageFolder: it holds a folder train.
+/// kImageFolder: it holds a folder train, or one per class (training/folder_images.h).
 enum class DataRoot { kOther, kMissing, kImageFolder };
 
 /// The facts that the choices depend on.

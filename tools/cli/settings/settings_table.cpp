@@ -51,7 +51,7 @@ constexpr Setting kSettings[] = {
   {.key = "skip-broken", .group = "Data", .target = &S::skip_broken, .takes = kImages,
    .help = "Of folder: other images take the place of files that cannot be read, which are named and counted"},
   {.key = "val-split", .group = "Data", .target = &S::val_split, .takes = kTrain | kFindLr | kLook | kPredict, .unit = "FRACTION", .max = 1,
-   .help = "Part of the training images (0.1) that only the choice of the best looks at; 0: it looks at a folder's val beside test, or the test images"},
+   .help = "Part of the training images (0.1) that only the choice of the best looks at; 0: it looks at a folder's val beside test, or the test images. Takes missing test images, too"},
   {.key = "split", .group = "Data", .target = &S::split, .takes = kLook | kPredict, .choices = "train|val|test",
    .help = "Which part of the data set; val: that of --val-split"},
   {.key = "index", .group = "Data", .target = &S::index, .takes = kPredict, .unit = "A:B",

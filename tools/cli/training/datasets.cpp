@@ -19,6 +19,7 @@
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/fetch.h"
+#include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
 namespace lathe::cli {
@@ -61,74 +62,12 @@ bool has_other_sizes(const data::ImageDataset& images, const Settings& settings)
   return is_folder(settings);
 }
 
-/// Fails with the layout that is wanted, unless `root` has a folder train, and for test images one
-/// of test and val.
-void check_layout(const std::filesystem::path& root, Part part) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const auto has = [&](const char* name) { return fs::is_directory(root / name, error); };
-  if (has("train") && (part != Part::kTest || has("test") || has("val"))) return;
-  std::vector<std::string> folders;
-  for (fs::directory_iterator at(root, error), end; !error && at != end; at.increment(error)) {
-    std::error_code unreadable;
-    const std::string name = at->path().filename().string();
-    if (at->is_directory(unreadable) && !name.starts_with('.')) folders.push_back(name);
-  }
-  if (error) LATHE_FAIL(FileError, root.string(), ": ", error.message());
-  std::ranges::sort(folders);
-  constexpr size_t kMostNames = 5;
-  const bool more = folders.size() > kMostNames;
-  if (more) folders.resize(kMostNames);
-  const std::string found =
-      folders.empty() ? "no folders"
-                      : formatted("the folders {}{}", joined(folders, ", "), more ? ", …" : "");
-  LATHE_FAIL(DataError, root.string(), ": has ", found,
-             "; wanted are train and test (or val), each with a folder of images per class: ",
-             (root / "train/cat/1.jpg").string(), ", ", (root / "test/cat/2.jpg").string());
-}
-
-/// "; only cat, dog are in images/val", with the names that `others` lacks; "" if it has all.
-std::string only_in(const std::filesystem::path& folder, const std::vector<std::string>& names,
-                    const std::vector<std::string>& others) {
-  constexpr size_t kMostNames = 5;
-  std::vector<std::string> only;
-  for (const std::string& name : names) {
-    if (std::ranges::find(others, name) == others.end()) only.push_back(name);
-  }
-  if (only.empty()) return "";
-  const bool is_one = only.size() == 1, more = only.size() > kMostNames;
-  if (more) only.resize(kMostNames);
-  return formatted("; only {}{} {} in {}", joined(only, ", "), more ? ", …" : "",
-                   is_one ? "is" : "are", folder.string());
-}
-
-std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part part,
-                                                data::BrokenImage broken) {
-  namespace fs = std::filesystem;
-  const fs::path root = settings.data_root;
-  if (root.empty())
-    throw UsageError(
-        "--dataset folder: name it with --data-root DIR; DIR/train and DIR/test (or DIR/val) hold "
-        "one folder per class");
-  check_layout(root, part);
-  const data::ImageFolderOptions options{.broken = broken};
-  auto train = std::make_shared<data::ImageFolder>(root / "train", options);
-  if (part == Part::kTrain || (part == Part::kVal && settings.val_split > 0)) return train;
-  std::error_code missing;
-  const bool tests = part == Part::kTest && fs::exists(root / "test", missing);
-  const fs::path path = root / (tests ? "test" : "val");
-  auto other = std::make_shared<data::ImageFolder>(path, options);
-  LATHE_CHECK(DataError, other->class_names() == train->class_names(), path.string(), ": has ",
-              other->classes(), " classes that are not the ", train->classes(), " of ",
-              (root / "train").string(), only_in(path, other->class_names(), train->class_names()),
-              only_in(root / "train", train->class_names(), other->class_names()));
-  return other;
-}
-
 std::shared_ptr<data::ImageDataset> open_packed(const Settings& settings, Part part) {
   if (settings.data_root.empty())
     throw UsageError(
         "--dataset packed: name the file with --data-root FILE; `lathe data prepare` writes one");
+  if (part == Part::kTest && !has_part(settings, part))
+    LATHE_FAIL(DataError, settings.data_root, ": has no test images", way_without_test_images());
   return std::make_shared<data::PackedImages>(settings.data_root, part != Part::kTest);
 }
 
@@ -197,28 +136,42 @@ std::shared_ptr<data::ImageDataset> open_images(const Settings& settings, Part p
   return std::make_shared<data::StoredImages>(*settings.dataset, settings.data_root, options);
 }
 
-/// Of the training images those of one part, as --val-split divides them.
-std::shared_ptr<data::ImageDataset> part_of(std::shared_ptr<data::ImageDataset> images,
-                                            const Settings& settings, Part part) {
+/// Of the images those that --val-split takes from them, or the others. `seed_of`: of equal images
+/// another one takes others.   `what_for`: what they are taken for.
+std::shared_ptr<data::ImageDataset> divided(std::shared_ptr<data::ImageDataset> images,
+                                            const Settings& settings, bool taken, uint64_t seed_of,
+                                            const char* what_for) {
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < images->size(); ++i) labels.push_back(images->label(i));
   const std::string fraction = number_text(settings.val_split);
   if (settings.val_split >= 1)
     throw UsageError(formatted("--val-split {} leaves no image to train on", fraction));
-  data::StratifiedSplit split =
-      data::stratified_split(labels, settings.val_split, static_cast<uint64_t>(settings.seed));
+  data::StratifiedSplit split = data::stratified_split(
+      labels, settings.val_split, static_cast<uint64_t>(settings.seed) ^ seed_of);
   if (split.part.empty()) {
     throw UsageError(
         formatted("--val-split {}: {} training images of {} classes are too few: none would be "
-                  "left to choose the best by (every class keeps one)",
-                  fraction, images->size(), images->classes()));
+                  "left to {} (every class keeps one)",
+                  fraction, images->size(), images->classes(), what_for));
   }
-  std::vector<int64_t>& chosen = part == Part::kVal ? split.part : split.rest;
+  std::vector<int64_t>& chosen = taken ? split.part : split.rest;
   if (auto* const folder = dynamic_cast<data::ImageFolder*>(images.get())) {
     folder->keep(chosen);  // so that no file of the other part takes the place of a broken one
     return images;
   }
   return std::make_shared<data::ImageSubset>(std::move(images), std::move(chosen));
+}
+
+/// The part of the images, as --val-split divides those for training. Where there are no test
+/// images it takes them, too, before those to choose by: as if they had lain apart from the start.
+std::shared_ptr<data::ImageDataset> open_divided(const Settings& settings, Part part,
+                                                 data::BrokenImage broken) {
+  constexpr uint64_t kTestSeed = 0x7e57;
+  const bool makes_test = makes_test_part(settings), is_test = part == Part::kTest;
+  auto images = open_images(settings, makes_test ? Part::kTrain : part, broken);
+  if (makes_test) images = divided(std::move(images), settings, is_test, kTestSeed, "test with");
+  if (settings.val_split == 0 || is_test) return images;
+  return divided(std::move(images), settings, part == Part::kVal, 0, "choose the best by");
 }
 
 /// The name of the file that --data-root is, if it is one.
@@ -236,9 +189,9 @@ std::optional<PackedKind> packed_kind(const Settings& settings) {
 
 DataRoot kind_of_data_root(const std::filesystem::path& root) {
   std::error_code missing;
-  return std::filesystem::is_directory(root / "train", missing) ? DataRoot::kImageFolder
-         : std::filesystem::exists(root, missing)               ? DataRoot::kOther
-                                                                : DataRoot::kMissing;
+  return layout_of(root) != FolderLayout::kOther  ? DataRoot::kImageFolder
+         : std::filesystem::exists(root, missing) ? DataRoot::kOther
+                                                  : DataRoot::kMissing;
 }
 
 }  // namespace
@@ -251,9 +204,14 @@ bool has_part(const Settings& settings, Part part) {
            (is_folder(settings) && std::filesystem::is_directory(root / "val", missing) &&
             std::filesystem::is_directory(root / "test", missing));
   }
+  if (is_folder(settings)) return part == Part::kTrain || has_test_images(settings.data_root);
   if (!is_packed(settings) || settings.data_root.empty()) return true;
   const data::PackedFile file(settings.data_root);
   return part == Part::kTrain ? file.train_images() > 0 : file.train_images() < file.size();
+}
+
+bool makes_test_part(const Settings& settings) {
+  return settings.val_split > 0 && !has_part(settings, Part::kTest);
 }
 
 std::shared_ptr<data::ImageDataset> open_all_images(Settings settings, Part part) {
@@ -287,10 +245,8 @@ void fetch_if_asked(const Settings& settings) {
 
 std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part part,
                                                  bool augmented) try {
-  auto images = open_images(
+  auto images = open_divided(
       settings, part, settings.skip_broken ? data::BrokenImage::kSkip : data::BrokenImage::kRefuse);
-  if (settings.val_split > 0 && part != Part::kTest)
-    images = part_of(std::move(images), settings, part);
   if (settings.data_cache == "ram" && !is_published(settings))
     images = std::make_shared<data::CachedImages>(std::move(images));
   images->set_transform(transform_for(*images, settings, augmented));

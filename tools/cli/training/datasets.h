@@ -13,7 +13,8 @@
 namespace lathe::cli {
 
 /// kVal: the part of the training images that --val-split takes from kTrain; without that flag the
-/// folder val/ of a folder that has test/ as well.
+/// folder val/ of a folder that has test/ as well. kTest: where a folder or a packed file has no
+/// test images, --val-split takes these from the training images, too, and before it takes kVal.
 enum class Part { kTrain, kVal, kTest };
 
 /// What this machine has: a GPU, processors, data sets (by their files' names only).
@@ -23,9 +24,13 @@ Machine look_around(const Settings& settings);
 /// throws: UsageError for the synthetic set's name; FileError, DataError.
 void fetch_if_asked(const Settings& settings);
 
-/// Whether the data set has this part. A packed file may lack kTrain or kTest.
+/// Whether the data set has this part as it is stored; kVal also if --val-split makes it. A packed
+/// file may lack kTrain or kTest, a folder kTest.
 /// throws: DataError, FileError.
 bool has_part(const Settings& settings, Part part);
+/// Whether kTest is a part of the training images that --val-split takes.
+/// throws: as has_part().
+bool makes_test_part(const Settings& settings);
 
 /// All images of one part as they are stored, for commands that check each: a broken one throws
 /// when it is read.

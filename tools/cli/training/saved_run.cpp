@@ -29,9 +29,10 @@ std::string checkpoint_in(const std::filesystem::path& folder) {
   return "";
 }
 
-// Takes from a checkpoint what neither the call nor a config file says of model and data set.
+// Takes from a checkpoint what neither the call nor a config file says of model and data set. With
+// the data set come the settings that divide it or make it, where they have their defaults.
 void add_what_file_says(Settings& settings, const std::string& file) {
-  if (settings.model && settings.dataset) return;
+  if (settings.model && settings.dataset && settings.image_size) return;
   const safetensors::Metadata about = reading_data([&] {
     const bool can_say =
         !file.ends_with(".onnx") && tensor_file_format(file) == TensorFileFormat::kSafetensors;
@@ -52,6 +53,11 @@ void add_what_file_says(Settings& settings, const std::string& file) {
   if (settings.dataset) return;
   settings.dataset = saved.dataset;
   if (settings.data_root.empty()) settings.data_root = saved.data_root;
+  const Settings usual;
+  if (settings.val_split == usual.val_split) settings.val_split = saved.val_split;
+  if (settings.seed == usual.seed) settings.seed = saved.seed;
+  if (settings.synthetic_size == usual.synthetic_size)
+    settings.synthetic_size = saved.synthetic_size;
 }
 
 }  // namespace

@@ -1,0 +1,56 @@
+// RunData: opening the parts of a data set, and naming the one that chooses the best.
+#include "lathe/tools/cli/training/run_data.h"
+
+#include <filesystem>
+
+#include "lathe/tools/cli/formatted.h"
+
+namespace lathe::cli {
+
+RunImages RunData::images(const Settings& settings) const {
+  const std::string_view of = !test ? "test" : settings.val_split > 0 ? "train" : "val";
+  return {train_set->size(), formatted("{} images of {}", val_set->size(), of)};
+}
+
+RunData open_data(const Settings& settings, Device device, const Ranks& ranks) {
+  const Share share{ranks.rank(), ranks.size()};
+  const bool splits = has_part(settings, Part::kVal);
+  const auto train = open_dataset(settings, Part::kTrain, true);
+  const auto test = open_dataset(settings, Part::kTest, false);
+  const auto val = splits ? open_dataset(settings, Part::kVal, false) : test;
+  RunData out{train,
+              val,
+              test,
+              make_input(train, settings, device, true, share),
+              make_input(val, settings, device, false, share),
+              std::nullopt};
+  if (splits) out.test.emplace(make_input(test, settings, device, false, share));
+  return out;
+}
+
+std::string choice_of_best(const Settings& settings, const RunData& data) {
+  const int64_t images = data.val_set->size();
+  if (!data.test) {
+    const std::filesystem::path root = settings.data_root;
+    std::error_code missing;
+    const bool is_val = settings.dataset == "folder" && !exists(root / "test", missing);
+    return formatted(
+        "the best is chosen by the {} {}, which makes its accuracy on them look better than it is; "
+        "--val-split 0.1 chooses by a part of the training images",
+        images, is_val ? "images of val" : "test images");
+  }
+  if (makes_test_part(settings)) {
+    const int64_t tests = data.test_set->size();
+    return formatted(
+        "{} has no test images: {} of its {} are taken for that, and looked at once, at the end; "
+        "the best is chosen by {} others",
+        settings.data_root, tests, data.train_set->size() + images + tests, images);
+  }
+  if (settings.val_split > 0)
+    return formatted("the best is chosen by {} of the training images", images);
+  return formatted(
+      "the best is chosen by the {} images of val; those of test are looked at once, at the end",
+      images);
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,34 @@
+// The images that a training reads, and what is said of their parts.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lathe/core/device.h"
+#include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/ranks.h"
+#include "lathe/tools/cli/training/resume.h"
+
+namespace lathe::cli {
+
+/// The images of a run and their batches. Evaluations look at `val`: a part of the training images,
+/// a folder's val/, or the test images, and then there is no `test`.
+struct RunData {
+  std::shared_ptr<data::ImageDataset> train_set, val_set, test_set;
+  Input train, val;
+  std::optional<Input> test;
+
+  RunImages images(const Settings& settings) const;
+};
+
+/// Opens all parts, this rank's share of them.
+/// throws: as open_dataset() and make_input().
+RunData open_data(const Settings& settings, Device device, const Ranks& ranks);
+
+/// One line: by which images the best is chosen, and where the test images come from if they were
+/// not apart.
+std::string choice_of_best(const Settings& settings, const RunData& data);
+
+}  // namespace lathe::cli
