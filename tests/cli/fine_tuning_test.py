@@ -34,14 +34,14 @@ def rewritten(source, to, rename=lambda name: name, leave_out=(), more=None):
     pathlib.Path(to).write_bytes(struct.pack("<Q", len(text)) + text + values)
 
 
-def with_head_of(classes, source, to):
+def with_head_of(classes, source, to, width=64):
     """The same weights with a head for so many classes."""
     rewritten(source, to, leave_out=["fc"])
     data = pathlib.Path(to).read_bytes()
     length = struct.unpack("<Q", data[:8])[0]
     header, values = json.loads(data[8:8 + length]), data[8 + length:]
-    for name, shape in (("fc.weight", [classes, 64]), ("fc.bias", [classes])):
-        count = classes * (64 if len(shape) == 2 else 1)
+    for name, shape in (("fc.weight", [classes, width]), ("fc.bias", [classes])):
+        count = classes * (width if len(shape) == 2 else 1)
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(values), len(values) + 4 * count]}
         values += bytes(4 * count)
     text = json.dumps(header).encode()
@@ -63,8 +63,8 @@ def test_a_new_head_takes_all_but_the_head_from_the_file(folder):
     expect(train("a", *ONE_STEP), 0)
     with_head_of(37, "a/last.safetensors", "w.safetensors")
     still = ["--lr", 0, "--freeze", "backbone", *ONE_STEP]
-    result = expect_one_line(train("b", "--weights", "w.safetensors", *ONE_STEP), 3, "w.safetensors: load_state_dict: CifarResNet does not take this state",
-                             "fc.weight (f32[37,64]@cpu for f32[10,64]@cpu)", "; --new-head begins with a new fc")
+    result = expect_one_line(train("b", "--weights", "w.safetensors", *ONE_STEP), 3, "w.safetensors does not fit: of the model's 44 entries 2 have another shape or kind "
+                             "(fc.weight f32[37,64] for f32[10,64], fc.bias f32[37] for f32[10]); --new-head begins with a new fc\n")
     assert not pathlib.Path("b").exists(), result
     result = expect(loud("b", "--weights", "w.safetensors", "--new-head", "--seed", 5, *still), 0)
     for text in ("new head: 2 entries: fc.weight f32[10,64], fc.bias f32[10] keep their first values",
@@ -78,7 +78,7 @@ def test_a_new_head_takes_all_but_the_head_from_the_file(folder):
            "warning: --freeze fc freezes the new head fc: it keeps its random values")
     # A head of the same size is new as well, and what the file has besides is named.
     rewritten("a/last.safetensors", "more.safetensors", more={f"aux.{i}": 3 for i in range(11)})
-    expect_one_line(train("c", "--weights", "more.safetensors", *still), 3, "11 unexpected: aux.0, aux.1, ", ", …")
+    expect_one_line(train("c", "--weights", "more.safetensors", *still), 3, "more.safetensors does not fit: 11 of the file's are not in the model (aux.0, aux.1, aux.2, …)\n")
     result = expect(loud("c", "--weights", "more.safetensors", "--new-head", "--seed", 5, *still), 0)
     assert "not used of more.safetensors: 13 entries: fc.weight f32[10,64], fc.bias f32[10], aux.0 f32[3], " in result.stderr, result.stderr
     assert weights_of("c") == after
@@ -88,11 +88,21 @@ def test_a_new_head_takes_all_but_the_head_from_the_file(folder):
 def test_weights_that_are_of_another_model_are_refused(folder):
     expect(train("a", *ONE_STEP), 0)
     rewritten("a/last.safetensors", "other.safetensors", rename=lambda name: "net." + name)
-    for flags, what in (([], "unexpected: net.conv1.weight, net.bn1.weight, "), (["--new-head"], "; the file has other 44 entries: net.conv1.weight f32[16,3,3,3], ")):
-        expect_one_line(train("b", "--weights", "other.safetensors", *flags), 3, "other.safetensors: ", "missing: conv1.weight, bn1.weight, ", ", …", what)
+    names = "are missing (conv1.weight, bn1.weight, bn1.bias, …); 44 of the file's are not in the model (net.conv1.weight, net.bn1.weight, net.bn1.bias, …)\n"
+    for flags, count in (([], 44), (["--new-head"], 42)):  # fc is new, and none of the file's is needed
+        expect_one_line(train("b", "--weights", "other.safetensors", *flags), 3, f"other.safetensors does not fit: of the model's 44 entries {count} {names}")
     rewritten("a/last.safetensors", "less.safetensors", leave_out=["bn1"])
-    expect_one_line(train("b", "--weights", "less.safetensors", "--new-head"), 3, "5 missing: bn1.weight, bn1.bias, ")
-    expect_one_line(train("b", "--model", "resnet20", "--weights", "a/last.safetensors", "--new-head"), 3, "missing: layer1.1.conv1.weight")
+    expect_one_line(train("b", "--weights", "less.safetensors", "--new-head"), 3, "of the model's 44 entries 5 are missing (bn1.weight, bn1.bias, bn1.running_mean, …)\n")
+    # Names and shapes of a model of --model say which one it is, whatever its classes, channels and stem.
+    for flags in (["--new-head"], []):
+        line = expect_one_line(train("b", "--model", "resnet20", "--weights", "a/last.safetensors", *flags), 3, " does not fit: of the model's 116 entries 72 are missing (layer1.1.conv1.weight, ",
+                               "; the file fits resnet8 of 10 classes and 3 channels\n").stderr
+        assert len(line) < 400, line
+    expect(train("s", "--model", "resnet18", "--stem", "imagenet", "--synthetic-size", 8, *ONE_STEP), 0)
+    with_head_of(37, "s/last.safetensors", "s.safetensors", width=512)
+    for model in ("resnet50", "vit_s_16"):
+        line = expect_one_line(train("b", "--model", model, "--weights", "s.safetensors", "--new-head"), 3, "s.safetensors does not fit: of the model's ", "; the file fits resnet18 of 37 classes and 3 channels\n").stderr
+        assert len(line) < 550, line
     assert not pathlib.Path("b").exists()
     result = expect(loud("b", "--new-head", *ONE_STEP), 0)
     assert "warning: --new-head has no effect without --weights" in result.stderr, result.stderr
@@ -107,7 +117,7 @@ def test_what_was_not_said_is_chosen_for_fine_tuning_or_named(folder):
     expect(train("b", *ONE_STEP, "--model", "resnet20"), 0)
     result = lathe(*other, "--weights", "b/last.safetensors")
     assert result.returncode == 3 and result.stderr.splitlines()[-1].endswith(
-        "; resnet8 was chosen, because no --model names the one that the file is of"), result.stderr
+        "; the file fits resnet20 of 10 classes and 3 channels; resnet8 was chosen, because no --model names the one that the file is of"), result.stderr
     few = expect(lathe(*other[:-1], "--model", "resnet8", "--max-steps", 1, "--run-dir", "c"), 0).stderr
     assert "50 training images are 1 steps of 128 in an epoch; a smaller --batch-size" in few, few
     assert "steps of" not in expect(lathe(*other[:-1], "--model", "resnet8", "--max-steps", 1, "--batch-size", 128, "--run-dir", "d"), 0).stderr.replace("1 steps of 128 on", "")
@@ -132,7 +142,7 @@ def test_the_stem_is_that_of_the_weights_or_suits_the_images(folder):
     assert plan("--image-size", 96, "--stem", "cifar") == ("cifar", [])
     assert plan("--model", "resnet8", "--image-size", 96) == ("imagenet", [])  # it has none, so nothing is said
     expect_one_line(train("b", *small, *with_weights, "--stem", "cifar"), 3,
-                    "conv1.weight (", "[64,3,7,7]", "; the file's first layer is that of --stem imagenet")
+                    "1 has another shape or kind (conv1.weight f32[64,3,7,7] for f32[64,3,3,3]); the file's first layer is that of --stem imagenet")
     expect_one_line(train("b", *small, "--weights", "none.safetensors"), 3, "none.safetensors")
     data = ["--dataset", "synthetic", "--synthetic-size", 8, "--image-size", 16, "--threads", 1]
     for command in (["eval"], ["predict", "--index", 0]):  # the file says it here, too

@@ -17,6 +17,7 @@
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/graph_file.h"
+#include "lathe/tools/cli/training/misfit.h"
 
 namespace lathe::cli {
 namespace {
@@ -69,12 +70,13 @@ Sorted without_head(const StateDict& from_file, const nn::Module& model, const s
   return out;
 }
 
-// Whether the file has all of the model but its head.
-bool fits_without_head(const StateDict& from_file, const nn::Module& model,
-                       const std::string& head) {
+// Whether the file has all of the model but its head, and but the entry `other`.
+bool fits_without_head(const StateDict& from_file, const nn::Module& model, const std::string& head,
+                       std::string_view other = "") {
   return std::ranges::all_of(model.state_dict(), [&](const auto& entry) {
     const Tensor* const found = from_file.find(entry.first);
-    return is_in(entry.first, head) || (found != nullptr && found->shape() == entry.second.shape());
+    return is_in(entry.first, head) || entry.first == other ||
+           (found != nullptr && found->shape() == entry.second.shape());
   });
 }
 
@@ -113,17 +115,23 @@ std::string_view other_stem(const StateDict& from_file, const StateDict& own) {
 }
 
 // What may have been meant, where a file does not fit.
-std::string hint_for(const StateDict& from_file, const Sorted& sorted, const nn::Module& model,
+std::string hint_for(const StateDict& from_file, const nn::Module& model,
                      std::optional<bool> new_head) {
-  if (const std::string_view stem = other_stem(from_file, model.state_dict()); !stem.empty())
-    return formatted("; the file's first layer is that of --stem {}", stem);
-  if (!sorted.unused.empty()) return "; the file has other " + list_of(sorted.unused);
   const std::string head = head_of(model);
-  if (!new_head.value_or(false) && !head.empty() && fits_without_head(from_file, model, head)) {
+  const StateDict own = model.state_dict();
+  const std::string_view stem = other_stem(from_file, own);
+  if (!stem.empty() && !head.empty() && fits_without_head(from_file, model, head, kFirstFilters))
+    return formatted("; the file's first layer is that of --stem {}", stem);
+  const bool has_more = std::ranges::any_of(from_file, [&](const auto& entry) {
+    return !is_in(entry.first, head) && !own.contains(entry.first);
+  });
+  if (!new_head.value_or(false) && !head.empty() && !has_more &&
+      fits_without_head(from_file, model, head)) {
     return new_head ? "; --new-head begins with a new " + head
                     : formatted("; all but {} fits: the file is of other classes", head);
   }
-  return "";
+  const std::string name = fitting_model(from_file);
+  return name.empty() ? "" : formatted("; the file fits {}", name);
 }
 
 // The names of parameters and of all modules that have some below them.
@@ -201,8 +209,11 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
   try {
     model.load_state_dict(sorted.state);
   } catch (const ValueError& e) {
-    const std::string hint = hint_for(file.entries, sorted, model, new_head);
-    throw CommandError(ExitCode::kData, formatted("{}: {}{}", path, e.message(), hint));
+    const std::string misfit = misfit_text(sorted.state, file.entries, model);
+    throw CommandError(ExitCode::kData, misfit.empty()
+                                            ? formatted("{}: {}", path, e.message())
+                                            : formatted("{} does not fit: {}{}", path, misfit,
+                                                        hint_for(file.entries, model, new_head)));
   }
   if (is_new)
     lines.push_back(formatted("new head: {} keep their first values", list_of(sorted.fresh)));
