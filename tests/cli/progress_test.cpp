@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 
 using namespace lathe::cli;
 
@@ -26,7 +29,27 @@ TEST_CASE("progress: the bar shows rate, ETA, loss and accuracy in the room ther
   CHECK(bar_text(kState, 120, true).find("\033[32m#######\033[0m---") != std::string::npos);
   for (int width = 1; width <= 200; ++width) {
     CAPTURE(width);
-    CHECK(static_cast<int>(bar_text(kState, width, false).size()) < width);
+    // A terminal shows ^C of Ctrl-C after it.
+    CHECK(static_cast<int>(bar_text(kState, width, false).size()) <= std::max(width - 3, 0));
+  }
+}
+
+TEST_CASE("progress: the bar keeps its length during an epoch") {
+  const double rates[] = {0.1, 0.0976, 0.05, 0.00123};
+  for (const int width : {60, 80, 100, 120}) {
+    CAPTURE(width);
+    std::set<size_t> ends;
+    ProgressState state = kState;
+    for (state.done = 0; state.done <= state.total; ++state.done) {
+      const auto i = static_cast<double>(state.done);
+      state.loss = 7.5 / (1 + i);
+      state.accuracy = i / 470;
+      state.lr = rates[state.done % 4];
+      state.images_per_second = 700 + i;
+      state.eta_seconds = 3500 - 7 * i;
+      ends.insert(bar_text(state, width, false).find(']'));
+    }
+    CHECK(ends.size() == 1);
   }
 }
 
@@ -57,7 +80,7 @@ TEST_CASE(
   ProgressState state = kState;
   state.data_wait = 0.124;
   CHECK(bar_text(state, 80, false) ==
-        "epoch 3/10 [###---------] 117/468  loss 0.412  acc 85.2 %  2346 img/s  ETA 1:23");
+        "epoch 3/10 [##------] 117/468  loss 0.412  acc 85.2 %  2346 img/s  ETA 1:23");
   CHECK(bar_text(state, 70, false) ==
         "epoch 3/10 117/468  loss 0.412  acc 85.2 %  2346 img/s  ETA 1:23");
   CHECK(bar_text(state, 60, false) == "epoch 3/10 117/468  loss 0.412  acc 85.2 %  ETA 1:23");
@@ -84,7 +107,25 @@ TEST_CASE("progress: an epoch's line has 80 columns at most") {
   state.lr = 1.25e-5;
   state.seconds = 36'000;
   CHECK(epoch_text(state) ==
-        "epoch 199/200  train 1.23e+30 100.0 %  val 1.23e+30 100.0 %  10:00:00  saved best");
+        "epoch 199/200  train 1.23e+30 100.0 %  val 1.23e+30 100.0 %  10:00:00  best");
+}
+
+TEST_CASE("progress: an epoch's line on a narrow terminal leaves out what matters least") {
+  const EpochState state{.epoch = 3,
+                         .epochs = 10,
+                         .train_loss = 1.2346,
+                         .train_accuracy = 0.5678,
+                         .evaluated = true,
+                         .val_loss = 1.3,
+                         .val_accuracy = 0.5,
+                         .lr = 0.05,
+                         .seconds = 83,
+                         .best_saved = true};
+  const std::string begin = "epoch 3/10  train 1.235 56.8 %  val 1.300 50.0 %";
+  CHECK(epoch_text(state, 75) == begin + "  lr 0.05  1:23  saved best");
+  CHECK(epoch_text(state, 74) == begin + "  1:23  saved best");
+  CHECK(epoch_text(state, 65) == begin + "  1:23  best");
+  CHECK(epoch_text(state, 59) == begin + "  best");
 }
 
 TEST_CASE("progress: a plain line has the same numbers") {

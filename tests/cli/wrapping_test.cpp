@@ -60,6 +60,27 @@ TEST_CASE("wrapping: a line that fits, a pipe and a tiny terminal get it as it i
   CHECK(wrapped("epoch 1/6  train 0.51  saved best", 22) == "epoch 1/6  train 0.51\n  saved best");
 }
 
+TEST_CASE("wrapping: rows of tables go on under their second column if there is room") {
+  const std::string rows = "compiler     GNU 12.2.0 with all of its flags\nmodel\n\n  cpu      yes";
+  CHECK(wrapped_rows(rows, 0) == rows);
+  CHECK(wrapped_rows(rows, 60) == rows);
+  CHECK(wrapped_rows(rows, 40) ==
+        "compiler     GNU 12.2.0 with all of its\n             flags\nmodel\n\n  cpu      yes");
+  CHECK(wrapped_rows(rows, 30) ==  // the second column is not in the first third
+        "compiler     GNU 12.2.0 with\n  all of its flags\nmodel\n\n  cpu      yes");
+  CHECK(wrapped_rows("", 30).empty());
+  for (int width = 40; width < 130; ++width) {
+    const std::string row = "layer1.0.conv1.weight                 f32[64,3,7,7]      37632  a1b2";
+    const std::string text = wrapped_rows(row + "\n" + kLine, width);
+    CHECK(words_of(text) == words_of(row + "\n" + kLine));
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      CAPTURE(line);
+      CHECK((columns_of(line) <= static_cast<size_t>(width) || words_of(line).size() == 1));
+    }
+  }
+}
+
 TEST_CASE("wrapping: a file is no terminal, and neither is a closed descriptor") {
   const int file = open("/dev/null", O_RDONLY);
   REQUIRE(file >= 0);

@@ -83,12 +83,16 @@ void write_stderr_line(std::string_view line) noexcept try {
 }
 
 void Output::sentence(std::string_view line) const {
-  text(wrapped(printable(line), terminal_width(STDOUT_FILENO)));
+  verbatim(wrapped(printable(line), terminal_width(STDOUT_FILENO)));
 }
 
-void Output::text(std::string_view line) const {
+void Output::text(std::string_view lines) const {
+  verbatim(wrapped_rows(printable_lines(lines), terminal_width(STDOUT_FILENO)));
+}
+
+void Output::verbatim(std::string_view lines) const {
   if (!json_ && !silent_)
-    write_all(STDOUT_FILENO, formatted("{}\n", printable_lines(line)), "stdout");
+    write_all(STDOUT_FILENO, formatted("{}\n", printable_lines(lines)), "stdout");
 }
 
 void Output::row(const Row& row) const {

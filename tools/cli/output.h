@@ -46,9 +46,11 @@ class Output {
   bool json() const { return json_; }
   /// One or more lines for people; not with --json. Terminal control characters in it are escaped
   /// (core/printable.h). A name that may contain a line break must go through printable() first.
-  void text(std::string_view line) const;
-  /// The same for one line that may be longer than a terminal is wide: it is broken between words
-  /// there.
+  /// A terminal gets lines that are longer than it is wide broken between words (wrapped_rows).
+  void text(std::string_view lines) const;
+  /// The same for lines that may be copied from a terminal, as those of a config file: unbroken.
+  void verbatim(std::string_view lines) const;
+  /// A sentence: as text(), but lines that follow the first one are indented by two columns.
   void sentence(std::string_view line) const;
   /// A line for programs; only with --json.
   void row(const Row& row) const;

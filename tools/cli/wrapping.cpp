@@ -27,6 +27,24 @@ std::vector<std::string_view> pieces_of(std::string_view text) {
   return pieces;
 }
 
+// Whether a line is left as it is.
+bool fits(std::string_view line, int width) {
+  return width < kNarrowest || columns_of(line) <= static_cast<size_t>(width);
+}
+
+size_t indentation_of(std::string_view line) {
+  return std::min(line.find_first_not_of(' '), line.size());
+}
+
+// Where the lines begin that follow a row.
+size_t indentation_of_rest(std::string_view line, size_t width) {
+  const size_t begin = indentation_of(line), gap = line.find("  ", begin);
+  const size_t second = gap == line.npos ? gap : line.find_first_not_of(' ', gap);
+  if (second == line.npos) return begin + kHanging;
+  const size_t column = columns_of(line.substr(0, second));
+  return column <= width / 3 ? column : begin + kHanging;
+}
+
 }  // namespace
 
 int terminal_width(int descriptor) noexcept {
@@ -57,11 +75,27 @@ void append_wrapped(std::string& out, std::string_view text, size_t at, size_t i
 }
 
 std::string wrapped(std::string_view line, int width) {
-  if (width < kNarrowest || columns_of(line) <= static_cast<size_t>(width))
-    return std::string(line);
-  const size_t begin = std::min(line.find_first_not_of(' '), line.size());
+  if (fits(line, width)) return std::string(line);
   std::string out;
-  append_wrapped(out, line, 0, begin + kHanging, width);
+  append_wrapped(out, line, 0, indentation_of(line) + kHanging, width);
+  out.pop_back();
+  return out;
+}
+
+std::string wrapped_rows(std::string_view lines, int width) {
+  std::string out;
+  for (;;) {
+    const size_t end = lines.find('\n');
+    const std::string_view line = lines.substr(0, end);
+    if (fits(line, width)) {
+      out += line;
+      out += '\n';
+    } else {
+      append_wrapped(out, line, 0, indentation_of_rest(line, static_cast<size_t>(width)), width);
+    }
+    if (end == lines.npos) break;
+    lines.remove_prefix(end + 1);
+  }
   out.pop_back();
   return out;
 }

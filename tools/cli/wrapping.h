@@ -23,4 +23,8 @@ void append_wrapped(std::string& out, std::string_view text, size_t at, size_t i
 /// so does one below 20, where indented lines would be worse than the terminal's own.
 std::string wrapped(std::string_view line, int width);
 
+/// The same for lines of tables and lists: what follows a line is indented to its second column,
+/// which two spaces or more precede, if that begins in the first third of the width.
+std::string wrapped_rows(std::string_view lines, int width);
+
 }  // namespace lathe::cli

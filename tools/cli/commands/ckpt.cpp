@@ -1,6 +1,8 @@
 // lathe ckpt show, diff, convert: the content of a checkpoint, the differences of two, and a
 // checkpoint's weights, or model, in another format. Reads every format of
 // core/formats/tensor_file.h, and the weights in ONNX files.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -30,6 +32,7 @@
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/saved_run.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {
@@ -235,15 +238,36 @@ size_t write_weights(const std::string& to, const std::string& from) {
   return weights.size();
 }
 
+// The widths of the columns of ckpt show.
+struct EntryColumns {
+  size_t part = 10, name = 44, type = 20, bytes = 11;
+};
+
+// A terminal that is too narrow for these gets columns as wide as what is in them.
+EntryColumns columns_for(const std::vector<EntryHash>& entries, int width) {
+  EntryColumns usual, least{1, 1, 1, 1};
+  const size_t all = usual.part + usual.name + usual.type + usual.bytes + 4 + kShownDigits;
+  if (width == 0 || all <= static_cast<size_t>(width)) return usual;
+  for (const EntryHash& e : entries) {
+    least.part = std::max(least.part, columns_of(printable(e.part)));
+    least.name = std::max(least.name, columns_of(printable(e.name)));
+    least.type = std::max(least.type, e.type.size());
+    least.bytes = std::max(least.bytes, std::to_string(e.bytes).size());
+  }
+  return least;
+}
+
 }  // namespace
 
 ExitCode run_ckpt_show(const Invocation& call) {
   const Output out(call.settings.json);
   const Checkpoint file = open_file(call.words[0]);
   const std::vector<EntryHash> entries = hash_entries(file);
+  const EntryColumns columns = columns_for(entries, terminal_width(STDOUT_FILENO));
   for (const EntryHash& e : entries) {
-    out.text(formatted("{:<10} {:<44} {:<20} {:>11} {}", printable(e.part), printable(e.name),
-                       e.type, e.bytes, e.sha256.substr(0, kShownDigits)));
+    out.text(formatted("{:<{}} {:<{}} {:<{}} {:>{}} {}", printable(e.part), columns.part,
+                       printable(e.name), columns.name, e.type, columns.type, e.bytes,
+                       columns.bytes, e.sha256.substr(0, kShownDigits)));
     out.row(Row()
                 .add("event", "entry")
                 .add("part", e.part)

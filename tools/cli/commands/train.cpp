@@ -87,7 +87,7 @@ std::string reusable_config(Settings settings) {
 }
 
 void print_plan(const Settings& settings, const Output& out, int64_t steps, int64_t parameters) {
-  out.text(
+  out.verbatim(
       formatted("{}\n# {} steps, {} parameters", reusable_config(settings), steps, parameters));
   Row row;
   row.add("event", "plan").add("steps", steps).add("parameters", parameters);

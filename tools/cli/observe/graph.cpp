@@ -39,7 +39,7 @@ ExitCode run_graph(const Invocation& call) {
   row.add("lines", static_cast<int64_t>(picture.lines.size()));
   row.add("saved_bytes", step.graph.saved_bytes());
   if (path.empty()) {
-    out.text(text.substr(0, text.size() - 1));
+    out.verbatim(text.substr(0, text.size() - 1));
     row.add("dot", text);
   } else {
     write_file_atomic(path, text);

@@ -16,9 +16,12 @@
 #include "lathe/core/printable.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/progress.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {
+
+constexpr int kUnknownWidth = 100;
 
 const MetricsPoint* newest(const RunFiles& run, std::string_view split) {
   for (auto at = run.metrics.rbegin(); at != run.metrics.rend(); ++at) {
@@ -47,16 +50,6 @@ bool is_locked(const std::filesystem::path& path) {
       return true;
   }
   return false;
-}
-
-/// Cut to fewer than `width` columns. All texts here are ASCII but for names, which are cut by
-/// bytes and made printable again.
-std::string fitted(std::string text, int width) {
-  const auto most = static_cast<size_t>(std::max(width - 1, 1));
-  if (text.size() > most)
-    text = printable(text.substr(0, most - std::min<size_t>(most, 3))) + "...";
-  text.resize(std::min(text.size(), most));
-  return text;
 }
 
 /// The time from the first row to the newest.
@@ -168,13 +161,19 @@ std::vector<std::string> run_view(const RunFiles& run, const RunActivity& activi
   std::string state = activity.training ? "training" : "no process of this machine trains in it";
   if (activity.seconds_since_row)
     state += formatted(", last row {} ago", duration_text(*activity.seconds_since_row));
-  std::vector<std::string> lines{
-      fitted(printable(formatted("{}  {} on {}: {}", run.folder.string(), run.setting("model"),
-                                 run.setting("dataset"), state)),
-             width)};
-  const auto add = [&](const std::string& text) {
-    if (!text.empty()) lines.push_back(fitted("  " + text, width));
+  std::vector<std::string> lines;
+  const auto add_line = [&](const std::string& text) {
+    const std::string broken = wrapped(text, width > 0 ? width - 1 : 0);
+    for (size_t begin = 0, end = 0; end != broken.npos; begin = end + 1) {
+      end = broken.find('\n', begin);
+      lines.push_back(broken.substr(begin, end - begin));
+    }
   };
+  const auto add = [&](const std::string& text) {
+    if (!text.empty()) add_line("  " + text);
+  };
+  add_line(printable(formatted("{}  {} on {}: {}", run.folder.string(), run.setting("model"),
+                               run.setting("dataset"), state)));
   if (const MetricsPoint* row = newest(run, "train")) {
     add(training_line(run, *row));
   } else {
@@ -182,7 +181,8 @@ std::vector<std::string> run_view(const RunFiles& run, const RunActivity& activi
   }
   add(evaluation_line(run));
   add(memory_line(run));
-  if (const std::string picture = plain ? "" : blocks(run, width); !picture.empty())
+  const int columns = width > 0 ? width : kUnknownWidth;
+  if (const std::string picture = plain ? "" : blocks(run, columns); !picture.empty())
     lines.push_back("  " + picture);
   return lines;
 }

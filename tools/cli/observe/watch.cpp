@@ -1,6 +1,7 @@
 // lathe watch: runs that go on, redrawn every few seconds.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -11,8 +12,8 @@
 #include "lathe/tools/cli/observe/run_view.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
-#include "lathe/tools/cli/settings/help.h"
 #include "lathe/tools/cli/signals.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {
@@ -77,17 +78,18 @@ ExitCode run_watch(const Invocation& call) {
     size_t lines = 0;
     bool any = false;
     const auto add = [&](const std::string& line) {
-      screen += formatted("{}{}", lines++ > 0 ? "\n" : "", line);
+      screen += formatted("{}{}", lines > 0 ? "\n" : "", line);
+      lines += 1 + static_cast<size_t>(std::ranges::count(line, '\n'));
     };
+    const int width = terminal_width(STDOUT_FILENO);
     for (const std::string& folder : call.words) {
       const RunFiles run = read_run_files(folder);
       const RunActivity activity = activity_of(run);
       any = any || activity.training;
       out.row(row_of(run, activity));
-      for (const std::string& line : run_view(run, activity, help_width(), !speaks_utf8()))
-        add(line);
+      for (const std::string& line : run_view(run, activity, width, !speaks_utf8())) add(line);
     }
-    for (const std::string& line : gpu_lines()) add(line);
+    for (const std::string& line : gpu_lines()) add(wrapped(line, width));
     // Up to the first line of the screen before, and everything below it away.
     if (redraws && drawn > 0)
       write_all(STDOUT_FILENO, formatted("\033[{}A\033[J", drawn), "stdout");

@@ -269,7 +269,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
   SettingSources sources = flags.sources();
   sources.environment = environment;
   Settings settings = merge_settings(sources, command->takes);
-  if (settings.recipe == kListRecipes) return {nullptr, {}, recipe_list()};
+  if (settings.recipe == kListRecipes) return {nullptr, {}, recipe_list(help_width())};
   if (command->reads_run && sources.config_path.empty() && !settings.run_dir.empty()) {
     std::error_code missing;
     if (std::filesystem::is_regular_file(settings.run_dir, missing)) {

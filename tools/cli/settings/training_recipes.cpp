@@ -9,6 +9,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {
@@ -79,10 +80,13 @@ std::string recipe_hint(std::string_view name) {
   return all + suggestion(name, names);
 }
 
-std::string recipe_list() {
+std::string recipe_list(int width) {
+  constexpr size_t kNames = 20;  // columns
   std::string text;
-  for (const TrainingRecipe& recipe : kRecipes)
-    text += formatted("{:<20}{}\n", recipe.name, recipe.help);
+  for (const TrainingRecipe& recipe : kRecipes) {
+    text += formatted("{:<{}}", recipe.name, kNames);
+    append_wrapped(text, recipe.help, kNames, kNames, width);
+  }
   return text;
 }
 

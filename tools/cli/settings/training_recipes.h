@@ -28,8 +28,8 @@ std::string_view recipe_choices();
 /// What is said of a name that is none of these: all recipes, with what they are for.
 std::string recipe_hint(std::string_view name);
 
-/// A line for each recipe.
-std::string recipe_list();
+/// A line for each recipe, or more where it has more than `width` columns.
+std::string recipe_list(int width);
 
 /// Gives the settings of a recipe to `settings`.
 /// throws: UsageError if there is no such recipe.

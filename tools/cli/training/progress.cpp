@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kBarInterval{100}, kPlainInterval{10'000};
 constexpr int kLongestBar = 30, kShortestBar = 5;
-constexpr size_t kEpochColumns = 80;
+constexpr int kFreeColumns = 3;  // the last one, and two for ^C
 constexpr int kUnknownWidth = 80;
 
 // How much of the numbers a line has room for.
@@ -42,6 +42,20 @@ std::string numbers(const ProgressState& s, Detail detail = Detail::kAll) {
   return text + formatted("  ETA {}", duration_text(s.eta_seconds));
 }
 
+// The length that the numbers usually grow to.
+size_t usual_length(const ProgressState& s, Detail detail) {
+  ProgressState longest = s;
+  longest.done = s.total;
+  longest.loss = 9.999;
+  longest.accuracy = 0.999;
+  if (s.lr >= 0) longest.lr = 0.0999;
+  longest.images_per_second = std::max(s.images_per_second, 99'900.0);  // as 99.9k
+  if (s.data_wait >= 0.01) longest.data_wait = 0.99;
+  const double minutes = s.eta_seconds < 3600 ? 59 * 60 + 59 : 0;  // as 59:59
+  longest.eta_seconds = std::max(std::isfinite(s.eta_seconds) ? s.eta_seconds : 0, minutes);
+  return std::max(numbers(longest, detail).size(), numbers(s, detail).size());
+}
+
 }  // namespace
 
 std::string duration_text(double seconds) {
@@ -57,13 +71,11 @@ std::string rate_text(double images_per_second) {
 }
 
 std::string bar_text(const ProgressState& state, int width, bool colour) {
-  const auto room_for = [&](const std::string& after) {
-    // " [" "] " and the last column
-    return width - static_cast<int>(state.label.size() + after.size()) - 5;
-  };
+  const int most = width - kFreeColumns;
   for (const Detail detail : {Detail::kAll, Detail::kNoWait, Detail::kNoRates}) {
     const std::string after = numbers(state, detail);
-    const int length = std::min(room_for(after), kLongestBar);
+    const size_t others = state.label.size() + usual_length(state, detail) + 4;  // " [" and "] "
+    const int length = std::min(most - static_cast<int>(others), kLongestBar);
     if (length < kShortestBar) continue;
     const int full =
         state.total > 0 ? static_cast<int>(length * std::min(state.done, state.total) / state.total)
@@ -73,22 +85,24 @@ std::string bar_text(const ProgressState& state, int width, bool colour) {
   }
   for (const Detail detail : {Detail::kNoWait, Detail::kNoRates}) {
     std::string text = formatted("{} {}", state.label, numbers(state, detail));
-    if (static_cast<int>(text.size()) < width) return text;
+    if (static_cast<int>(text.size()) <= most) return text;
   }
   return formatted("{} {}", state.label, numbers(state, Detail::kLeast))
-      .substr(0, static_cast<size_t>(std::max(width - 1, 0)));
+      .substr(0, static_cast<size_t>(std::max(most, 0)));
 }
 
-std::string epoch_text(const EpochState& s) {
+std::string epoch_text(const EpochState& s, size_t columns) {
   std::string before = formatted("epoch {}/{}  train {} {:.1f} %", s.epoch, s.epochs,
                                  loss_text(s.train_loss), 100 * s.train_accuracy);
   if (s.evaluated)
     before += formatted("  val {} {:.1f} %", loss_text(s.val_loss), 100 * s.val_accuracy);
   const std::string rate = formatted("  lr {:.3g}", s.lr);
-  const std::string after =
-      formatted("  {}{}", duration_text(s.seconds), s.best_saved ? "  saved best" : "");
-  const bool fits = before.size() + rate.size() + after.size() <= kEpochColumns;
-  return before + (fits ? rate : "") + after;
+  const std::string time = formatted("  {}", duration_text(s.seconds));
+  const std::string best = s.best_saved ? "  saved best" : "", least = s.best_saved ? "  best" : "";
+  for (const std::string& after : {rate + time + best, time + best, time + least}) {
+    if (before.size() + after.size() <= columns) return before + after;
+  }
+  return before + least;
 }
 
 std::string plain_text(const ProgressState& state) {

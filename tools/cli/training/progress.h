@@ -28,9 +28,11 @@ std::string duration_text(double seconds);
 /// "986", "12.3k".
 std::string rate_text(double images_per_second);
 
-/// One line of fewer than `width` columns. The bar takes the room that the numbers leave. If there
-/// is too little room, this is left out, in this order: the wait for data, learning rate and loss
-/// scale, the bar, the images per second.
+/// One line of at most `width` - 3 columns: a terminal that shows ^C after it does not begin
+/// another. The bar takes the room that the numbers leave when they are as long as they usually
+/// get, so that it keeps its length during an epoch. If there is too little room, this is left
+/// out, in this order: the wait for data, learning rate and loss scale, the bar, the images per
+/// second.
 std::string bar_text(const ProgressState& state, int width, bool colour);
 /// The same without a bar, for logs.
 std::string plain_text(const ProgressState& state);
@@ -46,8 +48,12 @@ struct EpochState {
   bool best_saved = false;  // last.safetensors, which every epoch saves, is not mentioned
 };
 
-/// One line. It leaves the learning rate out if it would have more than 80 columns otherwise.
-std::string epoch_text(const EpochState& state);
+/// The columns that epoch_text() has where no terminal says.
+inline constexpr size_t kEpochColumns = 80;
+
+/// One line. If it would have more than `columns` otherwise, this is left out, in this order: the
+/// learning rate, the word "saved", the time.
+std::string epoch_text(const EpochState& state, size_t columns = kEpochColumns);
 
 enum class ProgressMode { kBar, kPlain, kNone };
 

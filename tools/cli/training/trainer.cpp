@@ -15,6 +15,7 @@
 #include "lathe/tools/cli/training/compute_stream.h"
 #include "lathe/tools/cli/training/debug_scopes.h"
 #include "lathe/tools/cli/training/loss_scale.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 
@@ -341,16 +342,19 @@ void Trainer::end_epoch() {
   if (settings_.quiet) return;
   if (!epoch_line_.empty()) saves_->wait();  // the epoch was too short for the line before
   say_saved();
-  epoch_line_ = epoch_text({.epoch = epoch_,
-                            .epochs = *settings_.epochs,
-                            .train_loss = epoch_tally_.loss(),
-                            .train_accuracy = epoch_tally_.accuracy(),
-                            .evaluated = evaluated_,
-                            .val_loss = last_loss_,
-                            .val_accuracy = last_accuracy_,
-                            .lr = last_lr_,
-                            .seconds = seconds(),
-                            .best_saved = saves_->take_best_saved()});
+  const int width = terminal_width(STDOUT_FILENO);
+  epoch_line_ =
+      epoch_text({.epoch = epoch_,
+                  .epochs = *settings_.epochs,
+                  .train_loss = epoch_tally_.loss(),
+                  .train_accuracy = epoch_tally_.accuracy(),
+                  .evaluated = evaluated_,
+                  .val_loss = last_loss_,
+                  .val_accuracy = last_accuracy_,
+                  .lr = last_lr_,
+                  .seconds = seconds(),
+                  .best_saved = saves_->take_best_saved()},
+                 width > 0 ? std::min(static_cast<size_t>(width), kEpochColumns) : kEpochColumns);
   epoch_saves_ = saves_->count();
 }
 
