@@ -176,7 +176,7 @@ def main():
             try:
                 network.build()
                 network.start()
-                # With losses 30 transfers were within 20 % of the mean only, 150 are within 3 %.
+                # With losses the rate of 30 transfers is within 20 % of the mean only, of 150 within 8 %.
                 latency, rate = measure_link((args.bucket_kib << 10) // count // 2 if args.loss else 4 << 20, 150 if args.loss else 4)
                 found = run_ranks(program, count, ledger, args)
             finally:
