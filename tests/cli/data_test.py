@@ -91,6 +91,14 @@ def test_broken_files_are_skipped_named_and_counted(folder):
     expect(lathe(*train, "--run-dir", "a"), 3, f"{broken}: is a damaged PNG file", "; --skip-broken goes on without such files (with --resume also --allow-changes), and "
            "lathe data verify images names all")
     result = expect(lathe(*train, "--skip-broken", "--run-dir", "b", "--json"), 0, f"skipped {broken}")
+    # The first file is read before the training begins, and a shell takes the folder's name as it is said.
+    os.rename("images", "my images")
+    first = min((folder / "my images/train").glob("*/*.png"))
+    whole = first.read_bytes()
+    first.write_bytes(b"no image")
+    expect(lathe(*["my images" if word == "images" else word for word in train], "--run-dir", "f"), 3, "is neither JPEG nor PNG; --skip-broken", "lathe data verify 'my images' names all")
+    first.write_bytes(whole)
+    os.rename("my images", "images")
     assert rows(result)[-1]["broken_files"] == 1 and result.stderr.count("skipped") == 1
     assert f"skipped {broken}" in pathlib.Path("b/log.txt").read_text()
     one_by_one = [*train, "--skip-broken", "--batch-size", 1, "--epochs", 1, "--workers", 0, "--run-dir", "s"]
@@ -229,7 +237,7 @@ def test_verify_names_every_broken_file(folder):
     result = expect_one_line(lathe("data", "verify", "images"), 7, "2 images of images are broken")
     assert f"broken   {broken}: is a damaged PNG file" in result.stdout and f"broken   {other}: is neither JPEG nor PNG" in result.stdout
     assert "4 images, 1 broken" in result.stdout  # dog of train
-    expect(lathe("data", "verify", "images/test"), 7, "1 images")
+    expect(lathe("data", "verify", "images/test"), 7, "1 image of images/test is broken")
     broken.write_bytes(whole)
     other.unlink()
     expect(lathe("data", "verify", "images"), 0)
@@ -237,7 +245,7 @@ def test_verify_names_every_broken_file(folder):
     expect(lathe("data", "prepare", "p", "--dataset", "folder", "--data-root", "images", "--image-size", 12), 0)
     data = pathlib.Path("p").read_bytes()
     pathlib.Path("p").write_bytes(data[:100] + b"?" + data[101:])
-    damaged = expect_one_line(lathe("data", "verify", "p"), 7, "1 images of p are broken")
+    damaged = expect_one_line(lathe("data", "verify", "p"), 7, "1 image of p is broken")
     assert "p: record 0 (12x12, class cat) is damaged" in damaged.stdout
     expect(lathe("train", "--dataset", "packed", "--data-root", "p", *MODEL, "--run-dir", "a"), 3, "p: record 0 (12x12, class cat) is damaged")
     pathlib.Path("p").write_bytes(data[:-1])

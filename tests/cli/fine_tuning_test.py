@@ -119,8 +119,8 @@ def test_what_was_not_said_is_chosen_for_fine_tuning_or_named(folder):
     assert result.returncode == 3 and result.stderr.splitlines()[-1].endswith(
         "; the file fits resnet20 of 10 classes and 3 channels; resnet8 was chosen, because no --model names the one that the file is of"), result.stderr
     few = expect(lathe(*other[:-1], "--model", "resnet8", "--max-steps", 1, "--run-dir", "c"), 0).stderr
-    assert "50 training images are 1 steps of 128 in an epoch; a smaller --batch-size" in few, few
-    assert "steps of" not in expect(lathe(*other[:-1], "--model", "resnet8", "--max-steps", 1, "--batch-size", 128, "--run-dir", "d"), 0).stderr.replace("1 steps of 128 on", "")
+    assert "50 training images are 1 step of 128 in an epoch; a smaller --batch-size" in few, few
+    assert "steps of" not in expect(lathe(*other[:-1], "--model", "resnet8", "--max-steps", 1, "--batch-size", 128, "--run-dir", "d"), 0).stderr.replace("1 step of 128 on", "")
 
 
 def test_the_stem_is_that_of_the_weights_or_suits_the_images(folder):
@@ -213,7 +213,7 @@ def test_frozen_parameters_and_the_statistics_of_frozen_norms_stay(folder):
 
 def test_patterns_that_match_nothing_or_all_are_refused(folder):
     expect_one_line(train("a", "--freeze", "layr1.*"), 2, '--freeze: "layr1.*" matches no parameter; did you mean layer1?')
-    expect_one_line(train("a", "--freeze", "layer1,zzz"), 2, '"zzz" matches no parameter; the model has conv1, bn1, layer1, layer2, layer3, fc')
+    expect_one_line(train("a", "--freeze", "layer1,zzz"), 2, '"zzz" matches no parameter; the model has conv1, bn1, layer1, layer2, layer3, fc, and backbone is all but fc\n')
     expect_one_line(train("a", "--freeze", "*"), 2, "--freeze * leaves nothing to train: all 23 parameters match")
     expect_one_line(train("a", "--freeze", "backbone,fc"), 2, "leaves nothing to train")
     assert not pathlib.Path("a").exists()

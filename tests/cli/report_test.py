@@ -142,8 +142,8 @@ def test_what_is_missing_or_cut_off_is_said(folder):
     expect(lathe("report", "begun"), 0)
     assert "There are no metrics to draw" in page_of("begun/report.html").text
     pathlib.Path("empty").mkdir()
-    expect_one_line(lathe("report", "empty"), 2, "empty: holds no run")
-    expect_one_line(lathe("report", "nowhere"), 2, "nowhere: is no folder")
+    expect_one_line(lathe("report", "empty"), 3, "empty: holds no run")
+    expect_one_line(lathe("report", "nowhere"), 3, "nowhere: is no folder")
     expect_one_line(lathe("report", "a", "--output", "no/where.html"), 1, "no/where.html")
 
 
@@ -274,7 +274,7 @@ def test_watch_shows_a_run_and_ends_with_it(folder):
     assert remark, page_of("a/report.html").text[:500]
     assert watch.wait(60) == 0 and "no process of this machine trains in it" in watch.stdout.read()
     pathlib.Path("empty").mkdir()
-    expect_one_line(lathe("watch", "empty"), 2, "empty: holds no run")
+    expect_one_line(lathe("watch", "empty"), 3, "empty: holds no run")
 
 
 main(globals())

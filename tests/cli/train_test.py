@@ -197,7 +197,7 @@ def test_flags_that_do_not_fit_each_other(folder):
     expect_one_line(train("--prefetch-factor", 1025), 2, "--prefetch-factor")
     expect_one_line(train("--drop-last", "--batch-size", SIZE + 1), 2, "--drop-last")
     expect_one_line(lathe("eval"), 2, "--run-dir")
-    expect_one_line(lathe("eval", "--run-dir", "nowhere"), 2, "nowhere/config.toml")
+    expect_one_line(lathe("eval", "--run-dir", "nowhere"), 3, "--run-dir: there is no nowhere")
     assert not any(folder.iterdir())
 
 

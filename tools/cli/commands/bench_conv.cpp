@@ -13,6 +13,7 @@
 #include "lathe/tools/cli/commands/bench.h"
 #include "lathe/tools/cli/commands/conv_layers.h"
 #include "lathe/tools/cli/commands/roofline.h"
+#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
@@ -119,9 +120,9 @@ ExitCode run_bench_conv(const Invocation& call) {
   const ConvBench bench{out,   settings, device,
                         dtype, timing,   measure_roofline(settings, dtype, timing)};
   const Roofline& peaks = bench.roofline;
-  out.text(formatted("{} batch {} {} {} on {}, {} threads; roofline {:.1f} GFLOP/s, {:.1f} GB/s",
+  out.text(formatted("{} batch {} {} {} on {}, {}; roofline {:.1f} GFLOP/s, {:.1f} GB/s",
                      *settings.model, batch, settings.dtype, settings.layout, concat(device),
-                     num_threads(), peaks.operations_per_second / 1e9,
+                     count_text(num_threads(), "thread"), peaks.operations_per_second / 1e9,
                      peaks.bytes_per_second / 1e9));
   out.text(formatted("{:<23} {:>5}  {:<16} {:>13} {:>18} {:>8}{}", "layer", "count", "pass", "time",
                      "rate", "roofline", device.is_cuda() ? "  engine" : ""));

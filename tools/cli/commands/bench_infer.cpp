@@ -29,6 +29,7 @@
 #include "lathe/nn/module.h"
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/bench.h"
+#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
@@ -251,8 +252,8 @@ ExitCode run_bench_infer(const Invocation& call) {
     forms.push_back({"int8", [&](const Tensor& x) { int8.run({x}); }});
   }
 
-  out.text(
-      formatted("{}, inputs {}, {} threads", printable(s.name), concat(s.input), num_threads()));
+  out.text(formatted("{}, inputs {}, {}", printable(s.name), concat(s.input),
+                     count_text(num_threads(), "thread")));
   out.text(formatted("{:>6}  {:<18} {:>12} {:>12} {:>12}", "batch", "", "p50", "p99", "inputs/s"));
   std::vector<int64_t> batches = {1, settings.batch_size.value_or(32)};
   if (batches[1] == 1) batches.pop_back();

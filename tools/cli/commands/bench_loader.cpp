@@ -1,6 +1,7 @@
 // lathe bench loader: epochs of batches as training reads them, but without training.
 
 #include "lathe/tools/cli/commands/bench.h"
+#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -50,8 +51,8 @@ ExitCode run_bench_loader(const Invocation& call) {
       .add("workers", *settings.workers)
       .add("broken_files", broken.count());
   out.row(add_timing(row, timing, "images", batch));
-  out.text(formatted("{} ({}), batch {}, {} workers: {:.0f} img/s", *settings.dataset,
-                     *settings.augment, *settings.batch_size, *settings.workers,
+  out.text(formatted("{} ({}), batch {}, {}: {:.0f} img/s", *settings.dataset, *settings.augment,
+                     *settings.batch_size, count_text(*settings.workers, "worker"),
                      batch / timing.median));
   return ExitCode::kDone;
 }

@@ -21,6 +21,7 @@
 #include "lathe/tools/cli/commands/conv_layers.h"
 #include "lathe/tools/cli/commands/roofline.h"
 #include "lathe/tools/cli/commands/step_layers.h"
+#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
@@ -184,9 +185,9 @@ void print_timing(const Output& out, const Settings& settings, Device device, in
   add_memory(row, memory);
   const double rate = static_cast<double>(batch) / timing.median;
   out.row(add_timing(row, timing, "images", static_cast<double>(batch)));
-  out.text(formatted("{} batch {}, {} threads: {:.1f} img/s, {:.2f} ms per step ({:.2f} to {:.2f})",
-                     *settings.model, batch, num_threads(), rate, 1e3 * timing.median,
-                     1e3 * timing.low, 1e3 * timing.high));
+  out.text(formatted("{} batch {}, {}: {:.1f} img/s, {:.2f} ms per step ({:.2f} to {:.2f})",
+                     *settings.model, batch, count_text(num_threads(), "thread"), rate,
+                     1e3 * timing.median, 1e3 * timing.low, 1e3 * timing.high));
   out.text(memory.text());
 }
 

@@ -12,6 +12,7 @@
 #include "lathe/data/images/packed_images.h"
 #include "lathe/data/images/verify.h"
 #include "lathe/tools/cli/commands/named_dataset.h"
+#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -121,7 +122,8 @@ ExitCode verify_images_of(const Invocation& call, bool is_file, const Output& ou
   }
   if (broken > 0)
     throw CommandError(ExitCode::kCheckFailed,
-                       formatted("{} images of {} are broken", broken, root.string()));
+                       formatted("{} of {} {} broken", count_text(broken, "image"), root.string(),
+                                 broken == 1 ? "is" : "are"));
   return ExitCode::kDone;
 } catch (const DataError& e) {
   throw CommandError(ExitCode::kCheckFailed, e.message());
@@ -134,6 +136,12 @@ ExitCode verify_images_of(const Invocation& call, bool is_file, const Output& ou
 ExitCode run_data_verify(const Invocation& call) {
   const Output out(call.settings.json);
   const std::string& word = call.words[0];
+  if (word == "folder" || word == "packed") {
+    const std::string& root = call.settings.data_root;
+    throw UsageError(formatted("data verify {}: name the {} itself: lathe data verify {}", word,
+                               word == "folder" ? "folder" : "file",
+                               root.empty() ? "./pets" : root));
+  }
   if (is_published_name(word)) return verify_published(call, out);
   std::error_code error;
   const fs::file_status status = fs::status(word, error);

@@ -116,10 +116,12 @@ ExitCode run_eval(const Invocation& call) {
               .add("top5", tally.top5())
               .add("images_per_second", rate)
               .add("broken_files", broken.count()));
-  out.sentence(formatted("{} {}: {} images, loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {} img/s",
+  const bool has_more = run.images->classes() > 5;
+  const std::string more = has_more ? formatted(", top-5 {:.2f} %", 100 * tally.top5()) : "";
+  out.sentence(formatted("{} {}: {} images, loss {:.4f}, top-1 {:.2f} %{}, {} img/s",
                          *settings.dataset, settings.split, tally.count(),
-                         without_sign_of_nan(tally.loss()), 100 * tally.accuracy(),
-                         100 * tally.top5(), rate_text(rate)));
+                         without_sign_of_nan(tally.loss()), 100 * tally.accuracy(), more,
+                         rate_text(rate)));
   if (!settings.quiet) print_classes(out, tally, run.images->class_names());
   print_mistakes(out, worst.found(), run.images->class_names());
   if (!settings.confusion.empty())

@@ -46,8 +46,14 @@ struct Files {
   std::vector<std::string> paths;
   int64_t problems = 0;
 
-  void skip(const std::string& why) {
+  // `why` may say of the file itself what core/file.h says of any.
+  void skip(const std::string& name, std::string why) {
     ++problems;
+    for (const char* verb : {"open", "read"}) {
+      const std::string begin = formatted("file: cannot {} {}: ", verb, name);
+      if (why.starts_with(begin)) why.erase(0, begin.size());
+    }
+    if (!why.starts_with(name)) why = formatted("{}: {}", name, why);
     write_stderr_line(formatted("lathe: skipped {}", printable(why)));
   }
   void add(const std::string& path) {
@@ -58,12 +64,12 @@ struct Files {
     }
     try {
       const std::vector<std::string> found = data::images_below(path);
-      if (found.empty()) skip(formatted("{}: holds no images (.jpg, .jpeg, .png)", path));
+      if (found.empty()) skip(path, "holds no images (.jpg, .jpeg, .png)");
       paths.insert(paths.end(), found.begin(), found.end());
     } catch (const FileError& e) {
-      skip(e.message());
+      skip(path, e.message());
     } catch (const DataError& e) {
-      skip(e.message());
+      skip(path, e.message());
     }
   }
 };
@@ -304,8 +310,7 @@ ExitCode predict_files(const Invocation& call) {
       for (const int64_t number : y.to_vector<int64_t>()) {
         const int64_t i = next++;
         if (number < 0) {
-          const std::string &name = images->path(i), &why = images->error(i);
-          files.skip(why.starts_with(name) ? why : formatted("{}: {}", name, why));
+          files.skip(images->path(i), images->error(i));
         } else {
           printer.print(images->path(i), best_of({row, classes}, top, images->path(i)));
         }

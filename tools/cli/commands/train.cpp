@@ -15,6 +15,7 @@
 #include "lathe/distributed/error.h"
 #include "lathe/nn/summary.h"
 #include "lathe/tools/cli/commands/largest_batch.h"
+#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
@@ -163,9 +164,9 @@ void say_if_steps_are_few(const Settings& settings, const StartPoint& start, int
   constexpr int64_t kFew = 8;
   if (per_epoch >= kFew || start.settings.batch_size || start.from) return;
   log.line(
-      formatted("{} training images are {} steps of {} in an epoch; a smaller --batch-size "
-                "makes more of them",
-                images, per_epoch, *settings.batch_size));
+      formatted("{} training images are {} of {} in an epoch; a smaller --batch-size makes more of "
+                "them",
+                images, count_text(per_epoch, "step"), *settings.batch_size));
 }
 
 Frozen freeze_parameters(nn::Module& model, const Settings& settings, Log& log) {
@@ -209,12 +210,13 @@ struct RunCounts {
 
 void say_what_runs(const Settings& settings, Device device, const RunCounts& counts,
                    const std::filesystem::path& folder, Log& log) {
-  log.line(formatted(
-      "{} on {}: {} parameters, {} training images, {} steps of {} on {}{} with {} threads{}{}; {}",
-      *settings.model, *settings.dataset, counts.parameters, counts.images, counts.steps,
-      *settings.batch_size * settings.accumulate,
-      counts.ranks > 1 ? formatted("{} ranks, each on ", counts.ranks) : "", concat(device),
-      *settings.threads, counts.memory.empty() ? "" : ", ", counts.memory, folder.string()));
+  log.line(
+      formatted("{} on {}: {} parameters, {} training images, {} of {} on {}{} with {}{}{}; {}",
+                *settings.model, *settings.dataset, counts.parameters, counts.images,
+                count_text(counts.steps, "step"), *settings.batch_size * settings.accumulate,
+                counts.ranks > 1 ? formatted("{} ranks, each on ", counts.ranks) : "",
+                concat(device), count_text(*settings.threads, "thread"),
+                counts.memory.empty() ? "" : ", ", counts.memory, folder.string()));
 }
 
 /// The forecast of the peak as text, for those who read it. Warns if that is more than there is.
@@ -261,15 +263,7 @@ void say_start(const Settings& settings, const RunData& data, const StartPoint& 
 ExitCode run_with_advice(Trainer& trainer, FunctionRef<std::string(int64_t peak)> memory,
                          const Settings& settings, Device device) {
   try {
-    return trainer.run();
-  } catch (const DataError& e) {
-    const std::string advice = image_advice(settings, e.message());
-    if (advice.empty()) throw;
-    throw DataError(e.message() + advice);
-  } catch (const CommandError& e) {
-    const std::string advice = image_advice(settings, e.what());
-    if (advice.empty()) throw;
-    throw CommandError(e.code(), e.what() + advice);
+    return with_image_advice(settings, [&] { return trainer.run(); });
   } catch (const OutOfMemoryError& e) {
     // Host memory of a run on a GPU.
     if (device.is_cuda() && e.message().find(concat(device)) == std::string::npos) throw;
@@ -322,7 +316,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   if (settings.profile) parse_profile_steps(settings.profile_steps);  // may be wrong: say so early
   const Device device = prepare_rank(settings, ranks);
   const ComputeStream on(device);  // from here on: what comes before the training shares its memory
-  RunData data = open_data(settings, device, ranks);
+  RunData data = with_image_advice(settings, [&] { return open_data(settings, device, ranks); });
   const RunImages images = data.images(settings);
   check_same_steps(ranks, images, device);
   const int64_t per_epoch = length_of_epoch(settings, data.train, images.training);

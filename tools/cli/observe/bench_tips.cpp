@@ -8,6 +8,7 @@
 
 #include "lathe/core/seconds_since.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
+#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/observe/tips.h"
 #include "lathe/tools/cli/output.h"
@@ -190,10 +191,10 @@ ExitCode run_bench_tips(const Invocation& call) {
   std::vector<Tip> tips =
       all_tips(settings, machine_facts(device), cpu::fast_conv2d_info().bf16, norms);
   out.sentence(
-      formatted("{} on {}, batch {}, on {} with {} threads; {:.0f} s, in pairs of windows "
+      formatted("{} on {}, batch {}, on {} with {}; {:.0f} s, in pairs of windows "
                 "with and without each tip",
                 *settings.model, *settings.dataset, *settings.batch_size, concat(device),
-                *settings.threads, *settings.seconds));
+                count_text(*settings.threads, "thread"), *settings.seconds));
   Bench bench(settings, data);
   for (Tip& tip : tips) {
     if (!tip.not_here.empty()) continue;

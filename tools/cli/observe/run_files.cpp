@@ -179,12 +179,13 @@ std::string RunFiles::name() const {
 RunFiles read_run_files(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error))
-    throw UsageError(formatted("{}: is no folder{}{}", folder.string(), error ? ": " : "",
-                               error ? error.message() : ""));
+    throw CommandError(ExitCode::kData, formatted("{}: is no folder{}{}", folder.string(),
+                                                  error ? ": " : "", error ? error.message() : ""));
   const bool any = std::ranges::any_of(
       kReadFiles, [&](const char* name) { return fs::exists(folder / name, error); });
   if (!any)
-    throw UsageError(
+    throw CommandError(
+        ExitCode::kData,
         formatted("{}: holds no run (none of config.toml, env.json, metrics.jsonl, log.txt)",
                   folder.string()));
   RunFiles run;

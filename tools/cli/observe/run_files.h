@@ -45,7 +45,7 @@ struct RunFiles {
 };
 
 /// Reads a run folder. What is missing or cannot be read becomes a remark, and is no error.
-/// throws: UsageError if there is no such folder, or it holds no file of a run.
+/// throws: CommandError (kData) if there is no such folder, or it holds no file of a run.
 RunFiles read_run_files(const std::filesystem::path& folder);
 
 }  // namespace lathe::cli

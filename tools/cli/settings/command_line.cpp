@@ -106,7 +106,8 @@ bool is_prefix(const std::string& word, std::span<const Command> commands) {
 // does not take the second word as the value.
 class Flags {
  public:
-  explicit Flags(const Command& command) : runs_program_(command.runs_program) {
+  explicit Flags(const Command& command)
+      : runs_program_(command.runs_program), writes_runs_((command.takes & kTrain) != 0) {
     for (const Setting& setting : all_settings()) {
       if ((setting.takes & command.takes) != 0) add(setting);
     }
@@ -194,7 +195,8 @@ class Flags {
     }
     const std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
     const auto* const other = std::ranges::find(kOtherFlags, word, &OtherFlag::word);
-    const bool has_other = other != std::end(kOtherFlags) && units_.contains(other->flag);
+    const bool has_other = other != std::end(kOtherFlags) && units_.contains(other->flag) &&
+                           (other->flag != "run-dir" || writes_runs_);
     throw UsageError(formatted("{}: unknown flag{}", flag,
                                has_other
                                    ? formatted("; did you mean --{}{}?", other->flag, other->value)
@@ -202,6 +204,7 @@ class Flags {
   }
 
   bool runs_program_;
+  bool writes_runs_;                                         // --run-dir is where results go
   std::map<std::string, std::string, std::less<>> units_;    // of flags that have a value
   std::map<std::string, std::string, std::less<>> letters_;  // "-n" → key
   std::map<std::string, std::pair<std::string, bool>, std::less<>> switches_;  // key, value
@@ -276,6 +279,8 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
       throw UsageError(formatted("--run-dir: {0} is a file; --weights {0} names a checkpoint",
                                  settings.run_dir));
     }
+    if (!std::filesystem::exists(settings.run_dir, missing) && !missing)
+      throw CommandError(ExitCode::kData, formatted("--run-dir: there is no {}", settings.run_dir));
     sources.config_path = settings.run_dir + "/config.toml";
     sources.of_finished_run = true;
     settings = merge_settings(sources, command->takes);

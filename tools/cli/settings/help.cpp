@@ -26,8 +26,13 @@ void append_flag(std::string& out, const std::string& flag, std::string_view mea
   append_wrapped(out, meaning, kColumn, kColumn, width);
 }
 
-std::string meaning_of(const Setting& setting, const Settings& defaults) {
+// What says these is the run or the checkpoint, where a command looks at one.
+constexpr std::string_view kOfRun[] = {"dataset", "model", "stem", "image-size", "val-split"};
+
+std::string meaning_of(const Setting& setting, const Settings& defaults, bool reads_run) {
   std::string text(setting.help);
+  if (reads_run && std::ranges::find(kOfRun, setting.key) != std::end(kOfRun))
+    return text + " [as the run or checkpoint]";
   const std::string value = value_text(defaults, setting);
   if (!setting.automatic.empty()) {
     text += formatted(" [auto: {}]", setting.automatic);
@@ -91,7 +96,7 @@ std::string help_text(const Command& command, int width) {
     if ((setting.takes & command.takes) == 0) continue;
     if (setting.group != group) out += formatted("\n{}:\n", setting.group);
     group = setting.group;
-    append_flag(out, flag_of(setting), meaning_of(setting, defaults), width);
+    append_flag(out, flag_of(setting), meaning_of(setting, defaults, command.reads_run), width);
   }
   out += "\nOther:\n";
   append_flag(out, "--config FILE",

@@ -36,10 +36,10 @@ constexpr Setting kSettings[] = {
    .help = "Settings that go together, weaker than all that are given; list prints what there is"},  // all_settings() adds the names
 
   {.key = "dataset", .group = "Data", .target = &S::dataset, .takes = kImages,
-   .choices = "cifar10|cifar100|mnist|fashion-mnist|synthetic|folder|packed", .hint = data_root_hint, .automatic = "what suits the machine",
+   .choices = "cifar10|cifar100|mnist|fashion-mnist|synthetic|folder|packed", .hint = data_root_hint, .automatic = "what --data-root is, else what suits the machine",
    .help = "Data set; folder: images of your own; packed: what data prepare wrote"},
   {.key = "data-root", .group = "Data", .target = &S::data_root, .takes = kImages | kDataFetch | kDataVerify | kCkptConvert, .unit = "PATH",
-   .help = "Where data sets lie, otherwise ./data, ~/.cache/lathe and /usr/share/datasets; of packed the file"},
+   .help = "Where data sets lie, otherwise ./data, ~/.cache/lathe and /usr/share/datasets; or a folder of images of your own, or a packed file"},
   {.key = "download", .group = "Data", .target = &S::download, .takes = kTrain,
    .help = "Fetch the data set if it is not there"},
   {.key = "synthetic-size", .group = "Data", .target = &S::synthetic_size, .takes = kImages, .unit = "N", .min = 1, .max = 1e9,

@@ -1,9 +1,11 @@
 // BrokenFiles: compares the files that the data sets report with those named so far.
 #include "lathe/tools/cli/training/broken_files.h"
 
+#include <algorithm>
 #include <string>
 
 #include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/shell_word.h"
 
 namespace lathe::cli {
 
@@ -32,13 +34,25 @@ void BrokenFiles::join(const Ranks& ranks) {
   }
 }
 
+namespace {
+
+// Whether an error is about an image: of a sample, or of the file that it begins with.
+bool is_of_image(std::string_view error) {
+  if (error.starts_with("sample ")) return true;
+  constexpr std::string_view kEndings[] = {".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG"};
+  const std::string_view name = error.substr(0, error.find(": "));
+  return name.size() < error.size() &&
+         std::ranges::any_of(kEndings, [&](std::string_view end) { return name.ends_with(end); });
+}
+
+}  // namespace
+
 std::string image_advice(const Settings& settings, std::string_view error) {
-  if (*settings.dataset != "folder" || settings.skip_broken || !error.starts_with("sample "))
-    return "";
+  if (*settings.dataset != "folder" || settings.skip_broken || !is_of_image(error)) return "";
   return formatted(
       "; --skip-broken goes on without such files (with --resume also --allow-changes), and lathe "
       "data verify {} names all",
-      settings.data_root);
+      shell_word(settings.data_root));
 }
 
 }  // namespace lathe::cli

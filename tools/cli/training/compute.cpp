@@ -33,7 +33,7 @@ Device device_of(const std::string& name) try {
   }
   return device;
 } catch (const ValueError& e) {
-  throw UsageError("--" + e.message());
+  throw UsageError(formatted("--{}; auto takes a GPU if there is one", e.message()));
 }
 
 }  // namespace

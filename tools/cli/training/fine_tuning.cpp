@@ -165,6 +165,8 @@ bool matches(const std::string& pattern, const std::string& name) {
       if (name.find('.') == name.npos) first.push_back(name);
     }
     hint = formatted("; the model has {}", joined(first, ", "));
+    if (const std::string head = head_of(model); !head.empty())
+      hint += formatted(", and backbone is all but {}", head);
   }
   throw UsageError(formatted("--freeze: \"{}\" matches no parameter{}", pattern, hint));
 }

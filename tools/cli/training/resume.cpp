@@ -305,7 +305,8 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
   std::string changes, roundings;
   const auto note = [](std::string& list, std::string_view key, const std::string& before,
                        const std::string& after) {
-    list += formatted("{}{} {} → {}", list.empty() ? "" : ", ", key, before, after);
+    const auto shown = [](const std::string& text) { return text.empty() ? "nothing" : text; };
+    list += formatted("{}{} {} → {}", list.empty() ? "" : ", ", key, shown(before), shown(after));
   };
   for (const Setting& setting : all_settings()) {
     if ((setting.takes & kTrain) == 0 || is_free(now, setting.key)) continue;

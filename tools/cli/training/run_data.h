@@ -4,9 +4,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "lathe/core/device.h"
+#include "lathe/core/error.h"
+#include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/ranks.h"
 #include "lathe/tools/cli/training/resume.h"
@@ -22,6 +26,20 @@ struct RunData {
 
   RunImages images(const Settings& settings) const;
 };
+
+/// Calls `read`. Where an image cannot be read, its error ends with how to go on (image_advice).
+template <class Read>
+decltype(auto) with_image_advice(const Settings& settings, Read&& read) try {
+  return std::forward<Read>(read)();
+} catch (const DataError& e) {
+  const std::string advice = image_advice(settings, e.message());
+  if (advice.empty()) throw;
+  throw DataError(e.message() + advice);
+} catch (const CommandError& e) {
+  const std::string advice = image_advice(settings, e.what());
+  if (advice.empty()) throw;
+  throw CommandError(e.code(), e.what() + advice);
+}
 
 /// Opens all parts, this rank's share of them.
 /// throws: as open_dataset() and make_input().

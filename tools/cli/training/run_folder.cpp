@@ -17,6 +17,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/shell_word.h"
 #include "lathe/tools/cli/training/run_memory.h"
 
 namespace lathe::cli {
@@ -57,7 +58,7 @@ bool has_checkpoint(const std::string& folder) {
 [[noreturn]] void fail_in_use(const std::string& folder, const char* file) {
   throw UsageError(formatted("--run-dir: {} already holds a run ({}){}", folder, file,
                              has_checkpoint(folder)
-                                 ? formatted("; --resume {} goes on with it", folder)
+                                 ? formatted("; --resume {} goes on with it", shell_word(folder))
                                  : " that saved no checkpoint; choose another folder"));
 }
 

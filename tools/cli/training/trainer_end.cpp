@@ -3,8 +3,10 @@
 #include <cmath>
 
 #include "lathe/core/error.h"
+#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/shell_word.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/loss_scale.h"
 #include "lathe/tools/cli/training/trainer.h"
@@ -123,10 +125,10 @@ void Trainer::print_result(const std::optional<Evaluation>& held_out) {
                                                   100 * held_out->tally.accuracy())
                                       : "";
   parts_.out.sentence(formatted(
-      "{} accuracy {:.2f} %, best {:.2f} % (epoch {}){}, {} steps in {}, {:.1f} % of training "
+      "{} accuracy {:.2f} %, best {:.2f} % (epoch {}){}, {} in {}, {:.1f} % of training "
       "waited for data{}: {}",
       held_out ? "validation" : "test", 100 * last_accuracy_, 100 * best_accuracy_, best_epoch_,
-      tested, step_, duration_text(seconds()), 100 * data_wait(),
+      tested, count_text(step_, "step"), duration_text(seconds()), 100 * data_wait(),
       broken_.count() > 0 ? formatted(", {} broken files skipped", broken_.count()) : "",
       folder_.string()));
 }
@@ -142,7 +144,7 @@ ExitCode Trainer::pause() {
   write_window();
   const int asked = signal();
   const std::string by = asked != 0 ? name_of_signal(asked) : "--stop-after";
-  const std::string call = formatted("lathe train --resume {}", folder_.string());
+  const std::string call = formatted("lathe train --resume {}", shell_word(folder_.string()));
   const std::string text =
       formatted("stopped after step {} by {}; {} holds the checkpoint, and {} goes on", step_, by,
                 saves_->last_file(),
