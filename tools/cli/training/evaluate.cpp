@@ -34,11 +34,18 @@ Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, i
     forward(step);
     tally.record(step.scores, step.y, step.loss);
   };
+  const auto launches = [&](const StepGraphs::Batch& batch) {
+    if (graphs == nullptr) return false;
+    const bool had_problem = graphs->graphs.has_problem();
+    const bool takes = graphs->graphs.takes(batch, {.evaluation = true}, recorded);
+    if (!had_problem && graphs->graphs.has_problem()) graphs->graphs.give_pool_back();
+    return takes;
+  };
   ProgressState state{.label = "eval", .total = input.loader.size()};
   for (auto& [x, y] : input.batches()) {
     StepTensors step{.x = x, .y = y, .scores = {}, .loss = {}};
     const StepGraphs::Batch batch{x, y, input.keeps_places()};
-    if (graphs != nullptr && graphs->graphs.takes(batch, {.evaluation = true}, recorded)) {
+    if (launches(batch)) {
       step = graphs->graphs.launch(batch);
       tally.launched(x.dim(0));
     } else {

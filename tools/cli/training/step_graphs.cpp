@@ -35,8 +35,6 @@ bool StepGraphs::takes(const Batch& batch, const StepKind& kind, const Work& wor
   if (!problem.empty()) {
     problem_ = std::move(problem);
     entry->fails = true;
-    made.clear();
-    give_pool_back();
     return false;
   }
   entry->graphs.splice(entry->graphs.end(), made);
@@ -45,7 +43,6 @@ bool StepGraphs::takes(const Batch& batch, const StepKind& kind, const Work& wor
   return true;
 }
 
-// The steps that are queued instead need as much memory themselves.
 void StepGraphs::give_pool_back() {
   for (const Entry& entry : entries_) {
     if (!entry.graphs.empty()) return;

@@ -56,12 +56,17 @@ class StepGraphs {
 
   /// True if launch() takes this batch. Records `work` first if it is time for that. If that fails,
   /// batches of the kind and shape are left to the caller from then on, and take_problem() says
-  /// why; `work` may have been called then, perhaps in part, and nothing has run on the GPU. What
-  /// it has made there is kept no longer, unless there are other graphs. There are at most
-  /// kMostKinds kinds with a shape, and two places for each; other batches are left to the caller.
+  /// why; `work` may have been called then, perhaps in part, and nothing has run on the GPU. Drop
+  /// what it has left, such as gradients, and call give_pool_back(). There are at most kMostKinds
+  /// kinds with a shape, and two places for each; other batches are left to the caller.
   /// `agree` is called once after each try to record.
   /// throws: what `agree` throws.
   bool takes(const Batch& batch, const StepKind& kind, const Work& work, const Agree& agree = {});
+
+  /// Gives back the memory of recordings that came to nothing, unless there are graphs: the steps
+  /// that are queued instead need as much themselves. Memory of tensors that live stays.
+  /// throws: CudaError if the GPU has failed.
+  void give_pool_back();
 
   /// Launches the step of the batch that takes() has seen. The results keep their values until the
   /// next launch.
@@ -97,7 +102,6 @@ class StepGraphs {
   Entry* entry_of(const StepKind& kind, const Shape& x, const Shape& y);
   static Recorded* graph_of(Entry& entry, const Batch& batch);
   std::list<Recorded> record(const Entry& entry, const Batch& batch, const Work& work);
-  void give_pool_back();
   StepTensors inputs_for(const Batch& batch) const;
   std::vector<const void*> memory_now() const;
 

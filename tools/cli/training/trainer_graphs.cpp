@@ -46,7 +46,10 @@ bool Trainer::runs_as_graph(const StepGraphs::Batch& batch) {
   const bool takes = graphs_->takes(
       batch, kind, [&](StepTensors& step) { record_step(step, kind); }, agree);
   if (!takes) {
-    if (graphs_->has_problem()) abandon_recording(kind);
+    if (graphs_->has_problem()) {
+      abandon_recording(kind);
+      graphs_->give_pool_back();
+    }
     return false;
   }
   if (graphs_->recorded() > recorded) memory_.part_is_graph(true);
