@@ -3,12 +3,17 @@
 
 #include <doctest/doctest.h>
 
+#include "lathe/graph/file.h"
+#include "lathe/graph/trace.h"
 #include "lathe/nn/containers.h"
 #include "lathe/nn/conv.h"
 #include "lathe/nn/linear.h"
 #include "lathe/nn/weights.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/quantized.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -87,6 +92,27 @@ TEST_CASE("models: the head is the last layer, and a model of one layer has no o
   } catch (const CommandError& e) {
     CHECK(std::string(e.what()).find("--new-head") == std::string::npos);
   }
+}
+
+/// A linear layer with weights of f32 whose input another program has rounded to 8 bits.
+struct Rounded final : nn::Module {
+  nn::Linear fc;
+  Rounded() : fc(*this, "fc", 3, 2) {}
+  Tensor forward(const Tensor& x) override { return fc(dequantize(quantize(x, 0.5, kI8), 0.5)); }
+};
+
+TEST_CASE("models: weights of f32 are converted out of a graph that rounds values to 8 bits") {
+  const test::TemporaryFolder folder;
+  const std::string graph = (folder.path() / "g.lathe").string(),
+                    weights = (folder.path() / "w.safetensors").string();
+  Rounded model;
+  jit::save(jit::trace(model.eval(), zeros({1, 3})), graph);
+  Settings quiet;
+  quiet.json = true;
+  CHECK(run_ckpt_convert({quiet, {graph, weights}, {}}) == ExitCode::kDone);
+  Rounded other;
+  nn::load(other, weights);
+  CHECK(other.fc.weight.to_vector<float>() == model.fc.weight.to_vector<float>());
 }
 
 TEST_CASE("models: what cannot be added says why") {

@@ -209,6 +209,15 @@ size_t write_graph(const std::string& to, const std::string& from, bool as_onnx,
   return file.graph.state().size();
 }
 
+// Whether a graph has matrices or filters of 8 bits of its own.
+bool has_integers_of_8_bits(const jit::Graph& graph) {
+  return std::ranges::any_of(graph.values, [](const jit::Value& value) {
+    const bool is_own = value.origin != jit::Origin::kInput && value.origin != jit::Origin::kNode;
+    const bool is_of_8_bits = value.type.dtype == kI8 || value.type.dtype == kU8;
+    return is_own && is_of_8_bits && value.type.shape.size() >= 2;
+  });
+}
+
 // The weights alone, of a checkpoint, of a file of them or of a graph.
 size_t write_weights(const std::string& to, const std::string& from) {
   StateDict weights;
@@ -217,7 +226,11 @@ size_t write_weights(const std::string& to, const std::string& from) {
   if (!data::is_packed_file(from) && reading_data([&] { return is_graph_file(from); })) {
     GraphFile file = read_graph_file(from);
     weights = weights_of(file.graph);
-    for (const jit::Node& node : file.graph.nodes) {  // a model may have buffers of u8 itself
+    // A model may have buffers of u8 itself, and another program may round what it computes to 8
+    // bits between weights of f32. Both together are taken for a graph of integers.
+    const bool may_be = has_integers_of_8_bits(file.graph);
+    for (const jit::Node& node : file.graph.nodes) {
+      if (!may_be) break;
       if (!node.op->name.starts_with("quantize") && node.op->name != "dequantize") continue;
       throw CommandError(ExitCode::kData,
                          formatted("{}: it has a {}: no model loads the weights of a graph of "
