@@ -4,10 +4,10 @@ import pathlib
 import struct
 import zlib
 
-from driver import lathe
+from driver import SANITIZED, lathe
 
-SIZE = 600
-TINY = ["--dataset", "synthetic", "--synthetic-size", SIZE, "--model", "resnet8", "--batch-size", 50, "--image-size", 16]
+SIZE, SIDE = 600, 8 if SANITIZED else 16
+TINY = ["--dataset", "synthetic", "--synthetic-size", SIZE, "--model", "resnet8", "--batch-size", 50, "--image-size", SIDE]
 
 
 def train(*arguments, **options):

@@ -13,24 +13,24 @@ import struct
 import subprocess
 
 from driver import LATHE, SANITIZED, Skip, environment, expect, expect_one_line, lathe, main, same_on_any_processor, start
-from runs import SIZE, TINY, rows_of, safetensors_header, train, write_png
+from runs import SIDE, SIZE, TINY, rows_of, safetensors_header, train, write_png
 
 
 TAGS = [f"memory_peak_{tag}" for tag in ("other", "weights", "gradients", "optimiser_state", "activations", "workspace", "data")]
 
 
 def check_memory(row):
-    """Of resnet8, which has 75,290 parameters, and as many values of momentum, with 50 images of 16 x 16."""
+    """Of resnet8, which has 75,290 parameters, and as many values of momentum, with 50 images."""
     assert all(row[tag] >= 0 for tag in TAGS) and row["memory_reserved_bytes"] > 4 * 75290, row
     if not SANITIZED:  # where the allocator gives nothing back, what it has covers the peak
         assert row["memory_peak_bytes"] <= row["memory_reserved_bytes"], row
     assert 4 * 75290 <= row["memory_peak_weights"] < 1.1 * 4 * 75290, row
     if row["split"] == "train":  # the results of conv1 and bn1, and more
-        assert row["memory_peak_activations"] > 2 * 4 * 50 * 16 * 16 * 16, row
+        assert row["memory_peak_activations"] > 2 * 4 * 50 * 16 * SIDE**2, row
         # The first step makes it after its own peak, which later ones exceed unless the loader holds two batches less then.
         assert row["memory_peak_optimiser_state"] >= 4 * 75290 or row["step"] == 5, row
     else:
-        assert row["memory_peak_activations"] == row["memory_peak_gradients"] == 0 and row["memory_peak_other"] > 4 * 50 * 16 * 16 * 16, row
+        assert row["memory_peak_activations"] == row["memory_peak_gradients"] == 0 and row["memory_peak_other"] > 4 * 50 * 16 * SIDE**2, row
 
 
 def gradient(width, height, colour):
