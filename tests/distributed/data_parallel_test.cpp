@@ -99,7 +99,7 @@ std::vector<double> gradients_of(int n, const Step& step) {
 TEST_CASE("data parallel: 1, 2 and 4 ranks have the gradients of one process, and the same bits") {
   const std::vector<double> expected = numbers_of(expected_gradients());
   std::vector<std::unique_ptr<Ranks>> runs;  // at the same time: ranks mostly wait for each other
-  for (const int n : {1, 2, 4}) {
+  for (const int n : worlds({1, 2, 4})) {
     for (int run = 0; run < 2; ++run) runs.push_back(std::make_unique<Ranks>(n, 60, train));
   }
   for (size_t i = 0; i < runs.size(); i += 2) {

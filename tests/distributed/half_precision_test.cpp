@@ -96,7 +96,7 @@ TEST_CASE("data parallel: half copies and divided state change no bit of mixed p
     };
     const std::vector<double> alone = numbers_of(run(1)[0]);
     REQUIRE(alone.size() == 6 * 8 + 8 + 8 * 3 + 3 + 1);
-    for (const int n : {2, 4}) {
+    for (const int n : worlds({2, 4})) {
       const std::vector<std::string> results = run(n);
       for (const std::string& result : results) CHECK(result == results[0]);
       // Each rank rounds its gradients to half, and weights of up to 2 move by some tenths.

@@ -20,6 +20,10 @@ bool on_gpus();
 /// " on a GPU" in such a run: how the texts of calls end.
 inline const char* where() { return on_gpus() ? " on a GPU" : ""; }
 
+/// Those of some numbers of ranks that are tried here: all, but two ranks only where each has a GPU
+/// under AddressSanitizer, which takes a minute for some cases with four.
+std::vector<int> worlds(std::vector<int> all, bool have_gpus = on_gpus());
+
 /// Starts `n` children of this process. Each calls body(options) with its rank; what that returns,
 /// or "error: " and the message of what it throws, is its result. They meet through a file.
 class Ranks {
@@ -31,7 +35,8 @@ class Ranks {
   Ranks& operator=(const Ranks&) = delete;
 
   void signal(int rank, int number) const;
-  /// Waits for the result of one rank, for at most a minute; "killed by signal 9" if it ended without.
+  /// Waits for the result of one rank, for at most four minutes; "killed by signal 9" if it ended
+  /// without.
   std::string result(int rank);
   /// The results of all.
   std::vector<std::string> results();

@@ -138,7 +138,7 @@ std::string train(ProcessGroup& group, int steps, const std::string& begin,
 
 TEST_CASE("zero redundancy: bits of parameters, norms and state are those of whole state") {
   std::vector<std::unique_ptr<Ranks>> runs;  // at the same time: ranks mostly wait for each other
-  for (const int n : {1, 2, 4}) runs.push_back(std::make_unique<Ranks>(n, 60, compare));
+  for (const int n : worlds({1, 2, 4})) runs.push_back(std::make_unique<Ranks>(n, 60, compare));
   for (const auto& run : runs) {
     for (const std::string& result : run->results()) CHECK(result == "the same");
   }
