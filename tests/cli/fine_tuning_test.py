@@ -101,7 +101,7 @@ def test_weights_that_are_of_another_model_are_refused(folder):
     expect(train("s", "--model", "resnet18", "--stem", "imagenet", "--synthetic-size", 8, *ONE_STEP), 0)
     with_head_of(37, "s/last.safetensors", "s.safetensors", width=512)
     for model in ("resnet50", "vit_s_16"):
-        line = expect_one_line(train("b", "--model", model, "--weights", "s.safetensors", "--new-head"), 3, "s.safetensors does not fit: of the model's ", "; the file fits resnet18 of 37 classes and 3 channels\n").stderr
+        line = expect_one_line(train("b", "--model", model, "--image-size", 16, "--weights", "s.safetensors", "--new-head"), 3, "s.safetensors does not fit: of the model's ", "; the file fits resnet18 of 37 classes and 3 channels\n").stderr
         assert len(line) < 550, line
     assert not pathlib.Path("b").exists()
     result = expect(loud("b", "--new-head", *ONE_STEP), 0)
@@ -137,7 +137,7 @@ def test_the_stem_is_that_of_the_weights_or_suits_the_images(folder):
     assert plan(*with_weights) == ("imagenet", ["chosen: --stem imagenet (as the weights of w.safetensors have it)"])
     assert plan("--weights", "c/last.safetensors", "--image-size", 96)[0] == "cifar"
     assert plan(*with_weights, "--stem", "auto")[0] == "imagenet"
-    assert plan() == ("cifar", ["chosen: --stem cifar (the images are 16 x 16)"])
+    assert plan("--image-size", 16) == ("cifar", ["chosen: --stem cifar (the images are 16 x 16)"])
     assert [plan("--image-size", side)[0] for side in (64, 65)] == ["cifar", "imagenet"]
     assert plan("--image-size", 96, "--stem", "cifar") == ("cifar", [])
     assert plan("--model", "resnet8", "--image-size", 96) == ("imagenet", [])  # it has none, so nothing is said
