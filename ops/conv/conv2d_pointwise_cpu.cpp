@@ -84,14 +84,20 @@ Panels transposed_panels_of(const float* w, int64_t depth, int64_t cols) {
 }
 
 /// c[rows, panels first … last-1] = a[rows, depth] b, or +=. c's first column is that of panel
-/// `first`. The rows behind those of a, which are likely to be next, are brought into the cache.
+/// `first`. What is likely to be read next is brought into the cache: with a small right matrix,
+/// which stays there, the rows behind those of a; of a large one its next numbers.
 void multiply_rows(float* c, int64_t c_row, const float* a, const Panels& b, int64_t rows,
                    int64_t first, int64_t last, bool add) {
+  constexpr int64_t kLarge = 1 << 18;  // numbers: half of a second-level cache of 2 MiB
+  const bool is_large = b.depth * b.cols >= kLarge;
   const int64_t share = ceil_div(rows * b.depth, ceil_div(b.depth, kDepth) * (last - first));
-  const float* fetch = a + rows * b.depth;
+  const float* rows_behind = a + rows * b.depth;
   for (int64_t begin = 0; begin < b.depth; begin += kDepth) {
     const int64_t depth = std::min(kDepth, b.depth - begin);
-    for (int64_t panel = first; panel < last; ++panel, fetch += share) {
+    for (int64_t panel = first; panel < last; ++panel, rows_behind += share) {
+      const bool is_last = panel + 1 == last;
+      const int64_t next = begin + depth < b.depth ? begin + depth : 0;
+      const float* const panel_behind = is_last ? b.at(first, next) : b.at(panel + 1, begin);
       multiply({.c = c + (panel - first) * kPanel,
                 .a = a + begin,
                 .b = b.at(panel, begin),
@@ -103,8 +109,8 @@ void multiply_rows(float* c, int64_t c_row, const float* a, const Panels& b, int
                 .depth = depth,
                 .cols = b.width(panel),
                 .add = add || begin > 0,
-                .fetch = fetch,
-                .fetch_floats = share,
+                .fetch = is_large ? panel_behind : rows_behind,
+                .fetch_floats = is_large ? depth * kPanel : share,
                 .rows_only = true});
     }
   }
@@ -151,13 +157,13 @@ class WeightGradient {
       : g_(g), pixels_(g), dy_(dy.data<float>()), x_(x.data<float>()) {}
 
   void run(const Tensor& dw) {
-    const int64_t blocks = k_blocks_ * c_blocks_, size = g_.K * g_.C;
+    const int64_t size = g_.K * g_.C;
     float* const result = dw.data<float>();
     const Tensor memory = parts_ > 1 ? scratch(parts_ * size) : Tensor();
     float* const parts = parts_ > 1 ? memory.data<float>() : result;
-    parallel_for(parts_ * blocks, 1, [&](int64_t first, int64_t last) {
+    parallel_for(parts_ * blocks_, 1, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) {
-        run_part(i / blocks, i % blocks / c_blocks_, i % c_blocks_, parts + i / blocks * size);
+        run_part(i / blocks_, i % blocks_ / c_blocks_, i % c_blocks_, parts + i / blocks_ * size);
       }
     });
     if (parts_ == 1) return;
@@ -173,8 +179,9 @@ class WeightGradient {
 
  private:
   static constexpr int64_t kBlock = 256;       // channels on both sides of what a task sums
-  static constexpr int64_t kStep = 96;         // pixels that are multiplied at a time
-  static constexpr int64_t kPartPixels = 384;  // that are worth a part of their own
+  static constexpr int64_t kMostPixels = 100;  // that are multiplied at a time
+  // Pixels that are worth a part of their own: more where its sums do not stay in the cache.
+  static constexpr int64_t kPartPixels = 384, kLargePartPixels = 768, kLargeBlocks = 4;
   static constexpr int64_t kGap =
       16;  // between rows, so that they fall into different sets of the cache
 
@@ -183,14 +190,17 @@ class WeightGradient {
     const int64_t outs = std::min(kBlock, g_.K - k0), ins = std::min(kBlock, g_.C - c0);
     const int64_t size = ceil_div(pixels_.count(), parts_);
     const int64_t end = std::min((part + 1) * size, pixels_.count());
+    // Equal steps: each reads and writes all sums, however few pixels it has.
+    const int64_t pixels = std::max(end - part * size, int64_t{1});
+    const int64_t step = ceil_div(pixels, ceil_div(pixels, kMostPixels));
     const int64_t d_row = outs + kGap, panel_sums = round_up(outs, kWinogradRows) * kPanel;
-    const Panels right{kStep, ins};
-    const Tensor memory = scratch(kStep * d_row + right.count() * panel_sums);
+    const Panels right{step, ins};
+    const Tensor memory = scratch(step * d_row + right.count() * panel_sums);
     float* const d = memory.data<float>();
-    float* const sums = d + kStep * d_row;
+    float* const sums = d + step * d_row;
     bool add = false;
-    for (int64_t first = part * size; first < end; first += kStep) {
-      const int64_t count = std::min(kStep, end - first);
+    for (int64_t first = part * size; first < end; first += step) {
+      const int64_t count = std::min(step, end - first);
       for (int64_t i = 0; i < count; ++i) {
         std::copy_n(dy_ + (first + i) * g_.K + k0, outs, d + i * d_row);
         std::fill_n(d + i * d_row + outs, kGap, 0.f);
@@ -201,12 +211,12 @@ class WeightGradient {
       }
       // The operands of the next step follow in memory, where they are whole rows.
       const int64_t calls = right.count(), of_x = calls > 1 ? ceil_div(calls * ins, ins + outs) : 0;
-      const float* const next_x = x_ + pixels_.of_x(first) * g_.C + c0 + kStep * g_.C;
-      const float* const next_dy = dy_ + (first + kStep) * g_.K + k0;
+      const float* const next_x = x_ + pixels_.of_x(first) * g_.C + c0 + step * g_.C;
+      const float* const next_dy = dy_ + (first + step) * g_.K + k0;
       for (int64_t panel = 0; panel < calls; ++panel) {
         const bool is_x = panel < of_x;
         const int64_t share =
-            is_x ? ceil_div(kStep * ins, of_x) : ceil_div(kStep * outs, calls - of_x);
+            is_x ? ceil_div(step * ins, of_x) : ceil_div(step * outs, calls - of_x);
         multiply({.c = sums + panel * panel_sums,
                   .a = d,
                   .b = right.at(panel, 0),
@@ -239,8 +249,10 @@ class WeightGradient {
   const Pixels pixels_;
   const float *dy_, *x_;
   const int64_t k_blocks_ = ceil_div(g_.K, kBlock), c_blocks_ = ceil_div(g_.C, kBlock);
+  const int64_t blocks_ = k_blocks_ * c_blocks_;
+  const int64_t part_pixels_ = blocks_ < kLargeBlocks ? kPartPixels : kLargePartPixels;
   const int64_t parts_ =
-      std::min(ceil_div(kTasks, k_blocks_* c_blocks_), ceil_div(pixels_.count(), kPartPixels));
+      std::min(ceil_div(kTasks, blocks_), ceil_div(pixels_.count(), part_pixels_));
 };
 
 /// The pixels of dx that belong to one of dy: its values, then zeros where the stride skips.

@@ -38,6 +38,7 @@ const PointwiseCase kCases[] = {
     {"ResNet-50, to more channels", {2, 64, 14, 14}, 256},
     {"several blocks on all sides", {3, 272, 15, 14}, 336},
     {"no whole panel", {2, 144, 9, 9}, 80},
+    {"filters that fill half of a second-level cache", {2, 512, 5, 5}, 512},
     {"stride 2", {2, 64, 14, 14}, 128, 2},
     {"stride 2, odd sizes", {3, 272, 15, 9}, 80, 2},
     {"another stride along rows than along columns", {2, 32, 7, 8}, 16, {3, 1}},
