@@ -228,6 +228,14 @@ def test_images_without_a_test_part_are_divided(folder):
         check_equal(f"{run}-parts", run)
         expect_one_line(lathe("train", "--resume", run, "--epochs", 3, "--seed", 4, "--quiet"), 2, "seed 3 → 4")
         expect_one_line(lathe("train", "--data-root", root, "--val-split", 0.02, *small, "--run-dir", "none"), 2, "20 training images of 2 classes are too few: none would be left to")
+    # Where the run's data set is named as well, it is still divided as the run did.
+    call = ["--weights", "run-plain/best.safetensors", "--dataset", "folder", "--data-root", "plain", "--model", "resnet8", "--image-size", 16]
+    seen = json.loads(expect(lathe("eval", *call, "--split", "test", "--json"), 0).stdout.splitlines()[0])
+    assert (seen["images"], seen["accuracy"]) == (4, rows("run-plain", "test")[0]["accuracy"]), seen
+    for root, inside in (("plain", "plain/run"), ("half", "half/train/run")):  # it would be a class when the images are next opened
+        expect_one_line(lathe("train", "--data-root", root, "--val-split", 0.2, *small, "--run-dir", inside), 2, f"--run-dir: {inside} lies in ",
+                        "each folder of which is a class")
+        assert not pathlib.Path(inside).exists()
     assert "identical" in expect(lathe("ckpt", "verify-resume", "--run-dir", "run-plain", "--steps", 6), 0).stdout
     rows_of_verify = expect(lathe("data", "verify", "./half", "--json"), 0).stdout.splitlines()
     assert [json.loads(line)["part"] for line in rows_of_verify if '"verified"' in line] == ["train"]

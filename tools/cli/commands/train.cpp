@@ -30,6 +30,7 @@
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/environment.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/memory_advice.h"
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/optimizers.h"
@@ -37,6 +38,7 @@
 #include "lathe/tools/cli/training/ranks.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/run_data.h"
+#include "lathe/tools/cli/training/run_folder.h"
 #include "lathe/tools/cli/training/run_profile.h"
 #include "lathe/tools/cli/training/schedule.h"
 #include "lathe/tools/cli/training/shared_start.h"
@@ -104,6 +106,9 @@ void open_folder(StartPoint& start, const Settings& settings) {
     if (!start.from) clean_run_folder(start.folder, -1);  // killed before its first checkpoint
     return;
   }
+  if (*settings.dataset == "folder")
+    refuse_among_classes(settings.data_root,
+                         settings.run_dir.empty() ? kUsualRuns : settings.run_dir.c_str());
   start.folder = make_run_folder(settings.run_dir,
                                  formatted("{}-{}", *settings.dataset, *settings.model), today());
   start.lock = std::make_unique<RunLock>(start.folder);

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <ranges>
+#include <string_view>
 #include <thread>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/device.h"
 #include "lathe/tools/cli/formatted.h"
@@ -74,14 +77,18 @@ ExitCode run_watch(const Invocation& call) {
   const StopRequests signals;
   size_t drawn = 0;
   for (;;) {
+    const int width = terminal_width(STDOUT_FILENO);
     std::string screen;
-    size_t lines = 0;
+    size_t lines = 0;  // rows of the terminal
     bool any = false;
     const auto add = [&](const std::string& line) {
       screen += formatted("{}{}", lines > 0 ? "\n" : "", line);
-      lines += 1 + static_cast<size_t>(std::ranges::count(line, '\n'));
+      // A word that is wider than the terminal takes several of its rows.
+      for (const auto part : std::views::split(line, '\n')) {
+        const size_t columns = columns_of(std::string_view(part.begin(), part.end()));
+        lines += width > 0 ? std::max<size_t>(1, ceil_div(columns, static_cast<size_t>(width))) : 1;
+      }
     };
-    const int width = terminal_width(STDOUT_FILENO);
     for (const std::string& folder : call.words) {
       const RunFiles run = read_run_files(folder);
       const RunActivity activity = activity_of(run);

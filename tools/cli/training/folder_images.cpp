@@ -106,6 +106,22 @@ bool has_test_images(const fs::path& root) {
   return true;
 }
 
+void refuse_among_classes(const fs::path& root, const fs::path& run_folder) {
+  if (root.empty() || layout_of(root) == FolderLayout::kOther) return;
+  const bool is_parts = layout_of(root) == FolderLayout::kParts;
+  for (const char* const part : {"train", "test", "val"}) {
+    std::error_code error;
+    const fs::path classes =
+        fs::weakly_canonical(fs::absolute(is_parts ? root / part : root), error);
+    const fs::path inside =
+        fs::weakly_canonical(fs::absolute(run_folder), error).lexically_relative(classes);
+    if (error || inside.empty() || *inside.begin() == "..") continue;
+    throw UsageError(formatted(
+        "--run-dir: {} lies in {}, each folder of which is a class; name a folder elsewhere",
+        run_folder.string(), classes.string()));
+  }
+}
+
 std::string way_without_test_images() {
   return "; --val-split 0.2 takes a fifth of the images for the test, and a fifth of the others to "
          "choose the best by";

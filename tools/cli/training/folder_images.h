@@ -30,6 +30,12 @@ bool has_test_images(const std::filesystem::path& root);
 /// "; --val-split 0.2 …": the way on for training images that come without test images.
 std::string way_without_test_images();
 
+/// For a data set of images in folders below `root`; any other root is right.
+/// throws: UsageError if `run_folder` is or lies in a folder of classes: it would be one of them
+/// when the images are next opened.
+void refuse_among_classes(const std::filesystem::path& root,
+                          const std::filesystem::path& run_folder);
+
 /// Opens one part as it is stored. Of kClasses all images are the part kTrain. kVal is kTrain if
 /// --val-split is given: who asks divides it.
 /// throws: UsageError without --data-root; FileError, DataError naming the layout that is wanted.

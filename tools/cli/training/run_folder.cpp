@@ -122,9 +122,9 @@ fs::path make_run_folder(const std::string& requested, const std::string& name,
     claim(requested);
     return folder;
   }
-  make_folders("runs");
+  make_folders(kUsualRuns);
   for (int n = 1;; ++n) {
-    const fs::path folder = fs::path("runs") / formatted("{}-{}-{}", name, date, n);
+    const fs::path folder = fs::path(kUsualRuns) / formatted("{}-{}-{}", name, date, n);
     std::error_code error;
     if (fs::create_directory(folder, error)) return folder;  // only one process gets true
     LATHE_CHECK(FileError, !error || error == std::errc::file_exists, folder.string(),

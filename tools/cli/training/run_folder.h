@@ -43,6 +43,9 @@ Row metrics_row(const Metrics& metrics);
 /// A time in UTC to the millisecond, as in RFC 3339: "2026-01-31T23:59:59.125Z".
 std::string time_text(std::chrono::system_clock::time_point time);
 
+/// Where the folders of runs are made that no --run-dir names, from the working directory.
+inline constexpr char kUsualRuns[] = "runs";
+
 /// Makes the new folder `requested` or, if that is empty, runs/<name>-<date>-N below the working
 /// directory with the first free N. If several processes request one folder, only one gets it.
 /// throws: UsageError if `requested` already holds a file of a run; FileError.

@@ -29,10 +29,10 @@ std::string checkpoint_in(const std::filesystem::path& folder) {
   return "";
 }
 
-// Takes from a checkpoint what neither the call nor a config file says of model and data set. With
-// the data set come the settings that divide it or make it, where they have their defaults.
+// Takes from a checkpoint what neither the call nor a config file says of model and data set. Where
+// the data set is that of the run, so are the settings that divide it or make it, unless they are
+// given: divided otherwise, images that the model learnt from would be looked at as the test's.
 void add_what_file_says(Settings& settings, const std::string& file) {
-  if (settings.model && settings.dataset && settings.image_size) return;
   const safetensors::Metadata about = reading_data([&] {
     const bool can_say =
         !file.ends_with(".onnx") && tensor_file_format(file) == TensorFileFormat::kSafetensors;
@@ -50,7 +50,7 @@ void add_what_file_says(Settings& settings, const std::string& file) {
     if (!settings.stem) settings.stem = saved.stem;
   }
   if (!settings.image_size) settings.image_size = saved.image_size;
-  if (settings.dataset) return;
+  if (settings.dataset && settings.dataset != saved.dataset) return;
   settings.dataset = saved.dataset;
   if (settings.data_root.empty()) settings.data_root = saved.data_root;
   const Settings usual;
