@@ -47,6 +47,7 @@
 #  include "lathe/autograd/functional.h"
 #  include "lathe/autograd/grad_mode.h"
 #  include "lathe/autograd/gradcheck.h"
+#  include "lathe/autograd/recompute.h"
 #  include "lathe/autograd/record.h"
 #  include "lathe/autograd/saved_tensor_hooks.h"
 

@@ -16,6 +16,7 @@
 #include "lathe/autograd/half_copy.h"
 #include "lathe/autograd/leaf_listener.h"
 #include "lathe/autograd/meta.h"
+#include "lathe/autograd/recompute.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/log.h"
 #include "lathe/core/profile/memory_tag.h"
@@ -65,6 +66,7 @@ class BackwardPass {
 
   Tensors run() {
     const ModeScope mode({call_.create_graph, false});
+    const RecomputedValues values;
     // Closures compute in the dtypes that the forward pass chose.
     const Autocast cpu_off(kCPU, kF16, false), cuda_off(DeviceType::kCUDA, kF16, false);
     watch_inputs();

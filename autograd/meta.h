@@ -20,6 +20,15 @@ struct Companion {
   uint32_t version = 0;
 };
 
+class Recipe;  // recompute.cpp
+
+/// What set_recipe() tells of a tensor, and of which values.
+struct MadeBy {
+  std::weak_ptr<Recipe> recipe;
+  const Storage* storage = nullptr;
+  uint32_t version = 0;
+};
+
 struct Meta {
   NodePtr grad_fn;             // the op that made this tensor; null: a leaf
   Tensor grad;                 // accumulated by backward(); half where half_copy.h says so
@@ -30,6 +39,7 @@ struct Meta {
   std::unique_ptr<Hooks> hooks;              // of a leaf
   std::unique_ptr<LeafLink> link;            // of a leaf with a listener
   Companion companion;                       // companion.h
+  MadeBy made_by;                            // recompute.h
   std::shared_ptr<amp::HalfCopy> half_copy;  // of a leaf whose optimiser keeps one
 };
 

@@ -1,5 +1,5 @@
-// PackedTensor: a saved tensor in the hands of SavedTensorHooks. Shared by saved.cpp and
-// saved_tensor_hooks.cpp.
+// PackedTensor: a saved tensor in the hands of SavedTensorHooks, or one that is computed again.
+// Shared by saved.cpp and saved_tensor_hooks.cpp.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,12 @@ struct PackedTensor {
   Device device;
 
   void pack(const Packer& packer);
+  /// t itself is not kept: `again` computes it (recompute.h).
+  void keep_recipe(const Tensor& t, std::function<Tensor()> again);
   Tensor get() const;
+
+ private:
+  void note(const Tensor& t);  // what get() needs to know of it
 };
 
 /// pack_saved() will pack it, if it is still there.

@@ -5,6 +5,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/packed_tensor.h"
+#include "lathe/autograd/recompute.h"
 #include "lathe/autograd/record.h"
 
 namespace lathe::autograd {
@@ -36,6 +37,11 @@ Tensor Kept::get() const { return node && grad_enabled() ? with_maker(tensor, no
 void Saved::keep(const Tensor& t) {
   if (packs_saved()) return offer(t);
   if (grad_enabled()) {
+    if (std::function<Tensor()> again = use_recipe(t)) {
+      packed_ = std::make_shared<PackedTensor>();
+      packed_->keep_recipe(t, std::move(again));
+      return;
+    }
     note_activation(t);
     kept_ = Kept(t);
   } else {

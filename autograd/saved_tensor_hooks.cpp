@@ -64,6 +64,15 @@ void PackedTensor::pack(const Packer& packer) {
     kept = Kept(t);
     return;
   }
+  note(t);
+}
+
+void PackedTensor::keep_recipe(const Tensor& t, std::function<Tensor()> again) {
+  unpack = std::move(again);
+  note(t);
+}
+
+void PackedTensor::note(const Tensor& t) {
   edge = gradient_edge(t);
   shape = t.shape();
   dtype = t.dtype();

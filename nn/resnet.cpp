@@ -58,7 +58,8 @@ BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride, bool init)
 
 Tensor BasicBlock::forward(const Tensor& x) {
   const Tensor shortcut = downsample ? (*downsample)(x) : x;
-  return bn2.add_relu(conv2(bn1.relu(conv1(x))), shortcut);
+  const Tensor y = conv2(bn1.relu(conv1(x)));  // what is between goes before the next result comes
+  return bn2.add_relu(y, shortcut);
 }
 
 Bottleneck::Bottleneck(int64_t in, int64_t width, int64_t out, int64_t stride, bool init)
@@ -73,7 +74,8 @@ Bottleneck::Bottleneck(int64_t in, int64_t width, int64_t out, int64_t stride, b
 
 Tensor Bottleneck::forward(const Tensor& x) {
   const Tensor shortcut = downsample ? (*downsample)(x) : x;
-  return bn3.add_relu(conv3(bn2.relu(conv2(bn1.relu(conv1(x))))), shortcut);
+  const Tensor y = conv2(bn1.relu(conv1(x))), z = conv3(bn2.relu(y));
+  return bn3.add_relu(z, shortcut);
 }
 
 ResNet::ResNet(const ResNetLayout& layout, const ResNetOptions& options)
@@ -103,7 +105,7 @@ Tensor ResNet::forward(const Tensor& x) { return fc(features(x)); }
 Tensor ResNet::features(const Tensor& x) {
   Tensor y = bn1.relu(conv1(x));
   if (stem_ == Stem::kImagenet) y = max_pool2d(y, {.kernel = 3, .stride = 2, .pad = 1});
-  y = layer4(layer3(layer2(layer1(y))));
+  for (Sequential* const stage : {&layer1, &layer2, &layer3, &layer4}) y = (*stage)(y);
   return mean(y, {2, 3});
 }
 
@@ -144,7 +146,8 @@ Tensor CifarBlock::forward(const Tensor& x) {
     const int64_t before = new_channels_ / 2;
     shortcut = pad(shortcut, {0, 0, 0, 0, before, new_channels_ - before});
   }
-  return bn2.add_relu(conv2(bn1.relu(conv1(x))), shortcut);
+  const Tensor y = conv2(bn1.relu(conv1(x)));
+  return bn2.add_relu(y, shortcut);
 }
 
 CifarResNet::CifarResNet(int blocks_per_stage, const CifarResNetOptions& options)
@@ -160,7 +163,8 @@ CifarResNet::CifarResNet(int blocks_per_stage, const CifarResNetOptions& options
 Tensor CifarResNet::forward(const Tensor& x) { return fc(features(x)); }
 
 Tensor CifarResNet::features(const Tensor& x) {
-  const Tensor y = layer3(layer2(layer1(bn1.relu(conv1(x)))));
+  Tensor y = bn1.relu(conv1(x));
+  for (Sequential* const stage : {&layer1, &layer2, &layer3}) y = (*stage)(y);
   return mean(y, {2, 3});
 }
 

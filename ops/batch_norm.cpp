@@ -4,6 +4,7 @@
 
 #include "lathe/autograd/companion.h"
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/autograd/recompute.h"
 #include "lathe/autograd/record.h"
 #include "lathe/autograd/sole_owner.h"
 #include "lathe/core/copy.h"
@@ -23,6 +24,7 @@
 namespace lathe {
 
 using autograd::Needs;
+using autograd::RecipePtr;
 using autograd::record;
 using autograd::Saved;
 
@@ -131,6 +133,26 @@ int64_t moving_count(const char* op, const Inputs& in, bool batch_stats,
   return count;
 }
 
+/// How y is computed again by the form's kernel alone, from statistics that are known. Null where
+/// y is to be kept.
+RecipePtr recipe_of(const BatchNormCall& call, const Tensor& residual) {
+  if (!autograd::recomputes()) return nullptr;
+  const int steps =
+      1 + std::max(autograd::recompute_steps(call.x), autograd::recompute_steps(residual));
+  if (steps > autograd::kMostSteps) return nullptr;
+  return autograd::make_recipe(steps, [form = call.form, x = Saved(call.x),
+                                       residual = Saved(residual), mean = call.mean,
+                                       invstd = call.invstd, weight = Saved(call.weight),
+                                       bias = Saved(call.bias), batch_stats = call.batch_stats] {
+    const Tensor added = residual.get();
+    const BatchNormCall again{form, x.get(), mean, invstd, weight.get(), bias.get(), batch_stats};
+    const profile::OpRange range("batch_norm_again", {again.x, added});
+    const Tensor y = LATHE_DISPATCH(again.x.device(), batch_norm_forward(again, added));
+    profile::note_output(y);
+    return y;
+  });
+}
+
 Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
                  const BatchNormOptions& opt) {
   check(op, in, opt);
@@ -162,10 +184,15 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
   // cycle.
   const Tensor mask =
       form == BatchNormForm::kAddRelu ? alias(y, y.shape(), y.strides(), y.offset()) : Tensor();
+  const RecipePtr recipe = recipe_of(call, residual);
+  if (recipe != nullptr) {
+    autograd::set_recipe(y, recipe);
+    if (mask.defined()) autograd::set_recipe(mask, recipe);
+  }
   record(op, y, {x, residual, in.weight, in.bias},
          [form, x = Saved(x), weight = Saved(in.weight), bias = Saved(in.bias), y = Saved(mask),
-          mean = call.mean, invstd = call.invstd, batch_stats, format,
-          eps = opt.eps](const Tensors& parts, const Needs& need) {
+          mean = call.mean, invstd = call.invstd, batch_stats, format, eps = opt.eps,
+          recipe](const Tensors& parts, const Needs& need) {
            const BatchNormCall c{form,         x.get(),    mean,       invstd,
                                  weight.get(), bias.get(), batch_stats};
            if (grad_enabled()) return batch_norm_gradients(c, eps, parts.front(), y.get());

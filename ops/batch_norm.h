@@ -88,8 +88,8 @@ struct BatchNormGrads {
   bool want_x, want_residual, want_params;
   Tensor dx, dresidual, dweight, dbias;
   Tensor second_dy = {};  // if defined: the gradient of y is dy + second_dy, added in f32 (or f64)
-  // Nobody reads dy, or second_dy, any more: results may be in their memory. The GPU's kernels
-  // leave them alone.
+  // Nobody reads dy, or second_dy, any more: results may be in their memory. On a GPU only those
+  // of kAddRelu are: dresidual in dy's, dx in second_dy's.
   bool dy_is_free = false, second_is_free = false;
 };
 

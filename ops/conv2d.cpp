@@ -73,11 +73,12 @@ Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) 
   Tensor sums;
   Tensor y = forward(g, x, w, bias, sums);
 
-  const auto gradient = [x = Saved(x), w = Saved(w), opt = without_bias(opt)](const Tensor& dy,
-                                                                              const Needs& need) {
+  const auto gradient = [x = Saved(x), w = Saved(w), x_shape = x.shape(), opt = without_bias(opt)](
+                            const Tensor& dy, const Needs& need) {
     Tensor dx, dw, db;  // stay undefined if not needed
-    if (need[0]) dx = conv2d_input_grad(dy, w.get(), x.get().shape(), opt);
+    // In this order, so that x is gone before dx comes if it was computed again.
     if (need[1]) dw = weight_grad_like(w.get(), dy, x.get(), opt);
+    if (need[0]) dx = conv2d_input_grad(dy, w.get(), x_shape, opt);
     if (need[2]) db = sum(dy, {0, 2, 3});
     return Tensors{dx, dw, db};
   };

@@ -80,11 +80,12 @@ struct GradTurn {
 };
 
 // parts[chunk][channel] = sums over a chunk of packets; g is also written if g_out is not null.
-// Threads as ChannelLayout says. Memory bound: 2 * sizeof(T) bytes per element (kAddRelu 3, and 1
-// more each for a second gradient and to write g).
+// g_out may be in.dy: a thread reads a packet before it writes it. Threads as ChannelLayout says.
+// Memory bound: 2 * sizeof(T) bytes per element (kAddRelu 3, and 1 more each for a second gradient
+// and to write g).
 template <class L, BatchNormForm kForm>
 __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
-    sums_kernel(ChannelPair<typename L::S>* parts, typename L::T* __restrict__ g_out,
+    sums_kernel(ChannelPair<typename L::S>* parts, typename L::T* g_out,
                 GradInputs<typename L::T> in, ChannelParams<typename L::S> params, L layout) {
   using S = typename L::S;
   const OwnParams<L> own(layout, params);
@@ -298,8 +299,14 @@ void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const
   const Tensor dy =
       reads_expanded(grads, call, dy_in) ? dy_in : contiguous(dy_in, memory_format_of(call.x));
   const DType wide = call.x.dtype() == kF64 ? kF64 : kF32;
-  if (grads.want_x) grads.dx = empty_like(call.x);
-  if (grads.want_residual) grads.dresidual = empty_like(call.x);
+  const auto place = [&](const Tensor& t, bool is_free) {
+    return is_free ? t : empty_like(call.x);
+  };
+  // The sums write g, and the kernel of dx reads no other gradient then.
+  const bool has_g = grads.want_residual && call.form == BatchNormForm::kAddRelu;
+  const Tensor& second = grads.second_dy;
+  if (grads.want_x) grads.dx = place(second, has_g && second.defined() && grads.second_is_free);
+  if (grads.want_residual) grads.dresidual = place(dy, has_g && grads.dy_is_free);
   if (grads.want_params) {
     grads.dweight = empty({channels}, {.dtype = wide, .device = call.x.device()});
     grads.dbias = empty({channels}, {.dtype = wide, .device = call.x.device()});

@@ -51,6 +51,21 @@ std::vector<Launch> own_launches() {
   return own;
 }
 
+/// A stem, two blocks in a row, and one with a shortcut of its own: what Recompute can meet.
+struct ThreeBlocks final : nn::Module {
+  nn::Conv2d conv1{*this, "conv1", 3, 8, {.kernel = 3, .pad = 1, .bias = false}};
+  nn::BatchNorm2d bn1{*this, "bn1", 8};
+  nn::Sequential blocks{*this, "blocks"};
+  nn::Linear fc{*this, "fc", 16, 10};
+
+  ThreeBlocks() {
+    blocks.add<nn::BasicBlock>(8, 8, 1, true);
+    blocks.add<nn::BasicBlock>(8, 8, 1, true);
+    blocks.add<nn::BasicBlock>(8, 16, 2, true);
+  }
+  Tensor forward(const Tensor& x) override { return fc(mean(blocks(bn1.relu(conv1(x))), {2, 3})); }
+};
+
 /// What a kernel reads and writes besides its tensors, at most: numbers of channels, partial sums.
 constexpr double kBeside = 2048;
 
@@ -95,4 +110,36 @@ TEST_CASE("plan: the memory of ResNet-18 in f16 is that of the emulated GPU" * c
   // 512 bytes of 3.36 MB: the smallest block of the allocator.
   CHECK(static_cast<double>(planned->peak_allocated) ==
         doctest::Approx(static_cast<double>(real.peak_allocated)).epsilon(0.002));
+}
+
+TEST_CASE("plan: with --recompute too, launches and memory are those of the emulated GPU" *
+          cuda_case()) {
+  Settings how = settings();
+  how.recompute = true;
+  const auto recording = [&](int64_t batch) {
+    return record_small_step(how, batch, [] { return std::make_unique<ThreeBlocks>(); });
+  };
+  const StepRecording two = recording(2), three = recording(3);
+  std::vector<Launch> planned =
+      launches_at(8, {2, launches_of(two, how)}, {3, launches_of(three, how)});
+  std::erase_if(planned, [](const Launch& launch) { return launch.library; });
+  const auto memory = replay(memory_script(two, three), 8, 1 << 30);
+  REQUIRE(memory);
+  ThreeBlocks net;
+  const RealStep real = make_real_step(net, how, 8);
+  REQUIRE(planned.size() == real.launches.size());
+  int again = 0;
+  for (size_t i = 0; i < planned.size(); ++i) {
+    CAPTURE(i);
+    if (planned[i].op != "batch_norm_again") continue;
+    ++again;
+    CHECK(real.launches[i].kernel.find("apply_kernel") != std::string::npos);
+    if (!emulation::TrafficLog::sees_all()) continue;
+    CHECK(real.launches[i].read == doctest::Approx(planned[i].read_bytes).epsilon(0.05));
+    CHECK(real.launches[i].written == doctest::Approx(planned[i].written_bytes).epsilon(0.05));
+  }
+  CHECK(again == 3 + (1 + 2 + 3) + 2);  // in the blocks; a chain of three; a shortcut and its block
+  MESSAGE("peak: planned ", memory->peak_allocated, ", real ", real.peak_allocated);
+  CHECK(static_cast<double>(memory->peak_allocated) ==
+        doctest::Approx(static_cast<double>(real.peak_allocated)).epsilon(0.005));
 }

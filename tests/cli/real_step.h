@@ -46,6 +46,7 @@ inline RealStep make_real_step(nn::Module& net, cli::Settings settings, int64_t 
     profile::reset_memory_peak(gpu);
     emulation::TrafficLog log;
     Tensor loss;
+    const Recompute again(settings.recompute);
     if (settings.amp == "off") {
       loss = cross_entropy(net(x), y);
     } else {

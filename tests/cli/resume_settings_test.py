@@ -15,7 +15,7 @@ TINY = ["--dataset", "synthetic", "--synthetic-size", 24, "--model", "resnet8", 
 
 # Another value of every flag of `train`, by what a resumed run makes of it.
 FREE = {  # it changes neither a parameter nor a row of metrics
-    "data-root": "elsewhere", "workers": 0, "prefetch-factor": 5, "pin-memory": True, "data-cache": "ram", "algo-cache": "algos.bin", "capture": False,
+    "data-root": "elsewhere", "workers": 0, "prefetch-factor": 5, "pin-memory": True, "data-cache": "ram", "algo-cache": "algos.bin", "capture": False, "recompute": True,
     "save-every": 5, "keep": 7, "target-acc": 0.5, "time-limit": 100, "stop-after": 3, "progress": "plain", "tensorboard": True, "json": True, "quiet": True, "profile": True,
     "profile-steps": "1:3", "detect-anomaly": True, "sync": "warn"}
 LENGTH = {"epochs": 4, "max-steps": 5, "eval-every": 2, "log-every": 2, "early-stopping": 3}  # how long to train, and what to write of it

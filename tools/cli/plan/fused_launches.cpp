@@ -50,6 +50,8 @@ FusedStep fused_step(const std::vector<Launch>& launches) {
   for (size_t i = 0; i < launches.size(); ++i) {
     Launch launch = launches[i];
     const bool norm = pairs.contains(launch.layer);
+    // What the plain kernels have computed for them again, the fused ones compute themselves.
+    if (launch.op == "batch_norm_again" && is_fused_convolution(launch.layer)) continue;
     if (launch.kernel == "stats_kernel") {
       has_sums = i > 0 && launches[i - 1].op == "conv2d" && launches[i - 1].fuses;
       step.sums += has_sums;

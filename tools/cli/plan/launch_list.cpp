@@ -238,6 +238,10 @@ class Launches {
   void add_batch_norm() {
     if (op_->inputs.empty()) return;
     const double x = static_cast<double>(op_->inputs[0].bytes);
+    if (op_->name == "batch_norm_again") {  // recomputed (autograd/recompute.h)
+      put(LaunchKind::kBatchNormForward, "apply_kernel", bytes_of(op_->inputs), x);
+      return;
+    }
     const bool adds = op_->name == "batch_norm_add_relu";
     put(LaunchKind::kBatchNormForward, "stats_kernel", x, 0);
     put(LaunchKind::kBatchNormForward, "train_kernel", adds ? 2 * x : x, x).again_bytes = x;

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -22,6 +23,7 @@ class GpuMemory {
   explicit GpuMemory(const StepRecording& from) : from_(from) {
     find_scratch();
     find_gradients();
+    find_reused();
     for (size_t i = 0; i < from.memory.size(); ++i) {
       if (i == from.last_step) last_step_ = result_.size();
       add(from.memory[i], i < from.steps_begin);
@@ -68,11 +70,52 @@ class GpuMemory {
         continue;
       const auto made = from_.op_of_node.find(outer->node);
       if (made != from_.op_of_node.end() && is_replaced_cast(from_, *op_at(made->second))) {
-        half_of_[op.outputs[0].block] = op.inputs[0].block;
-        dropped_.insert(op.inputs[0].block);  // its own giving back, not its taking
-        kept_half_.insert(op.inputs[0].block);
+        take_over(op.outputs[0].block, op.inputs[0].block);
       }
     }
+  }
+
+  /// The gradients of batch_norm_add_relu lie where those lay that came to it, on a GPU
+  /// (BatchNormGrads::dy_is_free). Those were added up where somebody watches.
+  void find_reused() {
+    std::unordered_map<uint64_t, int64_t> second_of;
+    for (const auto& [block, node] : from_.second_gradients) second_of[node] = block;
+    for (int i = 0; i < static_cast<int>(from_.ops.size()); ++i) {
+      const OpNote& op = *op_at(i);
+      if (op.kind != Kind::kBackward || op.name != "batch_norm_add_relu") continue;
+      const auto dx = output_of(op, 0), residual = output_of(op, 1);
+      if (!residual) continue;
+      const auto first = from_.first_gradients.find(op.node);
+      const auto second = second_of.find(op.node);
+      if (first != from_.first_gradients.end() && !reads_expanded(i))
+        take_over(*residual, first->second);
+      if (second != second_of.end() && dx) take_over(*dx, second->second);
+    }
+  }
+
+  /// True if the gradient that backward range i gets has one number for many pixels.
+  bool reads_expanded(int i) const {
+    const int count = static_cast<int>(from_.ops.size());
+    for (int j = i + 1; j < count && op_at(j)->parent >= i; ++j) {
+      if (op_at(j)->parent == i && is_expanded_gradient(from_, j)) return true;
+    }
+    return false;
+  }
+
+  /// The block of the gradient of an input.
+  static std::optional<int64_t> output_of(const OpNote& backward, size_t input) {
+    for (size_t k = 0; k < backward.gradient_of.size() && k < backward.outputs.size(); ++k) {
+      if (backward.gradient_of[k] == input) return backward.outputs[k].block;
+    }
+    return std::nullopt;
+  }
+
+  /// `block` is the memory that `before` was. So that one is not given back, and this not taken.
+  void take_over(int64_t block, int64_t before) {
+    const auto at = lies_in_.find(before);
+    lies_in_[block] = at == lies_in_.end() ? before : at->second;
+    dropped_.insert(before);
+    kept_.insert(before);
   }
 
   /// The end of the backward range of a node, which `op` lies in or before: the index behind its
@@ -106,12 +149,13 @@ class GpuMemory {
       if (note.taken && copied_.insert(op->inputs[0].block).second) result_.push_back(note);
       return;
     }
-    if (const auto half = half_of_.find(note.block); half != half_of_.end()) {
-      if (!note.taken) result_.push_back({half->second, sizes_[half->second], false, note.op});
+    if (const auto at = lies_in_.find(note.block); at != lies_in_.end()) {
+      if (!note.taken && !dropped_.contains(note.block))
+        result_.push_back({at->second, sizes_[at->second], false, note.op});
       return;
     }
     if (note.taken) sizes_[note.block] = note.bytes;
-    if (dropped_.contains(note.block) && !(note.taken && kept_half_.contains(note.block))) return;
+    if (dropped_.contains(note.block) && !(note.taken && kept_.contains(note.block))) return;
     const auto second = from_.second_gradients.find(note.block);
     if (!note.taken && !before_steps && second != from_.second_gradients.end() &&
         is_batch_norm(second->second)) {
@@ -130,8 +174,8 @@ class GpuMemory {
   std::vector<MemoryNote> result_;
   size_t last_step_ = 0;
   std::unordered_set<int64_t> dropped_;           // blocks that a GPU does not take
-  std::unordered_set<int64_t> kept_half_;         // half gradients that stay
-  std::unordered_map<int64_t, int64_t> half_of_;  // an f32 gradient's block to its half one's
+  std::unordered_set<int64_t> kept_;              // of those the ones that another takes over
+  std::unordered_map<int64_t, int64_t> lies_in_;  // a block to the one that it takes over
   std::unordered_map<int64_t, int64_t> sizes_;    // of blocks
   std::unordered_set<int64_t> copies_, copied_;   // half copies; weights that have one
   std::multimap<int, MemoryNote> delayed_;        // by the op before which they are given back

@@ -104,7 +104,10 @@ class StepWatcher final : public profile::Watcher {
     const auto edges = edges_.find(number);
     if (edges == edges_.end() || input >= edges->second.size()) return;
     const uint64_t to = edges->second[input];
-    if (to != 0 && arrived_[to]++ == 1) to_.second_gradients[note.block] = to;
+    if (to == 0) return;
+    const int earlier = arrived_[to]++;
+    if (earlier == 0) to_.first_gradients[to] = note.block;
+    if (earlier == 1) to_.second_gradients[note.block] = to;
   }
 
   void memory(const Storage& storage, bool taken) override {

@@ -55,7 +55,8 @@ struct StepRecording {
   int first_op = 0;         // of the last step; those before made the model and earlier steps
   std::unordered_map<uint64_t, int> op_of_node;    // the op that recorded a node
   std::unordered_map<uint64_t, int> uses_of_node;  // how many gradients come to a node
-  /// Blocks of gradients that came to a node which had one already: the node's number.
+  /// The block of the first gradient that came to a node. Blocks of second ones: the node's number.
+  std::unordered_map<uint64_t, int64_t> first_gradients;
   std::unordered_map<int64_t, uint64_t> second_gradients;
   /// What the last step updates, by groups of the optimiser.
   std::vector<std::vector<TensorNote>> parameters;

@@ -89,6 +89,7 @@ struct Settings {
   bool deterministic = false;
   std::optional<bool> cudnn_benchmark;
   bool capture = true;
+  bool recompute = false;
   int64_t workspace_limit = 1024;
   std::string algo_cache;
   std::string gpu;

@@ -174,6 +174,8 @@ constexpr Setting kSettings[] = {
    .help = "Time the algorithms of every new convolution on a GPU and take the fastest"},
   {.key = "capture", .group = "Speed", .target = &S::capture, .takes = kTrain | kBenchStep,
    .help = "Record a training step on a GPU once and launch it as one CUDA graph from then on"},
+  {.key = "recompute", .group = "Speed", .target = &S::recompute, .takes = kSteps | kBenchStep | kPlan,
+   .help = "Less memory for a little time: results of batch norm are computed again in the backward pass, not kept"},
   {.key = "workspace-limit", .group = "Speed", .target = &S::workspace_limit, .takes = kCompute | kAlgosPlan, .unit = "MIB", .max = 1 << 20,
    .help = "Memory that one convolution on a GPU may use beside its tensors"},
   {.key = "algo-cache", .group = "Speed", .target = &S::algo_cache, .takes = kCompute | kAlgos, .unit = "FILE",

@@ -2,6 +2,7 @@
 #include "lathe/tools/cli/training/compute.h"
 
 #include "lathe/autograd/autocast.h"
+#include "lathe/autograd/recompute.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/core/thread_pool.h"
@@ -118,6 +119,7 @@ Tensor in_layout(const Tensor& x, const Settings& settings) {
 }
 
 Tensor scores_of(nn::Module& model, const Tensor& x, const Settings& settings) {
+  const Recompute again(settings.recompute);
   const Autocast half(x.device(), settings.amp == "bf16" ? kBF16 : kF16, settings.amp != "off");
   return model(in_layout(x, settings)).to(kF32);
 }

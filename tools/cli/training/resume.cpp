@@ -24,11 +24,11 @@ namespace fs = std::filesystem;
 // Settings that change neither a parameter nor a row of metrics and are not kept in checkpoints.
 // For exceptions see is_free().
 constexpr std::string_view kFree[] = {
-    "data-root",     "download",      "workers",  "prefetch-factor", "pin-memory",
-    "data-cache",    "algo-cache",    "capture",  "save-every",      "keep",
-    "target-acc",    "time-limit",    "dry-run",  "run-dir",         "resume",
-    "stop-after",    "allow-changes", "progress", "tensorboard",     "profile",
-    "profile-steps", "json",          "quiet",    "detect-anomaly",  "sync"};
+    "data-root",      "download",    "workers",   "prefetch-factor", "pin-memory", "data-cache",
+    "algo-cache",     "capture",     "recompute", "save-every",      "keep",       "target-acc",
+    "time-limit",     "dry-run",     "run-dir",   "resume",          "stop-after", "allow-changes",
+    "progress",       "tensorboard", "profile",   "profile-steps",   "json",       "quiet",
+    "detect-anomaly", "sync"};
 // How long to train and what to write: these may change.
 constexpr std::string_view kLength[] = {"epochs", "max-steps", "eval-every", "log-every",
                                         "early-stopping"};

@@ -1,0 +1,86 @@
+// Recompute: results that an op can compute again from what it keeps anyway are not kept for the
+// backward pass. recompute.cpp; which ops: batch norm (ops/batch_norm.cpp).
+//   { const Recompute again; loss = cross_entropy(net(x), y); }
+//   loss.backward();
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// While it is there, an op that this thread records does not keep its input if that is the result
+/// of batch norm, alone or with relu and a residual (ops/batch_norm.h). The backward pass computes
+/// the result again when the first op asks for it, and gives it back with the last op that needs
+/// it. Gradients have the same bits, also those of gradients.
+/// Of `conv(relu(norm(x)))` x is kept, and the other tensor of its size is not. The price is one
+/// kernel for each result, which reads x and a residual and writes the result.
+/// A residual that is such a result itself is computed again on the way, and once more for its own
+/// ops. A result for which that would take more than three kernels is kept.
+/// A residual that no other op keeps takes the place of the result: then nothing is gained.
+/// SavedTensorHooks get the tensors as ever, and nothing is computed again.
+///   on  false: as if there was none around it
+/// throws: in the backward pass StateError if a residual was modified in place since.
+class LATHE_API Recompute {
+ public:
+  [[nodiscard]] explicit Recompute(bool on = true) noexcept;
+  ~Recompute();
+  Recompute(const Recompute&) = delete;
+  Recompute& operator=(const Recompute&) = delete;
+
+ private:
+  bool before_;
+};
+
+namespace autograd {
+
+/// True if an op that is recorded now should say how its result is computed again.
+LATHE_API bool recomputes() noexcept;
+
+/// How one result is computed again, and how many of those who saved it are left.
+class Recipe;
+using RecipePtr = std::shared_ptr<Recipe>;
+
+/// More kernels than this are not run for one result.
+inline constexpr int kMostSteps = 3;
+
+/// The kernels that it takes to have t's values again; 0 if t is kept.
+LATHE_API int recompute_steps(const Tensor& t);
+
+/// `compute` runs without recording and gives the same values each time. It holds what it needs as
+/// Saved, and not the result.
+LATHE_API RecipePtr make_recipe(int steps, std::function<Tensor()> compute);
+
+/// From now on a Saved of y keeps the recipe in place of y, until y is written. y itself does not
+/// hold the recipe: the op's node must, and once it is released y counts as any other tensor.
+LATHE_API void set_recipe(const Tensor& y, const RecipePtr& recipe);
+
+/// For Saved: how to get t's values in the backward pass. Empty if t must be kept.
+LATHE_API std::function<Tensor()> use_recipe(const Tensor& t);
+
+/// The results that one backward pass has computed again and still needs. While it is there, each
+/// is computed once; one that only another result needed is not kept.
+class LATHE_API RecomputedValues {
+ public:
+  struct Value {
+    RecipePtr recipe;  // as long as a value is here, no other recipe has its address
+    Tensor tensor;
+    std::vector<const void*> given_to;  // users of the recipe; once all have it, only they keep it
+  };
+  using List = std::vector<Value>;
+
+  RecomputedValues() noexcept;
+  ~RecomputedValues();
+  RecomputedValues(const RecomputedValues&) = delete;
+  RecomputedValues& operator=(const RecomputedValues&) = delete;
+
+ private:
+  List list_;
+  List* before_;
+};
+
+}  // namespace autograd
+}  // namespace lathe
