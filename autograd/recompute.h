@@ -12,10 +12,12 @@
 
 namespace lathe {
 
-/// While it is there, an op that this thread records does not keep its input if that is the result
-/// of batch norm, alone or with relu and a residual (ops/batch_norm.h). The backward pass computes
-/// the result again when the first op asks for it, and gives it back with the last op that needs
-/// it. Gradients have the same bits, also those of gradients.
+/// A result of batch norm, alone or with relu and a residual (ops/batch_norm.h), that this thread
+/// computes and records while it is there is kept by no op that takes it. The backward pass
+/// computes the result again when the first op asks for it, and gives it back with the last op that
+/// needs it; with retain_graph, or if it does not reach all of these ops, at its end. Gradients
+/// have the same bits, also those of gradients. A function of checkpoint() that runs again is not
+/// meant.
 /// Of `conv(relu(norm(x)))` x is kept, and the other tensor of its size is not. The price is one
 /// kernel for each result, which reads x and a residual and writes the result.
 /// A residual that is such a result itself is computed again on the way, and once more for its own
@@ -23,7 +25,8 @@ namespace lathe {
 /// A residual that no other op keeps takes the place of the result: then nothing is gained.
 /// SavedTensorHooks get the tensors as ever, and nothing is computed again.
 ///   on  false: as if there was none around it
-/// throws: in the backward pass StateError if a residual was modified in place since.
+/// throws: in the backward pass StateError if x, a residual, the weight or the bias was modified in
+/// place since.
 class LATHE_API Recompute {
  public:
   [[nodiscard]] explicit Recompute(bool on = true) noexcept;

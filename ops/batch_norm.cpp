@@ -137,8 +137,7 @@ int64_t moving_count(const char* op, const Inputs& in, bool batch_stats,
 /// y is to be kept.
 RecipePtr recipe_of(const BatchNormCall& call, const Tensor& residual) {
   if (!autograd::recomputes()) return nullptr;
-  const int steps =
-      1 + std::max(autograd::recompute_steps(call.x), autograd::recompute_steps(residual));
+  const int steps = 1 + autograd::recompute_steps(call.x) + autograd::recompute_steps(residual);
   if (steps > autograd::kMostSteps) return nullptr;
   return autograd::make_recipe(steps, [form = call.form, x = Saved(call.x),
                                        residual = Saved(residual), mean = call.mean,
