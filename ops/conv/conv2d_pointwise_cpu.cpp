@@ -180,7 +180,8 @@ class WeightGradient {
  private:
   static constexpr int64_t kBlock = 256;       // channels on both sides of what a task sums
   static constexpr int64_t kMostPixels = 100;  // that are multiplied at a time
-  // Pixels that are worth a part of their own: more where its sums do not stay in the cache.
+  // Pixels that are worth a part of their own: more where its sums do not stay in the cache, and
+  // enough pieces of work are left.
   static constexpr int64_t kPartPixels = 384, kLargePartPixels = 768, kLargeBlocks = 4;
   static constexpr int64_t kGap =
       16;  // between rows, so that they fall into different sets of the cache
@@ -250,7 +251,10 @@ class WeightGradient {
   const float *dy_, *x_;
   const int64_t k_blocks_ = ceil_div(g_.K, kBlock), c_blocks_ = ceil_div(g_.C, kBlock);
   const int64_t blocks_ = k_blocks_ * c_blocks_;
-  const int64_t part_pixels_ = blocks_ < kLargeBlocks ? kPartPixels : kLargePartPixels;
+  const int64_t part_pixels_ =
+      blocks_ >= kLargeBlocks && blocks_ * ceil_div(pixels_.count(), kLargePartPixels) >= kTasks / 2
+          ? kLargePartPixels
+          : kPartPixels;
   const int64_t parts_ =
       std::min(ceil_div(kTasks, blocks_), ceil_div(pixels_.count(), part_pixels_));
 };

@@ -167,6 +167,21 @@ TEST_CASE("recompute: a chain of residuals costs one kernel more with each, and 
   CHECK(plain - less == size * 9);
 }
 
+TEST_CASE("recompute: the kernels of both inputs count") {
+  const Recompute again;
+  const Tensor one = ones({4}), zero = zeros({4}), x = randn({2, 4, 5, 5}).requires_grad_();
+  const BatchNormOptions training{.training = true};
+  const auto norm = [&](const Tensor& t) { return batch_norm(t, one, zero, {}, {}, training); };
+  const auto steps_of_sum = [&](const Tensor& residual) {
+    const Tensor y = batch_norm_add_relu(norm(norm(x)), residual, one, zero, {}, {}, training);
+    return autograd::recompute_steps(y);
+  };
+  CHECK(autograd::recompute_steps(norm(norm(x))) == 2);
+  CHECK(steps_of_sum(x * 2) == 3);
+  CHECK(steps_of_sum(norm(x)) == 0);  // 4 are too many
+  CHECK(steps_of_sum(norm(norm(x))) == 0);
+}
+
 TEST_CASE("recompute: gradients and their gradients agree with finite differences in f64") {
   const Leaves l = leaves(kF64, {2, 2, 3, 3});
   const auto f = [](const Tensors& in) {

@@ -232,6 +232,9 @@ def test_images_without_a_test_part_are_divided(folder):
     call = ["--weights", "run-plain/best.safetensors", "--dataset", "folder", "--data-root", "plain", "--model", "resnet8", "--image-size", 16]
     seen = json.loads(expect(lathe("eval", *call, "--split", "test", "--json"), 0).stdout.splitlines()[0])
     assert (seen["images"], seen["accuracy"]) == (4, rows("run-plain", "test")[0]["accuracy"]), seen
+    # What is given counts more than what the run was trained with.
+    seen = json.loads(expect(lathe("eval", "--run-dir", "run-plain", "--split", "train", "--val-split", 0, "--json"), 0).stdout.splitlines()[0])
+    assert seen["images"] == 20, seen
     for root, inside in (("plain", "plain/run"), ("half", "half/train/run")):  # it would be a class when the images are next opened
         expect_one_line(lathe("train", "--data-root", root, "--val-split", 0.2, *small, "--run-dir", inside), 2, f"--run-dir: {inside} lies in ",
                         "each folder of which is a class")

@@ -37,6 +37,7 @@ const PointwiseCase kCases[] = {
     {"one pixel", {1, 32, 1, 1}, 48},
     {"ResNet-50, to more channels", {2, 64, 14, 14}, 256},
     {"several blocks on all sides", {3, 272, 15, 14}, 336},
+    {"several blocks and parts", {3, 272, 18, 17}, 336},
     {"no whole panel", {2, 144, 9, 9}, 80},
     {"filters that fill half of a second-level cache", {2, 512, 5, 5}, 512},
     {"stride 2", {2, 64, 14, 14}, 128, 2},

@@ -115,7 +115,8 @@ void refuse_among_classes(const fs::path& root, const fs::path& run_folder) {
         fs::weakly_canonical(fs::absolute(is_parts ? root / part : root), error);
     const fs::path inside =
         fs::weakly_canonical(fs::absolute(run_folder), error).lexically_relative(classes);
-    if (error || inside.empty() || *inside.begin() == "..") continue;
+    // Classes are the folders themselves, without hidden ones.
+    if (error || inside.empty() || inside.begin()->string().starts_with('.')) continue;
     throw UsageError(formatted(
         "--run-dir: {} lies in {}, each folder of which is a class; name a folder elsewhere",
         run_folder.string(), classes.string()));

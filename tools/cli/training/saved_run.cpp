@@ -30,9 +30,10 @@ std::string checkpoint_in(const std::filesystem::path& folder) {
 }
 
 // Takes from a checkpoint what neither the call nor a config file says of model and data set. Where
-// the data set is that of the run, so are the settings that divide it or make it, unless they are
-// given: divided otherwise, images that the model learnt from would be looked at as the test's.
-void add_what_file_says(Settings& settings, const std::string& file) {
+// the data set is of the run's kind, so are the settings that divide it or make it, where they have
+// their defaults: divided otherwise, images that the model learnt from would be looked at as the
+// test's. With --run-dir its config.toml has said all that, below what is given.
+void add_what_file_says(Settings& settings, const std::string& file, Log& log) {
   const safetensors::Metadata about = reading_data([&] {
     const bool can_say =
         !file.ends_with(".onnx") && tensor_file_format(file) == TensorFileFormat::kSafetensors;
@@ -50,12 +51,16 @@ void add_what_file_says(Settings& settings, const std::string& file) {
     if (!settings.stem) settings.stem = saved.stem;
   }
   if (!settings.image_size) settings.image_size = saved.image_size;
-  if (settings.dataset && settings.dataset != saved.dataset) return;
+  const bool is_named = settings.dataset.has_value();
+  if (is_named && (settings.dataset != saved.dataset || !settings.run_dir.empty())) return;
   settings.dataset = saved.dataset;
   if (settings.data_root.empty()) settings.data_root = saved.data_root;
   const Settings usual;
   if (settings.val_split == usual.val_split) settings.val_split = saved.val_split;
   if (settings.seed == usual.seed) settings.seed = saved.seed;
+  if (is_named && settings.val_split > 0)
+    log.line(formatted("the images are divided as for the run: --val-split {} --seed {}",
+                       settings.val_split, settings.seed));
   if (settings.synthetic_size == usual.synthetic_size)
     settings.synthetic_size = saved.synthetic_size;
 }
@@ -90,7 +95,8 @@ std::string weights_of(const Settings& settings) {
 SavedRun open_saved_run(const Settings& asked) {
   SavedRun run{.settings = asked};
   const std::string weights = weights_of(asked);
-  add_what_file_says(run.settings, weights);
+  Log log(asked.quiet);
+  add_what_file_says(run.settings, weights, log);
   if (!run.settings.model) throw UsageError(formatted("{} does not say its --model", weights));
   if (!run.settings.dataset) throw UsageError(formatted("{} does not say its --dataset", weights));
   complete(run.settings, look_around(run.settings));
@@ -106,7 +112,6 @@ SavedRun open_saved_run(const Settings& asked) {
   run.images = open_dataset(run.settings, part, false);
   run.model = make_empty_model(
       run.settings, {.classes = run.images->classes(), .in_channels = run.images->channels()});
-  Log log(asked.quiet);
   for (const std::string& line : load_weights(*run.model, weights)) log.line(line);
   place_model(*run.model, run.device, run.settings);
   run.model->eval();
