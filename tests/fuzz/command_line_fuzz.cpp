@@ -78,6 +78,8 @@ void feed(const std::string& bytes) {
       if (device != "auto") Device{std::string_view(device)};
     } catch (const cli::UsageError& error) {
       LATHE_FAIL(ValueError, error.what());
+    } catch (const cli::CommandError& error) {  // a run folder that is not there
+      LATHE_FAIL(ValueError, error.what());
     }
   });
 }
