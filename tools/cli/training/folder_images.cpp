@@ -112,9 +112,9 @@ void refuse_among_classes(const fs::path& root, const fs::path& run_folder) {
   for (const char* const part : {"train", "test", "val"}) {
     std::error_code error;
     const fs::path classes =
-        fs::weakly_canonical(fs::absolute(is_parts ? root / part : root), error);
+        fs::weakly_canonical(fs::absolute(is_parts ? root / part : root, error), error);
     const fs::path inside =
-        fs::weakly_canonical(fs::absolute(run_folder), error).lexically_relative(classes);
+        fs::weakly_canonical(fs::absolute(run_folder, error), error).lexically_relative(classes);
     // Classes are the folders themselves, without hidden ones.
     if (error || inside.empty() || inside.begin()->string().starts_with('.')) continue;
     throw UsageError(formatted(
