@@ -9,7 +9,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <vector>
 
 namespace lathe::emulation {
@@ -28,8 +31,17 @@ std::vector<T> read_part(std::ifstream& file, uint64_t offset, size_t count) {
   return out;
 }
 
+/// The characters from an offset of the file to the next zero.
+std::string read_text(std::ifstream& file, uint64_t offset) {
+  std::string text;
+  file.clear();
+  file.seekg(static_cast<std::streamoff>(offset));
+  std::getline(file, text, '\0');
+  return text;
+}
+
 /// The mangled name at one of two addresses; "": none. With debugging information a program has
-/// hundreds of megabytes, so only its two tables are read.
+/// hundreds of megabytes, so only its table of symbols is read.
 std::string find_symbol(const char* path, uint64_t from_base, uint64_t absolute) {
   std::ifstream file(path, std::ios::binary);
   const auto head = read_part<Elf64_Ehdr>(file, 0, 1);
@@ -42,17 +54,13 @@ std::string find_symbol(const char* path, uint64_t from_base, uint64_t absolute)
     for (const Elf64_Sym& symbol : symbols) {
       if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) continue;
       if (symbol.st_value != from_base && symbol.st_value != absolute) continue;
-      const Elf64_Shdr& names = sections[section.sh_link];
-      const auto text = read_part<char>(file, names.sh_offset, names.sh_size);
-      if (symbol.st_name < text.size()) return text.data() + symbol.st_name;
+      return read_text(file, sections[section.sh_link].sh_offset + symbol.st_name);
     }
   }
   return "";
 }
 
-}  // namespace
-
-std::string kernel_name(void (*address)()) {
+std::string found_name(void (*address)()) {
   Dl_info place{};
   auto* const at = reinterpret_cast<char*>(address);
   if (dladdr(at, &place) == 0 || place.dli_fname == nullptr) return kUnknown;
@@ -67,6 +75,18 @@ std::string kernel_name(void (*address)()) {
   const std::unique_ptr<char, void (*)(void*)> plain(
       abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), std::free);
   return plain ? plain.get() : name;
+}
+
+}  // namespace
+
+std::string kernel_name(void (*address)()) {
+  // A table takes milliseconds to read, and a test asks for the same kernels in every step.
+  static std::mutex mutex;
+  static std::map<void (*)(), std::string> names;
+  const std::lock_guard lock(mutex);
+  const auto [place, is_new] = names.try_emplace(address);
+  if (is_new) place->second = found_name(address);
+  return place->second;
 }
 
 }  // namespace lathe::emulation
