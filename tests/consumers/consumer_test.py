@@ -116,7 +116,7 @@ class Consumer:
 
     def add_subdirectory(self):
         program = self.cmake_build("add_subdirectory", f"-DLATHE_SOURCE={self.o.source}", "-DBUILD_SHARED_LIBS=ON",
-                                   "-DLATHE_INSTALL=ON", "-DLATHE_PCH=ON", "-DLATHE_UNITY=ON")
+                                   "-DLATHE_INSTALL=ON", "-DLATHE_PCH=ON", "-DLATHE_UNITY=ALL")
         self.check_runs(program)
         self.check_shared(program, True)
 
