@@ -125,28 +125,93 @@ void transform_neighbours(const WinogradMatrices& u, const WinogradFilters& g, i
   }
 }
 
+/// The elements i of a, b, a, b and so on.
+template <int... i>
+[[gnu::always_inline]] inline Vec shuffled(Vec a, Vec b) {
+  return __builtin_shufflevector(a, b, i...);
+}
+
+/// Rows become columns: kLanes times, the lower and the upper half are shuffled like cards.
+template <int kCount>
+[[gnu::always_inline]] inline void transpose(Vec (&m)[kCount]) {
+  for (int round = 1; round < kCount; round *= 2) {
+    Vec t[kCount];
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount / 2; ++i) {
+      const Vec a = m[i], b = m[i + kCount / 2];
+      if constexpr (kCount == 16) {
+        t[2 * i] = shuffled<0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23>(a, b);
+        t[2 * i + 1] = shuffled<8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31>(a, b);
+      } else if constexpr (kCount == 8) {
+        t[2 * i] = shuffled<0, 8, 1, 9, 2, 10, 3, 11>(a, b);
+        t[2 * i + 1] = shuffled<4, 12, 5, 13, 6, 14, 7, 15>(a, b);
+      } else {
+        t[2 * i] = shuffled<0, 4, 1, 5>(a, b);
+        t[2 * i + 1] = shuffled<2, 6, 3, 7>(a, b);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kCount; ++i) m[i] = t[i];
+  }
+}
+
+/// Filters of kLanes inputs and kLanes outputs, [in, tap, out].
+struct CollectedFilters {
+  alignas(Vec) float taps[kLanes][9][kLanes] = {};
+
+  /// Those of the first `ins` inputs and `outs` outputs at `from`.
+  void collect(const float* from, const WinogradFilters& g, int64_t ins, int64_t outs) {
+    const bool whole = ins == kLanes && outs == kLanes;
+    if (whole && g.in_step == 1) {  // channels last
+      for (int tap = 0; tap < 9; ++tap) {
+        collect_square(taps[0][tap], 9 * kLanes, from + g.tap[tap], g.out_step);
+      }
+      return;
+    }
+    if (whole && g.in_step == 9 && g.tap[0] == 0 && g.tap[1] == 1 && g.tap[3] == 3) {  // taps last
+      for (int i = 0; i < 9; ++i) {
+        collect_square(taps[0][0] + i * kLanes * kLanes, kLanes, from + i * kLanes, g.out_step);
+      }
+      return;
+    }
+    for (int64_t out = 0; out < outs; ++out) {
+      for (int64_t in = 0; in < ins; ++in) {
+        const float* const filter = from + out * g.out_step + in * g.in_step;
+        for (int tap = 0; tap < 9; ++tap) taps[in][tap][out] = filter[g.tap[tap]];
+      }
+    }
+  }
+
+ private:
+  /// to[i * to_step + j] = from[j * from_step + i].
+  [[gnu::noinline]] static void collect_square(float* to, int64_t to_step, const float* from,
+                                               int64_t from_step) {
+    Vec m[kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) m[i] = Whole::load(from + i * from_step);
+    transpose(m);
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) Whole::store(to + i * to_step, m[i]);
+  }
+};
+
 /// Several filters are collected before the first is transformed: a vector cannot be read from
 /// elements that were written just before it.
 template <class F>
 void transform_filters(const WinogradMatrices& u, const WinogradFilters& g, int64_t ins,
                        int64_t outs) {
   if (g.out_step == 1) return transform_neighbours<F>(u, g, ins, outs);
-  constexpr int kFilters = F::kFilters, kAtOnce = 8;
-  alignas(Vec) float taps[kAtOnce][9][kLanes] = {};
+  constexpr int kFilters = F::kFilters;
+  CollectedFilters filters;
   for (int64_t out = 0; out < outs; out += kLanes) {
     const int64_t lanes = outs - out < kLanes ? outs - out : kLanes;
-    for (int64_t first = 0; first < ins; first += kAtOnce) {
-      const int64_t count = ins - first < kAtOnce ? ins - first : kAtOnce;
-      for (int64_t lane = 0; lane < lanes; ++lane) {
-        const float* from = g.data + (out + lane) * g.out_step + first * g.in_step;
-        for (int64_t in = 0; in < count; ++in, from += g.in_step) {
-          for (int tap = 0; tap < 9; ++tap) taps[in][tap][lane] = from[g.tap[tap]];
-        }
-      }
+    for (int64_t first = 0; first < ins; first += kLanes) {
+      const int64_t count = ins - first < kLanes ? ins - first : kLanes;
+      filters.collect(g.data + out * g.out_step + first * g.in_step, g, count, lanes);
       for (int64_t in = 0; in < count; ++in) {
         float* const to = u.data + (first + in) * u.row_step + out;
         transform_2d<3, kFilters>(
-            F::filter, [&](int i, int j) { return Whole::load(taps[in][i * 3 + j]); },
+            F::filter, [&](int i, int j) { return Whole::load(filters.taps[in][i * 3 + j]); },
             [&](int i, int j, Vec v) {
               Whole::store(to + (i * kFilters + j) * u.position_step, v);
             });
