@@ -4,6 +4,7 @@
     choice_test.py LATHE [--sanitized]
 """
 import json
+import os
 import pathlib
 import signal
 import time
@@ -238,10 +239,13 @@ def test_images_without_a_test_part_are_divided(folder):
     for root, inside in (("plain", "plain/run"), ("half", "half/train/run")):  # it would be a class when the images are next opened
         expect_one_line(lathe("train", "--data-root", root, "--val-split", 0.2, *small, "--run-dir", inside), 2, f"--run-dir: {inside} lies in ",
                         "each folder of which is a class")
+        expect_one_line(lathe("train", "--data-root", root, "--val-split", 0.2, *small, "--run-dir", inside, "--dry-run"), 2, "each folder of which is a class")
         assert not pathlib.Path(inside).exists()
     assert "identical" in expect(lathe("ckpt", "verify-resume", "--run-dir", "run-plain", "--steps", 6), 0).stdout
     rows_of_verify = expect(lathe("data", "verify", "./half", "--json"), 0).stdout.splitlines()
     assert [json.loads(line)["part"] for line in rows_of_verify if '"verified"' in line] == ["train"]
+    os.rename("half", "folder")  # a folder of that name is meant
+    assert expect(lathe("data", "verify", "folder", "--json"), 0).stdout.splitlines() == rows_of_verify
 
 
 def test_folders_that_are_no_classes_are_not_divided(folder):

@@ -157,6 +157,11 @@ def test_a_folder_of_images_is_found_however_it_is_named(folder):
     few = ["--model", "resnet8", "--image-size", 16, "--threads", 1, "--dry-run"]
     result = expect(lathe("train", "--data-root", "pets", *few), 0, "chosen: folder (--data-root holds folders of images)")
     assert f'\ndata-root = "{folder.resolve()}/pets"\n' in result.stdout and 'dataset = "folder"\n' in result.stdout, result.stdout
+    # A choice is told where it matters: not before an error in what was given.
+    for command in ("train", "find-lr", "bench tips", "doctor"):
+        flags = ["--batch-size", 999, "--drop-last"] if command in ("train", "find-lr") else ["--augment", "crop,fli"]
+        expect_one_line(lathe(*command.split(), "--data-root", "pets", "--image-size", 16, "--threads", 1, *flags), 2)
+    expect_one_line(lathe("train", "--data-root", "pets", "--weights", "none.pth"), 3, "none.pth", "resnet")
     expect_one_line(lathe("train", "pets", *few), 2, 'unexpected argument "pets"; --data-root pets names data')
     expect_one_line(lathe("train", "--dataset", "pets", *few), 2, 'got "pets"; --data-root pets names data')
     expect_one_line(lathe("train", "cats", *few), 2, 'unexpected argument "cats"\n')

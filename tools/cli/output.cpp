@@ -111,7 +111,21 @@ void Log::open(const std::filesystem::path& path) {
   write_what_waits();
 }
 
-void Log::line(std::string_view text) { say(printable(text), !quiet_); }
+void Log::line(std::string_view text) {
+  say_choices();
+  say(printable(text), !quiet_);
+}
+
+void Log::choice(std::string_view text) { choices_.push_back(printable(text)); }
+
+void Log::say_choices() {
+  std::vector<std::string> choices;
+  {
+    const std::lock_guard lock(mutex_);
+    choices.swap(choices_);
+  }
+  for (const std::string& text : choices) say(text, !quiet_);
+}
 
 void Log::warning(std::string_view text) {
   say(formatted("warning: {}", printable(text)), !quiet_);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lathe/tools/cli/row.h"
 
@@ -74,6 +75,10 @@ class Log {
   void open(const std::filesystem::path& path);
   void line(std::string_view text);
   void warning(std::string_view text);
+  /// A line that tells what was chosen for the user. It waits for the next line() or
+  /// say_choices(): a command that fails before, by what it was given, says that alone.
+  void choice(std::string_view text);
+  void say_choices();
   /// For a command that does not end as it was asked to.
   void error(std::string_view text);
   /// Called before each line, to take a progress bar off the terminal.
@@ -85,8 +90,9 @@ class Log {
   void write_what_waits();
 
   bool quiet_;
-  std::mutex mutex_;  // for the file: warnings come from any thread
+  std::mutex mutex_;  // for the file and choices_: lines come from any thread
   int file_ = -1;
+  std::vector<std::string> choices_;
   std::string waiting_;  // text that the file has not taken yet
   std::function<void()> before_line_;
 };

@@ -16,6 +16,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/shell_word.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/progress.h"
 
@@ -136,15 +137,15 @@ ExitCode verify_images_of(const Invocation& call, bool is_file, const Output& ou
 ExitCode run_data_verify(const Invocation& call) {
   const Output out(call.settings.json);
   const std::string& word = call.words[0];
-  if (word == "folder" || word == "packed") {
+  std::error_code error;
+  const fs::file_status status = fs::status(word, error);
+  if ((word == "folder" || word == "packed") && !fs::exists(status)) {
     const std::string& root = call.settings.data_root;
     throw UsageError(formatted("data verify {}: name the {} itself: lathe data verify {}", word,
                                word == "folder" ? "folder" : "file",
-                               root.empty() ? "./pets" : root));
+                               root.empty() ? "./pets" : shell_word(root)));
   }
   if (is_published_name(word)) return verify_published(call, out);
-  std::error_code error;
-  const fs::file_status status = fs::status(word, error);
   if (fs::is_regular_file(status) || fs::is_directory(status))
     return verify_images_of(call, fs::is_regular_file(status), out);
   if (fs::exists(status))

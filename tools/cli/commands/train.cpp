@@ -64,10 +64,13 @@ void choose(Settings& settings, const StartPoint& start, Log& log) {
     remark = choose_run(settings, machine);
   }
   complete(settings, machine);
-  if (!remark.empty()) log.line(remark);
+  if (start.folder.empty() && *settings.dataset == "folder")
+    refuse_among_classes(settings.data_root,
+                         settings.run_dir.empty() ? kUsualRuns : settings.run_dir.c_str());
+  if (!remark.empty()) log.choice(remark);
   if (start.from && !settings.stem) settings.stem = start.before->stem;
   const std::string stem = choose_stem(settings, start.from ? "" : settings.weights);
-  if (!stem.empty()) log.line(stem);
+  if (!stem.empty()) log.choice(stem);
 }
 
 int64_t steps_in_epoch(const Settings& s, const data::DataLoader& loader) {
@@ -106,9 +109,6 @@ void open_folder(StartPoint& start, const Settings& settings) {
     if (!start.from) clean_run_folder(start.folder, -1);  // killed before its first checkpoint
     return;
   }
-  if (*settings.dataset == "folder")
-    refuse_among_classes(settings.data_root,
-                         settings.run_dir.empty() ? kUsualRuns : settings.run_dir.c_str());
   start.folder = make_run_folder(settings.run_dir,
                                  formatted("{}-{}", *settings.dataset, *settings.model), today());
   start.lock = std::make_unique<RunLock>(start.folder);
@@ -241,7 +241,7 @@ void say_what_is_slow(const Settings& settings, Device device, Log& log) {
   const std::string remarks[] = {device_remark(settings),
                                  convolution_remark(cpu::fast_conv2d_info(), device)};
   for (const std::string& remark : remarks) {
-    if (!remark.empty()) log.line(remark);
+    if (!remark.empty()) log.choice(remark);
   }
 }
 
@@ -359,6 +359,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   const int64_t step = start.from ? resume(trainer, start, settings, same) : 0;
   ranks.separate_random_numbers(device);
   if (settings.dry_run) {  // all checks of the settings have been made
+    log.say_choices();
     print_plan(settings, out, steps, parameters);
     return ExitCode::kDone;
   }

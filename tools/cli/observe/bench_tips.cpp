@@ -178,12 +178,13 @@ ExitCode run_bench_tips(const Invocation& call) {
   const Output out(settings.json);
   const StopRequests signals;  // a trial removes its folder
   const Machine here = look_around(settings);
-  if (const std::string chosen = choose_run(settings, here); !chosen.empty()) out.sentence(chosen);
+  const std::string chosen = choose_run(settings, here);
   complete(settings, here);
   choose_stem(settings, settings.weights);
   if (!settings.seconds) settings.seconds = 240;
   const Device device = prepare_compute(settings);
   const TrialData data = open_trial_data(settings);
+  if (!chosen.empty()) out.sentence(chosen);
   const bool norms = !convolutions_before_norm(
                           *make_empty_model(settings, {.classes = data.images->classes(),
                                                        .in_channels = data.images->channels()}))

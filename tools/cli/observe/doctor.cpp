@@ -40,16 +40,17 @@ std::string missing_gpu(Settings settings) {
 }
 
 /// Chooses what is open, for the machine of the configuration: here, or one with a GPU.
-void choose(Settings& settings, bool gpu_is_missing, const Output& out) {
+/// → what to say of it; "" if nothing was open
+std::string choose(Settings& settings, bool gpu_is_missing) {
   Settings seen = settings;
   if (gpu_is_missing) seen.device = "cpu";
   Machine machine = look_around(seen);
   machine.has_cuda = machine.has_cuda || gpu_is_missing;
-  if (const std::string chosen = choose_run(settings, machine); !chosen.empty())
-    out.sentence(chosen);
+  const std::string chosen = choose_run(settings, machine);
   complete(settings, machine);
   choose_stem(settings, settings.weights);
   if (gpu_is_missing) complete_for_gpu(settings);
+  return chosen;
 }
 
 /// Watches the counted steps of a trial.
@@ -208,17 +209,19 @@ ExitCode run_doctor(const Invocation& call) {
   const Output out(settings.json);
   const StopRequests signals;  // a trial removes its folder
   const std::string missing = missing_gpu(settings);
-  choose(settings, !missing.empty(), out);
+  const std::string chosen = choose(settings, !missing.empty());
   std::optional<Device> device;
   facts.machine = {.gpu = true, .tensor_cores = true};
   if (missing.empty()) {
     device = prepare_compute(settings);
     facts.machine = machine_facts(*device);
-  } else {
+  }
+  const TrialData data = open_trial_data(settings);
+  if (!chosen.empty()) out.sentence(chosen);
+  if (!device) {
     out.sentence(formatted(
         "{}: the settings are checked for a GPU with tensor cores, and no step is made", missing));
   }
-  const TrialData data = open_trial_data(settings);
   facts.biases = biases_before_norm(*make_empty_model(
       settings, {.classes = data.images->classes(), .in_channels = data.images->channels()}));
   if (device) {
