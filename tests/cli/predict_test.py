@@ -13,7 +13,7 @@ import struct
 import subprocess
 
 from driver import LATHE, SANITIZED, Skip, check_shown, environment, expect, expect_one_line, lathe, main
-from runs import safetensors_header, write_png
+from runs import safetensors_header, write_png, write_safetensors
 from short_run import train
 
 CLASSES = ["blue", "red,\"dark\"", "yell\now"]
@@ -245,6 +245,9 @@ def test_metadata_that_cannot_be_is_refused(folder):
         for value in values:
             rewritten("w.safetensors", "bad.safetensors", **{key: value})
             expect_one_line(lathe("predict", "--weights", "bad.safetensors", "images/test"), 3, f"bad.safetensors: lathe.{key}: expected ")
+    # Weights that an earlier version made of a checkpoint say their model, and not what their images are.
+    write_safetensors("old.safetensors", {"fc.bias": [0.0]}, {"lathe.model": "resnet8"})
+    expect_one_line(lathe("predict", "--weights", "old.safetensors", "images/test"), 3, "old.safetensors", "lathe.class_names")
 
 
 def test_settings_of_the_machine_that_trained_do_not_count(folder):

@@ -36,8 +36,12 @@ def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
     expect_one_line(lathe("ckpt", "verify", "a"), 2, "did you mean lathe ckpt verify-resume --run-dir DIR?")
     expect_one_line(lathe("zzzzzz"), 2, "zzzzzz: unknown command; lathe --help lists all")
     for flag, meant in (("--data", "data-root"), ("--out", "run-dir"), ("--pretrained", "weights"), ("--gpu", "device cuda:N"), ("-b", "batch-size"),
-                        ("--freeze-backbone", "freeze backbone")):
+                        ("--freeze-backbone", "freeze backbone"), ("--train-dir", "data-root"), ("--checkpoint", "weights"), ("--arch", "model"),
+                        ("--batch", "batch-size"), ("--learning-rate", "lr"), ("--val", "val-split"), ("--name", "run-dir"), ("--fp16", "amp fp16")):
         expect_one_line(lathe("train", flag, "8"), 2, f"{flag}: unknown flag; did you mean --{meant}?")
+    pathlib.Path("a.onnx").write_bytes(b"x")
+    expect_one_line(lathe("predict", "a.onnx", "cat.jpg"), 2, "which model? --weights a.onnx names it")
+    expect_one_line(lathe("eval", "a.onnx"), 2, 'unexpected argument "a.onnx"; --weights a.onnx names a model')
     # In eval and predict --run-dir is what is read.
     text = " ".join(expect(lathe("help", "predict"), 0).stdout.split())
     assert "images of your own; packed: what data prepare wrote [as the run or checkpoint]" in text and "what suits the machine" not in text, text

@@ -34,6 +34,7 @@
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/saved_run.h"
+#include "lathe/tools/cli/weights_name.h"
 #include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
@@ -251,8 +252,10 @@ Loaded load(const Invocation& call) {
     return can_say ? safetensors::read_metadata(file) : safetensors::Metadata();
   });
   Loaded out{.settings = {}, .input = {}, .device = kCPU, .model = {}};
-  // A checkpoint of lathe has them since it was last resumed, or it is refused.
-  const bool says_input = !input_entries(metadata).empty() || metadata.contains(kConfigKey);
+  // A checkpoint of lathe has them since it was last resumed, or it is refused; so are weights that
+  // were made of such a checkpoint.
+  const bool says_input = !input_entries(metadata).empty() || metadata.contains(kConfigKey) ||
+                          metadata.contains("lathe.model");
   if (says_input) out.input = model_input_in(metadata, file);
   SettingSources sources = call.sources;
   if (const auto config = metadata.find(kConfigKey); config != metadata.end())
@@ -287,9 +290,13 @@ ExitCode predict_files(const Invocation& call) {
   }
   const Settings& asked = call.settings;
   std::error_code missing;
-  if (asked.run_dir.empty() && asked.weights.empty() &&
-      fs::exists(fs::path(call.words[0]) / "config.toml", missing))
-    throw UsageError(formatted("which model? --run-dir {} names that of the run", call.words[0]));
+  const std::string& first = call.words[0];
+  if (asked.run_dir.empty() && asked.weights.empty()) {
+    if (fs::exists(fs::path(first) / "config.toml", missing))
+      throw UsageError(formatted("which model? --run-dir {} names that of the run", first));
+    if (names_weights(first))
+      throw UsageError(formatted("which model? --weights {} names it", first));
+  }
   Loaded loaded = load(call);
   const Settings& settings = loaded.settings;
   Files files = files_of(call.words);

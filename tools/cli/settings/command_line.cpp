@@ -12,6 +12,7 @@
 #include "lathe/tools/cli/settings/help.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
+#include "lathe/tools/cli/weights_name.h"
 
 namespace lathe::cli {
 namespace {
@@ -42,10 +43,20 @@ struct OtherFlag {
   std::string_view word, flag, value;
 };
 constexpr OtherFlag kOtherFlags[] = {
-    {"data", "data-root", ""},     {"data-dir", "data-root", ""},
-    {"out", "run-dir", ""},        {"output-dir", "run-dir", ""},
-    {"pretrained", "weights", ""}, {"b", "batch-size", ""},
-    {"gpu", "device", " cuda:N"},  {"freeze-backbone", "freeze", " backbone"},
+    {"data", "data-root", ""},      {"data-dir", "data-root", ""},
+    {"train-dir", "data-root", ""}, {"folder", "data-root", ""},
+    {"images", "data-root", ""},    {"out", "run-dir", ""},
+    {"output-dir", "run-dir", ""},  {"name", "run-dir", ""},
+    {"pretrained", "weights", ""},  {"checkpoint", "weights", ""},
+    {"ckpt", "weights", ""},        {"load", "weights", ""},
+    {"from", "weights", ""},        {"init", "weights", ""},
+    {"arch", "model", ""},          {"b", "batch-size", ""},
+    {"bs", "batch-size", ""},       {"batch", "batch-size", ""},
+    {"learning-rate", "lr", ""},    {"size", "image-size", ""},
+    {"val", "val-split", ""},       {"validation", "val-split", ""},
+    {"split", "val-split", ""},     {"test-split", "val-split", ""},
+    {"gpu", "device", " cuda:N"},   {"fp16", "amp", " fp16"},
+    {"bf16", "amp", " bf16"},       {"freeze-backbone", "freeze", " backbone"},
 };
 
 // "lathe 0.1.0 (a1b2c3d4e5f6, Release, GNU 12.2.0; oneDNN 2.6.3, zlib 1.2.13, no CUDA)".
@@ -229,6 +240,8 @@ std::string hint_for(const std::string& word, const Command& command) {
   const bool is_run = std::filesystem::exists(std::filesystem::path(word) / "config.toml", missing);
   if (is_run && (find_setting("run-dir")->takes & command.takes) != 0)
     return formatted("; --run-dir {} names a run", word);
+  if (names_weights(word) && (find_setting("weights")->takes & command.takes) != 0)
+    return formatted("; --weights {} names a model", word);
   const bool is_data = (find_setting("data-root")->takes & command.takes) != 0;
   return is_data ? data_root_hint(word) : "";
 }

@@ -1,0 +1,20 @@
+// names_weights(): whether a word on the command line is likely to mean a model.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+namespace lathe::cli {
+
+/// Whether it is a file whose name says that it holds weights or a model's graph.
+inline bool names_weights(std::string_view word) {
+  constexpr std::string_view kEndings[] = {".safetensors", ".pth",  ".pt",
+                                           ".npz",         ".onnx", ".lathe"};
+  std::error_code missing;
+  return std::ranges::any_of(kEndings, [&](auto ending) { return word.ends_with(ending); }) &&
+         std::filesystem::is_regular_file(word, missing);
+}
+
+}  // namespace lathe::cli
