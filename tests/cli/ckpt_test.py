@@ -5,6 +5,7 @@
 """
 import hashlib
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -82,7 +83,9 @@ def test_ckpt_commands(folder):
     expect(lathe("eval", "--run-dir", "a", "--weights", "w.npz"), 0)
     expect_one_line(lathe("train", "--resume", "w.safetensors"), 3, "w.safetensors is a file of weights", "--weights w.safetensors")
     expect_one_line(lathe("ckpt", "convert", "two.safetensors", "w.txt"), 2, "w.txt")
-    assert re.fullmatch(r"w\.onnx: \d+ entries of the model\n", expect(lathe("ckpt", "convert", "two.safetensors", "w.onnx"), 0).stdout)
+    said = expect(lathe("ckpt", "convert", "two.safetensors", "w.onnx"), 0).stdout
+    entries = re.fullmatch(r"w\.onnx: (\d+) bytes, (\d+) entries of the model\n", said)
+    assert entries and int(entries[1]) == os.path.getsize("w.onnx") and int(entries[2]) > 0, said
     graph = pathlib.Path("w.onnx").read_bytes()
     assert b"resnet8" in graph and b"layer3.0.bn2.running_var" in graph
     expect_one_line(lathe("ckpt", "convert", "w.npz", "v.onnx"), 2, "w.npz: only a checkpoint of a run, and its weights as .safetensors")

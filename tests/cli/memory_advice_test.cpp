@@ -53,22 +53,25 @@ TEST_CASE("memory_advice: names the batch that fits what there was") {
   CHECK(advice.starts_with("try --batch-size 64 --accumulate 4 ("));
   CHECK(images_in(advice) >= 95);
   CHECK(images_in(advice) <= 105);
-  CHECK(advice.ends_with(", --amp bf16"));
+  CHECK(advice.ends_with(", --recompute, --amp bf16"));
 }
 
 TEST_CASE("memory_advice: half the batch where nothing can be measured") {
   Run run(256);
   run.settings.amp = "bf16";
   run.settings.accumulate = 3;
+  run.settings.recompute = true;
   CHECK(run.advice(1) == "try --batch-size 128 --accumulate 6");  // weights alone are more
   host_allocator().fault().fail_at(1, FaultPoint::kForever);
   const std::string advice = run.advice(1 << 30);
   host_allocator().fault().disarm();
   CHECK(advice == "try --batch-size 128 --accumulate 6");
   Run small(5);
-  CHECK(small.advice(1 << 30) == "try --batch-size 2 --accumulate 3, --amp bf16");
+  CHECK(small.advice(1 << 30) == "try --batch-size 2 --accumulate 3, --recompute, --amp bf16");
   Run one(1);
   one.settings.amp = "fp16";
+  CHECK(one.advice(1 << 30) == "try --recompute");
+  one.settings.recompute = true;
   CHECK(one.advice(1 << 30) == "try a smaller --model or --image-size");
 }
 

@@ -10,6 +10,7 @@
 #include "lathe/nn/linear.h"
 #include "lathe/nn/weights.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/matmul.h"
 #include "lathe/ops/quantized.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tools/cli/exit_codes.h"
@@ -113,6 +114,26 @@ TEST_CASE("models: weights of f32 are converted out of a graph that rounds value
   Rounded other;
   nn::load(other, weights);
   CHECK(other.fc.weight.to_vector<float>() == model.fc.weight.to_vector<float>());
+}
+
+/// A linear layer whose weights are integers: as the graph of a static quantisation, no node of
+/// which is a quantize.
+struct OfIntegers final : nn::Module {
+  Tensor integers = full({3, 2}, 5, {.dtype = kI8});
+  Tensor forward(const Tensor& x) override { return matmul(x, integers.to(kF32)); }
+};
+
+TEST_CASE("models: weights of i8 are not converted out of a graph") {
+  const test::TemporaryFolder folder;
+  const std::string graph = (folder.path() / "g.lathe").string(),
+                    weights = (folder.path() / "w.safetensors").string();
+  OfIntegers model;
+  jit::save(jit::trace(model.eval(), zeros({1, 3})), graph);
+  Settings quiet;
+  quiet.json = true;
+  CHECK_THROWS_WITH_AS(run_ckpt_convert({quiet, {graph, weights}, {}}),
+                       doctest::Contains("it has weights of i8"), CommandError);
+  CHECK_FALSE(std::filesystem::exists(weights));
 }
 
 TEST_CASE("models: what cannot be added says why") {

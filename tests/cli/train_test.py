@@ -395,7 +395,7 @@ def test_out_of_memory_says_who_holds_it_and_what_to_do(folder):
         resource.setrlimit(resource.RLIMIT_AS, (3 << 29, resource.RLIM_INFINITY))
     result = lathe("train", "--dataset", "synthetic", "--synthetic-size", 8192, "--model", "resnet8", "--batch-size", 8192, "--threads", 1,
                    "--workers", 0, "--quiet", "--run-dir", "a", "--device", "cpu", preexec_fn=limit)
-    expect(result, 5, "host memory: cannot allocate", "tensors hold: activations ", "; try --batch-size ", "images should fit", "--amp bf16")
+    expect(result, 5, "host memory: cannot allocate", "tensors hold: activations ", "; try --batch-size ", "images should fit", "--recompute, --amp bf16")
     advised = int(result.stderr.partition("--batch-size ")[2].split()[0])
     fits = int(re.search(r"\((\d+) images should fit", result.stderr).group(1))
     assert advised <= fits < 2 * advised and 256 <= fits < 8192, result.stderr  # half a MiB an image
@@ -410,6 +410,12 @@ def test_other_commands(folder):
     expect_one_line(lathe("gradcheck", "relo"), 2, "relo: no such op; did you mean relu?")
     step = json.loads(expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 8, "--seconds", 0.5, "--json"), 0).stdout)
     compiled = expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 2, "--image-size", 16, "--seconds", 0.05, "--compile"), 0).stdout
+    def peak(*flags):
+        row = json.loads(expect(lathe("bench", "step", "--model", "resnet8", "--batch-size", 8, "--seconds", 0.02, "--threads", 1, "--json", *flags), 0).stdout)
+        assert row["recompute"] == ("--recompute" in flags), row
+        return row["memory_peak_bytes"]
+    assert peak("--recompute") < 0.85 * peak()
+    expect_one_line(lathe("bench", "step", "--compile", "--recompute"), 2, "the graph of --compile computes nothing again")
     assert ", training\n" in compiled and "  alone: cross_entropy" in compiled and ": trace: " not in compiled, compiled
     assert step["images_per_second"] > 0 and step["seconds_low"] <= step["seconds"] <= step["seconds_high"]
     for row in map(json.loads, expect(lathe("bench", "op", "add", "--seconds", 0.1, "--json"), 0).stdout.splitlines()):

@@ -57,6 +57,11 @@ TEST_CASE("wrapping: a line that fits, a pipe and a tiny terminal get it as it i
     CHECK(text.find("\n  %") == std::string::npos);
     CHECK(text.find("\n   ") == std::string::npos);
   }
+  for (const char* unit : {"ms", "img/s", "MiB", "GFLOP/s"}) {
+    const std::string line = std::string("takes about 12.5 ") + unit + ", it says";
+    for (int width = 20; width < 36; ++width)
+      CHECK(wrapped(line, width).find(std::string("12.5 ") + unit) != std::string::npos);
+  }
   CHECK(wrapped("epoch 1/6  train 0.51  saved best", 22) == "epoch 1/6  train 0.51\n  saved best");
 }
 

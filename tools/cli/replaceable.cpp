@@ -1,4 +1,4 @@
-// check_replaceable() and check_picture().
+// check_replaceable(), check_picture(), written_text().
 #include "lathe/tools/cli/replaceable.h"
 
 #include <algorithm>
@@ -29,6 +29,12 @@ void check_picture(const std::string& path) {
   if (path.empty()) return;
   check_replaceable("--svg", path, kChartBegin);
   const AtomicFile writable(path);
+}
+
+std::string written_text(const std::string& path) {
+  std::error_code missing;
+  const auto bytes = std::filesystem::file_size(path, missing);
+  return missing ? path : formatted("{}: {} bytes", path, bytes);
 }
 
 }  // namespace lathe::cli

@@ -1,5 +1,5 @@
 // check_replaceable(): which existing files a result may replace. check_picture(): the same for a
-// chart.
+// chart. written_text(): what is said of a file once it is written.
 #pragma once
 
 #include <string>
@@ -16,5 +16,8 @@ void check_replaceable(std::string_view flag, const std::string& path, std::stri
 /// Call before the work whose chart (line_chart.h) `--svg` is to write. Does nothing for "".
 /// throws: UsageError as above; FileError if the file cannot be written.
 void check_picture(const std::string& path);
+
+/// "w.onnx: 46720 bytes"; without the size if somebody has taken the file away.
+std::string written_text(const std::string& path);
 
 }  // namespace lathe::cli

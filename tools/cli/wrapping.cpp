@@ -12,14 +12,25 @@ namespace {
 constexpr int kNarrowest = 20;
 constexpr size_t kHanging = 2;  // columns
 
+// Whether the text begins with a unit and the space between it and its number.
+bool begins_with_unit(std::string_view text) {
+  constexpr std::string_view kUnits[] = {" %",   " ms",    " us",   " img/s",   " KiB",    " MiB",
+                                         " GiB", " bytes", " GB/s", " GFLOP/s", " TFLOP/s"};
+  return std::ranges::any_of(kUnits, [&](std::string_view unit) {
+    return text.starts_with(unit) &&
+           (text.size() == unit.size() ||
+            std::string_view(" ,;:)|").find(text[unit.size()]) != text.npos);
+  });
+}
+
 // Cuts a text into pieces that belong together: words with the space before them, the choices of
-// "a|b|c", and numbers with their "%".
+// "a|b|c", and numbers with their units.
 std::vector<std::string_view> pieces_of(std::string_view text) {
   std::vector<std::string_view> pieces;
   while (!text.empty()) {
     size_t end = text.find_first_of(" |", 1);
-    while (end != text.npos && text.substr(end).starts_with(" %"))
-      end = text.find_first_of(" |", end + 2);
+    while (end != text.npos && begins_with_unit(text.substr(end)))
+      end = text.find_first_of(" |", end + 1);
     const size_t size = end == text.npos ? text.size() : text[end] == '|' ? end + 1 : end;
     pieces.push_back(text.substr(0, size));
     text.remove_prefix(size);

@@ -31,6 +31,7 @@ struct ConvBench {
   DType dtype;
   TimingOptions timing;
   Roofline roofline;
+  ConvTable table;
 };
 
 /// The engine of the one convolution that ran since the search was cleared; "" if the search had no
@@ -74,9 +75,10 @@ void time_pass(const ConvBench& bench, const ConvLayer& layer, const char* pass,
       .add("roofline_seconds", least)
       .add("of_roofline", least / timing.median);
   bench.out.row(add_timing(row, timing, "operations", operations));
-  bench.out.text(formatted("{:<24} {:>2} x  {:<16} {:10.3f} ms {:10.1f} GFLOP/s {:6.1f} %  {}",
-                           layer.name, layer.count, pass, 1e3 * timing.median,
-                           operations / timing.median / 1e9, 100 * least / timing.median, engine));
+  bench.out.text(formatted("{}{}{}",
+                           bench.table.row(layer.name, layer.count, pass, timing.median,
+                                           operations / timing.median, least / timing.median),
+                           engine.empty() ? "" : "  ", engine));
 }
 
 void time_layer(const ConvBench& bench, const ConvLayer& layer, Total& total) {
@@ -117,15 +119,19 @@ ExitCode run_bench_conv(const Invocation& call) {
   const TimingOptions timing =
       lasting(settings.seconds,
               {.warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device});
-  const ConvBench bench{out,   settings, device,
-                        dtype, timing,   measure_roofline(settings, dtype, timing)};
+  const ConvBench bench{out,
+                        settings,
+                        device,
+                        dtype,
+                        timing,
+                        measure_roofline(settings, dtype, timing),
+                        ConvTable(layers)};
   const Roofline& peaks = bench.roofline;
   out.text(formatted("{} batch {} {} {} on {}, {}; roofline {:.1f} GFLOP/s, {:.1f} GB/s",
                      *settings.model, batch, settings.dtype, settings.layout, concat(device),
                      count_text(num_threads(), "thread"), peaks.operations_per_second / 1e9,
                      peaks.bytes_per_second / 1e9));
-  out.text(formatted("{:<23} {:>5}  {:<16} {:>13} {:>18} {:>8}{}", "layer", "count", "pass", "time",
-                     "rate", "roofline", device.is_cuda() ? "  engine" : ""));
+  out.text(bench.table.heading() + (device.is_cuda() ? "  engine" : ""));
   Total total;
   for (const ConvLayer& layer : layers) time_layer(bench, layer, total);
   out.row(Row()
@@ -136,13 +142,14 @@ ExitCode run_bench_conv(const Invocation& call) {
               .add("roofline_operations_per_second", peaks.operations_per_second)
               .add("roofline_bytes_per_second", peaks.bytes_per_second)
               .add("of_roofline", total.least_seconds / total.seconds));
-  out.text(formatted("{:<47} {:10.3f} ms {:10.1f} GFLOP/s {:6.1f} %", "all layers of a step",
-                     1e3 * total.seconds, total.operations / total.seconds / 1e9,
-                     100 * total.least_seconds / total.seconds));
+  out.text(
+      formatted("{} {:9.1f} {:6.1f} %", bench.table.part("all layers of a step", total.seconds),
+                total.operations / total.seconds / 1e9, 100 * total.least_seconds / total.seconds));
   if (!settings.svg.empty()) {
     const std::string title =
         formatted("{} on {}: convolutions and the roofline", *settings.model, concat(device));
     write_file_atomic(settings.svg, roofline_svg(title, peaks, total.dots));
+    out.text(written_text(settings.svg));
   }
   return ExitCode::kDone;
 }

@@ -75,6 +75,10 @@ std::vector<OpCase> op_cases(Device device) {
   return cases;
 }
 
+std::string microseconds(double seconds) {
+  return formatted("{:.{}f}", 1e6 * seconds, seconds < 1e-4 ? 2 : 0);
+}
+
 void report(const Output& out, const OpCase& c, const char* pass, const Timing& timing) {
   Row row;
   row.add("bench", "op")
@@ -83,8 +87,9 @@ void report(const Output& out, const OpCase& c, const char* pass, const Timing& 
       .add("pass", pass)
       .add("threads", num_threads());
   out.row(add_timing(row, timing, "images", static_cast<double>(c.images)));
-  out.text(formatted("{:<14} {:<22} {:<17} {:11.2f} us ({:.2f} to {:.2f})", c.op, c.shape, pass,
-                     1e6 * timing.median, 1e6 * timing.low, 1e6 * timing.high));
+  out.text(formatted("{:<13} {:<20} {:<16} {:>8} us ({} to {})", c.op, c.shape, pass,
+                     microseconds(timing.median), microseconds(timing.low),
+                     microseconds(timing.high)));
 }
 
 void time_case(const Output& out, const Settings& settings, const OpCase& c) {

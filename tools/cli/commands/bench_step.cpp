@@ -107,8 +107,8 @@ void print_layers(const Output& out, const Settings& settings, nn::Module& model
   constexpr double kSteps = kProfiledSteps;
   out.text(formatted("roofline {:.1f} GFLOP/s, {:.1f} GB/s", peaks.operations_per_second / 1e9,
                      peaks.bytes_per_second / 1e9));
-  out.text(formatted("{:<23} {:>5}  {:<16} {:>13} {:>18} {:>8} {:>8}", "layer", "count", "pass",
-                     "time", "rate", "roofline", "reorder"));
+  const ConvTable table(layers);
+  out.text(formatted("{} {:>8}", table.heading(), "reorder"));
   for (const LayerTime& time : times.layers) {
     const Conv2dGeometry& g = time.layer->sizes;
     const auto calls = static_cast<double>(time.calls);
@@ -126,9 +126,9 @@ void print_layers(const Output& out, const Settings& settings, nn::Module& model
                 .add("roofline_seconds", peaks.seconds(g, dtype))
                 .add("operations_per_second", rate)
                 .add("of_roofline", of_roofline));
-    out.text(formatted("{:<24} {:>2} x  {:<16} {:10.3f} ms {:10.1f} GFLOP/s {:6.1f} % {:6.1f} %",
-                       time.layer->name, time.count, name_of(time.pass),
-                       1e3 * time.seconds / kSteps, rate / 1e9, 100 * of_roofline,
+    out.text(formatted("{} {:6.1f} %",
+                       table.row(time.layer->name, time.count, name_of(time.pass),
+                                 time.seconds / kSteps, rate, of_roofline),
                        100 * time.reorder_seconds / time.seconds));
   }
   for (const StepPart& part : times.parts) {
@@ -137,7 +137,7 @@ void print_layers(const Output& out, const Settings& settings, nn::Module& model
                 .add("part", part.name)
                 .add("seconds", part.seconds / kSteps)
                 .add("share", part.seconds / times.seconds));
-    out.text(formatted("{:<47} {:10.3f} ms {:33.1f} %", part.name, 1e3 * part.seconds / kSteps,
+    out.text(formatted("{} {:25.1f} %", table.part(part.name, part.seconds / kSteps),
                        100 * part.seconds / times.seconds));
   }
 }
@@ -175,6 +175,7 @@ void print_timing(const Output& out, const Settings& settings, Device device, in
       .add("layout", settings.layout)
       .add("amp", settings.amp)
       .add("conv_exact", settings.conv_exact)
+      .add("recompute", settings.recompute)
       .add("compile", settings.compile);
   if (device.is_cuda()) {
     row.add("capture", settings.capture);
@@ -202,6 +203,8 @@ ExitCode run_bench_step(const Invocation& call) {
         formatted("--layers is for a CPU, not {}; use --profile --no-capture, or lathe bench conv",
                   concat(device)));
   }
+  if (settings.compile && settings.recompute && settings.amp == "off")
+    throw UsageError("--recompute: the graph of --compile computes nothing again; leave one out");
   if (!settings.model) settings.model = "resnet18";
   const int64_t batch = settings.batch_size.value_or(128);
   const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
@@ -233,7 +236,7 @@ ExitCode run_bench_step(const Invocation& call) {
       graph ? std::function<void()>([&] { graph->launch(); }) : step,
       lasting(settings.seconds, {.warm_up_seconds = 1, .window_seconds = 0.5, .device = device}));
   print_timing(out, settings, device, batch, timing);
-  if (compiled) out.text(compiled->explain());
+  if (compiled) out.verbatim(compiled->explain());
   if (settings.profile) print_profile(out, settings, device, step);
   if (settings.layers) print_layers(out, settings, *model, made, step);
   return ExitCode::kDone;

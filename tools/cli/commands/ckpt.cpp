@@ -23,6 +23,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -209,13 +210,25 @@ size_t write_graph(const std::string& to, const std::string& from, bool as_onnx,
   return file.graph.state().size();
 }
 
-// Whether a graph has matrices or filters of 8 bits of its own.
-bool has_integers_of_8_bits(const jit::Graph& graph) {
-  return std::ranges::any_of(graph.values, [](const jit::Value& value) {
+// Whether a graph has matrices or filters of that type of its own.
+bool has_matrices_of(const jit::Graph& graph, DType dtype) {
+  return std::ranges::any_of(graph.values, [&](const jit::Value& value) {
     const bool is_own = value.origin != jit::Origin::kInput && value.origin != jit::Origin::kNode;
-    const bool is_of_8_bits = value.type.dtype == kI8 || value.type.dtype == kU8;
-    return is_own && is_of_8_bits && value.type.shape.size() >= 2;
+    return is_own && value.type.dtype == dtype && value.type.shape.size() >= 2;
   });
+}
+
+// What shows that a graph computes in 8-bit integers; "" if it does not. No model has weights of
+// i8. It may have buffers of u8, and another program may round what it computes to 8 bits between
+// weights of f32: both together are taken for a graph of integers.
+std::string integers_in(const jit::Graph& graph) {
+  if (has_matrices_of(graph, kI8)) return "weights of i8";
+  if (!has_matrices_of(graph, kU8)) return "";
+  for (const jit::Node& node : graph.nodes) {
+    if (node.op->name.starts_with("quantize") || node.op->name == "dequantize")
+      return concat("a ", node.op->name);
+  }
+  return "";
 }
 
 // The weights alone, of a checkpoint, of a file of them or of a graph.
@@ -226,16 +239,11 @@ size_t write_weights(const std::string& to, const std::string& from) {
   if (!data::is_packed_file(from) && reading_data([&] { return is_graph_file(from); })) {
     GraphFile file = read_graph_file(from);
     weights = weights_of(file.graph);
-    // A model may have buffers of u8 itself, and another program may round what it computes to 8
-    // bits between weights of f32. Both together are taken for a graph of integers.
-    const bool may_be = has_integers_of_8_bits(file.graph);
-    for (const jit::Node& node : file.graph.nodes) {
-      if (!may_be) break;
-      if (!node.op->name.starts_with("quantize") && node.op->name != "dequantize") continue;
+    if (const std::string what = integers_in(file.graph); !what.empty()) {
       throw CommandError(ExitCode::kData,
-                         formatted("{}: it has a {}: no model loads the weights of a graph of "
+                         formatted("{}: it has {}: no model loads the weights of a graph of "
                                    "8-bit integers; convert what that graph was made of",
-                                   from, node.op->name));
+                                   from, what));
     }
     all = std::move(file.about);
   } else {
@@ -267,6 +275,11 @@ EntryColumns columns_for(const std::vector<EntryHash>& entries, int width) {
     least.type = std::max(least.type, e.type.size());
     least.bytes = std::max(least.bytes, std::to_string(e.bytes).size());
   }
+  // Where only the longest names do not fit, their rows alone are broken.
+  constexpr size_t kUsefulName = 24;
+  const size_t others = least.part + least.type + least.bytes + 4 + kShownDigits;
+  const size_t left = static_cast<size_t>(width) - std::min(others, static_cast<size_t>(width));
+  if (left >= kUsefulName) least.name = std::min(least.name, left);
   return least;
 }
 
@@ -302,7 +315,12 @@ ExitCode run_ckpt_show(const Invocation& call) {
   Row metadata;
   metadata.add("event", "metadata").add("checksum", file.has_checksum);
   for (const auto& [key, value] : file.metadata) {
-    out.text(metadata_text(key, value));
+    const std::string text = metadata_text(key, value);
+    if (text.find('\n') == text.npos) {
+      out.text(text);
+    } else {
+      out.verbatim(text);  // a config may be copied
+    }
     metadata.add(key, value);
   }
   out.row(metadata);
@@ -362,7 +380,7 @@ ExitCode run_ckpt_convert(const Invocation& call) {
   } else {
     entries = write_weights(to, from);
   }
-  out.text(formatted("{}: {} entries of the model", to, entries));
+  out.text(formatted("{}, {} entries of the model", written_text(to), entries));
   out.row(Row()
               .add("event", "converted")
               .add("file", to)

@@ -7,6 +7,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/nn/conv.h"
 #include "lathe/ops/creation.h"
+#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {
@@ -74,6 +75,25 @@ double conv_operations(const Conv2dGeometry& g) { return g.flops(); }
 double conv_bytes(const Conv2dGeometry& g, DType dtype) {
   const int64_t elements = numel_of(g.x_shape()) + numel_of(g.w_shape()) + numel_of(g.y_shape());
   return static_cast<double>(elements) * static_cast<double>(size_of(dtype));
+}
+
+ConvTable::ConvTable(const std::vector<ConvLayer>& layers) : name_width(5) {
+  for (const ConvLayer& layer : layers) name_width = std::max(name_width, layer.name.size());
+}
+
+std::string ConvTable::heading() const {
+  return formatted("{:<{}} {:>4} {:<15} {:>9} {:>9} {:>8}", "layer", name_width, "", "pass", "ms",
+                   "GFLOP/s", "roofline");
+}
+
+std::string ConvTable::row(const std::string& layer, int64_t count, std::string_view pass,
+                           double seconds, double rate, double of_roofline) const {
+  return formatted("{:<{}} {:>2} x {:<15} {:9.3f} {:9.1f} {:6.1f} %", layer, name_width, count,
+                   pass, 1e3 * seconds, rate / 1e9, 100 * of_roofline);
+}
+
+std::string ConvTable::part(std::string_view name, double seconds) const {
+  return formatted("{:<{}} {:9.3f}", name, name_width + 21, 1e3 * seconds);
 }
 
 double Roofline::seconds(const Conv2dGeometry& sizes, DType dtype) const {

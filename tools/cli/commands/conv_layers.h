@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lathe/nn/module.h"
@@ -29,6 +30,20 @@ std::vector<ConvLayer> conv_layers(nn::Module& model, const Shape& input);
 double conv_operations(const Conv2dGeometry& sizes);
 /// Bytes of the three tensors, each moved once.
 double conv_bytes(const Conv2dGeometry& sizes, DType dtype);
+
+/// The table of passes: its heading, and the row of `count` layers with their time together in
+/// seconds, the rate in operations per second and the part of the roofline. A row of a ResNet has
+/// at most 71 columns, so that one more column of 9 fits a terminal of 80.
+struct ConvTable {
+  explicit ConvTable(const std::vector<ConvLayer>& layers);
+  std::string heading() const;
+  std::string row(const std::string& layer, int64_t count, std::string_view pass, double seconds,
+                  double rate, double of_roofline) const;
+  /// A row of something else than a convolution, with a time.
+  std::string part(std::string_view name, double seconds) const;
+
+  size_t name_width;  // of the longest name
+};
 
 /// The most that a device can do.
 struct Roofline {

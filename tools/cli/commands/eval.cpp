@@ -3,6 +3,7 @@
 
 #include "lathe/core/file.h"
 #include "lathe/core/printable.h"
+#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
@@ -124,9 +125,15 @@ ExitCode run_eval(const Invocation& call) {
                          rate_text(rate)));
   if (!settings.quiet) print_classes(out, tally, run.images->class_names());
   print_mistakes(out, worst.found(), run.images->class_names());
-  if (!settings.confusion.empty())
+  if (!settings.confusion.empty()) {
     write_file_atomic(settings.confusion, confusion_csv(tally, run.images->class_names()));
-  if (as_files) write_mistakes(settings.worst_dir, worst.found(), *run.images);
+    out.text(written_text(settings.confusion));
+  }
+  if (as_files) {
+    write_mistakes(settings.worst_dir, worst.found(), *run.images);
+    out.text(
+        formatted("{}: {}", settings.worst_dir, count_text(std::ssize(worst.found()), "image")));
+  }
   if (!std::isfinite(tally.loss())) {
     throw CommandError(ExitCode::kDiverged, formatted("the loss is {}: the weights give no numbers",
                                                       number_text(tally.loss())));

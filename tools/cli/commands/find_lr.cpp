@@ -147,10 +147,10 @@ ExitCode run_find_lr(const Invocation& call) {
   check_outputs(settings);
   const FoundSetting found(settings.write_config, "lr");
   const Machine machine = look_around(settings);
-  if (const std::string remark = choose_run(settings, machine); !remark.empty()) log.line(remark);
+  if (const std::string remark = choose_run(settings, machine); !remark.empty()) log.choice(remark);
   complete(settings, machine);
   if (const std::string remark = choose_stem(settings, settings.weights); !remark.empty())
-    log.line(remark);
+    log.choice(remark);
   settings.lr = settings.min_lr;
   const Device device = prepare_compute(settings);
   const auto images = open_dataset(settings, Part::kTrain, true);
@@ -167,6 +167,7 @@ ExitCode run_find_lr(const Invocation& call) {
       log.line(line);
   }
   place_model(*model, device, settings);
+  log.say_choices();
   StatusLine status(settings.progress, settings.quiet);
   BrokenFiles broken({images.get()}, log);
   reading_data([&] { sweep(range, settings, *model, input, status); });  // writes no file
@@ -180,6 +181,9 @@ ExitCode run_find_lr(const Invocation& call) {
   if (!settings.csv.empty()) write_csv(settings.csv, range);
   if (!settings.svg.empty()) write_file_atomic(settings.svg, lr_svg(range));
   print(range, settings, out);
+  for (const std::string& file : {settings.csv, settings.svg}) {
+    if (!file.empty()) out.text(written_text(file));
+  }
   write_found(range, found, out);
   return ExitCode::kDone;
 }

@@ -22,7 +22,7 @@ std::string gpu_text(const cuda::DeviceInfo& gpu) {
   text += formatted("  {}  util {} %  {} C  {} MHz", gpu.uuid, gpu.utilization_percent,
                     gpu.temperature_c, gpu.clock_mhz);
   for (const auto& process : gpu.processes) {
-    text += formatted("\n{:<12}   process {}: {:.1f} GiB", "", process.id,
+    text += formatted("\n{:<14}   process {}: {:.1f} GiB", "", process.id,
                       static_cast<double>(process.bytes) / kGibibyte);
   }
   return text;
@@ -37,7 +37,7 @@ void print_devices(const Output& out) {
                 .add("cuda_driver", versions.driver)
                 .add("driver", versions.driver_package));
     out.text(
-        formatted("{:<12} runtime {}, driver for {}{}", "CUDA", versions.runtime,
+        formatted("{:<14} runtime {}, driver for {}{}", "CUDA", versions.runtime,
                   versions.driver.empty() ? "none" : versions.driver,
                   versions.driver_package.empty() ? "" : " (" + versions.driver_package + ")"));
   }
@@ -48,9 +48,9 @@ void print_devices(const Output& out) {
                 .add("loaded", library.loaded)
                 .add("path", library.path)
                 .add("problem", library.problem));
-    if (!library.problem.empty()) out.text(formatted("{:<12} {}", "warning", library.problem));
+    if (!library.problem.empty()) out.text(formatted("{:<14} {}", "warning", library.problem));
   }
-  out.text(formatted("{:<12} cpu{}", "devices",
+  out.text(formatted("{:<14} cpu{}", "devices",
                      cuda_is_available() ? "" : " (" + cuda::unavailable_reason() + ")"));
   for (int i = 0; i < cuda::device_count(); ++i) {
     const cuda::DeviceInfo gpu = cuda::device_info(i);
@@ -67,7 +67,7 @@ void print_devices(const Output& out) {
                 .add("temperature_c", gpu.temperature_c)
                 .add("utilization_percent", gpu.utilization_percent)
                 .add("processes", static_cast<int64_t>(gpu.processes.size())));
-    out.text(formatted("{:<12} {}", formatted("cuda:{}", i), gpu_text(gpu)));
+    out.text(formatted("{:<14} {}", formatted("cuda:{}", i), gpu_text(gpu)));
   }
 }
 
@@ -80,12 +80,12 @@ ExitCode run_info(const Invocation& call) {
   out.row(environment);
   for (const auto& [name, value] : environment.values()) {
     if (name == "memory_bytes") {
-      out.text(formatted("{:<12} {:.1f} GiB", "memory",
+      out.text(formatted("{:<14} {:.1f} GiB", "memory",
                          static_cast<double>(std::get<int64_t>(value)) / (1 << 30)));
     } else if (const auto* text = std::get_if<std::string>(&value)) {
-      out.text(formatted("{:<12} {}", name, *text));
+      out.text(formatted("{:<14} {}", name, *text));
     } else {
-      out.text(formatted("{:<12} {}", name, std::get<int64_t>(value)));
+      out.text(formatted("{:<14} {}", name, std::get<int64_t>(value)));
     }
   }
   std::string dtypes;
@@ -93,7 +93,7 @@ ExitCode run_info(const Invocation& call) {
     dtypes += ' ';
     append_text(dtypes, dtype);
   }
-  out.text(formatted("{:<12}{}", "dtypes", dtypes));
+  out.text(formatted("{:<14}{}", "dtypes", dtypes));
   print_devices(out);
   return ExitCode::kDone;
 }

@@ -325,8 +325,10 @@ ExitCode run_plan(const Invocation& call) {
   if (measured) print_measured(out, *measured, beside, device, batch);
   print_fused(out, gpu, launches, batch);
   print_memory(out, gpu, script, batch);
-  if (!settings.svg.empty())
+  if (!settings.svg.empty()) {
     write_file_atomic(settings.svg, memory_svg(gpu, script, settings, batch));
+    out.text(written_text(settings.svg));
+  }
   return ExitCode::kDone;
 }
 

@@ -8,6 +8,7 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/profile/memory_forecast.h"
+#include "lathe/nn/batch_norm.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/random_batch.h"
 
@@ -30,6 +31,13 @@ int64_t fitting_batch(const Settings& settings, const ModelShape& shape, Device 
   return 0;
 }
 
+/// --recompute saves results of batch norm.
+bool has_batch_norm(nn::Module& model) {
+  return std::ranges::any_of(model.named_modules(), [](const auto& named) {
+    return dynamic_cast<const nn::BatchNorm*>(named.second) != nullptr;
+  });
+}
+
 }  // namespace
 
 std::string memory_advice(const Settings& settings, const ModelShape& shape, Device device,
@@ -45,6 +53,8 @@ std::string memory_advice(const Settings& settings, const ModelShape& shape, Dev
                     settings.accumulate * ceil_div(batch, smaller));
     if (is_measured) out += formatted(" ({} images should fit, by two small batches)", fits);
   }
+  if (!settings.recompute && has_batch_norm(model))
+    out += formatted("{}--recompute", out.empty() ? "" : ", ");
   if (settings.amp == "off") out += formatted("{}--amp bf16", out.empty() ? "" : ", ");
   return out.empty() ? "try a smaller --model or --image-size" : "try " + out;
 }
