@@ -202,7 +202,7 @@ def test_a_gpu_whose_libraries_are_missing_is_not_used(folder):
         expect_one_line(on_gpu("train", *TINY, "--device", "cuda", "--run-dir", "a", libraries=others), 4, f"--device cuda: {reason}")
         rows = [json.loads(line) for line in expect(on_gpu("info", "--json", libraries=others), 0).stdout.splitlines()]
         assert rows[0][name] == "not found" and not [row for row in rows if "device" in row], rows
-        assert f"devices      cpu ({reason}" in on_gpu("info", libraries=others).stdout
+        assert f"devices        cpu ({reason}" in on_gpu("info", libraries=others).stdout
 
 
 def test_without_a_gpu(folder):

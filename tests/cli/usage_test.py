@@ -286,7 +286,7 @@ def test_info_names_the_libraries_of_a_cuda_build(folder):
 def test_info_says_why_there_is_no_gpu(folder):
     text = expect(lathe("info", env={"CUDA_VISIBLE_DEVICES": ""}), 0).stdout
     reasons = ("this build has no CUDA backend", "no NVIDIA driver is installed", "the NVIDIA driver shows no GPU")
-    assert any(f"devices      cpu ({reason}" in text for reason in reasons), text
+    assert any(f"devices        cpu ({reason}" in text for reason in reasons), text
 
 
 def test_info_warns_of_a_library_of_another_version(folder):
@@ -296,7 +296,7 @@ def test_info_warns_of_a_library_of_another_version(folder):
     row = next(row for row in info_rows(**first) if row.get("library") == "cuDNN")
     assert row["loaded"] == "9.5.1" and row["path"] == OTHER_CUDNN, row
     assert f"cuDNN 9.5.1 is loaded ({OTHER_CUDNN}), but this build was compiled with {row['built']}" in row["problem"], row
-    assert f"warning      {row['problem']}\n" in lathe("info", env=first).stdout
+    assert f"warning        {row['problem']}\n" in lathe("info", env=first).stdout
 
 
 def test_the_command_starts_without_nvidias_libraries(folder):
@@ -324,7 +324,7 @@ def test_info_names_the_libraries_that_are_missing(folder):
     for row, file in zip(libraries, ("bilcudnn.so.", "bilcublasLt.so.", "bilcurand.so."), strict=True):
         assert row["loaded"] == "" and row["path"] == "" and rows[0][row["library"]] == "not found", row
         assert row["problem"].startswith(f"{row['library']} cannot be loaded: {file}") and "; install lib" in row["problem"], row
-        assert f"warning      {row['problem']}\n" in text, text
+        assert f"warning        {row['problem']}\n" in text, text
     # A library that nobody asked for is not looked for.
     run("train", "--dataset", "synthetic", "--synthetic-size", "8", "--model", "resnet8", "--batch-size", "4", "--image-size", "8",
         "--max-steps", "1", "--run-dir", "run")
