@@ -24,9 +24,23 @@ def cmake(options, source, build, *settings, **environment):
     return result.returncode, " ".join(result.stdout.split())
 
 
+_known = []  # what the first configure step found out about the compiler, as settings: 0.7 s of processor time each
+
+
+def cmake_lathe(options, source, build, *settings, **environment):
+    """A configure step of lathe, or of a project that holds it, without what no test here is about."""
+    result = cmake(options, source, build, *NOTHING_BUILT, *_known, *settings, **environment)
+    if not _known and result[0] == 0:
+        cache = (build / "CMakeCache.txt").read_text()
+        _known.extend(f"-D{name}={value}" for name, value in
+                      re.findall(r"^(LATHE_HAS_\w+|CMAKE_CXX_LINK_\w+|CMAKE_HAVE_LIBC_PTHREAD):INTERNAL=(.*)$", cache, re.MULTILINE))
+        assert len(_known) > 3, cache
+    return result
+
+
 def configure(options, folder, *settings, **environment):
     """Configures lathe in a new build folder."""
-    return cmake(options, options.source, folder / "build", *NOTHING_BUILT, *settings, **environment)
+    return cmake_lathe(options, options.source, folder / "build", *settings, **environment)
 
 
 def make_onednn(folder, version):
@@ -147,6 +161,7 @@ def test_cudnn_library_must_be_of_its_headers_version(options, folder):
 
 
 _has_nvcc = None
+_nvcc = []  # the one that was found, as a setting: only the first configure step tries it out in a project of its own
 
 
 def has_nvcc(options, folder):
@@ -156,6 +171,9 @@ def has_nvcc(options, folder):
         code, text = configure(options, folder / "first", "-DLATHE_CUDA=AUTO")
         assert code == 0, text
         _has_nvcc = "nvcc was not found" not in text and "cannot build a program" not in text
+        if _has_nvcc:
+            found = re.search("^CMAKE_CUDA_COMPILER:[A-Z]+=(.*)$", (folder / "first/build/CMakeCache.txt").read_text(), re.MULTILINE)
+            _nvcc.append(f"-DCMAKE_CUDA_COMPILER={found[1]}")
     return _has_nvcc
 
 
@@ -163,7 +181,7 @@ def test_cudnn_8_turns_cuda_off_with_the_reason(options, folder):
     if not has_nvcc(options, folder):
         return
     prefix = make_cudnn(folder / "cudnn", "8.9.7", "libcudnn.so.8")
-    code, text = configure(options, folder, "-DLATHE_CUDA=AUTO", f"-DCUDNN_ROOT={prefix}")
+    code, text = configure(options, folder, "-DLATHE_CUDA=AUTO", *_nvcc, f"-DCUDNN_ROOT={prefix}")
     assert code == 0 and f"CUDA off cuDNN 8.9.7 in {prefix}/include is too old, 9 is needed: install" in text, text
     code, text = configure(options, folder, "-DLATHE_CUDA=ON")
     assert code != 0 and "lathe: LATHE_CUDA=ON, but cuDNN 8.9.7 in" in text, text
@@ -177,7 +195,7 @@ def test_kernels_are_for_the_gpus_that_are_here(options, folder):
         tool.parent.mkdir()
         tool.write_text(f"#!/bin/sh\n{answer}\n")
         tool.chmod(0o755)
-        code, text = configure(options, folder / name, "-DLATHE_CUDA=AUTO", PATH=f"{tool.parent}:{os.environ['PATH']}")
+        code, text = configure(options, folder / name, "-DLATHE_CUDA=AUTO", *_nvcc, PATH=f"{tool.parent}:{os.environ['PATH']}")
         assert code == 0 and (f"for {expected}; cuDNN" in text or "CUDA off" in text), text
 
 
@@ -190,7 +208,7 @@ def test_no_search_path_is_changed_on_install(options, folder):
     """CMake would leave an empty entry in what was built."""
     for shared in ("OFF", "ON"):
         build = folder / shared
-        code, text = cmake(options, options.source, build, *NOTHING_BUILT, f"-DBUILD_SHARED_LIBS={shared}", "-DLATHE_BUILD_CLI=ON", "-DLATHE_INSTALL=ON",
+        code, text = cmake_lathe(options, options.source, build, f"-DBUILD_SHARED_LIBS={shared}", "-DLATHE_BUILD_CLI=ON", "-DLATHE_INSTALL=ON",
                            "-DCMAKE_INSTALL_LIBDIR=lib/of/some/depth")
         assert code == 0, text
         rules = "".join(path.read_text() for path in build.rglob("cmake_install.cmake"))
@@ -250,7 +268,7 @@ def flags_in_a_project(options, folder, *settings):
         project(user LANGUAGES CXX)
         add_subdirectory("{options.source}" lathe)
     """)
-    code, text = cmake(options, project, folder / "build", *NOTHING_BUILT, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *settings)
+    code, text = cmake_lathe(options, project, folder / "build", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *settings)
     assert code == 0, text
     commands = json.loads((folder / "build/compile_commands.json").read_text())
     command, = [c["command"] for c in commands if c["file"].endswith("core/tensor.cpp")]
