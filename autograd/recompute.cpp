@@ -30,6 +30,7 @@ using Value = RecomputedValues::Value;
 
 constinit thread_local bool t_on = false;
 constinit thread_local bool t_computing = false;  // a recipe, which may need other results
+constinit thread_local bool t_making = false;     // a recipe, which keeps what it needs
 constinit thread_local RecomputedValues::List* t_values = nullptr;
 
 Value* find_value(const RecipePtr& recipe) noexcept {
@@ -46,12 +47,15 @@ void drop_if_given(const RecipePtr& recipe) noexcept {
   t_values->erase(t_values->begin() + (value - t_values->data()));
 }
 
-/// One that saved the result.
+/// One that saved the result: an op, which is a user, or another recipe, which is none. That one
+/// is asked while its own users are, and nobody waits for it.
 class RecipeUse {
  public:
-  explicit RecipeUse(RecipePtr recipe) : recipe_(std::move(recipe)) { ++recipe_->users; }
+  explicit RecipeUse(RecipePtr recipe) : recipe_(std::move(recipe)), is_user_(!t_making) {
+    recipe_->users += is_user_;
+  }
   ~RecipeUse() {
-    --recipe_->users;
+    recipe_->users -= is_user_;
     if (Value* const value = find_value(recipe_)) std::erase(value->given_to, this);
     drop_if_given(recipe_);
   }
@@ -63,12 +67,12 @@ class RecipeUse {
     Value* value = find_value(recipe_);
     if (value == nullptr) {
       const Tensor tensor = compute();
-      if (t_computing || t_values == nullptr || recipe_->users == 1) return tensor;
+      if (!is_user_ || t_values == nullptr || recipe_->users == 1) return tensor;
       t_values->push_back({recipe_, tensor, {this}});
       return tensor;
     }
     const Tensor tensor = value->tensor;
-    if (!t_computing && std::ranges::find(value->given_to, this) == value->given_to.end()) {
+    if (is_user_ && std::ranges::find(value->given_to, this) == value->given_to.end()) {
       value->given_to.push_back(this);
       drop_if_given(recipe_);
     }
@@ -85,7 +89,8 @@ class RecipeUse {
     return recipe_->compute();
   }
 
-  RecipePtr recipe_;
+  const RecipePtr recipe_;
+  const bool is_user_;
 };
 
 RecipePtr recipe_of(const Tensor& t) {
@@ -105,8 +110,14 @@ int recompute_steps(const Tensor& t) {
   return recipe == nullptr ? 0 : recipe->steps;
 }
 
-RecipePtr make_recipe(int steps, std::function<Tensor()> compute) {
-  return std::make_shared<Recipe>(steps, std::move(compute));
+bool computes_again() noexcept { return t_computing; }
+
+RecipePtr make_recipe(int steps, FunctionRef<std::function<Tensor()>()> make_compute) {
+  const struct Making {
+    bool before = std::exchange(t_making, true);
+    ~Making() { t_making = before; }
+  } making;
+  return std::make_shared<Recipe>(steps, make_compute());
 }
 
 void set_recipe(const Tensor& y, const RecipePtr& recipe) {

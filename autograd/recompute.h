@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "lathe/core/function_ref.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe {
@@ -15,15 +16,16 @@ namespace lathe {
 /// A result of batch norm, alone or with relu and a residual (ops/batch_norm.h), that this thread
 /// computes and records while it is there is kept by no op that takes it. The backward pass
 /// computes the result again when the first op asks for it, and gives it back with the last op that
-/// needs it; with retain_graph, or if it does not reach all of these ops, at its end. Gradients
-/// have the same bits, also those of gradients. A function of checkpoint() that runs again is not
-/// meant.
+/// needs it; if it does not reach all of these ops, at its end. Gradients have the same bits, also
+/// those of gradients. A function of checkpoint() that runs again is not meant.
 /// Of `conv(relu(norm(x)))` x is kept, and the other tensor of its size is not. The price is one
 /// kernel for each result, which reads x and a residual and writes the result.
 /// A residual that is such a result itself is computed again on the way, and once more for its own
 /// ops. A result for which that would take more than three kernels is kept.
 /// A residual that no other op keeps takes the place of the result: then nothing is gained.
 /// SavedTensorHooks get the tensors as ever, and nothing is computed again.
+/// Writing a result behind an op that took it is no error, as it is without Recompute: the op gets
+/// the values of before.
 ///   on  false: as if there was none around it
 /// throws: in the backward pass StateError if x, a residual, the weight or the bias was modified in
 /// place since.
@@ -53,9 +55,12 @@ inline constexpr int kMostSteps = 3;
 /// The kernels that it takes to have t's values again; 0 if t is kept.
 LATHE_API int recompute_steps(const Tensor& t);
 
-/// `compute` runs without recording and gives the same values each time. It holds what it needs as
-/// Saved, and not the result.
-LATHE_API RecipePtr make_recipe(int steps, std::function<Tensor()> compute);
+/// `make_compute` returns a function that computes the result without recording, with the same
+/// values each time. It holds what it needs as Saved, made meanwhile, and not the result.
+LATHE_API RecipePtr make_recipe(int steps, FunctionRef<std::function<Tensor()>()> make_compute);
+
+/// True while this thread computes a result again.
+LATHE_API bool computes_again() noexcept;
 
 /// From now on a Saved of y keeps the recipe in place of y, until y is written. y itself does not
 /// hold the recipe: the op's node must, and once it is released y counts as any other tensor.

@@ -71,7 +71,10 @@ void Saved::check_unchanged(const Tensor& t) const {
               "backward: a saved tensor was given other data by set_data (saved: ", t, ")");
   if (t.version() != version_) {
     const Node* node = current_node();
-    LATHE_FAIL(StateError, "backward: a tensor that ", node == nullptr ? "an op" : node->name,
+    const std::string_view keeper = computes_again()  ? "Recompute"
+                                    : node == nullptr ? "an op"
+                                                      : std::string_view(node->name);
+    LATHE_FAIL(StateError, "backward: a tensor that ", keeper,
                " saved was modified by an in-place operation: version ", t.version(), ", expected ",
                version_, " (saved: ", t, ")");
   }

@@ -105,7 +105,10 @@ void Tensor::set_data(const Tensor& source) const {
   // Within one storage only the version tells an op that had kept this tensor.
   const bool moves = t.offset != s.offset || !(t.shape == s.shape) || !(t.strides == s.strides);
   if (t.storage == s.storage && moves) t.storage->bump_version();
-  if (t.meta != nullptr) t.meta->companion = {};  // of the old values
+  if (t.meta != nullptr) {  // of the old values
+    t.meta->companion = {};
+    t.meta->made_by = {};
+  }
   t.storage = s.storage;
   t.offset = s.offset;
   t.numel = s.numel;

@@ -139,16 +139,17 @@ RecipePtr recipe_of(const BatchNormCall& call, const Tensor& residual) {
   if (!autograd::recomputes()) return nullptr;
   const int steps = 1 + autograd::recompute_steps(call.x) + autograd::recompute_steps(residual);
   if (steps > autograd::kMostSteps) return nullptr;
-  return autograd::make_recipe(steps, [form = call.form, x = Saved(call.x),
-                                       residual = Saved(residual), mean = call.mean,
-                                       invstd = call.invstd, weight = Saved(call.weight),
-                                       bias = Saved(call.bias), batch_stats = call.batch_stats] {
-    const Tensor added = residual.get();
-    const BatchNormCall again{form, x.get(), mean, invstd, weight.get(), bias.get(), batch_stats};
-    const profile::OpRange range("batch_norm_again", {again.x, added});
-    const Tensor y = LATHE_DISPATCH(again.x.device(), batch_norm_forward(again, added));
-    profile::note_output(y);
-    return y;
+  return autograd::make_recipe(steps, [&]() -> std::function<Tensor()> {
+    return [form = call.form, x = Saved(call.x), residual = Saved(residual), mean = call.mean,
+            invstd = call.invstd, weight = Saved(call.weight), bias = Saved(call.bias),
+            batch_stats = call.batch_stats] {
+      const Tensor added = residual.get();
+      const BatchNormCall again{form, x.get(), mean, invstd, weight.get(), bias.get(), batch_stats};
+      const profile::OpRange range("batch_norm_again", {again.x, added});
+      const Tensor y = LATHE_DISPATCH(again.x.device(), batch_norm_forward(again, added));
+      profile::note_output(y);
+      return y;
+    };
   });
 }
 

@@ -170,8 +170,9 @@ static Tensor extreme(const char* name, ReduceOp op, const Tensor& x, const Dims
   autograd::record(name, y, {x},
                    [x = Saved(x), y = SavedOutput(y), e](const Tensor& dy, const Needs&) {
                      const DType dtype = dy.dtype();
-                     Tensor won = eq(x.get(), e.restore(y.get()));
-                     if (is_floating(dtype)) won = logical_or(won, isnan(x.get()));
+                     const Tensor values = x.get();  // once: Recompute may compute them
+                     Tensor won = eq(values, e.restore(y.get()));
+                     if (is_floating(dtype)) won = logical_or(won, isnan(values));
                      const Tensor winners = sum_in(won, extent_of("sum", won, e.dims, true));
                      // Their number may exceed f16's range, so half gradients are divided in f32.
                      const Tensor share = div(e.restore(dy), cast(winners, compute_dtype(dtype)));
