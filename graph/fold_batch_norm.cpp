@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lathe/core/format.h"
+#include "lathe/core/visit.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
 #include "lathe/ops/creation.h"
@@ -70,7 +71,9 @@ class Folding {
     Node& conv = graph_.nodes[static_cast<size_t>(made_by_[x])];
     if (conv.op->name != "conv2d" || conv.inputs[1] == kNone) return nullptr;
     const Type filters = type(conv.inputs[1]);
-    const bool fits = filters.shape.size() == 4 && filters.dtype == type(norm.var).dtype;
+    // Half filters have a norm in f32.
+    const bool fits =
+        filters.shape.size() == 4 && compute_dtype(filters.dtype) == type(norm.var).dtype;
     return fits ? &conv : nullptr;
   }
 
@@ -89,6 +92,15 @@ class Folding {
     graph_.nodes.push_back(
         {find_op(op, names), std::move(inputs), std::move(attributes), output, place_});
     return output;
+  }
+
+  /// The value in this dtype: itself, or a cast of it.
+  int as(DType dtype, int value) {
+    Type result = type(value);
+    if (result.dtype == dtype) return value;
+    result.dtype = dtype;
+    return call("cast", {value}, result, is_half(dtype) ? ".half" : ".wide", {"dtype"},
+                {std::string(name_of(dtype))});
   }
 
   /// weight / sqrt(var + eps).
@@ -116,16 +128,19 @@ class Folding {
     base_ = graph_.values[static_cast<size_t>(conv.output)].name;
     place_ = conv.place;
 
-    const Type filters = type(conv.inputs[1]);
+    const DType half = type(conv.inputs[1]).dtype, wide = compute_dtype(half);  // often the same
+    const int plain = as(wide, conv.inputs[1]);
+    const int plain_bias = conv.inputs[2] == kNone ? kNone : as(wide, conv.inputs[2]);
+    const Type filters = type(plain);
     const Size channels = filters.shape[0];
     const int scale = scale_of(norm);
     const std::vector<Size> column = {channels, {0, 1}, {0, 1}, {0, 1}};
     const int factors =
         call("reshape", {scale}, {filters.dtype, column}, ".factors", {"shape"}, {column});
-    const int weight = call("mul", {conv.inputs[1], factors}, filters, ".weight");
-    const int bias = bias_of(norm, conv.inputs[2], scale);
-    conv.inputs[1] = weight;
-    conv.inputs[2] = bias;
+    const int weight = call("mul", {plain, factors}, filters, ".weight");
+    const int bias = bias_of(norm, plain_bias, scale);
+    conv.inputs[1] = as(half, weight);
+    conv.inputs[2] = as(half, bias);
 
     int last = norm.relu ? conv.output : node.output;
     conv.output = last;

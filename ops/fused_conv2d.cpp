@@ -4,8 +4,10 @@
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/record.h"
+#include "lathe/core/device_scope.h"
 #include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
+#include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/promote.h"
@@ -36,9 +38,31 @@ Tensor composed(const Tensor& x, const Tensor& w, const Conv2dOptions& opt,
   return then.relu ? relu(y) : y;
 }
 
+bool is_recorded(const Tensor& t) { return t.defined() && grad_enabled() && t.requires_grad(); }
+
 bool is_plain(const Tensor& t) {
-  return !t.defined() ||
-         (t.device().is_cpu() && t.dtype() == kF32 && !(grad_enabled() && t.requires_grad()));
+  return !t.defined() || (t.device().is_cpu() && t.dtype() == kF32 && !is_recorded(t));
+}
+
+/// One kernel, or undefined.
+Tensor on_gpu(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt_in,
+              const Conv2dEpilogue& then) {
+  if constexpr (kHasCuda) {
+    if (!x_in.device().is_cuda() || is_recorded(x_in) || is_recorded(w_in) ||
+        is_recorded(opt_in.bias) || is_recorded(then.residual))
+      return {};
+    const cuda::DeviceScope on(x_in.device(), "fused_conv2d");
+    const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt_in.bias);
+    Conv2dOptions opt = opt_in;
+    opt.bias = bias;
+    const Tensor y = cuda::fused_conv2d(x, w, opt, then);
+    if (y.defined()) {
+      autograd::record("fused_conv2d", y, {x, w, bias, then.residual},  // no input needs any
+                       [](const Tensor&, const autograd::Needs&) { return Tensors{}; });
+    }
+    return y;
+  }
+  return {};
 }
 
 }  // namespace
@@ -49,6 +73,7 @@ Tensor fused_conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt,
   profile::note_arguments(opt, then);
   const bool one_op = x.ndim() == 4 && is_plain(x) && is_plain(w) && is_plain(opt.bias) &&
                       is_plain(then.residual) && !amp::autocast_enabled(kCPU);
+  if (Tensor y = on_gpu(x, w, opt, then); y.defined()) return y;
   if (!one_op) return composed(x, w, opt, then);
   check_operands("fused_conv2d", OperandDType::kFloating, "x", x, "w", w);
   const Conv2dGeometry g = conv2d_geometry("fused_conv2d", x.shape(), w.shape(), opt);

@@ -1,5 +1,6 @@
 // Convolution with the sum and the relu behind it, as one op. Here: the contract. fused_conv2d.cpp:
-// checks, and when it is one op and when several. conv/conv2d_cpu.cpp: the pass that is one.
+// checks, and when it is one op and when several. conv/conv2d_cpu.cpp: the pass that is one;
+// conv/fused_conv2d_cudnn.cpp: the same on a GPU.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -21,8 +22,15 @@ struct Conv2dEpilogue {
 ///   x  [N,C,H,W] or [C,H,W]     w  [K,C/groups,R,S]     residual  [N,K,P,Q]     →  as conv2d
 /// It is one op on a CPU in f32 where no gradient is recorded and no autocast is on: our own
 /// Winograd then adds and cuts while it writes its tiles, and other convolutions are followed by
-/// one pass in place. In all other cases it is the ops above. Either way it has their bits, unless
-/// `constant_filters` chooses another algorithm.
+/// one pass in place. Either way it has the bits of the ops above, unless `constant_filters`
+/// chooses another algorithm.
+/// On a GPU it is one kernel of cuDNN where no gradient is recorded and all of this holds:
+///   - the convolution computes in f16, x is in NHWC, C and K are multiples of 8; no groups
+///   - there is a bias, and relu is asked for; the residual, if there is one, is f16
+///   - cudnn::set_benchmark() is on without set_deterministic(), and the search found such a kernel
+///     to be the fastest for these sizes
+/// It is rounded to f16 once, as relu((conv2d + residual) + bias) in f32; the ops one by one round
+/// each of their results. In all other cases it is the ops above, with their bits.
 /// dtypes: as conv2d; residual has that of x, in an Autocast scope any floating one, as add() has.
 /// grad: x, w, bias, residual (twice).   amp: half.
 /// throws: as conv2d; ShapeError, DTypeError or DeviceError for a residual that does not fit.
@@ -35,5 +43,13 @@ namespace cpu {
 Tensor fused_conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                             const Tensor& bias, const Conv2dEpilogue& then);
 }  // namespace cpu
+
+namespace cuda {
+/// The call as one kernel; undefined where it should be the ops one by one. x, w and the bias in
+/// the dtype in which the convolution computes; nothing is recorded. Any sizes: what does not fit
+/// together is undefined, too.
+Tensor fused_conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt,
+                    const Conv2dEpilogue& then);
+}  // namespace cuda
 
 }  // namespace lathe

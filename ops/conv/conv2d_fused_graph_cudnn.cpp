@@ -17,12 +17,28 @@ class FusedGraph {
       : graph_(graph), key_(key), conv_(conv) {}
 
   void forward() {
+    if (key_.fusion == ConvFusion::kBiasRelu || key_.fusion == ConvFusion::kAddBiasRelu) {
+      return forward_with_epilogue();
+    }
     const bool norm = key_.fusion != ConvFusion::kStatistics;
     const Descriptor& x = norm ? normalized() : bound(kUidX, key_.x);
     const Descriptor& y = bound(kUidY, key_.y);
     graph_.convolution_forward(conv_, x, bound(kUidW, key_.w), y);
     graph_.statistics(y, channels(kUidStatSum, key_.y, kF32),
                       channels(kUidStatSquareSum, key_.y, kF32));
+  }
+
+  void forward_with_epilogue() {
+    const Descriptor* sum = &inner(key_.y);
+    graph_.convolution_forward(conv_, bound(kUidX, key_.x), bound(kUidW, key_.w), *sum);
+    if (key_.fusion == ConvFusion::kAddBiasRelu) {
+      const Descriptor& added = inner(key_.y);
+      graph_.add(*sum, bound(kUidResidual, key_.y), added);
+      sum = &added;
+    }
+    const Descriptor& shifted = inner(key_.y);
+    graph_.add(*sum, channels(kUidShiftOfSum, key_.y, key_.y.dtype), shifted);
+    graph_.relu(shifted, bound(kUidY, key_.y));
   }
 
   void backward_weight() {
@@ -81,14 +97,15 @@ class FusedGraph {
                           .strides = {count, 1, count, count}});
   }
 
-  /// A tensor like x that exists only inside the graph.
-  const Descriptor& inner() {
+  /// A tensor of t's sizes that exists only inside the graph.
+  const Descriptor& inner(const ConvTensor& t) {
     return graph_.tensor({.uid = next_inner_++,
                           .dtype = kF32,
-                          .dims = key_.x.dims,
-                          .strides = key_.x.strides,
+                          .dims = t.dims,
+                          .strides = t.strides,
                           .is_virtual = true});
   }
+  const Descriptor& inner() { return inner(key_.x); }
 
   /// relu(scale * x + shift)
   const Descriptor& normalized() {

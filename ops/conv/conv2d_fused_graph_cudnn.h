@@ -1,5 +1,5 @@
-// What cuDNN fuses with a convolution in training, as operation graphs: the patterns for which it
-// has kernels that are compiled already. For *_cudnn.cpp files only. No GPU is needed.
+// What cuDNN fuses with a convolution, as operation graphs: the patterns for which it has kernels
+// that are compiled already. For *_cudnn.cpp files only. No GPU is needed.
 #pragma once
 
 #include "lathe/ops/conv/conv2d_graph_cudnn.h"
@@ -18,13 +18,14 @@ enum FusedUid : int64_t {
   kUidInvstd,
   kUidWeight,
   kUidNormBias,
-  kUidResidual,      // as x: what was added before the relu
+  kUidResidual,      // as x, after a forward pass as y: what was added before the relu
   kUidResidualGrad,  // as x: what other users of the relu's result give back
   kUidDweight,       // f32 [C], written: gradients of weight and bias,
   kUidDbias,
   kUidGradFactor,  // f32 [C], written: norm's dx = grad_factor * g + x_factor * norm_x + constant,
   kUidXFactor,     // where g stands in x's place: the gradient that the relu passed
   kUidConstant,
+  kUidShiftOfSum,  // dtype of y, [K]: the bias of kBiasRelu and kAddBiasRelu
   kUidSecondNorm,  // the distance from a uid of a norm to that of the second norm
 };
 
@@ -38,6 +39,9 @@ enum FusedUid : int64_t {
 ///   kAddReluNorm      the same with the gradient that comes from other users added first, and
 ///                     where relu(norm(norm_x) + residual) > 0
 ///   kAddReluTwoNorms  the same where the residual is a norm too; gradients of both norms
+///   kBiasRelu         y = relu(x * w + bias), in f32 up to y
+///   kAddBiasRelu      y = relu((x * w + residual) + bias): cuDNN has no such kernel for the sum in
+///                     the other order
 /// norm(x) = (x - mean) * invstd * weight + bias, in f32.
 void add_fused(cudnn::OperationGraph& graph, const ConvKey& key,
                const cudnn::ConvolutionSpec& conv);

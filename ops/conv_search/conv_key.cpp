@@ -13,8 +13,9 @@ namespace {
 
 constexpr std::string_view kPasses[] = {"forward", "backward_input", "backward_weight"};
 // With the convolution, in one kernel: what each ConvFusion is called, and a bias.
-constexpr std::string_view kFused[] = {
-    "none", "statistics", "norm_relu", "relu_norm", "add_relu_norm", "add_relu_two_norms", "bias"};
+constexpr std::string_view kFused[] = {"none",      "statistics",    "norm_relu",
+                                       "relu_norm", "add_relu_norm", "add_relu_two_norms",
+                                       "bias_relu", "add_bias_relu", "bias"};
 static_assert(std::size(kFused) == kConvFusions + 1);
 constexpr std::string_view kModes[] = {"heuristic", "benchmark", "deterministic"};
 constexpr std::string_view kSwitch[] = {"no", "yes"};

@@ -74,7 +74,7 @@ struct ConvKey {
   ConvMode mode = ConvMode::kHeuristic;
   ConvTensor x, w, y;                                              // or their gradients: dx, dw, dy
   ConvTensor bias;                                                 // added by the same kernel
-  ConvFusion fusion = ConvFusion::kNone;                           // never with a bias
+  ConvFusion fusion = ConvFusion::kNone;                           // never with `bias`
   DType compute = kF32;                                            // the dtype of sums
   std::array<int64_t, 2> stride{1, 1}, pad{0, 0}, dilation{1, 1};  // {rows, columns}
   int64_t groups = 1;

@@ -18,8 +18,8 @@
 //              0  needs no workspace, takes everything
 // For graphs that fuse more than a bias, as described in ops/conv/conv2d_fused_graph_cudnn.h:
 //   A, B       8  with knob TILE_SIZE = 2, then 1: f16 in NHWC, channels in whole groups of 16
-//                 bytes, no groups, filters up to 5 (except relu_norm), a stride of 1 with a
-//                 residual; rounds factors to f16 and has no note of tensor cores
+//                 bytes, no groups, filters up to 5 (except relu_norm and what has a
+//                 bias), a stride of 1 with a residual in training; rounds factors to f16 and has no note of tensor cores
 // And if probe.offers_many, 55 others, which take everything and need no workspace:
 //   A          9  16 times before all others, with knob TILE_SIZE = 0 to 15
 //   B        100  to 153

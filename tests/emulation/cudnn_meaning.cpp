@@ -140,15 +140,15 @@ CudnnStep norm_backward_step(const CudnnObject& o) {
                       part(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS)}};
 }
 
-/// The fused patterns of training for which engine 8 exists: their steps by initials.
-bool is_training_pattern(const CudnnProgram& program) {
+/// The fused patterns for which engine 8 exists: their steps by initials.
+bool is_fused_pattern(const CudnnProgram& program) {
   std::string steps;
   for (const CudnnStep& step : program.steps) {
     steps += std::string_view("FDWasmrbSN")[static_cast<size_t>(step.kind)];
   }
   const CudnnStep& conv = program.convolution();
   const bool small = conv.w.dims[2] <= 5, unstrided = conv.stride[0] == 1 && conv.stride[1] == 1;
-  if (steps == "DsmmabN") return true;
+  if (steps == "DsmmabN" || steps == "Far" || steps == "Faar") return true;
   if (steps == "DasmmaabN" || steps == "DasmmasmmaabNN") return small && unstrided;
   return small && (steps == "FS" || steps == "marFS" || steps == "marW");
 }
@@ -243,7 +243,7 @@ std::vector<CudnnGuess> guesses_of(const CudnnObject& heuristic) {
   const bool adds_bias = program.steps.size() == 2 && program.steps[1].kind == CudnnStep::kAdd;
   if (program.steps.size() > 1 && !adds_bias) {
     const auto mode = value_of<cudnnBackendHeurMode_t>(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE);
-    if (mode != CUDNN_HEUR_MODE_FALLBACK && is_training_pattern(program) &&
+    if (mode != CUDNN_HEUR_MODE_FALLBACK && is_fused_pattern(program) &&
         suits_fused_engine(program)) {
       guesses = {{8, 2}, {8, 1}};
     }
