@@ -15,10 +15,11 @@ namespace lathe::cuda {
 
 namespace {
 
-constexpr MemoryFormat kFormat = kChannelsLast;
+constexpr MemoryFormat kNhwc = kChannelsLast;
 
 /// Whether there may be a kernel for it: what the search need not be asked for.
-bool suits(const Tensor& x, const Tensor& w, const Conv2dOptions& opt, const Conv2dEpilogue& then) {
+bool suits_one_kernel(const Tensor& x, const Tensor& w, const Conv2dOptions& opt,
+                      const Conv2dEpilogue& then) {
   const auto has_the_dtype = [&](const Tensor& t) {
     return t.dtype() == kF16 && t.device() == x.device();
   };
@@ -32,21 +33,21 @@ bool suits(const Tensor& x, const Tensor& w, const Conv2dOptions& opt, const Con
 
 Tensor fused_conv2d(const Tensor& x, const Tensor& w_in, const Conv2dOptions& opt,
                     const Conv2dEpilogue& then) {
-  if (!suits(x, w_in, opt, then)) return {};
+  if (!suits_one_kernel(x, w_in, opt, then)) return {};
   const Conv2dGeometry g = conv2d_geometry("fused_conv2d", x.shape(), w_in.shape(), opt);
   const bool adds = then.residual.defined();
   if (g.is_trivial() || (adds && then.residual.shape() != g.y_shape())) return {};
-  const Tensor w = contiguous(w_in, kFormat);
-  const Tensor residual = adds ? contiguous(then.residual, kFormat) : Tensor();
+  const Tensor w = contiguous(w_in, kNhwc);
+  const Tensor residual = adds ? contiguous(then.residual, kNhwc) : Tensor();
   const Tensor bias = contiguous(opt.bias);
   if (!conv2d_suits_fused(w) || (adds && !conv2d_suits_fused(residual))) return {};
 
   Conv2dOperands operands{.x = x, .w = w, .y = w};  // of y only the alignment counts here
-  ConvKey key = conv2d_key_of(ConvPass::kForward, g, kFormat, operands);
+  ConvKey key = conv2d_key_of(ConvPass::kForward, g, kNhwc, operands);
   key.fusion = adds ? ConvFusion::kAddBiasRelu : ConvFusion::kBiasRelu;
   key.y.alignment = 16;
   if (!conv2d_takes_fused(key, x.device())) return {};
-  operands.y = empty_in(kFormat, g.y_shape(), kF16, x.device());
+  operands.y = empty_in(kNhwc, g.y_shape(), kF16, x.device());
   operands.fused = {{kUidShiftOfSum, bias}};
   if (adds) operands.fused.push_back({kUidResidual, residual});
   Tensor split;
