@@ -120,6 +120,12 @@ LATHE_UNSEEN void add_to_w(double* w, const float* x, const float* y, const Prod
   *w = sum;
 }
 
+/// Whether a factor of a convolution that is read as t may change when it is rounded.
+bool changes(const CudnnTensor& t, CudnnRounding how) {
+  const bool is_half = t.dtype == CUDNN_DATA_HALF && !t.is_virtual;
+  return how == CudnnRounding::kBfloat16 || (how != CudnnRounding::kNone && !is_half);
+}
+
 /// f(index in x, index in t) for every element of x, to which t broadcasts.
 template <class F>
 void for_each_pair(const CudnnTensor& x, CudnnTensor t, F&& f) {
@@ -281,7 +287,7 @@ void CudnnProgram::run(const std::map<int64_t, void*>& memory) const {
     for (const CudnnTensor& t : step.inputs()) {
       const auto made = values.find(t.uid);
       Values& v = in.emplace_back(made != values.end() ? made->second : read(t, memory.at(t.uid)));
-      if (!step.is_convolution()) continue;
+      if (!step.is_convolution() || !changes(t, rounding)) continue;
       for (float& value : v) value = rounded(value, rounding);
     }
     std::vector<Values> out = compute(step, in);
