@@ -1,6 +1,9 @@
 // Batch normalisation layers: buffers, the choice between batch and running statistics, checks.
 #include "lathe/nn/batch_norm.h"
 
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/autograd/saved.h"
+#include "lathe/core/profile/watch.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/binary.h"
@@ -56,31 +59,81 @@ Tensor BatchNorm::relu_now(const Tensor& x) {
   });
 }
 
+/// A call whose values nobody has asked for: what it reads.
+struct NormRelu::Waiting {
+  Tensor x;
+  uint32_t version;  // of x
+  BatchNormTensors tensors;
+  lathe::BatchNormOptions how;
+  autograd::Mode mode;
+  Tensor value = {};
+  bool is_taken = false;  // by a convolution: the statistics have moved
+
+  void check() const {
+    LATHE_CHECK(StateError, x.version() == version, "BatchNorm::relu: x was modified by an ",
+                "in-place operation before its values were computed (x: ", x, ")");
+  }
+};
+
+/// True if the fused op may take x; it looks at the rest itself.
+static bool is_fused(const Tensor& x) {
+  if (!x.defined() || x.ndim() != 4) return false;
+  if (x.device().is_cuda()) return x.dtype() == kF16;
+  return x.dtype() == kF32 && x.is_contiguous(kChannelsLast) && grad_enabled() &&
+         !profile::watched();
+}
+
 NormRelu BatchNorm::relu(const Tensor& x) {
-  // What the fused op takes; it looks at the rest itself.
-  const bool may_wait = is_training() && x.defined() && x.device().is_cuda() && x.dtype() == kF16 &&
-                        x.ndim() == 4 && !has_hooks() && !sum_ && options_.momentum &&
-                        weight.defined() && running_mean.defined();
-  return {*this, x, may_wait ? Tensor() : relu_now(x)};
+  const bool may_wait = is_training() && is_fused(x) && !has_hooks() && !sum_ &&
+                        options_.momentum && weight.defined() && running_mean.defined() &&
+                        x.dim(1) == weight.dim(0);
+  if (!may_wait) return NormRelu(relu_now(x));
+  using autograd::lasting;
+  std::shared_ptr<NormRelu::Waiting> waiting;
+  call([&] {
+    normalize(x, [&](lathe::BatchNormOptions how) {
+      if (how.num_batches.defined()) how.num_batches = lasting(how.num_batches);
+      autograd::Mode mode = autograd::current_mode();
+      mode.would_record = nullptr;  // of the scope that is open when the values are computed
+      waiting = std::make_shared<NormRelu::Waiting>(NormRelu::Waiting{
+          lasting(x),
+          x.version(),
+          {lasting(weight), lasting(bias), lasting(running_mean), lasting(running_var)},
+          how,
+          mode});
+      return Tensor();
+    });
+  });
+  return NormRelu(std::move(waiting));
 }
 
 NormRelu::operator Tensor() const {
-  if (!value_.defined()) value_ = norm_->relu_now(input());
-  return value_;
+  if (waiting_ == nullptr) return value_;
+  Waiting& w = *waiting_;
+  if (w.value.defined()) return w.value;
+  w.check();
+  autograd::Mode mode = w.mode;
+  mode.would_record = autograd::current_mode().would_record;
+  const autograd::ModeScope as_called(mode);
+  const auto& [weight, bias, running_mean, running_var] = w.tensors;
+  if (w.is_taken) {
+    w.value = batch_norm_relu(w.x, weight, bias, {}, {}, {.training = true, .eps = w.how.eps});
+  } else {
+    w.value = batch_norm_relu(w.x, weight, bias, running_mean, running_var, w.how);
+  }
+  return w.value;
 }
 
-const Tensor& NormRelu::input() const {
-  LATHE_CHECK(StateError, x_.version() == version_, "BatchNorm::relu: x was modified by an ",
-              "in-place operation before its values were computed (x: ", x_, ")");
-  return x_;
+bool NormRelu::waits() const {
+  return waiting_ != nullptr && !waiting_->value.defined() && !waiting_->is_taken &&
+         waiting_->mode.grad == grad_enabled() && waiting_->mode.inference == inference_enabled();
 }
 
-Tensor BatchNorm::relu_conv2d(const Tensor& x, const Tensor& w, const lathe::Conv2dOptions& conv) {
-  return with_hooks(x, [&](const Tensor& in) {
-    return normalize(in, [&](const lathe::BatchNormOptions& how) {
-      return batch_norm_relu_conv2d(in, {weight, bias, running_mean, running_var}, w, how, conv);
-    });
-  });
+Tensor NormRelu::into_conv2d(const Tensor& w, const lathe::Conv2dOptions& conv) const {
+  waiting_->check();
+  Tensor y = batch_norm_relu_conv2d(waiting_->x, waiting_->tensors, w, waiting_->how, conv);
+  waiting_->is_taken = true;
+  return y;
 }
 
 Tensor BatchNorm::add_relu(const Tensor& x, const Tensor& residual) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -26,26 +27,28 @@ class BatchNorm;
 
 /// What BatchNorm::relu returns: its values, as a Tensor when they are asked for. Given straight to
 /// a Conv2d, conv(norm.relu(x)), the layers can become one op (ops/batch_norm_conv2d.h), which
-/// never writes the values down. Where that cannot be, they are computed at once. x must not be
-/// written in between, and the norm must still be there.
+/// never writes the values down. In training on a CPU (f32, NHWC) and on a GPU (f16) they wait for
+/// that; elsewhere they are computed at once. Values that wait and are asked for later are those of
+/// the call: its parameters and its grad mode count. x must not be written in between. If nobody
+/// asks, nothing is computed, and the running statistics do not move. Copies share their values.
 /// throws: StateError if x was written before the values were asked for.
 class LATHE_API NormRelu {
  public:
   operator Tensor() const;
 
-  /// For Conv2d. None if the values are there already.
-  BatchNorm* norm() const { return value_.defined() ? nullptr : norm_; }
-  const Tensor& input() const;
+  /// For Conv2d. True while nothing is computed, in the grad mode of the call.
+  bool waits() const;
+  /// conv2d(values, w, conv), as one op where that can be. Only while they wait.
+  Tensor into_conv2d(const Tensor& w, const lathe::Conv2dOptions& conv) const;
 
  private:
   friend BatchNorm;
-  NormRelu(BatchNorm& norm, const Tensor& x, const Tensor& value)
-      : norm_(&norm), x_(x), version_(x.version()), value_(value) {}
+  struct Waiting;
+  explicit NormRelu(const Tensor& value) : value_(value) {}
+  explicit NormRelu(std::shared_ptr<Waiting> waiting) : waiting_(std::move(waiting)) {}
 
-  BatchNorm* norm_;
-  Tensor x_;
-  uint32_t version_;  // of x
-  mutable Tensor value_;
+  Tensor value_;
+  std::shared_ptr<Waiting> waiting_;  // null if value_ is there
 };
 
 /// What BatchNorm1d and BatchNorm2d share. Parameters: weight [C] = 1 and bias [C] = 0. Buffers:
@@ -58,8 +61,6 @@ class LATHE_API BatchNorm : public Module {
   /// before and after it.
   [[nodiscard]] NormRelu relu(const Tensor& x);
   Tensor add_relu(const Tensor& x, const Tensor& residual);
-  /// conv2d(relu(forward(x)), w, conv), where relu() has left its values to the convolution.
-  Tensor relu_conv2d(const Tensor& x, const Tensor& w, const lathe::Conv2dOptions& conv);
   const BatchNormOptions& options() const { return options_; }
 
   /// In training, `sum` gives the sum of a tensor over all processes that normalise together, with
@@ -80,7 +81,6 @@ class LATHE_API BatchNorm : public Module {
   DType dtype_for(DType asked) const override { return is_half(asked) ? kF32 : asked; }
 
  private:
-  friend NormRelu;
   template <class Op>
   Tensor normalize(const Tensor& x, Op&& op);
   Tensor relu_now(const Tensor& x);

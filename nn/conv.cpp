@@ -42,10 +42,9 @@ lathe::Conv2dOptions Conv2d::op_options() const {
 Tensor Conv2d::forward(const Tensor& x) { return conv2d(x, weight, op_options()); }
 
 Tensor Conv2d::operator()(NormRelu&& x) {
-  BatchNorm* const norm = has_hooks() ? nullptr : x.norm();
-  if (norm == nullptr) return (*this)(Tensor(x));
+  if (has_hooks() || !x.waits()) return (*this)(Tensor(x));
   Tensor y;
-  call([&] { y = norm->relu_conv2d(x.input(), weight, op_options()); });
+  call([&] { y = x.into_conv2d(weight, op_options()); });
   return y;
 }
 

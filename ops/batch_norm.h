@@ -115,6 +115,8 @@ BatchNormStats batch_norm_stats(const Tensor& x, double eps);
 /// channel.
 void batch_norm_update_(const BatchNormRunning& running, const BatchNormStats& batch,
                         int64_t count);
+/// Of x, or from call.sums if they are there.
+BatchNormStats batch_norm_stats(const BatchNormCall& call, double eps);
 /// Computes the statistics of x into call.mean and call.invstd, normalises with them, and moves the
 /// running statistics: after all memory is there, so that a call that fails leaves them unchanged.
 Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,

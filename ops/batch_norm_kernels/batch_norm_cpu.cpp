@@ -148,10 +148,13 @@ static BatchNormStats stats_of_moments(const Tensor& moments, double eps) {
   return out;
 }
 
+BatchNormStats batch_norm_stats(const BatchNormCall& call, double eps) {
+  return call.sums.defined() ? stats_of_moments(call.sums, eps) : batch_norm_stats(call.x, eps);
+}
+
 Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
                         const BatchNormRunning& running) {
-  const BatchNormStats batch =
-      call.sums.defined() ? stats_of_moments(call.sums, eps) : batch_norm_stats(call.x, eps);
+  const BatchNormStats batch = batch_norm_stats(call, eps);
   call.mean = batch.mean;
   call.invstd = batch.invstd;
   Tensor y = batch_norm_forward(call, residual);

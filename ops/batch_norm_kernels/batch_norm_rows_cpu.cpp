@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
 
 // Before a loop that may write an element which it has read: no later round reads it. Clang, which
@@ -338,5 +339,17 @@ LATHE_CLONES void TileLoops<T>::grad_input(const TileShape& shape, BatchNormForm
 template struct TileLoops<float>;
 template struct TileLoops<BFloat16>;
 template struct TileLoops<double>;
+
+LATHE_CLONES void batch_norm_relu_pixels(float* __restrict__ y, const float** pixels, int64_t count,
+                                         const float* outside, int64_t channels,
+                                         const PixelNorm& norm) {
+  for (int64_t i = 0; i < count; ++i, y += channels) {
+    if (pixels[i] == outside) continue;
+    const float* const no_residual = nullptr;
+    apply_row<BatchNormForm::kRelu, float>(channels, y, pixels[i], no_residual, norm.mean,
+                                           norm.scale, norm.bias);
+    pixels[i] = y;
+  }
+}
 
 }  // namespace lathe::cpu

@@ -145,4 +145,9 @@ Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, cons
   return rounded(dw, dy_in.dtype());
 }
 
+std::optional<WinogradTile> conv2d_winograd_tile(const Conv2dGeometry& g, const Tensor& x) {
+  if (g.is_trivial()) return {};
+  return winograd_for(g, conv2d_format(x), x.dtype());
+}
+
 }  // namespace lathe::cpu

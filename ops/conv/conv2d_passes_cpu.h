@@ -2,10 +2,12 @@
 // here, and no size may be trivial (g.is_trivial()); conv2d_forward_with_moments takes any tensors.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "lathe/core/config.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
+#include "lathe/ops/conv/conv2d_winograd_cpu.h"
 
 namespace lathe::cpu {
 
@@ -23,6 +25,9 @@ LATHE_API FastConv2dInfo fast_conv2d_info();
 /// elsewhere it stays as it is.
 Tensor conv2d_forward_with_moments(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                                    Tensor& moments);
+
+/// The tile of our own Winograd where that computes the passes of x, now.
+std::optional<WinogradTile> conv2d_winograd_tile(const Conv2dGeometry& g, const Tensor& x);
 
 /// The dtypes of the fast path: f32, and bf16 where oneDNN and the processor have it.
 bool fast_conv2d_takes(DType dtype) noexcept;

@@ -91,13 +91,15 @@ class Convolution {
  public:
   Convolution(const Tiles& tiles, const Images<const float>& x, const Images<float>& y,
               const WinogradFilters& filters, const float* bias = nullptr,
-              const Conv2dEpilogue& then = {}, bool want_moments = false)
+              const Conv2dEpilogue& then = {}, bool want_moments = false,
+              const PixelNorm& before = {})
       : tiles_(tiles),
         x_(x),
         y_(y),
         filters_(filters),
         bias_(bias),
         then_(then),
+        before_(before),
         in_blocks_(ceil_div(x.channels, kBlock)),
         out_blocks_(ceil_div(y.channels, kBlock)),
         group_(std::min(out_blocks_, kOutBlocks)),
@@ -191,8 +193,9 @@ class Convolution {
 
   void transform_input(float* v, int64_t first, int64_t count, int64_t in) const {
     const WinogradMatrices matrices = v_space_.at(v);
+    InputReader reader(tiles_, x_, before_);
     for (int64_t i = 0; i < count; ++i) {
-      const auto pixels = tiles_.inputs(x_, first + i, in * kBlock);
+      const auto& pixels = reader.tile(first + i, in * kBlock, ins(in));
       tiles_.kernels.transform_input(row_of(matrices, i), pixels.data(), ins(in));
     }
     // The rows that the products compute beyond these need numbers, because leftovers of other
@@ -259,6 +262,7 @@ class Convolution {
   const WinogradFilters filters_;
   const float* const bias_;
   const Conv2dEpilogue then_;
+  const PixelNorm before_;
   const int64_t in_blocks_, out_blocks_, group_, tile_blocks_, block_tiles_;
   const MatrixSpace v_space_, m_space_, u_space_;
   const float* u_ = nullptr;
@@ -311,12 +315,12 @@ struct WinogradForm {
 
 void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& y, const Tensor& x,
                       const Tensor& w, const Tensor& bias, const Conv2dEpilogue& then,
-                      Tensor* moments) {
+                      Tensor* moments, const PixelNorm& before) {
   const winograd::Tiles tiles = winograd::tiles_of(g, tile);
   winograd::Convolution convolution(tiles, {x.data<float>(), g.H, g.W, g.C},
                                     {y.data<float>(), g.P, g.Q, g.K}, winograd::filters_of(w),
                                     bias.defined() ? bias.data<float>() : nullptr, then,
-                                    moments != nullptr);
+                                    moments != nullptr, before);
   // Of constants alone: transformed filters take up to four times the memory.
   const WinogradForm form{tile, g.stride.rows};
   convolution.run(w.requires_grad() ? Tensor() : packed_weights(w, form, [&] {

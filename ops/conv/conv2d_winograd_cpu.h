@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/fused_conv2d.h"
 
@@ -42,13 +43,13 @@ std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g, bool constant
 /// x, y and their gradients: f32, NHWC. w and dw: f32, dense in any order. bias: dense or
 /// undefined. `then` is done to each tile as it is written; its residual is f32, NHWC. *moments
 /// becomes mean and variance of y's channels, f32 [2,K] (channel_moments_cpu.h), if it is not null.
-/// No size is trivial.
+/// `before` is applied to x as it is read; padding stays 0. No size is trivial.
 void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& y, const Tensor& x,
                       const Tensor& w, const Tensor& bias, const Conv2dEpilogue& then = {},
-                      Tensor* moments = nullptr);
+                      Tensor* moments = nullptr, const PixelNorm& before = {});
 void winograd_backward_input(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dx,
                              const Tensor& dy, const Tensor& w);
 void winograd_backward_weight(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dw,
-                              const Tensor& dy, const Tensor& x);
+                              const Tensor& dy, const Tensor& x, const PixelNorm& before = {});
 
 }  // namespace lathe::cpu

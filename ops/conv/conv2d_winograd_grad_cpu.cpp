@@ -21,9 +21,11 @@ constexpr int64_t kGrain = 32768;  // floats of the parts that are worth another
 /// The gradient of the filters from x and dy.
 class WeightGradient {
  public:
-  WeightGradient(const Tiles& tiles, const Images<const float>& x, const Images<const float>& dy)
+  WeightGradient(const Tiles& tiles, const Images<const float>& x, const Images<const float>& dy,
+                 const PixelNorm& before)
       : tiles_(tiles),
         x_(x),
+        before_(before),
         dy_(dy),
         in_blocks_(ceil_div(x.channels, kBlock)),
         out_blocks_(ceil_div(dy.channels, kBlock)),
@@ -67,10 +69,11 @@ class WeightGradient {
     float* const v = memory.data<float>();
     float* const d = v + v_space_.floats;
     float* const p = d + d_space_.floats;
+    InputReader reader(tiles_, x_, before_);
     for (int64_t first = part * size; first < end; first += block_tiles()) {
       const int64_t count = std::min(block_tiles(), end - first);
       for (int64_t i = 0; i < count; ++i) {
-        const auto x = tiles_.inputs(x_, first + i, in * kBlock);
+        const auto& x = reader.tile(first + i, in * kBlock, ins(in));
         tiles_.kernels.transform_input(row_of(v_space_.at(v), i), x.data(), ins(in));
         const auto dy = tiles_.outputs(dy_, first + i, out * kBlock, &kZeros[0]);
         tiles_.kernels.transform_output_grad(row_of(d_space_.at(d), i), dy.data(), outs(out));
@@ -133,7 +136,9 @@ class WeightGradient {
   }
 
   const Tiles& tiles_;
-  const Images<const float> x_, dy_;
+  const Images<const float> x_;
+  const PixelNorm before_;
+  const Images<const float> dy_;
   const int64_t in_blocks_, out_blocks_, parts_;
   const MatrixSpace v_space_, d_space_, p_space_;
 };
@@ -143,10 +148,10 @@ class WeightGradient {
 }  // namespace winograd
 
 void winograd_backward_weight(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dw,
-                              const Tensor& dy, const Tensor& x) {
+                              const Tensor& dy, const Tensor& x, const PixelNorm& before) {
   const winograd::Tiles tiles = winograd::tiles_of(g, tile);
   winograd::WeightGradient(tiles, {x.data<float>(), g.H, g.W, g.C},
-                           {dy.data<float>(), g.P, g.Q, g.K})
+                           {dy.data<float>(), g.P, g.Q, g.K}, before)
       .run(dw);
 }
 

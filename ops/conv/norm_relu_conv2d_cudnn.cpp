@@ -39,11 +39,6 @@ struct Fused {
   Conv2dOptions conv;
 };
 
-bool is_channel_vector(const Tensor& t, const Tensor& x) {
-  return t.defined() && t.shape() == Shape{x.dim(1)} && t.dtype() == kF32 && t.is_contiguous() &&
-         t.device() == x.device() && alignment_of(t.raw_data()) >= 16;
-}
-
 ConvKey key_of(ConvPass pass, ConvFusion fusion, const Fused& call,
                const Conv2dOperands& operands) {
   ConvKey key = conv2d_key_of(pass, call.g, kFormat, operands);
@@ -143,33 +138,17 @@ Tensors backward_norm(const Fused& call, const Tensor& dy) {
   return {cuda::batch_norm_combine({g, x, g_factor, x_factor, constant}), dweight, dbias};
 }
 
-/// The gradients of {x, weight, bias, w} in ops, so that they have gradients themselves.
-Tensors gradients_in_ops(const Fused& call, double eps, const Tensor& dy) {
-  const Tensor z = batch_norm_relu(call.norm.x, call.norm.weight, call.norm.bias, {}, {},
-                                   {.training = true, .eps = eps});
-  const Tensor dz = conv2d_input_grad(dy, call.w, z.shape(), call.conv);
-  const Tensor dw = conv2d_weight_grad(dy, z, call.w.shape(), call.conv, memory_format_of(call.w));
-  const Tensors norm = batch_norm_gradients(call.norm, eps, dz, {});
-  return {norm[0], norm[2], norm[3], dw};
-}
-
 }  // namespace
 
 bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call) {
   const auto& [x, w, tensors, norm, conv] = call;
-  const bool suits =
-      conv2d_may_fuse() && norm.training && !inference_enabled() && conv2d_suits_fused(x) &&
-      conv2d_suits_fused(w) && w.dim(2) <= 5 && w.dim(3) <= 5 && w.dim(0) % 8 == 0 &&
-      w.dim(1) == x.dim(1) && w.device() == x.device() && conv.groups == 1 &&
-      !conv.bias.defined() && x.numel() / x.dim(1) > 1 && is_channel_vector(tensors.weight, x) &&
-      is_channel_vector(tensors.bias, x) && is_channel_vector(tensors.running_mean, x) &&
-      is_channel_vector(tensors.running_var, x);
-  const Tensor& n = norm.num_batches;
-  const bool counts =
-      !n.defined() || (n.dtype() == kI64 && n.ndim() == 0 && n.device() == x.device());
-  if (!suits || !counts || !(norm.momentum >= 0 && norm.momentum <= 1) || !(norm.eps >= 0)) {
-    return false;
-  }
+  const auto is_aligned = [](const Tensor& t) { return alignment_of(t.raw_data()) >= 16; };
+  const bool suits = conv2d_may_fuse() && !inference_enabled() && conv2d_suits_fused(x) &&
+                     conv2d_suits_fused(w) && norm_relu_conv2d_suits(call) && w.dim(2) <= 5 &&
+                     w.dim(3) <= 5 && w.dim(0) % 8 == 0 && is_aligned(tensors.weight) &&
+                     is_aligned(tensors.bias) && is_aligned(tensors.running_mean) &&
+                     is_aligned(tensors.running_var);
+  if (!suits) return false;
   const Conv2dGeometry g = conv2d_geometry("conv2d", x.shape(), w.shape(), conv);
   if (g.is_trivial()) return false;
   const Conv2dOperands like{.x = x, .w = w, .y = w};  // only the addresses' alignment counts
@@ -203,7 +182,10 @@ Tensor norm_relu_conv2d(const NormReluConv2dCall& in) {
                      saved.norm.weight = weight.get();
                      saved.norm.bias = bias.get();
                      saved.w = w.get();
-                     if (grad_enabled()) return gradients_in_ops(saved, eps, dy_in);
+                     if (grad_enabled()) {
+                       return norm_relu_conv2d_gradients(saved.norm, eps, saved.w, saved.conv,
+                                                         dy_in, need);
+                     }
                      const Tensor dy = contiguous(dy_in, kFormat);
                      Tensors grads(4);  // undefined if not needed
                      if (need[0] || need[1] || need[2]) {

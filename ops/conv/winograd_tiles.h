@@ -1,6 +1,6 @@
 // What Winograd's passes stand on: the tiles of a batch of images, and memory for their transforms.
-// conv2d_winograd_cpu.cpp: outputs and the input's gradient; conv2d_winograd_grad_cpu.cpp: the
-// filters' gradient; winograd_kernels.h: the loops inside.
+// winograd_tiles.cpp: what is read; conv2d_winograd_cpu.cpp: outputs and the input's gradient;
+// conv2d_winograd_grad_cpu.cpp: the filters' gradient; winograd_kernels.h: the loops inside.
 #pragma once
 
 #include <array>
@@ -96,6 +96,24 @@ struct Tiles {
                                      T* outside) const {
     return pixels(y, index, channel, kernels.outputs, kernels.outputs, lead, outside);
   }
+};
+
+/// The inputs of tiles as the transforms read them: x's own pixels, or normalised copies.
+class InputReader {
+ public:
+  InputReader(const Tiles& tiles, const Images<const float>& x, const PixelNorm& before)
+      : tiles_(tiles), x_(x), before_(before) {}
+
+  /// As Tiles::inputs, for the `channels` from `channel` on. Good until the next call.
+  const std::array<const float*, kMaxPixels>& tile(int64_t index, int64_t channel,
+                                                   int64_t channels);
+
+ private:
+  const Tiles& tiles_;
+  const Images<const float> x_;
+  const PixelNorm before_;
+  std::array<const float*, kMaxPixels> pixels_;
+  alignas(64) std::array<float, kMaxPixels * kBlock> copies_;
 };
 
 /// The tiles of y, from x.
