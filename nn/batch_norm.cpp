@@ -3,7 +3,9 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/saved.h"
+#include "lathe/core/device_scope.h"
 #include "lathe/core/profile/watch.h"
+#include "lathe/ops/autocast.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/binary.h"
@@ -62,16 +64,23 @@ Tensor BatchNorm::relu_now(const Tensor& x) {
 /// A call whose values nobody has asked for: what it reads.
 struct NormRelu::Waiting {
   Tensor x;
-  uint32_t version;  // of x
   BatchNormTensors tensors;
   lathe::BatchNormOptions how;
   autograd::Mode mode;
+  uint32_t x_version = x.version();
+  uint32_t weight_version = tensors.weight.version(), bias_version = tensors.bias.version();
   Tensor value = {};
   bool is_taken = false;  // by a convolution: the statistics have moved
 
   void check() const {
-    LATHE_CHECK(StateError, x.version() == version, "BatchNorm::relu: x was modified by an ",
-                "in-place operation before its values were computed (x: ", x, ")");
+    const auto check_one = [](const char* name, const Tensor& t, uint32_t version) {
+      LATHE_CHECK(StateError, t.version() == version, "BatchNorm::relu: ", name,
+                  " was modified by an in-place operation before its values were computed (", name,
+                  ": ", t, ")");
+    };
+    check_one("x", x, x_version);
+    check_one("weight", tensors.weight, weight_version);
+    check_one("bias", tensors.bias, bias_version);
   }
 };
 
@@ -83,10 +92,23 @@ static bool is_fused(const Tensor& x) {
          !profile::watched();
 }
 
+static bool one_op_takes(const NormReluConv2dCall& call) {
+  if constexpr (kHasCuda) {
+    if (call.x.device().is_cuda()) {
+      const cuda::DeviceScope on(call.x.device(), "batch_norm_relu_conv2d");
+      return cuda::norm_relu_conv2d_fuses(call);
+    }
+  }
+  return call.x.device() == kCPU && cpu::norm_relu_conv2d_fuses(call);
+}
+
 NormRelu BatchNorm::relu(const Tensor& x) {
+  // What the norm would refuse is refused here, in its own name.
   const bool may_wait = is_training() && is_fused(x) && !has_hooks() && !sum_ &&
                         options_.momentum && weight.defined() && running_mean.defined() &&
-                        x.dim(1) == weight.dim(0);
+                        x.dim(1) == weight.dim(0) && x.numel() > x.dim(1) &&
+                        weight.dtype() == kF32 && weight.device() == x.device() &&
+                        running_mean.dtype() == kF32 && running_mean.device() == x.device();
   if (!may_wait) return NormRelu(relu_now(x));
   using autograd::lasting;
   std::shared_ptr<NormRelu::Waiting> waiting;
@@ -97,7 +119,6 @@ NormRelu BatchNorm::relu(const Tensor& x) {
       mode.would_record = nullptr;  // of the scope that is open when the values are computed
       waiting = std::make_shared<NormRelu::Waiting>(NormRelu::Waiting{
           lasting(x),
-          x.version(),
           {lasting(weight), lasting(bias), lasting(running_mean), lasting(running_var)},
           how,
           mode});
@@ -130,8 +151,12 @@ bool NormRelu::waits() const {
 }
 
 Tensor NormRelu::into_conv2d(const Tensor& w, const lathe::Conv2dOptions& conv) const {
+  LATHE_CHECK(StateError, waits(), "BatchNorm::relu: the values do not wait any more");
   waiting_->check();
-  Tensor y = batch_norm_relu_conv2d(waiting_->x, waiting_->tensors, w, waiting_->how, conv);
+  const NormReluConv2dCall call{waiting_->x, amp::cast(amp::kHalf, w), waiting_->tensors,
+                                waiting_->how, conv};
+  if (!one_op_takes(call)) return conv2d(Tensor(*this), w, conv);  // the values are kept
+  Tensor y = batch_norm_relu_conv2d(call.x, call.tensors, w, call.norm, conv);
   waiting_->is_taken = true;
   return y;
 }

@@ -39,8 +39,9 @@ struct AppliedNorm {
   std::vector<float> scale;
 };
 
-/// The filters in a dense order, which Winograd reads.
-Tensor dense(const Tensor& w) { return contiguous(w.detach(), memory_format_of(w)); }
+/// The filters in a dense order, which Winograd reads. It keeps what it makes of filters that need
+/// no gradient, so these are not detached.
+Tensor dense(const Tensor& w) { return contiguous(w, memory_format_of(w)); }
 
 Tensor convolve(const Conv2dGeometry& g, WinogradTile tile, const BatchNormCall& norm,
                 const Tensor& w, Tensor& moments) {

@@ -176,8 +176,26 @@ TEST_CASE("norm relu conv2d: the normalised values are not kept") {
     return profile::memory_use(kCPU).in_use - before;
   };
   kept(Way::kOneOp);  // what is kept for good
+  kept(Way::kTwoOps);
   const int64_t values = 8 * 64 * 16 * 16 * 4;
   CHECK(kept(Way::kTwoOps) - kept(Way::kOneOp) == values);
+}
+
+TEST_CASE("norm relu conv2d: nothing is kept of filters that are trained") {
+  manual_seed(12);
+  const Tensor x = randn({8, 64, 16, 16}).contiguous(kChannelsLast).requires_grad_();
+  const Tensor w = randn({64, 64, 3, 3}).contiguous(kChannelsLast).requires_grad_();
+  const Tensor weight = ones({64}), bias = zeros({64}), mean = zeros({64}), var = ones({64});
+  const auto run = [&] {
+    return batch_norm_relu_conv2d(x, {weight, bias, mean, var}, w, {.training = true}, {.pad = 1});
+  };
+  const auto first = run().to_vector<float>();
+  const int64_t before = profile::memory_use(kCPU).in_use;
+  const auto again = run().to_vector<float>();
+  CHECK(again == first);
+  CHECK(profile::memory_use(kCPU).in_use == before);
+  w.data<float>()[0] += 1;  // as finite differences do: no version changes
+  CHECK(run().to_vector<float>() != first);
 }
 
 TEST_CASE(
@@ -313,6 +331,8 @@ TEST_CASE("norm relu conv2d: layers find it, and errors name the layer that they
   CHECK_THROWS_WITH_AS(net.other(net.norm.relu(x)), doctest::Contains("other: conv2d"), ShapeError);
   CHECK_THROWS_WITH_AS(static_cast<void>(net.norm.relu(of_eight)),
                        doctest::Contains("norm: batch_norm_relu"), ShapeError);
+  const Tensor one_value = randn({1, 16, 1, 1}).contiguous(kChannelsLast);
+  CHECK_THROWS_WITH_AS(net(one_value), doctest::Contains("norm: batch_norm_relu"), ShapeError);
   const Tensor values = net.norm.relu(x);
   CHECK(values.grad_fn() == "batch_norm_relu");
   net.eval();
@@ -337,11 +357,24 @@ TEST_CASE("BatchNorm::relu: values that wait are those of the call, once, whoeve
   CHECK(Tensor(copy).shares_storage(kept));
   CHECK(net.batches() == 1);
 
+  const nn::NormRelu refused = net.norm.relu(x);
+  CHECK_THROWS_AS(net.other(nn::NormRelu(refused)), ShapeError);  // it takes 8 channels
+  CHECK(Tensor(refused).requires_grad());
+  CHECK(net.batches() == 2);
+  const nn::NormRelu written = net.norm.relu(x);
+  {
+    const NoGrad off;
+    net.norm.weight.mul_(2);
+  }
+  Tensor values;
+  CHECK_THROWS_WITH_AS(values = written, doctest::Contains("weight was modified"), StateError);
+  CHECK(net.batches() == 2);
+
   nn::NormRelu taken = net.norm.relu(x), same = taken;
   CHECK(is_one_op(net.conv(std::move(taken))));
-  CHECK(net.batches() == 2);
+  CHECK(net.batches() == 3);
   const Tensor want =
       batch_norm_relu(x, net.norm.weight, net.norm.bias, {}, {}, {.training = true});
   CHECK(Tensor(same).to_vector<float>() == want.to_vector<float>());
-  CHECK(net.batches() == 2);
+  CHECK(net.batches() == 3);
 }
