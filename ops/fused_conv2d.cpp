@@ -48,8 +48,10 @@ bool is_plain(const Tensor& t) {
 Tensor on_gpu(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt_in,
               const Conv2dEpilogue& then) {
   if constexpr (kHasCuda) {
+    // The first call of checkpoint() must have the bits of the second one, which is recorded.
     if (!x_in.device().is_cuda() || is_recorded(x_in) || is_recorded(w_in) ||
-        is_recorded(opt_in.bias) || is_recorded(then.residual))
+        is_recorded(opt_in.bias) || is_recorded(then.residual) ||
+        autograd::current_mode().would_record != nullptr)
       return {};
     const cuda::DeviceScope on(x_in.device(), "fused_conv2d");
     const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt_in.bias);

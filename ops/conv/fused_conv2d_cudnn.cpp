@@ -1,6 +1,7 @@
 // Convolution with bias, residual and relu as one kernel of cuDNN, for inference. Contract:
 // ops/fused_conv2d.h. What the search compares it with: the convolution with its bias, the sum and
 // the relu.
+#include "lathe/core/alignment.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv2d_fused_cudnn.h"
@@ -39,7 +40,8 @@ Tensor fused_conv2d(const Tensor& x, const Tensor& w_in, const Conv2dOptions& op
   if (g.is_trivial() || (adds && then.residual.shape() != g.y_shape())) return {};
   const Tensor w = contiguous(w_in, kNhwc);
   const Tensor residual = adds ? contiguous(then.residual, kNhwc) : Tensor();
-  const Tensor bias = contiguous(opt.bias);
+  const Tensor dense_bias = contiguous(opt.bias);
+  const Tensor bias = alignment_of(dense_bias.raw_data()) >= 16 ? dense_bias : dense_bias.clone();
   if (!conv2d_suits_fused(w) || (adds && !conv2d_suits_fused(residual))) return {};
 
   Conv2dOperands operands{.x = x, .w = w, .y = w};  // of y only the alignment counts here
