@@ -171,7 +171,7 @@ TEST_CASE("key: a text that is not exactly a key's is refused, and nothing else 
         with("H200", "\\x48200"), with("H200", "\\xZZ"), with("H200", "\\n"),
         with("tf32=no", "tf32=maybe"), with("groups=1", "groups=99999999999999999999"),
         with("sm=9.0", "sm=4294967305.0"), with("bias=-", "bias=f32[0,0,0,0]/[0,0,0,0]@0"),
-        with("benchmark", "fastest"), with("none", "bias"), with("none", "bias_relu"),
+        with("benchmark", "fastest"), with("none", "bias"), with("none", "bias_silu"),
         with("residual=-", "residual=f32[1,2,3,4]/[24,12,4,1]@16")})
     CHECK_THROWS_AS(parse_conv_key(changed), DataError);
   CHECK_THROWS_WITH_AS(parse_conv_key(with("groups", "group")),
