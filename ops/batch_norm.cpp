@@ -153,6 +153,28 @@ RecipePtr recipe_of(const BatchNormCall& call, const Tensor& residual) {
   });
 }
 
+/// The values. The call gets its statistics, and the running ones of `count` values move.
+Tensor compute(BatchNormCall& call, const Inputs& in, const Tensor& residual, int64_t count,
+               const BatchNormOptions& opt) {
+  const Device device = call.x.device();
+  if (call.batch_stats) {
+    call.sums = autograd::companion_of(in.x);
+    BatchNormRunning running{{}, {}, opt.momentum, opt.num_batches};
+    if (count > 0) {
+      running.mean = in.running_mean;
+      running.var = in.running_var;
+    }
+    return LATHE_DISPATCH(device, batch_norm_train(call, residual, opt.eps, running));
+  }
+  call.mean = in.running_mean;
+  call.invstd = LATHE_DISPATCH(device, batch_norm_invstd(in.running_var, opt.eps));
+  Tensor y = LATHE_DISPATCH(device, batch_norm_forward(call, residual));
+  // A later training step changes the running mean: keep a copy.
+  call.mean = empty_like(in.running_mean);
+  copy_values(call.mean, in.running_mean);
+  return y;
+}
+
 Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
                  const BatchNormOptions& opt) {
   check(op, in, opt);
@@ -163,23 +185,7 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
   const int64_t count = moving_count(op, in, batch_stats, opt);
 
   BatchNormCall call{form, x, {}, {}, in.weight, in.bias, batch_stats};
-  Tensor y;
-  if (batch_stats) {
-    call.sums = autograd::companion_of(in.x);
-    BatchNormRunning running{{}, {}, opt.momentum, opt.num_batches};
-    if (count > 0) {
-      running.mean = in.running_mean;
-      running.var = in.running_var;
-    }
-    y = LATHE_DISPATCH(x.device(), batch_norm_train(call, residual, opt.eps, running));
-  } else {
-    call.mean = in.running_mean;
-    call.invstd = LATHE_DISPATCH(x.device(), batch_norm_invstd(in.running_var, opt.eps));
-    y = LATHE_DISPATCH(x.device(), batch_norm_forward(call, residual));
-    // A later training step changes the running mean: keep a copy.
-    call.mean = empty_like(in.running_mean);
-    copy_values(call.mean, in.running_mean);
-  }
+  Tensor y = compute(call, in, residual, count, opt);
   // Only kAddRelu needs y, and only its values: it is kept without history, so that there is no
   // cycle.
   const Tensor mask =

@@ -231,6 +231,33 @@ void check_flags_of_graph(const Invocation& call) {
   }
 }
 
+/// What a row is about.
+struct Measured {
+  std::string model, form;
+  int64_t batch, clients;
+  std::string device, layout;
+};
+
+void report(const Output& out, const Measured& m, const Latencies& of, double rate) {
+  out.row(Row()
+              .add("bench", "infer")
+              .add("model", m.model)
+              .add("form", m.form)
+              .add("batch_size", m.batch)
+              .add("clients", m.clients)
+              .add("threads", m.clients > 1 ? 1 : num_threads())
+              .add("device", m.device)
+              .add("layout", m.layout)
+              .add("calls", static_cast<int64_t>(of.seconds.size()))
+              .add("seconds_p50", of.at(0.5))
+              .add("seconds_p99", of.at(0.99))
+              .add("inputs_per_second", rate)
+              .add("system_allocations", static_cast<int64_t>(of.system_allocations)));
+  const std::string who = m.clients > 1 ? formatted("{}, {} clients", m.form, m.clients) : m.form;
+  out.text(formatted("{:>6}  {:<18} {:9.3f} ms {:9.3f} ms {:12.1f}", m.batch, who, 1e3 * of.at(0.5),
+                     1e3 * of.at(0.99), rate));
+}
+
 }  // namespace
 
 ExitCode run_bench_infer(const Invocation& call) {
@@ -264,24 +291,7 @@ ExitCode run_bench_infer(const Invocation& call) {
     const std::vector<Latencies> times =
         running_graph(s.name, [&] { return measure_forms(forms, x, timing); });
     const auto show = [&](const Form& form, const Latencies& of, int64_t clients, double rate) {
-      out.row(Row()
-                  .add("bench", "infer")
-                  .add("model", s.name)
-                  .add("form", form.name)
-                  .add("batch_size", batch)
-                  .add("clients", clients)
-                  .add("threads", clients > 1 ? 1 : num_threads())
-                  .add("device", concat(device))
-                  .add("layout", settings.layout)
-                  .add("calls", static_cast<int64_t>(of.seconds.size()))
-                  .add("seconds_p50", of.at(0.5))
-                  .add("seconds_p99", of.at(0.99))
-                  .add("inputs_per_second", rate)
-                  .add("system_allocations", static_cast<int64_t>(of.system_allocations)));
-      const std::string who =
-          clients > 1 ? formatted("{}, {} clients", form.name, clients) : form.name;
-      out.text(formatted("{:>6}  {:<18} {:9.3f} ms {:9.3f} ms {:12.1f}", batch, who,
-                         1e3 * of.at(0.5), 1e3 * of.at(0.99), rate));
+      report(out, {s.name, form.name, batch, clients, concat(device), settings.layout}, of, rate);
     };
     for (size_t f = 0; f < forms.size(); ++f) {
       show(forms[f], times[f], 1, static_cast<double>(batch) / times[f].at(0.5));

@@ -75,6 +75,27 @@ std::vector<std::string_view> first_words_of_two(std::span<const Command> comman
   return words;
 }
 
+/// What bash does behind a command that runs another program with its arguments.
+std::string bash_own_program(const Command& command) {
+  return formatted(R"(  if [ "$command" = {} ]; then
+    local i=2
+    while [ "$i" -lt "$at" ]; do
+      case ${{typed[i]}} in
+        {}) i=$((i + 1)) ;;
+        -*) [ "${{typed[i+1]}}" != = ] || i=$((i + 1)); i=$((i + 2)) ;;
+        *) break ;;
+      esac
+    done
+    if [ "$i" -eq "$at" ]; then
+      more={}
+    elif [ "$i" -lt "$at" ] && [ "${{typed[i]}}" = {} ]; then
+      command={}
+    fi
+  fi
+)",
+                   command.name, switches_of(command), kOwnProgram, kOwnProgram, kOwnProgram);
+}
+
 std::string bash_script(std::span<const Command> commands) {
   const std::string names = words_after(commands, "");
   std::string groups = formatted("    help) words={} ;;\n", shell_quoted(names)), values, flags,
@@ -96,24 +117,7 @@ std::string bash_script(std::span<const Command> commands) {
     flags += formatted("    {}) words={} plain={} ;;\n", shell_quoted(command.name),
                        shell_quoted(all), shell_quoted(spaced(command.known_words)));
     if (!command.runs_program) continue;
-    programs +=
-        formatted(R"(  if [ "$command" = {} ]; then
-    local i=2
-    while [ "$i" -lt "$at" ]; do
-      case ${{typed[i]}} in
-        {}) i=$((i + 1)) ;;
-        -*) [ "${{typed[i+1]}}" != = ] || i=$((i + 1)); i=$((i + 2)) ;;
-        *) break ;;
-      esac
-    done
-    if [ "$i" -eq "$at" ]; then
-      more={}
-    elif [ "$i" -lt "$at" ] && [ "${{typed[i]}}" = {} ]; then
-      command={}
-    fi
-  fi
-)",
-                  command.name, switches_of(command), kOwnProgram, kOwnProgram, kOwnProgram);
+    programs += bash_own_program(command);
   }
   return formatted(R"(# Completes lathe in bash: source <(lathe completion bash)
 _lathe() {{
@@ -173,11 +177,9 @@ std::string zsh_flag(const Setting& setting) {
   return letter + " " + shell_quoted(formatted("--{}={}", setting.key, value));
 }
 
-std::string zsh_script(std::span<const Command> commands) {
-  std::string cases, programs;
-  for (const Command& command : commands) {
-    if (command.runs_program) {
-      programs += formatted(R"(  if [[ $command = {} ]]; then
+/// The same as bash_own_program().
+std::string zsh_own_program(const Command& command) {
+  return formatted(R"(  if [[ $command = {} ]]; then
     local -i at=3
     while (( at < CURRENT )); do
       case $words[at] in
@@ -192,19 +194,30 @@ std::string zsh_script(std::span<const Command> commands) {
     fi
   fi
 )",
-                            command.name, switches_of(command), kOwnProgram, kOwnProgram);
-    }
-    cases += formatted("    {})\n      _arguments", shell_quoted(command.name));
-    for (const Setting* setting : settings_of(command)) cases += zsh_flag(*setting);
-    cases += " '--config=[config file]:FILE:_files' '--help[flags]'";
-    if (!command.known_words.empty()) {
-      cases += " " + shell_quoted(formatted("*:word:({})", spaced(command.known_words)));
-    } else if (command.runs_program) {
-      cases += " " + shell_quoted(formatted("*:program:{{compadd {}; _files}}", kOwnProgram));
-    } else if (command.max_words > 0) {
-      cases += " '*:file:_files'";
-    }
-    cases += "\n      ;;\n";
+                   command.name, switches_of(command), kOwnProgram, kOwnProgram);
+}
+
+/// The flags and words of a command.
+std::string zsh_case(const Command& command) {
+  std::string text = formatted("    {})\n      _arguments", shell_quoted(command.name));
+  for (const Setting* setting : settings_of(command)) text += zsh_flag(*setting);
+  text += " '--config=[config file]:FILE:_files' '--help[flags]'";
+  if (!command.known_words.empty()) {
+    text += " " + shell_quoted(formatted("*:word:({})", spaced(command.known_words)));
+  } else if (command.runs_program) {
+    text += " " + shell_quoted(formatted("*:program:{{compadd {}; _files}}", kOwnProgram));
+  } else if (command.max_words > 0) {
+    text += " '*:file:_files'";
+  }
+  text += "\n      ;;\n";
+  return text;
+}
+
+std::string zsh_script(std::span<const Command> commands) {
+  std::string cases, programs;
+  for (const Command& command : commands) {
+    if (command.runs_program) programs += zsh_own_program(command);
+    cases += zsh_case(command);
   }
   const std::string names = words_after(commands, "");
   std::string groups = formatted("    help) second=({}) ;;\n", names);
