@@ -24,7 +24,7 @@ Device g_device;  // of this process, which is one rank
 #if defined(LATHE_ASAN)
 constexpr int kMinutes = 4;
 #else
-constexpr int kMinutes = 1;
+constexpr int kMinutes = 2;
 #endif
 
 void choose_device(int rank) {

@@ -35,8 +35,8 @@ class Ranks {
   Ranks& operator=(const Ranks&) = delete;
 
   void signal(int rank, int number) const;
-  /// Waits for the result of one rank, for a minute at most (four with AddressSanitizer); "killed by
-  /// signal 9" if it ended without.
+  /// Waits for the result of one rank, for two minutes at most (four with AddressSanitizer);
+  /// "killed by signal 9" if it ended without.
   std::string result(int rank);
   /// The results of all.
   std::vector<std::string> results();

@@ -116,7 +116,10 @@ void Log::line(std::string_view text) {
   say(printable(text), !quiet_);
 }
 
-void Log::choice(std::string_view text) { choices_.push_back(printable(text)); }
+void Log::choice(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  choices_.push_back(printable(text));
+}
 
 void Log::say_choices() {
   std::vector<std::string> choices;

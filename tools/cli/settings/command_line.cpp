@@ -54,7 +54,7 @@ constexpr OtherFlag kOtherFlags[] = {
     {"bs", "batch-size", ""},       {"batch", "batch-size", ""},
     {"learning-rate", "lr", ""},    {"size", "image-size", ""},
     {"val", "val-split", ""},       {"validation", "val-split", ""},
-    {"split", "val-split", ""},     {"test-split", "val-split", ""},
+    {"split", "val-split", ""},
     {"gpu", "device", " cuda:N"},   {"fp16", "amp", " fp16"},
     {"bf16", "amp", " bf16"},       {"freeze-backbone", "freeze", " backbone"},
 };
