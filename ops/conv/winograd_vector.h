@@ -157,27 +157,32 @@ template <int kCount>
 
 /// Filters of kLanes inputs and kLanes outputs, [in, tap, out].
 struct CollectedFilters {
-  alignas(Vec) float taps[kLanes][9][kLanes] = {};
+  alignas(Vec) float numbers[kLanes * 9 * kLanes] = {};
+
+  /// The outputs' numbers of one tap.
+  [[gnu::always_inline]] float* at(int64_t in, int64_t tap) {
+    return numbers + (in * 9 + tap) * kLanes;
+  }
 
   /// Those of the first `ins` inputs and `outs` outputs at `from`.
   void collect(const float* from, const WinogradFilters& g, int64_t ins, int64_t outs) {
     const bool whole = ins == kLanes && outs == kLanes;
     if (whole && g.in_step == 1) {  // channels last
       for (int tap = 0; tap < 9; ++tap) {
-        collect_square(taps[0][tap], 9 * kLanes, from + g.tap[tap], g.out_step);
+        collect_square(at(0, tap), 9 * kLanes, from + g.tap[tap], g.out_step);
       }
       return;
     }
     if (whole && g.in_step == 9 && g.tap[0] == 0 && g.tap[1] == 1 && g.tap[3] == 3) {  // taps last
       for (int i = 0; i < 9; ++i) {
-        collect_square(taps[0][0] + i * kLanes * kLanes, kLanes, from + i * kLanes, g.out_step);
+        collect_square(numbers + i * kLanes * kLanes, kLanes, from + i * kLanes, g.out_step);
       }
       return;
     }
     for (int64_t out = 0; out < outs; ++out) {
       for (int64_t in = 0; in < ins; ++in) {
         const float* const filter = from + out * g.out_step + in * g.in_step;
-        for (int tap = 0; tap < 9; ++tap) taps[in][tap][out] = filter[g.tap[tap]];
+        for (int tap = 0; tap < 9; ++tap) at(in, tap)[out] = filter[g.tap[tap]];
       }
     }
   }
@@ -211,7 +216,7 @@ void transform_filters(const WinogradMatrices& u, const WinogradFilters& g, int6
       for (int64_t in = 0; in < count; ++in) {
         float* const to = u.data + (first + in) * u.row_step + out;
         transform_2d<3, kFilters>(
-            F::filter, [&](int i, int j) { return Whole::load(filters.taps[in][i * 3 + j]); },
+            F::filter, [&](int i, int j) { return Whole::load(filters.at(in, i * 3 + j)); },
             [&](int i, int j, Vec v) {
               Whole::store(to + (i * kFilters + j) * u.position_step, v);
             });
