@@ -92,6 +92,7 @@ static bool is_fused(const Tensor& x) {
          !profile::watched();
 }
 
+/// True if batch_norm_relu_conv2d() is one op for these.
 static bool one_op_takes(const NormReluConv2dCall& call) {
   if constexpr (kHasCuda) {
     if (call.x.device().is_cuda()) {

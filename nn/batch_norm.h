@@ -29,16 +29,18 @@ class BatchNorm;
 /// a Conv2d, conv(norm.relu(x)), the layers can become one op (ops/batch_norm_conv2d.h), which
 /// never writes the values down. In training on a CPU (f32, NHWC) and on a GPU (f16) they wait for
 /// that; elsewhere they are computed at once. Values that wait and are asked for later are those of
-/// the call: its parameters and its grad mode count. x must not be written in between. If nobody
-/// asks, nothing is computed, and the running statistics do not move. Copies share their values.
-/// throws: StateError if x was written before the values were asked for.
+/// the call: its parameters and its grad mode count. x, weight and bias must not be written in
+/// between. If nobody asks, nothing is computed, and the running statistics do not move. Copies
+/// share their values; one thread at a time may use them.
+/// throws: StateError if one of the three was written before the values were asked for.
 class LATHE_API NormRelu {
  public:
   operator Tensor() const;
 
   /// For Conv2d. True while nothing is computed, in the grad mode of the call.
   bool waits() const;
-  /// conv2d(values, w, conv), as one op where that can be. Only while they wait.
+  /// conv2d(values, w, conv), as one op where that can be.
+  /// throws: StateError if they do not wait; as conv2d.
   Tensor into_conv2d(const Tensor& w, const lathe::Conv2dOptions& conv) const;
 
  private:
