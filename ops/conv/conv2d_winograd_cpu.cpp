@@ -194,8 +194,9 @@ class Convolution {
   void transform_input(float* v, int64_t first, int64_t count, int64_t in) const {
     const WinogradMatrices matrices = v_space_.at(v);
     InputReader reader(tiles_, x_, before_);
-    for (int64_t i = 0; i < count; ++i) {
-      const auto& pixels = reader.tile(first + i, in * kBlock, ins(in));
+    TilePlace place = tiles_.place(first);
+    for (int64_t i = 0; i < count; ++i, tiles_.advance(place)) {
+      const auto& pixels = reader.tile(place, in * kBlock, ins(in));
       tiles_.kernels.transform_input(row_of(matrices, i), pixels.data(), ins(in));
     }
     // The rows that the products compute beyond these need numbers, because leftovers of other
@@ -236,22 +237,22 @@ class Convolution {
     const Images<const float> residual{
         then_.residual.defined() ? then_.residual.data<float>() : nullptr, y_.rows, y_.cols,
         y_.channels};
-    std::array<const float*, kMaxPixels> residuals;
+    PixelTable<float> pixels;
+    PixelTable<const float> residuals;
     const WinogradEpilogue then{bias_ == nullptr ? nullptr : bias_ + out * kBlock,
                                 residual.data == nullptr ? nullptr : residuals.data(), then_.relu};
     BlockMoments sums;
-    for (int64_t i = 0; i < count; ++i) {
-      const auto pixels = tiles_.outputs(y_, first + i, out * kBlock, sink);
+    TilePlace place = tiles_.place(first);
+    for (int64_t i = 0; i < count; ++i, tiles_.advance(place)) {
+      const bool is_inside = tiles_.outputs(pixels, y_, place, out * kBlock, sink);
       if (residual.data != nullptr) {
-        residuals = tiles_.outputs(residual, first + i, out * kBlock, kZeros);
+        tiles_.outputs(residuals, residual, place, out * kBlock, kZeros);
       }
       tiles_.kernels.transform_output(pixels.data(), row_of(matrices, i), outs(out), then);
       if (!moments_) continue;
-      std::array<const float*, kMaxPixels> inside;
-      const auto end = std::copy_if(
-          pixels.begin(), pixels.begin() + tiles_.kernels.outputs * tiles_.kernels.outputs,
-          inside.begin(), [&](const float* pixel) { return pixel != sink; });
-      sums.add(inside.data(), end - inside.begin(), outs(out));
+      const auto end = pixels.begin() + tiles_.kernels.outputs * tiles_.kernels.outputs;
+      const auto inside = is_inside ? end : std::remove(pixels.begin(), end, &sink[0]);
+      sums.add(pixels.data(), inside - pixels.begin(), outs(out));
     }
     if (moments_) moments_->keep(first / block_tiles_, out * kBlock, outs(out), sums);
   }

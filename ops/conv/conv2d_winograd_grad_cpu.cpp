@@ -70,12 +70,14 @@ class WeightGradient {
     float* const d = v + v_space_.floats;
     float* const p = d + d_space_.floats;
     InputReader reader(tiles_, x_, before_);
+    PixelTable<const float> dy;
+    TilePlace place = tiles_.place(part * size);
     for (int64_t first = part * size; first < end; first += block_tiles()) {
       const int64_t count = std::min(block_tiles(), end - first);
-      for (int64_t i = 0; i < count; ++i) {
-        const auto& x = reader.tile(first + i, in * kBlock, ins(in));
+      for (int64_t i = 0; i < count; ++i, tiles_.advance(place)) {
+        const auto& x = reader.tile(place, in * kBlock, ins(in));
         tiles_.kernels.transform_input(row_of(v_space_.at(v), i), x.data(), ins(in));
-        const auto dy = tiles_.outputs(dy_, first + i, out * kBlock, &kZeros[0]);
+        tiles_.outputs(dy, dy_, place, out * kBlock, &kZeros[0]);
         tiles_.kernels.transform_output_grad(row_of(d_space_.at(d), i), dy.data(), outs(out));
       }
       multiply(p, v, d, count, in, out, first > part * size);

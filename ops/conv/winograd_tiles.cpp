@@ -3,9 +3,9 @@
 
 namespace lathe::cpu::winograd {
 
-const std::array<const float*, kMaxPixels>& InputReader::tile(int64_t index, int64_t channel,
-                                                              int64_t channels) {
-  pixels_ = tiles_.inputs(x_, index, channel);
+const PixelTable<const float>& InputReader::tile(const TilePlace& place, int64_t channel,
+                                                 int64_t channels) {
+  tiles_.inputs(pixels_, x_, place, channel);
   if (before_.mean == nullptr) return pixels_;
   const int64_t side = tiles_.kernels.inputs;
   batch_norm_relu_pixels(copies_.data(), pixels_.data(), side * side, &kZeros[0], channels,

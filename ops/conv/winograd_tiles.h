@@ -3,6 +3,7 @@
 // conv2d_winograd_grad_cpu.cpp: the filters' gradient; winograd_kernels.h: the loops inside.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -33,6 +34,15 @@ struct Images {
 
 /// What lies outside the images: reads as 0, takes what nobody reads.
 alignas(64) inline constexpr float kZeros[kBlock] = {};
+
+/// One pointer for each pixel of a tile. It is filled in place: copies would take as long as that.
+template <class T>
+using PixelTable = std::array<T*, kMaxPixels>;
+
+/// A tile: its image, and where it lies in the image, in tiles.
+struct TilePlace {
+  int64_t image, row, col;
+};
 
 /// The tiles of a batch, in the order of the outputs.
 struct Tiles {
@@ -67,34 +77,45 @@ struct Tiles {
     }
   }
 
-  /// One pointer for each pixel of a square of tile `index` with `side` pixels: to its first
-  /// channel, or to `outside`. Tiles are `step` pixels apart.
+  /// That of tile `index`.
+  TilePlace place(int64_t index) const {
+    return {index / (down * across), index / across % down, index % across};
+  }
+  /// The next tile's. It divides nothing, unlike place().
+  void advance(TilePlace& p) const {
+    if (++p.col < across) return;
+    p.col = 0;
+    if (++p.row < down) return;
+    p.row = 0;
+    ++p.image;
+  }
+
+  /// table[i * side + j] = the first channel of a pixel of a tile's square with `side` pixels, or
+  /// `outside`. Tiles are `step` pixels apart. Returns true if all of the square is inside.
   template <class T>
-  std::array<T*, kMaxPixels> pixels(const Images<T>& images, int64_t index, int64_t channel,
-                                    int64_t side, int64_t step, Pair before, T* outside) const {
-    std::array<T*, kMaxPixels> table;
-    const int64_t image = index / (down * across);
-    const int64_t row = index / across % down * step - before.rows;
-    const int64_t col = index % across * step - before.cols;
-    T** to = table.data();
-    for (int64_t i = row; i < row + side; ++i) {
-      const bool row_inside = i >= 0 && i < images.rows;
-      for (int64_t j = col; j < col + side; ++j) {
-        const bool inside = row_inside && j >= 0 && j < images.cols;
-        *to++ = inside ? images.pixel(image, i, j, channel) : outside;
-      }
+  bool pixels(PixelTable<T>& table, const Images<T>& images, const TilePlace& tile, int64_t channel,
+              int64_t side, int64_t step, Pair before, T* outside) const {
+    const int64_t row = tile.row * step - before.rows, col = tile.col * step - before.cols;
+    // Those of the square that are inside the image.
+    const int64_t top = std::max(-row, int64_t{0}), bottom = std::min(images.rows - row, side);
+    const int64_t left = std::max(-col, int64_t{0}), right = std::min(images.cols - col, side);
+    const bool is_inside = std::max(top, left) == 0 && std::min(bottom, right) == side;
+    if (!is_inside) std::fill_n(table.data(), side * side, outside);
+    for (int64_t i = top; i < bottom && left < right; ++i) {
+      T* pixel = images.pixel(tile.image, row + i, col + left, channel);
+      for (int64_t j = left; j < right; ++j, pixel += images.channels) table[i * side + j] = pixel;
     }
-    return table;
+    return is_inside;
   }
-  std::array<const float*, kMaxPixels> inputs(const Images<const float>& x, int64_t index,
-                                              int64_t channel) const {
-    return pixels(x, index, channel, kernels.inputs, kernels.step, pad,
-                  static_cast<const float*>(kZeros));
+  void inputs(PixelTable<const float>& table, const Images<const float>& x, const TilePlace& tile,
+              int64_t channel) const {
+    pixels(table, x, tile, channel, kernels.inputs, kernels.step, pad,
+           static_cast<const float*>(kZeros));
   }
   template <class T>
-  std::array<T*, kMaxPixels> outputs(const Images<T>& y, int64_t index, int64_t channel,
-                                     T* outside) const {
-    return pixels(y, index, channel, kernels.outputs, kernels.outputs, lead, outside);
+  bool outputs(PixelTable<T>& table, const Images<T>& y, const TilePlace& tile, int64_t channel,
+               T* outside) const {
+    return pixels(table, y, tile, channel, kernels.outputs, kernels.outputs, lead, outside);
   }
 };
 
@@ -105,14 +126,13 @@ class InputReader {
       : tiles_(tiles), x_(x), before_(before) {}
 
   /// As Tiles::inputs, for the `channels` from `channel` on. Good until the next call.
-  const std::array<const float*, kMaxPixels>& tile(int64_t index, int64_t channel,
-                                                   int64_t channels);
+  const PixelTable<const float>& tile(const TilePlace& place, int64_t channel, int64_t channels);
 
  private:
   const Tiles& tiles_;
   const Images<const float> x_;
   const PixelNorm before_;
-  std::array<const float*, kMaxPixels> pixels_;
+  PixelTable<const float> pixels_;
   alignas(64) std::array<float, kMaxPixels * kBlock> copies_;
 };
 

@@ -252,7 +252,10 @@ template <int kRows, int kVectors>
 [[gnu::noinline]] void product_tile(const WinogradProduct& p, int64_t row, int64_t col,
                                     int64_t fetch_step) {
   float* const c = p.c + row * p.c_row + col;
-  const float* a = p.a + row * p.a_row;
+  // Few registers hold the addresses of all rows: a group's are one, two and three steps apart.
+  constexpr int kGroup = kRows % 3 == 0 ? 3 : 1;
+  const float* a[kRows / kGroup];
+  for (int i = 0; i < kRows / kGroup; ++i) a[i] = p.a + (row + i * kGroup) * p.a_row;
   const float* b = p.b + col;
   const int64_t a_row = p.a_row, a_col = p.a_col, b_row = p.b_row, c_row = p.c_row;
   const float* fetched = p.fetch + row / kRows * p.depth * fetch_step;
@@ -270,13 +273,14 @@ template <int kRows, int kVectors>
     for (int j = 0; j < kVectors; ++j) right[j] = Whole::load(b + j * kLanes);
 #pragma GCC unroll 24
     for (int i = 0; i < kRows; ++i) {
-      const float left = a[i * a_row];
+      const float left = a[i / kGroup][i % kGroup * a_row];
 #pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) sum[i][j] += left * right[j];
     }
     __builtin_prefetch(fetched, 0, 2);
     fetched += fetch_step;
-    a += a_col;
+#pragma GCC unroll 24
+    for (int i = 0; i < kRows / kGroup; ++i) a[i] += a_col;
     b += b_row;
   }
 #pragma GCC unroll 24
