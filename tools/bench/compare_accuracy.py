@@ -4,7 +4,7 @@ several seeds and compares test accuracy.
 
     compare_accuracy.py --data-root DIR [--seeds 5] [--epochs 5] [--threads 2] [--sides ours,torch] [--out FILE]
 
-Sides: ours (float32), ours-bf16 and ours-fp16 (`--amp`), torch (float32).
+Sides: ours (float32), ours-direct (without Winograd: `--conv-exact`), ours-bf16 and ours-fp16 (`--amp`), torch (float32).
 
 ResNet-20 (He et al. 2016, option A shortcuts) on CIFAR-10: batch 128, SGD with momentum 0.9 and weight decay 5e-4, learning
 rate 0.1 annealed linearly to 0 per step, pad-4 random crop and flip. DIR holds the official data_batch_*.bin files. Each run
@@ -26,14 +26,14 @@ LR, MOMENTUM, WEIGHT_DECAY, BATCH = 0.1, 0.9, 5e-4, 128
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
-def train_ours(args, seed, amp):
+def train_ours(args, seed, *flags):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             [args.lathe, "train", "--model", "resnet20", "--dataset", "cifar10", "--data-root", args.data_root,
              "--epochs", str(args.epochs), "--batch-size", str(BATCH), "--optimizer", "sgd", "--lr", str(LR),
              "--momentum", str(MOMENTUM), "--weight-decay", str(WEIGHT_DECAY), "--scheduler", "linear",
              "--augment", "crop,flip", "--seed", str(seed), "--threads", str(args.threads), "--run-dir", folder,
-             "--amp", amp, "--device", args.device, "--quiet"], check=True, stdout=subprocess.DEVNULL)
+             *flags, "--device", args.device, "--quiet"], check=True, stdout=subprocess.DEVNULL)
         rows = [json.loads(line) for line in open(pathlib.Path(folder) / "metrics.jsonl")]
     last = [row for row in rows if row.get("split") in ("val", "test")][-1]
     return last["accuracy"], last["loss"]
@@ -98,9 +98,10 @@ def train_torch(args, seed):
     return right / len(test_x), loss / len(test_x)
 
 
-TRAIN = {"ours": lambda args, seed: train_ours(args, seed, "off"),
-         "ours-bf16": lambda args, seed: train_ours(args, seed, "bf16"),
-         "ours-fp16": lambda args, seed: train_ours(args, seed, "fp16"),
+TRAIN = {"ours": lambda args, seed: train_ours(args, seed, "--amp", "off"),
+         "ours-direct": lambda args, seed: train_ours(args, seed, "--amp", "off", "--conv-exact"),
+         "ours-bf16": lambda args, seed: train_ours(args, seed, "--amp", "bf16"),
+         "ours-fp16": lambda args, seed: train_ours(args, seed, "--amp", "fp16"),
          "torch": train_torch}
 
 
