@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs tests as on another machine: `tools/test_as.sh <instruction set> <threads> [ctest arguments]`, after tools/test.sh has
-# built them. The instruction set is SSE41, AVX2, AVX512_CORE, or native for this processor's own; threads is a number.
+# built them. The instruction set is SSE41, AVX2, AVX512_CORE, AVX512_CORE_BF16, or native for this processor's own; threads is a number.
 # Without ctest arguments what depends on either; `tools/test_as.sh SSE41 1 -R .` runs everything.
 #
 # Limited are oneDNN (by ONEDNN_MAX_CPU_ISA), our own code (tests/cpu_limit.cpp, in the test programs and in
@@ -8,15 +8,15 @@
 # Ends with the line "N passed, N failed, N skipped".
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-isa=${1:?usage: tools/test_as.sh <SSE41|AVX2|AVX512_CORE|native> <threads> [ctest arguments]}
-threads=${2:?usage: tools/test_as.sh <SSE41|AVX2|AVX512_CORE|native> <threads> [ctest arguments]}
+isa=${1:?usage: tools/test_as.sh <SSE41|AVX2|AVX512_CORE|AVX512_CORE_BF16|native> <threads> [ctest arguments]}
+threads=${2:?usage: tools/test_as.sh <SSE41|AVX2|AVX512_CORE|AVX512_CORE_BF16|native> <threads> [ctest arguments]}
 shift 2
 
 case $isa in
   native) ;;
   SSE41) export ONEDNN_MAX_CPU_ISA=$isa GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX,-AVX2,-FMA,-FMA4,-AVX512F ;;
-  AVX2 | AVX512_CORE) export ONEDNN_MAX_CPU_ISA=$isa ;;
-  *) echo "tools/test_as.sh: $isa is none of SSE41, AVX2, AVX512_CORE and native" >&2; exit 2 ;;
+  AVX2 | AVX512_CORE | AVX512_CORE_BF16) export ONEDNN_MAX_CPU_ISA=$isa ;;
+  *) echo "tools/test_as.sh: $isa is none of SSE41, AVX2, AVX512_CORE, AVX512_CORE_BF16 and native" >&2; exit 2 ;;
 esac
 build=$root/build/release
 export LATHE_TEST_THREADS=$threads LATHE_TEST_COMMAND=$build/tests/cli/lathe_limited

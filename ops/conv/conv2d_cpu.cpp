@@ -36,11 +36,6 @@ static bool fast_path_takes(const Conv2dGeometry& g, DType dtype) {
   return fits && fast_conv2d_takes(dtype);
 }
 
-/// The dtype that the passes compute in. Sums are kept in f32 even where it is bf16.
-static DType arithmetic_of(const Conv2dGeometry& g, const Tensor& t) {
-  return fast_path_takes(g, t.dtype()) ? t.dtype() : compute_dtype(t.dtype());
-}
-
 /// The tile of our own Winograd where that computes the pass.
 static std::optional<WinogradTile> winograd_for(const Conv2dGeometry& g, MemoryFormat format,
                                                 DType dtype, bool constant_filters = false) {
@@ -51,6 +46,15 @@ static std::optional<WinogradTile> winograd_for(const Conv2dGeometry& g, MemoryF
 /// True where our own products compute a 1x1 convolution.
 static bool pointwise_pays(const Conv2dGeometry& g, MemoryFormat format, DType dtype) {
   return format == kChannelsLast && dtype == kF32 && pointwise_takes(g);
+}
+
+/// The dtype that the passes compute in. Sums are kept in f32 even where it is bf16. Without tile
+/// registers Winograd saves more than products of bf16 do: then it takes copies in f32
+/// (docs/conv-performance.md).
+static DType arithmetic_of(const Conv2dGeometry& g, const Tensor& t, MemoryFormat format) {
+  const bool saves = t.dtype() == kBF16 && !fast_conv2d_has_tiles();
+  if (saves && winograd_for(g, format, kF32)) return kF32;
+  return fast_path_takes(g, t.dtype()) ? t.dtype() : compute_dtype(t.dtype());
 }
 
 /// The result, rounded to the dtype of the arguments.
@@ -65,7 +69,7 @@ static Tensor rounded(const Tensor& result, DType dtype) {
 static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Tensor& w_in,
                            const Tensor& bias_in, const Conv2dEpilogue& then, Tensor* moments) {
   const MemoryFormat format = conv2d_format(x_in);
-  const DType dtype = arithmetic_of(g, x_in);
+  const DType dtype = arithmetic_of(g, x_in, format);
   const Tensor x = dense(x_in, format, dtype);
   const Tensor w = dense(w_in, memory_format_of(w_in), dtype);
   const Tensor bias = dense(bias_in, kContiguous, dtype);
@@ -107,7 +111,7 @@ Tensor conv2d_forward_with_moments(const Conv2dGeometry& g, const Tensor& x, con
 
 Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& w_in) {
   const MemoryFormat format = conv2d_format(dy_in);
-  const DType dtype = arithmetic_of(g, dy_in);
+  const DType dtype = arithmetic_of(g, dy_in, format);
   const Tensor dy = dense(dy_in, format, dtype);
   const Tensor w = dense(w_in, memory_format_of(w_in), dtype);
   const Tensor dx = empty_in(format, g.x_shape(), dtype, kCPU);
@@ -128,7 +132,7 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const
 Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& x_in,
                               MemoryFormat w_format) {
   const MemoryFormat format = conv2d_format(x_in);
-  const DType dtype = arithmetic_of(g, dy_in);
+  const DType dtype = arithmetic_of(g, dy_in, format);
   const Tensor dy = dense(dy_in, format, dtype), x = dense(x_in, format, dtype);
   const Tensor dw = empty_in(w_format, g.w_shape(), dtype, kCPU);
   if (g.is_trivial()) {

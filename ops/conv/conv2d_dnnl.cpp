@@ -193,6 +193,12 @@ bool fast_conv2d_takes(DType dtype) noexcept try {
   return false;
 }
 
+bool fast_conv2d_has_tiles() noexcept try {
+  return dnnl_uses(dnnl::cpu_isa::avx512_core_amx);
+} catch (...) {  // oneDNN cannot be loaded
+  return false;
+}
+
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
                          const Tensor& bias) {
   t_dy = {};

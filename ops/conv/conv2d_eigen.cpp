@@ -6,6 +6,7 @@ namespace lathe::cpu {
 FastConv2dInfo fast_conv2d_info() { return {}; }
 
 bool fast_conv2d_takes(DType dtype) noexcept { return dtype == kF32; }
+bool fast_conv2d_has_tiles() noexcept { return false; }
 
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
                          const Tensor& bias) {

@@ -31,6 +31,8 @@ std::optional<WinogradTile> conv2d_winograd_tile(const Conv2dGeometry& g, const 
 
 /// The dtypes of the fast path: f32, and bf16 where oneDNN and the processor have it.
 bool fast_conv2d_takes(DType dtype) noexcept;
+/// True where it multiplies bf16 in tile registers (AMX).
+bool fast_conv2d_has_tiles() noexcept;
 
 /// The fast path: conv2d_dnnl.cpp, or conv2d_eigen.cpp in a build without oneDNN. x and y (and
 /// their gradients) are both row-major or both NHWC; w is row-major or channels-last; bias is dense

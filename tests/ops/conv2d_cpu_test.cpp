@@ -161,6 +161,23 @@ TEST_CASE("conv2d: half types are summed in f32 and rounded once") {
   check_cases(std::begin(kSmallImages), std::end(kSmallImages), kBF16, 8e-3);
 }
 
+TEST_CASE("conv2d: without tile registers Winograd takes bf16 as f32, and rounds once") {
+  if (cpu::fast_conv2d_has_tiles()) return;  // tools/test_as.sh runs this without them
+  for (const int64_t stride : {1, 2}) {
+    CAPTURE(stride);
+    manual_seed(11);
+    const Tensor x = randn({16, 64, 32, 32}).contiguous(kChannelsLast).to(kBF16);
+    const Tensor w = randn({32, 64, 3, 3}).to(kBF16);
+    const Conv2dOptions opt{.stride = stride, .pad = 1};
+    const Tensor y = conv2d(x, w, opt), dx = conv2d_input_grad(y, w, x.shape(), opt);
+    const Tensor dw = conv2d_weight_grad(y, x, w.shape(), opt);
+    const Tensor x32 = x.to(kF32), w32 = w.to(kF32), y32 = y.to(kF32);
+    CHECK(relative_error(y, conv2d(x32, w32, opt).to(kBF16)) == 0);
+    CHECK(relative_error(dx, conv2d_input_grad(y32, w32, x.shape(), opt).to(kBF16)) == 0);
+    CHECK(relative_error(dw, conv2d_weight_grad(y32, x32, w.shape(), opt).to(kBF16)) == 0);
+  }
+}
+
 TEST_CASE("conv2d: filters stored channels-last give the same bits, and gradients in their order") {
   for (const bool is_exact : {false, true}) {
     const ExactScope exact(is_exact);
