@@ -9,15 +9,17 @@
 namespace lathe::cli {
 namespace {
 
-// On a CPU with two cores: visible learning within half a minute, 90 % or more after about 90
-// seconds.
+// On a CPU with two cores: visible learning within half a minute, 90 % or more after about a
+// minute. Batches of 64 learn in two epochs what batches of 128 need three for
+// (docs/performance.md).
 constexpr std::string_view kCpuDataset = "fashion-mnist", kCpuModel = "resnet8";
 constexpr std::string_view kGpuDataset = "cifar10", kGpuModel = "resnet18";
 constexpr int64_t kGreyImages = 28, kSmallImages = 32, kLargeImages = 224;
 // The large stem makes 4 x 4 pixels one: of 64 x 64 images it would leave the last layers 2 x 2.
 constexpr int64_t kSmallStemSide = 64;
 constexpr int64_t kMostPaddedSide = 96;  // larger images gain more from crops of many scales
-constexpr int64_t kCpuEpochs = 3, kEpochs = 30;
+constexpr int64_t kGreyEpochs = 2, kGreyBatch = 64;  // on a CPU
+constexpr int64_t kSyntheticEpochs = 3, kEpochs = 30;
 
 struct Step {
   double lr, weight_decay;
@@ -71,7 +73,7 @@ std::string_view augment_for(std::string_view dataset, int64_t epochs, const Mac
   if (dataset == "folder") return "resized-crop,flip";
   if (dataset.starts_with("cifar")) return "crop,flip";
   // Three epochs of Fashion-MNIST end a point lower with mirrored images (docs/performance.md).
-  if (dataset == "fashion-mnist" && epochs > kCpuEpochs) return "flip";
+  if (dataset == "fashion-mnist" && epochs > 3) return "flip";
   // A mirrored digit is another digit or none, and the synthetic set is random enough.
   return "none";
 }
@@ -142,9 +144,10 @@ int64_t batch_of_rank(int64_t batch_size, int64_t ranks) {
 
 void complete(Settings& settings, const Machine& machine) {
   const std::string& dataset = *settings.dataset;
+  const bool grey_on_cpu = is_grey(dataset) && !machine.has_cuda;
   if (!settings.epochs) {
-    settings.epochs =
-        !machine.has_cuda && (is_grey(dataset) || dataset == "synthetic") ? kCpuEpochs : kEpochs;
+    const bool synthetic_on_cpu = dataset == "synthetic" && !machine.has_cuda;
+    settings.epochs = grey_on_cpu ? kGreyEpochs : synthetic_on_cpu ? kSyntheticEpochs : kEpochs;
   }
   if (!settings.image_size) settings.image_size = image_size_for(dataset, *settings.model, machine);
   if (!settings.augment) settings.augment = augment_for(dataset, *settings.epochs, machine);
@@ -152,7 +155,7 @@ void complete(Settings& settings, const Machine& machine) {
     const bool small_files = dataset != "folder" && dataset != "packed" && dataset != "synthetic";
     settings.data_cache = small_files ? "ram" : "none";
   }
-  if (!settings.batch_size) settings.batch_size = kUsualBatch;
+  if (!settings.batch_size) settings.batch_size = grey_on_cpu ? kGreyBatch : kUsualBatch;
   const auto& [lr, weight_decay] = step_of(*settings.model, settings.optimizer);
   // Weights that are good already are changed less.
   if (!settings.lr) settings.lr = settings.new_head ? lr / 10 : lr;
