@@ -1,15 +1,15 @@
-// Convolution on the CPU: brings dtypes and layouts into the form of conv2d_passes_cpu.h.
-// Contracts: conv2d.h.
-#include <algorithm>
+// Convolution on the CPU: brings dtypes and layouts into the form of conv2d_passes_cpu.h, and runs
+// the pass as the rule (conv2d_ways_cpu.h) or a measurement (conv2d_engines_cpu.h) says. Contracts:
+// conv2d.h.
 #include <atomic>
-#include <climits>
 
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/conv/channel_moments_cpu.h"
+#include "lathe/ops/conv/conv2d_engines_cpu.h"
 #include "lathe/ops/conv/conv2d_epilogue_cpu.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
-#include "lathe/ops/conv/conv2d_pointwise_cpu.h"
-#include "lathe/ops/conv/conv2d_winograd_cpu.h"
+#include "lathe/ops/conv/conv2d_ways_cpu.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/fused_conv2d.h"
 
@@ -28,33 +28,13 @@ static Tensor dense(const Tensor& t, MemoryFormat format, DType dtype) {
   return copy;
 }
 
-/// True where the fast path computes the passes. oneDNN keeps these numbers as int.
-static bool fast_path_takes(const Conv2dGeometry& g, DType dtype) {
-  constexpr int64_t kMost = INT_MAX;
-  const bool fits = std::max({g.stride.rows, g.stride.cols, g.pad.rows, g.pad.cols, g.dilation.rows,
-                              g.dilation.cols}) <= kMost;
-  return fits && fast_conv2d_takes(dtype);
-}
-
-/// The tile of our own Winograd where that computes the pass.
-static std::optional<WinogradTile> winograd_for(const Conv2dGeometry& g, MemoryFormat format,
-                                                DType dtype, bool constant_filters = false) {
-  if (format != kChannelsLast || dtype != kF32 || conv_exact()) return {};
-  return winograd_pays(g, constant_filters);
-}
-
-/// True where our own products compute a 1x1 convolution.
-static bool pointwise_pays(const Conv2dGeometry& g, MemoryFormat format, DType dtype) {
-  return format == kChannelsLast && dtype == kF32 && pointwise_takes(g);
-}
-
 /// The dtype that the passes compute in. Sums are kept in f32 even where it is bf16. Without tile
 /// registers Winograd saves more than products of bf16 do: then it takes copies in f32
 /// (docs/conv-performance.md).
 static DType arithmetic_of(const Conv2dGeometry& g, const Tensor& t, MemoryFormat format) {
   const bool saves = t.dtype() == kBF16 && !fast_conv2d_has_tiles();
-  if (saves && winograd_for(g, format, kF32)) return kF32;
-  return fast_path_takes(g, t.dtype()) ? t.dtype() : compute_dtype(t.dtype());
+  if (saves && winograd_tile(conv2d_rule(g, format, kF32))) return kF32;
+  return conv2d_is_fast(g, t.dtype()) ? t.dtype() : compute_dtype(t.dtype());
 }
 
 /// The result, rounded to the dtype of the arguments.
@@ -75,22 +55,30 @@ static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Te
   const Tensor bias = dense(bias_in, kContiguous, dtype);
   const Conv2dEpilogue epilogue{dense(then.residual, format, dtype), then.relu};
   const Tensor y = empty_in(format, g.y_shape(), dtype, kCPU);
-  const auto tile = winograd_for(g, format, dtype, then.constant_filters);
-  if (tile && !g.is_trivial()) {
-    winograd_forward(g, *tile, y, x, w, bias, epilogue, moments);
-    return rounded(y, x_in.dtype());
-  }
   if (g.is_trivial()) {
     fill_values(y, 0);
     if (bias.defined()) copy_values(y, alias(bias, {g.K, 1, 1}, {1, 0, 0}, bias.offset()));
-  } else if (pointwise_pays(g, format, dtype)) {
-    pointwise_forward(g, y, x, w, bias, moments);
-  } else if (fast_path_takes(g, dtype)) {
-    fast_conv2d_forward(g, y, x, w, bias);
-  } else {
-    im2col_forward(g, y, x, w, bias);
+    apply_epilogue(y, epilogue);
+    return rounded(y, x_in.dtype());
   }
-  apply_epilogue(y, epilogue);
+  const ConvWay rule = conv2d_rule(g, format, dtype, then.constant_filters);
+  const auto run = [&](ConvWay way) {
+    conv2d_forward_by(way, g, y, x, w, bias, epilogue, moments);
+  };
+  if (conv2d_is_measured(dtype)) {
+    // Moments that a way does not leave cost batch norm a pass over y.
+    const bool wants_moments = moments != nullptr && format == kChannelsLast;
+    Tensor filters;
+    const auto time = [&](ConvWay way, const Tensor& to) {
+      if (!filters.defined()) filters = filters_to_time(w);
+      Tensor left;
+      conv2d_forward_by(way, g, to, x, filters, {}, {}, wants_moments ? &left : nullptr);
+      if (wants_moments && !left.defined()) channel_moments(to);
+    };
+    run_measured_conv2d({ConvPass::kForward, g, x, w, y, wants_moments}, rule, run, time);
+  } else {
+    run(rule);
+  }
   return rounded(y, x_in.dtype());
 }
 
@@ -117,14 +105,17 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const
   const Tensor dx = empty_in(format, g.x_shape(), dtype, kCPU);
   if (g.is_trivial()) {
     fill_values(dx, 0);
-  } else if (const auto tile = winograd_for(g, format, dtype)) {
-    winograd_backward_input(g, *tile, dx, dy, w);
-  } else if (pointwise_pays(g, format, dtype)) {
-    pointwise_backward_input(g, dx, dy, w);
-  } else if (fast_path_takes(g, dtype)) {
-    fast_conv2d_backward_input(g, dx, dy, w);
+    return rounded(dx, dy_in.dtype());
+  }
+  const ConvWay rule = conv2d_rule(g, format, dtype);
+  const auto into = [&](ConvWay way, const Tensor& to) {
+    conv2d_backward_input_by(way, g, to, dy, w);
+  };
+  const auto run = [&](ConvWay way) { into(way, dx); };
+  if (conv2d_is_measured(dtype)) {
+    run_measured_conv2d({ConvPass::kBackwardInput, g, dy, w, dx}, rule, run, into);
   } else {
-    im2col_backward_input(g, dx, dy, w);
+    run(rule);
   }
   return rounded(dx, dy_in.dtype());
 }
@@ -137,21 +128,35 @@ Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, cons
   const Tensor dw = empty_in(w_format, g.w_shape(), dtype, kCPU);
   if (g.is_trivial()) {
     fill_values(dw, 0);
-  } else if (const auto tile = winograd_for(g, format, dtype)) {
-    winograd_backward_weight(g, *tile, dw, dy, x);
-  } else if (pointwise_pays(g, format, dtype)) {
-    pointwise_backward_weight(g, dw, dy, x);
-  } else if (fast_path_takes(g, dtype)) {
-    fast_conv2d_backward_weight(g, dw, dy, x);
+    return rounded(dw, dy_in.dtype());
+  }
+  const ConvWay rule = conv2d_rule(g, format, dtype);
+  const auto into = [&](ConvWay way, const Tensor& to) {
+    conv2d_backward_weight_by(way, g, to, dy, x);
+  };
+  const auto run = [&](ConvWay way) { into(way, dw); };
+  if (conv2d_is_measured(dtype)) {
+    run_measured_conv2d({ConvPass::kBackwardWeight, g, x, dw, dw}, rule, run, into);
   } else {
-    im2col_backward_weight(g, dw, dy, x);
+    run(rule);
   }
   return rounded(dw, dy_in.dtype());
 }
 
-std::optional<WinogradTile> conv2d_winograd_tile(const Conv2dGeometry& g, const Tensor& x) {
+std::optional<WinogradStep> conv2d_winograd_step(const Conv2dGeometry& g, const Tensor& x,
+                                                 const Tensor& w) {
   if (g.is_trivial()) return {};
-  return winograd_for(g, conv2d_format(x), x.dtype());
+  if (!conv2d_is_measured(x.dtype())) {
+    const auto tile = winograd_tile(conv2d_rule(g, conv2d_format(x), x.dtype()));
+    return tile ? std::optional(WinogradStep{*tile, *tile}) : std::nullopt;
+  }
+  const auto tile_of = [&](ConvPass pass, bool moments) {
+    const auto way = measured_conv2d_way({pass, g, x, w, x, moments});
+    return way ? winograd_tile(*way) : std::nullopt;
+  };
+  const auto forward = tile_of(ConvPass::kForward, true);
+  const auto weight = forward ? tile_of(ConvPass::kBackwardWeight, false) : std::nullopt;
+  return weight ? std::optional(WinogradStep{*forward, *weight}) : std::nullopt;
 }
 
 }  // namespace lathe::cpu

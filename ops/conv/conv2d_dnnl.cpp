@@ -146,9 +146,9 @@ std::optional<Conv2dStrips> strips_for(ConvPass pass, const Conv2dGeometry& g, c
 }
 
 void forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
-             const Tensor& bias) {
+             const Tensor& bias, ConvWay way) {
   const OmpThreads threads(conv2d_threads(g));
-  const auto made = conv2d_primitive(ConvPass::kForward, g, x, w, bias.defined());
+  const auto made = conv2d_primitive(ConvPass::kForward, g, x, w, bias.defined(), way);
   Run run(*made);
   run.in(DNNL_ARG_SRC, made->x, x);
   run.in(DNNL_ARG_WEIGHTS, made->w, w, packed_filters);
@@ -156,18 +156,21 @@ void forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Te
   run.out(DNNL_ARG_DST, made->y, y);
 }
 
-void backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy, const Tensor& w) {
+void backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                    ConvWay way) {
   const OmpThreads threads(conv2d_threads(g));
-  const auto made = conv2d_primitive(ConvPass::kBackwardInput, g, dy, w, false);
+  const auto made = conv2d_primitive(ConvPass::kBackwardInput, g, dy, w, false, way);
   Run run(*made);
-  run.in(DNNL_ARG_DIFF_DST, made->y, dy, packed_and_kept_dy);
+  // A way that was measured keeps nothing: no other call may follow to take it.
+  run.in(DNNL_ARG_DIFF_DST, made->y, dy, way == ConvWay::kByLibrary ? packed_and_kept_dy : packed);
   run.in(DNNL_ARG_WEIGHTS, made->w, w);
   run.out(DNNL_ARG_DIFF_SRC, made->x, dx);
 }
 
-void backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy, const Tensor& x) {
+void backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy, const Tensor& x,
+                     ConvWay way) {
   const OmpThreads threads(conv2d_threads(g));
-  const auto made = conv2d_primitive(ConvPass::kBackwardWeight, g, x, dw, false);
+  const auto made = conv2d_primitive(ConvPass::kBackwardWeight, g, x, dw, false, way);
   Run run(*made);
   run.in(DNNL_ARG_SRC, made->x, x);
   run.in(DNNL_ARG_DIFF_DST, made->y, dy, packed_dy);
@@ -176,12 +179,24 @@ void backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy
 
 }  // namespace
 
+/// The newest of these sets that oneDNN uses.
+static std::string instructions() {
+  using dnnl::cpu_isa;
+  for (const auto& [set, name] :
+       {std::pair(cpu_isa::avx512_core, "avx512_core"), std::pair(cpu_isa::avx2, "avx2"),
+        std::pair(cpu_isa::avx, "avx"), std::pair(cpu_isa::sse41, "sse41")}) {
+    if (dnnl_uses(set)) return name;
+  }
+  return "";
+}
+
 FastConv2dInfo fast_conv2d_info() try {
   const dnnl_version_t& v = *dnnl_version();
   return {.library = concat("oneDNN ", v.major, '.', v.minor, '.', v.patch),
           .problem = {},
           .winograd = translate_dnnl_errors("conv2d", dnnl_has_winograd),
-          .bf16 = fast_conv2d_takes(kBF16)};
+          .bf16 = fast_conv2d_takes(kBF16),
+          .instructions = translate_dnnl_errors("conv2d", instructions)};
 } catch (const Error& e) {
   return {.library = "oneDNN", .problem = e.message()};
 }
@@ -200,41 +215,46 @@ bool fast_conv2d_has_tiles() noexcept try {
 }
 
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
-                         const Tensor& bias) {
+                         const Tensor& bias, ConvWay way) {
   t_dy = {};
   translate_dnnl_errors("conv2d", [&] {
     if (const auto strips = strips_for(ConvPass::kForward, g, x)) {
       const Tensor wide_y = strips->empty_y(y.dtype());
-      forward(strips->strip, wide_y, strips->strips_of_x(x), w, bias);
+      forward(strips->strip, wide_y, strips->strips_of_x(x), w, bias, way);
       strips->take_y(y, wide_y);
     } else {
-      forward(g, y, x, w, bias);
+      forward(g, y, x, w, bias, way);
     }
   });
 }
 
 void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
-                                const Tensor& w) {
+                                const Tensor& w, ConvWay way) {
   translate_dnnl_errors("conv2d_input_grad", [&] {
     if (const auto strips = strips_for(ConvPass::kBackwardInput, g, dy)) {
       const Tensor wide_dx = strips->empty_x(dx.dtype());
-      backward_input(strips->strip, wide_dx, strips->strips_of_y(dy), w);
+      backward_input(strips->strip, wide_dx, strips->strips_of_y(dy), w, way);
       strips->take_x(dx, wide_dx);
     } else {
-      backward_input(g, dx, dy, w);
+      backward_input(g, dx, dy, w, way);
     }
   });
 }
 
 void fast_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
-                                 const Tensor& x) {
+                                 const Tensor& x, ConvWay way) {
   translate_dnnl_errors("conv2d_weight_grad", [&] {
     if (const auto strips = strips_for(ConvPass::kBackwardWeight, g, x)) {
-      backward_weight(strips->strip, dw, strips->strips_of_y(dy), strips->strips_of_x(x));
+      backward_weight(strips->strip, dw, strips->strips_of_y(dy), strips->strips_of_x(x), way);
     } else {
-      backward_weight(g, dw, dy, x);
+      backward_weight(g, dw, dy, x, way);
     }
   });
+}
+
+std::vector<ConvWay> fast_conv2d_ways(ConvPass pass, const Conv2dGeometry& g, const Tensor& x,
+                                      const Tensor& w) {
+  return translate_dnnl_errors("conv2d", [&] { return dnnl_ways(pass, g, x, w); });
 }
 
 }  // namespace lathe::cpu

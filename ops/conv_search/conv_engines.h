@@ -1,6 +1,6 @@
 // What the convolution search (conv_search.h) needs from a library: a list of engines, and how to
 // make one of them ready, time it and run it. conv2d_engines_cudnn.cpp implements it over cuDNN,
-// the tests over a list of fakes.
+// conv2d_engines_cpu.cpp over the ways of a CPU (conv_ways.h), the tests over a list of fakes.
 #pragma once
 
 #include <compare>
@@ -52,9 +52,10 @@ struct ConvCandidate {
 /// Used by the calling thread only.
 ///
 /// prepare, time_ms and execute may throw OutOfMemoryError, upon which the search tries less
-/// workspace, or CudaError, upon which it gives this engine up and tries the next. Before throwing
-/// either, they clear the CUDA runtime's error state (cudaGetLastError), so that the next engine's
-/// calls do not report it again. Any other exception, and any from another function, ends the call.
+/// workspace, or CudaError, upon which it gives this engine up and tries the next; so a CPU's ways
+/// throw a CudaError, too. Before throwing either, they clear the CUDA runtime's error state
+/// (cudaGetLastError), so that the next engine's calls do not report it again. Any other exception,
+/// and any from another function, ends the call.
 class ConvEngines {
  public:
   virtual ~ConvEngines() = default;
@@ -70,8 +71,8 @@ class ConvEngines {
   /// Runs a prepared engine `runs` times, on the call's stream, with outputs and workspace of its
   /// own, and waits for it. Returns the milliseconds of one run on the device, the mean, without
   /// the time that the host takes to start it. The inputs are the call's. Where a run would find
-  /// them in a cache because the run before left them there, copies of them take turns, as far as
-  /// there is memory.
+  /// them in a GPU's cache because the run before left them there, copies of them take turns, as
+  /// far as there is memory. A CPU may do with fewer runs if they are long.
   virtual double time_ms(const ConvEngine& engine, int runs) = 0;
 
   /// Queues the engine on the call's inputs and outputs; first prepares it if this thread has not.
@@ -82,7 +83,8 @@ class ConvEngines {
   /// largest free block plus what the device has left.
   virtual int64_t available_bytes() = 0;
 
-  /// True while the call's stream is captured into a graph; then nothing may be timed.
+  /// True while the call's stream is captured into a graph; then nothing may be timed. Never on a
+  /// CPU.
   virtual bool capturing() = 0;
 };
 

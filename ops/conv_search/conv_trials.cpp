@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lathe/core/error.h"
+#include "lathe/ops/conv_search/conv_ways.h"
 
 namespace lathe {
 
@@ -316,7 +317,8 @@ void fail_without_engine(const ConvKey& key, const ConvChoice& choice) {
   std::string reasons;
   for (const ConvTrial& trial : choice.trials) {
     ++counts[static_cast<size_t>(trial.outcome)];
-    if (!trial.usable()) reasons += concat("\n  engine ", trial.candidate.engine, ": ", trial.note);
+    if (trial.usable()) continue;
+    reasons += concat("\n  engine ", engine_text(key, trial.candidate.engine), ": ", trial.note);
   }
   const auto count = [&](ConvOutcome outcome) { return counts[static_cast<size_t>(outcome)]; };
   const std::string text =

@@ -1,0 +1,198 @@
+// Keys of a CPU's convolutions, and the engines that the search times. Contracts:
+// conv2d_engines_cpu.h and conv_search/conv_engines.h.
+#include "lathe/ops/conv/conv2d_engines_cpu.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/copy.h"
+#include "lathe/core/error.h"
+#include "lathe/core/info.h"
+#include "lathe/core/math_mode.h"
+#include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/storage.h"
+#include "lathe/core/tensor_impl.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/ops/conv/conv2d_key.h"
+#include "lathe/ops/conv/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/conv2d_ways_cpu.h"
+#include "lathe/ops/conv/winograd_tiles.h"
+#include "lathe/ops/conv2d.h"
+#include "lathe/ops/conv_search/conv_search.h"
+#include "lathe/ops/conv_search/cpu_settings.h"
+
+namespace lathe::cpu {
+
+namespace {
+
+ConvMachine describe_machine(int threads) {
+  const FastConv2dInfo fast = fast_conv2d_info();
+  std::string library = concat("lathe ", build_info().version);
+  std::string device = cpu_info().model;
+  if (!fast.library.empty()) library += concat(", ", fast.library);
+  if (!fast.instructions.empty()) device += concat(", oneDNN ", fast.instructions);
+  device += concat(", vectors of ", winograd::kernel_set().f4.lanes);
+  return {.device = std::move(device), .multiprocessors = threads, .library = std::move(library)};
+}
+
+/// This machine with so many threads. All keys share one object per number.
+SharedMachine machine_with(int threads) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<int, SharedMachine>;  // threads may compute until the end
+  const std::lock_guard lock(mutex);
+  const auto at = known.find(threads);
+  if (at != known.end()) return at->second;
+  return known.emplace(threads, describe_machine(threads)).first->second;
+}
+
+/// What is kept of the filters. In the first call of checkpoint() as in the second one, because
+/// both must compute the same bits.
+ConvFilters filters_kept(ConvPass pass, const Tensor& w) {
+  const bool records = grad_enabled() || autograd::current_mode().would_record != nullptr;
+  if (pass != ConvPass::kForward || records || w.impl().storage->is_borrowed())
+    return ConvFilters::kChanging;
+  return w.requires_grad() ? ConvFilters::kParameters : ConvFilters::kConstant;
+}
+
+double now_ms() {
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// The ways of one call.
+class CpuConvEngines final : public ConvEngines {
+ public:
+  CpuConvEngines(const MeasuredConv2d& call, ConvWay rule, FunctionRef<void(ConvWay)> run,
+                 FunctionRef<void(ConvWay, const Tensor&)> time)
+      : call_(call), rule_(rule), run_(run), time_(time) {}
+
+  std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override {
+    std::vector<ConvCandidate> all;
+    if (heuristic != ConvHeuristic::kA) return all;
+    for (const ConvWay way : ways()) all.push_back({.engine = engine_of(way)});
+    return all;
+  }
+
+  int64_t prepare(const ConvEngine& engine) override {
+    way_of(engine);
+    return 0;  // what a way needs besides its tensors comes from the allocator when it runs
+  }
+
+  double time_ms(const ConvEngine& engine, int runs) override {
+    const ConvWay way = way_of(engine);
+    if (const auto known = slow_ms_.find(way); known != slow_ms_.end()) return known->second;
+    try {
+      if (!result_.defined()) {
+        const profile::MemoryTagScope workspace(profile::MemoryTag::kWorkspace);
+        result_ = empty_like(call_.result);
+      }
+      const double began = now_ms();
+      double ms = 0;
+      int done = 0;
+      do {
+        time_(way, result_);
+        ms = now_ms() - began;
+      } while (++done < runs && ms < kLongMs);
+      ms /= done;
+      if (best_ms_ >= 0 && ms > kLongMs && ms > kMuchSlower * best_ms_) slow_ms_.emplace(way, ms);
+      if (best_ms_ < 0 || ms < best_ms_) best_ms_ = ms;
+      return ms;
+    } catch (const OutOfMemoryError&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      LATHE_FAIL(OutOfMemoryError, "conv2d: ", name_of(way), " ran out of memory");
+    } catch (const Error& error) {  // of the library; the other ways may do without it
+      LATHE_FAIL(CudaError, error.message());
+    }
+  }
+
+  void execute(const ConvEngine& engine) override {
+    result_ = {};
+    run_(way_of(engine));
+  }
+
+  int64_t available_bytes() override { return INT64_MAX; }
+  bool capturing() override { return false; }
+
+ private:
+  // Of one measurement, and of a way's first run: what takes longer than this, and so many times as
+  // long as the fastest, does not run again.
+  static constexpr double kLongMs = 30, kMuchSlower = 3;
+
+  const std::vector<ConvWay>& ways() {
+    if (ways_.empty()) ways_ = conv2d_ways(call_.pass, call_.g, call_.x, call_.w, rule_);
+    return ways_;
+  }
+
+  /// A file may name a way that is not there for these sizes.
+  ConvWay way_of(const ConvEngine& engine) {
+    for (const ConvWay way : ways()) {
+      if (engine_of(way) == engine) return way;
+    }
+    LATHE_FAIL(CudaError, "conv2d: this processor has no way ", engine, " for ", call_.g.x_shape(),
+               " and ", call_.g.w_shape());
+  }
+
+  const MeasuredConv2d& call_;
+  const ConvWay rule_;
+  const FunctionRef<void(ConvWay)> run_;
+  const FunctionRef<void(ConvWay, const Tensor&)> time_;
+  std::vector<ConvWay> ways_;
+  Tensor result_;  // of timed runs
+  double best_ms_ = -1;
+  std::map<ConvWay, double> slow_ms_;
+};
+
+}  // namespace
+
+bool conv2d_is_measured(DType dtype) noexcept {
+  return conv_benchmark() && dtype == kF32 && !deterministic();
+}
+
+ConvKey conv2d_key(const MeasuredConv2d& call) {
+  const Conv2dGeometry& g = call.g;
+  const MemoryFormat format = conv2d_format(call.x);
+  ConvKey key = lathe::conv2d_key(call.pass, g, format, kF32);
+  key.mode = ConvMode::kBenchmark;
+  key.w = conv2d_tensor(g.w_shape(), memory_format_of(call.w), kF32);
+  key.tf32 = false;
+  key.workspace_limit_bytes = 0;
+  if (call.moments) key.fusion = ConvFusion::kStatistics;
+  key.direct = conv_exact();
+  key.filters = filters_kept(call.pass, call.w);
+  key.machine = machine_with(num_threads());
+  return key;
+}
+
+void run_measured_conv2d(const MeasuredConv2d& call, ConvWay rule, FunctionRef<void(ConvWay)> run,
+                         FunctionRef<void(ConvWay, const Tensor& result)> time) {
+  CpuConvEngines engines(call, rule, run, time);
+  try {
+    conv_search().run(conv2d_key(call), engines);
+  } catch (const CudaError&) {  // all have failed: this says why in the rule's own words
+    run(rule);
+  }
+}
+
+Tensor filters_to_time(const Tensor& w) {
+  const autograd::ModeScope off({.grad = false});  // not an inference tensor either
+  Tensor copy = empty_in(memory_format_of(w), w.shape(), w.dtype(), kCPU);
+  copy_values(copy, w);
+  copy.requires_grad_(w.requires_grad());
+  return copy;
+}
+
+std::optional<ConvWay> measured_conv2d_way(const MeasuredConv2d& call) {
+  const auto choice = conv_search().find(conv2d_key(call));
+  if (choice == nullptr) return {};
+  return static_cast<ConvWay>(choice->candidate().engine.index);
+}
+
+}  // namespace lathe::cpu

@@ -1,0 +1,52 @@
+// The convolution search (conv_search/conv_search.h) over a CPU's ways (conv2d_ways_cpu.h): while
+// cpu::conv_benchmark() is on, each pass of each new problem in f32 is timed in all ways, and the
+// fastest is remembered. What is timed is the convolution without bias, sum and relu, and where
+// moments are wanted, with these.
+#pragma once
+
+#include <optional>
+
+#include "lathe/core/function_ref.h"
+#include "lathe/ops/conv/conv2d_geometry.h"
+#include "lathe/ops/conv_pass.h"
+#include "lathe/ops/conv_search/conv_key.h"
+#include "lathe/ops/conv_search/conv_ways.h"
+
+namespace lathe::cpu {
+
+/// True if passes that compute in this dtype are measured now: f32, cpu::conv_benchmark(), and not
+/// deterministic(). One or two loads where the mode is off.
+bool conv2d_is_measured(DType dtype) noexcept;
+
+/// One pass of one call. Dense f32 tensors, x and result in the same order; no size is trivial.
+struct MeasuredConv2d {
+  ConvPass pass;
+  const Conv2dGeometry& g;
+  const Tensor& x;       // the images, or for kBackwardInput dy
+  const Tensor& w;       // the filters or dw
+  const Tensor& result;  // y, dx or dw
+  bool moments = false;  // kForward: the moments of y are wanted
+};
+
+/// The pass's key. Besides the sizes it has: the processor, the instruction sets that are used
+/// (oneDNN's own limit counts), the threads, the versions of lathe and oneDNN, cpu::conv_exact(),
+/// and whether copies of the filters are kept.
+ConvKey conv2d_key(const MeasuredConv2d& call);
+
+/// Runs the pass in the fastest way; if that is unknown, all are timed first. A way that runs out
+/// of memory is given up for the next fastest.
+///   rule  what is tried first (conv2d_rule)
+///   run   computes the call in a way
+///   time  computes it in a way, its result into memory of its own
+/// throws: what `run` throws; OutOfMemoryError if no way has enough.
+void run_measured_conv2d(const MeasuredConv2d& call, ConvWay rule, FunctionRef<void(ConvWay)> run,
+                         FunctionRef<void(ConvWay, const Tensor& result)> time);
+
+/// A copy of the filters for timed forward passes, which requires a gradient as w does: what ways
+/// keep of filters goes with it.
+Tensor filters_to_time(const Tensor& w);
+
+/// The pass's way if it is known already.
+std::optional<ConvWay> measured_conv2d_way(const MeasuredConv2d& call);
+
+}  // namespace lathe::cpu

@@ -1,0 +1,108 @@
+// A convolution's tensors, for tests of the ways in which a CPU computes it.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "conv2d_cases.h"
+#include "lathe/core/copy.h"
+#include "lathe/core/tensor.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/conv/conv2d_engines_cpu.h"
+#include "lathe/ops/conv/conv2d_ways_cpu.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/random.h"
+
+namespace lathe::test {
+
+inline constexpr ConvPass kPasses[] = {ConvPass::kForward, ConvPass::kBackwardInput,
+                                       ConvPass::kBackwardWeight};
+
+struct ExactScope {
+  explicit ExactScope(bool exact) : before(cpu::conv_exact()) { cpu::set_conv_exact(exact); }
+  ~ExactScope() { cpu::set_conv_exact(before); }
+  bool before;
+};
+
+/// The tensors of a case, in f32.
+struct Problem {
+  Problem(const Conv2dCase& c, MemoryFormat format, MemoryFormat w_format = kContiguous)
+      : g(conv2d_geometry("test", c.x, c.w, c.opt)), opt(c.opt) {
+    manual_seed(4);
+    x = in(format, randn(c.x));
+    w = in(w_format, randn(c.w));
+    dy = in(format, randn(g.y_shape()));
+    result[0] = nan(g.y_shape(), format);
+    result[1] = nan(g.x_shape(), format);
+    result[2] = nan(g.w_shape(), w_format);
+  }
+  static Tensor nan(const Shape& shape, MemoryFormat format) {  // every element must be written
+    return in(format, full(shape, NAN, {.dtype = kF32}));
+  }
+  /// A copy whose strides are those of the format, also where its sizes fit both.
+  static Tensor in(MemoryFormat format, const Tensor& t) {
+    Tensor copy = empty_in(format, t.shape(), kF32, kCPU);
+    copy_values(copy, t);
+    return copy;
+  }
+
+  const Tensor& of(ConvPass pass) const { return result[static_cast<size_t>(pass)]; }
+  cpu::MeasuredConv2d call(ConvPass pass, bool moments = false) const {
+    return {pass,
+            g,
+            pass == ConvPass::kBackwardInput ? dy : x,
+            pass == ConvPass::kBackwardWeight ? of(pass) : w,
+            of(pass),
+            moments};
+  }
+  std::vector<ConvWay> ways(ConvPass pass) const {
+    const cpu::MeasuredConv2d c = call(pass);
+    return cpu::conv2d_ways(pass, g, c.x, c.w, cpu::conv2d_rule(g, conv2d_format(c.x), kF32));
+  }
+  /// The pass in a way, into memory of its own.
+  Tensor by(ConvWay way, ConvPass pass) const {
+    const Tensor to = nan(of(pass).shape(), memory_format_of(of(pass)));
+    if (pass == ConvPass::kForward) cpu::conv2d_forward_by(way, g, to, x, w, {}, {}, nullptr);
+    if (pass == ConvPass::kBackwardInput) cpu::conv2d_backward_input_by(way, g, to, dy, w);
+    if (pass == ConvPass::kBackwardWeight) cpu::conv2d_backward_weight_by(way, g, to, dy, x);
+    return to;
+  }
+  /// The pass by the ops.
+  Tensor by_ops(ConvPass pass) const {
+    if (pass == ConvPass::kForward) return conv2d(x, w, opt);
+    if (pass == ConvPass::kBackwardInput) return conv2d_input_grad(dy, w, x.shape(), opt);
+    return conv2d_weight_grad(dy, x, w.shape(), opt, memory_format_of(w));
+  }
+  /// The same in f64, which is never measured.
+  Tensor exact(ConvPass pass) const {
+    Problem wide = *this;
+    wide.x = cast(x, kF64), wide.w = cast(w, kF64), wide.dy = cast(dy, kF64);
+    return wide.by_ops(pass);
+  }
+
+  Conv2dGeometry g;
+  Conv2dOptions opt;
+  Tensor x, w, dy, result[3];
+};
+
+inline bool is_winograd(ConvWay way) {
+  return cpu::winograd_tile(way).has_value() || way == ConvWay::kDnnlWinograd;
+}
+
+inline std::vector<float> bits(const Tensor& t) { return t.to_vector<float>(); }
+
+inline const Conv2dCase kBlock{"a ResNet block", {4, 64, 16, 16}, {64, 64, 3, 3}, {.pad = 1}};
+inline const Conv2dCase kSmall{"a small layer", {2, 16, 8, 8}, {16, 16, 3, 3}, {.pad = 1}};
+inline const Conv2dCase kLargeCases[] = {
+    kBlock,
+    kSmall,
+    {"stride 2", {4, 32, 16, 16}, {64, 32, 3, 3}, {.stride = 2, .pad = 1}},
+    {"short rows", {2, 64, 4, 4}, {64, 64, 3, 3}, {.pad = 1}},
+    {"products", {4, 64, 8, 8}, {128, 64, 1, 1}},
+    {"the shortcut's products", {4, 64, 8, 8}, {128, 64, 1, 1}, {.stride = 2}},
+    {"stem", {4, 3, 16, 16}, {16, 3, 3, 3}, {.pad = 1}},
+    {"odd channel counts", {2, 67, 8, 8}, {65, 67, 3, 3}, {.pad = 1}},
+    {"grouped", {2, 32, 9, 9}, {64, 8, 3, 3}, {.pad = 1, .groups = 4}},
+};
+
+}  // namespace lathe::test
