@@ -1,13 +1,15 @@
 // lathe bench conv: the convolutions of a model, layer by layer and pass by pass, next to the least
-// time that the device needs for them. On a GPU also the engine that the search chose
-// (ops/conv_search/conv_search.h).
+// time that the device needs for them; also the engine that the search chose, on a GPU and with
+// --conv-benchmark on a CPU (ops/conv_search/conv_search.h).
 #include <functional>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/file.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/ops/conv/conv2d_engines_cpu.h"
 #include "lathe/ops/conv_search/conv_search.h"
+#include "lathe/ops/conv_search/conv_ways.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/bench.h"
@@ -38,7 +40,9 @@ struct ConvBench {
 /// part in it.
 std::string engine_of_last() {
   const auto choices = conv_search().choices();
-  return choices.empty() ? "" : concat(choices.front().second->candidate().engine);
+  if (choices.empty()) return "";
+  const auto& [key, choice] = choices.front();
+  return engine_text(key, choice->candidate().engine);
 }
 
 struct Total {
@@ -131,7 +135,8 @@ ExitCode run_bench_conv(const Invocation& call) {
                      *settings.model, batch, settings.dtype, settings.layout, concat(device),
                      count_text(num_threads(), "thread"), peaks.operations_per_second / 1e9,
                      peaks.bytes_per_second / 1e9));
-  out.text(bench.table.heading() + (device.is_cuda() ? "  engine" : ""));
+  const bool searches = device.is_cuda() || cpu::conv2d_is_measured(dtype);
+  out.text(bench.table.heading() + (searches ? "  engine" : ""));
   Total total;
   for (const ConvLayer& layer : layers) time_layer(bench, layer, total);
   out.row(Row()

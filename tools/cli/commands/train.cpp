@@ -237,9 +237,10 @@ std::string say_forecast(const Settings& settings, const ModelShape& shape, Devi
   return forecast_text(forecast, *settings.batch_size);
 }
 
-void say_what_is_slow(const Settings& settings, Device device, Log& log) {
+void say_how_it_computes(const Settings& settings, Device device, Log& log) {
   const std::string remarks[] = {device_remark(settings),
-                                 convolution_remark(cpu::fast_conv2d_info(), device)};
+                                 convolution_remark(cpu::fast_conv2d_info(), device),
+                                 measured_remark(settings, device)};
   for (const std::string& remark : remarks) {
     if (!remark.empty()) log.choice(remark);
   }
@@ -247,7 +248,7 @@ void say_what_is_slow(const Settings& settings, Device device, Log& log) {
 
 void say_start(const Settings& settings, const RunData& data, const StartPoint& start,
                const Unchanged& same, const RunCounts& counts, Device device, Log& log) {
-  say_what_is_slow(settings, device, log);
+  say_how_it_computes(settings, device, log);
   if (const std::string recipe = recipe_remark(settings, device.is_cuda()); !recipe.empty())
     log.line(recipe);
   say_what_runs(settings, device, counts, start.folder, log);

@@ -25,9 +25,9 @@ size_t mistyped_letters(std::string_view name) {
 
 // What a run's config says of the machine that trained: the machine that uses it chooses for
 // itself.
-constexpr std::string_view kOfMachine[] = {"device",          "threads",         "workers",
-                                           "prefetch-factor", "pin-memory",      "data-cache",
-                                           "cudnn-benchmark", "workspace-limit", "algo-cache"};
+constexpr std::string_view kOfMachine[] = {
+    "device",     "threads",         "workers",         "prefetch-factor", "pin-memory",
+    "data-cache", "cudnn-benchmark", "workspace-limit", "algo-cache",      "conv-benchmark"};
 
 // Whether a command that reads the config of a finished run leaves out this entry. `trains`: it
 // repeats the training itself.

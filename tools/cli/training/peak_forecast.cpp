@@ -6,6 +6,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/profile/memory_use.h"
+#include "lathe/ops/conv_search/cpu_settings.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/optim/ema.h"
 #include "lathe/tools/cli/formatted.h"
@@ -30,13 +31,19 @@ int64_t small_batch(int64_t side, int64_t batch) {
 /// The small batches need no search for the fastest convolution.
 class NoSearch {
  public:
-  NoSearch() { cudnn::set_benchmark(false); }
-  ~NoSearch() { cudnn::set_benchmark(before_); }
+  NoSearch() {
+    cudnn::set_benchmark(false);
+    cpu::set_conv_benchmark(false);
+  }
+  ~NoSearch() {
+    cudnn::set_benchmark(before_);
+    cpu::set_conv_benchmark(on_cpu_);
+  }
   NoSearch(const NoSearch&) = delete;
   NoSearch& operator=(const NoSearch&) = delete;
 
  private:
-  const bool before_ = cudnn::benchmark();
+  const bool before_ = cudnn::benchmark(), on_cpu_ = cpu::conv_benchmark();
 };
 
 /// Copies of the state in host memory: of the good state, of two that are written, and, in a long

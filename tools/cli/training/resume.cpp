@@ -34,8 +34,8 @@ constexpr std::string_view kLength[] = {"epochs", "max-steps", "eval-every", "lo
                                         "early-stopping"};
 // How the same numbers are computed: another choice rounds differently.
 constexpr std::string_view kRounding[] = {
-    "device",        "threads",         "conv-exact",      "layout",    "tf32",
-    "deterministic", "cudnn-benchmark", "workspace-limit", "data-cache"};
+    "device",        "threads",         "conv-exact",      "layout",     "tf32",
+    "deterministic", "cudnn-benchmark", "workspace-limit", "data-cache", "conv-benchmark"};
 // Which samples are in which batch.
 constexpr std::string_view kBatches[] = {"batch-size",     "accumulate", "drop-last", "seed",
                                          "synthetic-size", "dataset",    "data-root", "val-split"};
