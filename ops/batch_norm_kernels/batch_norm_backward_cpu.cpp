@@ -30,7 +30,7 @@ GradSums grad_sums(const BatchNormCall& call, const Tensor& dy, const Tensor& se
   const int64_t c = tiles.channels(), columns = c * tiles.repeat();
   const Tensor all_g = part_numbers<S>(tiles), all_gt = part_numbers<S>(tiles);
   S *const part_g = all_g.data<S>(), *const part_gt = all_gt.data<S>();
-  parallel_for(tiles.count(), kTilesPerTask, [&](int64_t begin, int64_t end) {
+  parallel_for(tiles.count(), 1, [&](int64_t begin, int64_t end) {
     const int64_t room = kTile + columns;
     TileBuffer<T> x_buffer(room), dy_buffer(room), y_buffer(y.defined() ? room : 0),
         second_buffer(second.defined() ? room : 0), g_buffer(g_out.defined() ? room : 0);
@@ -95,25 +95,21 @@ void grad_input(const Tensor& dx, BatchNormForm form, const BatchNormCall& call,
       offset[i] = static_cast<S>(scale * sums.g[k] / m);
     }
   }
-  parallel_for(tiles.count(), kTilesPerTask, [&](int64_t begin, int64_t end) {
-    const int64_t room = kTile + c * tiles.repeat();
-    TileBuffer<T> x_buffer(room), dy_buffer(room), y_buffer(y.defined() ? room : 0),
-        dx_buffer(room);
-    for (int64_t i = begin; i < end; ++i) {
-      const Tile tile = tiles[i];
-      TileParams<S> p = params.from(tile.channel);
-      p.slope = slope.data() + tile.channel;
-      p.offset = offset.data() + tile.channel;
-      const auto* x = x_buffer.load(at<T>(call.x, tile), tile.size);
-      const auto* d = dy_buffer.load(at<T>(dy, tile), tile.size);
-      const auto* mask = y_buffer.load(at<T>(y, tile), tile.size);
-      auto* to = dx_buffer.target(at<T>(dx, tile));
-      for_parts(tile, [&](const TileShape& shape, int64_t start) {
-        Loops<T>::grad_input(shape, form, to + start, d + start, x + start,
-                             mask == nullptr ? mask : mask + start, p);
-      });
-      dx_buffer.store(at<T>(dx, tile), tile.size);
-    }
+  for_tiles(tiles, [&](const Tile& tile) {
+    TileBuffer<T> x_buffer(tile.size), dy_buffer(tile.size), dx_buffer(tile.size);
+    TileBuffer<T> y_buffer(y.defined() ? tile.size : 0);
+    TileParams<S> p = params.from(tile.channel);
+    p.slope = slope.data() + tile.channel;
+    p.offset = offset.data() + tile.channel;
+    const auto* x = x_buffer.load(at<T>(call.x, tile), tile.size);
+    const auto* d = dy_buffer.load(at<T>(dy, tile), tile.size);
+    const auto* mask = y_buffer.load(at<T>(y, tile), tile.size);
+    auto* to = dx_buffer.target(at<T>(dx, tile));
+    for_parts(tile, [&](const TileShape& shape, int64_t start) {
+      Loops<T>::grad_input(shape, form, to + start, d + start, x + start,
+                           mask == nullptr ? mask : mask + start, p);
+    });
+    dx_buffer.store(at<T>(dx, tile), tile.size);
   });
 }
 

@@ -53,7 +53,7 @@ void stats(const BatchNormStats& out, const Tensor& x) {
   const int64_t c = tiles.channels(), columns = c * tiles.repeat();
   const Tensor all_means = part_numbers<S>(tiles), all_squares = part_numbers<S>(tiles);
   S *const means = all_means.data<S>(), *const squares = all_squares.data<S>();  // deviations
-  parallel_for(tiles.count(), kTilesPerTask, [&](int64_t begin, int64_t end) {
+  parallel_for(tiles.count(), 1, [&](int64_t begin, int64_t end) {
     TileBuffer<T> buffer(kTile + columns);
     std::vector<S> sum(static_cast<size_t>(columns)), mean(static_cast<size_t>(columns));
     for (int64_t i = begin; i < end; ++i) {
@@ -89,20 +89,17 @@ template <class T, class S>
 void forward(const Tensor& y, const BatchNormCall& call, const Tensor& residual) {
   const Tiles tiles(call.x);
   const ApplyParams<S> params(tiles, call);
-  parallel_for(tiles.count(), kTilesPerTask, [&](int64_t begin, int64_t end) {
-    const int64_t room = kTile + tiles.channels() * tiles.repeat();
-    TileBuffer<T> x_buffer(room), y_buffer(room), residual_buffer(residual.defined() ? room : 0);
-    for (int64_t i = begin; i < end; ++i) {
-      const Tile tile = tiles[i];
-      const auto* x = x_buffer.load(at<T>(call.x, tile), tile.size);
-      const auto* add = residual_buffer.load(at<T>(residual, tile), tile.size);
-      auto* to = y_buffer.target(at<T>(y, tile));
-      for_parts(tile, [&](const TileShape& shape, int64_t start) {
-        Loops<T>::apply(shape, call.form, to + start, x + start, add == nullptr ? add : add + start,
-                        params.from(tile.channel));
-      });
-      y_buffer.store(at<T>(y, tile), tile.size);
-    }
+  for_tiles(tiles, [&](const Tile& tile) {
+    TileBuffer<T> x_buffer(tile.size), y_buffer(tile.size);
+    TileBuffer<T> residual_buffer(residual.defined() ? tile.size : 0);
+    const auto* x = x_buffer.load(at<T>(call.x, tile), tile.size);
+    const auto* add = residual_buffer.load(at<T>(residual, tile), tile.size);
+    auto* to = y_buffer.target(at<T>(y, tile));
+    for_parts(tile, [&](const TileShape& shape, int64_t start) {
+      Loops<T>::apply(shape, call.form, to + start, x + start, add == nullptr ? add : add + start,
+                      params.from(tile.channel));
+    });
+    y_buffer.store(at<T>(y, tile), tile.size);
   });
 }
 

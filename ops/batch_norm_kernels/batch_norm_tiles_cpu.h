@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lathe/core/ceil_div.h"
+#include "lathe/core/deal_work.h"
 #include "lathe/core/half.h"
 #include "lathe/core/profile/memory_tag.h"
 #include "lathe/core/thread_pool.h"
@@ -17,7 +18,6 @@ namespace lathe::cpu {
 // Elements: 64 KiB of float, which fit beside other data in any second-level cache.
 inline constexpr int64_t kTile = 16384;
 inline constexpr int64_t kMinWidth = 128;  // NHWC: the least number of columns in a tile's row
-inline constexpr int64_t kTilesPerTask = 2;
 
 /// One run of memory. `shape` covers all of it, except that an NHWC tile may end with a shorter
 /// row.
@@ -106,6 +106,35 @@ void for_channels(const Tiles& tiles, F f) {
   constexpr int64_t kGrain = 10'000;  // parts and channels
   const int64_t channels = std::max<int64_t>(32, kGrain / std::max<int64_t>(1, tiles.parts()));
   parallel_for(tiles.channels(), channels, f);
+}
+
+/// Some rows of a tile: those of the task's part, and the shorter row with the last.
+inline Tile part_of(const Tile& tile, const DealtWork::Task& task) {
+  const TileShape& all = tile.shape;
+  const int64_t first = task.begin(all.rows), rows = task.end(all.rows) - first;
+  const int64_t last_width = task.part + 1 == task.parts ? tile.last_width : 0;
+  return {tile.begin + first * all.width,
+          rows * all.width + last_width,
+          {rows, all.width, all.channels},
+          last_width,
+          tile.channel + (all.channels == ChannelAlong::kRows ? first : 0),
+          tile.part};
+}
+
+/// How a loop whose numbers depend on one element each is divided: whole tiles, then parts of them.
+inline DealtWork deal_tiles(const Tiles& tiles, int64_t threads) {
+  constexpr int64_t kMostParts = 8;
+  constexpr double kAgain = 0.02;  // handing out a task
+  return deal_work(tiles.count(), threads, kMostParts, kAgain);
+}
+
+/// Calls f(tile) for all elements in parallel, a tile or a part of one at a time.
+template <class F>
+void for_tiles(const Tiles& tiles, F f) {
+  const DealtWork work = deal_tiles(tiles, num_threads());
+  parallel_for(work.tasks(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) f(part_of(tiles[work[i].piece], work[i]));
+  });
 }
 
 /// Calls f(shape, start) for the tile and once more for its shorter last row.

@@ -326,7 +326,7 @@ TEST_CASE("batch_norm: the number of threads changes no bit") {
   for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
     std::vector<Tensors> results;
     const int before = num_threads();
-    for (const int threads : {1, 3}) {
+    for (const int threads : {1, 3, 16}) {
       set_num_threads(threads);
       const Tensor xt = x.contiguous(format).clone().requires_grad_(),
                    wt = w.clone().requires_grad_();
@@ -335,7 +335,10 @@ TEST_CASE("batch_norm: the number of threads changes no bit") {
       results.push_back({y, xt.grad(), wt.grad()});
     }
     set_num_threads(before);
-    for (size_t i = 0; i < 3; ++i) CHECK(difference(results[0][i], results[1][i], 0) == "");
+    for (size_t i = 0; i < 3; ++i) {
+      CHECK(difference(results[0][i], results[1][i], 0) == "");
+      CHECK(difference(results[0][i], results[2][i], 0) == "");
+    }
   }
 }
 
