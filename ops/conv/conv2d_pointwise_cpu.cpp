@@ -8,6 +8,7 @@
 
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/conv/channel_moments_cpu.h"
+#include "lathe/ops/conv/pointwise_split.h"
 #include "lathe/ops/conv/winograd_kernels.h"
 #include "lathe/ops/conv/winograd_tiles.h"
 
@@ -17,10 +18,12 @@ namespace {
 
 using winograd::scratch;
 
+using pointwise::kPanel;
+using pointwise::kRows;
+
 // What is multiplied at a time: kDepth x kPanel numbers of the right matrix stay in the first-level
 // cache, kRows of the left one and of the result in the second-level cache.
-constexpr int64_t kPanel = 64, kDepth = 128, kRows = 96;
-constexpr int64_t kTasks = 16;  // pieces of work that are enough for the threads of a few cores
+constexpr int64_t kDepth = 128;
 
 void multiply(const WinogradProduct& p) { winograd::kernel_set().f4.product(p); }
 
@@ -116,26 +119,16 @@ void multiply_rows(float* c, int64_t c_row, const float* a, const Panels& b, int
   }
 }
 
-/// How a product is cut into blocks of rows and groups of panels.
-struct Blocks {
-  int64_t rows, panels;
-  int64_t count = ceil_div(rows, kRows);  // of rows; the last may be empty
-  int64_t size = round_up(ceil_div(rows, count), int64_t{6});
-  int64_t group = ceil_div(panels, std::min(panels, ceil_div(kTasks, count)));
-
-  /// Calls f(first row, rows, first panel, last panel) for each, in parallel.
-  template <class F>
-  void for_each(F f) const {
-    const int64_t groups = ceil_div(panels, group);
-    parallel_for(count * groups, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t row = i / groups * size, panel = i % groups * group;
-        if (row >= rows) continue;
-        f(row, std::min(size, rows - row), panel, std::min(panel + group, panels));
-      }
-    });
-  }
-};
+/// Calls f(task) for each task that is not empty, in parallel.
+template <class F>
+void for_tasks(const pointwise::ProductSplit& split, F f) {
+  parallel_for(split.tasks(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const pointwise::ProductSplit::Task task = split[i];
+      if (task.rows > 0 && task.panel < task.last_panel) f(task);
+    }
+  });
+}
 
 /// The moments of y[rows, panels first … last-1].
 void keep_moments(ChannelMoments& moments, int64_t block, const float* y, int64_t y_row,
@@ -161,9 +154,10 @@ class WeightGradient {
     float* const result = dw.data<float>();
     const Tensor memory = parts_ > 1 ? scratch(parts_ * size) : Tensor();
     float* const parts = parts_ > 1 ? memory.data<float>() : result;
-    parallel_for(parts_ * blocks_, 1, [&](int64_t first, int64_t last) {
+    parallel_for(split_.tasks(), 1, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) {
-        run_part(i / blocks_, i % blocks_ / c_blocks_, i % c_blocks_, parts + i / blocks_ * size);
+        const pointwise::FilterGradSplit::Task task = split_[i];
+        run_task(task, parts + task.part * size);
       }
     });
     if (parts_ == 1) return;
@@ -178,21 +172,16 @@ class WeightGradient {
   }
 
  private:
-  static constexpr int64_t kBlock = 256;       // channels on both sides of what a task sums
   static constexpr int64_t kMostPixels = 100;  // that are multiplied at a time
-  // Pixels that are worth a part of their own: more where its sums do not stay in the cache, and
-  // enough pieces of work are left.
-  static constexpr int64_t kPartPixels = 384, kLargePartPixels = 768, kLargeBlocks = 4;
   static constexpr int64_t kGap =
       16;  // between rows, so that they fall into different sets of the cache
 
-  void run_part(int64_t part, int64_t k_block, int64_t c_block, float* dw) const {
-    const int64_t k0 = k_block * kBlock, c0 = c_block * kBlock;
-    const int64_t outs = std::min(kBlock, g_.K - k0), ins = std::min(kBlock, g_.C - c0);
-    const int64_t size = ceil_div(pixels_.count(), parts_);
-    const int64_t end = std::min((part + 1) * size, pixels_.count());
+  void run_task(const pointwise::FilterGradSplit::Task& task, float* dw) const {
+    const int64_t k0 = task.out, c0 = task.in;
+    const int64_t outs = task.last_out - k0, ins = task.last_in - c0, end = task.last_pixel;
+    if (outs <= 0) return;
     // Equal steps: each reads and writes all sums, however few pixels it has.
-    const int64_t pixels = std::max(end - part * size, int64_t{1});
+    const int64_t pixels = std::max(end - task.pixel, int64_t{1});
     const int64_t step = ceil_div(pixels, ceil_div(pixels, kMostPixels));
     const int64_t d_row = outs + kGap, panel_sums = round_up(outs, kWinogradRows) * kPanel;
     const Panels right{step, ins};
@@ -200,7 +189,7 @@ class WeightGradient {
     float* const d = memory.data<float>();
     float* const sums = d + step * d_row;
     bool add = false;
-    for (int64_t first = part * size; first < end; first += step) {
+    for (int64_t first = task.pixel; first < end; first += step) {
       const int64_t count = std::min(step, end - first);
       for (int64_t i = 0; i < count; ++i) {
         std::copy_n(dy_ + (first + i) * g_.K + k0, outs, d + i * d_row);
@@ -249,14 +238,8 @@ class WeightGradient {
   const Conv2dGeometry& g_;
   const Pixels pixels_;
   const float *dy_, *x_;
-  const int64_t k_blocks_ = ceil_div(g_.K, kBlock), c_blocks_ = ceil_div(g_.C, kBlock);
-  const int64_t blocks_ = k_blocks_ * c_blocks_;
-  const int64_t part_pixels_ =
-      blocks_ >= kLargeBlocks && blocks_ * ceil_div(pixels_.count(), kLargePartPixels) >= kTasks / 2
-          ? kLargePartPixels
-          : kPartPixels;
-  const int64_t parts_ =
-      std::min(ceil_div(kTasks, blocks_), ceil_div(pixels_.count(), part_pixels_));
+  const pointwise::FilterGradSplit split_{pixels_.count(), g_.C, g_.K, num_threads()};
+  const int64_t parts_ = split_.parts();
 };
 
 /// The pixels of dx that belong to one of dy: its values, then zeros where the stride skips.
@@ -289,10 +272,12 @@ void pointwise_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x
   const Pixels pixels(g);
   const Panels filters = transposed_panels_of(w.data<float>(), g.C, g.K);
   const float* const add = bias.defined() ? bias.data<float>() : nullptr;
-  const Blocks blocks{pixels.count(), filters.count()};
+  const pointwise::ProductSplit split(pixels.count(), filters.count(), num_threads());
   std::optional<ChannelMoments> sums;
-  if (moments != nullptr) sums.emplace(blocks.count, g.K);
-  blocks.for_each([&](int64_t first, int64_t rows, int64_t panel, int64_t last) {
+  if (moments != nullptr) sums.emplace(split.blocks(), g.K);
+  for_tasks(split, [&](const pointwise::ProductSplit::Task& task) {
+    const int64_t first = task.row, rows = task.rows;
+    const int64_t panel = task.panel, last = task.last_panel;
     const float* from = x.data<float>() + first * g.C;
     Tensor packed;
     if (!pixels.are_neighbours()) {
@@ -310,7 +295,7 @@ void pointwise_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x
       std::copy_n(add + panel * kPanel, cols, to + i * g.K);
     }
     multiply_rows(to, g.K, from, filters, rows, panel, last, add != nullptr);
-    if (sums) keep_moments(*sums, first / blocks.size, block, g.K, rows, panel, last);
+    if (sums) keep_moments(*sums, task.block, block, g.K, rows, panel, last);
   });
   if (moments != nullptr) *moments = sums->joined();
 }
@@ -320,8 +305,10 @@ void pointwise_backward_input(const Conv2dGeometry& g, const Tensor& dx, const T
   const Pixels pixels(g);
   const Panels filters = panels_of(w.data<float>(), g.K, g.C);
   float* const to = dx.data<float>();
-  const Blocks blocks{pixels.count(), filters.count()};
-  blocks.for_each([&](int64_t first, int64_t rows, int64_t panel, int64_t last) {
+  const pointwise::ProductSplit split(pixels.count(), filters.count(), num_threads());
+  for_tasks(split, [&](const pointwise::ProductSplit::Task& task) {
+    const int64_t first = task.row, rows = task.rows;
+    const int64_t panel = task.panel, last = task.last_panel;
     const float* const from = dy.data<float>() + first * g.K;
     const int64_t col = panel * kPanel, cols = std::min(last * kPanel, g.C) - col;
     if (pixels.are_neighbours()) {

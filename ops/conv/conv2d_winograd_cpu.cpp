@@ -11,6 +11,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/conv/channel_moments_cpu.h"
 #include "lathe/ops/conv/packed_weights_cpu.h"
+#include "lathe/ops/conv/winograd_split.h"
 #include "lathe/ops/conv/winograd_tiles.h"
 
 namespace lathe::cpu {
@@ -53,10 +54,8 @@ Tiles tiles_of(const Conv2dGeometry& g, WinogradTile tile) {
   return {g.stride == Pair(2) ? kernel_set().strided : stride1_kernels(tile), g.N, g.P, g.Q, g.pad};
 }
 
-namespace {
-
-/// The tiles of dx, from dy. With stride 2 an image's first tile begins with a pixel that the
-/// middle tap reaches: pixel 0 if the padding is odd, the one before it if not.
+// With stride 2 an image's first tile begins with a pixel that the middle tap reaches: pixel 0 if
+// the padding is odd, the one before it if not.
 Tiles transposed_tiles_of(const Conv2dGeometry& g, WinogradTile tile) {
   if (g.stride == Pair(1)) {
     return {stride1_kernels(tile), g.N, g.H, g.W, {2 - g.pad.rows, 2 - g.pad.cols}};
@@ -66,12 +65,7 @@ Tiles transposed_tiles_of(const Conv2dGeometry& g, WinogradTile tile) {
   return {kernel_set().strided_transpose, g.N, g.H, g.W, pad, lead};
 }
 
-// What is multiplied at a time, measured on a processor with 2 MiB of second-level cache per core
-// (Intel Sapphire Rapids). V, M and the U in use take 1.5 MiB of it.
-constexpr int64_t kOutBlocks = 2;           // blocks of outputs that one input transform serves
-constexpr int64_t kTileMatrices = 36 * 48;  // tiles times positions; more where all of U is in the
-constexpr int64_t kTileMatricesFar = 36 * 72;  // third-level cache, since each block reads all of U
-constexpr int64_t kNearChannels = 128;
+namespace {
 
 WinogradFilters filters_at(const WinogradFilters& w, int64_t out, int64_t in) {
   WinogradFilters at = w;
@@ -102,14 +96,12 @@ class Convolution {
         before_(before),
         in_blocks_(ceil_div(x.channels, kBlock)),
         out_blocks_(ceil_div(y.channels, kBlock)),
-        group_(std::min(out_blocks_, kOutBlocks)),
-        tile_blocks_(divided(ceil_div(tiles.count, most_tiles()))),
-        block_tiles_(ceil_div(tiles.count, tile_blocks_)),
-        v_space_(tiles.positions(), block_tiles_, std::min(x.channels, kBlock), lanes()),
-        m_space_(tiles.positions(), block_tiles_, std::min(y.channels, kBlock), lanes()),
+        split_(tiles.count, tiles.positions(), x.channels, y.channels, num_threads()),
+        v_space_(tiles.positions(), split_.block_tiles(), std::min(x.channels, kBlock), lanes()),
+        m_space_(tiles.positions(), split_.block_tiles(), std::min(y.channels, kBlock), lanes()),
         u_space_(tiles.filters(), std::min(x.channels, kBlock), std::min(y.channels, kBlock),
                  lanes()) {
-    if (want_moments) moments_.emplace(tile_blocks_, y.channels);
+    if (want_moments) moments_.emplace(split_.blocks(), y.channels);
   }
 
   /// Those of y, if they were wanted.
@@ -121,7 +113,8 @@ class Convolution {
     float* const u = all.data<float>();
     parallel_for(in_blocks_ * out_blocks_, 1, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) {
-        transform_filters(i % in_blocks_, i / in_blocks_, u + i * u_space_.floats);
+        const int64_t in = i % in_blocks_, out = i / in_blocks_;
+        transform_filters(in, out * kBlock, outs(out), u + i * u_space_.floats);
       }
     });
     return all;
@@ -129,66 +122,56 @@ class Convolution {
 
   /// Computes y. `kept`: all_filters() of an earlier call, or undefined.
   void run(const Tensor& kept = {}) {
-    const Tensor all = kept.defined() || tile_blocks_ <= kFewBlocks ? kept : all_filters();
+    const Tensor all = kept.defined() || split_.transforms_filters() ? kept : all_filters();
     if (all.defined()) u_ = all.data<float>();
-    const int64_t groups = ceil_div(out_blocks_, group_);
-    parallel_for(tile_blocks_ * groups, 1, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) {
-        const int64_t out = i % groups * group_;
-        run_block(i / groups, out, std::min(out + group_, out_blocks_));
-      }
+    parallel_for(split_.tasks(), 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) run_task(split_[i]);
     });
   }
 
  private:
-  /// With so few blocks of tiles, each transforms the filters that it needs, when it needs them.
-  static constexpr int64_t kFewBlocks = 2;
-
-  int64_t most_tiles() const {
-    const int64_t matrices = x_.channels > kNearChannels ? kTileMatricesFar : kTileMatrices;
-    return std::max(kWinogradRows, matrices / tiles_.positions());
-  }
-  /// `blocks` of tiles, or one more where there are few and an odd number of tasks: two threads are
-  /// common. Never more for more threads: a tile's last bits may depend on the block that it is in.
-  int64_t divided(int64_t blocks) const {
-    constexpr int64_t kMany = 8;
-    const int64_t groups = ceil_div(out_blocks_, group_), tasks = blocks * groups;
-    return tasks < kMany && tasks % 2 != 0 ? blocks + 1 : blocks;
-  }
   int64_t lanes() const { return tiles_.kernels.lanes; }
   int64_t ins(int64_t block) const { return std::min(kBlock, x_.channels - block * kBlock); }
   int64_t outs(int64_t block) const { return std::min(kBlock, y_.channels - block * kBlock); }
 
-  void transform_filters(int64_t in, int64_t out, float* u) const {
-    tiles_.kernels.transform_filters(
-        u_space_.at(u), filters_at(filters_, out * kBlock, in * kBlock), ins(in), outs(out));
+  /// Those of block `in` of inputs and `outs` outputs from channel `out` on.
+  void transform_filters(int64_t in, int64_t out, int64_t outs, float* u) const {
+    tiles_.kernels.transform_filters(u_space_.at(u), filters_at(filters_, out, in * kBlock),
+                                     ins(in), outs);
   }
 
-  /// The outputs of blocks out … last_out-1 for one block of tiles.
-  void run_block(int64_t tile_block, int64_t out, int64_t last_out) {
-    const int64_t first = tile_block * block_tiles_;
-    const int64_t count = std::min(block_tiles_, tiles_.count - first);
-    if (count <= 0) return;
-    const Tensor memory = scratch(v_space_.floats + (last_out - out) * m_space_.floats +
+  /// A part of the outputs of one block of tiles.
+  void run_task(const OutputSplit::Task& task) {
+    if (task.tiles == 0 || task.out >= task.last_out) return;
+    const int64_t first_out = task.out / kBlock, last_out = ceil_div(task.last_out, kBlock);
+    const Tensor memory = scratch(v_space_.floats + (last_out - first_out) * m_space_.floats +
                                   (u_ == nullptr ? u_space_.floats : 0));
     float* const v = memory.data<float>();
     float* const m = v + v_space_.floats;
-    float* const own_u = m + (last_out - out) * m_space_.floats;
+    float* const own_u = m + (last_out - first_out) * m_space_.floats;
+    // f(m, first channel, channels) for each block of outputs.
+    const auto for_outs = [&](auto f) {
+      for (int64_t o = first_out; o < last_out; ++o) {
+        const int64_t out = std::max(o * kBlock, task.out);
+        f(m + (o - first_out) * m_space_.floats, out,
+          std::min((o + 1) * kBlock, task.last_out) - out);
+      }
+    };
     for (int64_t in = 0; in < in_blocks_; ++in) {
-      transform_input(v, first, count, in);
-      for (int64_t o = out; o < last_out; ++o) {
+      transform_input(v, task.first, task.tiles, in);
+      for_outs([&](float* to, int64_t out, int64_t outs) {
         const float* u = own_u;
         if (u_ != nullptr) {
-          u = u_ + (o * in_blocks_ + in) * u_space_.floats;
+          const int64_t block = out / kBlock;
+          u = u_ + (block * in_blocks_ + in) * u_space_.floats + out % kBlock;
         } else {
-          transform_filters(in, o, own_u);
+          transform_filters(in, out, outs, own_u);
         }
-        multiply(m + (o - out) * m_space_.floats, v, u, count, in, o);
-      }
+        multiply(to, v, u, task.tiles, in, outs);
+      });
     }
-    for (int64_t o = out; o < last_out; ++o) {
-      transform_output(m + (o - out) * m_space_.floats, first, count, o);
-    }
+    for_outs(
+        [&](float* from, int64_t out, int64_t outs) { transform_output(from, task, out, outs); });
   }
 
   void transform_input(float* v, int64_t first, int64_t count, int64_t in) const {
@@ -208,7 +191,7 @@ class Convolution {
   }
 
   void multiply(float* m, const float* v, const float* u, int64_t count, int64_t in,
-                int64_t out) const {
+                int64_t outs) const {
     WinogradProduct p{.c = m,
                       .a = v,
                       .b = u,
@@ -218,7 +201,7 @@ class Convolution {
                       .b_row = u_space_.row_step,
                       .rows = count,
                       .depth = ins(in),
-                      .cols = outs(out),
+                      .cols = outs,
                       .add = in > 0,
                       .fetch = u,
                       .fetch_floats = ins(in) * u_space_.row_step};
@@ -231,7 +214,7 @@ class Convolution {
     });
   }
 
-  void transform_output(float* m, int64_t first, int64_t count, int64_t out) {
+  void transform_output(float* m, const OutputSplit::Task& task, int64_t out, int64_t outs) {
     alignas(64) float sink[kBlock];
     const WinogradMatrices matrices = m_space_.at(m);
     const Images<const float> residual{
@@ -239,22 +222,22 @@ class Convolution {
         y_.channels};
     PixelTable<float> pixels;
     PixelTable<const float> residuals;
-    const WinogradEpilogue then{bias_ == nullptr ? nullptr : bias_ + out * kBlock,
+    const WinogradEpilogue then{bias_ == nullptr ? nullptr : bias_ + out,
                                 residual.data == nullptr ? nullptr : residuals.data(), then_.relu};
     BlockMoments sums;
-    TilePlace place = tiles_.place(first);
-    for (int64_t i = 0; i < count; ++i, tiles_.advance(place)) {
-      const bool is_inside = tiles_.outputs(pixels, y_, place, out * kBlock, sink);
+    TilePlace place = tiles_.place(task.first);
+    for (int64_t i = 0; i < task.tiles; ++i, tiles_.advance(place)) {
+      const bool is_inside = tiles_.outputs(pixels, y_, place, out, sink);
       if (residual.data != nullptr) {
-        tiles_.outputs(residuals, residual, place, out * kBlock, kZeros);
+        tiles_.outputs(residuals, residual, place, out, kZeros);
       }
-      tiles_.kernels.transform_output(pixels.data(), row_of(matrices, i), outs(out), then);
+      tiles_.kernels.transform_output(pixels.data(), row_of(matrices, i), outs, then);
       if (!moments_) continue;
       const auto end = pixels.begin() + tiles_.kernels.outputs * tiles_.kernels.outputs;
       const auto inside = is_inside ? end : std::remove(pixels.begin(), end, &sink[0]);
-      sums.add(pixels.data(), inside - pixels.begin(), outs(out));
+      sums.add(pixels.data(), inside - pixels.begin(), outs);
     }
-    if (moments_) moments_->keep(first / block_tiles_, out * kBlock, outs(out), sums);
+    if (moments_) moments_->keep(task.block, out, outs, sums);
   }
 
   const Tiles& tiles_;
@@ -264,7 +247,8 @@ class Convolution {
   const float* const bias_;
   const Conv2dEpilogue then_;
   const PixelNorm before_;
-  const int64_t in_blocks_, out_blocks_, group_, tile_blocks_, block_tiles_;
+  const int64_t in_blocks_, out_blocks_;
+  const OutputSplit split_;
   const MatrixSpace v_space_, m_space_, u_space_;
   const float* u_ = nullptr;
   std::optional<ChannelMoments> moments_;

@@ -5,6 +5,7 @@
 
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/conv/conv2d_winograd_cpu.h"
+#include "lathe/ops/conv/winograd_split.h"
 #include "lathe/ops/conv/winograd_tiles.h"
 
 namespace lathe::cpu {
@@ -12,9 +13,6 @@ namespace lathe::cpu {
 namespace winograd {
 
 namespace {
-
-constexpr int64_t kGradTileMatrices =
-    36 * 32;  // tiles times positions that are multiplied at a time
 
 constexpr int64_t kGrain = 32768;  // floats of the parts that are worth another thread
 
@@ -27,23 +25,20 @@ class WeightGradient {
         x_(x),
         before_(before),
         dy_(dy),
-        in_blocks_(ceil_div(x.channels, kBlock)),
-        out_blocks_(ceil_div(dy.channels, kBlock)),
-        parts_(ceil_div(tiles.count, std::max(part_tiles(), ceil_div(tiles.count, max_parts())))),
-        v_space_(tiles.positions(), block_tiles(), std::min(x.channels, kBlock), lanes()),
-        d_space_(tiles.positions(), block_tiles(), std::min(dy.channels, kBlock), lanes()),
+        split_(tiles.count, tiles.positions(), x.channels, dy.channels, num_threads()),
+        parts_(split_.parts()),
+        v_space_(tiles.positions(), split_.block_tiles(), std::min(x.channels, kBlock), lanes()),
         p_space_(tiles.filters(), std::min(dy.channels, kBlock), std::min(x.channels, kBlock),
                  lanes()) {}
 
   void run(const Tensor& dw) {
-    const int64_t blocks = in_blocks_ * out_blocks_;
     const bool in_place = parts_ == 1 && dw.is_contiguous(kChannelsLast);
     const Tensor memory = in_place ? dw : scratch(parts_ * part_floats());
     float* const parts = memory.data<float>();
-    parallel_for(parts_ * blocks, 1, [&](int64_t first, int64_t last) {
+    parallel_for(split_.tasks(), 1, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) {
-        run_part(i / blocks, i % blocks / out_blocks_, i % out_blocks_,
-                 parts + i / blocks * part_floats());
+        const FilterGradSplit::Task task = split_[i];
+        run_task(task, parts + task.part * part_floats());
       }
     });
     if (!in_place) add_parts(dw, parts);
@@ -52,51 +47,44 @@ class WeightGradient {
  private:
   int64_t lanes() const { return tiles_.kernels.lanes; }
   int64_t ins(int64_t block) const { return std::min(kBlock, x_.channels - block * kBlock); }
-  int64_t outs(int64_t block) const { return std::min(kBlock, dy_.channels - block * kBlock); }
-  int64_t block_tiles() const {
-    return std::max(kWinogradRows, kGradTileMatrices / tiles_.positions());
-  }
   /// The sums of one part: [out, tap, in].
   int64_t part_floats() const { return 9 * x_.channels * dy_.channels; }
-  /// Tiles that are worth a part of their own, and the most parts: about 16 pieces of work.
-  int64_t part_tiles() const { return 4 * block_tiles(); }
-  int64_t max_parts() const { return ceil_div(int64_t{16}, in_blocks_ * out_blocks_); }
 
-  void run_part(int64_t part, int64_t in, int64_t out, float* sums) const {
-    const int64_t size = ceil_div(tiles_.count, parts_);
-    const int64_t end = std::min((part + 1) * size, tiles_.count);
-    const Tensor memory = scratch(v_space_.floats + d_space_.floats + p_space_.floats);
+  void run_task(const FilterGradSplit::Task& task, float* sums) const {
+    const int64_t in = task.in, out = task.out, outs = task.last_out - out;
+    if (outs <= 0) return;
+    const MatrixSpace d_space(tiles_.positions(), split_.block_tiles(), outs, lanes());
+    const Tensor memory = scratch(v_space_.floats + d_space.floats + p_space_.floats);
     float* const v = memory.data<float>();
     float* const d = v + v_space_.floats;
-    float* const p = d + d_space_.floats;
+    float* const p = d + d_space.floats;
     InputReader reader(tiles_, x_, before_);
     PixelTable<const float> dy;
-    TilePlace place = tiles_.place(part * size);
-    for (int64_t first = part * size; first < end; first += block_tiles()) {
-      const int64_t count = std::min(block_tiles(), end - first);
+    TilePlace place = tiles_.place(task.first);
+    for (int64_t first = task.first; first < task.last; first += split_.block_tiles()) {
+      const int64_t count = std::min(split_.block_tiles(), task.last - first);
       for (int64_t i = 0; i < count; ++i, tiles_.advance(place)) {
         const auto& x = reader.tile(place, in * kBlock, ins(in));
         tiles_.kernels.transform_input(row_of(v_space_.at(v), i), x.data(), ins(in));
-        tiles_.outputs(dy, dy_, place, out * kBlock, &kZeros[0]);
-        tiles_.kernels.transform_output_grad(row_of(d_space_.at(d), i), dy.data(), outs(out));
+        tiles_.outputs(dy, dy_, place, out, &kZeros[0]);
+        tiles_.kernels.transform_output_grad(row_of(d_space.at(d), i), dy.data(), outs);
       }
-      multiply(p, v, d, count, in, out, first > part * size);
+      multiply(p, v, d, d_space, count, in, outs, first > task.first);
     }
-    tiles_.kernels.transform_filters_grad(sums + out * kBlock * 9 * x_.channels + in * kBlock,
-                                          x_.channels, 9 * x_.channels, p_space_.at(p), outs(out),
-                                          ins(in));
+    tiles_.kernels.transform_filters_grad(sums + out * 9 * x_.channels + in * kBlock, x_.channels,
+                                          9 * x_.channels, p_space_.at(p), outs, ins(in));
   }
 
-  void multiply(float* p, const float* v, const float* d, int64_t count, int64_t in, int64_t out,
-                bool add) const {
+  void multiply(float* p, const float* v, const float* d, const MatrixSpace& d_space, int64_t count,
+                int64_t in, int64_t outs, bool add) const {
     WinogradProduct product{.c = p,
                             .a = d,
                             .b = v,
                             .c_row = p_space_.row_step,
                             .a_row = 1,
-                            .a_col = d_space_.row_step,
+                            .a_col = d_space.row_step,
                             .b_row = v_space_.row_step,
-                            .rows = outs(out),
+                            .rows = outs,
                             .depth = count,
                             .cols = ins(in),
                             .add = add,
@@ -105,7 +93,7 @@ class WeightGradient {
     int64_t summed = -1;  // the last filter that has a sum
     tiles_.for_positions([&](int64_t position, int64_t filter) {
       product.c = p + filter * p_space_.position_step;
-      product.a = d + position * d_space_.position_step;
+      product.a = d + position * d_space.position_step;
       product.b = v + position * v_space_.position_step;
       product.fetch = product.b + v_space_.position_step;
       product.add = add || filter == summed;
@@ -141,8 +129,9 @@ class WeightGradient {
   const Images<const float> x_;
   const PixelNorm before_;
   const Images<const float> dy_;
-  const int64_t in_blocks_, out_blocks_, parts_;
-  const MatrixSpace v_space_, d_space_, p_space_;
+  const FilterGradSplit split_;
+  const int64_t parts_;
+  const MatrixSpace v_space_, p_space_;
 };
 
 }  // namespace

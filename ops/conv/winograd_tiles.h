@@ -12,11 +12,11 @@
 #include "lathe/core/tensor.h"
 #include "lathe/ops/conv/conv2d_winograd_cpu.h"
 #include "lathe/ops/conv/winograd_kernels.h"
+#include "lathe/ops/conv/winograd_split.h"
 
 namespace lathe::cpu::winograd {
 
 inline constexpr int64_t kMaxPixels = 81;  // of a tile
-inline constexpr int64_t kBlock = 64;      // channels that are multiplied at a time
 
 /// The best kernels for this processor.
 const WinogradKernelSet& kernel_set();
@@ -138,6 +138,8 @@ class InputReader {
 
 /// The tiles of y, from x.
 Tiles tiles_of(const Conv2dGeometry& g, WinogradTile tile);
+/// The tiles of dx, from dy.
+Tiles transposed_tiles_of(const Conv2dGeometry& g, WinogradTile tile);
 
 /// Matrices of `rows` rows and `cols` columns for each position, in memory that the caller has.
 struct MatrixSpace {
