@@ -96,7 +96,8 @@ class Convolution {
         before_(before),
         in_blocks_(ceil_div(x.channels, kBlock)),
         out_blocks_(ceil_div(y.channels, kBlock)),
-        split_(tiles.count, tiles.positions(), x.channels, y.channels, num_threads()),
+        threads_(num_threads()),
+        split_(tiles.count, tiles.positions(), x.channels, y.channels, threads_),
         v_space_(tiles.positions(), split_.block_tiles(), std::min(x.channels, kBlock), lanes()),
         m_space_(tiles.positions(), split_.block_tiles(), std::min(y.channels, kBlock), lanes()),
         u_space_(tiles.filters(), std::min(x.channels, kBlock), std::min(y.channels, kBlock),
@@ -167,7 +168,7 @@ class Convolution {
         } else {
           transform_filters(in, out, outs, own_u);
         }
-        multiply(to, v, u, task.tiles, in, outs);
+        multiply(to, v, u, task, in, outs);
       });
     }
     for_outs(
@@ -190,7 +191,17 @@ class Convolution {
     }
   }
 
-  void multiply(float* m, const float* v, const float* u, int64_t count, int64_t in,
+  /// The rows of pixels that the output transform of the task will write.
+  FetchedMemory outputs_of(const OutputSplit::Task& task) const {
+    return tiles_.rows_of(y_, task.first, task.tiles, tiles_.kernels.outputs);
+  }
+  /// Those that this thread will probably read next: all threads take tasks in order.
+  FetchedMemory next_inputs(const OutputSplit::Task& task) const {
+    const int64_t next = task.first + threads_ * split_.block_tiles();
+    return tiles_.rows_of(x_, next, split_.block_tiles(), tiles_.kernels.step);
+  }
+
+  void multiply(float* m, const float* v, const float* u, const OutputSplit::Task& task, int64_t in,
                 int64_t outs) const {
     WinogradProduct p{.c = m,
                       .a = v,
@@ -199,17 +210,29 @@ class Convolution {
                       .a_row = v_space_.row_step,
                       .a_col = 1,
                       .b_row = u_space_.row_step,
-                      .rows = count,
+                      .rows = task.tiles,
                       .depth = ins(in),
                       .cols = outs,
                       .add = in > 0,
                       .fetch = u,
                       .fetch_floats = ins(in) * u_space_.row_step};
+    // One block of filters stays in the cache, so pixels are fetched instead.
+    const bool is_one = in_blocks_ * out_blocks_ == 1;
+    const FetchedMemory outputs = is_one ? outputs_of(task) : FetchedMemory{};
+    const FetchedMemory inputs = is_one ? next_inputs(task) : FetchedMemory{};
+    const int64_t all = tiles_.positions(), half = all / 2;
+    int64_t index = 0;
     tiles_.for_positions([&](int64_t position, int64_t filter) {
       p.c = m + position * m_space_.position_step;
       p.a = v + position * v_space_.position_step;
       p.b = u + filter * u_space_.position_step;
       p.fetch = p.b + u_space_.position_step;
+      if (is_one && index < half) {
+        outputs.share(p, index, half);
+      } else if (is_one) {
+        inputs.share(p, index - half, all - half);
+      }
+      ++index;
       tiles_.kernels.product(p);
     });
   }
@@ -247,7 +270,7 @@ class Convolution {
   const float* const bias_;
   const Conv2dEpilogue then_;
   const PixelNorm before_;
-  const int64_t in_blocks_, out_blocks_;
+  const int64_t in_blocks_, out_blocks_, threads_;
   const OutputSplit split_;
   const MatrixSpace v_space_, m_space_, u_space_;
   const float* u_ = nullptr;

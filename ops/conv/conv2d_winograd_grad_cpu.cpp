@@ -69,14 +69,16 @@ class WeightGradient {
         tiles_.outputs(dy, dy_, place, out, &kZeros[0]);
         tiles_.kernels.transform_output_grad(row_of(d_space.at(d), i), dy.data(), outs);
       }
-      multiply(p, v, d, d_space, count, in, outs, first > task.first);
+      multiply(p, v, d, d_space, task, first, count);
     }
     tiles_.kernels.transform_filters_grad(sums + out * 9 * x_.channels + in * kBlock, x_.channels,
                                           9 * x_.channels, p_space_.at(p), outs, ins(in));
   }
 
-  void multiply(float* p, const float* v, const float* d, const MatrixSpace& d_space, int64_t count,
-                int64_t in, int64_t outs, bool add) const {
+  void multiply(float* p, const float* v, const float* d, const MatrixSpace& d_space,
+                const FilterGradSplit::Task& task, int64_t first, int64_t count) const {
+    const int64_t outs = task.last_out - task.out;
+    const bool add = first > task.first;
     WinogradProduct product{.c = p,
                             .a = d,
                             .b = v,
@@ -86,16 +88,30 @@ class WeightGradient {
                             .b_row = v_space_.row_step,
                             .rows = outs,
                             .depth = count,
-                            .cols = ins(in),
+                            .cols = ins(task.in),
                             .add = add,
                             .fetch = v,
                             .fetch_floats = count * v_space_.row_step};
+    // One block of sums stays in the cache, so the pixels of the next tiles are fetched.
+    const bool is_one = std::max(x_.channels, dy_.channels) <= kBlock;
+    const int64_t next = first + count, tiles = std::min(split_.block_tiles(), task.last - next);
+    const int64_t all = tiles_.positions(), half = all / 2;
+    FetchedMemory inputs, outputs;
+    if (is_one) inputs = tiles_.rows_of(x_, next, tiles, tiles_.kernels.step);
+    if (is_one) outputs = tiles_.rows_of(dy_, next, tiles, tiles_.kernels.outputs);
+    int64_t index = 0;
     int64_t summed = -1;  // the last filter that has a sum
     tiles_.for_positions([&](int64_t position, int64_t filter) {
       product.c = p + filter * p_space_.position_step;
       product.a = d + position * d_space.position_step;
       product.b = v + position * v_space_.position_step;
       product.fetch = product.b + v_space_.position_step;
+      if (is_one && index < half) {
+        inputs.share(product, index, half);
+      } else if (is_one) {
+        outputs.share(product, index - half, all - half);
+      }
+      ++index;
       product.add = add || filter == summed;
       tiles_.kernels.product(product);
       summed = filter;

@@ -32,7 +32,7 @@ struct WinogradProduct {
   int64_t c_row, a_row, a_col, b_row;
   int64_t rows, depth, cols;
   bool add;
-  const float* fetch;  // what the next product reads, to be brought into the second-level cache
+  const float* fetch;  // what is read or written next, to be brought into the second-level cache
   int64_t fetch_floats;
   bool rows_only = false;
 };

@@ -44,6 +44,20 @@ struct TilePlace {
   int64_t image, row, col;
 };
 
+/// Memory that products bring into the second-level cache while they compute, each a share: what
+/// the transforms behind them read or write. The products leave the memory idle, the transforms
+/// wait for it.
+struct FetchedMemory {
+  const float* data = nullptr;
+  int64_t floats = 0;
+
+  /// Lets product `index` of `count` fetch its share.
+  void share(WinogradProduct& p, int64_t index, int64_t count) const {
+    p.fetch = data + floats * index / count;
+    p.fetch_floats = floats / count;
+  }
+};
+
 /// The tiles of a batch, in the order of the outputs.
 struct Tiles {
   const WinogradKernels& kernels;
@@ -88,6 +102,19 @@ struct Tiles {
     if (++p.row < down) return;
     p.row = 0;
     ++p.image;
+  }
+
+  /// The rows of pixels of the tiles [first, first + n), which are `step` pixels apart. Neighbours'
+  /// pixels that they read, too, may be missing.
+  template <class T>
+  FetchedMemory rows_of(const Images<T>& images, int64_t first, int64_t n, int64_t step) const {
+    const int64_t last = std::min(first + n, count) - 1;
+    if (first > last) return {};
+    const auto row = [&](const TilePlace& p, int64_t below) {  // of all images
+      return p.image * images.rows + std::min((p.row + below) * step, images.rows);
+    };
+    const int64_t begin = row(place(first), 0), floats = images.cols * images.channels;
+    return {images.data + begin * floats, (row(place(last), 1) - begin) * floats};
   }
 
   /// table[i * side + j] = the first channel of a pixel of a tile's square with `side` pixels, or

@@ -4,7 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "lathe/ops/cast.h"
+#include "lathe/ops/conv/winograd_tiles.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
@@ -128,6 +131,44 @@ TEST_CASE("winograd: any number of threads gives the same bits") {
     CHECK(values(2) == one);
     CHECK(values(7) == one);
     CHECK(values(16) == one);
+  }
+}
+
+TEST_CASE("winograd: what is fetched for tiles are their pixels, and nothing beside the images") {
+  using namespace cpu::winograd;
+  for (const Shape& shape : {Shape{2, 16, 12, 12}, Shape{3, 8, 7, 9}, Shape{2, 24, 1, 19}}) {
+    CAPTURE(shape);
+    const auto g = conv2d_geometry("test", shape, {16, shape[1], 3, 3}, {.pad = 1});
+    const Tiles tiles = tiles_of(g, cpu::WinogradTile::k4);
+    const Tensor x = zeros(shape).contiguous(kChannelsLast);
+    const Images<const float> images{x.data<float>(), g.H, g.W, g.C};
+    for (const int64_t first : {int64_t{0}, tiles.count / 2, tiles.count, tiles.count + 3}) {
+      constexpr int64_t kCount = 5;
+      const FetchedMemory rows = tiles.rows_of(images, first, kCount, tiles.kernels.step);
+      const int64_t last = std::min(first + kCount, tiles.count);
+      CHECK((rows.floats > 0) == (first < last));
+      if (rows.floats == 0) continue;
+      CHECK(rows.data >= images.data);
+      CHECK(rows.data + rows.floats <= images.data + x.numel());
+      PixelTable<const float> pixels;
+      for (int64_t tile = first; tile < last; ++tile) {
+        tiles.outputs(pixels, images, tiles.place(tile), 0, &kZeros[0]);
+        for (int64_t i = 0; i < 16; ++i) {
+          if (pixels[size_t(i)] == &kZeros[0]) continue;
+          CHECK(pixels[size_t(i)] >= rows.data);
+          CHECK(pixels[size_t(i)] + g.C <= rows.data + rows.floats);
+        }
+      }
+      constexpr int64_t kShares = 7;
+      const float* end = rows.data;  // of the shares so far; rounding leaves out less than a line
+      for (int64_t i = 0; i < kShares; ++i) {
+        cpu::WinogradProduct p{};
+        rows.share(p, i, kShares);
+        CHECK((p.fetch >= end && p.fetch - end <= 1));
+        end = p.fetch + p.fetch_floats;
+      }
+      CHECK(rows.data + rows.floats - end <= 1);
+    }
   }
 }
 
