@@ -10,67 +10,13 @@
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/revision.h"
 #include "lathe/tools/cli/settings/help.h"
+#include "lathe/tools/cli/settings/other_names.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/weights_name.h"
 
 namespace lathe::cli {
 namespace {
-
-/// What other programs call a command.
-struct OtherName {
-  std::string_view word, command;
-};
-constexpr OtherName kOtherNames[] = {
-    {"finetune", "train --weights FILE --new-head"},
-    {"fine-tune", "train --weights FILE --new-head"},
-    {"fit", "train"},
-    {"export", "ckpt convert FILE OUT.onnx"},
-    {"onnx", "ckpt convert FILE OUT.onnx"},
-    {"ckpt export", "ckpt convert FILE OUT.onnx"},
-    {"convert", "ckpt convert"},
-    {"ckpt verify", "ckpt verify-resume --run-dir DIR"},
-    {"test", "eval"},
-    {"validate", "eval"},
-    {"infer", "predict"},
-    {"classify", "predict"},
-    {"version", "--version"},
-    {"resume", "train --resume auto"},
-};
-
-/// What other programs call a flag, and with which value ours does it; "": the same value.
-struct OtherFlag {
-  std::string_view word, flag, value;
-};
-constexpr OtherFlag kOtherFlags[] = {
-    {"data", "data-root", ""},
-    {"data-dir", "data-root", ""},
-    {"train-dir", "data-root", ""},
-    {"folder", "data-root", ""},
-    {"images", "data-root", ""},
-    {"out", "run-dir", ""},
-    {"output-dir", "run-dir", ""},
-    {"name", "run-dir", ""},
-    {"pretrained", "weights", ""},
-    {"checkpoint", "weights", ""},
-    {"ckpt", "weights", ""},
-    {"load", "weights", ""},
-    {"from", "weights", ""},
-    {"init", "weights", ""},
-    {"arch", "model", ""},
-    {"b", "batch-size", ""},
-    {"bs", "batch-size", ""},
-    {"batch", "batch-size", ""},
-    {"learning-rate", "lr", ""},
-    {"size", "image-size", ""},
-    {"val", "val-split", ""},
-    {"validation", "val-split", ""},
-    {"split", "val-split", ""},
-    {"gpu", "device", " cuda:N"},
-    {"fp16", "amp", " fp16"},
-    {"bf16", "amp", " bf16"},
-    {"freeze-backbone", "freeze", " backbone"},
-};
 
 // "lathe 0.1.0 (a1b2c3d4e5f6, Release, GNU 12.2.0; oneDNN 2.6.3, zlib 1.2.13, no CUDA)".
 std::string version_text() {
@@ -118,10 +64,9 @@ bool is_prefix(const std::string& word, std::span<const Command> commands) {
     }
     word += " " + arguments[1];
   }
-  const auto* const other = std::ranges::find(kOtherNames, word, &OtherName::word);
-  std::string hint = other == std::end(kOtherNames)
-                         ? suggestion(word, names, "lathe ")
-                         : formatted("; did you mean lathe {}?", other->command);
+  const std::string_view other = command_for(word);
+  std::string hint = other.empty() ? suggestion(word, names, "lathe ")
+                                   : formatted("; did you mean lathe {}?", other);
   if (hint.empty()) hint = "; lathe --help lists all";
   throw UsageError(formatted("{}: unknown command{}", word, hint));
 }
@@ -130,8 +75,8 @@ bool is_prefix(const std::string& word, std::span<const Command> commands) {
 // does not take the second word as the value.
 class Flags {
  public:
-  explicit Flags(const Command& command)
-      : runs_program_(command.runs_program), writes_runs_((command.takes & kTrain) != 0) {
+  /// `command` must outlive it.
+  explicit Flags(const Command& command) : command_(command) {
     for (const Setting& setting : all_settings()) {
       if ((setting.takes & command.takes) != 0) add(setting);
     }
@@ -147,7 +92,7 @@ class Flags {
         break;
       }
       if (argument.size() < 2 || argument[0] != '-') {
-        if (runs_program_) {
+        if (command_.runs_program) {
           words_.assign(arguments.begin() + static_cast<std::ptrdiff_t>(at), arguments.end());
           break;
         }
@@ -218,17 +163,13 @@ class Flags {
       if (meaning.second) keys.push_back(known);
     }
     const std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
-    const auto* const other = std::ranges::find(kOtherFlags, word, &OtherFlag::word);
-    const bool has_other = other != std::end(kOtherFlags) && units_.contains(other->flag) &&
-                           (other->flag != "run-dir" || writes_runs_);
-    throw UsageError(formatted("{}: unknown flag{}", flag,
-                               has_other
-                                   ? formatted("; did you mean --{}{}?", other->flag, other->value)
-                                   : suggestion(word, keys, "--")));
+    const std::string hint = flag_hint(word, command_.takes, keys, "--");
+    throw UsageError(
+        formatted("{}: unknown flag{}", flag,
+                  hint.empty() ? formatted("; lathe help {} lists all", command_.name) : hint));
   }
 
-  bool runs_program_;
-  bool writes_runs_;                                         // --run-dir is where results go
+  const Command& command_;
   std::map<std::string, std::string, std::less<>> units_;    // of flags that have a value
   std::map<std::string, std::string, std::less<>> letters_;  // "-n" → key
   std::map<std::string, std::pair<std::string, bool>, std::less<>> switches_;  // key, value

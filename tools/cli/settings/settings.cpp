@@ -9,6 +9,7 @@
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/small_letters.h"
 
 namespace lathe::cli {
 namespace {
@@ -30,8 +31,9 @@ void check_choice(const Setting& setting, std::string_view name, std::string_vie
   }
   if (std::find(choices.begin(), choices.end(), text) != choices.end()) return;
   const std::string hint = setting.hint == nullptr ? "" : setting.hint(text);
+  const std::string small = in_small_letters(text);  // "SGD"
   throw UsageError(formatted("{}: expected one of {}, got \"{}\"{}", name, joined(choices, ", "),
-                             text, hint.empty() ? suggestion(text, choices) : hint));
+                             text, hint.empty() ? suggestion(small, choices) : hint));
 }
 
 int64_t integer_bound(double bound) {

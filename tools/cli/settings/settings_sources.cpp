@@ -9,6 +9,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/settings/other_names.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
 
 namespace lathe::cli {
@@ -44,7 +45,7 @@ void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
     if (!setting) {
       std::vector<std::string_view> keys;
       for (const Setting& s : all_settings()) keys.push_back(s.key);
-      throw UsageError(formatted("{}: unknown key{}", name, suggestion(entry.key, keys)));
+      throw UsageError(formatted("{}: unknown key{}", name, flag_hint(entry.key, takes, keys, "")));
     }
     Settings other;
     const bool left_out = of_finished_run && is_left_out(setting->key, (takes & kTrain) != 0);

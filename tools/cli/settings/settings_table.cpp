@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lathe/tools/cli/settings/models.h"
+#include "lathe/tools/cli/settings/other_names.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
 
 namespace lathe::cli {
@@ -72,7 +73,7 @@ constexpr Setting kSettings[] = {
    .help = "Leave out an epoch's last batch if it is smaller than the others"},
 
   {.key = "model", .group = "Model", .target = &S::model, .takes = kModels,
-   .unit = "NAME", .automatic = "what suits the machine"},  // all_settings() adds the names
+   .hint = model_hint, .unit = "NAME", .automatic = "what suits the machine"},  // all_settings() adds the names
   {.key = "stem", .group = "Model", .target = &S::stem, .takes = kModels, .choices = "cifar|imagenet",
    .automatic = "that of --weights, else cifar for images up to 64 x 64",
    .help = "First layers of resnet18 to resnet152 and of the wide ones: 3x3, or 7x7 with stride 2 and max pooling"},
@@ -107,7 +108,7 @@ constexpr Setting kSettings[] = {
    .help = "L2 penalty; decoupled for adamw, lamb and novograd"},
   {.key = "no-decay-norm", .group = "Optimisation", .target = &S::no_decay_norm, .takes = kSteps | kPlan,
    .help = "No weight decay for biases and batch-norm parameters (lars and lamb: always)"},
-  {.key = "scheduler", .group = "Optimisation", .target = &S::scheduler, .takes = kTrain, .choices = "none|step|multistep|cosine|linear|poly|onecycle|plateau",
+  {.key = "scheduler", .group = "Optimisation", .target = &S::scheduler, .takes = kTrain, .choices = "none|step|multistep|cosine|linear|poly|onecycle|plateau", .hint = scheduler_hint,
    .help = "How the learning rate falls: cosine, linear, poly and onecycle end at (nearly) 0; plateau looks at the loss of evaluations"},
   {.key = "step-size", .group = "Optimisation", .target = &S::step_size, .takes = kTrain, .unit = "EPOCHS", .min = 1, .max = 1e9,
    .help = "Of step: epochs between two reductions"},
@@ -147,7 +148,7 @@ constexpr Setting kSettings[] = {
   {.key = "csv", .group = "Range test", .target = &S::csv, .takes = kFindLr, .unit = "FILE",
    .help = "Write the steps as CSV: step, lr, loss, smoothed_loss"},
 
-  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kLook | kPredict | kBenchStep | kStepViews | kAlgosPlan | kPlan, .choices = "off|fp16|bf16",
+  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kLook | kPredict | kBenchStep | kStepViews | kAlgosPlan | kPlan, .choices = "off|fp16|bf16", .hint = amp_hint,
    .help = "Convolutions and matrix products in a half type; parameters, sums and losses stay f32"},
   {.key = "loss-scale", .group = "Precision", .target = &S::loss_scale, .takes = kTrain | kFindLr, .unit = "dynamic|NUMBER",
    .help = "Of --amp fp16: adapts itself to overflows, or is fixed"},

@@ -1,0 +1,121 @@
+// What is said to the names that people bring from other programs.
+#include "lathe/tools/cli/settings/other_names.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/settings.h"
+
+using namespace lathe::cli;
+
+namespace {
+
+std::vector<std::string_view> keys_of(unsigned takes) {
+  std::vector<std::string_view> keys{"config", "help"};
+  for (const Setting& setting : all_settings()) {
+    if ((setting.takes & takes) != 0) keys.push_back(setting.key);
+  }
+  return keys;
+}
+
+std::string hint(std::string_view word, unsigned takes = kTrain) {
+  return flag_hint(word, takes, keys_of(takes), "--");
+}
+
+struct Case {
+  std::string_view word, hint;
+};
+
+}  // namespace
+
+TEST_CASE("other names: flags of other trainers lead to ours") {
+  const Case cases[] = {
+      {"batch_size", "; did you mean --batch-size?"},
+      {"bs", "; did you mean --batch-size?"},
+      {"per_device_train_batch_size", "; did you mean --batch-size?"},
+      {"learning_rate", "; did you mean --lr?"},
+      {"wd", "; did you mean --weight-decay?"},
+      {"imgsz", "; did you mean --image-size?"},
+      {"train-crop-size", "; did you mean --image-size?"},
+      {"project", "; did you mean --run-dir?"},
+      {"default_root_dir", "; did you mean --run-dir?"},
+      {"ckpt-path", "; did you mean --weights?"},
+      {"finetune", "; did you mean --weights FILE --new-head?"},
+      {"precision", "; did you mean --amp fp16|bf16?"},
+      {"half", "; did you mean --amp fp16|bf16?"},
+      {"no-amp", "; did you mean --amp off?"},
+      {"accumulate-grad-batches", "; did you mean --accumulate?"},
+      {"gradient_accumulation_steps", "; did you mean --accumulate?"},
+      {"early-stopping-patience", "; did you mean --early-stopping?"},
+      {"sched", "; did you mean --scheduler?"},
+      {"warmup", "; did you mean --warmup-epochs?"},
+      {"gradient-clip-val", "; did you mean --clip-grad-norm?"},
+      {"max-iters", "; did you mean --max-steps?"},
+      {"save-interval", "; did you mean --save-every?"},
+      {"val-check-interval", "; did you mean --eval-every?"},
+      {"data_dir", "; did you mean --data-root?"},
+      {"j", "; did you mean --workers?"},
+      {"channels-last", "; did you mean --layout nhwc?"},
+      {"cpu", "; did you mean --device cpu?"},
+      {"batchsize", "; did you mean --batch-size?"},
+      {"log-every-n", "; did you mean --log-every?"},
+  };
+  for (const Case& c : cases) CHECK_MESSAGE(hint(c.word) == c.hint, c.word);
+}
+
+TEST_CASE("other names: for what is no flag the way is named") {
+  CHECK(hint("lr-find") == "; lathe find-lr suggests a learning rate");
+  CHECK(hint("auto-lr-find") == hint("lr-find"));
+  CHECK(hint("auto-scale-batch-size") == "; lathe find-batch finds the largest batch");
+  CHECK(hint("num-classes") == "; the folders of the data are the classes, however many");
+  CHECK(hint("gpus").starts_with("; lathe launch -n N lathe train"));
+  CHECK(hint("evaluate") == "; lathe eval --run-dir DIR evaluates a run");
+  const unsigned convert = kCkpt | kCkptConvert;
+  CHECK(hint("onnx", convert) ==
+        "; the ending of the second file says it: lathe ckpt convert FILE OUT.onnx");
+  CHECK(hint("run-dir", convert) ==
+        "; FILE is a word: lathe ckpt convert DIR/best.safetensors OUT.onnx");
+  CHECK(hint("source", kPredict).starts_with("; image files are words"));
+  CHECK(hint("images", kPredict) == hint("source", kPredict));
+  CHECK(hint("run-dir", kWatch) == "; run folders are words, without a flag");
+}
+
+TEST_CASE(
+    "other names: each flag is offered where it is, and words that mean nothing get nothing") {
+  CHECK(hint("num-classes", kSummary) == "; did you mean --classes?");
+  CHECK(hint("resume", kEval) == "; did you mean --weights?");
+  CHECK(hint("out", kPredict).find("--run-dir") == std::string::npos);
+  CHECK(hint("output", kFindLr) == "; did you mean --svg?");
+  CHECK(hint("lr", kEval).find("--lr") == std::string::npos);
+  for (const std::string_view word : {"mean", "steps-of-mine", "yaml-file", "hello", "x", "eval-x"})
+    CHECK_MESSAGE(hint(word).empty(), word);
+}
+
+TEST_CASE("other names: values of other programs, in any letters") {
+  Settings settings;
+  const auto said = [&](std::string_view key, std::string_view value) {
+    try {
+      assign(settings, *find_setting(key), key, value);
+    } catch (const UsageError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const Case cases[] = {{"SGD", "optimizer"},
+                        {"AdamW", "optimizer"},
+                        {"CosineAnnealingLR", "scheduler"},
+                        {"reduce_lr_on_plateau", "scheduler"},
+                        {"16-mixed", "amp"},
+                        {"bfloat16", "amp"},
+                        {"ResNet18", "model"}};
+  const std::string_view meant[] = {"sgd",  "adamw", "cosine",  "plateau",
+                                    "fp16", "bf16",  "resnet18"};
+  for (size_t i = 0; i < std::size(cases); ++i) {
+    const std::string text = said(cases[i].hint, cases[i].word);
+    CHECK_MESSAGE(text.ends_with("; did you mean " + std::string(meant[i]) + "?"), text);
+  }
+}

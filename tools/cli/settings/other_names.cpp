@@ -1,0 +1,276 @@
+// The names of torchvision's scripts, timm, Lightning, Ultralytics, Transformers and fastai.
+#include "lathe/tools/cli/settings/other_names.h"
+
+#include <algorithm>
+
+#include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/small_letters.h"
+#include "lathe/tools/cli/weights_name.h"
+
+namespace lathe::cli {
+namespace {
+
+struct OtherCommand {
+  std::string_view word, command;
+};
+constexpr OtherCommand kOtherCommands[] = {
+    {"finetune", "train --weights FILE --new-head"},
+    {"fine-tune", "train --weights FILE --new-head"},
+    {"fit", "train"},
+    {"export", "ckpt convert FILE OUT.onnx"},
+    {"onnx", "ckpt convert FILE OUT.onnx"},
+    {"ckpt export", "ckpt convert FILE OUT.onnx"},
+    {"convert", "ckpt convert"},
+    {"ckpt verify", "ckpt verify-resume --run-dir DIR"},
+    {"test", "eval"},
+    {"val", "eval"},
+    {"validate", "eval"},
+    {"evaluate", "eval"},
+    {"infer", "predict"},
+    {"inference", "predict"},
+    {"classify", "predict"},
+    {"lr-find", "find-lr"},
+    {"tune", "find-lr"},
+    {"benchmark", "bench step"},
+    {"profile", "bench step --profile"},
+    {"version", "--version"},
+    {"resume", "train --resume auto"},
+};
+
+/// Words of other programs for one flag of ours. With a text it needs that value: " fp16".
+struct OtherFlags {
+  std::string_view flag, text, words;
+};
+constexpr OtherFlags kOtherFlags[] = {
+    {"data-root", "",
+     "data data-dir data-path dataset-path dataset-dir datadir data-folder root root-dir path "
+     "folder images image-dir train train-dir train-path"},
+    {"data-cache", "", "cache cache-dataset"},
+    {"val-split", "", "val validation split val-fraction val-ratio validation-split val-pct"},
+    {"image-size", "",
+     "size img imgsz img-size input-size resolution crop-size train-crop-size val-crop-size "
+     "val-resize-size sz"},
+    {"augment", "", "auto-augment aa randaugment hflip flip transforms augmentation"},
+    {"augment", " cutout", "random-erase reprob random-erasing"},
+    {"augment", " none", "no-augment no-aug"},
+    {"workers", "", "j nw num-workers dataloader-num-workers num-data-workers"},
+    {"pin-memory", "", "pin-mem dataloader-pin-memory"},
+    {"model", "", "arch a net network backbone architecture model-name"},
+    {"weights", "",
+     "pretrained checkpoint ckpt resume load from init ckpt-path load-from initial-checkpoint w "
+     "model-path weights-path load-weights checkpoint-path"},
+    {"weights", " FILE --new-head", "finetune fine-tune transfer"},
+    {"freeze", " backbone", "freeze-backbone freeze-encoder linear-probe"},
+    {"freeze", "", "freeze-layers frozen frozen-layers"},
+    {"head-lr", "", "lr-head classifier-lr head-lr-mult"},
+    {"classes", "", "num-classes nc n-classes"},
+    {"in-channels", "", "in-chans channels in-ch"},
+    {"optimizer", "", "opt optim optimiser"},
+    {"lr", "", "learning-rate lr0 base-lr max-learning-rate"},
+    {"weight-decay", "", "wd l2"},
+    {"label-smoothing", "", "smoothing"},
+    {"clip-grad-norm", "",
+     "clip-grad grad-clip gradient-clip-val max-grad-norm clip gradient-clip clip-norm "
+     "gradient-clipping"},
+    {"no-decay-norm", "", "norm-weight-decay no-bias-decay bias-weight-decay"},
+    {"scheduler", "", "sched lr-scheduler lr-schedule lr-scheduler-type schedule"},
+    {"scheduler", " cosine", "cos-lr cosine"},
+    {"step-size", "", "lr-step-size decay-epochs lr-step"},
+    {"gamma", "", "lr-gamma decay-rate"},
+    {"warmup-epochs", "", "warmup warm-up lr-warmup-epochs warmup-steps warmup-ratio"},
+    {"ema", "", "model-ema model-ema-decay ema-decay"},
+    {"early-stopping", "",
+     "early-stop early-stopping-patience es-patience earlystopping early-stopping-rounds"},
+    {"epochs", "", "n-epochs num-epochs max-epochs num-train-epochs epoch ep"},
+    {"max-steps", "", "max-iters iterations iters num-steps steps max-iter limit-train-batches"},
+    {"max-steps", " 2", "fast-dev-run smoke-test"},
+    {"batch-size", "",
+     "b bs batch train-batch-size batchsize per-device-train-batch-size eval-batch-size"},
+    {"accumulate", "",
+     "accumulate-grad-batches gradient-accumulation-steps grad-accum grad-accum-steps accum-iter "
+     "accumulation-steps grad-accumulation accum"},
+    {"sync-batch-norm", "", "sync-bn sync-batchnorm syncbn"},
+    {"min-lr", "", "start-lr lr-start"},
+    {"max-lr", "", "end-lr lr-end"},
+    {"sweep-steps", "", "num-training num-iter num-it iters"},
+    {"amp", " fp16|bf16", "precision mixed-precision use-amp amp-dtype native-amp half autocast"},
+    {"amp", " fp16", "fp16"},
+    {"amp", " bf16", "bf16"},
+    {"amp", " off", "no-amp fp32"},
+    {"device", "", "accelerator"},
+    {"device", " cuda:N", "gpu gpu-id cuda use-cuda local-rank"},
+    {"device", " cpu", "cpu use-cpu no-cuda no-gpu"},
+    {"layout", " nhwc", "channels-last memory-format"},
+    {"cudnn-benchmark", "", "benchmark"},
+    {"seed", "", "random-seed manual-seed"},
+    {"run-dir", "",
+     "out output o name output-dir save-dir project exp-name experiment work-dir workdir logdir "
+     "log-dir default-root-dir save-path save result-dir results-dir outdir"},
+    {"eval-every", "",
+     "eval-interval val-interval check-val-every-n-epoch eval-freq eval-steps val-check-interval"},
+    {"log-every", "",
+     "log-interval logging-steps log-every-n-steps print-freq print-interval log-freq p"},
+    {"save-every", "", "save-interval save-period save-freq save-steps checkpoint-interval"},
+    {"keep", "", "save-total-limit checkpoint-hist save-top-k keep-last"},
+    {"time-limit", "", "max-time"},
+    {"resume", "", "resume-from resume-from-checkpoint continue"},
+    {"resume", " auto", "auto-resume"},
+    {"profile", "", "profiler trace"},
+    {"sync", " warn", "debug-sync"},
+    {"tensorboard", "", "wandb log-wandb logger report-to mlflow use-wandb use-tensorboard"},
+    {"confusion", "", "confusion-matrix cm"},
+    {"worst-dir", "", "save-mistakes save-errors top-losses"},
+    {"top", "", "topk top-k k"},
+    {"config", "", "c cfg config-file hp yaml conf"},
+    {"quiet", "", "q silent no-verbose"},
+    {"progress", " none", "no-progress disable-tqdm no-progress-bar"},
+    {"svg", "", "plot output out show-plot"},
+    {"ranks", "", "nproc-per-node nproc gpus devices world-size num-processes"},
+    {"nodes", "", "nnodes num-nodes"},
+    {"rendezvous", "", "rdzv-endpoint dist-url master-addr"},
+};
+
+/// Words for what is no flag of ours, and what to do instead.
+struct Answer {
+  unsigned takes;
+  std::string_view text, words;
+};
+constexpr Answer kAnswers[] = {
+    {kTrain | kFindLr, "the folders of the data are the classes, however many",
+     "num-classes nc n-classes classes"},
+    {kTrain | kFindLr, "images have the channels that the data has",
+     "in-chans channels in-ch in-channels"},
+    {kTrain | kFindLr, "lathe find-lr suggests a learning rate",
+     "find-lr lr-find auto-lr-find auto-lr lr-finder"},
+    {kTrain | kFindLr, "lathe find-batch finds the largest batch",
+     "find-batch auto-scale-batch-size auto-batch auto-batch-size auto-find-batch-size"},
+    {kTrain | kFindLr, "lathe find-workers finds how many", "find-workers"},
+    {kTrain, "lathe eval --run-dir DIR evaluates a run",
+     "e eval evaluate test validate test-only do-eval"},
+    {kTrain, "lathe predict --run-dir DIR FILE... classifies images", "predict infer do-predict"},
+    {kTrain, "lathe ckpt convert DIR/best.safetensors OUT.onnx exports the model", "export onnx"},
+    {kTrain, "lathe launch -n N lathe train ... trains with N processes, one to a GPU",
+     "gpus devices nproc-per-node world-size strategy ddp distributed num-nodes num-gpus n-gpus "
+     "dist-url launcher multi-gpu"},
+    {kTrain, "a folder val beside train is found by itself; --val-split takes a part of train",
+     "val-dir val-path val-data val-root val-folder test-dir test-path"},
+    {kTrain | kFindLr,
+     "there is none; --augment crop,flip,resized-crop,cutout and --label-smoothing are",
+     "mixup mixup-alpha cutmix cutmix-alpha"},
+    {kTrain, "training shuffles, with --seed", "shuffle"},
+    {kTrain, "a step on a GPU is a CUDA graph by itself; --no-capture leaves that out",
+     "compile torch-compile torchcompile jit jit-compile cuda-graph cuda-graphs"},
+    {kTrain, "--detect-anomaly, --profile and --sync warn look into a step", "debug verbose v"},
+    {kPredict, "image files are words: lathe predict --run-dir DIR cat.jpg photos",
+     "source input image images img i file files folder data-dir data test-dir path"},
+    {kPredict | kEval, "the checkpoint says it: name that with --weights FILE or --run-dir DIR",
+     "num-classes nc classes class-names names labels"},
+    {kPredict, "results go to stdout: --format csv > FILE",
+     "out output o output-dir save save-txt save-csv results-file project name save-dir"},
+    {kEval, "--confusion FILE and --worst-dir DIR write files; --json > FILE has the numbers",
+     "out output o output-dir save save-dir project name results-file save-json"},
+    {kCkptConvert, "the ending of the second file says it: lathe ckpt convert FILE OUT.onnx",
+     "onnx format f to include opset out output o output-file simplify dynamic"},
+    {kCkptConvert, "FILE is a word: lathe ckpt convert DIR/best.safetensors OUT.onnx",
+     "run-dir checkpoint ckpt weights w model model-path input i from file"},
+    {kCkptConvert, "the checkpoint says it",
+     "image-size imgsz img-size input-size input-shape size "
+     "classes num-classes batch-size batch"},
+    {kReport | kWatch, "run folders are words, without a flag", "run-dir logdir log-dir dir run"},
+};
+
+/// Whether the words, with spaces between them, have this one.
+bool has_word(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    const size_t space = std::min(words.find(' '), words.size());
+    if (words.substr(0, space) == word) return true;
+    words.remove_prefix(std::min(space + 1, words.size()));
+  }
+  return false;
+}
+
+bool has(const std::vector<std::string_view>& keys, std::string_view key) {
+  return std::ranges::find(keys, key) != keys.end();
+}
+
+/// The longest flag that the word goes on from: "log-every-n-steps" from "log-every".
+std::string_view begin_of(std::string_view word, const std::vector<std::string_view>& keys) {
+  std::string_view longest;
+  for (const std::string_view key : keys) {
+    const bool goes_on =
+        word.starts_with(key) && word.size() > key.size() && word[key.size()] == '-';
+    if (goes_on && key.size() > longest.size()) longest = key;
+  }
+  return longest;
+}
+
+struct OtherValue {
+  std::string_view value, words;
+};
+
+template <size_t N>
+std::string value_hint(const OtherValue (&values)[N], std::string_view text) {
+  const std::string small = in_small_letters(text);
+  const auto* const found =
+      std::ranges::find_if(values, [&](const OtherValue& v) { return has_word(v.words, small); });
+  return found == std::end(values) ? "" : formatted("; did you mean {}?", found->value);
+}
+
+}  // namespace
+
+std::string_view command_for(std::string_view word) {
+  const auto* const found = std::ranges::find(kOtherCommands, word, &OtherCommand::word);
+  return found == std::end(kOtherCommands) ? "" : found->command;
+}
+
+std::string flag_hint(std::string_view word, unsigned takes,
+                      const std::vector<std::string_view>& keys, std::string_view prefix) {
+  std::string dashed(word);
+  std::ranges::replace(dashed, '_', '-');
+  const auto meant = [&](std::string_view flag, std::string_view text) {
+    return formatted("; did you mean {}{}{}?", prefix, flag, text);
+  };
+  if (has(keys, dashed)) return meant(dashed, "");
+  for (const Answer& answer : kAnswers) {
+    if ((answer.takes & takes) != 0 && has_word(answer.words, dashed))
+      return formatted("; {}", answer.text);
+  }
+  for (const OtherFlags& other : kOtherFlags) {
+    // Of other commands --run-dir is what is read.
+    const bool fits = has(keys, other.flag) && (other.flag != "run-dir" || (takes & kTrain) != 0);
+    if (fits && has_word(other.words, dashed)) return meant(other.flag, other.text);
+  }
+  constexpr size_t kLettersToOneEdit = 3;
+  const size_t edits = std::max<size_t>(1, dashed.size() / kLettersToOneEdit);
+  if (const std::string near = nearest(dashed, keys, edits); !near.empty()) return meant(near, "");
+  const std::string_view begin = begin_of(dashed, keys);
+  return begin.empty() ? "" : meant(begin, "");
+}
+
+std::string scheduler_hint(std::string_view text) {
+  constexpr OtherValue kValues[] = {
+      {"none", "constant constantlr constant_with_warmup off no"},
+      {"step", "steplr"},
+      {"multistep", "multisteplr"},
+      {"cosine", "cosineannealinglr cosine-annealing cosineannealing cos cosinelr"},
+      {"linear", "linearlr"},
+      {"poly", "polynomial polynomiallr polylr"},
+      {"onecycle", "onecyclelr one-cycle one_cycle 1cycle"},
+      {"plateau", "reducelronplateau reduce-on-plateau reduce_lr_on_plateau"}};
+  return value_hint(kValues, text);
+}
+
+std::string amp_hint(std::string_view text) {
+  constexpr OtherValue kValues[] = {{"off", "no none false fp32 32 float32 f32"},
+                                    {"fp16", "16 float16 half f16 16-mixed true on yes fp16-mixed"},
+                                    {"bf16", "bfloat16 bf16-mixed"}};
+  return value_hint(kValues, text);
+}
+
+std::string model_hint(std::string_view text) {
+  return names_weights(text) ? formatted("; --weights {} names a model", text) : "";
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,30 @@
+// What other programs call our commands, flags and values: the answers to names that people bring.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe::cli {
+
+/// Our command for the name of another program's, with what it needs: "train --weights FILE
+/// --new-head" for "finetune". "" if none is known.
+std::string_view command_for(std::string_view word);
+
+/// "; did you mean --batch-size?" for a flag that a command lacks: ours, if the word is what other
+/// programs call it, a longer name of it or a mistyped one. "" if nothing is like it.
+///   word    without dashes before it; '_' is read as '-'
+///   takes   the command, bits of Takes
+///   keys    its flags
+///   prefix  of a flag: "--", or "" for keys of a config file
+std::string flag_hint(std::string_view word, unsigned takes,
+                      const std::vector<std::string_view>& keys, std::string_view prefix);
+
+/// Hints of settings (Setting::hint) for values that other programs have: "; did you mean cosine?".
+/// "" for all else.
+std::string scheduler_hint(std::string_view text);
+std::string amp_hint(std::string_view text);
+/// "; --weights FILE names a model" if there is such a file.
+std::string model_hint(std::string_view text);
+
+}  // namespace lathe::cli
