@@ -300,6 +300,8 @@ def test_eval_shows_the_worst_mistakes(folder):
     for row in worst:
         assert rows[row["index"]]["predicted"] == row["predicted"] and rows[row["index"]]["label"] == row["label"]
         assert abs(rows[row["index"]]["probability"] - row["probability"]) < 1e-5
+        file = folder / "images" / "train" / CLASSES[row["index"] // 8] / f"{row['index'] % 8}.png"  # 8 of each, in the order of ImageFolder
+        assert row["file"] == rows[row["index"]]["file"] == str(file), (row, rows[row["index"]])
     names = sorted(path.name for path in pathlib.Path("worst").iterdir())
     plain = ["blue", "red__dark_", "yell_ow"]
     assert names == sorted(f"{k + 1:03}-{plain[row['label']]}-taken-for-{plain[row['predicted']]}.png" for k, row in enumerate(worst)), names
@@ -310,7 +312,9 @@ def test_eval_shows_the_worst_mistakes(folder):
     expect(lathe("eval", "--run-dir", "a", "--worst-dir", "more", "--split", "train"), 0)
     assert 5 < len(list(pathlib.Path("more").iterdir())) <= 16
     text = check_shown(expect(lathe("eval", "--run-dir", "a", "--worst", 1, "--no-quiet"), 0)).stdout
-    assert text.count(" taken for ") == 1, text
+    assert text.count(" taken for ") == 1 and ", images/test/" in text, text
+    expect(lathe("report", "a"), 0)
+    assert pathlib.Path("a/report.html").read_text().count(f'>{folder / "images" / "test"}/') >= 4
     expect_one_line(lathe("eval", "--run-dir", "a", "--worst", -1), 2, "--worst")
 
 

@@ -13,6 +13,7 @@
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/evaluate.h"
+#include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/saved_run.h"
 #include "lathe/tools/cli/training/worst_mistakes.h"
@@ -46,21 +47,27 @@ void print_classes(const Output& out, const Tally& tally, const std::vector<std:
 }
 
 void print_mistakes(const Output& out, const std::vector<Mistake>& mistakes,
-                    const std::vector<std::string>& names) {
-  for (const Mistake& m : mistakes) {
+                    const data::ImageDataset& images) {
+  const std::vector<std::string>& names = images.class_names();
+  const std::vector<std::string> files = files_of(mistakes, images);
+  for (size_t i = 0; i < mistakes.size(); ++i) {
+    const Mistake& m = mistakes[i];
     const std::string &label = names[static_cast<size_t>(m.label)],
                       &predicted = names[static_cast<size_t>(m.predicted)];
-    out.sentence(formatted("  image {}: {} taken for {} ({:.2f} %), loss {:.4f}", m.index, label,
-                           predicted, 100 * m.probability, m.loss));
-    out.row(Row()
-                .add("event", "mistake")
-                .add("index", m.index)
-                .add("label", m.label)
-                .add("predicted", m.predicted)
-                .add("label_name", label)
-                .add("predicted_name", predicted)
-                .add("probability", m.probability)
-                .add("loss", m.loss));
+    out.sentence(formatted("  image {}: {} taken for {} ({:.2f} %), loss {:.4f}{}", m.index, label,
+                           predicted, 100 * m.probability, m.loss,
+                           files.empty() ? "" : formatted(", {}", shown_path(files[i]))));
+    Row row;
+    row.add("event", "mistake")
+        .add("index", m.index)
+        .add("label", m.label)
+        .add("predicted", m.predicted)
+        .add("label_name", label)
+        .add("predicted_name", predicted)
+        .add("probability", m.probability)
+        .add("loss", m.loss);
+    if (!files.empty()) row.add("file", files[i]);
+    out.row(row);
   }
 }
 
@@ -124,7 +131,7 @@ ExitCode run_eval(const Invocation& call) {
                          without_sign_of_nan(tally.loss()), 100 * tally.accuracy(), more,
                          rate_text(rate)));
   if (!settings.quiet) print_classes(out, tally, run.images->class_names());
-  print_mistakes(out, worst.found(), run.images->class_names());
+  print_mistakes(out, worst.found(), *run.images);
   if (!settings.confusion.empty()) {
     write_file_atomic(settings.confusion, confusion_csv(tally, run.images->class_names()));
     out.text(written_text(settings.confusion));

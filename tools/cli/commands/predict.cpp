@@ -14,6 +14,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/saved_run.h"
 #include "lathe/tools/cli/wrapping.h"
@@ -54,6 +55,7 @@ void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_
   const auto classes = static_cast<size_t>(run.images->classes());
   const auto& names = run.images->class_names();
   const size_t column = column_of(names);
+  const std::vector<std::string> files = files_of(*run.images, rows);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto row = probabilities.begin() + static_cast<std::ptrdiff_t>(i * classes);
     const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(classes));
@@ -65,16 +67,19 @@ void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_
     }
     const auto predicted = static_cast<size_t>(best - row);
     const auto label = static_cast<size_t>(run.images->label(rows[i]));
-    out.text(formatted("{:>7}  {:<{}} {:<{}} {:11.4f}{}", rows[i], printable(names[label]), column,
-                       printable(names[predicted]), column, *best,
-                       label == predicted ? "" : "  wrong"));
-    out.row(Row()
-                .add("index", rows[i])
-                .add("label", static_cast<int64_t>(label))
-                .add("predicted", static_cast<int64_t>(predicted))
-                .add("probability", static_cast<double>(*best))
-                .add("label_name", names[label])
-                .add("predicted_name", names[predicted]));
+    out.text(formatted("{:>7}  {:<{}} {:<{}} {:11.4f}{}{}", rows[i], printable(names[label]),
+                       column, printable(names[predicted]), column, *best,
+                       label == predicted ? (files.empty() ? "" : "       ") : "  wrong",
+                       files.empty() ? "" : formatted("  {}", printable(shown_path(files[i])))));
+    Row fields;
+    fields.add("index", rows[i])
+        .add("label", static_cast<int64_t>(label))
+        .add("predicted", static_cast<int64_t>(predicted))
+        .add("probability", static_cast<double>(*best))
+        .add("label_name", names[label])
+        .add("predicted_name", names[predicted]);
+    if (!files.empty()) fields.add("file", files[i]);
+    out.row(fields);
   }
 }
 

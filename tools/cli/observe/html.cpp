@@ -33,7 +33,7 @@ thead th { background: var(--shade); }
 tbody th { position: sticky; left: 0; background: var(--page); }
 .matrix td { text-align: right; }
 .images { display: grid; grid-template-columns: repeat(auto-fill, minmax(8rem, 1fr)); gap: 1rem; padding: 0; list-style: none; }
-.images li { font-size: .85rem; }
+.images li { font-size: .85rem; overflow-wrap: anywhere; }
 .images img { width: 100%; image-rendering: pixelated; background: var(--shade); }
 .remarks { border-left: 4px solid #d55e00; padding: .25rem 1rem; background: var(--shade); }
 pre { overflow-x: auto; background: var(--shade); padding: .5rem; font-size: .8rem; }

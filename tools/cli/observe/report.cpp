@@ -72,13 +72,16 @@ ReportEvaluation evaluate_run(const Settings& asked) {
     for (size_t p = 0; p < classes; ++p)
       row.push_back(result.tally.confusion(static_cast<int64_t>(label), static_cast<int64_t>(p)));
   }
-  for (const Mistake& m : worst.found()) {
+  const std::vector<std::string> files = files_of(worst.found(), *run.images);
+  for (size_t i = 0; i < worst.found().size(); ++i) {
+    const Mistake& m = worst.found()[i];
     out.worst.push_back({.png = png_of(*run.images, m.index),
                          .label = out.classes[static_cast<size_t>(m.label)],
                          .predicted = out.classes[static_cast<size_t>(m.predicted)],
                          .probability = m.probability,
                          .loss = m.loss,
-                         .index = m.index});
+                         .index = m.index,
+                         .file = files.empty() ? "" : files[i]});
   }
   return out;
 }

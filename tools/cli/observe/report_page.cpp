@@ -234,9 +234,9 @@ std::string worst_images(const ReportEvaluation& e) {
     const std::string what = formatted("{} taken for {}", w.label, w.predicted);
     items += formatted(
         "<li><img src=\"{}\" alt=\"{}\" loading=\"lazy\"><br>{}<br>{}, loss {:.2f}<br>"
-        "<span class=\"soft\">image {}</span></li>\n",
+        "<span class=\"soft\">{}</span></li>\n",
         png_address(w.png), markup_text(what), markup_text(what), percent(w.probability), w.loss,
-        w.index);
+        w.file.empty() ? formatted("image {}", w.index) : markup_text(w.file));
   }
   return items.empty() ? "<p>Every image was recognised.</p>\n"
                        : "<ul class=\"images\">\n" + items + "</ul>\n";

@@ -15,7 +15,8 @@ struct WrongImage {
   std::string label, predicted;
   double probability;  // of `predicted`
   double loss;
-  int64_t index;  // in the data set
+  int64_t index;     // in the data set
+  std::string file;  // of the image; "" if it has none of its own
 };
 
 /// What an evaluation adds to the report of a run.

@@ -2,12 +2,14 @@
 #include "lathe/tools/cli/training/folder_images.h"
 
 #include <algorithm>
-#include <cctype>
+#include <set>
 #include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/data/images/cached_images.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/small_letters.h"
 
 namespace lathe::cli {
 namespace {
@@ -17,12 +19,6 @@ namespace fs = std::filesystem;
 bool is_folder(const fs::path& path) {
   std::error_code missing;
   return fs::is_directory(path, missing);
-}
-
-std::string in_small_letters(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
 }
 
 /// The names of the folders in a folder, sorted, without hidden ones.
@@ -150,6 +146,30 @@ std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part p
               of_training.string(), only_in(path, other->class_names(), train->class_names()),
               only_in(of_training, train->class_names(), other->class_names()));
   return other;
+}
+
+std::vector<std::string> files_of(const data::ImageDataset& images,
+                                  const std::vector<int64_t>& indices) {
+  const auto* const cached = dynamic_cast<const data::CachedImages*>(&images);
+  const auto* const folder =
+      dynamic_cast<const data::ImageFolder*>(cached ? &cached->source() : &images);
+  if (!folder) return {};
+  const std::vector<std::string> names = folder->broken();
+  const std::set<std::string> broken(names.begin(), names.end());
+  std::vector<std::string> files;
+  for (int64_t i : indices) {
+    // An image that was read is not broken, so this ends.
+    while (broken.contains(folder->path(i))) i = (i + 1) % folder->size();
+    files.push_back(folder->path(i));
+  }
+  return files;
+}
+
+std::string shown_path(const std::string& file) {
+  std::error_code error;
+  const fs::path here = fs::current_path(error);
+  const fs::path below = error ? fs::path() : fs::path(file).lexically_relative(here);
+  return below.empty() || *below.begin() == ".." ? file : below.string();
 }
 
 }  // namespace lathe::cli

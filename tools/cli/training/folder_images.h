@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lathe/data/images/image_folder.h"
 #include "lathe/tools/cli/settings/settings.h"
@@ -41,5 +42,13 @@ void refuse_among_classes(const std::filesystem::path& root,
 /// throws: UsageError without --data-root; FileError, DataError naming the layout that is wanted.
 std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part part,
                                                 data::BrokenImage broken);
+
+/// The files that these images of a data set were read from; where a broken one was skipped, the
+/// one that took its place. Nothing if the images have no files of their own.
+std::vector<std::string> files_of(const data::ImageDataset& images,
+                                  const std::vector<int64_t>& indices);
+
+/// The path from the working directory if the file lies in or below that, for people; else as it is.
+std::string shown_path(const std::string& file);
 
 }  // namespace lathe::cli

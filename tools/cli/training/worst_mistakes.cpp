@@ -12,6 +12,7 @@
 #include "lathe/ops/softmax.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/training/folder_images.h"
 
 namespace lathe::cli {
 namespace {
@@ -47,6 +48,13 @@ void WorstMistakes::add(const Tensor& scores, const Tensor& labels) {
   }
   std::ranges::stable_sort(found_, std::greater(), &Mistake::loss);
   if (found_.size() > most_) found_.resize(most_);
+}
+
+std::vector<std::string> files_of(const std::vector<Mistake>& mistakes,
+                                  const data::ImageDataset& images) {
+  std::vector<int64_t> indices;
+  for (const Mistake& m : mistakes) indices.push_back(m.index);
+  return files_of(images, indices);
 }
 
 void check_new_folder(const char* flag, const std::string& folder) {

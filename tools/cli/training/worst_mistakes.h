@@ -35,6 +35,11 @@ class WorstMistakes {
   std::vector<Mistake> found_;
 };
 
+/// The files that they were read from, in this order; nothing if the images have no files of their
+/// own.
+std::vector<std::string> files_of(const std::vector<Mistake>& mistakes,
+                                  const data::ImageDataset& images);
+
 /// throws: UsageError unless the folder is missing or empty.
 void check_new_folder(const char* flag, const std::string& folder);
 
