@@ -1,4 +1,6 @@
 // Averages as a table for people: torch.profiler's columns, then the achieved rates.
+#include "lathe/core/profile/table.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -6,7 +8,6 @@
 #include <tuple>
 
 #include "lathe/core/printable.h"
-#include "lathe/core/profile/averages.h"
 #include "lathe/core/profile/rates.h"
 
 namespace lathe::profile {
@@ -155,22 +156,66 @@ int64_t key_of(const Average& row, SortBy by) {
   return row.self_cpu_ns;
 }
 
-/// The lines of a table: names to the left, all else to the right, rules above and below.
-std::string laid_out(const std::vector<std::vector<std::string>>& lines) {
+using Lines = std::vector<std::vector<std::string>>;
+
+std::vector<size_t> widths_of(const Lines& lines) {
   std::vector<size_t> widths(lines.front().size());
   for (const auto& line : lines) {
     for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], width_of(line[c]));
   }
+  return widths;
+}
+
+constexpr size_t kGap = 2;  // columns between two columns
+
+/// The columns that may be left out, in this order. Those of the CPU's own time stay where there is
+/// no other.
+constexpr std::string_view kLeftOutFirst[] = {
+    "Source",     "Input Shapes", "Self CUDA Mem", "CUDA Mem",      "Self CPU Mem",
+    "CPU Mem",    "CPU total %",  "CPU time avg",  "CUDA time avg", "GFLOPs",
+    "CPU total",  "CUDA total",   "GB/s",          "GFLOP/s",       "# of Calls",
+    "Self CPU %", "Bound",        "% of peak",     "Self CPU"};
+
+/// Leaves out columns until `width` has room for the others, and then cuts names.
+/// → the titles of the columns that are left out
+std::vector<std::string> fit(Lines& lines, size_t width, bool has_device) {
+  constexpr size_t kShortestName = 20;
+  std::vector<std::string> left_out;
+  const auto room_for_names = [&] {  // less than 0: too many columns
+    const std::vector<size_t> widths = widths_of(lines);
+    auto room = static_cast<int64_t>(width);
+    for (size_t c = 1; c < widths.size(); ++c) room -= static_cast<int64_t>(widths[c] + kGap);
+    return room;
+  };
+  const auto fits = [&] {
+    return room_for_names() >= static_cast<int64_t>(widths_of(lines).front());
+  };
+  for (const std::string_view title : kLeftOutFirst) {
+    if (fits()) return left_out;
+    if (!has_device && title.starts_with("Self CPU") && !title.ends_with("Mem")) continue;
+    const auto at = std::ranges::find(lines.front(), title) - lines.front().begin();
+    if (at == std::ssize(lines.front())) continue;
+    left_out.emplace_back(title);
+    for (auto& line : lines) line.erase(line.begin() + at);
+  }
+  const auto room = std::max<int64_t>(room_for_names(), kShortestName);
+  for (auto& line : lines) line.front() = cut(line.front(), static_cast<size_t>(room));
+  return left_out;
+}
+
+/// The lines of a table: names to the left, all else to the right, rules above and below.
+std::string laid_out(const Lines& lines) {
+  const std::vector<size_t> widths = widths_of(lines);
   std::string rule, text;
-  for (const size_t width : widths) rule += std::string(width, '-') + "  ";
-  rule.resize(rule.size() - 2);
+  for (const size_t width : widths) rule += std::string(width, '-') + std::string(kGap, ' ');
+  rule.resize(rule.size() - kGap);
   const std::string break_line = rule + "\n";
   text += break_line;
   for (size_t l = 0; l < lines.size(); ++l) {
     std::string line;
     for (size_t c = 0; c < widths.size(); ++c) {
       const std::string space(widths[c] - width_of(lines[l][c]), ' ');
-      line += c == 0 ? lines[l][c] + space : "  " + space + lines[l][c];
+      line += c == 0 ? lines[l][c] + space : std::string(kGap, ' ') + space + lines[l][c];
     }
     text += line + "\n";
     if (l == 0) text += break_line;
@@ -180,10 +225,10 @@ std::string laid_out(const std::vector<std::vector<std::string>>& lines) {
 
 }  // namespace
 
-std::string Averages::table(const TableOptions& options) const {
-  const Content has(rows_);
+FittedTable fitted_table(const Averages& averages, const TableOptions& options, int width) {
+  const Content has(averages.rows());
   std::vector<const Average*> order;
-  for (const Average& row : rows_) order.push_back(&row);
+  for (const Average& row : averages.rows()) order.push_back(&row);
   std::ranges::sort(order, [&](const Average* a, const Average* b) {
     const int64_t ka = key_of(*a, options.sort_by), kb = key_of(*b, options.sort_by);
     return ka != kb
@@ -193,16 +238,22 @@ std::string Averages::table(const TableOptions& options) const {
   if (options.rows > 0 && std::ssize(order) > options.rows)
     order.resize(static_cast<size_t>(options.rows));
   const std::vector<Column> columns = columns_of(has, options);
-  std::vector<std::vector<std::string>> lines(1);
+  Lines lines(1);
   for (const Column& column : columns) lines[0].push_back(column.title);
   for (const Average* row : order) {
     auto& line = lines.emplace_back();
     for (const Column& column : columns) line.push_back(column.text(*row));
   }
-  std::string text = laid_out(lines);
-  text += "Self CPU time total: " + time_text(has.cpu_ns) + "\n";
-  if (has.device) text += "Self CUDA time total: " + time_text(has.device_ns) + "\n";
-  return text;
+  FittedTable table;
+  if (width > 0) table.left_out = fit(lines, static_cast<size_t>(width), has.device);
+  table.text = laid_out(lines);
+  table.text += "Self CPU time total: " + time_text(has.cpu_ns) + "\n";
+  if (has.device) table.text += "Self CUDA time total: " + time_text(has.device_ns) + "\n";
+  return table;
+}
+
+std::string Averages::table(const TableOptions& options) const {
+  return fitted_table(*this, options, 0).text;
 }
 
 }  // namespace lathe::profile

@@ -73,6 +73,33 @@ def test_no_line_is_wider_than_the_terminal(folder):
     assert 'freeze = "conv1, bn1, layer1.0.conv1, layer1.0.bn1, layer1.0.conv2"\r\n' in config, config
 
 
+STEP = ["bench", "step", "--device", "cpu", "--model", "resnet8", "--batch-size", 2, "--image-size", 16, "--seconds", 0.05, "--peak-gflops", 50, "--peak-gbytes", 10]
+
+
+def test_tables_give_way_to_a_narrow_terminal(folder):
+    """Each row is one line. What the rows have in common is a line above them, and columns that have no room are named."""
+    if SANITIZED:
+        raise Skip("these commands take seconds there")
+    plan = ["plan", "--device", "cpu", "--model", "resnet8", "--batch-size", 4, "--gpu", "h200"]
+    algos = ["algos", "plan", "--model", "resnet8", "--batch-size", 4, "--gpu", "h200"]
+    has_cudnn = lathe(*algos, "--json").returncode == 0
+    for columns, numbers in ((80, 5), (60, 4)):
+        shown = read_screen(*open_screen(columns, *plan)).replace("\r", "")
+        check_width(shown, columns)
+        assert re.search(r"\nconv2d  layer1\.0\.conv1\n  cuDNN" + r" +\d+\.\d+" * numbers + "\n", shown), shown
+        assert ("60 columns have no room for GFLOP; a file or a pipe gets it" in shown) == (columns == 60), shown
+        shown = read_screen(*open_screen(columns, *STEP, "--layers", "--profile")).replace("\r", "")
+        check_width(shown, columns)
+        group = r"\nlayer1\.0\.conv1  2 x" + (r"\n  " if columns == 60 else " ")
+        assert re.search(group + r"forward( +[\d.]+){2} +[\d.]+ % +[\d.]+ %\n", shown), shown
+        assert re.search(r"\nconv2d +\d+\.\d+% +\d+\.\d+[mu]?s[ \n]", shown) and f"{columns} columns have no room for Self CPU Mem, CPU Mem," in shown.replace("\n  ", " "), shown
+        if has_cudnn:
+            shown = read_screen(*open_screen(columns, *algos)).replace("\r", "")
+            check_width(shown, columns)
+            assert re.search(r"\nlayer1\.0\.conv1  2 x\n  forward +[\d.]+ \w+ +(yes|no) ", shown), shown
+            assert f"{columns} columns have no room for " in shown, shown
+
+
 def test_ctrl_c_leaves_no_half_bar(folder):
     """The terminal shows ^C after the bar, on the line that is cleared next."""
     flags = [*TINY[:-1], "--epochs", 1, "--synthetic-size", 20_000, "--eval-every", 0, "--lr", 0.001]

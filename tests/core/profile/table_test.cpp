@@ -5,6 +5,7 @@
 
 #include "lathe/core/profile/averages.h"
 #include "lathe/core/profile/rates.h"
+#include "lathe/core/profile/table.h"
 
 namespace lathe::profile {
 namespace {
@@ -95,6 +96,39 @@ TEST_CASE("table: an empty recording is a table without rows") {
   const std::string text = Averages(std::vector<Average>{}).table();
   CHECK(text.find("Name") != std::string::npos);
   CHECK(text.find("Self CPU time total: 0.000us") != std::string::npos);
+}
+
+TEST_CASE("table: a narrow terminal gets the columns that say most") {
+  const auto widest = [](const std::string& text) {
+    size_t most = 0;
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = text.find('\n', at);
+      most = std::max(most, end - at);
+      at = end + 1;
+    }
+    return most;
+  };
+  std::vector<Average> all = rows();
+  all[0].memory.host = -2048;
+  const TableOptions options{.peaks = {200e9, 20e9}};
+  for (size_t width = 43; width < 200; ++width) {
+    CAPTURE(width);
+    const FittedTable table = fitted_table(Averages(all), options, static_cast<int>(width));
+    CHECK(widest(table.text) <= width);
+    CHECK(table.text.find("Self CPU %  Self CPU") != std::string::npos);
+    CHECK(table.left_out.empty() == (table.text == Averages(all).table(options)));
+  }
+  const FittedTable at_80 = fitted_table(Averages(all), options, 80);
+  CHECK(at_80.left_out == std::vector<std::string>{"Self CPU Mem", "CPU Mem", "CPU total %",
+                                                   "CPU time avg", "GFLOPs", "CPU total", "GB/s"});
+  CHECK(at_80.text.find("GFLOP/s  % of peak     Bound\n") != std::string::npos);
+  CHECK(fitted_table(Averages(all), options, 0).left_out.empty());
+  all[1].name = std::string(50, 'x');
+  CHECK(widest(fitted_table(Averages(all), options, 60).text) == 60);  // the name is cut
+  all[0].device_total_ns = all[0].self_device_ns = 5'000;  // then a GPU's times are what counts
+  const FittedTable of_gpu = fitted_table(Averages(all), options, 60);
+  CHECK(of_gpu.text.find("Self CUDA %") != std::string::npos);
+  CHECK(of_gpu.text.find("Self CPU  ") == std::string::npos);
 }
 
 TEST_CASE("bound_of: what keeps a row from running faster") {

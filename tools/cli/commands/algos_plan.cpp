@@ -1,6 +1,10 @@
 // lathe algos plan: the engines that cuDNN has for a model's convolutions on a GPU that is
 // described and need not be there.
+#include <unistd.h>
+
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "lathe/core/error.h"
 #include "lathe/core/gpu_description.h"
@@ -14,7 +18,9 @@
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/described_gpu.h"
+#include "lathe/tools/cli/table.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {
@@ -33,6 +39,7 @@ struct Plans {
   ConvMachine gpu;
   DType dtype;
   MemoryFormat format;
+  Table& table;
   int64_t passes = 0, without_engine = 0, largest_bytes = 0;
 };
 
@@ -51,6 +58,23 @@ ConvChoice choice_for(const Conv2dPlanner& planner, const ConvKey& key, std::str
   } catch (const ShapeError& e) {
     return none(e);
   }
+}
+
+/// The engine's knobs go first where room is short: nobody knows them by heart.
+Table plan_table(const std::vector<ConvLayer>& layers) {
+  Column layer{.heading = "layer", .right = false};
+  for (const ConvLayer& l : layers) layer.width = std::max(layer.width, columns_of(l.name));
+  constexpr size_t kEngineWidth = 47;
+  return {{layer,
+           {.heading = "count"},
+           {.heading = "pass", .width = 15, .right = false},
+           {.heading = "workspace", .width = 11},
+           {.heading = "deterministic", .width = 13},
+           {.heading = "tensor cores", .width = 13, .rank = 3},
+           {.heading = "usable", .width = 10, .rank = 2},
+           {.heading = "engine", .width = kEngineWidth, .right = false, .rank = 1}},
+          2,
+          terminal_width(STDOUT_FILENO)};
 }
 
 void plan_pass(Plans& plans, const ConvLayer& layer, ConvPass pass) {
@@ -82,14 +106,16 @@ void plan_pass(Plans& plans, const ConvLayer& layer, ConvPass pass) {
                     .add("usable", static_cast<int64_t>(usable))
                     .add("candidates", static_cast<int64_t>(choice.trials.size()))
                     .add("note", why));
-  plans.out.text(found
-                     ? formatted("{:<24} {:>2} x  {:<16} {:>12}  {:<13}  {:<12}  {:>3} of {:<3} {}",
-                                 layer.name, layer.count, concat(pass),
-                                 readable_bytes(static_cast<uint64_t>(engine.workspace_bytes)),
-                                 yes_no(engine.deterministic), yes_no(engine.tensor_cores), usable,
-                                 choice.trials.size(), concat(engine.engine))
-                     : formatted("{:<24} {:>2} x  {:<16} no engine: {}", layer.name, layer.count,
-                                 concat(pass), printable(why.substr(0, why.find('\n')))));
+  std::vector<std::string> cells{layer.name, formatted("{} x", layer.count), concat(pass)};
+  if (found) {
+    cells.insert(cells.end(),
+                 {readable_bytes(static_cast<uint64_t>(engine.workspace_bytes)),
+                  yes_no(engine.deterministic), yes_no(engine.tensor_cores),
+                  formatted("{} of {}", usable, choice.trials.size()), concat(engine.engine)});
+  } else {
+    cells.push_back(formatted("no engine: {}", printable(why.substr(0, why.find('\n')))));
+  }
+  plans.out.text(plans.table.row(cells));
 }
 
 }  // namespace
@@ -105,6 +131,9 @@ ExitCode run_algos_plan(const Invocation& call) {
   const auto model =
       make_model(settings, {.classes = settings.classes, .in_channels = settings.in_channels});
   const DType dtype = settings.amp == "off" ? kF32 : settings.amp == "fp16" ? kF16 : kBF16;
+  const std::vector<ConvLayer> layers =
+      conv_layers(*model, {batch, settings.in_channels, side, side});
+  Table table = plan_table(layers);
   Plans plans{out,
               planner,
               {.device = gpu.name,
@@ -113,16 +142,17 @@ ExitCode run_algos_plan(const Invocation& call) {
                .multiprocessors = gpu.multiprocessors,
                .library = planner.library()},
               dtype,
-              settings.layout == "nhwc" ? kChannelsLast : kContiguous};
+              settings.layout == "nhwc" ? kChannelsLast : kContiguous,
+              table};
   out.text(formatted("{} batch {} {} {} on {}, as {} plans it without one", *settings.model, batch,
                      concat(dtype), settings.layout, printable(gpu.name), planner.library()));
-  out.text(formatted("{:<23} {:>5}  {:<16} {:>12}  {:<13}  {:<12}  {:<10} {}", "layer", "count",
-                     "pass", "workspace", "deterministic", "tensor cores", "usable", "engine"));
-  for (const ConvLayer& layer : conv_layers(*model, {batch, settings.in_channels, side, side})) {
+  out.text(table.heading());
+  for (const ConvLayer& layer : layers) {
     plan_pass(plans, layer, ConvPass::kForward);
     if (!layer.first) plan_pass(plans, layer, ConvPass::kBackwardInput);
     plan_pass(plans, layer, ConvPass::kBackwardWeight);
   }
+  if (const std::string remark = table.remark(); !remark.empty()) out.sentence(remark);
   out.row(Row()
               .add("layer", "all")
               .add("gpu", gpu.name)

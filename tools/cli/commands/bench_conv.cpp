@@ -1,7 +1,11 @@
 // lathe bench conv: the convolutions of a model, layer by layer and pass by pass, next to the least
 // time that the device needs for them; also the engine that the search chose, on a GPU and with
 // --conv-benchmark on a CPU (ops/conv_search/conv_search.h).
+#include <unistd.h>
+
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/file.h"
@@ -21,9 +25,13 @@
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {
+
+// Of most engines of a GPU with their knobs, and of the ways of a CPU.
+constexpr size_t kEngineWidth = 48, kWayWidth = 15;
 
 /// What is the same for all layers: device, settings, peaks.
 struct ConvBench {
@@ -33,7 +41,8 @@ struct ConvBench {
   DType dtype;
   TimingOptions timing;
   Roofline roofline;
-  ConvTable table;
+  Table& table;
+  bool searches;  // for an engine
 };
 
 /// The engine of the one convolution that ran since the search was cleared; "" if the search had no
@@ -79,10 +88,10 @@ void time_pass(const ConvBench& bench, const ConvLayer& layer, const char* pass,
       .add("roofline_seconds", least)
       .add("of_roofline", least / timing.median);
   bench.out.row(add_timing(row, timing, "operations", operations));
-  bench.out.text(formatted("{}{}{}",
-                           bench.table.row(layer.name, layer.count, pass, timing.median,
-                                           operations / timing.median, least / timing.median),
-                           engine.empty() ? "" : "  ", engine));
+  std::vector<std::string> cells = conv_cells(layer.name, layer.count, pass, timing.median,
+                                              operations / timing.median, least / timing.median);
+  if (bench.searches) cells.push_back(engine);
+  bench.out.text(bench.table.row(cells));
 }
 
 void time_layer(const ConvBench& bench, const ConvLayer& layer, Total& total) {
@@ -123,20 +132,23 @@ ExitCode run_bench_conv(const Invocation& call) {
   const TimingOptions timing =
       lasting(settings.seconds,
               {.warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device});
-  const ConvBench bench{out,
-                        settings,
-                        device,
-                        dtype,
-                        timing,
-                        measure_roofline(settings, dtype, timing),
-                        ConvTable(layers)};
+  const bool searches = device.is_cuda() || cpu::conv2d_is_measured(dtype);
+  std::vector<Column> more;
+  if (searches)
+    more.push_back({.heading = "engine",
+                    .width = device.is_cuda() ? kEngineWidth : kWayWidth,
+                    .right = false,
+                    .rank = 1});
+  Table table = conv_table(layers, more, terminal_width(STDOUT_FILENO));
+  const ConvBench bench{out,   settings, device,
+                        dtype, timing,   measure_roofline(settings, dtype, timing),
+                        table, searches};
   const Roofline& peaks = bench.roofline;
   out.text(formatted("{} batch {} {} {} on {}, {}; roofline {:.1f} GFLOP/s, {:.1f} GB/s",
                      *settings.model, batch, settings.dtype, settings.layout, concat(device),
                      count_text(num_threads(), "thread"), peaks.operations_per_second / 1e9,
                      peaks.bytes_per_second / 1e9));
-  const bool searches = device.is_cuda() || cpu::conv2d_is_measured(dtype);
-  out.text(bench.table.heading() + (searches ? "  engine" : ""));
+  out.text(table.heading());
   Total total;
   for (const ConvLayer& layer : layers) time_layer(bench, layer, total);
   out.row(Row()
@@ -147,9 +159,12 @@ ExitCode run_bench_conv(const Invocation& call) {
               .add("roofline_operations_per_second", peaks.operations_per_second)
               .add("roofline_bytes_per_second", peaks.bytes_per_second)
               .add("of_roofline", total.least_seconds / total.seconds));
-  out.text(
-      formatted("{} {:9.1f} {:6.1f} %", bench.table.part("all layers of a step", total.seconds),
-                total.operations / total.seconds / 1e9, 100 * total.least_seconds / total.seconds));
+  std::vector<std::string> sums{formatted("{:.3f}", 1e3 * total.seconds),
+                                formatted("{:.1f}", total.operations / total.seconds / 1e9),
+                                formatted("{:.1f} %", 100 * total.least_seconds / total.seconds)};
+  if (searches) sums.emplace_back();
+  out.text(table.sum("all layers of a step", sums));
+  if (const std::string remark = table.remark(); !remark.empty()) out.sentence(remark);
   if (!settings.svg.empty()) {
     const std::string title =
         formatted("{} on {}: convolutions and the roofline", *settings.model, concat(device));

@@ -1,5 +1,7 @@
 // lathe bench step: forward, loss, backward and update on a synthetic batch that is in memory, with
 // a loss scaler and as a CUDA graph where `lathe train` has them.
+#include <unistd.h>
+
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -12,6 +14,7 @@
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/profiler.h"
 #include "lathe/core/profile/rates.h"
+#include "lathe/core/profile/table.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/compile.h"
 #include "lathe/ops/cross_entropy.h"
@@ -30,6 +33,7 @@
 #include "lathe/tools/cli/training/loss_scale.h"
 #include "lathe/tools/cli/training/random_batch.h"
 #include "lathe/tools/cli/training/run_memory.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {
@@ -85,7 +89,11 @@ void print_profile(const Output& out, const Settings& settings, Device device,
                 .add("of_peak", profile::rates_of(average, limits).of_peak)
                 .add("bound", std::string(profile::bound_of(average, limits))));
   }
-  out.text(averages.table({.peaks = limits}));
+  const int width = terminal_width(STDOUT_FILENO);
+  const profile::FittedTable table = profile::fitted_table(averages, {.peaks = limits}, width);
+  out.text(table.text);
+  const std::string remark = remark_on(table.left_out, width);
+  if (!remark.empty()) out.sentence(remark);
   out.text(formatted("{} steps; peaks {:.1f} GFLOP/s, {:.1f} GB/s", kProfiledSteps,
                      peaks.operations_per_second / 1e9, peaks.bytes_per_second / 1e9));
 }
@@ -107,8 +115,9 @@ void print_layers(const Output& out, const Settings& settings, nn::Module& model
   constexpr double kSteps = kProfiledSteps;
   out.text(formatted("roofline {:.1f} GFLOP/s, {:.1f} GB/s", peaks.operations_per_second / 1e9,
                      peaks.bytes_per_second / 1e9));
-  const ConvTable table(layers);
-  out.text(formatted("{} {:>8}", table.heading(), "reorder"));
+  Table table =
+      conv_table(layers, {{.heading = "reorder", .width = 8}}, terminal_width(STDOUT_FILENO));
+  out.text(table.heading());
   for (const LayerTime& time : times.layers) {
     const Conv2dGeometry& g = time.layer->sizes;
     const auto calls = static_cast<double>(time.calls);
@@ -126,10 +135,10 @@ void print_layers(const Output& out, const Settings& settings, nn::Module& model
                 .add("roofline_seconds", peaks.seconds(g, dtype))
                 .add("operations_per_second", rate)
                 .add("of_roofline", of_roofline));
-    out.text(formatted("{} {:6.1f} %",
-                       table.row(time.layer->name, time.count, name_of(time.pass),
-                                 time.seconds / kSteps, rate, of_roofline),
-                       100 * time.reorder_seconds / time.seconds));
+    std::vector<std::string> cells = conv_cells(time.layer->name, time.count, name_of(time.pass),
+                                                time.seconds / kSteps, rate, of_roofline);
+    cells.push_back(formatted("{:.1f} %", 100 * time.reorder_seconds / time.seconds));
+    out.text(table.row(cells));
   }
   for (const StepPart& part : times.parts) {
     out.row(Row()
@@ -137,8 +146,8 @@ void print_layers(const Output& out, const Settings& settings, nn::Module& model
                 .add("part", part.name)
                 .add("seconds", part.seconds / kSteps)
                 .add("share", part.seconds / times.seconds));
-    out.text(formatted("{} {:25.1f} %", table.part(part.name, part.seconds / kSteps),
-                       100 * part.seconds / times.seconds));
+    out.text(table.sum(part.name, {formatted("{:.3f}", 1e3 * part.seconds / kSteps), "", "",
+                                   formatted("{:.1f} %", 100 * part.seconds / times.seconds)}));
   }
 }
 

@@ -2,7 +2,9 @@
 #include "lathe/tools/cli/commands/conv_layers.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
+#include <utility>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/nn/conv.h"
@@ -77,23 +79,27 @@ double conv_bytes(const Conv2dGeometry& g, DType dtype) {
   return static_cast<double>(elements) * static_cast<double>(size_of(dtype));
 }
 
-ConvTable::ConvTable(const std::vector<ConvLayer>& layers) : name_width(5) {
+Table conv_table(const std::vector<ConvLayer>& layers, std::vector<Column> more, int width) {
+  size_t name_width = 0;
   for (const ConvLayer& layer : layers) name_width = std::max(name_width, layer.name.size());
+  std::vector<Column> columns{{.heading = "layer", .width = name_width, .right = false},
+                              {.heading = "", .width = 4},
+                              {.heading = "pass", .width = 15, .right = false},
+                              {.heading = "ms", .width = 9},
+                              {.heading = "GFLOP/s", .width = 9},
+                              {.heading = "roofline", .width = 8}};
+  std::ranges::move(more, std::back_inserter(columns));
+  return {std::move(columns), 2, width};
 }
 
-std::string ConvTable::heading() const {
-  return formatted("{:<{}} {:>4} {:<15} {:>9} {:>9} {:>8}", "layer", name_width, "", "pass", "ms",
-                   "GFLOP/s", "roofline");
-}
-
-std::string ConvTable::row(const std::string& layer, int64_t count, std::string_view pass,
-                           double seconds, double rate, double of_roofline) const {
-  return formatted("{:<{}} {:>2} x {:<15} {:9.3f} {:9.1f} {:6.1f} %", layer, name_width, count,
-                   pass, 1e3 * seconds, rate / 1e9, 100 * of_roofline);
-}
-
-std::string ConvTable::part(std::string_view name, double seconds) const {
-  return formatted("{:<{}} {:9.3f}", name, name_width + 21, 1e3 * seconds);
+std::vector<std::string> conv_cells(const std::string& layer, int64_t count, std::string_view pass,
+                                    double seconds, double rate, double of_roofline) {
+  return {layer,
+          formatted("{} x", count),
+          std::string(pass),
+          formatted("{:.3f}", 1e3 * seconds),
+          formatted("{:.1f}", rate / 1e9),
+          formatted("{:.1f} %", 100 * of_roofline)};
 }
 
 double Roofline::seconds(const Conv2dGeometry& sizes, DType dtype) const {

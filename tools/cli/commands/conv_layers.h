@@ -10,6 +10,7 @@
 #include "lathe/nn/module.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv2d.h"
+#include "lathe/tools/cli/table.h"
 
 namespace lathe::cli {
 
@@ -31,19 +32,13 @@ double conv_operations(const Conv2dGeometry& sizes);
 /// Bytes of the three tensors, each moved once.
 double conv_bytes(const Conv2dGeometry& sizes, DType dtype);
 
-/// The table of passes: its heading, and the row of `count` layers with their time together in
-/// seconds, the rate in operations per second and the part of the roofline. A row of a ResNet has
-/// at most 71 columns, so that one more column of 9 fits a terminal of 80.
-struct ConvTable {
-  explicit ConvTable(const std::vector<ConvLayer>& layers);
-  std::string heading() const;
-  std::string row(const std::string& layer, int64_t count, std::string_view pass, double seconds,
-                  double rate, double of_roofline) const;
-  /// A row of something else than a convolution, with a time.
-  std::string part(std::string_view name, double seconds) const;
-
-  size_t name_width;  // of the longest name
-};
+/// The table of passes: layer, how many there are, pass, ms, GFLOP/s, roofline, and `more`. A row
+/// of a ResNet has at most 71 columns without that, so that one more of 8 fits a terminal of 80.
+Table conv_table(const std::vector<ConvLayer>& layers, std::vector<Column> more, int width);
+/// The texts of its first six columns: `count` layers, their time together, the rate in operations
+/// per second and the part of the roofline.
+std::vector<std::string> conv_cells(const std::string& layer, int64_t count, std::string_view pass,
+                                    double seconds, double rate, double of_roofline);
 
 /// The most that a device can do.
 struct Roofline {

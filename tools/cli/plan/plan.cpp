@@ -1,5 +1,7 @@
 // lathe plan: every launch of a training step on a GPU that need not be there, with its bytes,
 // operations and predicted time.
+#include <unistd.h>
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -23,7 +25,9 @@
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/described_gpu.h"
+#include "lathe/tools/cli/table.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {
@@ -67,8 +71,28 @@ Range range_of(const Launch& launch, const GpuDescription& gpu) {
   return {seconds_of(launch, gpu, kFast), seconds_of(launch, gpu, kSlow)};
 }
 
+Table launch_table(const std::vector<Launch>& launches, bool is_measured) {
+  Column op{.heading = "op", .right = false}, layer{.heading = "layer", .right = false},
+      kernel{.heading = "launch", .right = false};
+  for (const Launch& launch : launches) {
+    op.width = std::max(op.width, launch.op.size());
+    layer.width = std::max(layer.width, columns_of(launch.layer));
+    kernel.width = std::max(kernel.width, launch.kernel.size());
+  }
+  std::vector<Column> columns{op,
+                              layer,
+                              kernel,
+                              {.heading = "MB read", .width = 8, .rank = 3},
+                              {.heading = "written", .width = 8, .rank = 4},
+                              {.heading = "GFLOP", .width = 8, .rank = 1},
+                              {.heading = "us fast", .width = 7},
+                              {.heading = "slow", .width = 7, .rank = 2}};
+  if (is_measured) columns.push_back({.heading = "op took", .width = 8});
+  return {std::move(columns), 2, terminal_width(STDOUT_FILENO)};
+}
+
 /// `measured`: what its op took on the GPU that is there, if that is known and stands here.
-void print_launch(const Output& out, const Launch& launch, const GpuDescription& gpu,
+void print_launch(const Output& out, Table& table, const Launch& launch, const GpuDescription& gpu,
                   std::optional<double> measured) {
   const Range time = range_of(launch, gpu);
   Row row;
@@ -85,17 +109,24 @@ void print_launch(const Output& out, const Launch& launch, const GpuDescription&
       .add("seconds_slow", time.slow);
   if (measured) row.add("op_seconds_measured", *measured);
   out.row(row);
-  out.text(formatted("{:<28} {:<24} {:<24} {:>9.2f} {:>9.2f} {:>9.2f} {:>7.1f} {:>7.1f}{}",
-                     launch.op, launch.layer, launch.kernel, launch.read_bytes / 1e6,
-                     launch.written_bytes / 1e6, launch.flops / 1e9, 1e6 * time.fast,
-                     1e6 * time.slow, measured ? formatted(" {:>9.1f}", 1e6 * *measured) : ""));
+  out.text(table.row(
+      {launch.op, launch.layer, launch.kernel, formatted("{:.2f}", launch.read_bytes / 1e6),
+       formatted("{:.2f}", launch.written_bytes / 1e6), formatted("{:.2f}", launch.flops / 1e9),
+       formatted("{:.1f}", 1e6 * time.fast), formatted("{:.1f}", 1e6 * time.slow),
+       measured ? formatted("{:.1f}", 1e6 * *measured) : ""}));
 }
 
 void print_kinds(const Output& out, const std::vector<Launch>& launches,
                  const GpuDescription& gpu) {
   out.text("");
-  out.text(formatted("{:<24} {:>8} {:>10} {:>10} {:>7} {:>7}", "kind", "launches", "MB", "GFLOP",
-                     "ms fast", "slow"));
+  Table table({{.heading = "kind", .width = 24, .right = false},
+               {.heading = "launches"},
+               {.heading = "MB", .width = 10},
+               {.heading = "GFLOP", .width = 10, .rank = 1},
+               {.heading = "ms fast"},
+               {.heading = "slow", .width = 7}},
+              0, terminal_width(STDOUT_FILENO));
+  out.text(table.heading());
   for (int k = 0; k < kLaunchKinds; ++k) {
     const auto kind = static_cast<LaunchKind>(k);
     const KindSum sum = sum_of(launches, kind);
@@ -114,9 +145,10 @@ void print_kinds(const Output& out, const std::vector<Launch>& launches,
                 .add("flops", sum.flops)
                 .add("seconds_fast", time.fast)
                 .add("seconds_slow", time.slow));
-    out.text(formatted("{:<24} {:>8} {:>10.1f} {:>10.1f} {:>7.2f} {:>7.2f}", name_of(kind),
-                       sum.launches, sum.bytes / 1e6, sum.flops / 1e9, 1e3 * time.fast,
-                       1e3 * time.slow));
+    out.text(
+        table.row({std::string(name_of(kind)), formatted("{}", sum.launches),
+                   formatted("{:.1f}", sum.bytes / 1e6), formatted("{:.1f}", sum.flops / 1e9),
+                   formatted("{:.2f}", 1e3 * time.fast), formatted("{:.2f}", 1e3 * time.slow)}));
   }
 }
 
@@ -315,10 +347,11 @@ ExitCode run_plan(const Invocation& call) {
   }
   const std::vector<std::optional<double>> beside =
       times_beside(launches, measured ? measured->ops : std::vector<MeasuredOp>());
-  out.text(formatted("{:<28} {:<24} {:<24} {:>9} {:>9} {:>9} {:>7} {:>7}{}", "op", "layer",
-                     "launch", "MB read", "written", "GFLOP", "us fast", "slow",
-                     measured ? formatted(" {:>9}", "op took") : ""));
-  for (size_t i = 0; i < launches.size(); ++i) print_launch(out, launches[i], gpu, beside[i]);
+  Table table = launch_table(launches, measured.has_value());
+  out.text(table.heading());
+  for (size_t i = 0; i < launches.size(); ++i)
+    print_launch(out, table, launches[i], gpu, beside[i]);
+  if (const std::string remark = table.remark(); !remark.empty()) out.sentence(remark);
   print_kinds(out, launches, gpu);
 
   print_step(out, settings, gpu, launches, batch);
