@@ -30,7 +30,7 @@ struct Conv2dOptions {
 /// sums that a batch norm needs of y: if cudnn::set_benchmark() is on and the search finds that
 /// faster than a pass over y of their own.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.
-/// ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, f32 3x3 kernels may run as Winograd
+/// ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, 3x3 kernels may run as Winograd
 /// (Lavin and Gray 2015, arXiv:1509.09308); see cpu::set_conv_exact and cpu::set_conv_benchmark.
 LATHE_API Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt = {});
 
@@ -54,8 +54,9 @@ LATHE_API Tensor conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Sha
 struct Conv2dGeometry;
 
 namespace cpu {
-/// true: f32 convolutions add up the products themselves. false, the default: 3x3 kernels with
-/// stride 1 or 2 may run as Winograd, up to 3.5 times as fast: NHWC images with 16 channels or more
+/// true: convolutions add up the products themselves. false, the default: 3x3 kernels with
+/// stride 1 or 2 may run as Winograd, up to 3.5 times as fast, in f32, in f16, which is computed in
+/// f32, and in bf16 on processors without AMX: NHWC images with 16 channels or more
 /// on both sides by our own (conv/conv2d_winograd_cpu.h chooses), row-major ones with 64 or more by
 /// oneDNN 2. Winograd's error is larger: at most 6e-6 of the largest element where direct sums have
 /// 2e-6, measured against f64, 64 to 512 channels (docs/conv-performance.md). Inf or NaN in x or

@@ -3,6 +3,7 @@
 // conv2d.h.
 #include <atomic>
 
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/conv/channel_moments_cpu.h"
@@ -10,6 +11,7 @@
 #include "lathe/ops/conv/conv2d_epilogue_cpu.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/conv/conv2d_ways_cpu.h"
+#include "lathe/ops/conv/packed_weights_cpu.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/fused_conv2d.h"
 
@@ -28,12 +30,27 @@ static Tensor dense(const Tensor& t, MemoryFormat format, DType dtype) {
   return copy;
 }
 
-/// The dtype that the passes compute in. Sums are kept in f32 even where it is bf16. Without tile
-/// registers Winograd saves more than products of bf16 do: then it takes copies in f32
-/// (docs/conv-performance.md).
+/// A copy of filters that requires a gradient as they do: what the passes keep goes by that.
+static Tensor copy_of_filters(const Tensor& w, DType dtype) {
+  const autograd::ModeScope off({.grad = false});
+  Tensor copy = dense(w, memory_format_of(w), dtype);
+  copy.requires_grad_(w.requires_grad());
+  return copy;
+}
+
+/// w itself if it is dense and has the dtype, else a copy; of constants it is kept.
+static Tensor dense_filters(const Tensor& w, DType dtype) {
+  if (w.dtype() == dtype && w.is_contiguous(memory_format_of(w))) return w;
+  if (w.requires_grad()) return copy_of_filters(w, dtype);
+  return packed_weights(w, dtype, [&] { return copy_of_filters(w, dtype); });
+}
+
+/// The dtype that the passes compute in. Sums are kept in f32 even where it is bf16. Products of
+/// bf16 save half the work at best without tile registers, F(4x4,3x3) saves three quarters: then it
+/// takes copies in f32 (docs/conv-performance.md).
 static DType arithmetic_of(const Conv2dGeometry& g, const Tensor& t, MemoryFormat format) {
-  const bool saves = t.dtype() == kBF16 && !fast_conv2d_has_tiles();
-  if (saves && winograd_tile(conv2d_rule(g, format, kF32))) return kF32;
+  const bool saves = t.dtype() == kBF16 && g.stride == Pair(1) && !fast_conv2d_has_tiles();
+  if (saves && conv2d_rule(g, format, kF32) == ConvWay::kWinograd4) return kF32;
   return conv2d_is_fast(g, t.dtype()) ? t.dtype() : compute_dtype(t.dtype());
 }
 
@@ -51,7 +68,7 @@ static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Te
   const MemoryFormat format = conv2d_format(x_in);
   const DType dtype = arithmetic_of(g, x_in, format);
   const Tensor x = dense(x_in, format, dtype);
-  const Tensor w = dense(w_in, memory_format_of(w_in), dtype);
+  const Tensor w = dense_filters(w_in, dtype);
   const Tensor bias = dense(bias_in, kContiguous, dtype);
   const Conv2dEpilogue epilogue{dense(then.residual, format, dtype), then.relu};
   const Tensor y = empty_in(format, g.y_shape(), dtype, kCPU);

@@ -11,6 +11,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/info.h"
 #include "lathe/core/memory/host_allocator.h"
+#include "lathe/core/profile/memory_use.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -163,19 +164,32 @@ TEST_CASE("conv2d: half types are summed in f32 and rounded once") {
 
 TEST_CASE("conv2d: without tile registers Winograd takes bf16 as f32, and rounds once") {
   if (cpu::fast_conv2d_has_tiles()) return;  // tools/test_as.sh runs this without them
-  for (const int64_t stride : {1, 2}) {
-    CAPTURE(stride);
-    manual_seed(11);
-    const Tensor x = randn({16, 64, 32, 32}).contiguous(kChannelsLast).to(kBF16);
-    const Tensor w = randn({32, 64, 3, 3}).to(kBF16);
-    const Conv2dOptions opt{.stride = stride, .pad = 1};
-    const Tensor y = conv2d(x, w, opt), dx = conv2d_input_grad(y, w, x.shape(), opt);
-    const Tensor dw = conv2d_weight_grad(y, x, w.shape(), opt);
-    const Tensor x32 = x.to(kF32), w32 = w.to(kF32), y32 = y.to(kF32);
-    CHECK(relative_error(y, conv2d(x32, w32, opt).to(kBF16)) == 0);
-    CHECK(relative_error(dx, conv2d_input_grad(y32, w32, x.shape(), opt).to(kBF16)) == 0);
-    CHECK(relative_error(dw, conv2d_weight_grad(y32, x32, w.shape(), opt).to(kBF16)) == 0);
-  }
+  manual_seed(11);
+  const Tensor x = randn({4, 64, 32, 32}).contiguous(kChannelsLast).to(kBF16);
+  const Tensor w = randn({32, 64, 3, 3}).to(kBF16);
+  const Conv2dOptions opt{.pad = 1};
+  const Tensor y = conv2d(x, w, opt), dx = conv2d_input_grad(y, w, x.shape(), opt);
+  const Tensor dw = conv2d_weight_grad(y, x, w.shape(), opt);
+  const Tensor x32 = x.to(kF32), w32 = w.to(kF32), y32 = y.to(kF32);
+  CHECK(relative_error(y, conv2d(x32, w32, opt).to(kBF16)) == 0);
+  CHECK(relative_error(dx, conv2d_input_grad(y32, w32, x.shape(), opt).to(kBF16)) == 0);
+  CHECK(relative_error(dw, conv2d_weight_grad(y32, x32, w.shape(), opt).to(kBF16)) == 0);
+}
+
+TEST_CASE("conv2d: of filters in a half type nothing is kept while they are trained") {
+  manual_seed(12);
+  const Tensor x = randn({4, 64, 32, 32}).contiguous(kChannelsLast).to(kF16);
+  Tensor w = randn({64, 64, 3, 3}).to(kF16);
+  const auto kept_by_call = [&] {
+    const int64_t before = profile::memory_use().in_use;
+    (void)conv2d(x, w, {.pad = 1});
+    return profile::memory_use().in_use - before;
+  };
+  CHECK(kept_by_call() > 0);  // constants: their f32 copy, and what Winograd makes of it
+  CHECK(kept_by_call() == 0);
+  w = randn({64, 64, 3, 3}).to(kF16).requires_grad_();
+  (void)kept_by_call();  // frees the copies of the first filters
+  CHECK(kept_by_call() == 0);
 }
 
 TEST_CASE("conv2d: filters stored channels-last give the same bits, and gradients in their order") {

@@ -8,7 +8,8 @@ version, and `lathe bench conv` of the same layers, by turns.
 A folder LIB with ld-linux-x86-64.so.2 brings its own C library: programs run by that loader, so that a newer
 distribution's library can be timed on an older one. The table has the least of all runs in ms, forward / input gradient /
 weight gradient; of oneDNN the fastest of its ways, with a letter for it: d direct in place, b direct on blocks,
-w Winograd. Keep the machine quiet.
+w Winograd. Forward passes have constant filters, which either side prepares before. A figure of oneDNN is one run, of
+ours the mean of a window of several. Keep the machine quiet.
 """
 import argparse
 import collections
@@ -83,6 +84,9 @@ def main():
                 best[layer, which, "ours"] = min(best[layer, which, "ours"], (ms, way))
             print(f"round {i + 1} of {args.rounds}", file=sys.stderr, flush=True)
     names = [*sides, "ours"]
+    missing = [layer for layer in layers if (layer, "forward", "ours") not in best]
+    if missing:
+        sys.exit(f"compare_onednn: lathe bench conv has no layer {missing[0]}")
     print("| layer | " + " | ".join(names) + " |\n" + "|---" * (len(names) + 1) + "|")
     for layer in layers:
         fastest = {which: min(best[layer, which, name][0] for name in names) for which in PASSES}
