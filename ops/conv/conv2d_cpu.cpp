@@ -38,10 +38,11 @@ static Tensor copy_of_filters(const Tensor& w, DType dtype) {
   return copy;
 }
 
-/// w itself if it is dense and has the dtype, else a copy; of constants it is kept.
+/// w itself if it is dense and has the dtype, else a copy; of constants in another dtype it is
+/// kept.
 static Tensor dense_filters(const Tensor& w, DType dtype) {
   if (w.dtype() == dtype && w.is_contiguous(memory_format_of(w))) return w;
-  if (w.requires_grad()) return copy_of_filters(w, dtype);
+  if (w.dtype() == dtype || w.requires_grad()) return copy_of_filters(w, dtype);
   return packed_weights(w, dtype, [&] { return copy_of_filters(w, dtype); });
 }
 

@@ -70,9 +70,11 @@ class Sources {
   static void free_unused() noexcept;
 
   void prune() {
-    std::erase_if(sources_, [](const Source& s) {
+    const auto is_unused = [](const Source& s) {
       return s.memory->use_count() == 1 || s.memory->version() != s.version;
-    });
+    };
+    while (std::erase_if(sources_, is_unused) != 0) {  // what goes may have held another's memory
+    }
   }
 
   Source* source_of(const Tensor& w) {

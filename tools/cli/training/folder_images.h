@@ -48,7 +48,8 @@ std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part p
 std::vector<std::string> files_of(const data::ImageDataset& images,
                                   const std::vector<int64_t>& indices);
 
-/// The path from the working directory if the file lies in or below that, for people; else as it is.
+/// The path from the working directory if the file lies in or below that, for people; else as it
+/// is.
 std::string shown_path(const std::string& file);
 
 }  // namespace lathe::cli
