@@ -86,11 +86,10 @@ static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Te
   if (conv2d_is_measured(dtype)) {
     // Moments that a way does not leave cost batch norm a pass over y.
     const bool wants_moments = moments != nullptr && format == kChannelsLast;
-    Tensor filters;
-    const auto time = [&](ConvWay way, const Tensor& to) {
-      if (!filters.defined()) filters = filters_to_time(w);
+    const auto time = [&](ConvWay way, const Tensor& from, const Tensor& filters,
+                          const Tensor& to) {
       Tensor left;
-      conv2d_forward_by(way, g, to, x, filters, {}, {}, wants_moments ? &left : nullptr);
+      conv2d_forward_by(way, g, to, from, filters, {}, {}, wants_moments ? &left : nullptr);
       if (wants_moments && !left.defined()) channel_moments(to);
     };
     run_measured_conv2d({ConvPass::kForward, g, x, w, y, wants_moments}, rule, run, time);
@@ -126,12 +125,12 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const
     return rounded(dx, dy_in.dtype());
   }
   const ConvWay rule = conv2d_rule(g, format, dtype);
-  const auto into = [&](ConvWay way, const Tensor& to) {
-    conv2d_backward_input_by(way, g, to, dy, w);
+  const auto time = [&](ConvWay way, const Tensor& from, const Tensor& filters, const Tensor& to) {
+    conv2d_backward_input_by(way, g, to, from, filters);
   };
-  const auto run = [&](ConvWay way) { into(way, dx); };
+  const auto run = [&](ConvWay way) { time(way, dy, w, dx); };
   if (conv2d_is_measured(dtype)) {
-    run_measured_conv2d({ConvPass::kBackwardInput, g, dy, w, dx}, rule, run, into);
+    run_measured_conv2d({ConvPass::kBackwardInput, g, dy, w, dx}, rule, run, time);
   } else {
     run(rule);
   }
@@ -149,12 +148,12 @@ Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, cons
     return rounded(dw, dy_in.dtype());
   }
   const ConvWay rule = conv2d_rule(g, format, dtype);
-  const auto into = [&](ConvWay way, const Tensor& to) {
-    conv2d_backward_weight_by(way, g, to, dy, x);
+  const auto time = [&](ConvWay way, const Tensor& images, const Tensor& of_y, const Tensor& to) {
+    conv2d_backward_weight_by(way, g, to, of_y, images);
   };
-  const auto run = [&](ConvWay way) { into(way, dw); };
+  const auto run = [&](ConvWay way) { time(way, x, dy, dw); };
   if (conv2d_is_measured(dtype)) {
-    run_measured_conv2d({ConvPass::kBackwardWeight, g, x, dw, dw}, rule, run, into);
+    run_measured_conv2d({ConvPass::kBackwardWeight, g, x, dy, dw}, rule, run, time);
   } else {
     run(rule);
   }
@@ -169,7 +168,7 @@ std::optional<WinogradStep> conv2d_winograd_step(const Conv2dGeometry& g, const 
     return tile ? std::optional(WinogradStep{*tile, *tile}) : std::nullopt;
   }
   const auto tile_of = [&](ConvPass pass, bool moments) {
-    const auto way = measured_conv2d_way({pass, g, x, w, x, moments});
+    const auto way = measured_conv2d_way({pass, g, x, w, w, moments});
     return way ? winograd_tile(*way) : std::nullopt;
   };
   const auto forward = tile_of(ConvPass::kForward, true);

@@ -70,7 +70,7 @@ double now_ms() {
 class CpuConvEngines final : public ConvEngines {
  public:
   CpuConvEngines(const MeasuredConv2d& call, ConvWay rule, FunctionRef<void(ConvWay)> run,
-                 FunctionRef<void(ConvWay, const Tensor&)> time)
+                 TimeConv2d time)
       : call_(call), rule_(rule), run_(run), time_(time) {}
 
   std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override {
@@ -89,15 +89,13 @@ class CpuConvEngines final : public ConvEngines {
     const ConvWay way = way_of(engine);
     if (const auto known = slow_ms_.find(way); known != slow_ms_.end()) return known->second;
     try {
-      if (!result_.defined()) {
-        const profile::MemoryTagScope workspace(profile::MemoryTag::kWorkspace);
-        result_ = empty_like(call_.result);
-      }
+      if (sets_.empty()) make_sets();
       const double began = now_ms();
       double ms = 0;
       int done = 0;
       do {
-        time_(way, result_);
+        const auto& [x, other, result] = sets_[next_++ % sets_.size()];
+        time_(way, x, other, result);
         ms = now_ms() - began;
       } while (++done < runs && ms < kLongMs);
       ms /= done;
@@ -114,7 +112,7 @@ class CpuConvEngines final : public ConvEngines {
   }
 
   void execute(const ConvEngine& engine) override {
-    result_ = {};
+    sets_.clear();
     run_(way_of(engine));
   }
 
@@ -126,9 +124,47 @@ class CpuConvEngines final : public ConvEngines {
   // long as the fastest, does not run again.
   static constexpr double kLongMs = 30, kMuchSlower = 3;
 
+  // So much memory, or so many sets of tensors: more than caches hold, of small layers less.
+  static constexpr int64_t kFarBytes = int64_t{256} << 20, kSets = 12;
+
   const std::vector<ConvWay>& ways() {
-    if (ways_.empty()) ways_ = conv2d_ways(call_.pass, call_.g, call_.x, call_.w, rule_);
+    if (ways_.empty()) ways_ = conv2d_ways(call_.pass, call_.g, call_.x, call_.w(), rule_);
     return ways_;
+  }
+
+  void make_sets() {
+    const profile::MemoryTagScope workspace(profile::MemoryTag::kWorkspace);
+    const auto numbers = call_.x.numel() + call_.other.numel() + call_.result.numel();
+    const int64_t count = kFarBytes / (numbers * static_cast<int64_t>(sizeof(float)));
+    // Filters of which copies are kept are one tensor in use, too.
+    const bool is_kept = call_.pass == ConvPass::kForward &&
+                         (!call_.other.requires_grad() ||
+                          filters_kept(call_.pass, call_.other) != ConvFilters::kChanging);
+    // Images in the order of x, also where the sizes fit both; filters in their own.
+    const MemoryFormat images = conv2d_format(call_.x), filters = memory_format_of(call_.w());
+    const bool of_filters = call_.pass == ConvPass::kBackwardWeight;
+    const autograd::ModeScope off({.grad = false});  // nor do inference tensors come about
+    try {
+      do {
+        const bool first = sets_.empty();
+        const Tensor other = !first && is_kept
+                                 ? sets_[0].other
+                                 : copy_of(call_.other, of_filters ? images : filters);
+        other.requires_grad_(call_.other.requires_grad());
+        const Tensor result =
+            empty_in(of_filters ? filters : images, call_.result.shape(), kF32, kCPU);
+        fill_values(result, 0);  // so that no timed run is the first to touch its memory
+        sets_.push_back({first ? call_.x : copy_of(call_.x, images), other, result});
+      } while (std::ssize(sets_) < std::min(count, kSets));
+    } catch (const OutOfMemoryError&) {
+      if (sets_.empty()) throw;
+    }
+  }
+
+  static Tensor copy_of(const Tensor& t, MemoryFormat format) {
+    Tensor copy = empty_in(format, t.shape(), kF32, kCPU);
+    copy_values(copy, t);
+    return copy;
   }
 
   /// A file may name a way that is not there for these sizes.
@@ -143,9 +179,13 @@ class CpuConvEngines final : public ConvEngines {
   const MeasuredConv2d& call_;
   const ConvWay rule_;
   const FunctionRef<void(ConvWay)> run_;
-  const FunctionRef<void(ConvWay, const Tensor&)> time_;
+  const TimeConv2d time_;
   std::vector<ConvWay> ways_;
-  Tensor result_;  // of timed runs
+  struct Set {
+    Tensor x, other, result;
+  };
+  std::vector<Set> sets_;  // of timed runs
+  size_t next_ = 0;
   double best_ms_ = -1;
   std::map<ConvWay, double> slow_ms_;
 };
@@ -161,32 +201,24 @@ ConvKey conv2d_key(const MeasuredConv2d& call) {
   const MemoryFormat format = conv2d_format(call.x);
   ConvKey key = lathe::conv2d_key(call.pass, g, format, kF32);
   key.mode = ConvMode::kBenchmark;
-  key.w = conv2d_tensor(g.w_shape(), memory_format_of(call.w), kF32);
+  key.w = conv2d_tensor(g.w_shape(), memory_format_of(call.w()), kF32);
   key.tf32 = false;
   key.workspace_limit_bytes = 0;
   if (call.moments) key.fusion = ConvFusion::kStatistics;
   key.direct = conv_exact();
-  key.filters = filters_kept(call.pass, call.w);
+  key.filters = filters_kept(call.pass, call.w());
   key.machine = machine_with(num_threads());
   return key;
 }
 
 void run_measured_conv2d(const MeasuredConv2d& call, ConvWay rule, FunctionRef<void(ConvWay)> run,
-                         FunctionRef<void(ConvWay, const Tensor& result)> time) {
+                         TimeConv2d time) {
   CpuConvEngines engines(call, rule, run, time);
   try {
     conv_search().run(conv2d_key(call), engines);
   } catch (const CudaError&) {  // all have failed: this says why in the rule's own words
     run(rule);
   }
-}
-
-Tensor filters_to_time(const Tensor& w) {
-  const autograd::ModeScope off({.grad = false});  // not an inference tensor either
-  Tensor copy = empty_in(memory_format_of(w), w.shape(), w.dtype(), kCPU);
-  copy_values(copy, w);
-  copy.requires_grad_(w.requires_grad());
-  return copy;
 }
 
 std::optional<ConvWay> measured_conv2d_way(const MeasuredConv2d& call) {

@@ -18,14 +18,16 @@ namespace lathe::cpu {
 /// deterministic(). One or two loads where the mode is off.
 bool conv2d_is_measured(DType dtype) noexcept;
 
-/// One pass of one call. Dense f32 tensors, x and result in the same order; no size is trivial.
+/// One pass of one call. Dense f32 tensors, images in one order; no size is trivial.
 struct MeasuredConv2d {
   ConvPass pass;
   const Conv2dGeometry& g;
   const Tensor& x;       // the images, or for kBackwardInput dy
-  const Tensor& w;       // the filters or dw
+  const Tensor& other;   // the filters, or for kBackwardWeight dy
   const Tensor& result;  // y, dx or dw
   bool moments = false;  // kForward: the moments of y are wanted
+
+  const Tensor& w() const { return pass == ConvPass::kBackwardWeight ? result : other; }  // or dw
 };
 
 /// The pass's key. Besides the sizes it has: the processor, the instruction sets that are used
@@ -33,18 +35,20 @@ struct MeasuredConv2d {
 /// and whether copies of the filters are kept.
 ConvKey conv2d_key(const MeasuredConv2d& call);
 
+/// Computes a pass in a way, from x and `other`.
+using TimeConv2d =
+    FunctionRef<void(ConvWay, const Tensor& x, const Tensor& other, const Tensor& result)>;
+
 /// Runs the pass in the fastest way; if that is unknown, all are timed first. A way that runs out
 /// of memory is given up for the next fastest.
 ///   rule  what is tried first (conv2d_rule)
 ///   run   computes the call in a way
-///   time  computes it in a way, its result into memory of its own
+///   time  computes it in a way from copies of x and `other`, into a result of their own
+/// Several sets of copies take turns, as far as there is memory: in a network the tensors come from
+/// memory, too. What ways keep of filters goes with the copies.
 /// throws: what `run` throws; OutOfMemoryError if no way has enough.
 void run_measured_conv2d(const MeasuredConv2d& call, ConvWay rule, FunctionRef<void(ConvWay)> run,
-                         FunctionRef<void(ConvWay, const Tensor& result)> time);
-
-/// A copy of the filters for timed forward passes, which requires a gradient as w does: what ways
-/// keep of filters goes with it.
-Tensor filters_to_time(const Tensor& w);
+                         TimeConv2d time);
 
 /// The pass's way if it is known already.
 std::optional<ConvWay> measured_conv2d_way(const MeasuredConv2d& call);

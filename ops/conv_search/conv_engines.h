@@ -71,8 +71,8 @@ class ConvEngines {
   /// Runs a prepared engine `runs` times, on the call's stream, with outputs and workspace of its
   /// own, and waits for it. Returns the milliseconds of one run on the device, the mean, without
   /// the time that the host takes to start it. The inputs are the call's. Where a run would find
-  /// them in a GPU's cache because the run before left them there, copies of them take turns, as
-  /// far as there is memory. A CPU may do with fewer runs if they are long.
+  /// them in a cache because the run before left them there, copies of them take turns, as far as
+  /// there is memory. A CPU may do with fewer runs if they are long.
   virtual double time_ms(const ConvEngine& engine, int runs) = 0;
 
   /// Queues the engine on the call's inputs and outputs; first prepares it if this thread has not.

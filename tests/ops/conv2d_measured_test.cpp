@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "conv2d_problem.h"
@@ -275,8 +276,8 @@ TEST_CASE("conv2d measured: a way that fails in use is given up for the next") {
   const cpu::MeasuredConv2d call = p.call(kForward);
   const Measured measured;
   std::vector<ConvWay> ran;
-  const auto time = [&](ConvWay way, const Tensor& to) {
-    cpu::conv2d_forward_by(way, p.g, to, p.x, p.w, {}, {}, nullptr);
+  const auto time = [&](ConvWay way, const Tensor& x, const Tensor& w, const Tensor& to) {
+    cpu::conv2d_forward_by(way, p.g, to, x, w, {}, {}, nullptr);
   };
   const auto fail_first = [&](ConvWay way) {
     ran.push_back(way);
@@ -297,10 +298,10 @@ TEST_CASE("conv2d measured: a way that fails in use is given up for the next") {
 TEST_CASE("conv2d measured: a way that cannot be timed is passed over") {
   const Problem p(kSmall, kChannelsLast);
   const Measured measured;
-  const auto time = [&](ConvWay way, const Tensor& to) {
+  const auto time = [&](ConvWay way, const Tensor& x, const Tensor& w, const Tensor& to) {
     if (way == ConvWay::kWinograd4) LATHE_FAIL(Error, "refused");
     if (way == ConvWay::kWinograd2) throw std::bad_alloc();
-    cpu::conv2d_forward_by(way, p.g, to, p.x, p.w, {}, {}, nullptr);
+    cpu::conv2d_forward_by(way, p.g, to, x, w, {}, {}, nullptr);
   };
   std::vector<ConvWay> ran;
   cpu::run_measured_conv2d(
@@ -379,6 +380,34 @@ TEST_CASE("conv2d measured: a segment that is computed again has the same bits")
   y.backward(p.dy);
   CHECK(measured.searches() == 3);  // one of the forward pass
   CHECK(bits(layer({x})) == bits(y));
+}
+
+TEST_CASE("conv2d measured: several copies of the call's tensors are timed, in their order") {
+  const Measured measured;
+  const Problem p(kSmall, kChannelsLast, kChannelsLast);
+  for (const auto& [trained, of_model] : {std::pair(true, true), {false, true}, {false, false}}) {
+    conv_search().clear();
+    p.w.requires_grad_(of_model);
+    const autograd::ModeScope mode({.grad = trained});
+    std::set<const void*> images, filters, results;
+    const auto time = [&](ConvWay, const Tensor& x, const Tensor& w, const Tensor& to) {
+      images.insert(x.raw_data());
+      filters.insert(w.raw_data());
+      results.insert(to.raw_data());
+      CHECK(x.strides() == p.x.strides());
+      CHECK(w.strides() == p.w.strides());
+      CHECK(w.requires_grad() == of_model);
+      CHECK(bits(x) == bits(p.x));
+      CHECK(bits(w) == bits(p.w));
+    };
+    cpu::run_measured_conv2d(
+        p.call(kForward), ConvWay::kIm2col, [](ConvWay) {}, time);
+    CHECK(images.size() == 12);
+    CHECK(filters.size() == (trained ? 12 : 1));  // in inference copies of them are kept
+    CHECK(results.size() == 12);
+    CHECK(!results.contains(p.of(kForward).raw_data()));
+    CHECK(!filters.contains(p.w.raw_data()));
+  }
 }
 
 TEST_CASE("conv2d measured: threads that need one pass share its search") {

@@ -51,13 +51,13 @@ struct Problem {
     return {pass,
             g,
             pass == ConvPass::kBackwardInput ? dy : x,
-            pass == ConvPass::kBackwardWeight ? of(pass) : w,
+            pass == ConvPass::kBackwardWeight ? dy : w,
             of(pass),
             moments};
   }
   std::vector<ConvWay> ways(ConvPass pass) const {
     const cpu::MeasuredConv2d c = call(pass);
-    return cpu::conv2d_ways(pass, g, c.x, c.w, cpu::conv2d_rule(g, conv2d_format(c.x), kF32));
+    return cpu::conv2d_ways(pass, g, c.x, c.w(), cpu::conv2d_rule(g, conv2d_format(c.x), kF32));
   }
   /// The pass in a way, into memory of its own.
   Tensor by(ConvWay way, ConvPass pass) const {
