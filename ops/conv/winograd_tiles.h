@@ -129,8 +129,10 @@ struct Tiles {
     const bool is_inside = std::max(top, left) == 0 && std::min(bottom, right) == side;
     if (!is_inside) std::fill_n(table.data(), side * side, outside);
     for (int64_t i = top; i < bottom && left < right; ++i) {
-      T* pixel = images.pixel(tile.image, row + i, col + left, channel);
-      for (int64_t j = left; j < right; ++j, pixel += images.channels) table[i * side + j] = pixel;
+      T* const first = images.pixel(tile.image, row + i, col + left, channel);
+      for (int64_t j = left; j < right; ++j) {
+        table[i * side + j] = first + (j - left) * images.channels;
+      }
     }
     return is_inside;
   }

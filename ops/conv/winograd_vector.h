@@ -252,8 +252,8 @@ template <int kRows, int kVectors>
 [[gnu::noinline]] void product_tile(const WinogradProduct& p, int64_t row, int64_t col,
                                     int64_t fetch_step) {
   float* const c = p.c + row * p.c_row + col;
-  // Few registers hold the addresses of all rows: a group's are one, two and three steps apart.
-  constexpr int kGroup = kRows % 3 == 0 ? 3 : 1;
+  // Few registers hold the addresses of all rows: a group's first, and steps to the others.
+  constexpr int kGroup = kRows % 3 == 0 ? 3 : kRows % 2 == 0 ? 2 : 1;
   const float* a[kRows / kGroup];
   for (int i = 0; i < kRows / kGroup; ++i) a[i] = p.a + (row + i * kGroup) * p.a_row;
   const float* b = p.b + col;

@@ -27,7 +27,9 @@ LOADER = "ld-linux-x86-64.so.2"
 
 
 def build(include, folders, folder, name):
-    library = next(p for d in folders for p in sorted(pathlib.Path(d).glob("libdnnl.so*")))
+    library = next((p for d in folders for p in sorted(pathlib.Path(d).glob("libdnnl.so*"))), None)
+    if library is None:
+        sys.exit(f"compare_onednn: no libdnnl.so in {':'.join(folders)}")
     program = pathlib.Path(folder) / f"layers-{name}"
     subprocess.run(["g++", "-std=c++20", "-O2", "-I", include, str(pathlib.Path(__file__).with_name("onednn_layers.cpp")), str(library),
                     "-Wl,--unresolved-symbols=ignore-in-shared-libs", "-o", str(program)], check=True)

@@ -59,7 +59,7 @@ def torch_worker(args):
     for line in sys.stdin:
         name, variant = line.split()
         if variant == "compile" and variant not in losses:
-            losses[variant] = torch.compile(loss)
+            losses[variant] = torch.compile(loss, dynamic=False)  # for each memory format its own code
         memory_format = formats[name]
         net.to(memory_format=memory_format)
         images = x.contiguous(memory_format=memory_format)

@@ -20,6 +20,7 @@ constexpr int64_t kSmallStemSide = 64;
 constexpr int64_t kMostPaddedSide = 96;  // larger images gain more from crops of many scales
 constexpr int64_t kGreyEpochs = 2, kGreyBatch = 64;  // on a CPU
 constexpr int64_t kSyntheticEpochs = 3, kEpochs = 30;
+constexpr int64_t kMostUnmirroredEpochs = 3;
 
 struct Step {
   double lr, weight_decay;
@@ -73,7 +74,7 @@ std::string_view augment_for(std::string_view dataset, int64_t epochs, const Mac
   if (dataset == "folder") return "resized-crop,flip";
   if (dataset.starts_with("cifar")) return "crop,flip";
   // Three epochs of Fashion-MNIST end a point lower with mirrored images (docs/performance.md).
-  if (dataset == "fashion-mnist" && epochs > 3) return "flip";
+  if (dataset == "fashion-mnist" && epochs > kMostUnmirroredEpochs) return "flip";
   // A mirrored digit is another digit or none, and the synthetic set is random enough.
   return "none";
 }

@@ -38,7 +38,7 @@ std::string choose_run(Settings& settings, const Machine& machine);
 /// The stem for images of this many rows and columns: "cifar" or "imagenet".
 std::string_view stem_for(int64_t image_size);
 
-/// --batch-size where it was not given; half as many grey images on a CPU.
+/// --batch-size where it was not given; of grey images on a CPU it is smaller.
 inline constexpr int64_t kUsualBatch = 128;
 
 /// The samples of each batch that a rank computes: --batch-size is for all ranks together.
