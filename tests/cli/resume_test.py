@@ -87,6 +87,30 @@ def test_going_back_removes_what_was_best_later(folder):
     assert pathlib.Path("c/best.safetensors").exists()
 
 
+def test_a_config_file_and_resume_auto_are_the_one_line_of_a_job(folder):
+    pairs = zip(TINY[:-1:2], TINY[1:-1:2], strict=True)
+    text = "quiet = true\n" + "".join(f"{flag[2:]} = {value if isinstance(value, int) else json.dumps(value)}\n" for flag, value in pairs)
+    job = ["train", "--config", "job.toml", "--resume", "auto"]
+    pathlib.Path("job.toml").write_text(text + 'run-dir = "a"\n')
+    expect(lathe(*job, "--stop-after", 5), 0)
+    expect(lathe(*job), 0)
+    expect(train("whole"), 0)
+    check_equal("a", "whole")
+    pathlib.Path("job.toml").write_text(text + 'run-dir = "b"\nresume = "auto"\n')
+    expect(lathe(*job[:-2], "--stop-after", 5), 0)
+    expect(lathe(*job[:-2], "--stop-after", 9), 0)
+    # What the file says counts as a flag does: below flags and environment, above the settings of the run.
+    pathlib.Path("job.toml").write_text(text + 'run-dir = "b"\nlr = 0.5\n')
+    expect_one_line(lathe(*job), 2, "was made with other settings (lr ")
+    before = lathe("train", "--resume", "b", "--dry-run", "--quiet").stdout
+    lr = next(line for line in before.splitlines() if line.startswith("lr = "))[5:]
+    assert lathe(*job, "--lr", lr, "--dry-run").stdout == lathe(*job, "--dry-run", env={"LATHE_LR": lr}).stdout == before
+    expect(lathe(*job, "--lr", lr), 0)
+    check_equal("b", "whole")
+    expect_one_line(lathe(*job[:2], "/dev/null", *job[3:]), 2, "--resume auto needs --run-dir")
+    expect_one_line(lathe(*job[:2], "/dev/null", *job[3:], "--run-dir", "b"), 2, "--config /dev/null: with --resume it is read twice, and so must be a file")
+
+
 def test_auto_takes_the_newest_whole_checkpoint_or_begins(folder):
     expect_one_line(lathe("train", *TINY, "--resume", "auto"), 2, "--resume auto needs --run-dir")
     expect_one_line(lathe("train", *TINY, "--resume", "nothing"), 3, "there is no nothing")
@@ -179,7 +203,8 @@ def test_what_changed_is_refused_unless_a_flag_says_so(folder):
                        ("weights", "a/last.safetensors"), ("amp", "bf16")):
         result = lathe("train", "--resume", "auto", "--run-dir", "a", f"--{key}", value, "--quiet")
         expect_one_line(result, 2, "made with other settings", f"{key} ", f"→ {value}", "--allow-changes")
-    expect_one_line(lathe("train", "--resume", "auto", "--run-dir", "a", "--config", "a/config.toml"), 2, "--config")
+    pathlib.Path("other.toml").write_text(before["config.toml"].decode().replace("seed = 0", "seed = 5"))
+    expect_one_line(lathe("train", "--resume", "auto", "--run-dir", "a", "--config", "other.toml"), 2, "made with other settings (seed 0 → 5)")
     assert {path.name: path.read_bytes() for path in pathlib.Path("a").iterdir()} == before
     shutil.copytree("a", "b")
     expect(lathe("train", "--resume", "auto", "--run-dir", "a", "--epochs", 4, "--log-every", 1, "--quiet"), 0)

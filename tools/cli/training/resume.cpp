@@ -14,6 +14,7 @@
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/training/checkpoint_writer.h"
+#include "lathe/tools/cli/training/given_flags.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
 namespace lathe::cli {
@@ -111,8 +112,8 @@ std::string recipe_of(const SettingSources& run, const std::string& asked, const
                 beside.string(), begun, asked));
 }
 
-// Precedence: flags and environment, then the checkpoint's settings, then the config.toml beside
-// it.
+// Precedence: flags and environment, the config file of the call, then the checkpoint's settings,
+// then the config.toml beside it.
 void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& beside) {
   SettingSources run;
   std::error_code missing;
@@ -125,7 +126,7 @@ void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& b
   }
   const bool goes_on = start.from || !run.config_path.empty();
   const std::string recipe = goes_on ? recipe_of(run, call.settings.recipe, beside) : "";
-  run.flags = call.sources.flags;
+  run.flags = given_flags(call.sources, kTrain);
   if (goes_on) run.flags["recipe"] = recipe;
   run.environment = call.sources.environment;
   start.settings = merge_settings(run, kTrain);
@@ -260,8 +261,6 @@ StartPoint find_start(const Invocation& call, Log& log) {
   StartPoint start{.settings = call.settings};
   const std::string& resume = call.settings.resume;
   if (resume.empty()) return start;
-  if (!call.sources.config_path.empty())
-    throw UsageError("--resume takes the settings of the run: leave out --config");
   const std::string& run_dir = call.settings.run_dir;
   if (resume == "auto" && run_dir.empty()) throw UsageError("--resume auto needs --run-dir");
 
