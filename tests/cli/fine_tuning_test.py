@@ -9,7 +9,7 @@ import struct
 import zipfile
 
 from driver import expect, expect_one_line, lathe, main
-from runs import safetensors_header, values_of, write_png
+from runs import safetensors_header, values_of, write_png, write_safetensors
 from short_run import TINY, check_equal, log_of, rows_of, train
 
 ONE_STEP = ["--max-steps", 1, "--eval-every", 0]
@@ -115,9 +115,13 @@ def test_what_was_not_said_is_chosen_for_fine_tuning_or_named(folder):
     assert "\nlr = 0.01\n" in plan, plan  # a tenth
     assert "\nlr = 0.1\n" in expect(lathe(*other, "--model", "resnet8", "--weights", "a/last.safetensors"), 0).stdout
     expect(train("b", *ONE_STEP, "--model", "resnet20"), 0)
-    result = lathe(*other, "--weights", "b/last.safetensors")
+    result = expect(lathe(*other, "--weights", "b/last.safetensors"), 0)
+    assert "chosen: --model resnet20 (the weights of b/last.safetensors have its names and shapes)\n" in result.stderr, result.stderr
+    assert '\nmodel = "resnet20"\n' in result.stdout, result.stdout
+    write_safetensors("odd.safetensors", {"a": [2]}, {})
+    result = lathe(*other, "--weights", "odd.safetensors")
     assert result.returncode == 3 and result.stderr.splitlines()[-1].endswith(
-        "; the file fits resnet20 of 10 classes and 3 channels; resnet8 was chosen, because no --model names the one that the file is of"), result.stderr
+        "; resnet8 was chosen, because no --model names the one that the file is of"), result.stderr
     few = expect(lathe(*other[:-1], "--model", "resnet8", "--max-steps", 1, "--run-dir", "c"), 0).stderr
     assert "50 training images are 1 step of 128 in an epoch; a smaller --batch-size" in few, few
     assert "steps of" not in expect(lathe(*other[:-1], "--model", "resnet8", "--max-steps", 1, "--batch-size", 128, "--run-dir", "d"), 0).stderr.replace("1 step of 128 on", "")
@@ -161,7 +165,7 @@ def test_a_folder_of_images_is_found_however_it_is_named(folder):
     for command in ("train", "find-lr", "bench tips", "doctor"):
         flags = ["--batch-size", 999, "--drop-last"] if command in ("train", "find-lr") else ["--augment", "crop,fli"]
         expect_one_line(lathe(*command.split(), "--data-root", "pets", "--image-size", 16, "--threads", 1, *flags), 2)
-    expect_one_line(lathe("train", "--data-root", "pets", "--weights", "none.pth"), 3, "none.pth", "resnet")
+    expect_one_line(lathe("train", "--data-root", "pets", "--weights", "none.pth"), 3, "cannot open none.pth: No such file or directory")
     expect_one_line(lathe("train", "pets", *few), 2, 'unexpected argument "pets"; --data-root pets names data')
     expect_one_line(lathe("train", "--dataset", "pets", *few), 2, 'got "pets"; --data-root pets names data')
     expect_one_line(lathe("train", "cats", *few), 2, 'unexpected argument "cats"\n')

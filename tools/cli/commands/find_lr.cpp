@@ -146,6 +146,8 @@ ExitCode run_find_lr(const Invocation& call) {
       {.min_lr = settings.min_lr, .max_lr = settings.max_lr, .steps = settings.sweep_steps});
   check_outputs(settings);
   const FoundSetting found(settings.write_config, "lr");
+  if (const std::string remark = choose_model(settings, settings.weights); !remark.empty())
+    log.choice(remark);
   const Machine machine = look_around(settings);
   if (const std::string remark = choose_run(settings, machine); !remark.empty()) log.choice(remark);
   complete(settings, machine);

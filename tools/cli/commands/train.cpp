@@ -50,6 +50,7 @@ namespace {
 // Chooses dataset, model and stem, and downloads the data set if asked to. If nothing was given and
 // the download fails, another choice is made. A run that goes on keeps its stem.
 void choose(Settings& settings, const StartPoint& start, Log& log) {
+  const std::string model = choose_model(settings, start.from ? "" : settings.weights);
   Machine machine = look_around(settings);
   const Settings asked = settings;
   if (settings.download) machine.cifar10_found = machine.fashion_mnist_found = true;
@@ -68,6 +69,7 @@ void choose(Settings& settings, const StartPoint& start, Log& log) {
     refuse_among_classes(settings.data_root,
                          settings.run_dir.empty() ? kUsualRuns : settings.run_dir.c_str());
   if (!remark.empty()) log.choice(remark);
+  if (!model.empty()) log.choice(model);
   if (start.from && !settings.stem) settings.stem = start.before->stem;
   const std::string stem = choose_stem(settings, start.from ? "" : settings.weights);
   if (!stem.empty()) log.choice(stem);

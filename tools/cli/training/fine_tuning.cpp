@@ -130,8 +130,8 @@ std::string hint_for(const StateDict& from_file, const nn::Module& model,
     return new_head ? "; --new-head begins with a new " + head
                     : formatted("; all but {} fits: the file is of other classes", head);
   }
-  const std::string name = fitting_model(from_file);
-  return name.empty() ? "" : formatted("; the file fits {}", name);
+  const std::optional<FittingModel> fitting = fitting_model(from_file);
+  return fitting ? formatted("; the file fits {}", fitting->text()) : "";
 }
 
 // The names of parameters and of all modules that have some below them.
@@ -222,6 +222,22 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
   if (!sorted.unused.empty())
     lines.push_back(formatted("not used of {}: {}", path, list_of(sorted.unused)));
   return lines;
+} catch (const FileError& e) {
+  throw CommandError(ExitCode::kData, e.message());
+}
+
+std::string choose_model(Settings& settings, const std::string& file) try {
+  if (settings.model || file.empty()) return "";
+  Settings usual = settings;  // its names tell which prefix a wrapper has put before them
+  usual.model = "resnet18";
+  usual.stem = "imagenet";
+  usual.image_size = 224;
+  const StateDict entries = weights_in(file, *make_empty_model(usual, {})).entries;
+  const std::optional<FittingModel> fitting = fitting_model(entries);
+  if (!fitting) return "";
+  settings.model = fitting->name;
+  return formatted("chosen: --model {} (the weights of {} have its names and shapes)",
+                   fitting->name, file);
 } catch (const FileError& e) {
   throw CommandError(ExitCode::kData, e.message());
 }

@@ -34,6 +34,12 @@ std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors
 std::vector<std::string> load_weights(nn::Module& model, const std::string& path,
                                       std::optional<bool> new_head = {});
 
+/// Chooses --model if it was not given: the one that has the names and shapes of the weights in
+/// `file`, for any number of classes. With an empty `file`, or if there is none, it stays open.
+/// → one line that says so; "" if nothing was chosen
+/// throws: CommandError (kData) if the file cannot be read; DataError if it is damaged.
+std::string choose_model(Settings& settings, const std::string& file);
+
 /// Chooses --stem if it was not given: that of the weights in `file`, which their first convolution
 /// tells; otherwise, or with an empty `file`, that for the image size. Needs model and image size.
 /// → one line that says what was chosen and why; "" if it was given or the model has no stem

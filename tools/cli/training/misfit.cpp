@@ -98,18 +98,21 @@ std::string misfit_text(const StateDict& state, const StateDict& from_file,
   return text;
 }
 
-std::string fitting_model(const StateDict& weights) {
+std::string FittingModel::text() const {
+  return formatted("{} of {} class{} and {} channel{}", name, shape.classes,
+                   shape.classes == 1 ? "" : "es", shape.in_channels,
+                   shape.in_channels == 1 ? "" : "s");
+}
+
+std::optional<FittingModel> fitting_model(const StateDict& weights) {
   const nn::init::Skip skip;
   for (const Model& model : models()) {
     for (const nn::Stem stem : {nn::Stem::kImagenet, nn::Stem::kCifar}) {
       const std::optional<ModelShape> shape = shape_that_fits(model, stem, weights);
-      if (!shape) continue;
-      return formatted("{} of {} class{} and {} channel{}", model.name, shape->classes,
-                       shape->classes == 1 ? "" : "es", shape->in_channels,
-                       shape->in_channels == 1 ? "" : "s");
+      if (shape) return FittingModel{std::string(model.name), *shape};
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 }  // namespace lathe::cli

@@ -2,10 +2,12 @@
 // the model that they are of.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "lathe/core/state_dict.h"
 #include "lathe/nn/module.h"
+#include "lathe/tools/cli/training/compute.h"
 
 namespace lathe::cli {
 
@@ -15,9 +17,17 @@ namespace lathe::cli {
 std::string misfit_text(const StateDict& state, const StateDict& from_file,
                         const nn::Module& model);
 
-/// "resnet18 of 1000 classes and 3 channels": the model of --model that has just these names and
-/// shapes for some number of classes and channels, with either stem; Vision Transformers for
-/// images of 224 pixels. Makes each model for that, without values.   → "" if there is none
-std::string fitting_model(const StateDict& weights);
+/// A name of --model, and the numbers of classes and channels.
+struct FittingModel {
+  std::string name;
+  ModelShape shape;
+
+  std::string text() const;  // "resnet18 of 1000 classes and 3 channels"
+};
+
+/// The model of --model that has just these names and shapes for some number of classes and
+/// channels, with either stem; Vision Transformers for images of 224 pixels. Makes each model for
+/// that, without values.   → nothing if there is none
+std::optional<FittingModel> fitting_model(const StateDict& weights);
 
 }  // namespace lathe::cli
