@@ -1,6 +1,8 @@
 // lathe completion and lathe man: what a shell and man(1) know of the command.
 #include <unistd.h>
 
+#include <cerrno>  // GNU's program_invocation_short_name
+
 #include "lathe/core/info.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -9,7 +11,9 @@
 namespace lathe::cli {
 
 ExitCode run_completion(const Invocation& call) {
-  write_all(STDOUT_FILENO, completion_script(commands(), call.words.at(0)), "stdout");
+  write_all(STDOUT_FILENO,
+            completion_script(commands(), call.words.at(0), program_invocation_short_name),
+            "stdout");
   return ExitCode::kDone;
 }
 

@@ -2,6 +2,7 @@
 #include "lathe/tools/cli/settings/completions.h"
 
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 #include "lathe/tools/cli/exit_codes.h"
@@ -305,13 +306,42 @@ std::string roff(std::string_view text) {
   return out.starts_with('.') || out.starts_with('\'') ? "\\&" + out : out;
 }
 
-}  // namespace
+// The script of another program than lathe: it and its function have other names.
+std::string named(std::string script, std::string_view program) {
+  std::string function = "_";
+  for (const char c : program)
+    function += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  const bool is_plain = program.find_first_not_of(
+                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRS"
+                            "TUVWXYZ0123456789_.-") == program.npos;
+  const std::string name = is_plain ? std::string(program) : shell_quoted(program);
+  const std::pair<std::string, std::string> changes[] = {
+      {"_lathe lathe\n", function + " " + name + "\n"},  // of complete and compdef
+      {"_lathe", function},
+      {"#compdef lathe\n", "#compdef " + name + "\n"},
+      {"complete -c lathe ", "complete -c " + name + " "},
+      {" Completes lathe ", " Completes " + name + " "},
+      {"lathe completion ", name + " completion "}};
+  for (const auto& [from, to] : changes) {
+    for (size_t at = script.find(from); at != script.npos; at = script.find(from, at + to.size()))
+      script.replace(at, from.size(), to);
+  }
+  return script;
+}
 
-std::string completion_script(std::span<const Command> commands, std::string_view shell) {
+std::string script_for(std::span<const Command> commands, std::string_view shell) {
   if (shell == "bash") return bash_script(commands);
   if (shell == "zsh") return zsh_script(commands);
   if (shell == "fish") return fish_script(commands);
   throw UsageError(formatted("completion: expected bash, zsh or fish, got \"{}\"", shell));
+}
+
+}  // namespace
+
+std::string completion_script(std::span<const Command> commands, std::string_view shell,
+                              std::string_view program) {
+  return program == "lathe" ? script_for(commands, shell)
+                            : named(script_for(commands, shell), program);
 }
 
 std::string manual_page(std::span<const Command> commands, std::string_view version) {

@@ -10,9 +10,10 @@
 
 namespace lathe::cli {
 
-/// For "bash", "zsh" or "fish".
+/// For "bash", "zsh" or "fish", and the name of the program: lathe, or one with models of its own.
 /// throws: UsageError for another shell.
-std::string completion_script(std::span<const Command> commands, std::string_view shell);
+std::string completion_script(std::span<const Command> commands, std::string_view shell,
+                              std::string_view program);
 
 /// In roff, for man(1).
 std::string manual_page(std::span<const Command> commands, std::string_view version);
