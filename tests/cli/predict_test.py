@@ -188,6 +188,14 @@ def test_weights_of_a_graph_that_has_integers_of_its_own(folder):
     pathlib.Path("masked.lathe").write_bytes(struct.pack("<Q", len(header)) + header + b"\1\0\1")
     expect(lathe("ckpt", "convert", "masked.lathe", "mask.safetensors"), 0)
     assert safetensors_header("mask.safetensors")["mask"]["dtype"] == "U8"
+    # A matrix of i8 that masks weights, while another op rounds the input to 8 bits.
+    text = ("lathe graph 1\ninput %x: f32[N,2]\nparam @w: f32[3,2]\nbuffer @mask: i8[3,2]\n%0: f32[3,2] = cast(@mask, dtype=\"f32\")\n%1: f32[3,2] = mul(@w, %0)\n"
+            "%2: i8[N,2] = quantize(%x, scale=0.5, dtype=\"i8\")\n%3: f32[N,2] = dequantize(%2, scale=0.5)\n%4: f32[N,3] = linear(%3, %1, none)\noutput %4\n")
+    header = json.dumps({"__metadata__": {"lathe.graph": text}, "w": {"dtype": "F32", "shape": [3, 2], "data_offsets": [0, 24]},
+                         "mask": {"dtype": "I8", "shape": [3, 2], "data_offsets": [24, 30]}}).encode()
+    pathlib.Path("pruned.lathe").write_bytes(struct.pack("<Q", len(header)) + header + bytes(24) + b"\1\0\1\1\0\1")
+    expect(lathe("ckpt", "convert", "pruned.lathe", "pruned.safetensors"), 0)
+    assert safetensors_header("pruned.safetensors")["mask"]["dtype"] == "I8"
 
 
 def test_a_list_on_stdin_and_files_that_are_none(folder):

@@ -210,23 +210,41 @@ size_t write_graph(const std::string& to, const std::string& from, bool as_onnx,
   return file.graph.state().size();
 }
 
-// Whether a graph has matrices or filters of that type of its own.
-bool has_matrices_of(const jit::Graph& graph, DType dtype) {
-  return std::ranges::any_of(graph.values, [&](const jit::Value& value) {
-    const bool is_own = value.origin != jit::Origin::kInput && value.origin != jit::Origin::kNode;
-    return is_own && value.type.dtype == dtype && value.type.shape.size() >= 2;
-  });
-}
-
-// What shows that a graph computes in 8-bit integers; "" if it does not. No model has weights of
-// i8. It may have buffers of u8, and another program may round what it computes to 8 bits between
-// weights of f32: both together are taken for a graph of integers.
-std::string integers_in(const jit::Graph& graph) {
-  if (has_matrices_of(graph, kI8)) return "weights of i8";
-  if (!has_matrices_of(graph, kU8)) return "";
+// The op that multiplies by weights of 8-bit integers, which shows that a graph computes with them;
+// "" if there is none. Such weights are tensors of the graph's own, alone or with scales and zero
+// points, which have fewer elements. Other integers of 8 bits, such as masks, are a model's
+// buffers, and values that are rounded to 8 bits between weights of f32 are no weights.
+std::string op_on_integers(const jit::Graph& graph) {
+  // Elements of the tensors of the graph's own and of what is made of them alone; 0 of all else.
+  // `integers`: of those that are 8-bit integers or made of such.
+  std::vector<int64_t> own(graph.values.size(), 0), integers = own;
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const Tensor& tensor = graph.values[i].tensor;
+    if (!tensor.defined()) continue;
+    own[i] = tensor.numel();
+    const bool is_integer = tensor.dtype() == kI8 || tensor.dtype() == kU8;
+    if (is_integer && tensor.ndim() >= 2) integers[i] = tensor.numel();
+  }
   for (const jit::Node& node : graph.nodes) {
-    if (node.op->name.starts_with("quantize") || node.op->name == "dequantize")
-      return concat("a ", node.op->name);
+    int64_t most = 0, most_own = 0;
+    bool all_own = true, all_small = true;  // beside the integers: nothing else, only scales
+    for (const int i : node.inputs) {
+      if (i < 0) continue;
+      const auto at = static_cast<size_t>(i);
+      most = std::max(most, integers[at]);
+      most_own = std::max(most_own, own[at]);
+      all_own = all_own && own[at] > 0;
+    }
+    for (const int i : node.inputs) {
+      if (i >= 0 && integers[static_cast<size_t>(i)] == 0)
+        all_small = all_small && own[static_cast<size_t>(i)] < most;
+    }
+    const std::string_view name = node.op->name;
+    for (const std::string_view product : {"conv", "linear", "matmul"}) {
+      if (most > 0 && !all_own && name.find(product) != name.npos) return std::string(name);
+    }
+    if (all_own) own[static_cast<size_t>(node.output)] = most_own;
+    if (all_own && all_small) integers[static_cast<size_t>(node.output)] = most;
   }
   return "";
 }
@@ -239,11 +257,12 @@ size_t write_weights(const std::string& to, const std::string& from) {
   if (!data::is_packed_file(from) && reading_data([&] { return is_graph_file(from); })) {
     GraphFile file = read_graph_file(from);
     weights = weights_of(file.graph);
-    if (const std::string what = integers_in(file.graph); !what.empty()) {
+    if (const std::string op = op_on_integers(file.graph); !op.empty()) {
       throw CommandError(ExitCode::kData,
-                         formatted("{}: it has {}: no model loads the weights of a graph of "
-                                   "8-bit integers; convert what that graph was made of",
-                                   from, what));
+                         formatted("{}: it has a {} with weights of 8 bits: no model loads the "
+                                   "weights of a graph of 8-bit integers; convert what that graph "
+                                   "was made of",
+                                   from, op));
     }
     all = std::move(file.about);
   } else {
