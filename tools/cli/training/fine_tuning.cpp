@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::string_view kBackbone = "backbone";
 constexpr std::string_view kFirstFilters = "conv1.weight";  // of models that have a stem
-constexpr size_t kMostNames = 10;                           // in one line
+constexpr size_t kMostParts = 10;                           // in one line
 
 // Everything is in "", the model itself.
 bool is_in(std::string_view name, std::string_view module) {
@@ -32,11 +32,11 @@ bool is_in(std::string_view name, std::string_view module) {
          (name.starts_with(module) && name.substr(module.size()).starts_with('.'));
 }
 
-// "2 entries: fc.weight f32[10,512], fc.bias f32[10]", with at most kMostNames names.
+// "2 entries: fc.weight f32[10,512], fc.bias f32[10]", with at most kMostParts names.
 std::string list_of(const std::vector<StateDict::Entry>& entries) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : entries) {
-    if (names.size() == kMostNames) {
+    if (names.size() == kMostParts) {
       names.emplace_back("…");
       break;
     }
