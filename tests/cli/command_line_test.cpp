@@ -177,7 +177,8 @@ TEST_CASE("command line: mistakes name the flag and the nearest one") {
                        "--batchsize: unknown flag; did you mean --batch-size?", UsageError);
   CHECK_THROWS_WITH_AS(parse({"train", "--epoch=3"}),
                        "--epoch: unknown flag; did you mean --epochs?", UsageError);
-  CHECK_THROWS_WITH_AS(parse({"train", "-x"}), "-x: unknown flag; lathe help train lists all", UsageError);
+  CHECK_THROWS_WITH_AS(parse({"train", "-x"}), "-x: unknown flag; lathe help train lists all",
+                       UsageError);
   CHECK_THROWS_WITH_AS(parse({"train", "--lr", "-1"}), "--lr: expected 0 or more, got -1",
                        UsageError);
   CHECK_THROWS_WITH_AS(parse({"train", "--lr", "nan"}), "--lr: expected a finite number, got nan",
