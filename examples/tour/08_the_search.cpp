@@ -34,10 +34,10 @@ class Library final : public lathe::ConvEngines {
     return out;
   }
   int64_t prepare(const ConvEngine& engine) override { return find(engine).says.workspace_bytes; }
-  double time_ms(const ConvEngine& engine, int runs) override {
+  lathe::ConvTime time(const ConvEngine& engine, int runs) override {
     timed += runs;
     now_ms += runs * find(engine).ms;
-    return find(engine).ms;
+    return {find(engine).ms, runs};
   }
   void execute(const ConvEngine& engine) override {
     LATHE_CHECK(lathe::CudaError, !find(engine).fails, "engine ", engine, " failed");

@@ -84,8 +84,11 @@ static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Te
     conv2d_forward_by(way, g, y, x, w, bias, epilogue, moments);
   };
   if (conv2d_is_measured(dtype)) {
-    // Moments that a way does not leave cost batch norm a pass over y.
-    const bool wants_moments = moments != nullptr && format == kChannelsLast;
+    // Moments that a way does not leave cost batch norm a pass over y. In training conv2d wants
+    // them where it has no bias. The fused op says the same, because of the two calls of
+    // checkpoint() one may be that op, the other conv2d.
+    const bool in_training = !bias.defined() && x_in.dtype() == kF32 && conv2d_is_training();
+    const bool wants_moments = (moments != nullptr || in_training) && format == kChannelsLast;
     const auto time = [&](ConvWay way, const Tensor& from, const Tensor& filters,
                           const Tensor& to) {
       Tensor left;
@@ -172,7 +175,9 @@ std::optional<WinogradStep> conv2d_winograd_step(const Conv2dGeometry& g, const 
     return way ? winograd_tile(*way) : std::nullopt;
   };
   const auto forward = tile_of(ConvPass::kForward, true);
-  const auto weight = forward ? tile_of(ConvPass::kBackwardWeight, false) : std::nullopt;
+  // Filters that are not trained have no gradient to measure.
+  const auto weight =
+      forward && w.requires_grad() ? tile_of(ConvPass::kBackwardWeight, false) : forward;
   return weight ? std::optional(WinogradStep{*forward, *weight}) : std::nullopt;
 }
 

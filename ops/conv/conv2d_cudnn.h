@@ -104,7 +104,7 @@ class Conv2dEngines final : public ConvEngines {
 
   std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override;
   int64_t prepare(const ConvEngine& engine) override;
-  double time_ms(const ConvEngine& engine, int runs) override;
+  ConvTime time(const ConvEngine& engine, int runs) override;
   void execute(const ConvEngine& engine) override;
   int64_t available_bytes() override;
   bool capturing() override;

@@ -1,7 +1,7 @@
 // The convolution search (conv_search/conv_search.h) over a CPU's ways (conv2d_ways_cpu.h): while
 // cpu::conv_benchmark() is on, each pass of each new problem in f32 is timed in all ways, and the
-// fastest is remembered. What is timed is the convolution without bias, sum and relu, and where
-// moments are wanted, with these.
+// fastest is remembered. What is timed is the convolution without bias, sum and relu; where
+// moments are wanted, with what makes them.
 #pragma once
 
 #include <optional>
@@ -30,6 +30,10 @@ struct MeasuredConv2d {
   const Tensor& w() const { return pass == ConvPass::kBackwardWeight ? result : other; }  // or dw
 };
 
+/// True where gradients are recorded, and in the first call of checkpoint(), which must compute the
+/// same bits as the second one.
+bool conv2d_is_training() noexcept;
+
 /// The pass's key. Besides the sizes it has: the processor, the instruction sets that are used
 /// (oneDNN's own limit counts), the threads, the versions of lathe and oneDNN, cpu::conv_exact(),
 /// and whether copies of the filters are kept.
@@ -40,7 +44,8 @@ using TimeConv2d =
     FunctionRef<void(ConvWay, const Tensor& x, const Tensor& other, const Tensor& result)>;
 
 /// Runs the pass in the fastest way; if that is unknown, all are timed first. A way that runs out
-/// of memory is given up for the next fastest.
+/// of memory, or at which oneDNN fails, is given up for the next fastest. A way that was far slower
+/// than the fastest twice in turn does not run again.
 ///   rule  what is tried first (conv2d_rule)
 ///   run   computes the call in a way
 ///   time  computes it in a way from copies of x and `other`, into a result of their own

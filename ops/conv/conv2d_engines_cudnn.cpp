@@ -64,7 +64,7 @@ cudnn::ExecutionPlan& Conv2dEngines::plan(const ConvEngine& engine) {
 
 int64_t Conv2dEngines::prepare(const ConvEngine& engine) { return plan(engine).workspace_bytes(); }
 
-double Conv2dEngines::time_ms(const ConvEngine& engine, int runs) {
+ConvTime Conv2dEngines::time(const ConvEngine& engine, int runs) {
   if (!copies_) copies_.emplace(key_.pass, operands_);
   const Stream stream = current_stream(device_);
   cudnn::ExecutionPlan& ready = plan(engine);
@@ -83,7 +83,7 @@ double Conv2dEngines::time_ms(const ConvEngine& engine, int runs) {
       end.synchronize();
     }
     if (!was_in_use) ready.settle();
-    return elapsed_ms(begin, end) / runs;
+    return {elapsed_ms(begin, end) / runs, runs};
   } catch (const CudaError&) {
     cudaGetLastError();
     throw;

@@ -41,8 +41,8 @@ class FusedEngines final : public ConvEngines {
   int64_t prepare(const ConvEngine& engine) override {
     return is_split(engine) ? 0 : library().prepare(engine);
   }
-  double time_ms(const ConvEngine& engine, int runs) override {
-    return is_split(engine) ? prepared_.split_ms : library().time_ms(engine, runs);
+  ConvTime time(const ConvEngine& engine, int runs) override {
+    return is_split(engine) ? ConvTime{prepared_.split_ms, 0} : library().time(engine, runs);
   }
   void execute(const ConvEngine& engine) override {
     was_split_ = is_split(engine);

@@ -37,7 +37,8 @@ struct WinogradStep {
   WinogradTile forward, weight;  // of the forward pass, of the filters' gradient
 };
 /// Its tiles where it computes both of these passes, now. Where passes are measured
-/// (conv2d_engines_cpu.h), only after both have been.
+/// (conv2d_engines_cpu.h), only after both have been, or where w requires no gradient,
+/// after the forward pass has been.
 std::optional<WinogradStep> conv2d_winograd_step(const Conv2dGeometry& g, const Tensor& x,
                                                  const Tensor& w);
 

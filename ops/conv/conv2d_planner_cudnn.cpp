@@ -22,7 +22,7 @@ class DescribedEngines final : public ConvEngines {
     const cudnn::Descriptor plan = cudnn::plan_for(found_.at(engine), gpu_);
     return plan.get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
   }
-  double time_ms(const ConvEngine&, int) override { fail(); }
+  ConvTime time(const ConvEngine&, int) override { fail(); }
   void execute(const ConvEngine&) override { fail(); }
   int64_t available_bytes() override { return INT64_MAX; }
   bool capturing() override { return true; }

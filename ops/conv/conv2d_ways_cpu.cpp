@@ -37,6 +37,21 @@ ConvWay conv2d_rule(const Conv2dGeometry& g, MemoryFormat format, DType dtype,
   return conv2d_is_fast(g, dtype) ? ConvWay::kByLibrary : ConvWay::kIm2col;
 }
 
+bool conv2d_may_run(ConvWay way, const Conv2dGeometry& g, MemoryFormat format) {
+  const bool winograd = winograd_takes(g) && !conv_exact();
+  switch (way) {
+    case ConvWay::kWinograd4: return format == kChannelsLast && winograd;
+    case ConvWay::kWinograd2: return format == kChannelsLast && winograd && g.stride == Pair(1);
+    case ConvWay::kProducts: return format == kChannelsLast && pointwise_takes(g);
+    case ConvWay::kDnnlDirect: return format == kChannelsLast && conv2d_is_fast(g, kF32);
+    case ConvWay::kDnnlBlocks: return conv2d_is_fast(g, kF32);
+    case ConvWay::kDnnlWinograd: return winograd && g.stride == Pair(1) && conv2d_is_fast(g, kF32);
+    case ConvWay::kIm2col: return true;
+    case ConvWay::kByLibrary: break;
+  }
+  return false;
+}
+
 std::vector<ConvWay> conv2d_ways(ConvPass pass, const Conv2dGeometry& g, const Tensor& x,
                                  const Tensor& w, ConvWay rule) {
   std::vector<ConvWay> ways;
@@ -51,16 +66,14 @@ std::vector<ConvWay> conv2d_ways(ConvPass pass, const Conv2dGeometry& g, const T
   } else if (rule != ConvWay::kIm2col) {
     add(rule);
   }
-  if (conv2d_format(x) == kChannelsLast) {
-    if (winograd_takes(g) && !conv_exact()) {
-      add(ConvWay::kWinograd4);
-      if (g.stride == Pair(1)) add(ConvWay::kWinograd2);
-    }
-    if (pointwise_takes(g)) add(ConvWay::kProducts);
+  for (const ConvWay own : {ConvWay::kWinograd4, ConvWay::kWinograd2, ConvWay::kProducts}) {
+    if (conv2d_may_run(own, g, conv2d_format(x))) add(own);
   }
   if (rule != ConvWay::kByLibrary && conv2d_is_fast(g, kF32)) {
     try {
       add_library();
+    } catch (const OutOfMemoryError&) {
+      throw;
     } catch (const Error&) {  // cannot be loaded: what the rule chooses needs no library
     }
   }

@@ -29,9 +29,13 @@ ConvWay conv2d_rule(const Conv2dGeometry& g, MemoryFormat format, DType dtype,
 /// All ways that compute this pass in f32 under cpu::conv_exact(), each of them once. First what
 /// the rule chooses (`rule`; of kByLibrary, what that is); last kIm2col. Never kByLibrary.
 ///   x  the images, or for kBackwardInput dy     w  the filters or dw
-/// throws: Error if the rule chooses oneDNN, and that cannot be loaded.
+/// throws: Error if the rule chooses oneDNN, and that cannot be loaded; OutOfMemoryError.
 std::vector<ConvWay> conv2d_ways(ConvPass pass, const Conv2dGeometry& g, const Tensor& x,
                                  const Tensor& w, ConvWay rule);
+
+/// False for what is never among the above, so that it must not be run. Costs nothing: it asks
+/// oneDNN neither for itself nor for its Winograd, which throw an Error where they are not there.
+bool conv2d_may_run(ConvWay way, const Conv2dGeometry& g, MemoryFormat format);
 
 /// One way; it must be among the above, or what the rule chooses. Tensors as conv2d_passes_cpu.h
 /// has them; no size is trivial. *moments as conv2d_forward_with_moments leaves them, if it is not

@@ -48,10 +48,16 @@ struct ConvCandidate {
   bool operator==(const ConvCandidate&) const = default;
 };
 
+/// What a measurement found.
+struct ConvTime {
+  double ms = 0;  // of one run, the mean
+  int runs = 0;   // how many there were; 0: ms is an earlier measurement's
+};
+
 /// One call's convolution: its tensors are bound, and its problem is the key that is searched for.
 /// Used by the calling thread only.
 ///
-/// prepare, time_ms and execute may throw OutOfMemoryError, upon which the search tries less
+/// prepare, time and execute may throw OutOfMemoryError, upon which the search tries less
 /// workspace, or CudaError, upon which it gives this engine up and tries the next; so a CPU's ways
 /// throw a CudaError, too. Before throwing either, they clear the CUDA runtime's error state
 /// (cudaGetLastError), so that the next engine's calls do not report it again. Any other exception,
@@ -69,11 +75,11 @@ class ConvEngines {
   virtual int64_t prepare(const ConvEngine& engine) = 0;
 
   /// Runs a prepared engine `runs` times, on the call's stream, with outputs and workspace of its
-  /// own, and waits for it. Returns the milliseconds of one run on the device, the mean, without
-  /// the time that the host takes to start it. The inputs are the call's. Where a run would find
-  /// them in a cache because the run before left them there, copies of them take turns, as far as
-  /// there is memory. A CPU may do with fewer runs if they are long.
-  virtual double time_ms(const ConvEngine& engine, int runs) = 0;
+  /// own, and waits for it. The time is that on the device, without what the host takes to start
+  /// it. The inputs are the call's. Where a run would find them in a cache because the run before
+  /// left them there, copies of them take turns, as far as there is memory. A CPU does
+  /// fewer runs if they are long, and none of what has been far slower than others.
+  virtual ConvTime time(const ConvEngine& engine, int runs) = 0;
 
   /// Queues the engine on the call's inputs and outputs; first prepares it if this thread has not.
   /// If it throws, the outputs are unchanged or the next engine will write all of them.

@@ -187,25 +187,32 @@ class Chooser {
     return concat("engines are timed for at most ", limits_.ms, " ms");
   }
 
-  /// The time of one run.
-  double measure(const ConvEngine& engine) {
-    const double ms = engines_.time_ms(engine, kRuns);
-    LATHE_CHECK(CudaError, ms >= 0, "conv2d: a run was timed with ", ms, " ms");
-    measured_ms_ += kRuns * ms;
-    return ms;
+  /// Measurements of one engine.
+  struct Times {
+    std::vector<double> ms;
+    int runs = 0;
+  };
+
+  void measure(const ConvEngine& engine, Times& times) {
+    const ConvTime time = engines_.time(engine, kRuns);
+    LATHE_CHECK(CudaError, time.ms >= 0 && time.runs >= 0, "conv2d: ", time.runs,
+                " runs were timed with ", time.ms, " ms each");
+    measured_ms_ += time.runs * time.ms;
+    times.ms.push_back(time.ms);
+    times.runs += time.runs;
   }
 
   void time(ConvTrial& trial) {
     const ConvEngine& engine = trial.candidate.engine;
-    engines_.time_ms(engine, 1);  // warm-up: loads the code, raises the clocks
-    std::vector<double> ms;
+    engines_.time(engine, 1);  // warm-up: loads the code, raises the clocks
+    Times times;
     bool slow = false;
-    while (std::ssize(ms) < kMeasurements && !slow) {
-      ms.push_back(measure(engine));
-      slow = best_ms_ >= 0 && std::ssize(ms) >= kMeasurementsBeforeStop &&
-             std::ranges::min(ms) > kClearlySlower * best_ms_;
+    while (std::ssize(times.ms) < kMeasurements && !slow) {
+      measure(engine, times);
+      slow = best_ms_ >= 0 && std::ssize(times.ms) >= kMeasurementsBeforeStop &&
+             std::ranges::min(times.ms) > kClearlySlower * best_ms_;
     }
-    set_time(trial, ms);
+    set_time(trial, times);
     if (best_ms_ < 0 || trial.ms < best_ms_) best_ms_ = trial.ms;
   }
 
@@ -220,26 +227,26 @@ class Chooser {
     fastest = fastest.first(
         static_cast<size_t>(std::min(kFinalists, std::ranges::count_if(fastest, close))));
     if (fastest.size() < 2) return;
-    std::vector<std::vector<double>> ms(fastest.size());
+    std::vector<Times> times(fastest.size());
     for (int i = 0; i < kMeasurementsAgain; ++i) {
       for (size_t at = 0; at < fastest.size(); ++at) {
         ConvTrial& trial = fastest[at];
         if (trial.outcome != ConvOutcome::kTimed) continue;
         if (limits_.ms > 0 && measured_ms_ - before_ms >= limits_.ms) break;
-        attempt(trial, [&] { ms[at].push_back(measure(trial.candidate.engine)); });
+        attempt(trial, [&] { measure(trial.candidate.engine, times[at]); });
       }
     }
     for (size_t at = 0; at < fastest.size(); ++at) {
-      if (fastest[at].outcome == ConvOutcome::kTimed && !ms[at].empty())
-        set_time(fastest[at], ms[at]);
+      if (fastest[at].outcome == ConvOutcome::kTimed && !times[at].ms.empty())
+        set_time(fastest[at], times[at]);
     }
     sort_by_time(fastest);
   }
 
-  static void set_time(ConvTrial& trial, const std::vector<double>& ms) {
+  static void set_time(ConvTrial& trial, const Times& times) {
     trial.outcome = ConvOutcome::kTimed;
-    trial.ms = lower_median(ms);
-    trial.runs = kRuns * static_cast<int>(ms.size());
+    trial.ms = lower_median(times.ms);
+    trial.runs = times.runs;
   }
 
   /// Timed ones first.

@@ -25,7 +25,9 @@ class OnlyEngine final : public ConvEngines {
     return {only_, {.engine = {kSplit, {}}}};
   }
   int64_t prepare(const ConvEngine&) override { return only_.workspace_bytes; }
-  double time_ms(const ConvEngine& e, int) override { return e == only_.engine ? 1 : 2; }
+  ConvTime time(const ConvEngine& e, int runs) override {
+    return {e == only_.engine ? 1.0 : 2.0, runs};
+  }
   void execute(const ConvEngine&) override {}
   int64_t available_bytes() override { return 1 << 30; }
   bool capturing() override { return false; }

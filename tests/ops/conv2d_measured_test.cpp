@@ -1,26 +1,22 @@
-// The search that measures a CPU's ways to convolve (conv2d_engines_cpu.h).
+// The search that measures a CPU's ways to convolve (conv2d_engines_cpu.h): keys and choices.
 #include <doctest/doctest.h>
 
-#include <new>
+#include <algorithm>
 #include <set>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "conv2d_problem.h"
 #include "conv_search/temporary_file.h"
-#include "lathe/autograd/checkpoint.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
-#include "lathe/ops/conv_search/conv_cache_file.h"
-#include "lathe/ops/conv_search/conv_search.h"
-#include "lathe/ops/conv_search/cpu_settings.h"
+#include "lathe/ops/fused_conv2d.h"
 #include "lathe/tests/threads_scope.h"
+#include "measured_conv2d.h"
 #include "relative_error.h"
 
 using namespace lathe;
@@ -29,35 +25,6 @@ using namespace lathe::test;
 namespace {
 
 using enum ConvPass;
-
-/// The mode for one test, with a search that knows nothing before and after.
-struct Measured {
-  explicit Measured(const std::string& file = "") {
-    conv_search().set_file(file);
-    conv_search().clear();
-    cpu::set_conv_benchmark(true);
-  }
-  ~Measured() {
-    cpu::set_conv_benchmark(false);
-    conv_search().set_file("");
-    conv_search().clear();
-  }
-  Measured(const Measured&) = delete;
-  Measured& operator=(const Measured&) = delete;
-
-  const ConvSearchStats before = conv_search().stats();
-  uint64_t searches() const { return conv_search().stats().searches - before.searches; }
-  uint64_t from_file() const { return conv_search().stats().from_file - before.from_file; }
-  uint64_t hits() const { return conv_search().stats().hits - before.hits; }
-};
-
-/// A file that names this way for the pass.
-void write_choice(const std::string& path, const ConvKey& key, ConvEngine engine) {
-  ConvChoice choice;
-  choice.trials.push_back(
-      {.candidate = {.engine = std::move(engine)}, .outcome = ConvOutcome::kTimed, .ms = 1});
-  add_to_conv_cache(path, {versions_of(*key.machine), {{key, choice}}});
-}
 
 }  // namespace
 
@@ -244,70 +211,26 @@ TEST_CASE("conv2d measured: timed ways leave no copies of constant filters behin
   CHECK(held() - before < 36 * 64 * 64 * sizeof(float) * 3 / 2);
 }
 
-TEST_CASE("conv2d measured: out of memory anywhere, the result is right or the error says so") {
-  const Problem p(kSmall, kChannelsLast);
-  const Warnings warnings;
-  FaultPoint& fault = host_allocator().fault();
-  for (const ConvPass pass : kPasses) {
-    CAPTURE(concat(pass));
-    const Tensor expected = p.exact(pass);
-    int right = 0;
-    for (int64_t n = 1; n <= 12; ++n) {
-      CAPTURE(n);
-      const Measured measured;
-      Tensor result;
-      try {
-        const ArmedFault armed(fault, n);
-        result = p.by_ops(pass);
-      } catch (const OutOfMemoryError&) {
-        continue;
+TEST_CASE("conv2d measured: what may run is all that is listed, and of our own ways no more") {
+  for (const bool exactly : {false, true}) {
+    const ExactScope exact(exactly);
+    for (const Conv2dCase& c : kLargeCases) {
+      for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
+        CAPTURE(concat(c.name, format == kChannelsLast ? " nhwc" : "", exactly ? " exact" : ""));
+        const Problem p(c, format);
+        for (const ConvPass pass : kPasses) {
+          const std::vector<ConvWay> ways = p.ways(pass);
+          for (int i = 0; i < 10; ++i) {
+            const auto way = static_cast<ConvWay>(i);
+            const bool listed = std::ranges::count(ways, way) > 0;
+            const bool may = cpu::conv2d_may_run(way, p.g, conv2d_format(p.call(pass).x));
+            CHECK(may >= listed);
+            if (way != ConvWay::kDnnlWinograd) CHECK(may == listed);
+          }
+        }
       }
-      ++right;
-      CHECK(relative_error(result, expected) <= 2e-5);
-      CHECK(relative_error(p.by_ops(pass), expected) <= 2e-5);
     }
-    CHECK(right >= 8);  // all but the result itself and few others
   }
-}
-
-TEST_CASE("conv2d measured: a way that fails in use is given up for the next") {
-  const Warnings warnings;
-  const Problem p(kSmall, kChannelsLast);
-  const cpu::MeasuredConv2d call = p.call(kForward);
-  const Measured measured;
-  std::vector<ConvWay> ran;
-  const auto time = [&](ConvWay way, const Tensor& x, const Tensor& w, const Tensor& to) {
-    cpu::conv2d_forward_by(way, p.g, to, x, w, {}, {}, nullptr);
-  };
-  const auto fail_first = [&](ConvWay way) {
-    ran.push_back(way);
-    if (ran.size() == 1) LATHE_FAIL(OutOfMemoryError, "no memory for ", name_of(way));
-  };
-  cpu::run_measured_conv2d(call, ConvWay::kWinograd4, fail_first, time);
-  REQUIRE(ran.size() == 2);
-  CHECK(ran[0] != ran[1]);
-  CHECK(cpu::measured_conv2d_way(call) == ran[1]);
-  REQUIRE(warnings.lines.size() == 1);
-  CHECK(warnings.lines[0].find(concat("engine ", name_of(ran[0]), " is given up for engine ",
-                                      name_of(ran[1]), ": no memory for")) != std::string::npos);
-  const auto never = [&](ConvWay) { LATHE_FAIL(OutOfMemoryError, "no memory at all"); };
-  CHECK_THROWS_WITH_AS(cpu::run_measured_conv2d(call, ConvWay::kWinograd4, never, time),
-                       doctest::Contains("no memory at all"), OutOfMemoryError);
-}
-
-TEST_CASE("conv2d measured: a way that cannot be timed is passed over") {
-  const Problem p(kSmall, kChannelsLast);
-  const Measured measured;
-  const auto time = [&](ConvWay way, const Tensor& x, const Tensor& w, const Tensor& to) {
-    if (way == ConvWay::kWinograd4) LATHE_FAIL(Error, "refused");
-    if (way == ConvWay::kWinograd2) throw std::bad_alloc();
-    cpu::conv2d_forward_by(way, p.g, to, x, w, {}, {}, nullptr);
-  };
-  std::vector<ConvWay> ran;
-  cpu::run_measured_conv2d(
-      p.call(kForward), ConvWay::kWinograd4, [&](ConvWay way) { ran.push_back(way); }, time);
-  REQUIRE(ran.size() == 1);
-  CHECK(!cpu::winograd_tile(ran[0]));
 }
 
 TEST_CASE("conv2d measured: all forms of a layer take the same way") {
@@ -336,15 +259,19 @@ TEST_CASE("conv2d measured: norm, relu and convolution are one op where both pas
   const Conv2dCase layer{"", {4, 16, 12, 12}, {16, 16, 3, 3}, {.pad = 1}};
   const Problem p(layer, kChannelsLast);
   const Tensor weight = rand({16}) + 0.5, bias = randn({16});
+  bool frozen = false;
   const auto step = [&](Tensors& grads) {
     const Tensors leaves{p.x.detach(), weight.detach(), bias.detach(), p.w.detach()};
     for (const Tensor& t : leaves) t.requires_grad_();
+    leaves[3].requires_grad_(!frozen);
     const Tensor y =
         batch_norm_relu_conv2d(leaves[0], {leaves[1], leaves[2], zeros({16}), ones({16})},
                                leaves[3], {.training = true}, p.opt);
     y.backward(p.dy);
     grads = {y.detach()};
-    for (const Tensor& t : leaves) grads.push_back(t.grad());
+    for (const Tensor& t : leaves) {
+      if (t.requires_grad()) grads.push_back(t.grad());
+    }
     return y.grad_fn() == "batch_norm_relu_conv2d";
   };
   Tensors want;
@@ -368,59 +295,19 @@ TEST_CASE("conv2d measured: norm, relu and convolution are one op where both pas
       CHECK(measured.from_file() == 2);
     }
   }
-}
-
-TEST_CASE("conv2d measured: a segment that is computed again has the same bits") {
-  const Measured measured;
-  const Problem p(kSmall, kChannelsLast);
-  const Tensor x = p.x.detach().requires_grad_(), w = p.w.detach().requires_grad_();
-  // In the first call w * 2.0 requires no gradient, in the second one it does.
-  const auto layer = [&](const Tensors& in) { return conv2d(in[0], w * 2.0, p.opt); };
-  const Tensor y = checkpoint(layer, {x});
-  y.backward(p.dy);
-  CHECK(measured.searches() == 3);  // one of the forward pass
-  CHECK(bits(layer({x})) == bits(y));
-}
-
-TEST_CASE("conv2d measured: several copies of the call's tensors are timed, in their order") {
-  const Measured measured;
-  const Problem p(kSmall, kChannelsLast, kChannelsLast);
-  for (const auto& [trained, of_model] : {std::pair(true, true), {false, true}, {false, false}}) {
-    conv_search().clear();
-    p.w.requires_grad_(of_model);
-    const autograd::ModeScope mode({.grad = trained});
-    std::set<const void*> images, filters, results;
-    const auto time = [&](ConvWay, const Tensor& x, const Tensor& w, const Tensor& to) {
-      images.insert(x.raw_data());
-      filters.insert(w.raw_data());
-      results.insert(to.raw_data());
-      CHECK(x.strides() == p.x.strides());
-      CHECK(w.strides() == p.w.strides());
-      CHECK(w.requires_grad() == of_model);
-      CHECK(bits(x) == bits(p.x));
-      CHECK(bits(w) == bits(p.w));
-    };
-    cpu::run_measured_conv2d(
-        p.call(kForward), ConvWay::kIm2col, [](ConvWay) {}, time);
-    CHECK(images.size() == 12);
-    CHECK(filters.size() == (trained ? 12 : 1));  // in inference copies of them are kept
-    CHECK(results.size() == 12);
-    CHECK(!results.contains(p.of(kForward).raw_data()));
-    CHECK(!filters.contains(p.w.raw_data()));
+  frozen = true;
+  for (const ConvWay forward : ways) {
+    CAPTURE(std::string(name_of(forward)));
+    const TemporaryFile file;
+    const Measured measured(file.path);
+    write_choice(file.path, cpu::conv2d_key(p.call(kForward, true)), engine_of(forward));
+    Tensors first, second;
+    CHECK(!step(first));
+    CHECK(step(second) == cpu::winograd_tile(forward).has_value());
+    REQUIRE(second.size() == 4);
+    for (size_t i = 0; i < second.size(); ++i) {
+      CHECK(relative_error(first[i], want[i]) <= 5e-5);
+      CHECK(bits(second[i]) == bits(first[i]));
+    }
   }
-}
-
-TEST_CASE("conv2d measured: threads that need one pass share its search") {
-  const Measured measured;
-  const Problem p(kSmall, kChannelsLast);
-  const Tensor expected = p.exact(kForward);
-  std::vector<Tensor> results(3);
-  std::vector<std::thread> threads;
-  for (Tensor& result : results) threads.emplace_back([&] { result = p.by_ops(kForward); });
-  for (std::thread& thread : threads) thread.join();
-  for (const Tensor& result : results) {
-    CHECK(bits(result) == bits(results[0]));
-    CHECK(relative_error(result, expected) <= 2e-5);
-  }
-  CHECK(measured.searches() == 1);
 }

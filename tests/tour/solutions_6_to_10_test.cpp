@@ -152,11 +152,11 @@ class Engines final : public ConvEngines {
   int64_t prepare(const ConvEngine& e) override {
     return workspace.empty() ? 0 : workspace[static_cast<size_t>(e.index)];
   }
-  double time_ms(const ConvEngine& e, int runs) override {
+  ConvTime time(const ConvEngine& e, int runs) override {
     const double extra = e.index == 0 ? std::exchange(first_ms, 0) : 0;
     const double mean = ms[static_cast<size_t>(e.index)] + extra / runs;
     now += runs * mean;
-    return mean;
+    return {mean, runs};
   }
   void execute(const ConvEngine& e) override { executed.push_back(e.index); }
   int64_t available_bytes() override { return INT64_MAX; }

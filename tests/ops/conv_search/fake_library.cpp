@@ -52,8 +52,9 @@ void FakeEngines::allocate(const FakeEngine& engine) const {
   LATHE_CHECK(OutOfMemoryError, bytes <= library_.memory_bytes, "no ", bytes, " bytes are free");
 }
 
-double FakeEngines::time_ms(const ConvEngine& name, int runs) {
+ConvTime FakeEngines::time(const ConvEngine& name, int wanted) {
   const FakeEngine& engine = library_.engine(name);
+  const int runs = std::min(wanted, engine.most_runs);
   allocate(engine);
   fail_if(engine.fails_when_timed);
   double above_ms = 0;  // engine.ms, all runs together; so the mean of equal times is exact
@@ -63,7 +64,7 @@ double FakeEngines::time_ms(const ConvEngine& name, int runs) {
   }
   library_.timed_runs += runs;
   library_.now_ms = library_.now_ms + runs * engine.ms + above_ms;
-  return engine.ms + above_ms / runs;
+  return {runs == 0 ? engine.ms : engine.ms + above_ms / runs, runs};
 }
 
 void FakeEngines::execute(const ConvEngine& name) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <climits>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -26,6 +27,7 @@ struct FakeEngine {
   int64_t real_workspace_bytes = -1;  // what prepare returns; -1: as claimed
   std::string refuses_to_prepare, fails_when_timed, fails_when_executed;  // why; "": it does not
   bool lacks_memory = false;                                              // to be made ready
+  int most_runs = INT_MAX;                                                // of a measurement
   ConvHeuristic heuristic = ConvHeuristic::kA;                            // that suggests it
 };
 
@@ -58,7 +60,7 @@ class FakeEngines final : public ConvEngines {
 
   std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override;
   int64_t prepare(const ConvEngine& engine) override;
-  double time_ms(const ConvEngine& engine, int runs) override;
+  ConvTime time(const ConvEngine& engine, int runs) override;
   void execute(const ConvEngine& engine) override;
   int64_t available_bytes() override { return library_.available_bytes; }
   bool capturing() override { return library_.capturing; }

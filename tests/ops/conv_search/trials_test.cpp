@@ -109,6 +109,23 @@ TEST_CASE("benchmark: what is clearly slower is not run to the end") {
   CHECK(trial_of(choice, 4).runs == 15);
 }
 
+TEST_CASE(
+    "benchmark: runs that an engine did not do count neither for the limit nor in the trial") {
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 105), fake_engine(2, 160), fake_engine(3, 260),
+                     fake_engine(4, 1000), fake_engine(5, 270)};
+  for (FakeEngine& engine : library.engines) engine.most_runs = 1;
+  library.engines[3].most_runs = 0;  // the time of an earlier run
+  const ConvChoice choice = choose(library, example_key());
+  CHECK(chosen(choice) == 1);
+  CHECK(!choice.provisional);  // 105 * 3 + (160 + 260 + 270) * 2 of 5000 ms
+  CHECK(trial_of(choice, 1).runs == 3);
+  CHECK(trial_of(choice, 2).runs == 2);
+  CHECK(trial_of(choice, 4).runs == 0);
+  CHECK(trial_of(choice, 4).ms == 1000);
+  CHECK(trial_of(choice, 5).outcome == kTimed);
+}
+
 TEST_CASE("benchmark: at most so many settings of an engine, and every engine") {
   FakeLibrary library;
   for (int i = 0; i < 10; ++i) {
