@@ -121,11 +121,15 @@ inline Tile part_of(const Tile& tile, const DealtWork::Task& task) {
           tile.part};
 }
 
-/// How a loop whose numbers depend on one element each is divided: whole tiles, then parts of them.
+/// How a loop whose numbers depend on one element each is divided: whole tiles, then parts of them,
+/// which have whole rows and are worth a task.
 inline DealtWork deal_tiles(const Tiles& tiles, int64_t threads) {
-  constexpr int64_t kMostParts = 8;
+  constexpr int64_t kMostParts = 8, kLeastPart = kTile / kMostParts;
   constexpr double kAgain = 0.02;  // handing out a task
-  return deal_work(tiles.count(), threads, kMostParts, kAgain);
+  if (tiles.count() == 0) return {};
+  const Tile first = tiles[0];
+  const int64_t parts = std::min({kMostParts, first.shape.rows, first.size / kLeastPart});
+  return deal_work(tiles.count(), threads, std::max(parts, int64_t{1}), kAgain);
 }
 
 /// Calls f(tile) for all elements in parallel, a tile or a part of one at a time.

@@ -30,11 +30,12 @@ static Tensor dense(const Tensor& t, MemoryFormat format, DType dtype) {
   return copy;
 }
 
-/// A copy of filters that requires a gradient as they do: what the passes keep goes by that.
-static Tensor copy_of_filters(const Tensor& w, DType dtype) {
+/// A copy of filters. One that is not kept requires a gradient, so that the passes do not keep what
+/// they make of it either.
+static Tensor copy_of_filters(const Tensor& w, DType dtype, bool is_kept) {
   const autograd::ModeScope off({.grad = false});
   Tensor copy = dense(w, memory_format_of(w), dtype);
-  copy.requires_grad_(w.requires_grad());
+  copy.requires_grad_(!is_kept);
   return copy;
 }
 
@@ -42,8 +43,8 @@ static Tensor copy_of_filters(const Tensor& w, DType dtype) {
 /// kept.
 static Tensor dense_filters(const Tensor& w, DType dtype) {
   if (w.dtype() == dtype && w.is_contiguous(memory_format_of(w))) return w;
-  if (w.dtype() == dtype || w.requires_grad()) return copy_of_filters(w, dtype);
-  return packed_weights(w, dtype, [&] { return copy_of_filters(w, dtype); });
+  if (w.dtype() == dtype || w.requires_grad()) return copy_of_filters(w, dtype, false);
+  return packed_weights(w, dtype, [&] { return copy_of_filters(w, dtype, true); });
 }
 
 /// The dtype that the passes compute in. Sums are kept in f32 even where it is bf16. Products of

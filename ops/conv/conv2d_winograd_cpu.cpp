@@ -215,7 +215,7 @@ class Convolution {
                       .cols = outs,
                       .add = in > 0,
                       .fetch = u,
-                      .fetch_floats = ins(in) * u_space_.row_step};
+                      .fetch_floats = 0};
     // One block of filters stays in the cache, so pixels are fetched instead.
     const bool is_one = in_blocks_ * out_blocks_ == 1;
     const FetchedMemory outputs = is_one ? outputs_of(task) : FetchedMemory{};
@@ -227,6 +227,7 @@ class Convolution {
       p.a = v + position * v_space_.position_step;
       p.b = u + filter * u_space_.position_step;
       p.fetch = p.b + u_space_.position_step;
+      p.fetch_floats = ins(in) * u_space_.row_step;
       if (is_one && index < half) {
         outputs.share(p, index, half);
       } else if (is_one) {

@@ -91,7 +91,7 @@ class WeightGradient {
                             .cols = ins(task.in),
                             .add = add,
                             .fetch = v,
-                            .fetch_floats = count * v_space_.row_step};
+                            .fetch_floats = 0};
     // One block of sums stays in the cache, so the pixels of the next tiles are fetched.
     const bool is_one = std::max(x_.channels, dy_.channels) <= kBlock;
     const int64_t next = first + count, tiles = std::min(split_.block_tiles(), task.last - next);
@@ -106,6 +106,7 @@ class WeightGradient {
       product.a = d + position * d_space.position_step;
       product.b = v + position * v_space_.position_step;
       product.fetch = product.b + v_space_.position_step;
+      product.fetch_floats = count * v_space_.row_step;
       if (is_one && index < half) {
         inputs.share(product, index, half);
       } else if (is_one) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lathe/autograd/cast_cache.h"
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/storage.h"
 #include "lathe/core/tensor_impl.h"
 
@@ -105,6 +106,8 @@ Tensor find_packed(const Tensor& w, FunctionRef<bool(const std::any&)> is_form) 
 
 void keep_packed(const Tensor& w, uint32_t version, std::any form, const Tensor& copy) {
   if (w.impl().storage->is_borrowed()) return;  // others write into it, and version() does not tell
+  // In the first call of checkpoint() filters that are trained look like constants.
+  if (autograd::current_mode().would_record != nullptr) return;
   sources().keep(w, version, std::move(form), copy);
 }
 

@@ -6,7 +6,7 @@
 // that no other tensor can get its address. When nobody else holds it any more, or it was written,
 // the next look-up frees them, or the end of an Autocast scope, which drops the casts of its
 // parameters. Of tensors in the memory of others (from_blob) none is kept:
-// versions do not tell of their writes.
+// versions do not tell of their writes. Nor is any in the first call of checkpoint().
 #pragma once
 
 #include <any>

@@ -51,8 +51,9 @@ struct FetchedMemory {
   const float* data = nullptr;
   int64_t floats = 0;
 
-  /// Lets product `index` of `count` fetch its share.
+  /// Lets product `index` of `count` fetch its share. Without memory it fetches what it would.
   void share(WinogradProduct& p, int64_t index, int64_t count) const {
+    if (floats == 0) return;
     p.fetch = data + floats * index / count;
     p.fetch_floats = floats / count;
   }
