@@ -107,6 +107,12 @@ def test_a_config_file_and_resume_auto_are_the_one_line_of_a_job(folder):
     assert lathe(*job, "--lr", lr, "--dry-run").stdout == lathe(*job, "--dry-run", env={"LATHE_LR": lr}).stdout == before
     expect(lathe(*job, "--lr", lr), 0)
     check_equal("b", "whole")
+    # A job that ended before its first checkpoint left a config.toml, with the rate chosen for SGD. It begins anew with the file.
+    pathlib.Path("ended").mkdir()
+    pathlib.Path("ended/config.toml").write_text(pathlib.Path("b/config.toml").read_text())
+    pathlib.Path("job.toml").write_text('run-dir = "ended"\ndataset = "synthetic"\nmodel = "resnet8"\noptimizer = "adamw"\n')
+    dry = lathe(*job, "--dry-run").stdout
+    assert "lr = 0.001\n" in dry and 'optimizer = "adamw"\n' in dry, dry
     expect_one_line(lathe(*job[:2], "/dev/null", *job[3:]), 2, "--resume auto needs --run-dir")
     expect_one_line(lathe(*job[:2], "/dev/null", *job[3:], "--run-dir", "b"), 2, "--config /dev/null: with --resume it is read twice, and so must be a file")
 

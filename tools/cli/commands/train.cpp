@@ -157,7 +157,10 @@ std::unique_ptr<nn::Module> make_start(const Settings& settings, const data::Ima
     for (const std::string& line : load_weights(*model, settings.weights, settings.new_head))
       log.line(line);
   } catch (const CommandError& e) {
-    if (start.settings.model) throw;
+    Settings open = settings;
+    open.model.reset();
+    const bool is_of_the_file = !choose_model(open, settings.weights).empty();
+    if (start.settings.model || is_of_the_file) throw;
     throw CommandError(e.code(), formatted("{}; {} was chosen, because no --model names the one "
                                            "that the file is of",
                                            e.what(), *settings.model));

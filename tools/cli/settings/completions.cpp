@@ -307,7 +307,7 @@ std::string roff(std::string_view text) {
 }
 
 // The script of another program than lathe: it and its function have other names.
-std::string named(std::string script, std::string_view program) {
+std::string named(std::string_view script, std::string_view program) {
   std::string function = "_";
   for (const char c : program)
     function += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
@@ -322,11 +322,15 @@ std::string named(std::string script, std::string_view program) {
       {"complete -c lathe ", "complete -c " + name + " "},
       {" Completes lathe ", " Completes " + name + " "},
       {"lathe completion ", name + " completion "}};
-  for (const auto& [from, to] : changes) {
-    for (size_t at = script.find(from); at != script.npos; at = script.find(from, at + to.size()))
-      script.replace(at, from.size(), to);
+  // In one pass, because the new names may hold the old ones.
+  std::string out;
+  for (size_t at = 0; at < script.size();) {
+    const auto change = std::ranges::find_if(
+        changes, [&](const auto& c) { return script.compare(at, c.first.size(), c.first) == 0; });
+    out += change == std::end(changes) ? std::string(1, script[at]) : change->second;
+    at += change == std::end(changes) ? 1 : change->first.size();
   }
-  return script;
+  return out;
 }
 
 std::string script_for(std::span<const Command> commands, std::string_view shell) {

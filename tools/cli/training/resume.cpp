@@ -277,6 +277,9 @@ StartPoint find_start(const Invocation& call, Log& log) {
     find_newest(start, log);
     if (!start.from && !is_auto)
       throw CommandError(ExitCode::kData, formatted("{} holds no checkpoint", folder.string()));
+    // A job that ended before its first checkpoint begins anew with the file that it is given: the
+    // config.toml beside it holds what was chosen for an earlier one.
+    if (!start.from && !call.sources.config_path.empty()) return start;
     merge_with_run(start, call, folder);
     return start;
   }
