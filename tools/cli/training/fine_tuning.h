@@ -35,7 +35,8 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
                                       std::optional<bool> new_head = {});
 
 /// Chooses --model if it was not given: the one that has the names and shapes of the weights in
-/// `file`, for any number of classes. With an empty `file`, or if there is none, it stays open.
+/// `file`, for any number of classes. With an empty `file`, or if no model has such entries, it
+/// stays open.
 /// → one line that says so; "" if nothing was chosen
 /// throws: CommandError (kData) if the file cannot be read; DataError if it is damaged.
 std::string choose_model(Settings& settings, const std::string& file);
