@@ -234,8 +234,8 @@ def test_a_plan_has_a_measured_column(folder):
 
 def test_a_plan_for_people_says_what_was_measured(folder):
     need_gpu()
-    text = expect(on_gpu(*PLAN), 0).stdout.replace("\n", " ")
-    assert "slow   op took" in text and "measured on cuda:0 (" in text and "stand at no launch above" in text, text
+    text = " ".join(expect(on_gpu(*PLAN), 0).stdout.split())
+    assert "slow op took" in text and "measured on cuda:0 (" in text and "stand at no launch above" in text, text
     text = expect(on_gpu(*PLAN, "--device", "cpu"), 0).stdout
     assert "op took" not in text and "measured on" not in text, text
 
