@@ -272,13 +272,16 @@ def test_a_closed_stdout_ends_the_ranks(_):
 
 
 def test_output_that_cannot_be_written_lets_the_ranks_save(folder):
-    script = "trap 'echo bye; touch saved.$RANK; exit 143' TERM; echo $$; while :; do echo more; sleep 0.01; done"
+    # Neither writes before both have their trap.
+    script = ("trap 'echo bye; touch saved.$RANK; exit 143' TERM; touch up.$RANK; until test -e up.0 -a -e up.1; do sleep 0.01; done; "
+              "echo $$; while :; do echo more; sleep 0.01; done")
 
     def ends(process, text):
         errors = process.stderr.read()
         assert process.wait(timeout=60) == 1 and text in errors.splitlines()[-1], (process.returncode, errors)
         for rank in range(2):
             (folder / f"saved.{rank}").unlink()
+            (folder / f"up.{rank}").unlink()
 
     process = start("launch", "-n", 2, "sh", "-c", script)
     for _ in range(2):
