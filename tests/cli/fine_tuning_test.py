@@ -115,9 +115,18 @@ def test_what_was_not_said_is_chosen_for_fine_tuning_or_named(folder):
     assert "\nlr = 0.01\n" in plan, plan  # a tenth
     assert "\nlr = 0.1\n" in expect(lathe(*other, "--model", "resnet8", "--weights", "a/last.safetensors"), 0).stdout
     expect(train("b", *ONE_STEP, "--model", "resnet20"), 0)
+    said = "chosen: --model resnet20 (the weights of b/last.safetensors have its names and shapes)\n"
     result = expect(lathe(*other, "--weights", "b/last.safetensors"), 0)
-    assert "chosen: --model resnet20 (the weights of b/last.safetensors have its names and shapes)\n" in result.stderr, result.stderr
+    assert said in result.stderr, result.stderr
     assert '\nmodel = "resnet20"\n' in result.stdout, result.stdout
+    for command, more in (("doctor", ["--device", "cuda"]), ("explain", ["--batch-size", 2])):
+        result = lathe(command, *other[1:-1], *more, "--weights", "b/last.safetensors", env={"CUDA_VISIBLE_DEVICES": ""})
+        assert result.returncode in (0, 7) and said in result.stdout + result.stderr, result
+    assert "One training step of resnet20 on " in result.stdout, result.stdout[:100]
+    # Whose classes are others: the flag that is missing is named, not the model, which is right.
+    with_head_of(37, "b/last.safetensors", "w.safetensors")
+    result = lathe(*other, "--weights", "w.safetensors")
+    assert result.returncode == 3 and result.stderr.splitlines()[-1].endswith("; --new-head begins with a new fc"), result.stderr
     write_safetensors("odd.safetensors", {"a": [2]}, {})
     result = lathe(*other, "--weights", "odd.safetensors")
     assert result.returncode == 3 and result.stderr.splitlines()[-1].endswith(

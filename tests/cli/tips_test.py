@@ -36,8 +36,13 @@ def test_every_tip_is_measured_or_said_not_to_apply(folder):
 
 
 def test_the_table_names_its_sources(folder):
-    text = check_shown(expect(lathe("bench", "tips", *JOB, "--seconds", 1), 0)).stdout
+    # The job is that of the weights, which are of another model than a CPU gets otherwise.
+    expect(lathe("train", *JOB, "--model", "resnet20", "--max-steps", 1, "--eval-every", 0, "--run-dir", "a", "--quiet"), 0)
+    job = [word for word in JOB if word not in ("--model", "resnet8")]
+    text = check_shown(expect(lathe("bench", "tips", *job, "--weights", "a/last.safetensors", "--seconds", 1), 0)).stdout
     lines = text.splitlines()
+    assert lines[0] == "chosen: --model resnet20 (the weights of a/last.safetensors have its names and shapes)", text
+    assert lines[1].startswith("resnet20 on synthetic, batch 8, on cpu with "), text
     worker = next(line for line in lines if line.startswith("a worker"))
     assert "x  " in worker and worker.endswith("1.2x [1]"), worker
     assert any(line.startswith("[1] ") for line in lines) and "capture: does not apply, needs a GPU" in lines

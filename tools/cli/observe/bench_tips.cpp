@@ -177,14 +177,17 @@ ExitCode run_bench_tips(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
   const StopRequests signals;  // a trial removes its folder
+  const std::string model = choose_model(settings, settings.weights);
   const Machine here = look_around(settings);
-  const std::string chosen = choose_run(settings, here);
+  const std::string run = choose_run(settings, here);
   complete(settings, here);
   choose_stem(settings, settings.weights);
   if (!settings.seconds) settings.seconds = 240;
   const Device device = prepare_compute(settings);
   const TrialData data = open_trial_data(settings);
-  if (!chosen.empty()) out.sentence(chosen);
+  for (const std::string& line : {run, model}) {
+    if (!line.empty()) out.sentence(line);
+  }
   const bool norms = !convolutions_before_norm(
                           *make_empty_model(settings, {.classes = data.images->classes(),
                                                        .in_channels = data.images->channels()}))

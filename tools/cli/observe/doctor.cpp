@@ -1,6 +1,7 @@
 // lathe doctor: what slows a training down. Checks the settings and the model, makes some profiled
 // steps, and times the fixes that are flags.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -40,17 +41,18 @@ std::string missing_gpu(Settings settings) {
 }
 
 /// Chooses what is open, for the machine of the configuration: here, or one with a GPU.
-/// → what to say of it; "" if nothing was open
-std::string choose(Settings& settings, bool gpu_is_missing) {
+/// → what to say of it, "" for what was not open
+std::array<std::string, 2> choose(Settings& settings, bool gpu_is_missing) {
+  std::string model = choose_model(settings, settings.weights);
   Settings seen = settings;
   if (gpu_is_missing) seen.device = "cpu";
   Machine machine = look_around(seen);
   machine.has_cuda = machine.has_cuda || gpu_is_missing;
-  const std::string chosen = choose_run(settings, machine);
+  std::string run = choose_run(settings, machine);
   complete(settings, machine);
   choose_stem(settings, settings.weights);
   if (gpu_is_missing) complete_for_gpu(settings);
-  return chosen;
+  return {std::move(run), std::move(model)};
 }
 
 /// Watches the counted steps of a trial.
@@ -209,7 +211,7 @@ ExitCode run_doctor(const Invocation& call) {
   const Output out(settings.json);
   const StopRequests signals;  // a trial removes its folder
   const std::string missing = missing_gpu(settings);
-  const std::string chosen = choose(settings, !missing.empty());
+  const std::array<std::string, 2> chosen = choose(settings, !missing.empty());
   std::optional<Device> device;
   facts.machine = {.gpu = true, .tensor_cores = true};
   if (missing.empty()) {
@@ -217,7 +219,9 @@ ExitCode run_doctor(const Invocation& call) {
     facts.machine = machine_facts(*device);
   }
   const TrialData data = open_trial_data(settings);
-  if (!chosen.empty()) out.sentence(chosen);
+  for (const std::string& line : chosen) {
+    if (!line.empty()) out.sentence(line);
+  }
   if (!device) {
     out.sentence(formatted(
         "{}: the settings are checked for a GPU with tensor cores, and no step is made", missing));

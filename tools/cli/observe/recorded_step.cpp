@@ -74,6 +74,7 @@ std::vector<RecordedLeaf> named_leaves(const autograd::RecordedGraph& graph,
 }  // namespace
 
 RecordedStep record_step(Settings& settings) {
+  const std::string chosen = choose_model(settings, settings.weights);
   if (!settings.model) settings.model = "resnet8";
   const bool reads_data = settings.dataset.has_value();
   if (reads_data) complete(settings, look_around(settings));
@@ -87,8 +88,9 @@ RecordedStep record_step(Settings& settings) {
   }
   const auto model = make_model(settings, batch.shape);
   if (!settings.weights.empty()) {
-    for (const std::string& line : load_weights(*model, settings.weights))
-      write_stderr_line(printable(line));  // names of the file
+    const std::vector<std::string> lines = load_weights(*model, settings.weights);
+    if (!chosen.empty()) write_stderr_line(printable(chosen));
+    for (const std::string& line : lines) write_stderr_line(printable(line));  // names of the file
   }
   place_model(*model, device, settings);
   model->train();
