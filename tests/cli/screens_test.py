@@ -100,6 +100,31 @@ def test_tables_give_way_to_a_narrow_terminal(folder):
             assert f"{columns} columns have no room for " in shown, shown
 
 
+def test_names_of_files_and_classes_stay_whole(folder):
+    names = ("beagle", "German short-haired pointer")
+    for part in ("train", "test"):
+        for k, name in enumerate(names):
+            write_png(folder / "pets" / part / name / "IMG 1.png", 16, [bytes([200 * k] * 48)] * 16)
+    result = lathe("train", "--data-root", "pets", "--model", "resnet8", "--image-size", 8, "--threads", 1, "--max-steps", 1, "--run-dir", "a", "--quiet")
+    if "this build has no libpng" in result.stderr:
+        raise Skip("this build has no libpng")
+    expect(result, 0)
+
+    def lines_of(*arguments):
+        shown = read_screen(*open_screen(60, *arguments))
+        check_width(shown, 60)
+        return shown.replace("\r", "").splitlines()
+    file = f"pets/test/{names[1]}/IMG 1.png"
+    first, classes = lines_of("predict", "--run-dir", "a", file, "--top", 5)
+    assert first == file + ":" and re.fullmatch(r"  \w.* [\d.]+ %, \w.* [\d.]+ %", classes) and all(name in classes for name in names), (first, classes)
+    heading, label, predicted, path = lines_of("predict", "--run-dir", "a", "--index", 0)
+    assert heading.split() == ["index", "label", "predicted", "probability"] and label == f"      0  {names[1]}" and path == " " * 9 + file, (heading, label, path)
+    assert re.fullmatch(r" {9}\w.* 0\.\d{4}(  wrong)?", predicted), predicted
+    worst = [line for line in lines_of("eval", "--run-dir", "a", "--worst", 2, "--quiet") if "pets/" in line]
+    assert all(re.fullmatch(r"    pets/test/[\w -]+/IMG 1\.png", line) for line in worst), worst
+    assert " ".join(lines_of("find-batch", *STEP[4:6], "--max-batch", 1, "--device", "cpu")).startswith("resnet8, images of 32 x 32, on cpu with ")
+
+
 def test_ctrl_c_leaves_no_half_bar(folder):
     """The terminal shows ^C after the bar, on the line that is cleared next."""
     flags = [*TINY[:-1], "--epochs", 1, "--synthetic-size", 20_000, "--eval-every", 0, "--lr", 0.001]

@@ -1,4 +1,6 @@
 // lathe eval: the loss and accuracy of a trained model on a data set.
+#include <unistd.h>
+
 #include <cmath>
 
 #include "lathe/core/file.h"
@@ -17,6 +19,7 @@
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/saved_run.h"
 #include "lathe/tools/cli/training/worst_mistakes.h"
+#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {
@@ -46,6 +49,11 @@ void print_classes(const Output& out, const Tally& tally, const std::vector<std:
   }
 }
 
+bool fits_terminal(const std::string& line) {
+  const int width = terminal_width(STDOUT_FILENO);
+  return width == 0 || columns_of(printable(line)) <= static_cast<size_t>(width);
+}
+
 void print_mistakes(const Output& out, const std::vector<Mistake>& mistakes,
                     const data::ImageDataset& images) {
   const std::vector<std::string>& names = images.class_names();
@@ -54,9 +62,15 @@ void print_mistakes(const Output& out, const std::vector<Mistake>& mistakes,
     const Mistake& m = mistakes[i];
     const std::string &label = names[static_cast<size_t>(m.label)],
                       &predicted = names[static_cast<size_t>(m.predicted)];
-    out.sentence(formatted("  image {}: {} taken for {} ({:.2f} %), loss {:.4f}{}", m.index, label,
-                           predicted, 100 * m.probability, m.loss,
-                           files.empty() ? "" : formatted(", {}", shown_path(files[i]))));
+    const std::string line = formatted("  image {}: {} taken for {} ({:.2f} %), loss {:.4f}",
+                                       m.index, label, predicted, 100 * m.probability, m.loss);
+    if (const std::string file = files.empty() ? "" : shown_path(files[i]);
+        file.empty() || fits_terminal(line + ", " + file)) {
+      out.sentence(line + (file.empty() ? "" : ", " + file));
+    } else {  // not parted at its spaces: it may be copied
+      out.sentence(line + ",");
+      out.sentence("    " + file);
+    }
     Row row;
     row.add("event", "mistake")
         .add("index", m.index)

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lathe/core/cuda.h"
+#include "lathe/core/format.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/memory/system_memory.h"
@@ -13,6 +14,7 @@
 #include "lathe/core/seconds_since.h"
 #include "lathe/tools/cli/commands/found_setting.h"
 #include "lathe/tools/cli/commands/largest_batch.h"
+#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -142,7 +144,7 @@ void print_result(int64_t batch, const Trial& fastest, size_t limit, const Setti
   out.sentence(
       formatted("largest batch: {}{}{}; fastest: {} with {:.1f} img/s", batch,
                 batch == settings.max_batch ? " (no larger one was tried: --max-batch)" : "",
-                limit > 0 ? formatted(" in {:.0f} MiB", static_cast<double>(limit) / kMiB) : "",
+                limit > 0 ? formatted(" within {:.0f} MiB", static_cast<double>(limit) / kMiB) : "",
                 fastest.batch, fastest.images_per_second));
 }
 
@@ -160,6 +162,11 @@ ExitCode run_find_batch(const Invocation& call) {
   const size_t limit = limit_of(settings, device);
   set_limit(limit, device);
 
+  out.sentence(formatted(
+      "{}, images of {} x {}, on {} with {}; of each batch images per second and the most memory "
+      "that tensors hold",
+      *settings.model, *settings.image_size, *settings.image_size, concat(device),
+      count_text(*settings.threads, "thread")));
   Trials trials(settings, device);
   Trial fastest;
   std::string reason;

@@ -84,8 +84,8 @@ ExitCode run_find_workers(const Invocation& call) {
                 .add("event", "trial")
                 .add("workers", trial.workers)
                 .add("images_per_second", trial.images_per_second));
-    out.text(
-        formatted("{:4} workers  {:>9} img/s", trial.workers, rate_text(trial.images_per_second)));
+    out.text(formatted("{:4} worker{}  {:>9} img/s", trial.workers, trial.workers == 1 ? " " : "s",
+                       rate_text(trial.images_per_second)));
   }
   Log log(settings.quiet);
   BrokenFiles broken({images.get()}, log);

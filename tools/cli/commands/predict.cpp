@@ -1,9 +1,12 @@
 // lathe predict: a trained model's classes for single images.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/format.h"
 #include "lathe/core/printable.h"
 #include "lathe/data/batch.h"
 #include "lathe/ops/softmax.h"
@@ -39,14 +42,51 @@ std::vector<int64_t> parse_rows(const std::string& asked, int64_t size) {
 }
 
 // The width of a column of classes: that of the longest name, as far as there is room.
-size_t column_of(const std::vector<std::string>& names) {
-  size_t columns = std::string_view("predicted").size();
+size_t column_of(const std::vector<std::string>& names, int width) {
+  constexpr int kOthers = 22;  // columns: index, probability, and the space between
+  constexpr size_t kMost = 20, kLeast = std::string_view("predicted").size();
+  size_t columns = kLeast;
   for (const std::string& name : names) columns = std::max(columns, columns_of(printable(name)));
-  return std::min<size_t>(columns, 20);
+  const auto room = static_cast<size_t>(std::max((width - kOthers) / 2, 0));
+  return std::min(columns, width == 0 ? kMost : std::clamp(room, kLeast, kMost));
 }
 
-void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_t>& rows,
-                BrokenFiles& broken) {
+/// A line of the table, or several where it is too wide: the file has one of its own, and the label
+/// where the names are long.
+class Lines {
+ public:
+  Lines(const std::vector<std::string>& names, int width)
+      : column_(column_of(names, width)), width_(width) {}
+
+  std::string heading() const {
+    return formatted("{:>7}  {:<{}} {:<{}} {}", "index", "label", column_, "predicted", column_,
+                     "probability");
+  }
+  std::string row(int64_t index, const std::string& label, const std::string& predicted,
+                  double probability, bool is_right, const std::string& file) const {
+    const std::string rest = formatted("{:<{}} {:11.4f}{}", printable(predicted), column_,
+                                       probability, is_right ? "" : "  wrong");
+    std::string line = formatted("{:>7}  {:<{}} ", index, printable(label), column_);
+    line = fits(line + rest) ? line + rest
+                             : formatted("{:>7}  {}\n{:9}{}", index, printable(label), "", rest);
+    if (file.empty()) return line;
+    constexpr size_t kWrong = 7;
+    const std::string gap(is_right ? kWrong + 2 : 2, ' ');
+    const bool is_one_line = line.find('\n') == line.npos && fits(concat(line, gap, file));
+    return is_one_line ? concat(line, gap, file) : formatted("{}\n{:9}{}", line, "", file);
+  }
+
+ private:
+  bool fits(std::string_view line) const {
+    return width_ == 0 || columns_of(line) <= static_cast<size_t>(width_);
+  }
+
+  size_t column_;
+  int width_;
+};
+
+void print_rows(const Output& out, const Lines& lines, const SavedRun& run,
+                const std::vector<int64_t>& rows, BrokenFiles& broken) {
   const data::Batch batch =
       reading_data([&] { return data::read_batch(*run.images, rows).to(run.device); });
   if (run.settings.skip_broken) broken.report();  // each was replaced by the next image
@@ -54,7 +94,6 @@ void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_
   const std::vector<float> probabilities = softmax(scores, 1).to_vector<float>();
   const auto classes = static_cast<size_t>(run.images->classes());
   const auto& names = run.images->class_names();
-  const size_t column = column_of(names);
   const std::vector<std::string> files = files_of(*run.images, rows);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto row = probabilities.begin() + static_cast<std::ptrdiff_t>(i * classes);
@@ -67,10 +106,8 @@ void print_rows(const Output& out, const SavedRun& run, const std::vector<int64_
     }
     const auto predicted = static_cast<size_t>(best - row);
     const auto label = static_cast<size_t>(run.images->label(rows[i]));
-    out.text(formatted("{:>7}  {:<{}} {:<{}} {:11.4f}{}{}", rows[i], printable(names[label]),
-                       column, printable(names[predicted]), column, *best,
-                       label == predicted ? (files.empty() ? "" : "       ") : "  wrong",
-                       files.empty() ? "" : formatted("  {}", printable(shown_path(files[i])))));
+    out.text(lines.row(rows[i], names[label], names[predicted], *best, label == predicted,
+                       files.empty() ? "" : printable(shown_path(files[i]))));
     Row fields;
     fields.add("index", rows[i])
         .add("label", static_cast<int64_t>(label))
@@ -98,15 +135,14 @@ ExitCode run_predict(const Invocation& call) {
   const NoGrad no_grad;
   Log log(run.settings.quiet);
   BrokenFiles broken({run.images.get()}, log);
-  const size_t column = column_of(run.images->class_names());
-  out.text(formatted("{:>7}  {:<{}} {:<{}} {}", "index", "label", column, "predicted", column,
-                     "probability"));
+  const Lines lines(run.images->class_names(), terminal_width(STDOUT_FILENO));
+  out.text(lines.heading());
   const auto batch = static_cast<size_t>(*run.settings.batch_size);
   for (size_t begin = 0; begin < rows.size(); begin += batch) {
     const auto first = rows.begin() + static_cast<std::ptrdiff_t>(begin);
     const auto last =
         rows.begin() + static_cast<std::ptrdiff_t>(std::min(begin + batch, rows.size()));
-    print_rows(out, run, {first, last}, broken);
+    print_rows(out, lines, run, {first, last}, broken);
   }
   return ExitCode::kDone;
 }

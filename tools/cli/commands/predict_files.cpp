@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 #include <numeric>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -126,13 +127,26 @@ class Printer {
  private:
   static void write(const std::string& text) { write_all(STDOUT_FILENO, text, "stdout"); }
 
+  // Where one line is too wide, the file has a line of its own, and no class is parted.
   std::string text(const std::string& file, const std::vector<Class>& best) const {
-    std::string line = printable(file) + ":";
+    std::vector<std::string> classes;
     for (const Class& c : best) {
-      line += formatted("{} {} {:.2f} %", &c == best.data() ? "" : ",", printable(names_[c.number]),
-                        100 * c.probability);
+      classes.push_back(formatted("{} {:.2f} %{}", printable(names_[c.number]), 100 * c.probability,
+                                  &c == &best.back() ? "" : ","));
     }
-    return wrapped(line, terminal_width(STDOUT_FILENO)) + "\n";
+    const int width = terminal_width(STDOUT_FILENO);
+    const auto fits = [&](std::string_view line) {
+      return width == 0 || columns_of(line) <= static_cast<size_t>(width);
+    };
+    const std::string whole = formatted("{}: {}", printable(file), joined(classes, " "));
+    if (fits(whole)) return whole + "\n";
+    std::string lines, line = printable(file) + ":";
+    for (const std::string& c : classes) {
+      const bool begins = &c == &classes.front() || !fits(concat(line, " ", c));
+      if (begins) lines += wrapped(std::exchange(line, " "), width) + "\n";
+      line += " " + c;
+    }
+    return lines + wrapped(line, width) + "\n";
   }
   std::string csv(const std::string& file, const std::vector<Class>& best) const {
     std::string lines;
