@@ -14,7 +14,7 @@ import time
 
 from driver import SANITIZED, Skip, expect, expect_one_line, lathe, main, start
 from runs import values_of, write_png
-from short_run import check_equal, last_of, log_of, rows_of
+from short_run import check_equal, config_of, last_of, log_of, rows_of
 
 # 6 batches of 8 images are an epoch. A small image and one thread, because several ranks share the processors.
 TINY = ["--dataset", "synthetic", "--synthetic-size", 48, "--model", "resnet8", "--batch-size", 8, "--image-size", 8 if SANITIZED else 16, "--threads", 1,
@@ -95,7 +95,8 @@ def test_a_resumed_run_has_the_same_bits(_):
     expect(ranks(2, "b", *flags, "--resume", "a/last.safetensors", "--allow-changes"), 0)
     assert steps_of("b")[-1] == steps_of("whole")[-1]  # the global batch is kept
     assert "changed since" in log_of("b")
-    expect(ranks(4, "a", *flags, "--resume", "auto"), 0)
+    pathlib.Path("job.toml").write_text(config_of([*TINY, *flags, "--run-dir", "a", "--resume", "auto"]))  # once more, with other words
+    expect(lathe("launch", "-n", 4, "train", "--config", "job.toml"), 0)
     check_equal("a", "whole")
 
 

@@ -55,6 +55,7 @@ def test_each_setting_may_change_or_not(folder):
         for key, value in some_of(kind):
             result = expect(lathe(*resume, *flag(key, value)), 0)
             assert (f"numbers may round differently from here on: {key} " in result.stderr) == (kind is ROUNDING), (key, result.stderr)
+            assert (f"other than before: {key} " in result.stderr) == (kind is LENGTH), (key, result.stderr)
             assert "changed since" not in result.stderr, (key, result.stderr)
     for key, value in some_of(REFUSED):
         expect(lathe(*resume, *flag(key, value)), 2, "was made with other settings (", f"{key} ", "--allow-changes")
@@ -80,8 +81,8 @@ def test_a_recipe_goes_on_and_cannot_be_another(folder):
     expect(lathe("train", "--resume", "b", "--recipe", "none", "--quiet"), 0)
     assert values_of("a/last.safetensors", "fc.") == values_of("b/last.safetensors", "fc.")
     expect(train("--run-dir", "c", "--stop-after", 2), 0)
-    expect(lathe("train", "--resume", "c", "--recipe", "cifar10-94"), 2, "the run in c was begun with --recipe none", "leave out --recipe cifar10-94")
-    expect(lathe("train", "--resume", "c", "--recipe", "cifar10-94", "--allow-changes"), 2, "leave out --recipe cifar10-94")
+    expect(lathe("train", "--resume", "c", "--recipe", "cifar10-94"), 2, "the run in c was begun with --recipe none", "not with those of cifar10-94: leave out --recipe\n")
+    expect(lathe("train", "--resume", "c", "--recipe", "cifar10-94", "--allow-changes"), 2, "not with those of cifar10-94: leave out --recipe\n")
 
 
 def test_other_batches_begin_the_epoch_and_the_mean_again(folder):

@@ -16,7 +16,7 @@ import time
 import zlib
 
 from driver import SANITIZED, Skip, expect, expect_one_line, lathe, main, start
-from short_run import TINY, check_equal, last_of, log_of, rows_of, train
+from short_run import TINY, check_equal, config_of, last_of, log_of, rows_of, train
 
 POSITIONS = [1, 3, 6, 7, 8, 10, 13, 14, 15, 20]  # first step, inside, the borders of epochs and both sides of them
 
@@ -88,8 +88,7 @@ def test_going_back_removes_what_was_best_later(folder):
 
 
 def test_a_config_file_and_resume_auto_are_the_one_line_of_a_job(folder):
-    pairs = zip(TINY[:-1:2], TINY[1:-1:2], strict=True)
-    text = "quiet = true\n" + "".join(f"{flag[2:]} = {value if isinstance(value, int) else json.dumps(value)}\n" for flag, value in pairs)
+    text = config_of(TINY)
     job = ["train", "--config", "job.toml", "--resume", "auto"]
     pathlib.Path("job.toml").write_text(text + 'run-dir = "a"\n')
     expect(lathe(*job, "--stop-after", 5), 0)
@@ -114,7 +113,29 @@ def test_a_config_file_and_resume_auto_are_the_one_line_of_a_job(folder):
     dry = lathe(*job, "--dry-run").stdout
     assert "lr = 0.001\n" in dry and 'optimizer = "adamw"\n' in dry, dry
     expect_one_line(lathe(*job[:2], "/dev/null", *job[3:]), 2, "--resume auto needs --run-dir")
-    expect_one_line(lathe(*job[:2], "/dev/null", *job[3:], "--run-dir", "b"), 2, "--config /dev/null: with --resume it is read twice, and so must be a file")
+
+
+def test_a_job_whose_settings_come_through_a_pipe_starts_and_restarts_with_one_line(folder):
+    text = config_of([*TINY[:-1], "--run-dir", "a"])
+    job = ["train", "--config", "/dev/stdin", "--resume", "auto", "--max-steps", 3]
+    result = expect(lathe(*job, "--stop-after", 2, input=text), 0)
+    assert "other than before" not in result.stderr, result.stderr
+    # What the file leaves open stays as it was chosen, and a new length is told.
+    result = expect(lathe(*job, input=text.replace('"resnet8"', '"auto"').replace("epochs = 3", "epochs = 2")), 0, "going on from a/last.safetensors, step 2")
+    assert "other than before: epochs 3 → 2\n" in result.stderr and "other than before: epochs 3 → 2\n" in log_of("a"), result.stderr
+    assert 'model = "resnet8"\n' in pathlib.Path("a/config.toml").read_text()
+
+
+def test_a_config_file_cannot_lead_back_to_one_checkpoint_again_and_again(folder):
+    expect(train("a", "--save-every", 1, "--max-steps", 3), 0)
+    before = contents("a")
+    pathlib.Path("job.toml").write_text('resume = "a/step-1.safetensors"\n')
+    expect_one_line(lathe("train", "--config", "job.toml"), 2, "resume in job.toml is a/step-1.safetensors: each start with that file would go back to one checkpoint")
+    assert contents("a") == before
+    pathlib.Path("job.toml").write_text('resume = "a"\nrun-dir = "b"\nrecipe = "cifar10-94"\n')
+    expect_one_line(lathe("train", "--config", "job.toml"), 2, "leave out run-dir in job.toml")
+    expect_one_line(lathe("train", "--config", "job.toml", "--run-dir", "a"), 2, "not with those of cifar10-94: leave out recipe in job.toml\n")
+    expect_one_line(lathe("train", "--resume", "a", env={"LATHE_RECIPE": "cifar10-94"}), 2, "leave out LATHE_RECIPE")
 
 
 def test_auto_takes_the_newest_whole_checkpoint_or_begins(folder):

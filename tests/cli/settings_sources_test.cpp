@@ -70,6 +70,23 @@ TEST_CASE("settings: an unknown key is an error that names the nearest one") {
       UsageError);
 }
 
+TEST_CASE("settings: a file that was read is not read again, and a place is named") {
+  SettingSources sources;
+  sources.config_path = "a pipe that is empty now";
+  sources.config = parse_config("lr = 0.3\nrecipe = \"cifar10-94\"\n", sources.config_path);
+  CHECK(merge_settings(sources, kTrain).lr == 0.3);
+  CHECK(merge_settings(sources, kTrain).batch_size == 512);
+  const Setting& lr = *find_setting("lr");
+  CHECK(is_of_config(sources, lr));
+  CHECK(place_of(sources, lr) == "lr in a pipe that is empty now");
+  sources.environment = with("LATHE_LR", "");
+  CHECK(is_of_config(sources, lr));
+  sources.environment = with("LATHE_LR", "0.2");
+  CHECK(place_of(sources, lr) == "LATHE_LR");
+  sources.flags["lr"] = "0.1";
+  CHECK(place_of(sources, lr) == "--lr");
+}
+
 TEST_CASE("settings: a file may hold what other commands need, but nothing wrong") {
   const TemporaryFolder folder;
   SettingSources sources;

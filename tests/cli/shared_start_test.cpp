@@ -45,6 +45,14 @@ TEST_CASE(
   CHECK(called.threads == 2);
   CHECK(called.epochs == 7);
   CHECK(called.seed == first.seed);
+
+  own.config_path = folder.write("run.toml", "data_root = \"of/second\"\nthreads = auto\n");
+  own.flags["workers"] = "auto";  // open: as rank 0 has chosen it
+  own.environment = {};
+  const Settings open = settings_beside_first(config, own, true);
+  CHECK(open.data_root == "of/second");
+  CHECK(open.workers == 5);
+  CHECK(open.threads == 3);
 }
 
 TEST_CASE(

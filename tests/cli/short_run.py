@@ -13,6 +13,16 @@ def train(run, *arguments, **options):
     return lathe("train", *TINY, "--run-dir", run, *arguments, **options)
 
 
+def config_of(flags):
+    """The flags as a config file."""
+    words, values = list(flags), {}
+    while words:
+        key = words.pop(0)[2:]
+        is_switch = not words or str(words[0]).startswith("--")
+        values[key] = True if is_switch else words.pop(0)  # the last one counts
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+
+
 def is_timed(column):
     """Whether it is a matter of time; so is memory, for batches are read and states copied beside the steps."""
     return column in ("images_per_second", "time") or column.startswith("memory_")

@@ -67,6 +67,9 @@ def test_a_config_file_that_is_a_pipe_counts(folder):
     os.close(write)
     assert expect(lathe("summary", "--config", f"/dev/fd/{read}", pass_fds=[read]), 0).stdout == expected
     os.close(read)
+    # A recipe is applied below the file that names it, which is not read again for that.
+    plan = expect(lathe("train", "--config", "/dev/stdin", "--dataset", "synthetic", "--dry-run", input='recipe = "cifar10-94"\nlr = 0.3\n'), 0).stdout
+    assert "\nlr = 0.3\n" in plan and "\nbatch-size = 512\n" in plan, plan
 
 
 def test_openmp_waits_passively_and_nothing_starts_anew(folder):

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <random>
 
+#include "lathe/core/device.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/distributed/process_group.h"
@@ -69,6 +70,12 @@ void check_training(const Settings& s, const std::vector<std::string>& words) {
       words, commands(), [](const char* name) -> const char* { return ::getenv(name); });
   if (line.command == nullptr) return;  // --help
   const Settings& training = line.invocation.settings;
+  const std::string& config = line.invocation.sources.config_path;
+  std::error_code missing;
+  if (std::filesystem::is_fifo(config, missing)) {
+    throw UsageError(formatted(
+        "--config {}: each rank reads it, and a pipe can be read once; name a file", config));
+  }
   const int64_t ranks = s.nodes * s.ranks;
   if (ranks > 1 && !distributed::is_available()) {
     throw UsageError(

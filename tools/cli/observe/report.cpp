@@ -15,6 +15,7 @@
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/evaluate.h"
 #include "lathe/tools/cli/training/input.h"
@@ -32,6 +33,7 @@ constexpr int64_t kWorst = 24;  // mistakes that are shown
 Settings settings_of_run(const Invocation& call, const fs::path& folder) {
   SettingSources sources = call.sources;
   sources.config_path = (folder / "config.toml").string();
+  sources.config = read_config(sources.config_path);
   sources.of_finished_run = true;
   Settings settings = merge_settings(sources, kReport);
   settings.run_dir = folder.string();

@@ -9,6 +9,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/revision.h"
+#include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/help.h"
 #include "lathe/tools/cli/settings/other_names.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
@@ -238,6 +239,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
   check_words(flags.words(), *command);
   SettingSources sources = flags.sources();
   sources.environment = environment;
+  sources.config = config_of(sources);
   Settings settings = merge_settings(sources, command->takes);
   if (settings.recipe == kListRecipes) return {nullptr, {}, recipe_list(help_width())};
   if (command->reads_run && sources.config_path.empty() && !settings.run_dir.empty()) {
@@ -249,6 +251,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
     if (!std::filesystem::exists(settings.run_dir, missing) && !missing)
       throw CommandError(ExitCode::kData, formatted("--run-dir: there is no {}", settings.run_dir));
     sources.config_path = settings.run_dir + "/config.toml";
+    sources.config = read_config(sources.config_path);
     sources.of_finished_run = true;
     settings = merge_settings(sources, command->takes);
   }

@@ -56,16 +56,13 @@ void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
 
 /// `settings` with what the sources say, the weakest first.
 Settings merge_over(Settings settings, const SettingSources& sources, unsigned takes) {
-  if (!sources.config_path.empty())
-    assign_config(settings, read_config(sources.config_path), sources.config_path, takes,
-                  sources.of_finished_run);
+  assign_config(settings, config_of(sources), sources.config_path, takes, sources.of_finished_run);
   assign_config(settings, parse_config(sources.saved_config, sources.saved_name),
                 sources.saved_name, takes, (takes & kTrain) == 0);
   for (const Setting& setting : all_settings()) {
     if ((setting.takes & takes) == 0) continue;
-    const std::string variable = environment_name(setting);
-    const char* const value = sources.environment ? sources.environment(variable.c_str()) : nullptr;
-    if (value && *value) assign(settings, setting, variable, value);
+    if (const char* const value = variable_of(sources, setting))
+      assign(settings, setting, environment_name(setting), value);
   }
   for (const auto& [key, text] : sources.flags) {
     assign(settings, *find_setting(key), "--" + key, text);
@@ -83,6 +80,29 @@ Settings merge_settings(const SettingSources& sources, unsigned takes) {
   // How images are kept is chosen for the recipe's data set. Others may not fit it.
   if (given.dataset && given.dataset != recipe.dataset) recipe.data_cache = given.data_cache;
   return merge_over(std::move(recipe), sources, takes);
+}
+
+std::vector<ConfigEntry> config_of(const SettingSources& sources) {
+  if (sources.config) return *sources.config;
+  return sources.config_path.empty() ? std::vector<ConfigEntry>()
+                                     : read_config(sources.config_path);
+}
+
+const char* variable_of(const SettingSources& sources, const Setting& setting) {
+  const std::string name = environment_name(setting);
+  const char* const value = sources.environment ? sources.environment(name.c_str()) : nullptr;
+  return value == nullptr || *value == '\0' ? nullptr : value;
+}
+
+bool is_of_config(const SettingSources& sources, const Setting& setting) {
+  return !sources.flags.contains(setting.key) && variable_of(sources, setting) == nullptr;
+}
+
+std::string place_of(const SettingSources& sources, const Setting& setting) {
+  if (is_of_config(sources, setting))
+    return formatted("{} in {}", setting.key, sources.config_path);
+  return sources.flags.contains(setting.key) ? formatted("--{}", setting.key)
+                                             : environment_name(setting);
 }
 
 std::vector<std::string> mistyped_variables(const char* const* environment) {

@@ -1,14 +1,18 @@
 // Where settings come from. Precedence: flags > environment (LATHE_<KEY>) > the config in a resumed
 // checkpoint > config file > recipe > defaults. All but the last two of these can name the recipe.
+// Where a run goes on, the config file is the run's own, and that of --config counts as flags do
+// (training/given_flags.h).
 #pragma once
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lathe/core/device.h"
+#include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/settings.h"
 
 namespace lathe::cli {
@@ -17,7 +21,8 @@ namespace lathe::cli {
 struct SettingSources {
   std::map<std::string, std::string, std::less<>> flags;  // key → text; only those of the command
   std::function<const char*(const char*)> environment;    // getenv, or a test's
-  std::string config_path;                                // empty: none
+  std::string config_path;                                // of the config file; empty: none
+  std::optional<std::vector<ConfigEntry>> config;         // what it says, where it was read before
   std::string saved_config, saved_name;   // text and name of the config in a checkpoint
   bool of_finished_run = false;           // the config file is that of a run that is not continued
   bool (*has_gpu)() = cuda_is_available;  // asked where a recipe depends on it
@@ -31,6 +36,21 @@ struct SettingSources {
 /// also without what suited the machine that trained: device, threads, workers, ….
 /// throws: UsageError naming flag, variable or line.
 Settings merge_settings(const SettingSources& sources, unsigned takes);
+
+/// What the config file says: `config`, or else what is read now. A pipe can be read once, so that
+/// the command line keeps what it has read.
+/// throws: UsageError if the file cannot be read or parsed.
+std::vector<ConfigEntry> config_of(const SettingSources& sources);
+
+/// The value of the variable of a setting; null if it is not set or empty.
+const char* variable_of(const SettingSources& sources, const Setting& setting);
+
+/// Whether neither a flag nor a variable says the setting, so that it can only be of the config
+/// file.
+bool is_of_config(const SettingSources& sources, const Setting& setting);
+
+/// Where a setting that the call gives is said: "--recipe", "LATHE_RECIPE", "recipe in job.toml".
+std::string place_of(const SettingSources& sources, const Setting& setting);
 
 /// "LATHE_BATCHSIZE is no setting; did you mean LATHE_BATCH_SIZE?" for each variable of the
 /// environment (as in environ) that begins with LATHE_ and is nearly the name of a setting. Others

@@ -9,9 +9,9 @@
 namespace lathe::cli {
 
 /// The flags, and for settings that neither a flag nor the environment gives what the config file
-/// says of them. The file was read before, so that its entries are known to be right.
+/// says of them. Its entries were checked before, by merge_settings(). An "auto" of the file leaves
+/// the choice to others and does not count: a run keeps what was chosen for it.
 ///   takes  the command, bits of Takes
-/// throws: UsageError for a config file that cannot be read twice.
 std::map<std::string, std::string, std::less<>> given_flags(const SettingSources& call,
                                                             unsigned takes);
 

@@ -103,13 +103,13 @@ std::string metadata_text(const Checkpoint& checkpoint, std::string_view key) {
 
 // The recipe that a run was begun with. It is weaker than what the run says: another one, or none,
 // would change its name alone.
-std::string recipe_of(const SettingSources& run, const std::string& asked, const fs::path& beside) {
-  const std::string begun = merge_settings(run, kTrain).recipe;
+std::string recipe_of(const SettingSources& run, const Invocation& call, const fs::path& beside) {
+  const std::string begun = merge_settings(run, kTrain).recipe, &asked = call.settings.recipe;
   if (asked == kNoRecipe || asked == begun) return begun;
   throw UsageError(
       formatted("--resume: the run in {} was begun with --recipe {}, and goes on with its "
-                "settings: leave out --recipe {} (or LATHE_RECIPE)",
-                beside.string(), begun, asked));
+                "settings, not with those of {}: leave out {}",
+                beside.string(), begun, asked, place_of(call.sources, *find_setting("recipe"))));
 }
 
 // Precedence: flags and environment, the config file of the call, then the checkpoint's settings,
@@ -125,7 +125,7 @@ void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& b
     start.before = merge_settings(run, kTrain);
   }
   const bool goes_on = start.from || !run.config_path.empty();
-  const std::string recipe = goes_on ? recipe_of(run, call.settings.recipe, beside) : "";
+  const std::string recipe = goes_on ? recipe_of(run, call, beside) : "";
   run.flags = given_flags(call.sources, kTrain);
   if (goes_on) run.flags["recipe"] = recipe;
   run.environment = call.sources.environment;
@@ -271,7 +271,8 @@ StartPoint find_start(const Invocation& call, Log& log) {
     // No run has begun there: start a new one, which finds out what else may be wrong.
     if (is_auto && !holds_run(folder)) return start;
     if (!is_auto && !run_dir.empty() && !fs::equivalent(folder, run_dir, error))
-      throw UsageError("--resume FOLDER goes on in that folder: leave out --run-dir");
+      throw UsageError(formatted("--resume FOLDER goes on in that folder: leave out {}",
+                                 place_of(call.sources, *find_setting("run-dir"))));
     start.folder = folder;
     start.lock = std::make_unique<RunLock>(folder);
     find_newest(start, log);
@@ -284,6 +285,12 @@ StartPoint find_start(const Invocation& call, Log& log) {
     return start;
   }
 
+  if (const Setting& key = *find_setting("resume"); is_of_config(call.sources, key)) {
+    throw UsageError(
+        formatted("{} is {}: each start with that file would go back to one "
+                  "checkpoint; write auto or a folder, or give --resume {} once",
+                  place_of(call.sources, key), resume, resume));
+  }
   start.file = resume;
   const fs::path home = start.file.has_parent_path() ? start.file.parent_path() : fs::path(".");
   if (run_dir.empty() || fs::equivalent(home, run_dir, error)) {
@@ -304,7 +311,7 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
                         int64_t ranks, Log& log) {
   Unchanged same;
   if (!start.from) return same;
-  std::string changes, roundings;
+  std::string changes, roundings, lengths;
   const auto note = [](std::string& list, std::string_view key, const std::string& before,
                        const std::string& after) {
     const auto shown = [](const std::string& text) { return text.empty() ? "nothing" : text; };
@@ -314,8 +321,10 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
     if ((setting.takes & kTrain) == 0 || is_free(now, setting.key)) continue;
     const std::string before = value_text(*start.before, setting);
     const std::string after = value_text(now, setting);
-    if (is_same(setting, before, after) || is_one_of(setting.key, kLength)) continue;
-    note(is_one_of(setting.key, kRounding) ? roundings : changes, setting.key, before, after);
+    if (is_same(setting, before, after)) continue;
+    const bool is_length = is_one_of(setting.key, kLength);
+    std::string& rest = is_one_of(setting.key, kRounding) ? roundings : changes;
+    note(is_length ? lengths : rest, setting.key, before, after);
     if (is_one_of(setting.key, kBatches)) same.batches = false;
     if (chooses_evaluated(now, setting.key)) same.evaluated = false;
   }
@@ -340,6 +349,7 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
   }
   if (!changes.empty())
     log.warning(formatted("changed since {}: {}", start.file.string(), changes));
+  if (!lengths.empty()) log.line(formatted("other than before: {}", lengths));
   if (!roundings.empty())
     log.warning(formatted("numbers may round differently from here on: {}", roundings));
   if (const std::string why = metadata_text(*start.from, kInexactKey); !why.empty())

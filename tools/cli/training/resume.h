@@ -43,7 +43,7 @@ class RunLock {
 
 /// Where a training begins.
 struct StartPoint {
-  Settings settings;              // flags > environment > what the run was begun with
+  Settings settings;  // flags > environment > file of --config > what the run was begun with
   std::filesystem::path folder;   // of the run to continue; empty: a new one for settings.run_dir
   std::unique_ptr<RunLock> lock;  // on that folder
   std::filesystem::path file;     // the checkpoint; empty: begin a new run
@@ -57,7 +57,8 @@ struct StartPoint {
 ///            (kWentBackKey) comes before all others; a best.safetensors that is inexact
 ///            (kInexactKey) counts only if there is no other. Without any, a new run
 ///   FOLDER   the same, but there must be one
-///   FILE     this one, continued in its own folder or in the new folder --run-dir
+///   FILE     this one, continued in its own folder or in the new folder --run-dir; not of a config
+///            file, which would go back to it again and again
 /// throws: UsageError; CommandError (kData), DataError for files that are missing or damaged.
 StartPoint find_start(const Invocation& call, Log& log);
 
@@ -73,7 +74,8 @@ struct Unchanged {
   bool evaluated = true;  // the images that evaluations look at: accuracies can be compared
 };
 
-/// Compares settings and data with those of the run so far.
+/// Compares settings and data with those of the run so far. Another length, and what only rounds
+/// differently, is a line of the log.
 /// throws: UsageError listing what must not change, unless --allow-changes.
 Unchanged check_changes(const StartPoint& start, const Settings& now, const RunImages& images,
                         int64_t ranks, Log& log);

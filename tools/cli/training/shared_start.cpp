@@ -13,6 +13,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
+#include "lathe/tools/cli/training/given_flags.h"
 
 namespace lathe::cli {
 namespace {
@@ -27,19 +28,14 @@ bool is_own(std::string_view key) { return std::ranges::find(kOwn, key) != std::
 
 // How a rank was called as far as it concerns its machine: key → text, of the strongest source.
 std::map<std::string, std::string, std::less<>> own_words(const SettingSources& own) {
-  std::map<std::string, std::string, std::less<>> words;
-  for (const auto& [key, text] : own.flags) {
-    if (is_own(key)) words.emplace(key, text);
-  }
+  auto words = given_flags(own, kTrain);
   for (const std::string_view key : kOwn) {
-    const std::string variable = environment_name(*find_setting(key));
-    const char* const value = own.environment ? own.environment(variable.c_str()) : nullptr;
-    if (value != nullptr && *value != '\0') words.emplace(key, value);
+    if (const char* const value = variable_of(own, *find_setting(key))) words.emplace(key, value);
   }
-  if (own.config_path.empty()) return words;
-  for (const ConfigEntry& entry : read_config(own.config_path)) {
-    if (is_own(entry.key)) words.emplace(entry.key, entry.value);
-  }
+  std::erase_if(words, [](const auto& word) {  // what is left open is as rank 0 has chosen it
+    const bool is_open = word.second == "auto" && !find_setting(word.first)->automatic.empty();
+    return is_open || !is_own(word.first);
+  });
   return words;
 }
 

@@ -21,8 +21,9 @@ void share_start(const Ranks& ranks, StartPoint& start, Settings& settings,
 
 /// The settings of another rank than the first: those of rank 0, whose config this is. What belongs
 /// to a machine is as this rank was called with, by flag, variable or config file, also where that
-/// is the default. Otherwise its threads are those that the launcher gives it; where the run
-/// `goes_on` those of rank 0, hence of the checkpoint, because other ones would round differently.
+/// is the default; an "auto" that leaves a choice open is as rank 0 has chosen it. Otherwise its
+/// threads are those that the launcher gives it; where the run `goes_on` those of rank 0, hence of
+/// the checkpoint, because other ones would round differently.
 Settings settings_beside_first(const std::string& config, const SettingSources& own,
                                bool goes_on = false);
 
