@@ -3,11 +3,15 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/settings.h"
 
 using namespace lathe::cli;
@@ -56,6 +60,7 @@ TEST_CASE("other names: flags of other trainers lead to ours") {
       {"gradient-clip-val", "; did you mean --clip-grad-norm?"},
       {"max-iters", "; did you mean --max-steps?"},
       {"save-interval", "; did you mean --save-every STEPS?"},
+      {"val-fraction", "; did you mean --val-split?"},
       {"val-check-interval", "; did you mean --eval-every EPOCHS?"},
       {"data_dir", "; did you mean --data-root?"},
       {"j", "; did you mean --workers?"},
@@ -73,6 +78,8 @@ TEST_CASE("other names: for what is no flag the way is named") {
   CHECK(hint("auto-scale-batch-size") == "; lathe find-batch finds the largest batch");
   CHECK(hint("num-classes") == "; the folders of the data are the classes, however many");
   CHECK(hint("gpus").starts_with("; lathe launch -n N lathe train"));
+  CHECK(hint("master_port") == hint("gpus"));
+  CHECK(hint("val").ends_with("; --val-split takes a part of train"));
   CHECK(hint("evaluate") == "; lathe eval --run-dir DIR evaluates a run");
   const unsigned convert = kCkpt | kCkptConvert;
   CHECK(hint("onnx", convert) ==
@@ -93,6 +100,60 @@ TEST_CASE(
   CHECK(hint("lr", kEval).find("--lr") == std::string::npos);
   for (const std::string_view word : {"mean", "steps-of-mine", "yaml-file", "hello", "x", "eval-x"})
     CHECK_MESSAGE(hint(word).empty(), word);
+}
+
+TEST_CASE("other names: a key of a config file is answered with a line of one") {
+  const auto line = [](std::string_view key, unsigned takes = kTrain) {
+    return flag_hint(key, takes, keys_of(takes), "");
+  };
+  CHECK(line("batch_sz") == "; did you mean batch-size?");
+  CHECK(line("fp16") == "; did you mean amp = \"fp16\"?");
+  CHECK(line("precision") == "; did you mean amp = \"fp16\" or \"bf16\"?");
+  CHECK(line("gpu") == "; did you mean device = \"cuda:N\"?");
+  CHECK(line("finetune") == "; did you mean weights = \"FILE\" and new-head = true?");
+  CHECK(line("save_period") == "; did you mean save-every = STEPS?");
+}
+
+TEST_CASE("other names: commands that read a run do not offer its folder for what they write") {
+  CHECK(hint("out", kTrain) == "; did you mean --run-dir?");
+  for (const unsigned takes : {kTrain | kDoctor, kTrain | kTips, kTrain | kCkptVerify, +kEval})
+    CHECK(hint("out", takes).find("--run-dir?") == std::string::npos);
+}
+
+TEST_CASE("other names: no row of a table hides the word of another one, and flags are flags") {
+  for (const OtherFlags& row : other_flags()) {
+    CAPTURE(row.flag);
+    CHECK((row.flag == "config" || find_setting(row.flag) != nullptr));
+  }
+  const auto for_each = [](std::string_view words, const auto& f) {
+    std::istringstream in{std::string(words)};
+    for (std::string word; in >> word;) f(word);
+  };
+  for (const Command& command : commands()) {
+    const auto keys = keys_of(command.takes);
+    std::set<std::string> answered;  // these come before the flags
+    const auto check = [&](const std::string& word, const std::string& said) {
+      CAPTURE(command.name);
+      CAPTURE(word);
+      if (std::ranges::find(keys, word) == keys.end()) CHECK(hint(word, command.takes) == said);
+    };
+    for (const Answer& row : other_answers()) {
+      if ((row.takes & command.takes) == 0) continue;
+      for_each(row.words, [&](const std::string& word) {
+        answered.insert(word);
+        check(word, "; " + std::string(row.text));
+      });
+    }
+    for (const OtherFlags& row : other_flags()) {
+      if (std::ranges::find(keys, row.flag) == keys.end()) continue;
+      if (row.flag == "run-dir" && command.takes != kTrain) continue;
+      const std::string said =
+          "; did you mean --" + std::string(row.flag) + std::string(row.text) + "?";
+      for_each(row.words, [&](const std::string& word) {
+        if (!answered.contains(word)) check(word, said);
+      });
+    }
+  }
 }
 
 TEST_CASE("other names: values of other programs, in any letters") {

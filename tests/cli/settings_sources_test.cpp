@@ -70,6 +70,18 @@ TEST_CASE("settings: an unknown key is an error that names the nearest one") {
       UsageError);
 }
 
+TEST_CASE("settings: a key of another command's is answered for those that share the file") {
+  const TemporaryFolder folder;
+  SettingSources sources;
+  sources.config_path = folder.write("run.toml", "gpus = 2\n");
+  CHECK_THROWS_WITH_AS(merge_settings(sources, kFindLr),
+                       doctest::Contains("gpus: unknown key; lathe launch -n N lathe train"),
+                       UsageError);
+  sources.config_path = folder.write("run.toml", "epohcs = 2\n");
+  CHECK_THROWS_WITH_AS(merge_settings(sources, kEval),
+                       doctest::Contains("epohcs: unknown key; did you mean epochs?"), UsageError);
+}
+
 TEST_CASE("settings: a file that was read is not read again, and a place is named") {
   SettingSources sources;
   sources.config_path = "a pipe that is empty now";

@@ -37,7 +37,7 @@ def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
     expect_one_line(lathe("zzzzzz"), 2, "zzzzzz: unknown command; lathe --help lists all")
     for flag, meant in (("--data", "data-root"), ("--out", "run-dir"), ("--pretrained", "weights"), ("--gpu", "device cuda:N"), ("-b", "batch-size"),
                         ("--freeze-backbone", "freeze backbone"), ("--train-dir", "data-root"), ("--checkpoint", "weights"), ("--arch", "model"),
-                        ("--batch", "batch-size"), ("--learning-rate", "lr"), ("--val", "val-split"), ("--name", "run-dir"), ("--fp16", "amp fp16")):
+                        ("--batch", "batch-size"), ("--learning-rate", "lr"), ("--name", "run-dir"), ("--fp16", "amp fp16")):
         expect_one_line(lathe("train", flag, "8"), 2, f"{flag}: unknown flag; did you mean --{meant}?")
     pathlib.Path("a.onnx").write_bytes(b"x")
     expect_one_line(lathe("predict", "a.onnx", "cat.jpg"), 2, "which model? --weights a.onnx names it")

@@ -2,7 +2,10 @@
 #include "lathe/tools/cli/settings/other_names.h"
 
 #include <algorithm>
+#include <optional>
+#include <variant>
 
+#include "lathe/core/format.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/settings.h"
@@ -39,16 +42,12 @@ constexpr OtherCommand kOtherCommands[] = {
     {"resume", "train --resume auto"},
 };
 
-/// Words of other programs for one flag of ours. With a text it needs that value: " fp16".
-struct OtherFlags {
-  std::string_view flag, text, words;
-};
 constexpr OtherFlags kOtherFlags[] = {
     {"data-root", "",
      "data data-dir data-path dataset-path dataset-dir datadir data-folder root root-dir path "
      "folder images image-dir train train-dir train-path"},
     {"data-cache", "", "cache cache-dataset"},
-    {"val-split", "", "val validation split val-fraction val-ratio validation-split val-pct"},
+    {"val-split", "", "split val-fraction val-ratio validation-split val-pct"},
     {"image-size", "",
      "size img imgsz img-size input-size resolution crop-size train-crop-size val-crop-size "
      "val-resize-size sz"},
@@ -135,11 +134,6 @@ constexpr OtherFlags kOtherFlags[] = {
     {"rendezvous", "", "rdzv-endpoint dist-url master-addr"},
 };
 
-/// Words for what is no flag of ours, and what to do instead.
-struct Answer {
-  unsigned takes;
-  std::string_view text, words;
-};
 constexpr Answer kAnswers[] = {
     {kTrain | kFindLr, "the folders of the data are the classes, however many",
      "num-classes nc n-classes classes"},
@@ -156,9 +150,9 @@ constexpr Answer kAnswers[] = {
     {kTrain, "lathe ckpt convert DIR/best.safetensors OUT.onnx exports the model", "export onnx"},
     {kTrain, "lathe launch -n N lathe train ... trains with N processes, one to a GPU",
      "gpus devices nproc-per-node world-size strategy ddp distributed num-nodes num-gpus n-gpus "
-     "dist-url launcher multi-gpu local-rank"},
+     "dist-url launcher multi-gpu local-rank rank master-addr master-port"},
     {kTrain, "a folder val beside train is found by itself; --val-split takes a part of train",
-     "val-dir val-path val-data val-root val-folder test-dir test-path"},
+     "val validation val-dir val-path val-data val-root val-folder test-dir test-path"},
     {kTrain | kFindLr,
      "there is none; --augment crop,flip,resized-crop,cutout and --label-smoothing are",
      "mixup mixup-alpha cutmix cutmix-alpha"},
@@ -209,6 +203,25 @@ std::string_view begin_of(std::string_view word, const std::vector<std::string_v
   return longest;
 }
 
+/// A line of a config file, for what is a flag on the command line: `amp = "fp16" or "bf16"` for
+/// "amp" and " fp16|bf16", `weights = "FILE" and new-head = true` for "weights" and
+/// " FILE --new-head".
+std::string line_for(std::string_view key, std::string_view text) {
+  if (text.empty()) return std::string(key);
+  constexpr std::string_view kSwitch = " --";
+  const size_t end = std::min(text.find(kSwitch), text.size());
+  std::string value(text.substr(1, end - 1));
+  if (std::holds_alternative<std::string Settings::*>(find_setting(key)->target) ||
+      std::holds_alternative<std::optional<std::string> Settings::*>(find_setting(key)->target)) {
+    for (size_t bar = 0; (bar = value.find('|', bar)) != value.npos;)
+      value.replace(bar, 1, "\" or \"");
+    value = formatted("\"{}\"", value);
+  }
+  return formatted(
+      "{} = {}{}", key, value,
+      end == text.size() ? "" : formatted(" and {} = true", text.substr(end + kSwitch.size())));
+}
+
 struct OtherValue {
   std::string_view value, words;
 };
@@ -233,7 +246,8 @@ std::string flag_hint(std::string_view word, unsigned takes,
   std::string dashed(word);
   std::ranges::replace(dashed, '_', '-');
   const auto meant = [&](std::string_view flag, std::string_view text) {
-    return formatted("; did you mean {}{}{}?", prefix, flag, text);
+    return formatted("; did you mean {}?",
+                     prefix.empty() ? line_for(flag, text) : concat(prefix, flag, text));
   };
   if (has(keys, dashed)) return meant(dashed, "");
   for (const Answer& answer : kAnswers) {
@@ -241,8 +255,8 @@ std::string flag_hint(std::string_view word, unsigned takes,
       return formatted("; {}", answer.text);
   }
   for (const OtherFlags& other : kOtherFlags) {
-    // Of other commands --run-dir is what is read.
-    const bool fits = has(keys, other.flag) && (other.flag != "run-dir" || (takes & kTrain) != 0);
+    // Commands beside train read --run-dir.
+    const bool fits = has(keys, other.flag) && (other.flag != "run-dir" || takes == kTrain);
     if (fits && has_word(other.words, dashed)) return meant(other.flag, other.text);
   }
   constexpr size_t kLettersToOneEdit = 3;
@@ -251,6 +265,10 @@ std::string flag_hint(std::string_view word, unsigned takes,
   const std::string_view begin = begin_of(dashed, keys);
   return begin.empty() ? "" : meant(begin, "");
 }
+
+std::span<const OtherFlags> other_flags() { return kOtherFlags; }
+
+std::span<const Answer> other_answers() { return kAnswers; }
 
 std::string scheduler_hint(std::string_view text) {
   constexpr OtherValue kValues[] = {

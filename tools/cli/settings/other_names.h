@@ -1,6 +1,7 @@
 // What other programs call our commands, flags and values: the answers to names that people bring.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,9 +17,23 @@ std::string_view command_for(std::string_view word);
 ///   word    without dashes before it; '_' is read as '-'
 ///   takes   the command, bits of Takes
 ///   keys    its flags
-///   prefix  of a flag: "--", or "" for keys of a config file
+///   prefix  of a flag: "--", or "" for keys of a config file, where a hint is a line of one
 std::string flag_hint(std::string_view word, unsigned takes,
                       const std::vector<std::string_view>& keys, std::string_view prefix);
+
+/// Words of other programs for one flag of ours. With a text it needs that value: " fp16".
+struct OtherFlags {
+  std::string_view flag, text, words;
+};
+/// Words for what is no flag of ours, and what to do instead.
+struct Answer {
+  unsigned takes;
+  std::string_view text, words;
+};
+/// The tables of flag_hint(): for a command the answers come first, and of two rows with a word the
+/// first one.
+std::span<const OtherFlags> other_flags();
+std::span<const Answer> other_answers();
 
 /// Hints of settings (Setting::hint) for values that other programs have: "; did you mean cosine?".
 /// "" for all else.

@@ -37,16 +37,24 @@ bool is_left_out(std::string_view key, bool trains) {
          (!trains && std::ranges::find(kOfMachine, key) != std::end(kOfMachine));
 }
 
+// What may have been meant by a key: one of the command, or else of those that share its file.
+std::string key_hint(std::string_view key, unsigned takes) {
+  std::vector<std::string_view> own, all;
+  for (const Setting& s : all_settings()) {
+    if ((s.takes & takes) != 0) own.push_back(s.key);
+    all.push_back(s.key);
+  }
+  const std::string hint = flag_hint(key, takes, own, "");
+  return hint.empty() ? flag_hint(key, kTrain, all, "") : hint;
+}
+
 void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
                    const std::string& file, unsigned takes, bool of_finished_run) {
   for (const ConfigEntry& entry : entries) {
     const std::string name = formatted("{}:{}: {}", file, entry.line, entry.key);
     const Setting* const setting = find_setting(entry.key);
-    if (!setting) {
-      std::vector<std::string_view> keys;
-      for (const Setting& s : all_settings()) keys.push_back(s.key);
-      throw UsageError(formatted("{}: unknown key{}", name, flag_hint(entry.key, takes, keys, "")));
-    }
+    if (!setting)
+      throw UsageError(formatted("{}: unknown key{}", name, key_hint(entry.key, takes)));
     Settings other;
     const bool left_out = of_finished_run && is_left_out(setting->key, (takes & kTrain) != 0);
     const bool counts = (setting->takes & takes) != 0 && !left_out;
