@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 
-from driver import Skip, environment, expect, lathe, main
+from driver import LATHE, Skip, environment, expect, lathe, main
 
 # The last word of each line is completed; a set names some of many.
 CASES = [
@@ -79,6 +79,21 @@ def test_bash_completes(folder):
         call = f"source ./script; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _lathe; printf '%s\\n' \"${{COMPREPLY[@]}}\""
         return expect(subprocess.run(["bash", "--norc", "-c", call], capture_output=True, text=True), 0).stdout.split()
     check(CASES, completions)
+
+
+def test_a_program_by_another_name_has_a_function_of_its_own(folder):
+    needs("bash")
+    for name, function in (("my_lathe", "_my_lathe"), ("lathe2", "_lathe2"), ("lathe-own", "_lathe_own"), ("äther", "___ther")):
+        os.symlink(LATHE, name)
+
+        def script(shell):
+            return expect(subprocess.run([f"./{name}", "completion", shell], capture_output=True, text=True), 0).stdout
+        asked = f"COMP_WORDS=('{name}' tr); COMP_CWORD=1; {function}; echo \"${{COMPREPLY[@]}}\"; complete -p '{name}'"
+        shown = expect(subprocess.run(["bash", "--norc", "-c", script("bash") + asked], capture_output=True, text=True), 0).stdout
+        assert re.fullmatch(rf"train\ncomplete -o filenames -F {function} '?{name}'?\n", shown), shown
+        zsh, fish = script("zsh"), script("fish")
+        assert re.search(rf"^{function}\(\)", zsh, re.M) and re.search(rf"^ +compdef {function} '?{name}'?$", zsh, re.M), zsh[-200:]
+        assert re.search(rf"^complete -c '?{name}'? ", fish, re.M) and not re.search(r"^complete -c lathe ", fish, re.M), fish[-200:]
 
 
 def test_fish_completes(folder):

@@ -2,9 +2,9 @@
 #include "lathe/tools/cli/settings/completions.h"
 
 #include <algorithm>
-#include <cctype>
 #include <vector>
 
+#include "lathe/core/format.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/help.h"
@@ -308,12 +308,11 @@ std::string roff(std::string_view text) {
 
 // The script of another program than lathe: it and its function have other names.
 std::string named(std::string_view script, std::string_view program) {
+  constexpr std::string_view kOfFunctions =  // in any locale
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
   std::string function = "_";
-  for (const char c : program)
-    function += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  const bool is_plain = program.find_first_not_of(
-                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRS"
-                            "TUVWXYZ0123456789_.-") == program.npos;
+  for (const char c : program) function += kOfFunctions.find(c) == kOfFunctions.npos ? '_' : c;
+  const bool is_plain = program.find_first_not_of(concat(kOfFunctions, ".-")) == program.npos;
   const std::string name = is_plain ? std::string(program) : shell_quoted(program);
   const std::pair<std::string, std::string> changes[] = {
       {"_lathe lathe\n", function + " " + name + "\n"},  // of complete and compdef
