@@ -287,6 +287,10 @@ def test_bad_settings_are_one_line_before_anything_starts(folder):
                         (["--no-such-flag"], "--no-such-flag: unknown flag")):
         expect_one_line(lathe("launch", "-n", 2, *run, *flags), 2, text)
     expect_one_line(lathe("launch", "-n", 2, "--max-restarts", 1, *run), 2, "--resume auto")
+    piped = lathe("launch", "-n", 2, *run, "--config", "/dev/stdin", input="lr = 0.1\n")
+    expect_one_line(piped, 2, "--config /dev/stdin: each rank reads it, and a pipe can be read once; name a file")
+    few = ["train", "--dataset", "mnist", "--device", "cpu", "--run-dir", "a"]  # batches of 64
+    expect_one_line(lathe("launch", "-n", 128, *few), 2, "--batch-size 64 is for all ranks together, and 128 ranks cannot share it equally; 128 can")
     rank = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "LATHE_DISTRIBUTED_TIMEOUT": "1"}
     expect_one_line(lathe(*run, env={**rank, "WORLD_SIZE": "0"}), 2, "the world size must be at least 1, got 0")
     expect_one_line(lathe(*run, env={**rank, "RANK": "2"}), 2, "the rank must be from 0 to 1, got 2")

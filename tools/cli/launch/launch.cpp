@@ -81,8 +81,12 @@ void check_training(const Settings& s, const std::vector<std::string>& words) {
     throw UsageError(
         "launch: this build cannot join processes, because Gloo (libgloo-dev) was not there");
   }
-  if (training.batch_size || training.resume.empty())
-    batch_of_rank(training.batch_size.value_or(kUsualBatch), ranks);
+  if (training.batch_size) {
+    batch_of_rank(*training.batch_size, ranks);
+  } else if (training.dataset && training.resume.empty()) {  // else it depends on what ranks find
+    const bool has_cuda = training.device != "cpu" && cuda_is_available();
+    batch_of_rank(usual_batch(*training.dataset, has_cuda), ranks);
+  }
   if (s.max_restarts > 0 && (training.resume != "auto" || training.run_dir.empty())) {
     throw UsageError(
         "--max-restarts: a training goes on after a restart with --resume auto and --run-dir DIR");

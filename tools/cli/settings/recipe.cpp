@@ -18,6 +18,7 @@ constexpr int64_t kGreyImages = 28, kSmallImages = 32, kLargeImages = 224;
 // The large stem makes 4 x 4 pixels one: of 64 x 64 images it would leave the last layers 2 x 2.
 constexpr int64_t kSmallStemSide = 64;
 constexpr int64_t kMostPaddedSide = 96;  // larger images gain more from crops of many scales
+constexpr int64_t kUsualBatch = 128;
 constexpr int64_t kGreyEpochs = 2, kGreyBatch = 64;  // on a CPU
 constexpr int64_t kSyntheticEpochs = 3, kEpochs = 30;
 constexpr int64_t kMostUnmirroredEpochs = 3;
@@ -135,6 +136,10 @@ std::string_view stem_for(int64_t image_size) {
   return image_size <= kSmallStemSide ? "cifar" : "imagenet";
 }
 
+int64_t usual_batch(std::string_view dataset, bool has_cuda) {
+  return is_grey(dataset) && !has_cuda ? kGreyBatch : kUsualBatch;
+}
+
 int64_t batch_of_rank(int64_t batch_size, int64_t ranks) {
   const int64_t each = batch_size / ranks, rest = batch_size % ranks;
   if (rest == 0) return each;
@@ -156,7 +161,7 @@ void complete(Settings& settings, const Machine& machine) {
     const bool small_files = dataset != "folder" && dataset != "packed" && dataset != "synthetic";
     settings.data_cache = small_files ? "ram" : "none";
   }
-  if (!settings.batch_size) settings.batch_size = grey_on_cpu ? kGreyBatch : kUsualBatch;
+  if (!settings.batch_size) settings.batch_size = usual_batch(dataset, machine.has_cuda);
   const auto& [lr, weight_decay] = step_of(*settings.model, settings.optimizer);
   // Weights that are good already are changed less.
   if (!settings.lr) settings.lr = settings.new_head ? lr / 10 : lr;

@@ -39,7 +39,7 @@ std::string choose_run(Settings& settings, const Machine& machine);
 std::string_view stem_for(int64_t image_size);
 
 /// --batch-size where it was not given; of grey images on a CPU it is smaller.
-inline constexpr int64_t kUsualBatch = 128;
+int64_t usual_batch(std::string_view dataset, bool has_cuda);
 
 /// The samples of each batch that a rank computes: --batch-size is for all ranks together.
 /// throws: UsageError if the ranks cannot share it equally.

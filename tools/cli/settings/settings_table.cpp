@@ -132,7 +132,7 @@ constexpr Setting kSettings[] = {
    .help = "Passes over the training images"},
   {.key = "max-steps", .group = "Optimisation", .target = &S::max_steps, .takes = kTrain, .unit = "N", .max = 1e15,
    .help = "Stop after N steps; 0: after the last epoch"},
-  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kBenchStep | kBenchInfer | kBenchConv | kStepViews | kAlgosPlan | kPlan, .unit = "N", .min = 1, .max = 1e6, .automatic = "128; train on a CPU: 64 for MNIST and Fashion-MNIST",
+  {.key = "batch-size", .group = "Optimisation", .target = &S::batch_size, .takes = kData | kBenchStep | kBenchInfer | kBenchConv | kStepViews | kAlgosPlan | kPlan, .unit = "N", .min = 1, .max = 1e6, .automatic = "128; on a CPU 64 for MNIST and Fashion-MNIST",
    .help = "Images in a step; of bench infer: in a call, beside calls with one (32)"},
   {.key = "accumulate", .group = "Optimisation", .target = &S::accumulate, .takes = kTrain | kFindLr, .unit = "N", .min = 1, .max = 1e6,
    .help = "Batches whose gradients are averaged before a step"},
