@@ -210,13 +210,13 @@ size_t write_graph(const std::string& to, const std::string& from, bool as_onnx,
   return file.graph.state().size();
 }
 
-// The op that multiplies by weights of 8-bit integers, which shows that a graph computes with them;
-// "" if there is none. Such weights are tensors of the graph's own, alone or with scales and zero
-// points, which have fewer elements. Other integers of 8 bits, such as masks, are a model's
-// buffers, and values that are rounded to 8 bits between weights of f32 are no weights.
+// The name of the first convolution or matrix product whose weights are 8-bit integers; "" if there
+// is none. The weights are a tensor of the graph, alone or with scales and zero points, which have
+// fewer elements. A mask of 8-bit integers is no weight: it is multiplied by a tensor of f32 that
+// has as many elements. Nor is what a graph rounds to 8 bits while it runs.
 std::string op_on_integers(const jit::Graph& graph) {
-  // Elements of the tensors of the graph's own and of what is made of them alone; 0 of all else.
-  // `integers`: of those that are 8-bit integers or made of such.
+  // By value. `own`: its elements, if it is a tensor of the graph or computed from such tensors
+  // alone, else 0. `integers`: those of the 8-bit weights that it is or is computed from, else 0.
   std::vector<int64_t> own(graph.values.size(), 0), integers = own;
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const Tensor& tensor = graph.values[i].tensor;
@@ -227,7 +227,8 @@ std::string op_on_integers(const jit::Graph& graph) {
   }
   for (const jit::Node& node : graph.nodes) {
     int64_t most = 0, most_own = 0;
-    bool all_own = true, all_small = true;  // beside the integers: nothing else, only scales
+    bool all_own = true;    // nothing depends on the graph's input
+    bool all_small = true;  // what comes beside the weights has fewer elements: scales
     for (const int i : node.inputs) {
       if (i < 0) continue;
       const auto at = static_cast<size_t>(i);

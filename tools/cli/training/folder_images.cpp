@@ -158,8 +158,9 @@ std::vector<std::string> files_of(const data::ImageDataset& images,
   const std::set<std::string> broken(names.begin(), names.end());
   std::vector<std::string> files;
   for (int64_t i : indices) {
-    // An image that was read is not broken, so this ends.
-    while (broken.contains(folder->path(i))) i = (i + 1) % folder->size();
+    int64_t tries = 0;  // a file may have been found broken since, and so all of them
+    while (broken.contains(folder->path(i)) && ++tries < folder->size())
+      i = (i + 1) % folder->size();
     files.push_back(folder->path(i));
   }
   return files;

@@ -62,11 +62,13 @@ bool has_checkpoint(const std::string& folder) {
                                  : " that saved no checkpoint; choose another folder"));
 }
 
-// If several processes want the same folder, only one of them can make this file.
+// If several processes want the same folder, which holds no run yet, only one of them can make this
+// file.
 void claim(const std::string& folder) {
   const std::string path = (fs::path(folder) / kLogFile).string();
   const int descriptor = try_open_new(path);
-  if (descriptor < 0 && errno == EEXIST) fail_in_use(folder, kLogFile);
+  if (descriptor < 0 && errno == EEXIST)
+    throw UsageError(formatted("--run-dir: another process has just begun a run in {}", folder));
   LATHE_CHECK(FileError, descriptor >= 0, path, ": cannot be made: ", std::strerror(errno));
   close(descriptor);
 }
