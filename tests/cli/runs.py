@@ -1,10 +1,10 @@
-"""What the tests of training share: a small run, and what runs leave behind."""
+"""What the tests share: a small run, what runs leave behind, and what `lathe info` says."""
 import json
 import pathlib
 import struct
 import zlib
 
-from driver import SANITIZED, lathe
+from driver import SANITIZED, expect, lathe
 
 SIZE, SIDE = 600, 8 if SANITIZED else 16
 TINY = ["--dataset", "synthetic", "--synthetic-size", SIZE, "--model", "resnet8", "--batch-size", 50, "--image-size", SIDE]
@@ -72,3 +72,7 @@ def write_png(path, width, rows):
     pixels = zlib.compress(b"".join(b"\0" + row for row in rows))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b""))
+
+
+def info_rows(**env):
+    return [json.loads(line) for line in expect(lathe("info", "--json", env=env), 0).stdout.splitlines()]
