@@ -324,6 +324,10 @@ def test_eval_shows_the_worst_mistakes(folder):
     expect(lathe("report", "a"), 0)
     assert pathlib.Path("a/report.html").read_text().count(f'>{folder / "images" / "test"}/') >= 4
     expect_one_line(lathe("eval", "--run-dir", "a", "--worst", -1), 2, "--worst")
+    # The file that took the place of a broken one is named.
+    pathlib.Path("images/test/blue/1.png").write_bytes(b"no image")
+    rows = map(json.loads, expect(lathe("predict", "--run-dir", "a", "--index", "0:3", "--skip-broken", "--json"), 0).stdout.splitlines())
+    assert [row["file"] for row in rows] == [str(folder / f"images/test/blue/{k}.png") for k in (0, 2, 2)]
 
 
 def test_a_model_of_grey_images_with_a_border_gets_files_as_such(folder):
