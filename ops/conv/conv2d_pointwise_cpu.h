@@ -11,6 +11,7 @@
 #pragma once
 
 #include "lathe/ops/conv/conv2d_geometry.h"
+#include "lathe/ops/conv/norm_gradient_cpu.h"
 
 namespace lathe::cpu {
 
@@ -23,8 +24,9 @@ bool pointwise_takes(const Conv2dGeometry& g);
 /// if it is not null.
 void pointwise_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
                        const Tensor& bias, Tensor* moments = nullptr);
+/// *norm, if it is not null, is applied to dx as it is written; then the stride is 1.
 void pointwise_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
-                              const Tensor& w);
+                              const Tensor& w, NormGradient* norm = nullptr);
 void pointwise_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
                                const Tensor& x);
 
