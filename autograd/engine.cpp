@@ -12,7 +12,6 @@
 #include "lathe/autograd/accumulate.h"
 #include "lathe/autograd/arrival.h"
 #include "lathe/autograd/autocast.h"
-#include "lathe/autograd/first_pass.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/half_copy.h"
 #include "lathe/autograd/leaf_listener.h"
@@ -29,24 +28,17 @@ namespace autograd {
 
 namespace {
 
-class BackwardPass;
+constinit thread_local Node* t_current_node = nullptr;
 
-/// The node whose closure runs on this thread, and the backward pass that runs it.
-struct Running {
-  Node* node = nullptr;
-  BackwardPass* pass = nullptr;
-};
-constinit thread_local Running t_running;
-
-class RunningScope {
+class CurrentNode {
  public:
-  explicit RunningScope(Running now) : before_(std::exchange(t_running, now)) {}
-  ~RunningScope() { t_running = before_; }
-  RunningScope(const RunningScope&) = delete;
-  RunningScope& operator=(const RunningScope&) = delete;
+  explicit CurrentNode(Node* node) : before_(std::exchange(t_current_node, node)) {}
+  ~CurrentNode() { t_current_node = before_; }
+  CurrentNode(const CurrentNode&) = delete;
+  CurrentNode& operator=(const CurrentNode&) = delete;
 
  private:
-  Running before_;
+  Node* before_;
 };
 
 void add_to(Tensor& sum, const Tensor& gradient) {
@@ -86,22 +78,6 @@ class BackwardPass {
       throw;
     }
     return std::move(captured_);
-  }
-
-  FirstPassOffer first_pass_of(const Edge& edge) const {
-    const auto* const node = dynamic_cast<const FirstPassNode*>(edge.node.get());
-    if (node == nullptr || node->first_pass == nullptr || call_.create_graph || is_seen(*node)) {
-      return {};
-    }
-    const auto at = pending_.find(edge.node.get());
-    if (at == pending_.end()) return {node->first_pass, {}};
-    if (at->second.second.defined()) return {};
-    return {node->first_pass, at->second.gradient};
-  }
-
-  void take_arrived(const Edge& edge) {
-    const auto at = pending_.find(edge.node.get());
-    if (at != pending_.end()) at->second.gradient = Tensor();
   }
 
  private:
@@ -229,7 +205,7 @@ class BackwardPass {
   }
 
   void run_node(Node& node, Pending& pending) {
-    const RunningScope running({&node, this});
+    const CurrentNode current(&node);
     const profile::BackwardRange range(node.name, node.number, node.device);
     if (pending.second.defined() && is_seen(node)) {
       add_to(pending.gradient, std::exchange(pending.second, Tensor()));
@@ -353,14 +329,7 @@ class BackwardPass {
 
 }  // namespace
 
-Node* current_node() noexcept { return t_running.node; }
-
-FirstPassOffer first_pass_of_input(size_t i) {
-  if (t_running.node == nullptr || i >= t_running.node->edges.size()) return {};
-  return t_running.pass->first_pass_of(t_running.node->edges[i]);
-}
-
-void take_arrived(size_t i) { t_running.pass->take_arrived(t_running.node->edges.at(i)); }
+Node* current_node() noexcept { return t_current_node; }
 
 Tensors run_backward(const BackwardCall& call) {
   profile::raise_found();

@@ -25,6 +25,7 @@ namespace lathe {
 
 using autograd::Needs;
 using autograd::RecipePtr;
+using autograd::record;
 using autograd::Saved;
 
 // With t = x - mean, s = 1/sqrt(var + eps), h = t s, g = dy where the relu passed it, and means
@@ -194,31 +195,26 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
     autograd::set_recipe(y, recipe);
     if (mask.defined()) autograd::set_recipe(mask, recipe);
   }
-  const auto saved = std::make_shared<BatchNormFirstPass>(call, mask);
-  const auto backward = [saved, format, eps = opt.eps, recipe](const Tensors& parts,
-                                                               const Needs& need) {
-    const BatchNormCall c = saved->call();
-    if (grad_enabled()) return batch_norm_gradients(c, eps, parts.front(), saved->y());
-    BatchNormGrads grads{need[0], need[1], need[2] || need[3], {}, {}, {}, {}};
-    const Tensor& given = parts.front();
-    const Tensor sums = saved->take_sums(given);
-    if (parts.size() == 1) grads.sums = sums;
-    // Whoever gets dx is to find it in the order of x.
-    const auto is_free = [&](const Tensor& part) {
-      return autograd::is_sole_owner(part) && part.strides() == c.x.strides();
-    };
-    grads.dy_is_free = is_free(given);
-    grads.second_is_free = parts.size() > 1 && is_free(parts[1]);
-    const Tensor dy = given.device().is_cuda() ? given : contiguous(given, format);
-    if (parts.size() > 1) grads.second_dy = contiguous(parts[1], format);
-    LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, saved->y()));
-    return Tensors{grads.dx, grads.dresidual, grads.dweight, grads.dbias};
-  };
-  // Of tensors that hooks keep, or that are computed again, each look costs.
-  const bool offers = x.device() == kCPU && x.dtype() == kF32 && format == kChannelsLast &&
-                      recipe == nullptr && !autograd::packs_saved();
-  autograd::record_with_first_pass(op, y, {x, residual, in.weight, in.bias},
-                                   offers ? saved : nullptr, backward);
+  record(op, y, {x, residual, in.weight, in.bias},
+         [form, x = Saved(x), weight = Saved(in.weight), bias = Saved(in.bias), y = Saved(mask),
+          mean = call.mean, invstd = call.invstd, batch_stats, format, eps = opt.eps,
+          recipe](const Tensors& parts, const Needs& need) {
+           const BatchNormCall c{form,         x.get(),    mean,       invstd,
+                                 weight.get(), bias.get(), batch_stats};
+           if (grad_enabled()) return batch_norm_gradients(c, eps, parts.front(), y.get());
+           BatchNormGrads grads{need[0], need[1], need[2] || need[3], {}, {}, {}, {}};
+           // Whoever gets dx is to find it in the order of x.
+           const auto is_free = [&](const Tensor& part) {
+             return autograd::is_sole_owner(part) && part.strides() == c.x.strides();
+           };
+           const Tensor& given = parts.front();
+           grads.dy_is_free = is_free(given);
+           grads.second_is_free = parts.size() > 1 && is_free(parts[1]);
+           const Tensor dy = given.device().is_cuda() ? given : contiguous(given, format);
+           if (parts.size() > 1) grads.second_dy = contiguous(parts[1], format);
+           LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, y.get()));
+           return Tensors{grads.dx, grads.dresidual, grads.dweight, grads.dbias};
+         });
   if (count > 0) {
     in.running_mean.bump_version();
     in.running_var.bump_version();

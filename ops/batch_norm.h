@@ -3,7 +3,6 @@
 // CPU and GPU.
 #pragma once
 
-#include "lathe/autograd/first_pass.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe {
@@ -92,52 +91,6 @@ struct BatchNormGrads {
   // Nobody reads dy, or second_dy, any more: results may be in their memory. On a GPU only those
   // of kAddRelu are: dresidual in dy's, dx in second_dy's.
   bool dy_is_free = false, second_is_free = false;
-  // f64 [2,C], or undefined; on a CPU only. If defined, dy is what relu passed of the gradient, and
-  // these are its sums: of dy and of dy * (x - mean).
-  Tensor sums = {};
-};
-
-/// What batch norm keeps for its backward pass, and how that begins: the gradient of y where relu
-/// passed it, and two sums of that per channel. Whoever computes the gradient of y may do it.
-class BatchNormFirstPass final : public autograd::FirstPass {
- public:
-  /// y: the mask of kAddRelu, else undefined.
-  BatchNormFirstPass(const BatchNormCall& call, const Tensor& y)
-      : form_(call.form),
-        batch_stats_(call.batch_stats),
-        mean_(call.mean),
-        invstd_(call.invstd),
-        x_(call.x),
-        weight_(call.weight),
-        bias_(call.bias),
-        y_(y) {}
-
-  /// throws: StateError if one of them was written since.
-  BatchNormCall call() const {
-    return {form_, x_.get(), mean_, invstd_, weight_.get(), bias_.get(), batch_stats_};
-  }
-  Tensor y() const { return y_.get(); }
-
-  /// g is what relu passed of the gradient; sums: as in BatchNormGrads.
-  void set_done(const Tensor& g, const Tensor& sums) { done_ = {g, sums, g.version()}; }
-  /// The sums if `dy` is that g, unchanged; else undefined. Nothing is kept of them afterwards.
-  Tensor take_sums(const Tensor& dy) {
-    const Done done = std::exchange(done_, {});
-    const bool same = done.g.defined() && done.g.handle() == dy.handle();
-    return same && done.version == dy.version() ? done.sums : Tensor();
-  }
-
- private:
-  struct Done {
-    Tensor g, sums;
-    uint32_t version = 0;
-  };
-
-  const BatchNormForm form_;
-  const bool batch_stats_;
-  const Tensor mean_, invstd_;
-  const autograd::Saved x_, weight_, bias_, y_;
-  Done done_;
 };
 
 /// The gradients of {x, residual, weight, bias}, made of ops, so that they have gradients

@@ -76,19 +76,6 @@ struct PixelNorm {
 void batch_norm_relu_pixels(float* y, const float** pixels, int64_t count, const float* outside,
                             int64_t channels, const PixelNorm& norm);
 
-/// The first pass of the gradient of a norm's result dy (BatchNormFirstPass), for f32 in NHWC. A
-/// pixel of x, y or second is as far from the beginning as that of dy.
-struct PixelNormGrad {
-  BatchNormForm form;
-  float* dy;
-  const float *second, *x, *y;  // second: is added to dy first, or null; y: of kAddRelu, or null
-  PixelNorm norm;               // of the channels that are worked on
-};
-/// dy = g = what relu passed of dy + second; sum_g += g; sum_gt += g * (x - mean): for `count`
-/// pixels of dy, each given by its first channel.
-void batch_norm_grad_pixels(float* sum_g, float* sum_gt, const PixelNormGrad& norm,
-                            float* const* pixels, int64_t count, int64_t channels);
-
 /// True if the call can and should be one op. Any arguments.
 bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call);
 /// The op, where the above is true.

@@ -3,14 +3,12 @@
 #include "lathe/ops/conv2d.h"
 
 #include "lathe/autograd/companion.h"
-#include "lathe/autograd/first_pass.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
-#include "lathe/core/profile/watch.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
@@ -63,24 +61,6 @@ static Tensor forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
   return LATHE_DISPATCH(x.device(), conv2d_forward(g, x, w, bias));
 }
 
-/// The gradient of conv2d's input 0 in its closure. Where batch norm made that on a CPU, the kernel
-/// also does the first pass of the norm's gradient, and adds what others gave the norm (f32).
-static Tensor input_grad_of(const Tensor& dy, const Tensor& w, const Shape& x_shape,
-                            const Conv2dOptions& opt) {
-  const auto plain = [&] { return conv2d_input_grad(dy, w, x_shape, opt); };
-  if (dy.device() != kCPU || profile::watched()) return plain();
-  const autograd::FirstPassOffer offer = autograd::first_pass_of_input(0);
-  const auto pass = std::dynamic_pointer_cast<BatchNormFirstPass>(offer.pass);
-  if (pass == nullptr) return plain();
-  const Conv2dGeometry g = conv2d_geometry("conv2d_input_grad", x_shape, w.shape(), opt);
-  const auto result =
-      cpu::conv2d_backward_input_through_norm(g, dy, w, {pass->call(), pass->y(), offer.arrived});
-  if (!result) return plain();
-  autograd::take_arrived(0);
-  pass->set_done(result->g, result->sums);
-  return result->g;
-}
-
 Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) {
   if (x_in.ndim() == 3) return squeeze(conv2d(unsqueeze(x_in, 0), w_in, opt), 0);
   const profile::OpRange range("conv2d", {x_in, w_in, opt.bias});
@@ -98,7 +78,7 @@ Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) 
     Tensor dx, dw, db;  // stay undefined if not needed
     // In this order, so that x is gone before dx comes if it was computed again.
     if (need[1]) dw = weight_grad_like(w.get(), dy, x.get(), opt);
-    if (need[0]) dx = input_grad_of(dy, w.get(), x_shape, opt);
+    if (need[0]) dx = conv2d_input_grad(dy, w.get(), x_shape, opt);
     if (need[2]) db = sum(dy, {0, 2, 3});
     return Tensors{dx, dw, db};
   };

@@ -122,27 +122,16 @@ Tensor as_tensor(const std::vector<double>& values) {
   return out;
 }
 
-/// Those that were made on the way (BatchNormGrads::sums).
-GradSums given_sums(const Tensor& sums) {
-  const double* const all = sums.data<double>();
-  const int64_t c = sums.dim(1);
-  return {{all, all + c}, {all + c, all + 2 * c}};
-}
-
 template <class T, class S>
 void backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy, const Tensor& y) {
   const auto place = [&](const Tensor& t, bool is_free) {
     return is_free ? t : empty_like(call.x);
   };
   const Tensor& second = grads.second_dy;
-  const bool is_done = grads.sums.defined();
   Tensor g;
-  if (!is_done && (grads.want_residual || second.defined())) g = place(dy, grads.dy_is_free);
+  if (grads.want_residual || second.defined()) g = place(dy, grads.dy_is_free);
   GradSums sums;
-  if (is_done) {
-    sums = given_sums(grads.sums);
-    if (grads.want_residual || grads.dy_is_free) g = dy;
-  } else if (grads.want_params || g.defined() || (grads.want_x && call.batch_stats)) {
+  if (grads.want_params || g.defined() || (grads.want_x && call.batch_stats)) {
     sums = grad_sums<T, S>(call, dy, second, y, g);
   }
   if (grads.want_x && g.defined()) {  // g is in memory, so no mask is needed any more
@@ -150,7 +139,7 @@ void backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy
     grad_input<T, S>(grads.dx, BatchNormForm::kPlain, call, g, Tensor(), sums);
   } else if (grads.want_x) {
     grads.dx = place(dy, grads.dy_is_free);
-    grad_input<T, S>(grads.dx, is_done ? BatchNormForm::kPlain : call.form, call, dy, y, sums);
+    grad_input<T, S>(grads.dx, call.form, call, dy, y, sums);
   }
   if (grads.want_residual) grads.dresidual = g;
   if (grads.want_params) {

@@ -133,12 +133,12 @@ template <BatchNormForm kForm, KeepG kKeep, class S, class T>
   return g;
 }
 
-/// first(r): where row r begins.
-template <BatchNormForm kForm, KeepG kKeep, class S, class T, class First>
-[[gnu::always_inline]] inline void sum_grads_columns(int64_t rows, int64_t width,
-                                                     S* __restrict__ sum_g, S* __restrict__ sum_gt,
-                                                     T* g_out, const GradRows<T>& in,
-                                                     const TileParams<S>& p, First first) {
+template <BatchNormForm kForm, KeepG kKeep, class S, class T>
+[[gnu::always_inline]] inline void sum_grads_columns(const TileShape& shape, S* __restrict__ sum_g,
+                                                     S* __restrict__ sum_gt, T* g_out,
+                                                     const GradRows<T>& in,
+                                                     const TileParams<S>& p) {
+  const int64_t width = shape.width;
   const auto step = [&](int64_t at, int64_t i, S & gt) __attribute__((always_inline)) {
     const S t = wide<S>(in.x[at + i]) - p.mean[i];
     const S g = masked<kForm, kKeep>(in, g_out, at + i, t, p.scale[i], p.bias[i]);
@@ -146,23 +146,22 @@ template <BatchNormForm kForm, KeepG kKeep, class S, class T, class First>
     return g;
   };
   int64_t r = 0;
-  for (; r + kGroup <= rows; r += kGroup) {
-    const int64_t at0 = first(r), at1 = first(r + 1), at2 = first(r + 2), at3 = first(r + 3);
+  for (; r + kGroup <= shape.rows; r += kGroup) {
+    const int64_t at = r * width;
     LATHE_IVDEP
     for (int64_t i = 0; i < width; ++i) {
       S t0, t1, t2, t3;
-      const S g0 = step(at0, i, t0), g1 = step(at1, i, t1);
-      const S g2 = step(at2, i, t2), g3 = step(at3, i, t3);
+      const S g0 = step(at, i, t0), g1 = step(at + width, i, t1);
+      const S g2 = step(at + 2 * width, i, t2), g3 = step(at + 3 * width, i, t3);
       sum_g[i] += (g0 + g1) + (g2 + g3);
       sum_gt[i] += (t0 + t1) + (t2 + t3);
     }
   }
-  for (; r < rows; ++r) {
-    const int64_t at = first(r);
+  for (; r < shape.rows; ++r) {
     LATHE_IVDEP
     for (int64_t i = 0; i < width; ++i) {
       S t;
-      sum_g[i] += step(at, i, t);
+      sum_g[i] += step(r * width, i, t);
       sum_gt[i] += t;
     }
   }
@@ -199,9 +198,7 @@ template <BatchNormForm kForm, KeepG kKeep, class S, class T>
                                              S* __restrict__ sum_gt, T* g_out,
                                              const GradRows<T>& in, const TileParams<S>& p) {
   if (shape.channels == ChannelAlong::kColumns) {
-    sum_grads_columns<kForm, kKeep>(
-        shape.rows, shape.width, sum_g, sum_gt, g_out, in,
-        p, [&](int64_t r) __attribute__((always_inline)) { return r * shape.width; });
+    sum_grads_columns<kForm, kKeep>(shape, sum_g, sum_gt, g_out, in, p);
   } else {
     sum_grads_rows<kForm, kKeep>(shape, sum_g, sum_gt, g_out, in, p);
   }
@@ -353,24 +350,6 @@ LATHE_CLONES void batch_norm_relu_pixels(float* __restrict__ y, const float** pi
                                            norm.scale, norm.bias);
     pixels[i] = y;
   }
-}
-
-LATHE_CLONES void batch_norm_grad_pixels(float* __restrict__ sum_g, float* __restrict__ sum_gt,
-                                         const PixelNormGrad& norm, float* const* pixels,
-                                         int64_t count, int64_t channels) {
-  const GradRows<float> in{norm.dy, norm.second, norm.x, norm.y};
-  const TileParams<float> p{norm.norm.mean, norm.norm.scale, norm.norm.bias, nullptr, nullptr};
-  const auto first = [&](int64_t i) __attribute__((always_inline)) { return pixels[i] - norm.dy; };
-  with_form(
-      norm.form, [&](auto f) __attribute__((always_inline)) {
-        if (norm.second == nullptr) {
-          sum_grads_columns<f.value, KeepG::kOfDy>(count, channels, sum_g, sum_gt, norm.dy, in, p,
-                                                   first);
-        } else {
-          sum_grads_columns<f.value, KeepG::kOfSum>(count, channels, sum_g, sum_gt, norm.dy, in, p,
-                                                    first);
-        }
-      });
 }
 
 }  // namespace lathe::cpu

@@ -5,7 +5,6 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/conv/channel_moments_cpu.h"
 #include "lathe/ops/conv/conv2d_engines_cpu.h"
@@ -140,39 +139,6 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const
     run(rule);
   }
   return rounded(dx, dy_in.dtype());
-}
-
-std::optional<NormedInputGrad> conv2d_backward_input_through_norm(const Conv2dGeometry& g,
-                                                                  const Tensor& dy_in,
-                                                                  const Tensor& w_in,
-                                                                  const NormBehind& norm) {
-  const auto takes = [](const Tensor& t) {
-    return !t.defined() || (t.dtype() == kF32 && t.is_contiguous(kChannelsLast));
-  };
-  if (dy_in.dtype() != kF32 || w_in.dtype() != kF32 || g.is_trivial()) return {};
-  if (conv2d_format(dy_in) != kChannelsLast || !takes(norm.call.x) || !takes(norm.y) ||
-      !takes(norm.second)) {
-    return {};
-  }
-  const Tensor dy = dense(dy_in, kChannelsLast, kF32);
-  const Tensor w = dense(w_in, memory_format_of(w_in), kF32);
-  const Tensor dx = empty_in(kChannelsLast, g.x_shape(), kF32, kCPU);
-  const auto way_now = [&] {
-    return conv2d_is_measured(kF32) ? measured_conv2d_way({ConvPass::kBackwardInput, g, dy, w, dx})
-                                    : std::optional(conv2d_rule(g, kChannelsLast, kF32));
-  };
-  std::optional<ConvWay> way = way_now();
-  if (!way) {  // the first call is to have the bits of the next ones: measure first
-    conv2d_backward_input(g, dy, w);
-    way = way_now();
-  }
-  if (!way || !conv2d_goes_through_norm(*way, g, norm)) return {};
-  const profile::OpRange range("conv2d_input_grad", {dy, w});
-  profile::note_flops([&] { return g.flops(); });
-  NormGradient pass(norm, dx);
-  conv2d_backward_input_by(*way, g, dx, dy, w, &pass);
-  profile::note_output(dx);
-  return NormedInputGrad{dx, pass.joined()};
 }
 
 Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& x_in,

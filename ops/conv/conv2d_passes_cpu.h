@@ -32,16 +32,6 @@ LATHE_API FastConv2dInfo fast_conv2d_info();
 Tensor conv2d_forward_with_moments(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                                    Tensor& moments);
 
-/// The input gradient after the first pass of the norm that made x (BatchNormGrads::sums).
-struct NormedInputGrad {
-  Tensor g, sums;
-};
-/// The input gradient of conv2d and that pass in one, where the convolution's kernels can do it:
-/// f32 in NHWC, and a way for which conv2d_goes_through_norm() is true. dy: any strides.
-std::optional<NormedInputGrad> conv2d_backward_input_through_norm(const Conv2dGeometry& g,
-                                                                  const Tensor& dy, const Tensor& w,
-                                                                  const NormBehind& norm);
-
 /// The tiles of our own Winograd in a training step.
 struct WinogradStep {
   WinogradTile forward, weight;  // of the forward pass, of the filters' gradient

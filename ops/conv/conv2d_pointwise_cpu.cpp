@@ -16,7 +16,6 @@ namespace lathe::cpu {
 
 namespace {
 
-using winograd::FetchedMemory;
 using winograd::scratch;
 
 using pointwise::kPanel;
@@ -87,48 +86,21 @@ Panels transposed_panels_of(const float* w, int64_t depth, int64_t cols) {
   return panels;
 }
 
-/// Memory that is read behind a block's products, in pieces: each product fetches as much of it.
-class FetchedPieces {
- public:
-  void add(const float* from, int64_t floats) {
-    pieces_[count_++] = {from, floats};
-    floats_ += floats;
-  }
-  /// What product `index` of `count` fetches, up to the end of a piece.
-  FetchedMemory share(int64_t index, int64_t count) const {
-    const int64_t size = ceil_div(floats_, count);
-    int64_t at = index * size;
-    for (size_t i = 0; i < count_; ++i) {
-      const FetchedMemory& piece = pieces_[i];
-      if (at < piece.floats) return {piece.data + at, std::min(size, piece.floats - at)};
-      at -= piece.floats;
-    }
-    return pieces_[0];
-  }
-
- private:
-  std::array<FetchedMemory, 4> pieces_;  // the rows behind, and three of a norm
-  size_t count_ = 0;
-  int64_t floats_ = 0;
-};
-
 /// c[rows, panels first … last-1] = a[rows, depth] b, or +=. c's first column is that of panel
 /// `first`. What is likely to be read next is brought into the cache: with a small right matrix,
-/// which stays there, the rows behind those of a, and `behind`; of a large one its next numbers.
+/// which stays there, the rows behind those of a; of a large one its next numbers.
 void multiply_rows(float* c, int64_t c_row, const float* a, const Panels& b, int64_t rows,
-                   int64_t first, int64_t last, bool add, FetchedPieces behind = {}) {
+                   int64_t first, int64_t last, bool add) {
   constexpr int64_t kLarge = 1 << 18;  // numbers: half of a second-level cache of 2 MiB
   const bool is_large = b.depth * b.cols >= kLarge;
-  behind.add(a + rows * b.depth, rows * b.depth);
-  const int64_t products = ceil_div(b.depth, kDepth) * (last - first);
-  int64_t index = 0;
+  const int64_t share = ceil_div(rows * b.depth, ceil_div(b.depth, kDepth) * (last - first));
+  const float* rows_behind = a + rows * b.depth;
   for (int64_t begin = 0; begin < b.depth; begin += kDepth) {
     const int64_t depth = std::min(kDepth, b.depth - begin);
-    for (int64_t panel = first; panel < last; ++panel) {
+    for (int64_t panel = first; panel < last; ++panel, rows_behind += share) {
       const bool is_last = panel + 1 == last;
       const int64_t next = begin + depth < b.depth ? begin + depth : 0;
       const float* const panel_behind = is_last ? b.at(first, next) : b.at(panel + 1, begin);
-      const FetchedMemory pieces = behind.share(index++, products);
       multiply({.c = c + (panel - first) * kPanel,
                 .a = a + begin,
                 .b = b.at(panel, begin),
@@ -140,8 +112,8 @@ void multiply_rows(float* c, int64_t c_row, const float* a, const Panels& b, int
                 .depth = depth,
                 .cols = b.width(panel),
                 .add = add || begin > 0,
-                .fetch = is_large ? panel_behind : pieces.data,
-                .fetch_floats = is_large ? depth * kPanel : pieces.floats,
+                .fetch = is_large ? panel_behind : rows_behind,
+                .fetch_floats = is_large ? depth * kPanel : share,
                 .rows_only = true});
     }
   }
@@ -168,22 +140,6 @@ void keep_moments(ChannelMoments& moments, int64_t block, const float* y, int64_
     BlockMoments sums;
     sums.add(pixels.data(), rows, channels);
     moments.keep(block, channel, channels, sums);
-  }
-}
-
-/// Applies the norm to dx[rows, panels first … last-1], a few rows at a time: all channels of a row
-/// are neighbours in the memory that it reads.
-void go_through(NormGradient& norm, int64_t block, float* dx, int64_t dx_row, int64_t rows,
-                int64_t first, int64_t last) {
-  constexpr int64_t kGroup = 8;
-  std::array<float*, kGroup> pixels;
-  for (int64_t row = 0; row < rows; row += kGroup) {
-    const int64_t count = std::min(kGroup, rows - row);
-    for (int64_t panel = first; panel < last; ++panel) {
-      const int64_t channel = panel * kPanel, channels = std::min(kPanel, dx_row - channel);
-      for (int64_t i = 0; i < count; ++i) pixels[size_t(i)] = dx + (row + i) * dx_row + channel;
-      norm.add(block, channel, channels, pixels.data(), count);
-    }
   }
 }
 
@@ -345,25 +301,18 @@ void pointwise_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x
 }
 
 void pointwise_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
-                              const Tensor& w, NormGradient* norm) {
+                              const Tensor& w) {
   const Pixels pixels(g);
   const Panels filters = panels_of(w.data<float>(), g.K, g.C);
   float* const to = dx.data<float>();
   const pointwise::ProductSplit split(pixels.count(), filters.count(), num_threads());
-  if (norm != nullptr) norm->reserve(split.blocks());
   for_tasks(split, [&](const pointwise::ProductSplit::Task& task) {
     const int64_t first = task.row, rows = task.rows;
     const int64_t panel = task.panel, last = task.last_panel;
     const float* const from = dy.data<float>() + first * g.K;
     const int64_t col = panel * kPanel, cols = std::min(last * kPanel, g.C) - col;
     if (pixels.are_neighbours()) {
-      FetchedPieces behind;
-      const bool whole_rows = cols == g.C;
-      if (norm != nullptr && whole_rows) {
-        for (const float* const read : norm->read()) behind.add(read + first * g.C, rows * g.C);
-      }
-      multiply_rows(to + first * g.C + col, g.C, from, filters, rows, panel, last, false, behind);
-      if (norm != nullptr) go_through(*norm, task.block, to + first * g.C, g.C, rows, panel, last);
+      multiply_rows(to + first * g.C + col, g.C, from, filters, rows, panel, last, false);
       return;
     }
     const Tensor memory = scratch(rows * cols);

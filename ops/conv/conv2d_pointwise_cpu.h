@@ -11,7 +11,6 @@
 #pragma once
 
 #include "lathe/ops/conv/conv2d_geometry.h"
-#include "lathe/ops/conv/norm_gradient_cpu.h"
 
 namespace lathe::cpu {
 
@@ -24,9 +23,8 @@ bool pointwise_takes(const Conv2dGeometry& g);
 /// if it is not null.
 void pointwise_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
                        const Tensor& bias, Tensor* moments = nullptr);
-/// *norm, if it is not null, is applied to dx as it is written; then the stride is 1.
 void pointwise_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
-                              const Tensor& w, NormGradient* norm = nullptr);
+                              const Tensor& w);
 void pointwise_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
                                const Tensor& x);
 

@@ -97,17 +97,10 @@ void conv2d_forward_by(ConvWay way, const Conv2dGeometry& g, const Tensor& y, co
   apply_epilogue(y, then);
 }
 
-bool conv2d_goes_through_norm(ConvWay way, const Conv2dGeometry& g, const NormBehind& norm) {
-  if (winograd_tile(way)) return !norm.second.defined() && !norm.y.defined();
-  return way == ConvWay::kProducts && g.stride == Pair(1);
-}
-
 void conv2d_backward_input_by(ConvWay way, const Conv2dGeometry& g, const Tensor& dx,
-                              const Tensor& dy, const Tensor& w, NormGradient* norm) {
-  if (const auto tile = winograd_tile(way)) {
-    return winograd_backward_input(g, *tile, dx, dy, w, norm);
-  }
-  if (way == ConvWay::kProducts) return pointwise_backward_input(g, dx, dy, w, norm);
+                              const Tensor& dy, const Tensor& w) {
+  if (const auto tile = winograd_tile(way)) return winograd_backward_input(g, *tile, dx, dy, w);
+  if (way == ConvWay::kProducts) return pointwise_backward_input(g, dx, dy, w);
   if (way == ConvWay::kIm2col) return im2col_backward_input(g, dx, dy, w);
   fast_conv2d_backward_input(g, dx, dy, w, way);
 }

@@ -44,11 +44,7 @@ void conv2d_forward_by(ConvWay way, const Conv2dGeometry& g, const Tensor& y, co
                        const Tensor& w, const Tensor& bias, const Conv2dEpilogue& then,
                        Tensor* moments);
 void conv2d_backward_input_by(ConvWay way, const Conv2dGeometry& g, const Tensor& dx,
-                              const Tensor& dy, const Tensor& w, NormGradient* norm = nullptr);
-/// True for the ways that apply the first pass of a norm's gradient to dx (norm_gradient_cpu.h) in
-/// less time than a pass of its own takes. Of a norm with a sum Winograd does not: it would read
-/// three more tensors tile by tile (docs/conv-performance.md).
-bool conv2d_goes_through_norm(ConvWay way, const Conv2dGeometry& g, const NormBehind& norm);
+                              const Tensor& dy, const Tensor& w);
 void conv2d_backward_weight_by(ConvWay way, const Conv2dGeometry& g, const Tensor& dw,
                                const Tensor& dy, const Tensor& x);
 

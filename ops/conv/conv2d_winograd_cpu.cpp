@@ -105,12 +105,6 @@ class Convolution {
     if (want_moments) moments_.emplace(split_.blocks(), y.channels);
   }
 
-  /// Applies `norm` to y, which is the gradient of its result.
-  void go_through(NormGradient* norm) {
-    norm_ = norm;
-    if (norm_ != nullptr) norm_->reserve(split_.blocks());
-  }
-
   /// Those of y, if they were wanted.
   Tensor moments() const { return moments_->joined(); }
 
@@ -197,20 +191,14 @@ class Convolution {
     }
   }
 
-  /// What is read and written behind the products of the task: the pixels of its outputs, those
-  /// that a norm reads with them, and those that this thread will probably read next (all threads
-  /// take tasks in order).
-  size_t fetched(std::array<FetchedMemory, 5>& all, const OutputSplit::Task& task) const {
-    size_t count = 0;
-    all[count++] = tiles_.rows_of(y_, task.first, task.tiles, tiles_.kernels.outputs);
-    if (norm_ != nullptr) {
-      for (const float* const from : norm_->read()) {
-        all[count++] = {from + (all[0].data - y_.data), all[0].floats};
-      }
-    }
+  /// The rows of pixels that the output transform of the task will write.
+  FetchedMemory outputs_of(const OutputSplit::Task& task) const {
+    return tiles_.rows_of(y_, task.first, task.tiles, tiles_.kernels.outputs);
+  }
+  /// Those that this thread will probably read next: all threads take tasks in order.
+  FetchedMemory next_inputs(const OutputSplit::Task& task) const {
     const int64_t next = task.first + threads_ * split_.block_tiles();
-    all[count++] = tiles_.rows_of(x_, next, split_.block_tiles(), tiles_.kernels.step);
-    return count;
+    return tiles_.rows_of(x_, next, split_.block_tiles(), tiles_.kernels.step);
   }
 
   void multiply(float* m, const float* v, const float* u, const OutputSplit::Task& task, int64_t in,
@@ -230,9 +218,9 @@ class Convolution {
                       .fetch_floats = 0};
     // One block of filters stays in the cache, so pixels are fetched instead.
     const bool is_one = in_blocks_ * out_blocks_ == 1;
-    std::array<FetchedMemory, 5> pixels;
-    const auto kinds = static_cast<int64_t>(is_one ? fetched(pixels, task) : 0);
-    const int64_t share = is_one ? tiles_.positions() / kinds : 0;  // products for each
+    const FetchedMemory outputs = is_one ? outputs_of(task) : FetchedMemory{};
+    const FetchedMemory inputs = is_one ? next_inputs(task) : FetchedMemory{};
+    const int64_t all = tiles_.positions(), half = all / 2;
     int64_t index = 0;
     tiles_.for_positions([&](int64_t position, int64_t filter) {
       p.c = m + position * m_space_.position_step;
@@ -240,7 +228,11 @@ class Convolution {
       p.b = u + filter * u_space_.position_step;
       p.fetch = p.b + u_space_.position_step;
       p.fetch_floats = ins(in) * u_space_.row_step;
-      if (index < kinds * share) pixels[size_t(index / share)].share(p, index % share, share);
+      if (is_one && index < half) {
+        outputs.share(p, index, half);
+      } else if (is_one) {
+        inputs.share(p, index - half, all - half);
+      }
       ++index;
       tiles_.kernels.product(p);
     });
@@ -264,12 +256,10 @@ class Convolution {
         tiles_.outputs(residuals, residual, place, out, kZeros);
       }
       tiles_.kernels.transform_output(pixels.data(), row_of(matrices, i), outs, then);
-      if (!moments_ && norm_ == nullptr) continue;
+      if (!moments_) continue;
       const auto end = pixels.begin() + tiles_.kernels.outputs * tiles_.kernels.outputs;
       const auto inside = is_inside ? end : std::remove(pixels.begin(), end, &sink[0]);
-      const int64_t count = inside - pixels.begin();
-      if (moments_) sums.add(pixels.data(), count, outs);
-      if (norm_ != nullptr) norm_->add(task.block, out, outs, pixels.data(), count);
+      sums.add(pixels.data(), inside - pixels.begin(), outs);
     }
     if (moments_) moments_->keep(task.block, out, outs, sums);
   }
@@ -286,7 +276,6 @@ class Convolution {
   const MatrixSpace v_space_, m_space_, u_space_;
   const float* u_ = nullptr;
   std::optional<ChannelMoments> moments_;
-  NormGradient* norm_ = nullptr;
 };
 
 }  // namespace
@@ -350,13 +339,11 @@ void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& 
 }
 
 void winograd_backward_input(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dx,
-                             const Tensor& dy, const Tensor& w, NormGradient* norm) {
+                             const Tensor& dy, const Tensor& w) {
   const winograd::Tiles tiles = winograd::transposed_tiles_of(g, tile);
-  winograd::Convolution convolution(tiles, {dy.data<float>(), g.P, g.Q, g.K},
-                                    {dx.data<float>(), g.H, g.W, g.C},
-                                    winograd::turned(winograd::filters_of(w)));
-  convolution.go_through(norm);
-  convolution.run();
+  winograd::Convolution(tiles, {dy.data<float>(), g.P, g.Q, g.K}, {dx.data<float>(), g.H, g.W, g.C},
+                        winograd::turned(winograd::filters_of(w)))
+      .run();
 }
 
 }  // namespace lathe::cpu

@@ -19,7 +19,6 @@
 
 #include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
-#include "lathe/ops/conv/norm_gradient_cpu.h"
 #include "lathe/ops/fused_conv2d.h"
 
 namespace lathe::cpu {
@@ -48,9 +47,8 @@ std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g, bool constant
 void winograd_forward(const Conv2dGeometry& g, WinogradTile tile, const Tensor& y, const Tensor& x,
                       const Tensor& w, const Tensor& bias, const Conv2dEpilogue& then = {},
                       Tensor* moments = nullptr, const PixelNorm& before = {});
-/// *norm, if it is not null, is applied to dx as it is written.
 void winograd_backward_input(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dx,
-                             const Tensor& dy, const Tensor& w, NormGradient* norm = nullptr);
+                             const Tensor& dy, const Tensor& w);
 void winograd_backward_weight(const Conv2dGeometry& g, WinogradTile tile, const Tensor& dw,
                               const Tensor& dy, const Tensor& x, const PixelNorm& before = {});
 

@@ -67,16 +67,6 @@ Tensor backward_weight(const Conv2dGeometry& g, WinogradTile tile, const BatchNo
   return dw;
 }
 
-/// The gradient of what the convolution reads. If the kernel did the first pass of the norm's
-/// gradient, too, `sums` are its sums.
-Tensor backward_input(const Conv2dGeometry& g, const BatchNormCall& norm, const Tensor& w,
-                      const Conv2dOptions& conv, const Tensor& dy, Tensor& sums) {
-  const auto result = conv2d_backward_input_through_norm(g, dy, w, {norm, {}, {}});
-  if (!result) return contiguous(conv2d_input_grad(dy, w, norm.x.shape(), conv), kChannelsLast);
-  sums = result->sums;
-  return result->g;
-}
-
 }  // namespace
 
 bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call) {
@@ -129,7 +119,8 @@ Tensor norm_relu_conv2d(const NormReluConv2dCall& in) {
         }
         if (need[0] || need[1] || need[2]) {
           BatchNormGrads norm_grads{need[0], false, need[1] || need[2], {}, {}, {}, {}};
-          const Tensor dz = backward_input(g, call, w.get(), conv, dy_in, norm_grads.sums);
+          const Tensor dz =
+              contiguous(conv2d_input_grad(dy_in, w.get(), call.x.shape(), conv), kChannelsLast);
           norm_grads.dy_is_free = autograd::is_sole_owner(dz);
           batch_norm_backward(norm_grads, call, dz, {});
           grads[0] = norm_grads.dx;
