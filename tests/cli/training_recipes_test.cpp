@@ -79,6 +79,18 @@ TEST_CASE("training recipes: half types are for a GPU that the run may use") {
   CHECK(merge_settings(sources, kTrain).amp == "off");
 }
 
+TEST_CASE("training recipes: ResNet-20 as it was trained for the table in docs/performance.md") {
+  const Settings run = merge_settings(with_recipe("cifar10-resnet20"), kTrain);
+  CHECK(run.model == "resnet20");
+  CHECK(run.epochs == 64);
+  CHECK(run.batch_size == 128);
+  CHECK(run.lr == 0.1);
+  CHECK(run.weight_decay == 5e-4);
+  CHECK(run.nesterov);
+  CHECK(run.scheduler == "cosine");
+  CHECK(run.amp == "off");
+}
+
 TEST_CASE("training recipes: a run says where it is not its recipe") {
   SettingSources sources = with_recipe("cifar10-94");
   sources.has_gpu = a_gpu;
@@ -118,7 +130,7 @@ TEST_CASE("training recipes: an unknown one is an error that names all with what
     }
     return "";
   };
-  CHECK(message("cifar10-49").find("--recipe: expected one of none, list, cifar10-94") == 0);
+  CHECK(message("cifar10-49").find("--recipe: expected one of none, list, cifar10-94, ") == 0);
   CHECK(message("cifar10-49").find("; cifar10-94: ResNet-18 on CIFAR-10, ") != std::string::npos);
   CHECK(message("cifar10-49").find("; did you mean cifar10-94?") != std::string::npos);
   Settings settings;
