@@ -1,12 +1,16 @@
 #include "lathe/tools/cli/settings/config_file.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <doctest/doctest.h>
 
+#include <fstream>
+
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/shared_config.h"
 
 using namespace lathe::cli;
 
@@ -78,6 +82,46 @@ TEST_CASE("config: a named pipe is refused, not waited for; a pipe of the shell 
   close(ends[0]);
   REQUIRE(entries.size() == 1);
   CHECK(entries[0].key == "lr");
+}
+
+TEST_CASE("config: a pipe that gives nothing is a mistake, an empty file is none") {
+  const lathe::test::TemporaryFolder folder;
+  const std::string empty = (folder.path() / "empty.toml").string();
+  std::ofstream(empty).close();
+  CHECK(read_config(empty).empty());
+
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  close(ends[1]);
+  const std::string name = "/dev/fd/" + std::to_string(ends[0]);
+  const std::string message = name + ": cannot read the config file: nothing came through the pipe";
+  CHECK_THROWS_WITH_AS(read_config(name), message.c_str(), UsageError);
+  close(ends[0]);
+
+  const std::string other_null = (folder.path() / "null").string();
+  REQUIRE(symlink("/dev/null", other_null.c_str()) == 0);
+  CHECK_THROWS_WITH_AS(read_config(other_null), doctest::Contains("it gives nothing"), UsageError);
+}
+
+TEST_CASE("config: ranks share a file, and neither a pipe nor what only one of them has open") {
+  const lathe::test::TemporaryFolder folder;
+  const std::string file = (folder.path() / "job.toml").string();
+  std::ofstream(file).close();
+  for (const std::string& path : {std::string(), file, std::string("/dev/null")})
+    CHECK_NOTHROW(check_shared_config(path));
+
+  const int open_file = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const std::string piped = (folder.path() / "piped").string();  // a name of it elsewhere
+  REQUIRE(symlink(("/proc/self/fd/" + std::to_string(ends[0])).c_str(), piped.c_str()) == 0);
+  for (const std::string& path :
+       {"/dev/fd/" + std::to_string(open_file), "/proc/self/fd/" + std::to_string(open_file),
+        "/dev/../dev/fd/" + std::to_string(open_file), std::string("/dev/stdin"), piped}) {
+    const std::string message = "--config " + path + ": each rank reads it by itself";
+    CHECK_THROWS_WITH_AS(check_shared_config(path), doctest::Contains(message.c_str()), UsageError);
+  }
+  for (const int descriptor : {open_file, ends[0], ends[1]}) close(descriptor);
 }
 
 TEST_CASE("config file: one value is replaced, and all other bytes stay") {

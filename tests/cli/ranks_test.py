@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 
-from driver import SANITIZED, Skip, expect, expect_one_line, lathe, main, start
+from driver import LATHE, SANITIZED, Skip, expect, expect_one_line, lathe, main, start
 from runs import values_of, write_png
 from short_run import check_equal, config_of, last_of, log_of, rows_of
 
@@ -287,8 +287,6 @@ def test_bad_settings_are_one_line_before_anything_starts(folder):
                         (["--no-such-flag"], "--no-such-flag: unknown flag")):
         expect_one_line(lathe("launch", "-n", 2, *run, *flags), 2, text)
     expect_one_line(lathe("launch", "-n", 2, "--max-restarts", 1, *run), 2, "--resume auto")
-    piped = lathe("launch", "-n", 2, *run, "--config", "/dev/stdin", input="lr = 0.1\n")
-    expect_one_line(piped, 2, "--config /dev/stdin: each rank reads it, and a pipe can be read once; name a file")
     few = ["train", "--dataset", "mnist", "--device", "cpu", "--run-dir", "a"]  # batches of 64
     expect_one_line(lathe("launch", "-n", 128, *few), 2, "--batch-size 64 is for all ranks together, and 128 ranks cannot share it equally; 128 can")
     rank = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "LATHE_DISTRIBUTED_TIMEOUT": "1"}
@@ -306,6 +304,25 @@ def test_bad_settings_are_one_line_before_anything_starts(folder):
             _, errors = process.communicate(timeout=120)
             assert process.returncode == 8 and errors.count("\n") == 1 and text in errors, errors
     assert not (folder / "a").exists()
+
+
+def test_a_config_that_ranks_cannot_share_is_refused(folder):
+    """A pipe, and stdin also where it is a file: `lathe launch` gives its ranks none, and they trained with the defaults."""
+    pathlib.Path("job.toml").write_text(config_of([*TINY, "--run-dir", "a"]))
+    call = ["train", *TINY, "--max-steps", 1, "--config"]
+    refused = "--config {}: each rank reads it by itself"
+    for count, config in ((1, "/dev/stdin"), (2, "/dev/stdin"), (2, "/proc/self/fd/0")):
+        expect_one_line(lathe("launch", "-n", count, *call, config, stdin=open("job.toml")), 2, refused.format(config))
+        expect_one_line(lathe("launch", "-n", count, *call, config, input="lr = 0.1\n"), 2, refused.format(config))
+    for count in (1, 2):  # the launcher does not know what this program reads
+        result = expect(lathe("launch", "-n", count, LATHE, *call, "/dev/stdin", stdin=open("job.toml")), 2, "lathe: launch: rank ")
+        lines = [line for line in result.stderr.splitlines() if not line.startswith("lathe: launch: ")]
+        assert lines and all("/dev/stdin: cannot read the config file: it gives nothing (lathe launch gives its ranks no stdin)" in line for line in lines), result.stderr
+    # Another launcher leaves stdin as it is: rank 0 says it before it waits for the others.
+    rank = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "LATHE_RENDEZVOUS": f"file://{folder}/place"}
+    for options in ({"stdin": open("job.toml")}, {"input": pathlib.Path("job.toml").read_text()}):
+        expect_one_line(lathe(*call, "/dev/stdin", env=rank, **options), 2, refused.format("/dev/stdin"))
+    assert [path.name for path in folder.iterdir()] == ["job.toml"]
 
 
 def together(folder, *members, timeout=200):

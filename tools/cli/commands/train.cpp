@@ -20,6 +20,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/shared_config.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/signals.h"
@@ -385,6 +386,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
 
 ExitCode run_train(const Invocation& call) {
   StopRequests::note_saves();  // it may come while the data is opened
+  if (Ranks::expected() > 1) check_shared_config(call.sources.config_path);
   const Ranks ranks = Ranks::join();
   const Output out(call.settings.json, !ranks.is_first());
   Log log(call.settings.quiet || !ranks.is_first());

@@ -22,6 +22,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/command_line.h"
 #include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/shared_config.h"
 #include "lathe/tools/cli/signals.h"
 
 namespace lathe::cli {
@@ -70,12 +71,7 @@ void check_training(const Settings& s, const std::vector<std::string>& words) {
       words, commands(), [](const char* name) -> const char* { return ::getenv(name); });
   if (line.command == nullptr) return;  // --help
   const Settings& training = line.invocation.settings;
-  const std::string& config = line.invocation.sources.config_path;
-  std::error_code missing;
-  if (std::filesystem::is_fifo(config, missing)) {
-    throw UsageError(formatted(
-        "--config {}: each rank reads it, and a pipe can be read once; name a file", config));
-  }
+  check_shared_config(line.invocation.sources.config_path);
   const int64_t ranks = s.nodes * s.ranks;
   if (ranks > 1 && !distributed::is_available()) {
     throw UsageError(

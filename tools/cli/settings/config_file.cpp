@@ -139,6 +139,17 @@ bool is_named_pipe(const std::filesystem::path& path) {
          statfs(path.c_str(), &system) == 0 && system.f_type != PIPEFS_MAGIC;
 }
 
+// An empty file and /dev/null are settings that say nothing. A pipe that nobody writes to is a
+// program that has failed, and /dev/stdin of a process without input is /dev/null by another name.
+void check_empty(const std::filesystem::path& path) {
+  struct stat info {};
+  if (path == "/dev/null" || (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode))) return;
+  throw UsageError(formatted("{}: cannot read the config file: {}", path.string(),
+                             S_ISFIFO(info.st_mode)
+                                 ? "nothing came through the pipe"
+                                 : "it gives nothing (lathe launch gives its ranks no stdin)"));
+}
+
 }  // namespace
 
 std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view name) {
@@ -180,6 +191,7 @@ std::string read_config_text(const std::filesystem::path& path) {
     throw UsageError(formatted("{}: cannot read the config file: it has more than {} bytes",
                                path.string(), kMostBytes));
   }
+  if (text.empty()) check_empty(path);
   return text;
 }
 

@@ -25,8 +25,8 @@ struct ConfigEntry {
 std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view name);
 
 /// The text of a file, or of an unnamed pipe.
-/// throws: UsageError if it cannot be read or has more than 1 MiB, also for a named pipe, which
-/// might wait for ever.
+/// throws: UsageError if it cannot be read or has more than 1 MiB, for a named pipe, which might
+/// wait for ever, and for what is neither a file nor /dev/null by that name and gives nothing.
 std::string read_config_text(const std::filesystem::path& path);
 
 /// Reads and parses such a text.

@@ -19,6 +19,17 @@
 #include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
+namespace {
+
+std::optional<distributed::GroupOptions> options_of_launcher() {
+  try {
+    return distributed::options_from_environment();
+  } catch (const ValueError& e) {
+    throw UsageError(e.message());
+  }
+}
+
+}  // namespace
 
 std::vector<double> RankSums::wait() {
   work.wait();
@@ -26,12 +37,7 @@ std::vector<double> RankSums::wait() {
 }
 
 Ranks Ranks::join() {
-  std::optional<distributed::GroupOptions> options;
-  try {
-    options = distributed::options_from_environment();
-  } catch (const ValueError& e) {
-    throw UsageError(e.message());
-  }
+  const std::optional<distributed::GroupOptions> options = options_of_launcher();
   Ranks out;
   if (!options || options->world_size == 1) return out;
   if (!distributed::is_available()) {
@@ -45,6 +51,11 @@ Ranks Ranks::join() {
     throw UsageError(e.message());
   }
   return out;
+}
+
+int64_t Ranks::expected() {
+  const std::optional<distributed::GroupOptions> options = options_of_launcher();
+  return options ? options->world_size : 1;
 }
 
 const Ranks& Ranks::one() {

@@ -37,6 +37,9 @@ class Ranks {
   /// DistributedError if the ranks do not meet.
   static Ranks join();
   static const Ranks& one();
+  /// How many ranks join() would join; 1 for one process.
+  /// throws: UsageError for variables that are missing or wrong.
+  static int64_t expected();
 
   int64_t rank() const { return group_ ? group_->rank() : 0; }
   int64_t size() const { return group_ ? group_->world_size() : 1; }
