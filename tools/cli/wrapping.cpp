@@ -38,11 +38,6 @@ std::vector<std::string_view> pieces_of(std::string_view text) {
   return pieces;
 }
 
-// Whether a line is left as it is.
-bool fits(std::string_view line, int width) {
-  return width < kNarrowest || columns_of(line) <= static_cast<size_t>(width);
-}
-
 size_t indentation_of(std::string_view line) {
   return std::min(line.find_first_not_of(' '), line.size());
 }
@@ -66,6 +61,10 @@ int terminal_width(int descriptor) noexcept {
 size_t columns_of(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+bool fits(std::string_view line, int width) {
+  return width < kNarrowest || columns_of(line) <= static_cast<size_t>(width);
 }
 
 void append_wrapped(std::string& out, std::string_view text, size_t at, size_t indent, int width) {

@@ -13,6 +13,10 @@ int terminal_width(int descriptor) noexcept;
 /// Columns of UTF-8 text, one for each character.
 size_t columns_of(std::string_view text);
 
+/// Whether a line of such a terminal has room for the text. A width below 20 is not heeded: lines
+/// stay as they are there.
+bool fits(std::string_view line, int width);
+
 /// Appends the text at column `at` of the last line, broken between words and between the choices
 /// of "a|b|c", and a line break. Lines after the first begin at column `indent`. A word that is
 /// wider than `width` stays whole.

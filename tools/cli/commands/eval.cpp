@@ -49,9 +49,27 @@ void print_classes(const Output& out, const Tally& tally, const std::vector<std:
   }
 }
 
-bool fits_terminal(const std::string& line) {
-  const int width = terminal_width(STDOUT_FILENO);
-  return width == 0 || columns_of(printable(line)) <= static_cast<size_t>(width);
+// What has no room on a line begins the next one. The file is not parted at its spaces, because it
+// may be copied, and a class only where it is wider than the terminal.
+void print_mistake(const Output& out, const Mistake& m, const std::vector<std::string>& names,
+                   const std::string& file) {
+  const auto name = [&](int64_t number) { return printable(names[static_cast<size_t>(number)]); };
+  std::vector<std::string> lines = {formatted("  image {}: {} taken for", m.index, name(m.label))};
+  const auto add = [&](const std::string& part) {
+    if (fits(lines.back() + part, terminal_width(STDOUT_FILENO)))
+      lines.back() += part;
+    else
+      lines.push_back("   " + part);
+  };
+  add(formatted(" {} ({:.2f} %), loss {:.4f}{}", name(m.predicted), 100 * m.probability, m.loss,
+                file.empty() ? "" : ","));
+  if (!file.empty()) add(" " + printable(file));
+  for (const std::string& line : lines) {
+    if (&line == &lines.back() && !file.empty())
+      out.verbatim(line);
+    else
+      out.sentence(line);
+  }
 }
 
 void print_mistakes(const Output& out, const std::vector<Mistake>& mistakes,
@@ -62,15 +80,7 @@ void print_mistakes(const Output& out, const std::vector<Mistake>& mistakes,
     const Mistake& m = mistakes[i];
     const std::string &label = names[static_cast<size_t>(m.label)],
                       &predicted = names[static_cast<size_t>(m.predicted)];
-    const std::string line = formatted("  image {}: {} taken for {} ({:.2f} %), loss {:.4f}",
-                                       m.index, label, predicted, 100 * m.probability, m.loss);
-    if (const std::string file = files.empty() ? "" : shown_path(files[i]);
-        file.empty() || fits_terminal(line + ", " + file)) {
-      out.sentence(line + (file.empty() ? "" : ", " + file));
-    } else {  // not parted at its spaces: it may be copied
-      out.sentence(line + ",");
-      out.sentence("    " + file);
-    }
+    print_mistake(out, m, names, files.empty() ? "" : shown_path(files[i]));
     Row row;
     row.add("event", "mistake")
         .add("index", m.index)

@@ -43,7 +43,7 @@ std::vector<int64_t> parse_rows(const std::string& asked, int64_t size) {
 
 // The width of a column of classes: that of the longest name, as far as there is room.
 size_t column_of(const std::vector<std::string>& names, int width) {
-  constexpr int kOthers = 22;  // columns: index, probability, and the space between
+  constexpr int kOthers = 29;  // columns: index, probability, "  wrong", and the space between
   constexpr size_t kMost = 20, kLeast = std::string_view("predicted").size();
   size_t columns = kLeast;
   for (const std::string& name : names) columns = std::max(columns, columns_of(printable(name)));
@@ -62,25 +62,25 @@ class Lines {
     return formatted("{:>7}  {:<{}} {:<{}} {}", "index", "label", column_, "predicted", column_,
                      "probability");
   }
-  std::string row(int64_t index, const std::string& label, const std::string& predicted,
-                  double probability, bool is_right, const std::string& file) const {
+  void print(const Output& out, int64_t index, const std::string& label,
+             const std::string& predicted, double probability, bool is_right,
+             const std::string& file) const {
     const std::string rest = formatted("{:<{}} {:11.4f}{}", printable(predicted), column_,
                                        probability, is_right ? "" : "  wrong");
     std::string line = formatted("{:>7}  {:<{}} ", index, printable(label), column_);
-    line = fits(line + rest) ? line + rest
-                             : formatted("{:>7}  {}\n{:9}{}", index, printable(label), "", rest);
-    if (file.empty()) return line;
+    line = fits(line + rest, width_)
+               ? line + rest
+               : formatted("{:>7}  {}\n{:9}{}", index, printable(label), "", rest);
+    if (file.empty()) return out.text(line);
     constexpr size_t kWrong = 7;
     const std::string gap(is_right ? kWrong + 2 : 2, ' ');
-    const bool is_one_line = line.find('\n') == line.npos && fits(concat(line, gap, file));
-    return is_one_line ? concat(line, gap, file) : formatted("{}\n{:9}{}", line, "", file);
+    const bool is_one_line = line.find('\n') == line.npos && fits(concat(line, gap, file), width_);
+    if (is_one_line) return out.text(concat(line, gap, file));
+    out.text(line);
+    out.verbatim(formatted("{:9}{}", "", file));  // not parted at its spaces: it may be copied
   }
 
  private:
-  bool fits(std::string_view line) const {
-    return width_ == 0 || columns_of(line) <= static_cast<size_t>(width_);
-  }
-
   size_t column_;
   int width_;
 };
@@ -106,8 +106,8 @@ void print_rows(const Output& out, const Lines& lines, const SavedRun& run,
     }
     const auto predicted = static_cast<size_t>(best - row);
     const auto label = static_cast<size_t>(run.images->label(rows[i]));
-    out.text(lines.row(rows[i], names[label], names[predicted], *best, label == predicted,
-                       files.empty() ? "" : printable(shown_path(files[i]))));
+    lines.print(out, rows[i], names[label], names[predicted], *best, label == predicted,
+                files.empty() ? "" : printable(shown_path(files[i])));
     Row fields;
     fields.add("index", rows[i])
         .add("label", static_cast<int64_t>(label))

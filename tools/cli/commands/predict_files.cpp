@@ -127,7 +127,8 @@ class Printer {
  private:
   static void write(const std::string& text) { write_all(STDOUT_FILENO, text, "stdout"); }
 
-  // Where one line is too wide, the file has a line of its own, and no class is parted.
+  // Where one line is too wide, the file has a line of its own. It is never parted, because it may
+  // be copied. A class is parted only where it is wider than the terminal.
   std::string text(const std::string& file, const std::vector<Class>& best) const {
     std::vector<std::string> classes;
     for (const Class& c : best) {
@@ -135,14 +136,11 @@ class Printer {
                                   &c == &best.back() ? "" : ","));
     }
     const int width = terminal_width(STDOUT_FILENO);
-    const auto fits = [&](std::string_view line) {
-      return width == 0 || columns_of(line) <= static_cast<size_t>(width);
-    };
     const std::string whole = formatted("{}: {}", printable(file), joined(classes, " "));
-    if (fits(whole)) return whole + "\n";
-    std::string lines, line = printable(file) + ":";
+    if (fits(whole, width)) return whole + "\n";
+    std::string lines = printable(file) + ":\n", line = " ";
     for (const std::string& c : classes) {
-      const bool begins = &c == &classes.front() || !fits(concat(line, " ", c));
+      const bool begins = &c != &classes.front() && !fits(concat(line, " ", c), width);
       if (begins) lines += wrapped(std::exchange(line, " "), width) + "\n";
       line += " " + c;
     }
