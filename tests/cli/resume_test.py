@@ -132,6 +132,10 @@ def test_a_config_file_cannot_lead_back_to_one_checkpoint_again_and_again(folder
     pathlib.Path("job.toml").write_text('resume = "a/step-1.safetensors"\n')
     expect_one_line(lathe("train", "--config", "job.toml"), 2, "resume in job.toml is a/step-1.safetensors: each start with that file would go back to one checkpoint")
     assert contents("a") == before
+    pathlib.Path("job.toml").write_text('resume = "mnt/a"\n')  # a folder whose disk is not there: the job may be tried again
+    expect_one_line(lathe("train", "--config", "job.toml"), 3, "lathe: resume in job.toml: there is no mnt/a\n")
+    expect_one_line(lathe("train", "--resume", "mnt/a", "--run-dir", "b"), 3, "lathe: --resume: there is no mnt/a\n")
+    expect_one_line(lathe("train", *TINY, env={"LATHE_RESUME": "mnt/a"}), 3, "lathe: LATHE_RESUME: there is no mnt/a\n")
     pathlib.Path("job.toml").write_text('resume = "a"\nrun-dir = "b"\nrecipe = "cifar10-94"\n')
     expect_one_line(lathe("train", "--config", "job.toml"), 2, "leave out run-dir in job.toml")
     expect_one_line(lathe("train", "--config", "job.toml", "--run-dir", "a"), 2, "not with those of cifar10-94: leave out recipe in job.toml\n")

@@ -285,7 +285,11 @@ StartPoint find_start(const Invocation& call, Log& log) {
     return start;
   }
 
-  if (const Setting& key = *find_setting("resume"); is_of_config(call.sources, key)) {
+  const Setting& key = *find_setting("resume");
+  if (!fs::exists(resume, error) && !error)  // it may be a folder on a disk that is not there yet
+    throw CommandError(ExitCode::kData,
+                       formatted("{}: there is no {}", place_of(call.sources, key), resume));
+  if (is_of_config(call.sources, key)) {
     throw UsageError(
         formatted("{} is {}: each start with that file would go back to one "
                   "checkpoint; write auto or a folder, or give --resume {} once",
@@ -294,8 +298,6 @@ StartPoint find_start(const Invocation& call, Log& log) {
   start.file = resume;
   const fs::path home = start.file.has_parent_path() ? start.file.parent_path() : fs::path(".");
   if (run_dir.empty() || fs::equivalent(home, run_dir, error)) {
-    if (!fs::exists(start.file, error))
-      throw CommandError(ExitCode::kData, formatted("--resume: there is no {}", resume));
     start.folder = home;
     start.lock = std::make_unique<RunLock>(home);
   }
