@@ -289,6 +289,7 @@ def test_bad_settings_are_one_line_before_anything_starts(folder):
     expect_one_line(lathe("launch", "-n", 2, "--max-restarts", 1, *run), 2, "--resume auto")
     few = ["train", "--dataset", "mnist", "--device", "cpu", "--run-dir", "a"]  # batches of 64
     expect_one_line(lathe("launch", "-n", 128, *few), 2, "--batch-size 64 is for all ranks together, and 128 ranks cannot share it equally; 128 can")
+    expect_one_line(lathe("launch", "-n", 3, "train", "--run-dir", "a"), 2, "--batch-size 128 is for all ranks together, and 3 ranks cannot share it equally")
     rank = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "LATHE_DISTRIBUTED_TIMEOUT": "1"}
     expect_one_line(lathe(*run, env={**rank, "WORLD_SIZE": "0"}), 2, "the world size must be at least 1, got 0")
     expect_one_line(lathe(*run, env={**rank, "RANK": "2"}), 2, "the rank must be from 0 to 1, got 2")

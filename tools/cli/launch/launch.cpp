@@ -79,9 +79,10 @@ void check_training(const Settings& s, const std::vector<std::string>& words) {
   }
   if (training.batch_size) {
     batch_of_rank(*training.batch_size, ranks);
-  } else if (training.dataset && training.resume.empty()) {  // else it depends on what ranks find
+  } else if (training.resume.empty()) {  // else the run may say it, which ranks find
+    // Without a data set the ranks choose one: what can share its batch can share the largest.
     const bool has_cuda = training.device != "cpu" && cuda_is_available();
-    batch_of_rank(usual_batch(*training.dataset, has_cuda), ranks);
+    batch_of_rank(usual_batch(training.dataset.value_or("folder"), has_cuda), ranks);
   }
   if (s.max_restarts > 0 && (training.resume != "auto" || training.run_dir.empty())) {
     throw UsageError(
