@@ -95,7 +95,8 @@ def test_a_resumed_run_has_the_same_bits(_):
     expect(ranks(2, "b", *flags, "--resume", "a/last.safetensors", "--allow-changes"), 0)
     assert steps_of("b")[-1] == steps_of("whole")[-1]  # the global batch is kept
     assert "changed since" in log_of("b")
-    pathlib.Path("job.toml").write_text(config_of([*TINY, *flags, "--run-dir", "a", "--resume", "auto"]))  # once more, with other words
+    expect(ranks(4, "a", *flags, "--resume", "auto", "--stop-after", 4), 0)
+    pathlib.Path("job.toml").write_text(config_of([*TINY, *flags, "--run-dir", "a", "--resume", "auto"]))  # with a file instead of flags
     expect(lathe("launch", "-n", 4, "train", "--config", "job.toml"), 0)
     check_equal("a", "whole")
 
