@@ -112,6 +112,11 @@ TEST_CASE("other names: a key of a config file is answered with a line of one") 
   CHECK(line("gpu") == "; did you mean device = \"cuda:N\"?");
   CHECK(line("finetune") == "; did you mean weights = \"FILE\" and new-head = true?");
   CHECK(line("save_period") == "; did you mean save-every = STEPS?");
+  // Keys that a file for launch has are no lines of one for train.
+  for (const std::string_view key : {"nproc", "num_processes", "nnodes", "rdzv_endpoint"}) {
+    CHECK_MESSAGE(line(key).starts_with("; lathe launch -n N lathe train"), key);
+    CHECK_MESSAGE(line(key, kLaunch).starts_with("; did you mean "), key);
+  }
 }
 
 TEST_CASE("other names: commands that read a run do not offer its folder for what they write") {

@@ -149,8 +149,9 @@ constexpr Answer kAnswers[] = {
     {kTrain, "lathe predict --run-dir DIR FILE... classifies images", "predict infer do-predict"},
     {kTrain, "lathe ckpt convert DIR/best.safetensors OUT.onnx exports the model", "export onnx"},
     {kTrain, "lathe launch -n N lathe train ... trains with N processes, one to a GPU",
-     "gpus devices nproc-per-node world-size strategy ddp distributed num-nodes num-gpus n-gpus "
-     "dist-url launcher multi-gpu local-rank rank master-addr master-port"},
+     "gpus devices nproc-per-node nproc num-processes world-size strategy ddp distributed nnodes "
+     "num-nodes num-gpus n-gpus dist-url rdzv-endpoint launcher multi-gpu local-rank rank "
+     "master-addr master-port"},
     {kTrain, "a folder val beside train is found by itself; --val-split takes a part of train",
      "val validation val-dir val-path val-data val-root val-folder test-dir test-path"},
     {kTrain | kFindLr,

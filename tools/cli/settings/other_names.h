@@ -17,7 +17,8 @@ std::string_view command_for(std::string_view word);
 ///   word    without dashes before it; '_' is read as '-'
 ///   takes   the command, bits of Takes
 ///   keys    its flags
-///   prefix  of a flag: "--", or "" for keys of a config file, where a hint is a line of one
+///   prefix  of a flag: "--", or "" for keys of a config file, where a hint is a line of one; only
+///           an Answer names commands and flags there, too
 std::string flag_hint(std::string_view word, unsigned takes,
                       const std::vector<std::string_view>& keys, std::string_view prefix);
 
