@@ -1,4 +1,4 @@
-// A cuDNN of another version, 9.5.1, which computes nothing: core_other_cudnn, cli_usage. Compiled
+// A cuDNN of another version, 9.5.1, which computes nothing: core_other_cudnn, cli_info. Compiled
 // with LACKS_EXECUTE it also lacks a function.
 #define LATHE_EXPORT(function) \
   extern "C" __attribute__((visibility("default"))) int function() { return 1; }

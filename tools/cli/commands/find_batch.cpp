@@ -163,8 +163,8 @@ ExitCode run_find_batch(const Invocation& call) {
   set_limit(limit, device);
 
   out.sentence(formatted(
-      "{}, images of {} x {}, on {} with {}; of each batch images per second and the most memory "
-      "that tensors hold",
+      "{}, images of {} x {}, on {} with {}; each row: batch, images per second, peak memory of "
+      "tensors",
       *settings.model, *settings.image_size, *settings.image_size, concat(device),
       count_text(*settings.threads, "thread")));
   Trials trials(settings, device);
