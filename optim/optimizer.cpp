@@ -33,9 +33,9 @@ void Optimizer::add_group(Tensors params, HyperParameters hyper, bool master_wei
   check(hyper);
   std::unordered_set<const TensorImpl*> known;
   for (const Group& group : groups_) {
-    for (const Slot& slot : group.slots) known.insert(slot.param.handle().get());
+    for (const Slot& slot : group.entries) known.insert(slot.param.handle().get());
   }
-  Group group{.slots = {},
+  Group group{.entries = {},
               .hyper = std::move(hyper),
               .initial_lr = 0,
               .master_weights = master_weights,
@@ -51,9 +51,9 @@ void Optimizer::add_group(Tensors params, HyperParameters hyper, bool master_wei
                 " is not a leaf but the result of ", p.grad_fn(), " (", p, ")");
     LATHE_CHECK(ValueError, known.insert(p.handle().get()).second, name_, ": parameter ", i,
                 " of group ", groups_.size(), " appears twice (", p, ")");
-    group.slots.push_back({.param = p, .step = 0, .buffers = Tensors(buffer_names_.size())});
+    group.entries.push_back({.param = p, .step = 0, .buffers = Tensors(buffer_names_.size())});
   }
-  if (std::ranges::none_of(group.slots, [](const Slot& s) { return s.param.requires_grad(); })) {
+  if (std::ranges::none_of(group.entries, [](const Slot& s) { return s.param.requires_grad(); })) {
     warn(name_, ": no parameter of group ", groups_.size(),
          " requires grad, so no step will change them");
   }
@@ -87,14 +87,14 @@ const Optimizer::Group& Optimizer::group_at(size_t group) const {
 
 Tensors Optimizer::params(size_t group) const {
   Tensors out;
-  for (const Slot& slot : group_at(group).slots) out.push_back(slot.param);
+  for (const Slot& slot : group_at(group).entries) out.push_back(slot.param);
   return out;
 }
 
 Tensors Optimizer::params() const {
   Tensors out;
   for (const Group& group : groups_) {
-    for (const Slot& slot : group.slots) out.push_back(slot.param);
+    for (const Slot& slot : group.entries) out.push_back(slot.param);
   }
   return out;
 }

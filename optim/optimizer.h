@@ -207,7 +207,7 @@ class LATHE_API Optimizer {
     Tensors buffers;   // one per buffer name; undefined until needed
   };
   struct Group {
-    std::vector<Slot> slots;
+    std::vector<Slot> entries;
     HyperParameters hyper;
     double initial_lr;
     bool master_weights;

@@ -83,7 +83,7 @@ StateDict Optimizer::all_state() const {
   StateDict out;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const std::string prefix = concat("group.", g, ".");
-    out.add_number(prefix + "params", groups_[g].slots.size());
+    out.add_number(prefix + "params", groups_[g].entries.size());
     out.add_number(prefix + "initial_lr", groups_[g].initial_lr);
     for (const HyperParameter& h : groups_[g].hyper)
       out.add_number(concat(prefix, h.name), h.value);
@@ -99,8 +99,8 @@ StateDict Optimizer::own_state() const {
   size_t number = 0;
   for (const Group& group : groups_) {
     const std::vector<int64_t> steps = steps_of(group);
-    for (size_t s = 0; s < group.slots.size(); ++s, ++number) {
-      const Slot& slot = group.slots[s];
+    for (size_t s = 0; s < group.entries.size(); ++s, ++number) {
+      const Slot& slot = group.entries[s];
       if (steps[s] == 0 || !is_own(number)) continue;
       const std::string prefix = concat("state.", number, ".");
       out.add_number(prefix + "step", steps[s]);
@@ -118,7 +118,7 @@ void Optimizer::share_state(std::shared_ptr<StateShares> shares) {
   shares_ = std::move(shares);
   size_t number = 0;
   for (Group& group : groups_) {
-    for (Slot& slot : group.slots) {
+    for (Slot& slot : group.entries) {
       if (is_own(number++)) continue;
       slot.step = 0;
       slot.buffers.assign(buffer_names_.size(), Tensor());
@@ -129,7 +129,7 @@ void Optimizer::share_state(std::shared_ptr<StateShares> shares) {
 int64_t Optimizer::state_bytes() const {
   int64_t sum = 0;
   for (const Group& group : groups_) {
-    for (const Slot& slot : group.slots) {
+    for (const Slot& slot : group.entries) {
       for (const Tensor& buffer : slot.buffers) sum += buffer.defined() ? buffer.bytes() : 0;
     }
   }
@@ -145,8 +145,8 @@ void Optimizer::load_state_dict(const StateDict& state) {
     Group& group = loaded[g];
     const std::string prefix = concat("group.", g, ".");
     const double params = reader.number(prefix + "params");
-    if (params != static_cast<double>(group.slots.size())) {
-      reader.complain("group ", g, " has ", group.slots.size(), " parameters here and ", params,
+    if (params != static_cast<double>(group.entries.size())) {
+      reader.complain("group ", g, " has ", group.entries.size(), " parameters here and ", params,
                       " in the state");
     }
     group.initial_lr = reader.number(prefix + "initial_lr");
@@ -156,7 +156,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
     group.rate = {};
     for (HyperParameter& h : group.hyper) h.value = reader.number(concat(prefix, h.name));
 
-    for (Slot& slot : group.slots) {
+    for (Slot& slot : group.entries) {
       const bool own = is_own(number);
       const std::string slot_prefix = concat("state.", number++, ".");
       slot.step = 0;

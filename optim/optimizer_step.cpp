@@ -110,30 +110,30 @@ Optimizer::Prepared Optimizer::prepare(const Slot& slot, const Group& group) con
 std::vector<int64_t> Optimizer::steps_of(const Group& group) const {
   if (group.counts.defined()) return group.counts.to_vector<int64_t>();
   std::vector<int64_t> out;
-  for (const Slot& slot : group.slots) out.push_back(slot.step);
+  for (const Slot& slot : group.entries) out.push_back(slot.step);
   return out;
 }
 
 /// The slots' step counts in device memory. Written by fills: a copy from the host would wait.
 Tensor Optimizer::make_counts(const Group& group, Device device) const {
   const Tensor counts =
-      empty({static_cast<int64_t>(group.slots.size())}, {.dtype = kI64, .device = device});
-  const int64_t common = group.slots.front().step;
+      empty({static_cast<int64_t>(group.entries.size())}, {.dtype = kI64, .device = device});
+  const int64_t common = group.entries.front().step;
   fill_values(counts, common);
-  for (size_t i = 0; i < group.slots.size(); ++i) {
-    if (group.slots[i].step == common) continue;
-    fill_values(alias(counts, {}, {}, static_cast<int64_t>(i)), group.slots[i].step);
+  for (size_t i = 0; i < group.entries.size(); ++i) {
+    if (group.entries[i].step == common) continue;
+    fill_values(alias(counts, {}, {}, static_cast<int64_t>(i)), group.entries[i].step);
   }
   return counts;
 }
 
 /// Counts on a device that the parameters have left move back into the slots.
 void Optimizer::follow_device(Group& group) const {
-  if (!group.counts.defined() || group.counts.device() == group.slots.front().param.device()) {
+  if (!group.counts.defined() || group.counts.device() == group.entries.front().param.device()) {
     return;
   }
   const std::vector<int64_t> steps = steps_of(group);
-  for (size_t s = 0; s < steps.size(); ++s) group.slots[s].step = steps[s];
+  for (size_t s = 0; s < steps.size(); ++s) group.entries[s].step = steps[s];
   group.counts = {};
   group.rate = {};
 }
@@ -216,8 +216,8 @@ void Optimizer::gather_group(size_t g, size_t number, const Tensor& found_inf, P
   Group& group = groups_[g];
   follow_device(group);
   const size_t begin = out.items.size();
-  for (size_t s = 0; s < group.slots.size(); ++s) {
-    Slot& slot = group.slots[s];
+  for (size_t s = 0; s < group.entries.size(); ++s) {
+    Slot& slot = group.entries[s];
     if (!amp::arrived_grad(slot.param).defined()) continue;
     if (!is_own(number + s)) {
       out.grads.push_back(gradient_of(slot.param, in_dense_order(slot.param)));
@@ -251,7 +251,7 @@ Optimizer::Pending Optimizer::gather(const Tensor& found_inf) {
   size_t number = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     gather_group(g, number, found_inf, out);
-    number += groups_[g].slots.size();
+    number += groups_[g].entries.size();
   }
   return out;
 }

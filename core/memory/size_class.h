@@ -16,7 +16,7 @@ inline constexpr int kSizeClasses = 4 + 4 * (47 - 8);
 /// 2^k * {5, 6, 7, 8} / 4.
 constexpr int size_class_of(size_t bytes) {
   if (bytes <= 256) return bytes == 0 ? 0 : static_cast<int>((bytes + 63) / 64) - 1;
-  const int power = std::bit_width(bytes - 1) - 1;  // 2^power < bytes <= 2^(power + 1)
+  const int power = 63 - std::countl_zero(bytes - 1);  // 2^power < bytes <= 2^(power + 1)
   const int quarter = static_cast<int>((bytes - 1 - (size_t{1} << power)) >> (power - 2));
   return 4 * (power - 7) + quarter;
 }

@@ -74,12 +74,11 @@ std::string short_number(double value) {
 
 std::string LiveTensor::place() const { return user_call(stack); }
 
-LiveMemory::LiveMemory(std::source_location place) {
+LiveMemory::LiveMemory(SourcePlace place) {
   Alive& a = alive();
-  const SourcePlace at = here(place.file_name(), static_cast<int>(place.line()));
   const std::lock_guard lock(a.mutex);
   LATHE_CHECK(StateError, a.owner.empty(), "LiveMemory: one records already, made at ", a.owner);
-  a.owner = concat(at.file, ":", at.line);
+  a.owner = concat(place.file, ":", place.line);
   a.steps = 0;
   a.dropped = 0;
   detail::live_wanted.store(true, std::memory_order_relaxed);

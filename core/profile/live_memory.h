@@ -11,13 +11,13 @@
 #include <cstdint>
 #include <map>
 #include <set>
-#include <source_location>
 #include <string>
 #include <vector>
 
 #include "lathe/core/config.h"
 #include "lathe/core/device.h"
 #include "lathe/core/dtype.h"
+#include "lathe/core/error.h"
 #include "lathe/core/profile/memory_tag.h"
 #include "lathe/core/shape.h"
 
@@ -55,7 +55,7 @@ class LATHE_API LiveMemory {
  public:
   /// Begins. Tensors that are there already are not seen.
   /// throws: StateError if another LiveMemory is there, with the place where it was made.
-  [[nodiscard]] explicit LiveMemory(std::source_location place = std::source_location::current());
+  [[nodiscard]] explicit LiveMemory(SourcePlace place = here(__builtin_FILE(), __builtin_LINE()));
   ~LiveMemory();
   LiveMemory(const LiveMemory&) = delete;
   LiveMemory& operator=(const LiveMemory&) = delete;

@@ -11,11 +11,6 @@ namespace lathe::profile {
 
 namespace {
 
-std::string text_of(const std::source_location& place) {
-  const SourcePlace short_place = here(place.file_name(), static_cast<int>(place.line()));
-  return concat(short_place.file, ":", short_place.line);
-}
-
 uint32_t wanted_by(const ProfilerOptions& o) {
   return kRanges | (o.record_shapes ? kShapes : 0u) | (o.profile_memory ? kMemory : 0u) |
          (o.with_stack ? kStacks : 0u) | (o.device_times ? kDeviceTimes : 0u) |
@@ -36,8 +31,9 @@ ProfilerOptions checked(ProfilerOptions options) {
 
 }  // namespace
 
-Profiler::Profiler(ProfilerOptions options, std::source_location place)
-    : options_(checked(std::move(options))), claim_(std::in_place, text_of(place)) {
+Profiler::Profiler(ProfilerOptions options, SourcePlace place)
+    : options_(checked(std::move(options))),
+      claim_(std::in_place, concat(place.file, ":", place.line)) {
   enter(phase_of(0));
 }
 

@@ -11,10 +11,10 @@
 
 #include <functional>
 #include <optional>
-#include <source_location>
 #include <string>
 
 #include "lathe/core/config.h"
+#include "lathe/core/error.h"
 #include "lathe/core/profile/averages.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/profile/record.h"
@@ -48,7 +48,7 @@ class LATHE_API Profiler {
   /// throws: StateError if another profiler is there, with the place where it was made; ValueError
   /// for a negative number.
   explicit Profiler(ProfilerOptions options = {},
-                    std::source_location place = std::source_location::current());
+                    SourcePlace place = here(__builtin_FILE(), __builtin_LINE()));
   /// stop(), without on_trace_ready.
   ~Profiler();
   Profiler(const Profiler&) = delete;

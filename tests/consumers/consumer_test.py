@@ -17,6 +17,24 @@ sys.path.insert(0, str(HERE.parent))
 
 from elf import check_search_path, linked_below  # noqa: E402
 
+WARNINGS = ["-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
+# What Qt and X11 define. docs/library.md names those that must come after Lathe's headers.
+MACROS = """#include <functional>
+#define slots
+#define signals public
+#define emit
+#define foreach(variable, container) for (variable : container)
+#define forever for (;;)
+#define Bool int
+#define Status int
+#define True 1
+#define False 0
+#define Success 0
+#define Always 2
+#define Above 0
+#define Below 1
+"""
+
 
 def run(*command, **environment):
     """Runs a command and returns its output; its whole output and the command are the error text."""
@@ -98,10 +116,21 @@ class Consumer:
         search = {"PKG_CONFIG_PATH": str(lib / "pkgconfig")}
         flags = run(self.o.pkg_config, "--cflags", "--libs", "lathe", **search).split()
         program = self.work / "pkg_config_consumer"
-        run(self.o.compiler, "-std=c++20", self.o.program, *flags, "-o", program)
+        run(self.o.compiler, *WARNINGS, "-Wsign-conversion", self.o.program, *flags, "-o", program)
         self.check_needs(program)
         self.check_runs(program, LD_LIBRARY_PATH=str(lib))
         self.check_waits(program, LD_LIBRARY_PATH=str(lib))
+        self.headers(flags)
+
+    def headers(self, flags):
+        """Each installed header compiles with a user's warnings, after Qt's macros and most of X11's."""
+        source, include = self.work / "headers.cpp", self.prefix / "include"
+        headers = sorted(str(header.relative_to(include)) for header in include.rglob("*.h"))
+        included = [header for header in headers if not header.endswith("gpu/launch.h")]  # which needs CUDA's headers
+        source.write_text(MACROS + "".join(f"#include <{header}>\n" for header in included))
+        run(self.o.compiler, *WARNINGS, "-fsyntax-only", source, *flags)
+        if old := shutil.which("clang++-14"):  # Debian 12's, whose library lacks parts of C++20
+            run(old, *WARNINGS, "-fsyntax-only", self.o.program, *flags)
 
     def command(self):
         self.check_needs(self.prefix / "bin/lathe")
