@@ -16,7 +16,7 @@ set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
 list(APPEND _private_headers graph/onnx_export.h graph/onnx_file.h graph/onnx_import.h graph/onnx_proto.h
      graph/op_arguments.h graph/op_table.h graph/tracer.h)
 # Of these, some name libraries that a user of Lathe needs not have.
-list(APPEND _private_headers ops/conv/conv2d_fused_cudnn.h ops/conv/conv2d_fused_graph_cudnn.h
+list(APPEND _private_headers core/json.h ops/conv/conv2d_fused_cudnn.h ops/conv/conv2d_fused_graph_cudnn.h
      ops/conv/conv2d_primitive_dnnl.h ops/conv/conv2d_strips_dnnl.h ops/matmul_kernels/gemm_kernel_eigen.h
      ops/onednn.h ops/onednn_table.h)
 list(APPEND _private_headers distributed/backend.h distributed/buckets.h distributed/control.h

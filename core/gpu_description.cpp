@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/core/json.h"
 
 namespace lathe {
 

@@ -15,11 +15,11 @@
 #pragma once
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "lathe/core/json.h"
 #include "lathe/distributed/group_options.h"
 
 namespace lathe::distributed {

@@ -14,11 +14,11 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/format.h"
+#include "lathe/core/json.h"
 #include "lathe/core/log.h"
 #include "lathe/distributed/control.h"
 #include "lathe/distributed/group_state.h"

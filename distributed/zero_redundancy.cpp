@@ -2,7 +2,6 @@
 #include "lathe/distributed/zero_redundancy.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/format.h"
+#include "lathe/core/json.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/stream.h"
 #include "lathe/distributed/buckets.h"

@@ -1,4 +1,7 @@
 // init::trunc_normal_ and init::orthogonal_: values that are computed on the CPU, then copied.
+
+// Note [Names of header-only libraries] in core/json.h.
+#define Eigen EigenForBaseline
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>

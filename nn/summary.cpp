@@ -2,6 +2,8 @@
 // modules that are fused into one op.
 #include "lathe/nn/summary.h"
 
+// Note [Names of header-only libraries] in core/json.h.
+#define fmt fmt_for_lathe
 #include <fmt/format.h>
 
 #include <algorithm>

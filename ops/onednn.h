@@ -59,6 +59,7 @@
 #define dnnl_memory_create LATHE_ONEDNN(dnnl_memory_create)
 #define dnnl_memory_desc_get_size LATHE_ONEDNN(dnnl_memory_desc_get_size)
 #endif
+#define dnnl dnnl_for_lathe  // Note [Names of header-only libraries] in core/json.h
 #include <dnnl.hpp>
 // clang-format on
 

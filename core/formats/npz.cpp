@@ -1,12 +1,11 @@
 // Reading and writing of .npz archives: zip.h around npy.h.
 #include "lathe/core/formats/npz.h"
 
-#include <nlohmann/json.hpp>
-
 #include "lathe/core/formats/npy.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_bytes.h"
 #include "lathe/core/formats/zip.h"
+#include "lathe/core/json.h"
 
 namespace lathe::npz {
 

@@ -3,12 +3,12 @@
 #include "lathe/core/formats/safetensors_header.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <tuple>
 
 #include "lathe/core/checked_size.h"
 #include "lathe/core/formats/json_cursor.h"
+#include "lathe/core/json.h"
 
 namespace lathe::safetensors {
 

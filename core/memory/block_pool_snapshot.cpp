@@ -9,9 +9,9 @@
 //                              "requested"?, "tag"?, "waits_for"?: [stream…]}]}],
 //    "history": [{"event", "address", "bytes", "stream", "tag"?, "time_ns"}],
 //    "history_dropped": 0}
-#include <nlohmann/json.hpp>
 
 #include "lathe/core/hexadecimal.h"
+#include "lathe/core/json.h"
 #include "lathe/core/memory/block_pool.h"
 
 namespace lathe {

@@ -6,7 +6,6 @@
 #include <concepts>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/file_lock.h"
+#include "lathe/core/json.h"
 #include "lathe/core/log.h"
 
 namespace lathe {

@@ -34,6 +34,7 @@ MACROS = """#include <functional>
 #define Above 0
 #define Below 1
 """
+OUTERMOST = re.compile(r"(?<![\w:}>)])(?!const::)([A-Za-z_]\w*)(?:\[\w+\])*::")  # namespaces in a name; "f() const::{lambda…" has none
 
 
 def run(*command, **environment):
@@ -132,6 +133,18 @@ class Consumer:
         if old := shutil.which("clang++-14"):  # Debian 12's, whose library lacks parts of C++20
             run(old, *WARNINGS, "-fsyntax-only", self.o.program, *flags)
 
+    def names(self):
+        """Of two functions with one name, the linker keeps one: the archives share none with a program that compiles the
+        same header-only libraries with other options."""
+        archives = sorted(self.prefix.rglob("*.a"))
+        assert archives, f"no archive in {self.prefix}"
+        ours = re.compile("lathe|std|__gnu_cxx|gloo|EigenFor(Baseline|Avx2)|(dnnl|fmt|nlohmann)_for_lathe")
+        for archive in archives:
+            defined = run("nm", "--defined-only", "--extern-only", "--format=just-symbols", archive).replace("DW.ref.", "")
+            readable = subprocess.run(["c++filt"], input=defined, text=True, stdout=subprocess.PIPE, check=True).stdout
+            foreign = sorted({line for line in readable.splitlines() for outer in OUTERMOST.findall(line) if not ours.fullmatch(outer)})
+            assert "lathe::" in readable and not foreign, f"{archive} defines:\n" + "\n".join(foreign[:20])
+
     def command(self):
         self.check_needs(self.prefix / "bin/lathe")
         run(self.prefix / "bin/lathe", "--version")
@@ -176,6 +189,7 @@ def main():
     if options.kind == "static":
         case("install", lambda: consumer.install(options.build))
         case("installed command", consumer.command)
+        case("names in the archives", consumer.names)
     else:
         case("add_subdirectory", consumer.add_subdirectory)
         case("install", lambda: consumer.install(consumer.work / "add_subdirectory"))

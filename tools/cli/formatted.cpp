@@ -1,8 +1,8 @@
 // formatted(): the one place where {fmt} is compiled.
 #define FMT_HEADER_ONLY
-#include <fmt/format.h>
-
 #include "lathe/tools/cli/formatted.h"
+
+#include <fmt/format.h>
 
 namespace lathe::cli {
 

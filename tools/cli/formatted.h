@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+// Note [Names of header-only libraries] in core/json.h.
+#define fmt fmt_for_lathe
 #include <fmt/core.h>
 
 namespace lathe::cli {

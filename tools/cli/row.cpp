@@ -3,8 +3,7 @@
 
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
+#include "lathe/core/json.h"
 #include "lathe/core/printable.h"
 #include "lathe/tools/cli/parse_value.h"
 

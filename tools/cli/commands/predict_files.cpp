@@ -8,13 +8,12 @@
 #include <numeric>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
+#include "lathe/core/json.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/images/image_files.h"

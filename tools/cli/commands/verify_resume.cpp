@@ -15,11 +15,10 @@
 #include <string_view>
 #include <system_error>
 
-#include <nlohmann/json.hpp>
-
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/hash.h"
+#include "lathe/core/json.h"
 #include "lathe/tools/cli/commands/checkpoint_hashes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"

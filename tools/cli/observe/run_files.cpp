@@ -6,10 +6,9 @@
 #include <limits>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
-
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/core/json.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"

@@ -1,8 +1,7 @@
 // ModelInput to metadata and back, and as a transform.
 #include "lathe/tools/cli/training/model_input.h"
 
-#include <nlohmann/json.hpp>
-
+#include "lathe/core/json.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"

@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "lathe/autograd/grad_mode.h"
@@ -14,6 +13,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/generator.h"
+#include "lathe/core/json.h"
 #include "lathe/distributed/replicate.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
