@@ -11,6 +11,7 @@ import re
 import xml.etree.ElementTree
 
 from driver import Skip, expect, expect_one_line, lathe, main, same_on_any_processor
+from runs import rows_of
 
 DATA = ["--dataset", "synthetic", "--synthetic-size", 200, "--model", "resnet8", "--batch-size", 20, "--image-size", 16]
 BATCH = ["--model", "resnet8", "--image-size", 16, "--threads", 1]  # each thread has workspaces of its own
@@ -62,6 +63,23 @@ def test_find_lr_accumulates_and_takes_the_settings_of_training(folder):
     env = {"LATHE_SWEEP_STEPS": "3", "LATHE_OPTIMIZER": "rmsprop"}
     *points, done = rows(lathe("find-lr", *DATA, "--max-lr", 1e-3, "--json", env=env))
     assert len(points) == 3 and done["optimizer"] == "rmsprop"
+
+
+def test_a_step_of_find_lr_is_the_mean_over_its_images(folder):
+    """Also where it has the smaller last batch of an epoch: epochs here are batches of 4, 4 and 2 images."""
+    data = ["--dataset", "synthetic", "--synthetic-size", 10, "--model", "resnet8", "--batch-size", 4, "--image-size", 16, "--augment", "none"]
+    still = ["--min-lr", 1e-30, "--max-lr", 1e-29, "--json"]  # changes no weight
+    batch = [p["loss"] for p in rows(lathe("find-lr", *data, *still, "--sweep-steps", 8))[:-1]]
+    sizes = [4, 4, 2] * 2
+    for accumulate in (2, 3, 5):
+        first = rows(lathe("find-lr", *data, *still, "--sweep-steps", 2, "--accumulate", accumulate))[0]["loss"]
+        images = sizes[:accumulate]
+        assert math.isclose(first, sum(n * loss for n, loss in zip(images, batch)) / sum(images), rel_tol=1e-6), accumulate
+    sweep = ["--accumulate", 3, "--min-lr", 0.05, "--max-lr", 0.5, "--sweep-steps", 2, "--json"]
+    *points, _ = rows(lathe("find-lr", *data, *sweep))
+    steps = ["--accumulate", 3, "--lr", 0.05, "--scheduler", "none", "--epochs", 2, "--log-every", 1, "--run-dir", "a", "--quiet"]
+    expect(lathe("train", *data, *steps), 0)  # its step has the same images
+    assert all(math.isclose(p["loss"], row["loss"], rel_tol=1e-5) for p, row in zip(points, rows_of("a", "train"), strict=True)), points
 
 
 def test_find_lr_writes_its_curve_and_its_suggestion(folder):

@@ -1,11 +1,18 @@
 // How training ends when a sample cannot be read: a data set of our own gives the errors. The other
-// ways to end are driven from outside, in stop_test.py.
+// ways to end are driven from outside, in stop_test.py. And updates of several batches.
 #include "lathe/tools/cli/training/trainer.h"
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "../cuda_case.h"
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/file.h"
+#include "lathe/core/generator.h"
 #include "lathe/nn/linear.h"
 #include "lathe/ops/binary.h"
 #include "lathe/optim/reduce_on_plateau.h"
@@ -27,7 +34,70 @@ struct Steep : nn::Module {
   }
 };
 
+struct Parts {
+  int64_t batch, accumulate = 1;
+};
+
+struct Trained {
+  std::vector<float> weights;
+  double loss = 0;  // mean over the images
+};
+
+/// One epoch over 18 images that all differ.
+Trained train_in_parts(const Parts& parts, Device device, const std::string& amp) {
+  constexpr int64_t kImages = 18;
+  manual_seed(3);
+  Run run;
+  const auto images = data::from_function(kImages, [](int64_t i) {
+    return data::Example{full({1, 2, 2}, std::sin(static_cast<double>(i))),
+                         full({}, i % 3 == 0 ? 1 : 0, {.dtype = kI64})};
+  });
+  run.train.loader = data::DataLoader(std::make_shared<data::FunctionDataset>(images),
+                                      {.batch_size = parts.batch});
+  add_linear(run.model);
+  run.to(device);
+  run.steps = ceil_div(ceil_div(kImages, parts.batch), parts.accumulate);
+  run.settings.accumulate = parts.accumulate;
+  run.settings.amp = amp;
+  CHECK(run() == ExitCode::kDone);
+  const auto saved = run.saved().tensors;
+  CHECK(saved.at("trainer.step").item<double>() == static_cast<double>(run.steps));
+  return {saved.at("1.weight").to_vector<float>(),
+          saved.at("trainer.epoch_tally.loss_sum").item<double>() / kImages};
+}
+
+/// An update of several batches is that of one batch with their images, also where the last batch
+/// is smaller than the others.
+void check_updates_of_parts(Device device) {
+  const std::vector<Parts> same_steps[] = {
+      {{.batch = 12}, {4, 3}, {6, 2}, {3, 4}},  // 12 images, then 6: 4 and 2 in the first case
+      {{.batch = 18}, {8, 3}, {8, 5}, {5, 4}, {17, 2}}};  // 18 images: 8, 8 and 2
+  for (const std::string amp : {"off", "fp16"}) {
+    const double tolerance = amp == "off" ? 1e-6 : 2e-3;  // roundings of f32; of f16, 2^-11 each
+    for (const auto& cases : same_steps) {
+      const Trained large = train_in_parts(cases[0], device, amp);
+      for (const Parts& parts : cases) {
+        CAPTURE(amp);
+        CAPTURE(parts.batch);
+        CAPTURE(parts.accumulate);
+        const Trained small = train_in_parts(parts, device, amp);
+        CHECK(small.loss == doctest::Approx(large.loss).epsilon(tolerance));
+        for (size_t i = 0; i < large.weights.size(); ++i)
+          CHECK(std::abs(small.weights[i] - large.weights[i]) < tolerance);
+      }
+    }
+  }
+}
+
 }  // namespace
+
+TEST_CASE("trainer: an update of several batches is that of one large batch") {
+  check_updates_of_parts(kCPU);
+}
+
+TEST_CASE("trainer: so it is on a GPU" * lathe::test::cuda_case()) {
+  check_updates_of_parts(Device(DeviceType::kCUDA));
+}
 
 TEST_CASE("trainer: a sample that cannot be read ends in exit code 3, with the weights saved") {
   Run run({.bad_train = 5});  // in the third batch

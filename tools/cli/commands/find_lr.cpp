@@ -24,6 +24,7 @@
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/progress.h"
 #include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/update_batches.h"
 
 namespace lathe::cli {
 namespace {
@@ -49,17 +50,22 @@ void sweep(LrRange& range, const Settings& settings, nn::Module& model, Input& i
   optim::GradScaler scaler(scaler_options(settings));
   const Tensors parameters = model.parameters();
   const double part = 1.0 / static_cast<double>(settings.accumulate);
-  int64_t batches = 0;
+  UpdateBatches batches;  // the end of an epoch may lie among them
   double loss_sum = 0;
   model.train();
   frozen.hold();
   optimizer->set_lr(range.lr_at(0));
   each_batch(input, [&](const Tensor& x, const Tensor& y) {
+    batches.add(x.dim(0));
     const Tensor loss = cross_entropy(scores_of(model, x, settings), y,
                                       {.label_smoothing = settings.label_smoothing});
-    scaler.scale(loss * part).backward();
-    loss_sum += loss.item<double>() * part;
-    if (++batches < settings.accumulate) return true;
+    scaler.scale(batches.weighted(loss * part)).backward();
+    loss_sum += loss.item<double>() * part * batches.weight();
+    if (batches.count() < settings.accumulate) return true;
+    const double rest = static_cast<double>(settings.accumulate) / batches.sum_of_weights();
+    for (const Tensor& p : parameters) {
+      if (rest != 1 && p.grad().defined()) p.grad().mul_(rest);
+    }
     if (settings.clip_grad_norm > 0) {
       scaler.unscale_(*optimizer);
       optim::clip_grad_norm_(parameters, settings.clip_grad_norm);
@@ -67,8 +73,8 @@ void sweep(LrRange& range, const Settings& settings, nn::Module& model, Input& i
     scaler.step(*optimizer);
     scaler.update();
     optimizer->zero_grad();
-    const bool more = range.add(std::exchange(loss_sum, 0));
-    batches = 0;
+    const bool more = range.add(std::exchange(loss_sum, 0) * rest);
+    batches.clear();
     const auto steps = static_cast<int64_t>(range.points().size());
     if (more) optimizer->set_lr(range.lr_at(steps));
     if (more && status.is_due()) {

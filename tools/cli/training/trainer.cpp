@@ -149,13 +149,13 @@ void Trainer::train_batches() {
   DebugScopes scopes(settings_, parts_.train.device, scaler_.enabled());
   for (auto& [x, y] : parts_.train.batches()) {
     step_batch(x, y);
-    if (ends_update(micro_batches_)) update();
+    if (ends_update()) update();
     const debug::AllowSync between_steps;
     const double took = seconds_since(batch_began_);
     batch_began_ = Clock::now();
     window_seconds_ += took;
     train_seconds_ += took;
-    if (micro_batches_ > 0) continue;
+    if (micro_batches_.count() > 0) continue;
     after_step();
     say_saved();
     show_progress();
@@ -177,20 +177,21 @@ void Trainer::after_step() {
   }
 }
 
-bool Trainer::ends_update(int64_t micro_batches) const {
-  return micro_batches == settings_.accumulate ||
-         batch_ + micro_batches == parts_.train.loader.size();
+bool Trainer::ends_update() const {
+  return micro_batches_.count() == settings_.accumulate ||
+         batch_ + micro_batches_.count() == parts_.train.loader.size();
 }
 
 // One batch. Its gradients add up until update(), which a graph may have done with the batch.
 void Trainer::step_batch(const Tensor& x, const Tensor& y) {
-  const bool snapshot = step_ % kStepsBetweenCandidates == 0 && step_ > 0 && micro_batches_ == 0;
+  const bool snapshot = step_ % kStepsBetweenCandidates == 0 && step_ > 0 && micro_batches_.count() == 0;
   if (snapshot) {
     const debug::AllowSync copies_the_state;
     saves_->take_candidate();
   }
-  if (micro_batches_ == 0 && parts_.train.device.is_cpu()) undo_.begin(window_);
+  if (micro_batches_.count() == 0 && parts_.train.device.is_cpu()) undo_.begin(window_);
   inside_step_ = true;
+  micro_batches_.add(x.dim(0));
   if (window_.count() == 0) memory_.begin_part();
   StepTensors step{.x = x, .y = y, .scores = {}, .loss = {}};
   const StepGraphs::Batch batch{x, y, parts_.train.keeps_places()};
@@ -200,7 +201,6 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   } else {
     forward(step);
   }
-  ++micro_batches_;
   if (parallel_) {
     backward_on_ranks(step, launched);
     if (!snapshot) return;
@@ -218,7 +218,7 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
     const debug::AllowSync waits_for_the_copy;
     saves_->accept_candidate(step_);
   }
-  if (!launched) scaler_.scale(step.loss).backward();
+  if (!launched) scaler_.scale(micro_batches_.weighted(step.loss)).backward();
   if (launched) {
     window_.launched(x.dim(0));
   } else {
@@ -236,10 +236,10 @@ void Trainer::forward(StepTensors& step) {
   scope.check();
 }
 
-void Trainer::average_gradients(int64_t micro_batches) {
-  if (micro_batches == 1) return;
+void Trainer::average_gradients() {
+  if (micro_batches_.count() == 1) return;
   for (const Tensor& p : parameters_) {
-    if (p.grad().defined()) p.grad().mul_(1.0 / static_cast<double>(micro_batches));
+    if (p.grad().defined()) p.grad().mul_(1.0 / micro_batches_.sum_of_weights());
   }
 }
 
@@ -252,7 +252,7 @@ void Trainer::apply_gradients(bool logged) {
 
 // In the last step of an epoch that is evaluated. The same on all ranks, which then round alike.
 bool Trainer::logs_gradients() const {
-  const bool ends = batch_ + micro_batches_ >= parts_.train.loader.size();
+  const bool ends = batch_ + micro_batches_.count() >= parts_.train.loader.size();
   return settings_.tensorboard && ends && evaluates_after(epoch_);
 }
 
@@ -269,7 +269,7 @@ void Trainer::update() {
     if (updated_) {
       scaler_.after_launch();
     } else {
-      average_gradients(micro_batches_);
+      average_gradients();
       const bool logged = logs_gradients();
       apply_gradients(logged);
       if (logged && events_) log_gradients();
@@ -283,8 +283,8 @@ void Trainer::update() {
     throw CommandError(ExitCode::kDiverged, formatted("{}; {} holds the weights of step {}",
                                                       e.message(), saves_->last_file(), step_));
   }
-  batch_ += micro_batches_;
-  micro_batches_ = 0;
+  batch_ += micro_batches_.count();
+  micro_batches_.clear();
   evaluated_ = false;
   // After the last step there is no next one that needs a learning rate.
   if (++step_ < total_steps_) parts_.schedule.step();

@@ -60,6 +60,7 @@
 #include "lathe/tools/cli/training/saves.h"
 #include "lathe/tools/cli/training/step_graphs.h"
 #include "lathe/tools/cli/training/step_undo.h"
+#include "lathe/tools/cli/training/update_batches.h"
 
 namespace lathe::cli {
 
@@ -131,7 +132,7 @@ class Trainer {
   void train_epoch();
   void train_batches();
   void step_batch(const Tensor& x, const Tensor& y);
-  bool ends_update(int64_t micro_batches) const;
+  bool ends_update() const;
   void backward_on_ranks(const StepTensors& step, bool launched);
   std::vector<double> agree(RankSums sums);
   RankSums begin_to_agree(const Tally& tally, bool complete);
@@ -148,7 +149,7 @@ class Trainer {
   void move_to_recorded_gradients();
   void say_not_recorded(const char* what);
   void forward(StepTensors& step);
-  void average_gradients(int64_t micro_batches);
+  void average_gradients();
   void apply_gradients(bool logged);
   bool logs_gradients() const;
   void log_gradients();
@@ -204,13 +205,13 @@ class Trainer {
   const int64_t total_steps_;
 
   int64_t epoch_ = 0, step_ = 0;
-  int64_t batch_ = 0;           // batches of the epoch that an update has used
-  bool epoch_open_ = false;     // the epoch has begun and not ended
-  int64_t micro_batches_ = 0;   // since the last update
-  bool inside_step_ = false;    // a batch is in use, or the sums of a row: no state to go on from
-  StepUndo undo_;               // of that step, on a CPU
-  bool updated_ = false;        // a graph has updated the weights too
-  bool told_to_pause_ = false;  // by after_step
+  int64_t batch_ = 0;            // batches of the epoch that an update has used
+  bool epoch_open_ = false;      // the epoch has begun and not ended
+  UpdateBatches micro_batches_;  // since the last update
+  bool inside_step_ = false;     // a batch is in use, or the sums of a row: no state to go on from
+  StepUndo undo_;                // of that step, on a CPU
+  bool updated_ = false;         // a graph has updated the weights too
+  bool told_to_pause_ = false;   // by after_step
   struct Requests {
     int signal = 0;
     bool save = false, time_is_over = false;

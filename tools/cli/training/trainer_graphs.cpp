@@ -9,6 +9,9 @@
 // (data/batch_places.h), its graph copies its gradients there. An update whose first batch was not
 // launched is computed kernel by kernel. One whose first batch was launched can go on either way:
 // what is queued kernel by kernel adds to the same tensors, in place.
+// A graph holds the weight of its batch and the sum of all of them as constants (update_batches.h).
+// Both follow from the kind of step and the batch's shape: within an epoch only the last batch can
+// have another size.
 // On several ranks a graph has the reductions too, if NCCL makes them. One that hands gradients on
 // is not made there: they travel in memory of DistributedDataParallel. Nor is one with batch norms
 // over all ranks, whose host reads how many values there are. All ranks try to record the same
@@ -34,8 +37,8 @@ bool Trainer::captures_steps() const {
 bool Trainer::runs_as_graph(const StepGraphs::Batch& batch) {
   updated_ = false;
   if (!graphs_) return false;
-  const int64_t batches = micro_batches_ + 1;
-  const StepKind kind{.adds = batches > 1, .updates = ends_update(batches) ? batches : 0};
+  const int64_t batches = micro_batches_.count();
+  const StepKind kind{.adds = batches > 1, .updates = ends_update() ? batches : 0};
   const bool makes_gradients = !kind.adds && kind.updates == 0;
   if (kind.adds && !gradients_in_graph_) return false;
   if (!kind.adds) gradients_in_graph_ = false;
@@ -65,9 +68,9 @@ bool Trainer::runs_as_graph(const StepGraphs::Batch& batch) {
 void Trainer::record_step(StepTensors& step, const StepKind& kind) {
   memory_.begin_part();
   forward(step);
-  scaler_.scale(step.loss).backward();
+  scaler_.scale(micro_batches_.weighted(step.loss)).backward();
   if (kind.updates > 0) {
-    average_gradients(kind.updates);
+    average_gradients();
     apply_gradients(false);
     optimizer_.zero_grad();
   } else if (!kind.adds && !gradients_.empty()) {

@@ -58,11 +58,11 @@ void Trainer::backward_on_ranks(const StepTensors& step, bool launched) {
   RankSums sums = begin_to_agree(own, true);
   if (launched) {
     // The graph has done it.
-  } else if (ends_update(micro_batches_)) {
-    scaler_.scale(step.loss).backward();
+  } else if (ends_update()) {
+    scaler_.scale(micro_batches_.weighted(step.loss)).backward();
   } else {
     const auto adds_up = parallel_->no_sync();
-    scaler_.scale(step.loss).backward();
+    scaler_.scale(micro_batches_.weighted(step.loss)).backward();
   }
   const Tally all = Tally::of_numbers(agree(std::move(sums)));
   if (!std::isfinite(all.loss())) fail_diverged("train", all.loss());
