@@ -39,8 +39,21 @@ def test_train_writes_a_table_and_a_trace(folder):
 def test_a_run_that_ends_early_leaves_what_there_is(folder):
     expect(train("a", "--profile", "--profile-steps", "1:1000", "--max-steps", 4), 0)
     assert "profile of steps 1 to 3" in pathlib.Path("a/log.txt").read_text()
-    expect(train("b", "--profile", "--max-steps", 4), 0)  # ends before step 10
-    assert not pathlib.Path("b/trace.json").exists()
+
+
+def test_a_run_without_the_steps_that_were_asked_for_says_so(folder):
+    for run, flags, steps in (("a", ["--max-steps", 4], "1 to 3"), ("b", ["--stop-after", 5, "--profile-steps", "7:9"], "3 to 4"),
+                              ("c", ["--max-steps", 1], "0 to 0")):
+        expect(train(run, "--profile", *flags), 0)
+        log = pathlib.Path(run, "log.txt").read_text()
+        assert "begins after the last of " in log and f"profile of steps {steps}: {run}/op_table.txt, {run}/trace.json" in log, log
+        assert len(json.loads(pathlib.Path(run, "trace.json").read_text())["traceEvents"]) > 9
+    still = ["--lr", 1e-12, "--freeze", "backbone", "--augment", "none", "--early-stopping", 1]  # two epochs of 7 steps
+    for run, flags, made, asked in (("d", ["--time-limit", 1e-9], "0 steps", "10:20"), ("e", [*still, "--profile-steps", "14:20"], "14 steps", "14:20")):
+        expect(train(run, "--profile", *flags), 0)
+        log = pathlib.Path(run, "log.txt").read_text()
+        assert f"warning: --profile: nothing was profiled, because this process made {made} and --profile-steps is {asked}\n" in log, log
+        assert not pathlib.Path(run, "op_table.txt").exists()
 
 
 def test_what_cannot_be_written_does_not_end_the_training(folder):

@@ -182,6 +182,16 @@ def test_a_flag_that_decides_nothing_is_a_warning(folder):
     assert expect(lathe(*summary[:3], "--config", "run.toml"), 0).stderr == ""
 
 
+def test_a_training_names_all_flags_that_decide_nothing(folder):
+    flags = ["--data-root", "x", "--workers", 0, "--prefetch-factor", 3, "--weight-decay", 0, "--no-decay-norm", "--tf32", "--cudnn-benchmark",
+             "--workspace-limit", 5, "--capture", "--algo-cache", "x", "--sync-batch-norm", "--allow-changes", "--profile-steps", "1:2",
+             "--scheduler", "step", "--epochs", 3, "--warmup-epochs", 0.0001]
+    shown = expect(lathe("train", "--dataset", "synthetic", "--model", "resnet8", "--device", "cpu", *flags, "--dry-run"), 0).stderr
+    named = re.findall(r"^warning: --(\S+) ", shown, re.M)
+    assert named == ["data-root", "prefetch-factor", "no-decay-norm", "tf32", "cudnn-benchmark", "workspace-limit", "capture", "allow-changes",
+                     "profile-steps", "sync-batch-norm", "algo-cache", "warmup-epochs", "step-size"], shown
+
+
 def test_help_and_version_go_to_stdout(folder):
     for arguments in (["--help"], ["help"], ["info", "--help"], ["help", "info"], ["--version"]):
         result = expect(lathe(*arguments), 0)

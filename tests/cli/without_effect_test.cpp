@@ -5,7 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "lathe/nn/batch_norm.h"
+#include "lathe/nn/containers.h"
+#include "lathe/nn/linear.h"
+#include "lathe/tools/cli/training/idle_flags.h"
 
 using namespace lathe::cli;
 
@@ -53,11 +59,95 @@ TEST_CASE("without effect: a flag that decides nothing is named, with what it is
         Remarks{"--skip-broken has no effect with --dataset mnist, only with folder"});
 }
 
+TEST_CASE(
+    "without effect: also what another flag rules out, and what needs one that is not given") {
+  CHECK(remarks_of({{"prefetch-factor", "4"}, {"workers", "0"}}) ==
+        Remarks{"--prefetch-factor has no effect with --workers 0"});
+  CHECK(remarks_of({{"workers", "4"}, {"data-cache", "gpu"}, {"pin-memory", "true"}}) ==
+        Remarks{"--workers has no effect with --data-cache gpu: the GPU has the images",
+                "--pin-memory has no effect with --data-cache gpu: the GPU has the images"});
+  CHECK(remarks_of({{"no-decay-norm", "true"}, {"optimizer", "lamb"}}) ==
+        Remarks{"--no-decay-norm has no effect with --optimizer lamb, which never decays them"});
+  CHECK(remarks_of({{"no-decay-norm", "true"}, {"weight-decay", "0"}}) ==
+        Remarks{"--no-decay-norm has no effect with --weight-decay 0"});
+  CHECK(remarks_of({{"tf32", "true"}, {"device", "cpu"}}) ==
+        Remarks{"--tf32 has no effect with --device cpu, only with cuda"});
+  CHECK(remarks_of({{"conv-benchmark", "true"}, {"device", "cuda:1"}}) ==
+        Remarks{"--conv-benchmark has no effect with --device cuda, only with cpu; on a GPU it is "
+                "--cudnn-benchmark"});
+  CHECK(remarks_of({{"cudnn-benchmark", "true"}, {"deterministic", "true"}}) ==
+        Remarks{"--cudnn-benchmark has no effect with --deterministic: nothing is timed"});
+  CHECK(remarks_of({{"capture", "true"}, {"sync", "warn"}}) ==
+        Remarks{"--capture has no effect with --sync warn, which looks at single ops"});
+  CHECK(remarks_of({{"allow-changes", "true"}, {"profile-steps", "1:2"}}) ==
+        Remarks{"--allow-changes has no effect without --resume",
+                "--profile-steps has no effect without --profile"});
+  CHECK(remarks_of({{"data-root", "a"}, {"dataset", "synthetic"}}) ==
+        Remarks{"--data-root has no effect with --dataset synthetic, only with cifar10, cifar100, "
+                "mnist, fashion-mnist, folder or packed"});
+}
+
+TEST_CASE("without effect: a device, a model or one process may leave a flag nothing to do") {
+  const auto remarks = [](std::map<std::string, std::string, std::less<>> flags,
+                          lathe::nn::Module& model, int64_t ranks, const char* device) {
+    SettingSources sources;
+    sources.flags = std::move(flags);
+    return idle_flags(
+        merge_settings(sources, kTrain), sources,
+        {lathe::Device(device), model, ranks, Schedule{.steps_per_epoch = 1, .total_steps = 1}});
+  };
+  lathe::nn::Sequential plain(lathe::nn::Linear(1, 1)), normed(lathe::nn::BatchNorm1d(1));
+  CHECK(remarks({{"recompute", "true"}, {"sync-batch-norm", "true"}}, plain, 2, "cpu") ==
+        Remarks{"--recompute has no effect on a model without batch norm",
+                "--sync-batch-norm has no effect on a model without batch norm"});
+  CHECK(remarks({{"recompute", "true"}, {"sync-batch-norm", "true"}}, normed, 1, "cpu") ==
+        Remarks{"--sync-batch-norm has no effect in one process: lathe launch -n 2 train starts "
+                "two ranks"});
+  CHECK(remarks({{"recompute", "true"}, {"sync-batch-norm", "true"}}, normed, 2, "cpu").empty());
+  CHECK(remarks({{"tf32", "true"}}, plain, 1, "cpu") ==  // --device auto
+        Remarks{"--tf32 has no effect with --device cpu, only with cuda"});
+  CHECK(remarks({{"tf32", "true"}}, plain, 1, "cuda:0").empty());
+  CHECK(remarks({{"algo-cache", "a"}}, plain, 1, "cpu") ==
+        Remarks{"--algo-cache has no effect without --conv-benchmark"});
+  CHECK(remarks({{"algo-cache", "a"}, {"conv-benchmark", "true"}}, plain, 1, "cpu").empty());
+  CHECK(remarks({{"algo-cache", "a"}}, plain, 1, "cuda:0").empty());
+  CHECK(remarks({{"algo-cache", "a"}, {"deterministic", "true"}}, plain, 1, "cuda:0") ==
+        Remarks{"--algo-cache has no effect with --deterministic: nothing is timed"});
+}
+
+TEST_CASE("without effect: a schedule beyond the end of the run is named") {
+  const auto remarks = [](Settings settings, int64_t epochs) {
+    settings.epochs = epochs;
+    lathe::nn::Sequential model;
+    return idle_flags(settings, {},
+                      {lathe::kCPU, model, 1, make_schedule(settings, 7, 7 * epochs)});
+  };
+  CHECK(remarks({.scheduler = "step", .step_size = 3}, 3) ==
+        Remarks{"--step-size 3 is not reached in 3 epochs: the learning rate does not fall"});
+  CHECK(remarks({.scheduler = "step", .step_size = 2}, 3).empty());
+  CHECK(remarks({.scheduler = "multistep", .milestones = "2,3,80"}, 3) ==
+        Remarks{"--milestones: 3 is not reached in 3 epochs",
+                "--milestones: 80 is not reached in 3 epochs"});
+  CHECK(remarks({.scheduler = "plateau", .patience = 1}, 3) ==
+        Remarks{"--patience 1 is not exceeded by 3 evaluations in 3 epochs: the learning rate does "
+                "not fall"});
+  CHECK(remarks({.scheduler = "plateau", .patience = 1}, 4).empty());
+  CHECK(remarks({.warmup_epochs = 0.05}, 3) ==
+        Remarks{"--warmup-epochs 0.05 is less than half a step: nothing warms up"});
+  CHECK(remarks({.warmup_epochs = 0.1}, 3).empty());
+}
+
 TEST_CASE("without effect: what counts, is off, is not known yet or stands in a file is let pass") {
   CHECK(remarks_of({{"power", "2"}, {"scheduler", "poly"}}).empty());
   CHECK(remarks_of({{"power", "2"}}, "scheduler = \"poly\"").empty());
   CHECK(remarks_of({{"gamma", "0.5"}, {"scheduler", "plateau"}}).empty());
   CHECK(remarks_of({{"nesterov", "false"}, {"optimizer", "adam"}}).empty());
   CHECK(remarks_of({{"skip-broken", "true"}}).empty());
+  CHECK(remarks_of({{"workers", "auto"}, {"data-cache", "gpu"}, {"tf32", "true"}}).empty());
+  CHECK(remarks_of({{"profile-steps", "1:2"},
+                    {"profile", "true"},
+                    {"resume", "auto"},
+                    {"allow-changes", "true"}})
+            .empty());
   CHECK(remarks_of({{"optimizer", "adam"}}, "momentum = 0.8\npower = 3").empty());
 }

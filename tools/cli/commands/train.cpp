@@ -22,7 +22,6 @@
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/settings/shared_config.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
-#include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/checkpoint_writer.h"
@@ -32,6 +31,7 @@
 #include "lathe/tools/cli/training/environment.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/folder_images.h"
+#include "lathe/tools/cli/training/idle_flags.h"
 #include "lathe/tools/cli/training/memory_advice.h"
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/optimizers.h"
@@ -316,15 +316,15 @@ Device prepare_rank(Settings& settings, const Ranks& ranks) {
   return device;
 }
 
-void warn_of_flags(const Settings& settings, const SettingSources& sources, Log& log) {
+void warn_of_flags(const Settings& settings, const SettingSources& sources, const Setup& setup,
+                   Log& log) {
   if (settings.quiet) return;
-  for (const std::string& remark : flags_without_effect(settings, sources)) log.warning(remark);
+  for (const std::string& remark : idle_flags(settings, sources, setup)) log.warning(remark);
 }
 
 ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Log& log) {
   StartPoint start;
   Settings settings = choose_on_ranks(call, start, ranks, log);
-  warn_of_flags(settings, call.sources, log);
   if (settings.profile) parse_profile_steps(settings.profile_steps);  // may be wrong: say so early
   const Device device = prepare_rank(settings, ranks);
   const ComputeStream on(device);  // from here on: what comes before the training shares its memory
@@ -348,6 +348,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   place_model(*model, device, settings);
   const auto optimizer = make_optimizer(settings, *model);
   Frozen frozen = freeze_parameters(*model, settings, log);
+  warn_of_flags(settings, call.sources, {device, *model, ranks.size(), schedule}, log);
   RunSchedule lr(*optimizer, schedule);
   safetensors::Metadata about = describe_run(settings, images, ranks.size());
   about.merge(metadata_of(model_input(settings, *data.test_set)));

@@ -9,17 +9,25 @@ namespace lathe::cli {
 namespace {
 
 constexpr std::string_view kPublished = "cifar10|cifar100|mnist|fashion-mnist";
+constexpr bool kUnless = true;
 
 constexpr Dependence kDependences[] = {
+    {"data-root", "dataset", "cifar10|cifar100|mnist|fashion-mnist|folder|packed"},
     {"download", "dataset", kPublished},
     {"synthetic-size", "dataset", "synthetic"},
     {"skip-broken", "dataset", "folder"},
+    {"workers", "data-cache", "gpu", ": the GPU has the images", kUnless},
+    {"prefetch-factor", "workers", "0", "", kUnless},
+    {"prefetch-factor", "data-cache", "gpu", ": the GPU has the images", kUnless},
+    {"pin-memory", "data-cache", "gpu", ": the GPU has the images", kUnless},
     {"stem", "model",
      "resnet18|resnet34|resnet50|resnet101|resnet152|wide_resnet50_2|wide_resnet101_2"},
     {"new-head", "weights", ""},
     {"momentum", "optimizer", "sgd|lars|rmsprop"},
     {"nesterov", "optimizer", "sgd"},
     {"trust-coefficient", "optimizer", "lars"},
+    {"no-decay-norm", "optimizer", "lars|lamb", ", which never decays them", kUnless},
+    {"no-decay-norm", "weight-decay", "0", "", kUnless},
     {"step-size", "scheduler", "step"},
     {"milestones", "scheduler", "multistep"},
     {"gamma", "scheduler", "step|multistep|plateau"},
@@ -29,6 +37,17 @@ constexpr Dependence kDependences[] = {
     {"init-scale", "loss-scale", "dynamic"},
     {"growth-interval", "amp", "fp16"},
     {"growth-interval", "loss-scale", "dynamic"},
+    {"conv-exact", "device", "cpu"},
+    {"conv-benchmark", "device", "cpu", "; on a GPU it is --cudnn-benchmark"},
+    {"tf32", "device", "cuda"},
+    {"cudnn-benchmark", "device", "cuda", "; on a CPU it is --conv-benchmark"},
+    {"cudnn-benchmark", "deterministic", "true", ": nothing is timed", kUnless},
+    {"workspace-limit", "device", "cuda"},
+    {"capture", "device", "cuda"},
+    {"capture", "detect-anomaly", "true", ", which looks at single ops", kUnless},
+    {"capture", "sync", "warn|error", ", which looks at single ops", kUnless},
+    {"allow-changes", "resume", ""},
+    {"profile-steps", "profile", ""},
 };
 
 bool is_one_of(std::string_view value, std::string_view values) {
@@ -52,6 +71,22 @@ std::string in_words(std::string_view values) {
   return text;
 }
 
+// What a row compares: the value as text, of a switch that is off nothing, of a device its kind.
+std::string compared(const Settings& settings, const Setting& chooser) {
+  const std::string value = value_text(settings, chooser);
+  if (chooser.is_switch() && value == "false") return "";
+  return chooser.key == "device" ? value.substr(0, value.find(':')) : value;
+}
+
+std::string remark_of(const Dependence& row, const Setting& chooser, const std::string& value) {
+  if (row.values.empty())
+    return formatted("--{} has no effect without --{}{}", row.key, row.chooser, row.instead);
+  const std::string with = chooser.is_switch() ? "" : formatted(" {}", value);
+  const std::string only = row.unless ? "" : formatted(", only with {}", in_words(row.values));
+  return formatted("--{} has no effect with --{}{}{}{}", row.key, row.chooser, with, only,
+                   row.instead);
+}
+
 }  // namespace
 
 std::span<const Dependence> all_dependences() { return kDependences; }
@@ -60,21 +95,19 @@ std::vector<std::string> flags_without_effect(const Settings& settings,
                                               const SettingSources& sources) {
   std::vector<std::string> remarks;
   std::string_view reported;  // rows of one key are adjacent; one report is enough
-  for (const auto& [key, chooser, values, instead] : kDependences) {
-    if (key == reported || !sources.flags.contains(key)) continue;
-    const Setting& setting = *find_setting(key);
+  for (const Dependence& row : kDependences) {
+    const auto flag = sources.flags.find(row.key);
+    if (row.key == reported || flag == sources.flags.end() || flag->second == "auto") continue;
+    const Setting& setting = *find_setting(row.key);
     if (setting.is_switch() && value_text(settings, setting) == "false") continue;
-    const std::string chosen = value_text(settings, *find_setting(chooser));
-    if (values.empty()) {
-      if (!chosen.empty()) continue;
-      remarks.push_back(formatted("--{} has no effect without --{}", key, chooser));
-      reported = key;
-      continue;
-    }
-    if (chosen == "auto" || is_one_of(chosen, values)) continue;
-    remarks.push_back(formatted("--{} has no effect with --{} {}, only with {}{}", key, chooser,
-                                chosen, in_words(values), instead));
-    reported = key;
+    const Setting& chooser = *find_setting(row.chooser);
+    const std::string value = compared(settings, chooser);
+    if (value == "auto") continue;
+    const bool has_effect =
+        row.values.empty() ? !value.empty() : is_one_of(value, row.values) != row.unless;
+    if (has_effect) continue;
+    remarks.push_back(remark_of(row, chooser, value));
+    reported = row.key;
   }
   return remarks;
 }

@@ -12,10 +12,11 @@
 namespace lathe::cli {
 
 /// Setting `key` has an effect only if `chooser` is one of `values`: "poly", or "sgd|lars"; with no
-/// values, only if `chooser` is given at all.
+/// values, only if `chooser` is given at all, or on. A device counts without its number: "cuda".
 struct Dependence {
   std::string_view key, chooser, values;
-  std::string_view instead = {};  // a remark on what may have been meant
+  std::string_view instead = {};  // what else helps, or what happens
+  bool unless = false;            // the reverse: it has no effect with one of `values`
 };
 
 std::span<const Dependence> all_dependences();

@@ -7,11 +7,22 @@
 #include "lathe/core/file.h"
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/trace.h"
+#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 
 namespace lathe::cli {
+namespace {
+
+// What is profiled of `steps` steps. The very first one is no example of the others.
+ProfileSteps steps_within(const ProfileSteps& asked, int64_t steps) {
+  if (asked.first < steps || steps <= 0) return asked;
+  const int64_t least = std::min<int64_t>(1, steps - 1);
+  return {std::max(least, steps - (asked.last - asked.first)), steps};
+}
+
+}  // namespace
 
 ProfileSteps parse_profile_steps(std::string_view text) {
   const size_t colon = text.find(':');
@@ -23,22 +34,34 @@ ProfileSteps parse_profile_steps(std::string_view text) {
   return {first, parse_integer("--profile-steps", text.substr(colon + 1), first + 1, kMost)};
 }
 
-RunProfile::RunProfile(const ProfileSteps& steps, Device device,
+RunProfile::RunProfile(const ProfileSteps& asked, int64_t most, Device device,
                        const std::filesystem::path& folder, Log& log)
-    : steps_(steps), device_(device), folder_(folder), log_(log) {
-  const int64_t warmup = std::min<int64_t>(steps.first, 1);
+    : steps_(steps_within(asked, most)), device_(device), folder_(folder), log_(log) {
+  if (steps_.first != asked.first) {
+    log_.line(
+        formatted("--profile-steps {}:{} begins after the last of {}: instead, the profile "
+                  "is of {}:{}",
+                  asked.first, asked.last, count_text(most, "step"), steps_.first, steps_.last));
+  }
+  const int64_t warmup = std::min<int64_t>(steps_.first, 1);
   profiler_.emplace(
       profile::ProfilerOptions{.record_shapes = true,
                                .profile_memory = true,
-                               .schedule = {.wait = steps.first - warmup,
+                               .schedule = {.wait = steps_.first - warmup,
                                             .warmup = warmup,
-                                            .active = steps.last - steps.first},
+                                            .active = steps_.last - steps_.first},
                                .on_trace_ready = [this](profile::Profiler&) { write(); }});
 }
 
 RunProfile::~RunProfile() {
   try {
     profiler_->stop();
+    if (!over_) {
+      log_.warning(
+          formatted("--profile: nothing was profiled, because this process made {} and "
+                    "--profile-steps is {}:{}",
+                    count_text(step_, "step"), steps_.first, steps_.last));
+    }
   } catch (...) {  // no memory to write with
   }
 }
@@ -50,6 +73,8 @@ void RunProfile::after_step() {
 }
 
 void RunProfile::write() {
+  if (step_ <= steps_.first) return;  // the run has ended before the first of them was over
+  over_ = true;
   const profile::Recording& recording = profiler_->recording();
   const std::string trace = (folder_ / "trace.json").string();
   const std::string table = (folder_ / "op_table.txt").string();

@@ -24,9 +24,11 @@ ProfileSteps parse_profile_steps(std::string_view text);
 class RunProfile {
  public:
   /// Begins to count steps. The step before the first is recorded and thrown away, to warm up.
-  RunProfile(const ProfileSteps& steps, Device device, const std::filesystem::path& folder,
-             Log& log);
-  /// If the run ends during the steps, writes those that there are.
+  /// `most`: the steps that the process makes unless it ends early. If all of `asked` lie behind
+  /// them, as many of the last ones are profiled, and a line says so.
+  RunProfile(const ProfileSteps& asked, int64_t most, Device device,
+             const std::filesystem::path& folder, Log& log);
+  /// If the run ends during the steps, writes those that there are. Warns if there are none.
   ~RunProfile();
   RunProfile(const RunProfile&) = delete;
   RunProfile& operator=(const RunProfile&) = delete;
@@ -41,6 +43,7 @@ class RunProfile {
   const std::filesystem::path folder_;
   Log& log_;
   int64_t step_ = 0;
+  bool over_ = false;  // steps were recorded, and written if that was possible
   std::optional<profile::Profiler> profiler_;
 };
 

@@ -75,8 +75,8 @@ ExitCode Trainer::run() {
   saves_->begin(step_);
   announce_debug_scopes(settings_, parts_.train.device, scaler_.enabled(), parts_.log);
   if (settings_.profile)
-    profile_.emplace(parse_profile_steps(settings_.profile_steps), parts_.train.device, folder_,
-                     parts_.log);
+    profile_.emplace(parse_profile_steps(settings_.profile_steps), steps_to_make(),
+                     parts_.train.device, folder_, parts_.log);
   try {
     announce();
     // An epoch in which a checkpoint was made is finished even if all steps are done.
@@ -184,7 +184,8 @@ bool Trainer::ends_update() const {
 
 // One batch. Its gradients add up until update(), which a graph may have done with the batch.
 void Trainer::step_batch(const Tensor& x, const Tensor& y) {
-  const bool snapshot = step_ % kStepsBetweenCandidates == 0 && step_ > 0 && micro_batches_.count() == 0;
+  const bool snapshot =
+      step_ % kStepsBetweenCandidates == 0 && step_ > 0 && micro_batches_.count() == 0;
   if (snapshot) {
     const debug::AllowSync copies_the_state;
     saves_->take_candidate();
@@ -385,6 +386,13 @@ Trainer::Stop Trainer::stop_reason() const {
                                 ? agreed_.time_is_over
                                 : settings_.time_limit > 0 && seconds() >= settings_.time_limit;
   return time_is_over ? Stop::kTime : Stop::kNo;
+}
+
+// Unless something ends the run early.
+int64_t Trainer::steps_to_make() const {
+  const int64_t last =
+      settings_.stop_after > 0 ? std::min(settings_.stop_after, total_steps_) : total_steps_;
+  return std::max<int64_t>(last - step_, 0);
 }
 
 bool Trainer::pauses() const {

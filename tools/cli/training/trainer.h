@@ -178,6 +178,7 @@ class Trainer {
   int signal() const;
   Stop stop_reason() const;
   bool pauses() const;
+  int64_t steps_to_make() const;
   bool evaluates_after(int64_t epoch) const;
   double seconds() const;
   double data_wait() const;  // part of the training time spent waiting for batches

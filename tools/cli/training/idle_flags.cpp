@@ -1,0 +1,81 @@
+// What makes flags idle that only the made training tells.
+#include "lathe/tools/cli/training/idle_flags.h"
+
+#include <algorithm>
+
+#include "lathe/core/ceil_div.h"
+#include "lathe/nn/batch_norm.h"
+#include "lathe/tools/cli/count_text.h"
+#include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/settings/without_effect.h"
+
+namespace lathe::cli {
+namespace {
+
+bool has_batch_norm(nn::Module& model) {
+  return std::ranges::any_of(model.named_modules(), [](const auto& entry) {
+    return dynamic_cast<const nn::BatchNorm*>(entry.second) != nullptr;
+  });
+}
+
+// Why no convolution is timed, whose result --algo-cache would keep; "" if they are.
+std::string_view untimed(const Settings& settings, Device device) {
+  if (settings.deterministic) return "with --deterministic: nothing is timed";
+  if (device.is_cuda())
+    return settings.cudnn_benchmark.value_or(true) ? "" : "without --cudnn-benchmark";
+  return settings.conv_benchmark ? "" : "without --conv-benchmark";
+}
+
+// What of the schedule lies beyond the end of the run, or is too short.
+void note_idle_schedule(const Settings& settings, const Schedule& schedule,
+                        std::vector<std::string>& remarks) {
+  const int64_t epochs = ceil_div(schedule.total_steps, schedule.steps_per_epoch);
+  const std::string run = count_text(epochs, "epoch");
+  if (settings.warmup_epochs > 0 && schedule.warmup_steps == 0)
+    remarks.push_back(formatted("--warmup-epochs {} is less than half a step: nothing warms up",
+                                number_text(settings.warmup_epochs)));
+  if (schedule.kind == Schedule::Kind::kStep && schedule.step_size >= epochs)
+    remarks.push_back(
+        formatted("--step-size {} is not reached in {}: the learning rate does not "
+                  "fall",
+                  schedule.step_size, run));
+  if (schedule.kind == Schedule::Kind::kMultiStep) {
+    for (const int64_t milestone : schedule.milestones) {
+      if (milestone >= epochs)
+        remarks.push_back(formatted("--milestones: {} is not reached in {}", milestone, run));
+    }
+  }
+  if (schedule.kind == Schedule::Kind::kPlateau) {
+    // The first evaluation is the best so far. What the last one changes no step uses.
+    const int64_t looks = ceil_div(epochs, settings.eval_every);
+    if (schedule.patience + 2 >= looks)
+      remarks.push_back(
+          formatted("--patience {} is not exceeded by {} in {}: the learning rate "
+                    "does not fall",
+                    schedule.patience, count_text(looks, "evaluation"), run));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> idle_flags(const Settings& settings, const SettingSources& sources,
+                                    const Setup& setup) {
+  Settings on_device = settings;
+  on_device.device = setup.device.is_cuda() ? "cuda" : "cpu";
+  std::vector<std::string> remarks = flags_without_effect(on_device, sources);
+  const auto note = [&](bool is_on, std::string_view key, std::string_view why) {
+    if (is_on && !why.empty() && sources.flags.contains(key))
+      remarks.push_back(formatted("--{} has no effect {}", key, why));
+  };
+  const std::string_view no_norm =
+      has_batch_norm(setup.model) ? "" : "on a model without batch norm";
+  note(settings.recompute, "recompute", no_norm);
+  note(settings.sync_batch_norm, "sync-batch-norm",
+       setup.ranks == 1 ? "in one process: lathe launch -n 2 train starts two ranks" : no_norm);
+  note(!settings.algo_cache.empty(), "algo-cache", untimed(settings, setup.device));
+  note_idle_schedule(settings, setup.schedule, remarks);
+  return remarks;
+}
+
+}  // namespace lathe::cli

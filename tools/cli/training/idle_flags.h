@@ -1,0 +1,30 @@
+// Flags of a training that have no effect with its device, model, ranks or length. Those that other
+// settings make idle: settings/without_effect.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lathe/core/device.h"
+#include "lathe/nn/module.h"
+#include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/settings/settings_sources.h"
+#include "lathe/tools/cli/training/schedule.h"
+
+namespace lathe::cli {
+
+/// What a training was made of.
+struct Setup {
+  Device device;
+  nn::Module& model;
+  int64_t ranks;
+  const Schedule& schedule;
+};
+
+/// A text for each such flag of the call. Environment and config files serve many calls, so nothing
+/// from there is reported, but for the schedule: a --step-size that lies beyond the end of the run,
+/// or a warm-up shorter than half a step. Settings must be definite (settings/recipe.h).
+std::vector<std::string> idle_flags(const Settings& settings, const SettingSources& sources,
+                                    const Setup& setup);
+
+}  // namespace lathe::cli
