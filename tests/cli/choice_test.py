@@ -114,6 +114,8 @@ def test_a_finished_run_with_averages_is_tested_with_them_in_a_new_folder(folder
     expect(train("c", *SPLIT, "--ema", 0.9, "--eval-every", 0), 0)  # its best is of the last step
     (got,), (want,) = rows("b", "test"), rows("c", "test")
     assert (got["step"], got["loss"], got["accuracy"]) == (15, want["loss"], want["accuracy"]), (got, want)
+    plain = expect(lathe("eval", "--weights", "b/last.safetensors", "--run-dir", "b", "--split", "test", "--json"), 0)
+    assert json.loads(plain.stdout.splitlines()[0])["loss"] != got["loss"], (plain.stdout, got)
 
 
 def test_other_validation_images_begin_a_new_best(folder):

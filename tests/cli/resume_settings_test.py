@@ -4,6 +4,7 @@
     resume_settings_test.py LATHE [--sanitized]
 """
 import json
+import math
 import pathlib
 import re
 
@@ -98,11 +99,25 @@ def test_other_batches_begin_the_epoch_and_the_mean_again(folder):
 
 
 def test_the_first_step_of_more_epochs_has_the_rate_of_its_epoch(folder):
-    flags = ["--scheduler", "step", "--step-size", 1, "--gamma", 0.1, "--log-every", 1]
-    expect(train("--run-dir", "a", *flags, "--epochs", 1), 0)
-    expect(lathe("train", "--resume", "a", "--epochs", 2, "--quiet"), 0)
-    rates = [row["lr"] for row in rows_of("a", "train")]
-    assert len(rates) == 6 and all(abs(a / b - 1) < 1e-12 for a, b in zip(rates, [0.1] * 3 + [0.01] * 3)), rates
+    def cosine(steps):
+        return [0.1 * (1 + math.cos(math.pi * i / steps)) / 2 for i in range(steps)]
+    for run, flags, expected in (("a", ["--scheduler", "step", "--step-size", 1, "--gamma", 0.1], [0.1] * 3 + [0.01] * 3),
+                                 ("b", ["--scheduler", "cosine"], cosine(3) + cosine(6)[3:])):
+        expect(train("--run-dir", run, *flags, "--log-every", 1, "--epochs", 1), 0)
+        expect(lathe("train", "--resume", run, "--epochs", 2, "--quiet"), 0)
+        rates = [row["lr"] for row in rows_of(run, "train")]
+        assert len(rates) == 6 and all(abs(a / b - 1) < 1e-12 for a, b in zip(rates, expected)), rates
+
+
+def test_another_text_of_the_same_value_is_no_change(folder):
+    expect(train("--run-dir", "a", "--epochs", 1), 0)
+    expect(train("--run-dir", "b", "--epochs", 1, "--weights", "a/last.safetensors"), 0)
+    (folder / "sub").mkdir()
+    resume = ["train", "--resume", folder / "b", "--dry-run", "--quiet"]
+    expect(lathe(*resume, "--weights", "../a/last.safetensors", cwd=folder / "sub"), 0)
+    expect(lathe(*resume, "--weights", "b/last.safetensors"), 2, "was made with other settings (weights ")
+    expect(lathe(*resume, "--freeze", "none"), 0)
+    expect(lathe(*resume, "--freeze", "conv1"), 2, "was made with other settings (freeze nothing → conv1)")
 
 
 main(globals())

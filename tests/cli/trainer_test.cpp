@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../cuda_case.h"
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/file.h"
 #include "lathe/core/generator.h"
@@ -185,6 +186,79 @@ TEST_CASE(
   CHECK(number(other.trainer, "best_accuracy") == number(other.trainer, "last_accuracy"));
   CHECK(number(other.trainer, "best_epoch") == 1);
   CHECK(number(other.schedule, "best") == number(other.trainer, "last_loss"));
+}
+
+TEST_CASE("trainer: --scheduler plateau looks at the loss, whatever the accuracy does") {
+  Run run({.steps = 1});
+  add_linear(run.model);
+  run.settings.epochs = 3;
+  optim::SGD optimizer(run.model.parameters(), {.lr = 0.1});
+  optim::ReduceLROnPlateau schedule(optimizer, {.patience = 0});
+  // Images of class 0 are zeros, those of class 1 ones. Hardly right on both: a loss of 0.69. Sure
+  // of class 0, and hardly wrong on class 1: half of that. A step is an epoch.
+  const auto set = [&](double class_0, double class_1) {
+    const NoGrad off;
+    const Tensor weight = run.model.parameters()[0], bias = run.model.parameters()[1];
+    weight.fill_(0);
+    weight.select(0, 1).fill_((class_0 + class_1) / 4);
+    bias.fill_(0);
+    bias.select(0, 0).fill_(class_0);
+  };
+  std::vector<double> rates;
+  Trainer trainer({.settings = run.settings,
+                   .model = run.model,
+                   .schedule = schedule,
+                   .train = run.train,
+                   .test = run.test,
+                   .out = run.out,
+                   .log = run.log,
+                   .after_step =
+                       [&](int64_t step) {
+                         rates.push_back(optimizer.lr());
+                         step == 2 ? set(20, -0.01) : set(0.01, 0.01);
+                         return true;
+                       }},
+                  3);
+  trainer.open(run.folder.path(), false);
+  CHECK(trainer.run() == ExitCode::kDone);
+  CHECK(rates == std::vector<double>{0.1, 0.1, 0.1});  // the second one is less accurate
+  CHECK(optimizer.lr() == doctest::Approx(0.01));      // the third one is more accurate
+}
+
+TEST_CASE(
+    "trainer: a run that went back keeps the better one of what best holds and what is left") {
+  const auto best_after_going_back = [](double best_so_far, double of_file) {
+    Run run;
+    add_linear(run.model);
+    const auto train = [&](const Checkpoint* from) {
+      optim::SGD optimizer(run.model.parameters(), {.lr = 0.1});
+      optim::LambdaLR schedule(optimizer, [](int64_t) { return 1.0; });
+      Trainer trainer({run.settings, run.model, schedule, run.train, run.test, run.out, run.log},
+                      4);
+      if (from != nullptr) CHECK(trainer.resume(*from, "last.safetensors", {}) == 2);
+      trainer.open(run.folder.path(), from != nullptr);
+      if (from != nullptr) trainer.go_back(of_file);
+      CHECK(trainer.run() == ExitCode::kDone);
+    };
+    run.settings.stop_after = 2;
+    train(nullptr);
+    Checkpoint paused = read_checkpoint((run.folder.path() / "last.safetensors").string());
+    StateDict changed;
+    for (const auto& [name, value] : paused.tensors) {
+      if (name == "trainer.best_accuracy") {
+        changed.add_number(name, best_so_far);
+      } else {
+        changed.add(name, value);
+      }
+    }
+    paused.tensors = std::move(changed);
+    run.settings.stop_after = 0;
+    train(&paused);  // its accuracy is at least a half
+    return std::filesystem::exists(run.folder.path() / "best.safetensors");
+  };
+  CHECK(best_after_going_back(2, 0.1));        // the better one is gone
+  CHECK(best_after_going_back(0.1, 2));        // it is one of other images
+  CHECK_FALSE(best_after_going_back(2, 1.5));  // it is there
 }
 
 TEST_CASE("trainer: a folder that takes no weights is the error, and is not tried again") {
