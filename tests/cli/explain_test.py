@@ -7,9 +7,14 @@ import json
 import math
 import pathlib
 import re
+import sys
 import xml.etree.ElementTree
 
 from driver import expect, expect_one_line, lathe, main
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from tree_files import paths_below  # noqa: E402
 
 SMALL = ["--model", "resnet8", "--batch-size", 4, "--image-size", 16, "--threads", 1]
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -79,7 +84,7 @@ def test_every_recorded_op_has_a_formula(folder):
     table = set(re.findall(r'^  \{"(\w+)", "', (SOURCE / "tools/cli/observe/op_formulas.cpp").read_text(), re.MULTILINE))
     makers = "record|from_input|from_output|step_function|rounding|make_view|make_part|view_as|extremum|rest_of|extreme|open_clamp|row_norm"
     recorded = set()
-    for path in (SOURCE / "ops").glob("*.cpp"):
+    for path in paths_below(SOURCE, ["ops"], {".cpp"}):
         recorded |= set(re.findall(rf'\b(?:{makers})\(\s*"(\w+)"', path.read_text()))
     # Gradients are recorded only if they shall have gradients themselves, and vmap's has its own functions' formulas.
     missing = {name for name in recorded - table if not re.search(r"_grad$|_(gather|scatter)$|^jacobian$", name)}

@@ -21,6 +21,7 @@ constexpr OpFormula kFormulas[] = {
    "g = dy where y > 0, else 0; dx = w/s (g - mean(g) - xn mean(g xn)), where xn = (x - m) / s; dw = sum of g xn; db = sum of g"},
   {"batch_norm_add_relu", "x r w b", "y = max(w (x - m) / s + b + r, 0), with mean m and standard deviation s of each channel in the batch; r comes over the shortcut",
    "g = dy where y > 0, else 0; dr = g; dx = w/s (g - mean(g) - xn mean(g xn)), where xn = (x - m) / s; dw = sum of g xn; db = sum of g"},
+  {"batch_norm_relu_conv2d", "x w b f", "y = conv2d(z, f), where z = batch_norm_relu(x, w, b)", "as of conv2d, then as of batch_norm_relu"},
   {"layer_norm", "x w b", "y = {w:w }(x - m) / s{b: + b}, with mean m and standard deviation s of each row",
    "dx = 1/s (g - mean(g) - xn mean(g xn)), where g = w dy, xn = (x - m) / s; dw = sum of dy xn; db = sum of dy"},
   {"group_norm", "x w b", "y = {w:w }(x - m) / s{b: + b}, with mean m and standard deviation s of each image's groups of channels",
