@@ -12,6 +12,8 @@ import pathlib
 import re
 import sys
 
+from tree_files import paths_below
+
 FOLDERS = ["core", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "tools"]
 HEADERS, SOURCES = {".h", ".cuh"}, {".h", ".cuh", ".cpp", ".cu"}
 COLUMNS = 100
@@ -60,7 +62,7 @@ def self_test():
 def main():
     self_test()
     root = pathlib.Path(sys.argv[1])
-    paths = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*")) if path.suffix in SOURCES]
+    paths = paths_below(root, FOLDERS, SOURCES)
     assert paths, f"no sources under {root}"
     found = [fault for path in paths for fault in faults_of(path.relative_to(root), path.read_text(encoding="utf-8"))]
     print("\n".join(found))

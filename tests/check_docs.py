@@ -25,8 +25,11 @@ import copy
 import fnmatch
 import itertools
 import pathlib
+import posixpath
 import re
 import sys
+
+from tree_files import tree_files
 
 SOURCES = {".h", ".cuh", ".cpp", ".cu", ".py", ".sh", ".cmake", ".txt", ".json", ".in"}
 NAMED_FILE = re.compile(r"[\w.*<>{},-]+\.(?:h|cuh|cpp|cu|py|sh|cmake)")
@@ -35,22 +38,23 @@ NUMBERS = ("no one two three four five six seven eight nine ten eleven twelve th
            "seventeen eighteen nineteen twenty").split()
 
 
+def words_in(text):
+    return set(re.findall(r"[A-Za-z_]\w*", text))
+
+
 class Tree:
     """The files, and the words in those that are no pages."""
 
     def __init__(self, root):
         self.root = root
-        folders = [path for path in root.iterdir() if path.is_dir() and (path.name == ".ci" or path.name[0] != ".")
-                   and path.name != "build" and not (path / "CMakeCache.txt").exists()]
-        self.tops = {path.name for path in folders}
-        paths = [path for folder in folders for path in folder.rglob("*") if "__pycache__" not in path.parts]
-        paths += [path for path in root.iterdir() if path.is_file()]
-        self.files = sorted(path.relative_to(root).as_posix() for path in paths if path.is_file())
-        self.folders = {path.relative_to(root).as_posix() for path in paths if path.is_dir()} | self.tops
+        self.files = tree_files(root)
+        self.folders = {folder.as_posix() for name in self.files for folder in pathlib.PurePath(name).parents[:-1]}
+        self.tops = {name for name in self.folders if "/" not in name}
         self.texts = {name: (root / name).read_text(encoding="utf-8") for name in self.files
                       if pathlib.PurePath(name).suffix in SOURCES or name == ".ci/run"}
         self.texts.pop("tests/check_docs.py", None)  # its self-test names what does not exist
-        self.words = set().union(*(re.findall(r"[A-Za-z_]\w*", text) for text in self.texts.values()))
+        self.words_of = {name: words_in(text) for name, text in self.texts.items()}
+        self.words = set().union(*self.words_of.values())
         # What CMake makes: test programs of folders, tests of scripts, fuzz targets.
         for name in self.files:
             part = pathlib.PurePath(name)
@@ -74,7 +78,8 @@ def with_additions(tree, page):
     """The tree as it is when the page has been followed."""
     there = copy.copy(tree)
     blocks = re.findall(r"^ *```\w*\n(.*?)^ *```", page, re.S | re.M)
-    there.words = tree.words | set(re.findall(r"[A-Za-z_]\w*", "".join(blocks)))
+    there.words_of = {**tree.words_of, "": words_in("".join(blocks))}
+    there.words = tree.words | there.words_of[""]
     new = [path for line in page.splitlines() if "new file" in line for path in re.findall(r"`([\w/]+\.\w+)`", line)]
     there.files = sorted({*tree.files, *new})
     there.texts = {**tree.texts, "": "".join(blocks)}
@@ -146,7 +151,7 @@ def faults_of_path(tree, span, folder):
         return [] if ok else [f"there is no folder {span}"]
     if len(parts) > 1 and parts[0] in tree.tops:
         return [f"there is no {one}" for one in alternatives(span) if not tree.has(one)]
-    if len(parts) > 1 and folder and (tree.root / folder / parts[0]).is_dir():
+    if len(parts) > 1 and folder and f"{folder}/{parts[0]}" in tree.folders:
         return [f"there is no {one}" for one in alternatives(span) if not tree.has(f"{folder}/{one}")]
     if NAMED_FILE.fullmatch(span):
         return [f"no file is called {one}" for one in alternatives(span) if not tree.has_file(one)]
@@ -189,8 +194,7 @@ def faults_of_names(tree, span):
             continue
         if last not in tree.words and not (last.isupper() and any(word.endswith("_" + last) for word in tree.words)):
             yield f"the sources have no {last}"
-        elif outer and not any(re.search(rf"\b{outer[-1]}\b", text) and re.search(rf"\b{last}\b", text)
-                               for text in tree.texts.values()):
+        elif outer and not any(outer[-1] in words and last in words for words in tree.words_of.values()):
             yield f"no file has both {outer[-1]} and {last}"
 
 
@@ -239,11 +243,11 @@ def faults_of_defaults(command, text):
 def faults_of_links(tree, text, folder):
     for target in re.findall(r"\]\(([^):]+)\)", prose_of(text)):
         path, _, heading = target.partition("#")
-        page = (tree.root / folder / path) if path else None
-        if page and not page.exists():
+        page = posixpath.normpath(posixpath.join(folder, path))
+        if path and page not in tree.folders and page not in tree.files:
             yield f"links to {path}, which does not exist"
-        elif page and heading:
-            headings = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.M)
+        elif path and heading:
+            headings = re.findall(r"^#+ (.*)", (tree.root / page).read_text(encoding="utf-8"), re.M)
             if heading not in {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in headings}:
                 yield f"links to {target}, but the page has no such heading"
 

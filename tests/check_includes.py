@@ -8,6 +8,8 @@ import pathlib
 import re
 import sys
 
+from tree_files import paths_below
+
 CORE = {"core", "core/profile"}  # what works says so to the profiler
 RECORD = CORE | {"autograd"}
 KERNELS = {"core/gpu"}  # how a kernel is launched and reads its arguments
@@ -114,7 +116,7 @@ def self_test():
 def main():
     self_test()
     root = pathlib.Path(sys.argv[1])
-    files = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*")) if path.suffix in SOURCES]
+    files = paths_below(root, FOLDERS, SOURCES)
     found = [text for path in files for text in faults_in(root, path)]
     print("\n".join(found))
     assert files, f"no sources under {root}"

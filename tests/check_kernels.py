@@ -12,25 +12,26 @@ import re
 import subprocess
 import sys
 
+from tree_files import paths_below
+
 GLOBAL = re.compile(r"__global__\s+(?:__launch_bounds__\([^)]*\)\s*)?void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(")
+
+FOLDERS, SUFFIXES = ("core", "ops", "optim", "data"), {".cu", ".cuh", ".h"}
 
 
 def kernels_of(root):
     """Name → file, of all kernels in the product's folders."""
     names = {}
-    for folder in ("core", "ops", "optim", "data"):
-        for pattern in ("*.cu", "*.cuh", "*.h"):
-            for path in sorted((root / folder).rglob(pattern)):
-                for name in GLOBAL.findall(path.read_text(encoding="utf-8")):
-                    names[name] = path.relative_to(root)
+    for path in paths_below(root, FOLDERS, SUFFIXES):
+        for name in GLOBAL.findall(path.read_text(encoding="utf-8")):
+            names[name] = path.relative_to(root)
     return names
 
 
 def own_shared(root):
     """file:line of each __shared__ but that of LATHE_SHARED itself."""
     return [f"{path.relative_to(root)}:{number}"
-            for folder in ("core", "ops", "optim", "data", "examples") for pattern in ("*.cu", "*.cuh", "*.h")
-            for path in sorted((root / folder).rglob(pattern)) if path.name != "launch.h"
+            for path in paths_below(root, (*FOLDERS, "examples"), SUFFIXES) if path.name != "launch.h"
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if "__shared__" in line]
 
 

@@ -7,9 +7,12 @@ it, or a script beside it.
 Some lists hold words instead of files: in ops/ `conv2d` stands for conv2d.cpp and its backends, in tests/fuzz/ `idx` for
 idx_fuzz.cpp.
 """
+import functools
 import pathlib
 import re
 import sys
+
+from tree_files import paths_below
 
 FOLDERS = ["core", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "tools", "tests", "examples"]
 SUFFIX = re.compile(r"_(cpu|dnnl|eigen|cuda|cudnn|cublas|curand|fuzz)$")
@@ -20,14 +23,19 @@ def names_of(path):
     return {path.name, path.stem, SUFFIX.sub("", path.stem)}
 
 
+@functools.lru_cache(None)
+def scripts_beside(folder, root, suffix):
+    return [path for path in paths_below(root, [folder.relative_to(root).as_posix()], {suffix}) if path.parent == folder]
+
+
 def listed(path, root):
-    if any(path.name in script.read_text(encoding="utf-8") for script in path.parent.glob("*.py")):
+    if any(path.name in script.read_text(encoding="utf-8") for script in scripts_beside(path.parent, root, ".py")):
         return True  # a program that a script compiles
     folder = path.parent
     while not (folder / "CMakeLists.txt").exists() and folder != root:
         folder = folder.parent
     text = "".join(script.read_text(encoding="utf-8")
-                   for script in [folder / "CMakeLists.txt", *sorted(folder.glob("*.cmake"))])
+                   for script in [folder / "CMakeLists.txt", *scripts_beside(folder, root, ".cmake")])
     words = re.split(r"[\s()]+", re.sub(r"#.*", "", text))
     # A file of a deeper folder is listed with its path, "../main.cpp" or "kernels/relu.cpp".
     words = {word.strip('"').split("/")[-1] for word in words}
@@ -36,7 +44,7 @@ def listed(path, root):
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    sources = [path for folder in FOLDERS for pattern in ("*.cpp", "*.cu") for path in sorted((root / folder).rglob(pattern))]
+    sources = paths_below(root, FOLDERS, {".cpp", ".cu"})
     assert sources, f"no sources under {root}"
     unlisted = [path for path in sources if not listed(path, root)]
     for path in unlisted:

@@ -17,6 +17,8 @@ import pathlib
 import re
 import sys
 
+from tree_files import paths_below
+
 COLUMNS = ["API", "grad", "grad²", "amp", "cpu", "cuda", "test"]
 NOT_IN_UMBRELLA = {"strided_adjoint.h", "resample.h"}  # parts of other ops
 NO_DTYPE_OF_THEIR_OWN = {"randperm"}  # op_table_test.cpp feeds them nothing
@@ -167,8 +169,9 @@ def main():
     read = lambda path: (root / path).read_text(encoding="utf-8")
     lists = read("ops/CMakeLists.txt")
     words, cuda_words = words_of(lists, "LATHE_OPS"), words_of(lists, "LATHE_OPS_CUDA")
-    for room in sorted((root / "ops").glob("*/CMakeLists.txt")):
-        cuda_words += re.findall(r"\b(\w+)_cuda\.cu\b", room.read_text(encoding="utf-8"))
+    for room in paths_below(root, ["ops"], {".txt"}):
+        if room.name == "CMakeLists.txt" and room.parent.parent == root / "ops":
+            cuda_words += re.findall(r"\b(\w+)_cuda\.cu\b", room.read_text(encoding="utf-8"))
     table = Table(read("ops/README.md"))
     measured = set(re.findall(r'\{"(\w+)", \[\]\(T x\)', read("tests/ops/op_table_test.cpp")))
     problems = list(table.problems)

@@ -11,6 +11,8 @@ import pathlib
 import re
 import sys
 
+from tree_files import paths_below
+
 FOLDERS = ("core", "autograd", "data", "graph", "nn", "ops", "optim", "tools/cli")
 SOURCES = {".h", ".cpp"}
 
@@ -177,7 +179,7 @@ def main():
     declared = tree.precompiled()
     assert "core/tensor.h" in declared["Tensor"] and declared["LATHE_CHECK"], "the declarations were not found"
     self_test(root, declared)
-    files = [path.relative_to(root).as_posix() for folder in FOLDERS for path in sorted((root / folder).rglob("*")) if path.suffix in SOURCES]
+    files = [path.relative_to(root).as_posix() for path in paths_below(root, FOLDERS, SOURCES)]
     found = [text for name in files for text in faults_in(tree, name, declared)]
     print("\n".join(found))
     assert files, f"no sources under {root}"

@@ -16,6 +16,10 @@ import pathlib
 import re
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from tree_files import paths_below  # noqa: E402
+
 WORDS = ["arena", "capture", "fiber", "history", "Philox", "pinned", "reorder", "stream"]
 DRAWN = ('<svg xmlns="http://www.w3.org/2000/svg" class="graph"', '<svg xmlns="http://www.w3.org/2000/svg" class="chart"')
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.S | re.M)
@@ -127,10 +131,10 @@ def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     tour = root / "docs/tour"
     cases = set(re.findall(r'TEST_CASE\(\s*"tour (\d+\.\d): ', "".join(
-        path.read_text(encoding="utf-8") for path in sorted((root / "tests/tour").glob("*_test.cpp")))))
+        path.read_text(encoding="utf-8") for path in paths_below(root, ["tests/tour"], {".cpp"}))))
     index = (tour / "README.md").read_text(encoding="utf-8")
     faults = []
-    pages = sorted(tour.glob("*.md"))
+    pages = [page for page in paths_below(root, ["docs/tour"], {".md"}) if page.parent == tour]
     for page in pages:
         text = page.read_text(encoding="utf-8")
         found = [*faults_of_quotes(root, page, text), *faults_of_pictures(page, text)]
