@@ -16,19 +16,22 @@ namespace lathe {
 
 namespace {
 
+/// y, or a copy if it is still x or a view of x.
+Tensor owned(const Tensor& y, const Tensor& x) { return y.shares_storage(x) ? clone(y) : y; }
+
 /// Each slice along `dim` of x `times` times in a row.
 Tensor interleaved(const char* op, const Tensor& x, int dim, int64_t times) {
   LATHE_CHECK(ValueError, times >= 0, op, ": repeats must not be negative, got ", times, " (x: ", x,
               ")");
   const Lines lines = lines_of(x.shape(), dim);
   Shape shape = x.ndim() == 0 ? Shape{1} : x.shape();
-  if (times == 1) return reshape(x, shape);
   shape[dim] =
       (CheckedSize(shape[dim]) * times)
           .value_or_throw<ShapeError>(op, ": ", times, " repeats are too many (x: ", x, ")");
   numel_of(shape);  // before it is cut into factors
   const Tensor slices = reshape(x, {lines.outer * lines.n, 1, lines.inner});
-  return reshape(expand(slices, {lines.outer * lines.n, times, lines.inner}), shape);
+  const Tensor repeated = expand(slices, {lines.outer * lines.n, times, lines.inner});
+  return owned(contiguous(reshape(repeated, shape)), x);
 }
 
 /// The dimensions, from the front.
@@ -42,7 +45,7 @@ Dims wrapped(const char* op, const Dims& dims, int ndim) {
 
 Tensor rolled(const Tensor& x, int64_t shift, int dim) {
   const int64_t size = x.ndim() == 0 ? 1 : x.shape()[dim];
-  if (size <= 1) return x;
+  if (size <= 1) return x;                            // its caller copies
   const int64_t step = (shift % size + size) % size;  // in [0, size)
   if (step == 0) return x;
   return cat({narrow(x, dim, size - step, step), narrow(x, dim, 0, size - step)}, dim);
@@ -58,24 +61,26 @@ Tensor flip(const Tensor& x, const Dims& dims) {
     if (size > 1)
       y = index_select(y, dim, arange(size - 1, -1, -1, {.dtype = kI64, .device = x.device()}));
   }
-  return y;
+  return owned(y, x);
 }
 
 Tensor roll(const Tensor& x, int64_t shift) {
   const profile::OpRange range("roll", {x});
-  return reshape(rolled(reshape(x, {x.numel()}), shift, 0), x.shape());
+  return owned(reshape(rolled(reshape(x, {x.numel()}), shift, 0), x.shape()), x);
 }
 Tensor roll(const Tensor& x, int64_t shift, int64_t dim) {
   const profile::OpRange range("roll", {x});
-  return rolled(x, shift, wrap_dim("roll", dim, x.ndim()));
+  return owned(rolled(x, shift, wrap_dim("roll", dim, x.ndim())), x);
 }
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
   const profile::OpRange range("roll", {x});
   LATHE_CHECK(ShapeError, shifts.size() == dims.size(), "roll: there are ", shifts.size(),
               " shifts for ", dims.size(), " dimensions (x: ", x, ")");
   Tensor y = x;  // a dimension may come twice; then its shifts add up
-  for (int i = 0; i < dims.size(); ++i) y = roll(y, shifts[i], dims[i]);
-  return y;
+  for (int i = 0; i < dims.size(); ++i) {
+    y = rolled(y, shifts[i], wrap_dim("roll", dims[i], x.ndim()));
+  }
+  return owned(y, x);
 }
 
 Tensor repeat(const Tensor& x, const Dims& repeats) {
@@ -97,7 +102,7 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
     y = reshape(y, {lines.outer, 1, lines.n * lines.inner});
     y = reshape(expand(y, {lines.outer, repeats[d], lines.n * lines.inner}), shape);
   }
-  return y.is_same(x) ? clone(x) : y;
+  return owned(contiguous(y), x);
 }
 
 Tensor tile(const Tensor& x, const Dims& repeats) {
@@ -181,7 +186,7 @@ Tensor pixel_shuffle(const Tensor& x_in, int64_t factor) {
   const Tensor parts = reshape(x_in, {n, c / (r * r), r, r, h, w});
   const int64_t rows = size_of_product("pixel_shuffle", x_in, h, r);
   const int64_t columns = size_of_product("pixel_shuffle", x_in, w, r);
-  return reshape(permute(parts, {0, 1, 4, 2, 5, 3}), {n, c / (r * r), rows, columns});
+  return owned(reshape(permute(parts, {0, 1, 4, 2, 5, 3}), {n, c / (r * r), rows, columns}), x_in);
 }
 
 Tensor pixel_unshuffle(const Tensor& x_in, int64_t factor) {
@@ -194,7 +199,7 @@ Tensor pixel_unshuffle(const Tensor& x_in, int64_t factor) {
               " columns are no multiples of factor ", r, " (x: ", x_in, ")");
   const Tensor parts = reshape(x_in, {n, c, h / r, r, w / r, r});
   const int64_t channels = size_of_product("pixel_unshuffle", x_in, c, r * r);
-  return reshape(permute(parts, {0, 1, 3, 5, 2, 4}), {n, channels, h / r, w / r});
+  return owned(reshape(permute(parts, {0, 1, 3, 5, 2, 4}), {n, channels, h / r, w / r}), x_in);
 }
 
 Tensor movedim(const Tensor& x, int64_t from, int64_t to) {

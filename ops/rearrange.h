@@ -1,6 +1,6 @@
 // The same elements in another order, or repeated (rearrange.cpp, made of other ops).
-// Any strides, 0-d and zero-size. Views share memory with x, and so may a result that equals x; the
-// others are copies.
+// Any strides, 0-d and zero-size. A comment says where the result is a view, which shares memory
+// with x. All others are copies, also of an x that does not change.
 // dtypes: any.   grad: x (twice).   amp: none, the dtype stays.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace lathe {
 
-/// x with the order of the elements along `dims` reversed. No dims: x itself.
+/// x with the order of the elements along `dims` reversed. No dims: a copy of x.
 /// throws: IndexError (dimension out of range or repeated).
 LATHE_API Tensor flip(const Tensor& x, const Dims& dims);
 
@@ -35,7 +35,7 @@ LATHE_API Tensor repeat_interleave(const Tensor& x, int64_t repeats, int64_t dim
 /// throws: also ShapeError, DTypeError.
 LATHE_API Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, int64_t dim);
 
-/// x.expand(other.shape()), x.view(other.shape()) and x.reshape(other.shape()).
+/// x.expand(other.shape()), x.view(other.shape()) and x.reshape(other.shape()): views as those.
 /// throws: as ops/views.h.
 LATHE_API Tensor expand_as(const Tensor& x, const Tensor& other);
 LATHE_API Tensor view_as(const Tensor& x, const Tensor& other);

@@ -99,6 +99,46 @@ TEST_CASE("rearrange: views write through, copies do not") {
   CHECK(expand_as(x, zeros({2, 2, 3})).shape() == Shape{2, 2, 3});
 }
 
+TEST_CASE("rearrange: what changes nothing is a copy, and no element of a copy is another's") {
+  const Tensor x = ones({1, 3, 1}), square = ones({2, 2});
+  const Tensor number = tensor(1.0, kF64), matrix = x.view({3, 1}).t();
+  const Tensor all[] = {repeat(x, {1, 1, 1}),
+                        repeat(x, {2, 1, 1}),
+                        repeat(x, {1, 1, 4}),
+                        repeat(x, {2, 1, 1, 3}),
+                        repeat(number, {3}),
+                        tile(x, {4}),
+                        tile(x, {}),
+                        repeat_interleave(x, 1, 1),
+                        flip(x, {0}),
+                        repeat_interleave(x, 2, 0),
+                        flip(square, {}),
+                        repeat_interleave(number, 2, 0),
+                        flip(number, {}),
+                        repeat_interleave(x.view({3}), 1),
+                        roll(x, 1, 0),
+                        roll(square, 2, 1),
+                        roll(square, 0),
+                        roll(square, {1, 1}, {0, 0}),
+                        roll(square, {}, {}),
+                        repeat(expand(tensor({1.0}), {2, 3}), {1, 1}),
+                        pixel_shuffle(x.view({1, 3, 1, 1}), 1),
+                        pixel_unshuffle(square.view({1, 2, 2}), 2),
+                        pixel_unshuffle(square.view({1, 1, 2, 2}), 1),
+                        pixel_shuffle(ones({4, 1, 1}).slice(0, 0, 4), 2),
+                        tile(matrix, {2, 1}),
+                        roll(expand(number, {3}), 3)};
+  for (size_t i = 0; i < std::size(all); ++i) {
+    CAPTURE(i);
+    const Tensor& y = all[i];
+    CHECK_FALSE(has_overlap(y));
+    y.flatten().slice(0, 0, 1).fill_(7);
+    CHECK((y == 7).sum().item<int64_t>() == 1);
+    CHECK(y.numel() == (y == 1).sum().item<int64_t>() + 1);
+  }
+  for (const Tensor& t : {x, square, number}) CHECK(t.sum().item<double>() == t.numel());
+}
+
 TEST_CASE("take_along_dim: argsort's indices sort") {
   const Tensor x = randn({3, 5, 2});
   CHECK(difference(take_along_dim(x, argsort(x, 1), 1), sort(x, 1).values, 0) == "");
