@@ -126,21 +126,35 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, De
 }
 
 namespace {
+/// Does dimension a lie inside dimension b in memory? Not known where one of them is expanded.
+std::optional<bool> lies_inside(const Tensor& t, int a, int b) {
+  const int64_t step_a = t.strides()[a], step_b = t.strides()[b];
+  if (step_a == 0 || step_b == 0) return std::nullopt;
+  if (step_a != step_b) return step_a < step_b;
+  return t.shape()[a] > t.shape()[b] ? std::optional(false) : std::nullopt;
+}
+
 /// Dense strides in the stride order of `like`: NHWC stays NHWC, a transposed matrix transposed.
+/// The order is PyTorch's: an insertion sort that begins with row-major order and passes over what
+/// is not known.
 Strides dense_strides_like(const Tensor& like) {
   if (like.is_contiguous()) return contiguous_strides(like.shape());
   const int n = like.ndim();
-  int order[kMaxDims];
-  for (int d = 0; d < n; ++d) {  // by stride, outermost first; equal strides keep their order
-    int at = d;
-    for (; at > 0 && like.strides()[order[at - 1]] < like.strides()[d]; --at) {
-      order[at] = order[at - 1];
+  int order[kMaxDims];  // innermost first
+  for (int i = 0; i < n; ++i) {
+    order[i] = n - 1 - i;
+    int at = i;
+    for (int before = i - 1; before >= 0; --before) {
+      const auto inside = lies_inside(like, order[before], order[at]);
+      if (!inside) continue;
+      if (*inside) break;
+      std::swap(order[before], order[at]);
+      at = before;
     }
-    order[at] = d;
   }
   Strides strides = Dims::filled(n, 1);
   int64_t step = 1;
-  for (int i = n - 1; i >= 0; --i) {
+  for (int i = 0; i < n; ++i) {
     strides[order[i]] = step;
     step *= std::max<int64_t>(like.shape()[order[i]], 1);
   }

@@ -414,7 +414,8 @@ LATHE_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
 /// throws: ShapeError for negative or missing strides, or a last element beyond an int64.
 LATHE_API Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype,
                                Device device);
-/// Shape, dtype, device and dense stride order of `like` (NHWC stays NHWC).
+/// Shape, dtype and device of `like`, dense in its stride order: NHWC stays NHWC. Expanded
+/// dimensions have no order of their own and go where row-major order has them.
 LATHE_API Tensor empty_like(const Tensor& like);
 LATHE_API Tensor empty_like(const Tensor& like, DType dtype);
 

@@ -37,8 +37,9 @@ Tensor run(const char* name, BinaryOp op, const Tensor& a, const Tensor& b, DTyp
   const bool same = a.shape() == b.shape();
   const Shape shape = same ? a.shape() : broadcast_shapes(name, a.shape(), b.shape());
   const Device device = a.device().is_cuda() ? a.device() : b.device();
-  const Tensor& model = a.shape() == shape ? a : b;
-  Tensor out = model.shape() == shape && !model.is_contiguous() && !has_overlap(model)
+  const bool b_decides = b.shape() == shape && has_overlap(a);  // a is expanded
+  const Tensor& model = a.shape() == shape && !b_decides ? a : b;
+  Tensor out = model.shape() == shape && !model.is_contiguous()
                    ? empty_like(model, dtype)
                    : empty_strided(shape, contiguous_strides(shape), dtype, device);
   LATHE_DISPATCH(device, binary(op, out, a, b));

@@ -114,11 +114,19 @@ Tensor bernoulli(const Tensor& p, Generator* generator) {
 
 Tensor rand_like(const Tensor& like, Generator* generator) {
   const profile::DeviceRange range("rand_like", like.device());
-  return rand(like.shape(), {.dtype = like.dtype(), .device = like.device()}, generator);
+  check_floating("rand_like", like);
+  const Tensor out = empty_like(like);
+  fill(out, UniformDraw{0, 1}, generator);
+  profile::note_output(out);
+  return out;
 }
 Tensor randn_like(const Tensor& like, Generator* generator) {
   const profile::DeviceRange range("randn_like", like.device());
-  return randn(like.shape(), {.dtype = like.dtype(), .device = like.device()}, generator);
+  check_floating("randn_like", like);
+  const Tensor out = empty_like(like);
+  fill(out, NormalDraw{0, 1}, generator);
+  profile::note_output(out);
+  return out;
 }
 
 const Tensor& uniform_(const Tensor& x, double low, double high, Generator* generator) {

@@ -27,11 +27,9 @@ void check_condition(const char* op, const char* name, const Tensor& cond) {
 Tensor choose(const Tensor& cond, const Tensor& a, const Tensor& b) {
   const Shape shape =
       broadcast_shapes("where", cond.shape(), broadcast_shapes("where", a.shape(), b.shape()));
-  const auto dense_model = [&](const Tensor& t) {
-    return t.shape() == shape && !t.is_contiguous() && !has_overlap(t);
-  };
-  Tensor y = dense_model(a) ? empty_like(a)
-             : dense_model(b)
+  const auto is_model = [&](const Tensor& t) { return t.shape() == shape && !t.is_contiguous(); };
+  Tensor y = is_model(a) ? empty_like(a)
+             : is_model(b)
                  ? empty_like(b)
                  : empty_strided(shape, contiguous_strides(shape), a.dtype(), cond.device());
   LATHE_DISPATCH(cond.device(), where(y, cond, a, b));

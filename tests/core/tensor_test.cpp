@@ -6,7 +6,10 @@
 #include <cmath>
 #include <sstream>
 
+#include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/random.h"
+#include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 
 using namespace lathe;
@@ -27,6 +30,46 @@ TEST_CASE("tensor: copies of a handle share, clones do not") {
   CHECK(b.is_same(a));
   CHECK(a.slice(0, 0, 1).shares_storage(a));
   CHECK_FALSE(Tensor().defined());
+}
+
+TEST_CASE("tensor: what is made like another has PyTorch's dense strides") {
+  struct {
+    Shape shape;
+    Strides strides, like;
+  } const cases[] = {{{4, 5}, {0, 1}, {5, 1}},  // expanded: row-major
+                     {{4, 5}, {1, 0}, {5, 1}},
+                     {{4, 5}, {0, 0}, {5, 1}},
+                     {{4, 5}, {1, 4}, {1, 4}},  // transposed
+                     {{4, 5}, {10, 2}, {5, 1}},
+                     {{4, 5}, {1, 8}, {1, 4}},
+                     {{2, 3, 4}, {4, 8, 1}, {4, 8, 1}},
+                     {{2, 3, 4}, {1, 2, 6}, {1, 2, 6}},
+                     {{2, 3, 4}, {1, 0, 2}, {1, 2, 6}},  // expanded and permuted
+                     {{2, 3, 4}, {0, 1, 3}, {12, 1, 3}},
+                     {{2, 3, 4}, {0, 1, 0}, {12, 4, 1}},
+                     {{2, 3, 4}, {4, 0, 1}, {12, 4, 1}},
+                     {{2, 3, 4}, {1, 2, 0}, {4, 8, 1}},
+                     {{2, 3, 2, 2}, {12, 1, 6, 3}, {12, 1, 6, 3}},  // NHWC
+                     {{2, 3, 2, 2}, {0, 1, 6, 3}, {12, 1, 6, 3}},
+                     {{2, 3, 2, 2}, {24, 1, 12, 6}, {12, 1, 6, 3}},
+                     {{2, 3, 2, 2}, {3, 1, 0, 0}, {12, 4, 2, 1}},
+                     {{4, 4}, {1, 1}, {4, 1}},  // overlapping
+                     {{4, 2}, {1, 1}, {2, 1}}};
+  for (const auto& c : cases) {
+    CAPTURE(c.shape);
+    CAPTURE(c.strides);
+    const Tensor x = as_strided(zeros({100}), c.shape, c.strides, 0);
+    const Tensor all[] = {
+        empty_like(x), zeros_like(x), full_like(x, 1), rand_like(x), x.clone(),
+        randn_like(x), x.to(kF64),    relu(x),         -x,           x.clamp(-1, 1),
+        x.isnan(),     sigmoid(x),    gelu(x),         softplus(x),  x.pow(2),
+        x.clamp_min(0)};
+    for (const Tensor& y : all) CHECK(y.strides() == c.like);
+  }
+  const Tensor wide = relu(randn({1, 5}).expand({4, 5}));
+  wide.flatten().zero_();  // a view
+  CHECK(wide.sum().item<float>() == 0);
+  CHECK(wide.view({20}).shape() == Shape{20});
 }
 
 TEST_CASE("tensor: empty_strided has room for the gaps between its elements") {
