@@ -363,14 +363,15 @@ class LATHE_API Tensor {
   const Tensor& mul_(Scalar value) const;
   const Tensor& div_(const Tensor& other) const;
   const Tensor& div_(Scalar value) const;
-  const Tensor& operator+=(const Tensor& other) const { return add_(other); }
-  const Tensor& operator+=(Scalar value) const { return add_(value); }
-  const Tensor& operator-=(const Tensor& other) const { return sub_(other); }
-  const Tensor& operator-=(Scalar value) const { return sub_(value); }
-  const Tensor& operator*=(const Tensor& other) const { return mul_(other); }
-  const Tensor& operator*=(Scalar value) const { return mul_(value); }
-  const Tensor& operator/=(const Tensor& other) const { return div_(other); }
-  const Tensor& operator/=(Scalar value) const { return div_(value); }
+  const Tensor& operator+=(const auto& value) const& { return add_(value); }
+  const Tensor& operator-=(const auto& value) const& { return sub_(value); }
+  const Tensor& operator*=(const auto& value) const& { return mul_(value); }
+  const Tensor& operator/=(const auto& value) const& { return div_(value); }
+  // Of a view without a name, like operator=: x[0] += 1. x.index({mask}) += 1 throws StateError.
+  const Tensor& operator+=(const auto& value) const&& { return seen().add_(value); }
+  const Tensor& operator-=(const auto& value) const&& { return seen().sub_(value); }
+  const Tensor& operator*=(const auto& value) const&& { return seen().mul_(value); }
+  const Tensor& operator/=(const auto& value) const&& { return seen().div_(value); }
   const Tensor& fill_(Scalar value) const;
   const Tensor& zero_() const;
   const Tensor& copy_(const Tensor& source) const;
@@ -397,6 +398,7 @@ class LATHE_API Tensor {
   int64_t item_integer() const;
   void check_type(DType asked) const;
   void copy_out(void* out, DType dtype) const;
+  const Tensor& seen() const;  // this; throws StateError if no other tensor shares its memory
 
   IntrusivePtr<TensorImpl> impl_;
 };

@@ -214,31 +214,23 @@ const Tensor& Tensor::uniform_(double low, double high) const { return lathe::un
 const Tensor& Tensor::normal_(double mean, double std) const { return lathe::normal_(*this, mean, std); }
 // clang-format on
 
-namespace {
-
-/// For an assignment to a tensor without a name.
-void check_somebody_sees(const Tensor& t) {
-  const TensorImpl& impl = t.impl();
-  const bool is_view_of_named = impl.base && impl.base->use_count() > 1;
-  const uint32_t own = impl.base ? 2 : 1;  // tensors of the temporary: itself, and what it views
+const Tensor& Tensor::seen() const {
+  const TensorImpl& own = impl();
+  const bool is_view_of_named = own.base && own.base->use_count() > 1;
+  const uint32_t known = own.base ? 2 : 1;  // tensors of the temporary: itself, and what it views
   LATHE_CHECK(StateError,
-              impl.use_count() > 1 || is_view_of_named || impl.storage->is_borrowed() ||
-                  impl.storage->use_count() > own,
+              own.use_count() > 1 || is_view_of_named || own.storage->is_borrowed() ||
+                  own.storage->use_count() > known,
               "assignment to the result of an op: no other tensor shares its memory, so the values "
               "would be lost (it is ",
-              t, "); give it a name, or write with copy_, index_put_ or masked_fill_");
+              *this, "); give it a name, or write with copy_, index_put_ or masked_fill_");
+  return *this;
 }
-
-}  // namespace
 
 const Tensor& Tensor::operator=(const Tensor& source) const&& {
-  check_somebody_sees(*this);
-  return copy_(source);
+  return seen().copy_(source);
 }
 
-const Tensor& Tensor::operator=(Scalar value) const&& {
-  check_somebody_sees(*this);
-  return fill_(value);
-}
+const Tensor& Tensor::operator=(Scalar value) const&& { return seen().fill_(value); }
 
 }  // namespace lathe

@@ -83,6 +83,15 @@ TEST_CASE("indexing: assignment to what index() or [] gives writes into the tens
   // What nobody could read afterwards is an error.
   CHECK_THROWS_WITH_AS(x.index({x > 2}) = 0, doctest::Contains("would be lost"), StateError);
   CHECK_THROWS_AS(x.clone() = other, StateError);
+  const Tensor mask = x > 2, rows = tensor({0, 1}), where = zeros({1, 3}, kI64);
+  CHECK_THROWS_WITH_AS(x.index({mask}) += 1, doctest::Contains("would be lost"), StateError);
+  CHECK_THROWS_AS(x.index({mask}) -= 1, StateError);
+  CHECK_THROWS_AS(x.index({rows}) *= 2, StateError);
+  CHECK_THROWS_AS(x.to(kF32) /= 2, StateError);
+  CHECK_THROWS_AS(x.gather(0, where) += other, StateError);
+  CHECK_THROWS_AS(x.index_select(0, rows) -= other, StateError);
+  CHECK_THROWS_AS(x.masked_select(mask) *= mask, StateError);
+  CHECK_THROWS_AS(x.take(rows).to(kF32) /= rows, StateError);
   CHECK_THROWS_AS(x[0] = zeros({2}, kI64), ShapeError);
   CHECK(values(x) == Numbers{0, 1, 2, 3, 4, 5});
 }
