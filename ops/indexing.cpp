@@ -12,6 +12,7 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/lines.h"
 #include "lathe/ops/nonzero.h"
 #include "lathe/ops/scatter.h"
 #include "lathe/ops/views.h"
@@ -139,12 +140,17 @@ Places places_of(const Chosen& chosen) {
   return p;
 }
 
-/// The view with the chosen dimensions as one, in front: [size, …].
-Tensor rows_of(const Tensor& view, const Places& p, size_t chosen) {
-  const Tensor ordered = permute(view, p.order);
-  Shape shape = p.size;
-  for (int d = static_cast<int>(chosen); d < ordered.ndim(); ++d) shape.push_back(ordered.dim(d));
+/// `ordered` with `count` dimensions from `dim` on as one of the given size.
+Tensor merged(const Tensor& ordered, int dim, int count, int64_t size) {
+  Shape shape;
+  for (int d = 0; d < dim; ++d) shape.push_back(ordered.dim(d));
+  shape.push_back(size);
+  for (int d = dim + count; d < ordered.ndim(); ++d) shape.push_back(ordered.dim(d));
   return reshape(ordered, shape);
+}
+
+Tensor as_assigned(const Tensor& values, int ndim) {
+  return reshape(values, without_leading_ones(values.shape(), ndim));
 }
 
 /// The order of dimensions that brings the first `count` of `ndim` to position `front`.
@@ -169,24 +175,28 @@ Tensor index(const Tensor& x, Indices indices) {
   const Chosen chosen = choose(x, indices);
   if (chosen.at.empty()) return chosen.view;
   const Places p = places_of(chosen);
-  const Tensor rows = rows_of(chosen.view, p, chosen.at.size());
-  const Tensor taken = index_select(rows, 0, flatten(p.positions));
-  Shape shape = p.positions.shape();
-  for (int d = 1; d < rows.ndim(); ++d) shape.push_back(rows.dim(d));
-  const Tensor result = reshape(taken, shape);
-  return permute(result, moved_to(p.front, p.positions.ndim(), result.ndim()));
+  // Neighbours are taken where they stand, so that the result is in row-major order.
+  const Tensor ordered = p.front > 0 ? chosen.view : permute(chosen.view, p.order);
+  const Tensor rows = merged(ordered, p.front, static_cast<int>(chosen.at.size()), p.size);
+  const Tensor taken = index_select(rows, p.front, flatten(p.positions));
+  Shape shape;
+  for (int d = 0; d < p.front; ++d) shape.push_back(rows.dim(d));
+  for (const int64_t size : p.positions.shape()) shape.push_back(size);
+  for (int d = p.front + 1; d < rows.ndim(); ++d) shape.push_back(rows.dim(d));
+  return reshape(taken, shape);
 }
 
-const Tensor& index_put_(const Tensor& x, Indices indices, const Tensor& values) {
-  const profile::OpRange range("index_put_", {x, values});
+const Tensor& index_put_(const Tensor& x, Indices indices, const Tensor& values_in) {
+  const profile::OpRange range("index_put_", {x, values_in});
   autograd::check_in_place("index_put_", x);
   const Chosen chosen = choose(x, indices);
   if (chosen.at.empty()) {
-    copy_(chosen.view, values);
+    copy_(chosen.view, as_assigned(values_in, chosen.view.ndim()));
     return x;
   }
   const Places p = places_of(chosen);
-  const Tensor rows = rows_of(chosen.view, p, chosen.at.size());
+  const Tensor rows =
+      merged(permute(chosen.view, p.order), 0, static_cast<int>(chosen.at.size()), p.size);
   const int count = p.positions.ndim();
   // The values in the order of index()'s result, then with the positions' dimensions in front.
   Shape shape = p.positions.shape();
@@ -194,6 +204,7 @@ const Tensor& index_put_(const Tensor& x, Indices indices, const Tensor& values)
   const Dims order = moved_to(p.front, count, shape.size());
   Shape wanted;
   for (const int64_t d : order) wanted.push_back(shape[static_cast<int>(d)]);
+  const Tensor values = as_assigned(values_in, wanted.size());
   LATHE_CHECK(ShapeError, broadcast_shapes("index_put_", wanted, values.shape()) == wanted,
               "index_put_: values do not broadcast to ", wanted, " (values: ", values, ", x: ", x,
               ")");

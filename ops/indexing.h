@@ -71,9 +71,9 @@ class TensorIndex {
 
 /// The elements that the list chooses. Dimensions without an entry are taken whole. Without tensors
 /// in the list the result is a view of x. With them it is a copy: they are broadcast to one shape,
-/// which takes the place of their dimensions, or comes first if other entries stand between them. A
-/// mask counts as the tensors of indices of its true elements (ops/nonzero.h), and waits for the
-/// device.
+/// which takes the place of their dimensions, or comes first if other entries stand between them.
+/// The copy is in row-major order. A mask counts as the tensors of indices of its true elements
+/// (ops/nonzero.h), and waits for the device.
 ///   index tensors  any integers, in [-size, size); mask: the shape of the dimensions it stands for
 /// dtypes: any.   grad: x (twice).
 /// throws: IndexError (too many entries, a number or an index out of range, two Ellipsis, a mask of
@@ -83,7 +83,8 @@ class TensorIndex {
 LATHE_API Tensor index(const Tensor& x, std::initializer_list<TensorIndex> indices);
 
 /// Writes `values` to the elements that index() reads. It has x's dtype after conversion and
-/// broadcasts to their shape. Of several values for one element the last one stays.
+/// broadcasts to their shape; there may be more dimensions, of size 1, in front. Of several values
+/// for one element the last one stays.
 /// grad: x, values (twice).
 /// throws: as index() and as ops/inplace.h. Nothing has changed then.
 LATHE_API const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,

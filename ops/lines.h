@@ -1,4 +1,4 @@
-// Lines: how an op along one dimension sees a tensor's shape.
+// Lines: how an op along one dimension sees a tensor's shape. How an assignment sees it.
 #pragma once
 
 #include "lathe/core/shape.h"
@@ -17,6 +17,13 @@ inline Lines lines_of(const Shape& shape, int dim) {
     (d < dim ? lines.outer : d == dim ? lines.n : lines.inner) *= shape[d];
   }
   return lines;
+}
+
+/// `shape` without dimensions of size 1 in front, as long as there are more than `ndim`: x[0] = y
+/// takes a y of [1,3] for [3].
+inline Shape without_leading_ones(Shape shape, int ndim) {
+  while (shape.size() > ndim && shape[0] == 1) shape.erase(0);
+  return shape;
 }
 
 }  // namespace lathe

@@ -10,6 +10,7 @@
 #include "lathe/ops/index.h"
 #include "lathe/ops/indexing.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/lines.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/multinomial.h"
 #include "lathe/ops/nonzero.h"
@@ -228,7 +229,7 @@ const Tensor& Tensor::seen() const {
 }
 
 const Tensor& Tensor::operator=(const Tensor& source) const&& {
-  return seen().copy_(source);
+  return seen().copy_(source.reshape(without_leading_ones(source.shape(), ndim())));
 }
 
 const Tensor& Tensor::operator=(Scalar value) const&& { return seen().fill_(value); }

@@ -64,6 +64,62 @@ TEST_CASE("indexing: a mask stands for the indices of its true elements") {
   CHECK(x.index({tensor(false)}).shape() == Shape{0, 3, 4});
 }
 
+TEST_CASE("indexing: what tensors of indices choose is in row-major order") {
+  const Tensor x = numbered({2, 3, 4, 5}), i = tensor({1, 0}), j = tensor({{0}, {2}, {1}});
+  const Tensor all[] = {x.index({Slice(), i}),
+                        x.index({Ellipsis, i}),
+                        x.index({Slice(), j, i}),
+                        x.index({Slice(), i, Slice(), j}),
+                        x.index({0, Slice(), i}),
+                        x.index({None, Slice(), j, None}),
+                        x.index({Slice(), tensor({true, false, true})}),
+                        x.index({Slice(), x[0].select(2, 0) > 20}),
+                        x.index({Slice(0, 2, 2), Slice(1, 3), i}),
+                        x.permute({3, 1, 0, 2}).index({Slice(), i}),
+                        x.permute({3, 1, 0, 2}).index({Slice(), i, tensor(1)}),
+                        x[0][0][0].expand({2, 5}).index({Slice(), i}),
+                        x.index({tensor(0), Slice(), tensor(1)})};
+  for (const Tensor& y : all) {
+    CAPTURE(y);
+    CHECK(y.strides() == contiguous_strides(y.shape()));
+  }
+  // y[a,b,c] = x[a, i[b], c] in any layout.
+  const Tensor t = x.permute({3, 1, 0, 2}), y = t.index({Slice(), i, 1});
+  for (int64_t a = 0; a < 5; ++a) {
+    for (int64_t b = 0; b < 2; ++b) CHECK(values(y[a][b]) == values(t[a][1 - b][1]));
+  }
+  const Tensor z = x.index({1, j, Slice(), i});  // [3,2,4]
+  CHECK(values(z[2][0]) == values(x[1][1].select(1, 1)));
+}
+
+TEST_CASE("indexing: assigned values may have leading dimensions of size 1") {
+  const Tensor x = zeros({2, 3}, kI64), row = tensor({{1, 2, 3}});
+  x[0] = row;
+  CHECK(values(x) == Numbers{1, 2, 3, 0, 0, 0});
+  x[1] = row.unsqueeze(0);
+  x.index({Slice(), 0}) = tensor({{{8, 9}}});
+  CHECK(values(x) == Numbers{8, 2, 3, 9, 2, 3});
+  x.index_put_({0}, -row);
+  x.index_put_({1, 1}, tensor({{4}}));
+  CHECK(values(x) == Numbers{-1, -2, -3, 9, 4, 3});
+  x.index_put_({tensor({1, 0})}, tensor({{{1, 2, 3}, {4, 5, 6}}}));
+  CHECK(values(x) == Numbers{4, 5, 6, 1, 2, 3});
+  x.index_put_({x > 5}, tensor({{0}}));
+  CHECK(values(x) == Numbers{4, 5, 0, 1, 2, 3});
+  CHECK_THROWS_AS(x[0] = tensor({{1, 2, 3}, {1, 2, 3}}), ShapeError);
+  CHECK_THROWS_AS(x[0] = tensor({{1}, {1}, {1}}), ShapeError);
+  CHECK_THROWS_AS(x[0].copy_(row), ShapeError);
+  CHECK_THROWS_AS(x[0] += row, ShapeError);
+  CHECK_THROWS_AS(x.index_put_({tensor({0})}, ones({2, 1, 3}, kI64)), ShapeError);
+  CHECK(values(x) == Numbers{4, 5, 0, 1, 2, 3});
+
+  const Tensor leaf = ones({1, 3}, kF64).requires_grad_(), y = zeros({2, 3}, kF64);
+  y[1] = leaf;
+  (y * y * 3).sum().backward();
+  CHECK(leaf.grad().shape() == Shape{1, 3});
+  CHECK(leaf.grad().to_vector<double>() == std::vector<double>{6, 6, 6});
+}
+
 TEST_CASE("indexing: assignment to what index() or [] gives writes into the tensor") {
   Tensor x = numbered({2, 3});
   x[0] = tensor({7, 8, 9});
