@@ -4,6 +4,7 @@
 // ref: Chen et al. 2016 (arXiv:1604.06174).
 #pragma once
 
+#include <concepts>
 #include <type_traits>
 #include <utility>
 
@@ -32,7 +33,7 @@ template <class F>
 auto checkpoint(F f, const Tensors& inputs) {
   using Result = std::invoke_result_t<F&, const Tensors&>;
   Tensors outputs = autograd::checkpoint(std::move(f), inputs);
-  if constexpr (std::is_same_v<std::remove_cvref_t<Result>, Tensor>) {
+  if constexpr (std::derived_from<std::remove_cvref_t<Result>, Tensor>) {
     return Tensor(outputs.front());
   } else {
     return outputs;

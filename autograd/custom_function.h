@@ -16,6 +16,7 @@
 //   const Tensor y = Cube::apply(x, 2.0);
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -51,8 +52,8 @@ class LATHE_API FunctionContext {
   /// throws: StateError if one was modified in place since.
   Tensors saved_tensors() const;
 
-  /// True if the gradient of input i is wanted. The inputs are the tensors among the arguments,
-  /// those of a Tensors argument one by one.
+  /// True if the gradient of input i is wanted. The inputs are the tensors among the arguments, an
+  /// nn::Parameter and a std::optional<Tensor> included, those of a container one by one.
   bool needs_input_grad(size_t i) const { return i < needs_.size() && needs_[i]; }
 
   /// In forward: these outputs get no gradient, though they are floating.
@@ -100,12 +101,24 @@ class LATHE_API CustomCall {
   bool recorded_;
 };
 
-/// Appends `argument` if it is a tensor or a list of tensors.
+/// A Tensor, or what derives from it: nn::Parameter.
+template <class T>
+concept TensorLike = std::derived_from<std::remove_cvref_t<T>, Tensor>;
+
+/// Appends the tensors of `argument`: itself, the elements of a container, what an optional holds
+/// (undefined if nothing).
 template <class T>
 void append_tensors(Tensors& out, const T& argument) {
-  if constexpr (std::is_same_v<T, Tensor>) out.push_back(argument);
-  if constexpr (std::is_same_v<T, Tensors>) {
+  if constexpr (TensorLike<T>) {
+    out.push_back(argument);
+  } else if constexpr (requires {
+                         { *argument.begin() } -> TensorLike;
+                       }) {
     out.insert(out.end(), argument.begin(), argument.end());
+  } else if constexpr (requires {
+                         { argument.value() } -> TensorLike;
+                       }) {
+    out.push_back(argument.has_value() ? argument.value() : Tensor());
   }
 }
 
@@ -119,7 +132,7 @@ void append_tensors(Tensors& out, const T& argument) {
 /// The gradient of an input that needs none, or that is zero, may stay undefined. Backward is made
 /// of ops, so under create_graph it is differentiated itself.
 /// In a recorded call, an output that shares memory with an input is copied.
-/// Tensors inside other arguments (in a struct) are constants.
+/// Tensors inside other arguments (in a struct, as values of a map) are constants.
 template <class Derived>
 struct CustomFunction {
   using Context = FunctionContext;
@@ -141,7 +154,7 @@ struct CustomFunction {
       const NoGrad off;
       return Derived::forward(kept, std::forward<Args>(arguments)...);
     }();
-    if constexpr (std::is_same_v<decltype(result), Tensor>) {
+    if constexpr (autograd::TensorLike<decltype(result)>) {
       Tensors outputs;
       outputs.push_back(std::move(result));
       return Tensor(call.record(std::move(outputs), std::move(context), run_backward).front());

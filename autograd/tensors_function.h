@@ -1,6 +1,7 @@
 // TensorsFunction: a user's function of tensors, whether it returns one tensor or several.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <type_traits>
 #include <utility>
@@ -15,7 +16,7 @@ class TensorsFunction {
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, TensorsFunction>) TensorsFunction(F f) {
     using Result = std::invoke_result_t<F&, const Tensors&>;
-    if constexpr (std::is_same_v<std::remove_cvref_t<Result>, Tensor>) {
+    if constexpr (std::derived_from<std::remove_cvref_t<Result>, Tensor>) {
       call_ = [f = std::move(f)](const Tensors& in) mutable { return Tensors{f(in)}; };
     } else {
       call_ = std::move(f);

@@ -3,11 +3,14 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
+#include <optional>
 
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/gradcheck.h"
 #include "lathe/core/memory/host_allocator.h"
+#include "lathe/nn/linear.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
@@ -39,6 +42,27 @@ struct Cube : CustomFunction<Cube> {
     const Tensor x = context.saved_tensors()[0];
     return {dy[0] * x * x * (3 * context.scale)};
   }
+};
+
+/// x, or x * scale
+struct Scaled : CustomFunction<Scaled> {
+  static inline std::vector<bool> needs;
+
+  static Tensor forward(Context& context, const Tensor& x, const std::optional<Tensor>& scale) {
+    needs = {context.needs_input_grad(0), context.needs_input_grad(1)};
+    context.save_for_backward({x, scale.value_or(Tensor())});
+    return scale ? x * *scale : x.clone();
+  }
+  static Tensors backward(Context& context, const Tensors& dy) {
+    const Tensors in = context.saved_tensors();
+    return {in[1].defined() ? dy[0] * in[1] : dy[0], in[1].defined() ? dy[0] * in[0] : Tensor()};
+  }
+};
+
+/// a + b, from any container of two
+struct Total : CustomFunction<Total> {
+  static Tensor forward(Context&, const auto& two) { return two[0] + two[1]; }
+  static Tensors backward(Context&, const Tensors& dy) { return {dy[0], dy[0]}; }
 };
 
 /// (a * b, exp(a), the number of elements), from a list of two.
@@ -237,6 +261,29 @@ TEST_CASE("custom function: memory is released with the last handle, saved outpu
     const Tensor gradient = grad({ys[0].sum()}, {x}, {.create_graph = true})[0];
   }
   CHECK(host_allocator().stats().allocated_bytes == before);
+}
+
+TEST_CASE("custom function: parameters, optionals and containers are inputs like tensors") {
+  nn::Linear layer(2, 2, {.bias = false});  // its weight is an nn::Parameter
+  const Tensor want = layer.weight * layer.weight * 6;
+  Cube::apply(layer.weight, 2.0).sum().backward();
+  CHECK(values(layer.weight.grad()) == values(want));
+
+  const std::optional<Tensor> given = leaf({2, 3}), missing;
+  Scaled::apply(*given, missing).sum().backward();
+  CHECK(Scaled::needs == std::vector<bool>{true, false});
+  CHECK(values(given->grad()) == Floats{1, 1});
+  Scaled::apply(tensor({5.f, 7.f}), given).sum().backward();
+  CHECK(Scaled::needs == std::vector<bool>{false, true});
+  CHECK(values(given->grad()) == Floats{6, 8});
+
+  const std::vector<nn::Parameter> parameters(2, layer.weight);
+  layer.weight.set_grad({});
+  Total::apply(parameters).sum().backward();
+  CHECK(values(layer.weight.grad()) == Floats{2, 2, 2, 2});
+  const Tensor x = leaf({1, 2});
+  Total::apply(std::array{x, x * 2}).sum().backward();
+  CHECK(values(x.grad()) == Floats{3, 3});
 }
 
 TEST_CASE("custom function: a saved tensor that is written before backward is an error") {
