@@ -267,6 +267,8 @@ class LATHE_API Tensor {
   Tensor std(const Dims& dims, VarOptions options) const;
   Tensor norm(const Dims& dims = {}, ReduceOptions options = {}) const;
   Tensor norm(const Dims& dims, KeepDim auto keepdim) const { return norm(dims, {keepdim}); }
+  template <class Options = ReduceOptions>  // PyTorch's x.norm(1) is vector_norm(x, 1)
+  Tensor norm(std::integral auto, Options = {}) const = delete;
   Tensor logsumexp(const Dims& dims = {}, ReduceOptions options = {}) const;
   Tensor logsumexp(const Dims& dims, KeepDim auto keepdim) const {
     return logsumexp(dims, {keepdim});

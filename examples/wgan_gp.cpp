@@ -53,7 +53,7 @@ Tensor gradient_penalty(Network& critic, const Tensor& real, const Tensor& fake)
   const Tensor between = (mix * real + (1 - mix) * fake).detach().requires_grad_();
   // The sum's gradient holds each point's own, because a score depends on its own point only.
   const Tensor slope = lathe::grad({critic(between).sum()}, {between}, {.create_graph = true})[0];
-  return (slope.norm(1) - 1).square().mean();
+  return (slope.norm({1}) - 1).square().mean();
 }
 
 /// A picture of where the points are, 2 characters to each cell.

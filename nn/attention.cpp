@@ -42,7 +42,7 @@ Tensor MultiheadAttention::heads_of(const Tensor& x, int first, int count) const
 }
 
 Tensor MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
-                                   const Tensor& mask) {
+                                   const AttentionMask& masks) {
   const auto fits = [&](const Tensor& t) { return t.ndim() == 3 && t.dim(2) == size_; };
   LATHE_CHECK(
       ShapeError,
@@ -61,6 +61,7 @@ Tensor MultiheadAttention::forward(const Tensor& query, const Tensor& key, const
     v = select(heads_of(value, 2, 1), 0, 0);
   }
   const double scale = 1 / std::sqrt(static_cast<double>(size_ / heads_));
+  const Tensor& mask = masks.attn_mask;
   Tensor scores = matmul(mul(q, scale), transpose(k, -2, -1));  // [N,heads,L,S]
   if (mask.defined() && mask.dtype() == kBool) {
     scores = scores.masked_fill(mask, -std::numeric_limits<double>::infinity());

@@ -13,6 +13,14 @@ struct MultiheadAttentionOptions {
   bool bias = true;    // of all four projections
 };
 
+/// Where queries must not look. PyTorch's key_padding_mask [N,S] is
+/// {.attn_mask = key_padding_mask.view({N, 1, 1, S})}.
+struct AttentionMask {
+  Tensor attn_mask = {};  // undefined, or broadcast to [N,heads,L,S]
+
+  Tensors tensors() const { return {attn_mask}; }
+};
+
 /// For each head, with q, k and v the projections of query, key and value, D = size / heads wide:
 ///   softmax(q k^T / sqrt(D)) v,   the heads side by side, projected by out_proj
 ///   query  [N,L,size]     key, value  [N,S,size]     →  [N,L,size]
@@ -22,11 +30,11 @@ struct MultiheadAttentionOptions {
 /// out_proj.bias [size], 0.
 ///   nn::MultiheadAttention attention{*this, "attention", 384, 6};
 ///   y = attention(x);                   // self-attention
-///   y = attention(query, x, x, mask);
+///   y = attention(query, x, x, {.attn_mask = mask});
 /// ref: Vaswani et al. 2017 (arXiv:1706.03762).
 class LATHE_API MultiheadAttention final
     : public ModuleOf<Tensor(const Tensor& query, const Tensor& key, const Tensor& value,
-                             const Tensor& mask)> {
+                             const AttentionMask& mask)> {
  public:
   /// throws: ValueError unless heads is positive and divides size.
   MultiheadAttention(int64_t size, int64_t heads, const MultiheadAttentionOptions& options = {});
@@ -37,15 +45,15 @@ class LATHE_API MultiheadAttention final
   }
 
   using ModuleOf::operator(), ModuleOf::forward;
-  /// mask: undefined, or broadcast to [N,heads,L,S]. A bool one is true where a query must not
-  /// look; a floating one is added to q k^T / sqrt(D), in the dtype of these. A query that may look
-  /// nowhere (true everywhere, or -inf) gives NaN, and so do the gradients of its sample's keys and
-  /// values; give rows of padding one place to look at, and ignore their results.
+  /// A mask of bool is true where a query must not look; a floating one is added to
+  /// q k^T / sqrt(D), in the dtype of these. A query that may look nowhere (true everywhere, or
+  /// -inf) gives NaN, and so do the gradients of its sample's keys and values; give rows of padding
+  /// one place to look at, and ignore their results.
   /// throws: ShapeError, DTypeError.
   Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value,
-                 const Tensor& mask) override;
+                 const AttentionMask& mask) override;
   /// Self-attention without a mask.
-  Tensor operator()(const Tensor& x) { return (*this)(x, x, x, Tensor()); }
+  Tensor operator()(const Tensor& x) { return (*this)(x, x, x, {}); }
   /// Of the projections of q, k and v and of both matrix products; out_proj counts its own.
   int64_t macs_of_call(const Tensors& inputs, const Tensors& outputs) const override;
 

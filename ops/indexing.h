@@ -23,8 +23,9 @@ inline constexpr NoneType None;
 struct EllipsisType {};
 inline constexpr EllipsisType Ellipsis;
 
-/// start:stop:step of Python. Slice() is all, Slice(2) is [0, 2), Slice(1, None) is all but the
-/// first. Negative ends count from the end; ends beyond the tensor are clipped.
+/// start:stop:step of Python. Slice() is all, Slice(None, 2) is [0, 2), Slice(1, None) is all but
+/// the first. Negative ends count from the end; ends beyond the tensor are clipped. Slice(2) does
+/// not compile: it is [0, 2) in Python and [2, end) in LibTorch.
 class Slice {
  public:
   /// One end, given as a number or as None.
@@ -35,7 +36,9 @@ class Slice {
   };
 
   constexpr Slice() = default;
-  constexpr explicit Slice(End stop) : stop_(stop) {}
+  constexpr explicit Slice(NoneType) {}
+  template <std::integral T>
+  explicit Slice(T) = delete;
   constexpr Slice(End start, End stop, int64_t step = 1)
       : start_(start), stop_(stop), step_(step) {}
 

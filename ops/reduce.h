@@ -113,6 +113,8 @@ inline Tensor any(const Tensor& x, const Dims& dims, KeepDim auto keepdim) {
 inline Tensor norm(const Tensor& x, const Dims& dims, KeepDim auto keepdim) {
   return norm(x, dims, {keepdim});
 }
+template <class Options = ReduceOptions>  // PyTorch's norm(x, 1) is vector_norm(x, 1)
+Tensor norm(const Tensor& x, std::integral auto, Options = {}) = delete;
 inline Tensor logsumexp(const Tensor& x, const Dims& dims, KeepDim auto keepdim) {
   return logsumexp(x, dims, {keepdim});
 }

@@ -97,7 +97,7 @@ TEST_CASE("MultiheadAttention: values are those of the formula, with and without
     check_close(m(x, memory, other, {})[n],
                 attention_by_loops(m, 3, x[n], memory[n], other[n], none5));
     const Tensor bias = randn({4, 5}, kF64);
-    check_close(m(x, memory, memory, bias)[n],
+    check_close(m(x, memory, memory, {bias})[n],
                 attention_by_loops(m, 3, x[n], memory[n], memory[n], bias.to_vector<double>()));
   }
   // Each place looks at itself and at those before it.
@@ -105,7 +105,7 @@ TEST_CASE("MultiheadAttention: values are those of the formula, with and without
   const Values added = zeros({4, 4}, kF64)
                            .masked_fill(later, -std::numeric_limits<double>::infinity())
                            .to_vector<double>();
-  check_close(m(x, x, x, later)[1], attention_by_loops(m, 3, x[1], x[1], x[1], added));
+  check_close(m(x, x, x, {later})[1], attention_by_loops(m, 3, x[1], x[1], x[1], added));
 }
 
 TEST_CASE("MultiheadAttention: a mask may differ per sample and head; nowhere to look gives NaN") {
@@ -117,12 +117,12 @@ TEST_CASE("MultiheadAttention: a mask may differ per sample and head; nowhere to
   const Tensor padding = tensor(std::vector<double>{0, 0, 0, 0, 0, 1}).view({2, 1, 1, 3}) > 0.5;
   const double kNowhere = -std::numeric_limits<double>::infinity();
   const Values all(9, 0.0), two = {0, 0, kNowhere, 0, 0, kNowhere, 0, 0, kNowhere};
-  check_close(m(x, x, x, padding)[0], attention_by_loops(m, 2, x[0], x[0], x[0], all));
-  check_close(m(x, x, x, padding)[1], attention_by_loops(m, 2, x[1], x[1], x[1], two));
+  check_close(m(x, x, x, {padding})[0], attention_by_loops(m, 2, x[0], x[0], x[0], all));
+  check_close(m(x, x, x, {padding})[1], attention_by_loops(m, 2, x[1], x[1], x[1], two));
   // Of [N,heads,L,S]: the numbers of one head are added to that head alone.
   const Tensor bias = zeros({2, 2, 3, 3}, kF64);
   bias.select(0, 1).select(0, 1).copy_(randn({3, 3}, kF64));
-  const auto before = m(x).to_vector<double>(), after = m(x, x, x, bias).to_vector<double>();
+  const auto before = m(x).to_vector<double>(), after = m(x, x, x, {bias}).to_vector<double>();
   CHECK(std::equal(before.begin(), before.begin() + 12, after.begin()));
   CHECK(before != after);
   // Query 1 of sample 0 may look nowhere: it alone is NaN, whichever mask says so.
@@ -130,7 +130,7 @@ TEST_CASE("MultiheadAttention: a mask may differ per sample and head; nowhere to
   none.select(0, 0).select(0, 0).select(0, 1).fill_(true);
   const Tensor added = zeros({2, 1, 3, 3}, kF64).masked_fill(none, kNowhere);
   for (const Tensor& mask : {none, added}) {
-    const Values y = m(x, x, x, mask).to_vector<double>();
+    const Values y = m(x, x, x, {mask}).to_vector<double>();
     for (size_t i = 0; i < y.size(); ++i) {
       CAPTURE(i);
       CHECK(std::isnan(y[i]) == (i / 4 == 1));
@@ -154,7 +154,7 @@ TEST_CASE("MultiheadAttention: a mask of another floating dtype is one of the mo
   m.to(kF16);
   const Tensor x = randn({1, 3, 4}).to(kF16), mask = full({3, 3}, -1.0);
   REQUIRE(mask.dtype() == kF32);
-  CHECK(m(x, x, x, mask).to_vector<float>() == m(x, x, x, mask.to(kF16)).to_vector<float>());
+  CHECK(m(x, x, x, {mask}).to_vector<float>() == m(x, x, x, {mask.to(kF16)}).to_vector<float>());
 }
 
 TEST_CASE("MultiheadAttention: gradients agree with finite differences") {
@@ -162,7 +162,7 @@ TEST_CASE("MultiheadAttention: gradients agree with finite differences") {
   nn::MultiheadAttention m(4, 2);
   fill(m);
   const Tensor mask = ones({3, 3}, kBool).triu(1);
-  const auto f = [&](const Tensors& in) { return square(m(in[0], in[0], in[0], mask)); };
+  const auto f = [&](const Tensors& in) { return square(m(in[0], in[0], in[0], {mask})); };
   const GradReport self = gradcheck(f, {randn({2, 3, 4}, kF64)});
   CHECK_MESSAGE(self.ok, self.text);
   const auto g = [&](const Tensors& in) { return square(m(in[0], in[1], in[2], {})); };
@@ -196,7 +196,7 @@ TEST_CASE("MultiheadAttention: dropout, no bias, errors") {
                        ValueError);
   CHECK_THROWS_WITH_AS(m(randn({1, 6, 5})), doctest::Contains("query must be [N,L,4]"), ShapeError);
   CHECK_THROWS_AS(m(x, x, randn({1, 5, 4}), {}), ShapeError);
-  CHECK_THROWS_AS(m(x, x, x, zeros({6, 6}, kI64)), DTypeError);
+  CHECK_THROWS_AS(m(x, x, x, {zeros({6, 6}, kI64)}), DTypeError);
 }
 
 TEST_CASE("LayerNorm2d: is LayerNorm over the channels of each position") {
