@@ -74,7 +74,8 @@ struct Problem {
     const lathe::TensorOptions f64{.dtype = lathe::kF64};
     // A Latin hypercube: each coordinate has one point in each of N equal intervals.
     const auto spread = [&] {
-      return (lathe::randperm(points) + lathe::rand({points}, f64)) / points;
+      const Tensor order = lathe::randperm(points);  // apart: the operands of + have no order
+      return (order + lathe::rand({points}, f64)) / points;
     };
     inside = lathe::stack({spread() * 2 - 1, spread()}, 1);
     const int64_t n = 100;

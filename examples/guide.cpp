@@ -72,7 +72,7 @@ struct Block : nn::Module {  // a member gets its parent and its name
   Tensor forward(const Tensor& x) override { return x + lathe::relu(bn(conv(x))); }
 };
 struct Classifier : nn::Module {
-  nn::Sequential stem{*this, "stem", nn::Conv2d(3, 8, {.kernel = 3, .pad = 1}), nn::ReLU()};
+  nn::Sequential stem{*this, "stem", {nn::Conv2d(3, 8, {.kernel = 3, .pad = 1}), nn::ReLU()}};
   Block block{*this, "block"};
   nn::Parameter scale = parameter("scale", lathe::ones({1}));  // a parameter of its own
   nn::Linear head{*this, "head", 8, 10};

@@ -22,6 +22,10 @@ Module& ModuleHolder::operator[](int64_t index) const {
   return *owned_[static_cast<size_t>(index)];
 }
 
+Sequential::Sequential(std::initializer_list<Layer> layers) {
+  for (const Layer& layer : layers) hold(std::to_string(size()), std::move(layer.module_));
+}
+
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
   for (const auto& module : modules()) y = (*module)(y);

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -68,31 +69,44 @@ class LATHE_API ModuleHolder : public Module {
   /// Removes the last module: a head is cut off.
   /// throws: IndexError if there is none.
   void pop_back();
-
- private:
   void hold(const std::string& name, std::unique_ptr<Module> module);
 
+ private:
   std::vector<std::unique_ptr<Module>> owned_;
 };
 
 /// forward: each module gets the result of the one before. An empty one returns its input.
-///   nn::Sequential net(nn::Conv2d(3, 16, {.kernel = 3}), nn::ReLU(), nn::Flatten());
+///   nn::Sequential net{nn::Conv2d(3, 16, {.kernel = 3}), nn::ReLU(), nn::Flatten()};
+///   nn::Sequential tail{*this, "tail", {nn::Linear(784, 64), nn::ReLU(), nn::Linear(64, 10)}};
 ///   net.add<nn::Linear>(784, 10);
-/// A single Sequential in the parentheses is moved, not nested.
+/// In braces, layers draw their initial values from left to right. Layers in parentheses do not
+/// compile, because there each compiler would have an order of its own. A Sequential in parentheses
+/// is moved.
 class LATHE_API Sequential final : public ModuleHolder {
  public:
+  /// One of the layers in braces.
+  class Layer {
+   public:
+    template <TemporaryModule T>
+    Layer(T&& module) : module_(std::make_unique<T>(std::move(module))) {}
+
+   private:
+    friend Sequential;
+    mutable std::unique_ptr<Module> module_;  // the elements of an initializer_list are const
+  };
+
   using ModuleHolder::ModuleHolder;
   using ModuleHolder::pop_back;
   /// The modules move in, in order.
-  template <TemporaryModule... Ts>
-  requires(sizeof...(Ts) > 0) explicit Sequential(Ts&&... modules) {
-    (push_back(std::move(modules)), ...);
-  }
-  template <TemporaryModule... Ts>
-  requires(sizeof...(Ts) > 0) Sequential(Module& parent, const std::string& name, Ts&&... modules)
-      : Sequential(std::move(modules)...) {
+  Sequential(std::initializer_list<Layer> layers);
+  Sequential(Module& parent, const std::string& name, std::initializer_list<Layer> layers)
+      : Sequential(layers) {
     join(parent, name);
   }
+  template <TemporaryModule T, TemporaryModule... Ts>
+  explicit Sequential(T&&, Ts&&...) = delete;  // Sequential net{…};
+  template <TemporaryModule... Ts>
+  Sequential(Module&, const std::string&, Ts&&...) = delete;  // Sequential net{*this, "net", {…}};
   Tensor forward(const Tensor& x) override;
 };
 

@@ -290,7 +290,7 @@ TEST_CASE("trainer graphs: a captured step has few launches, no waits and no all
 TEST_CASE("trainer graphs: a captured step costs the host no more than a few ops" *
           test::cuda_case()) {
   const Device gpu(DeviceType::kCUDA);
-  nn::Sequential model(nn::Linear(75, 8), nn::BatchNorm1d(8), nn::ReLU(), nn::Linear(8, 2));
+  nn::Sequential model{nn::Linear(75, 8), nn::BatchNorm1d(8), nn::ReLU(), nn::Linear(8, 2)};
   model.to(gpu);
   optim::SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9});
   const Tensor images = zeros({4, 75}, {.device = gpu}),

@@ -112,7 +112,7 @@ TEST_CASE("summary: what is trained, and images that are no squares") {
 }
 
 TEST_CASE("summary: kernels of pools, and a table that fits") {
-  nn::Sequential net(nn::MaxPool2d({.kernel = {2, 3}}), nn::AvgPool2d(2), nn::ReLU());
+  nn::Sequential net{nn::MaxPool2d({.kernel = {2, 3}}), nn::AvgPool2d(2), nn::ReLU()};
   const nn::Summary s = nn::summary(net, {1, 2, 12, 12});
   CHECK(s.rows[1].kernel == Shape{2, 3});
   CHECK(s.rows[2].kernel == Shape{2, 2});

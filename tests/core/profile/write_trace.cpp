@@ -10,8 +10,8 @@ using namespace lathe;
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   manual_seed(1);
-  nn::Sequential net(nn::Conv2d(3, 4, {.kernel = 3, .pad = 1}), nn::ReLU(), nn::Flatten(),
-                     nn::Linear(4 * 8 * 8, 10));
+  nn::Sequential net{nn::Conv2d(3, 4, {.kernel = 3, .pad = 1}), nn::ReLU(), nn::Flatten(),
+                     nn::Linear(4 * 8 * 8, 10)};
   optim::SGD optimizer(net.parameters(), {.lr = 0.1});
   profile::Profiler profiler({.record_shapes = true, .profile_memory = true, .with_stack = true});
   for (int step = 0; step < 2; ++step) {
