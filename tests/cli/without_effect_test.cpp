@@ -96,7 +96,7 @@ TEST_CASE("without effect: a device, a model or one process may leave a flag not
         merge_settings(sources, kTrain), sources,
         {lathe::Device(device), model, ranks, Schedule{.steps_per_epoch = 1, .total_steps = 1}});
   };
-  lathe::nn::Sequential plain(lathe::nn::Linear(1, 1)), normed(lathe::nn::BatchNorm1d(1));
+  lathe::nn::Sequential plain{lathe::nn::Linear(1, 1)}, normed{lathe::nn::BatchNorm1d(1)};
   CHECK(remarks({{"recompute", "true"}, {"sync-batch-norm", "true"}}, plain, 2, "cpu") ==
         Remarks{"--recompute has no effect on a model without batch norm",
                 "--sync-batch-norm has no effect on a model without batch norm"});
