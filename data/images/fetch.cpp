@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
@@ -88,7 +90,8 @@ HttpResult transfer(const Download& download, PartFile& part, const FetchOptions
   const HttpRequest request{.url = download.url,
                             .from_byte = static_cast<uint64_t>(size),
                             .connect_timeout_ms = options.connect_timeout_ms,
-                            .stall_timeout_s = options.stall_timeout_s};
+                            .stall_timeout_s = options.stall_timeout_s,
+                            .least_bytes_per_s = options.least_bytes_per_s};
   const HttpHandlers handlers{
       .start =
           [&](uint64_t first_byte) {
@@ -114,11 +117,36 @@ HttpResult transfer(const Download& download, PartFile& part, const FetchOptions
   return http_get(request, handlers);
 }
 
-/// Downloads until the part file has its full size, over as many connections as that takes.
+[[noreturn]] void fail_cancelled(const Download& download, int64_t bytes) {
+  LATHE_FAIL(FileError, download.url, ": cancelled after ", bytes, " of ", download.bytes,
+             " bytes");
+}
+
+/// Waits before another connection, longer after each one without progress.
+void pause(const Download& download, int64_t bytes, int64_t failures, const FetchOptions& options) {
+  using std::chrono::milliseconds;
+  constexpr int64_t kMostDoublings = 5;
+  constexpr milliseconds kBetweenQuestions{200};  // whether to go on
+  milliseconds left(options.pause_ms << std::min(failures, kMostDoublings));
+  while (left > milliseconds::zero()) {
+    if (options.progress && !options.progress({download.url, bytes, download.bytes}))
+      fail_cancelled(download, bytes);
+    const milliseconds now = std::min(left, kBetweenQuestions);
+    std::this_thread::sleep_for(now);
+    left -= now;
+  }
+}
+
+/// Downloads until the part file has its full size, over as many connections as that takes, as long
+/// as they make progress.
 void complete(const Download& download, PartFile& part, const FetchOptions& options) {
   constexpr long kRangeNotSatisfiable = 416;
   if (part.size() > download.bytes) part.resize(0);
-  int64_t failures = 0;
+  const int64_t progress = options.least_bytes_per_s * options.stall_timeout_s;
+  // A server without ranges begins again each time, so the bytes of one connection are no progress
+  // unless they go beyond those of all before.
+  int64_t failures = 0, most = part.size();
+  bool has_answered = false;
   while (part.size() < download.bytes) {
     const int64_t before = part.size();
     const HttpResult result = transfer(download, part, options);
@@ -128,9 +156,7 @@ void complete(const Download& download, PartFile& part, const FetchOptions& opti
         LATHE_CHECK(DataError, after == download.bytes, download.url, ": sent ", after,
                     " bytes of the ", download.bytes, " that the file has");
         return;
-      case HttpEnd::kCancelled:
-        LATHE_FAIL(FileError, download.url, ": cancelled after ", after, " of ", download.bytes,
-                   " bytes");
+      case HttpEnd::kCancelled: fail_cancelled(download, after);
       case HttpEnd::kRefused:
         if (result.status == kRangeNotSatisfiable && before > 0) {
           part.resize(0);
@@ -138,13 +164,17 @@ void complete(const Download& download, PartFile& part, const FetchOptions& opti
         }
         LATHE_FAIL(FileError, download.url, ": the server answered ", result.status);
       case HttpEnd::kUnreachable:
-        LATHE_FAIL(FileError, download.url, ": cannot be reached: ", result.text);
-      case HttpEnd::kBroken:
-        failures = after > before ? 1 : failures + 1;
-        LATHE_CHECK(FileError, failures < options.attempts, download.url,
-                    ": the connection broke after ", after, " of ", download.bytes,
-                    " bytes: ", result.text);
+        LATHE_CHECK(FileError, has_answered, download.url, ": cannot be reached: ", result.text);
+        break;  // it was there before the connection broke
+      case HttpEnd::kBroken: has_answered = true;
     }
+    failures = after >= most + progress ? 0 : failures + 1;
+    most = std::max(most, after);
+    LATHE_CHECK(FileError, failures < options.attempts, download.url,
+                ": the connection broke after ", after, " of ", download.bytes,
+                " bytes: ", result.text, "; ", failures, " connections in a row brought less than ",
+                progress, " new bytes each");
+    pause(download, after, failures, options);
   }
 }
 

@@ -20,15 +20,19 @@ struct FetchProgress {
 struct FetchOptions {
   std::function<bool(const FetchProgress&)> progress = {};  // at least every second; false cancels
   int64_t connect_timeout_ms = 5000;
-  int64_t stall_timeout_s = 30;  // without a byte for this long, a connection counts as broken
-  int64_t attempts = 3;          // give up after this many broken connections without a byte
+  int64_t stall_timeout_s = 30;  // slower than that for this long, a connection counts as broken
+  int64_t least_bytes_per_s = 1000;
+  int64_t attempts = 5;     // give up after this many broken connections in a row without progress
+  int64_t pause_ms = 1000;  // before the next connection; each one without progress doubles it
 };
 
-/// Downloads `download` to `target`. The bytes are collected in `target`.part. A broken or
-/// cancelled transfer leaves that file and the next call continues it (a server without ranges
-/// starts again). At the end size and MD5 are checked, and the file is synced and renamed to
-/// `target`. A file that does not match is removed; if it held bytes of an earlier call, the
-/// download is first tried once more from the start.
+/// Downloads `download` to `target`. The bytes are collected in `target`.part. After a broken
+/// connection it connects again. A connection makes progress if it brings at least what
+/// least_bytes_per_s bring in stall_timeout_s, beyond the most bytes that were there so far. A
+/// broken or cancelled transfer leaves the part file and the next call continues it (a server
+/// without ranges starts again). At the end size and MD5 are checked, and the file is synced and
+/// renamed to `target`. A file that does not match is removed; if it held bytes of an earlier call,
+/// the download is first tried once more from the start.
 /// throws: FileError (unreachable, refused by the server, broken too often, cancelled, disk full,
 /// another process is downloading it, no libcurl); DataError (more, fewer or other bytes than
 /// published).

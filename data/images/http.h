@@ -12,7 +12,8 @@ struct HttpRequest {
   std::string url;         // http or https; up to 5 redirections are followed
   uint64_t from_byte = 0;  // where in the file to begin
   int64_t connect_timeout_ms = 5000;
-  int64_t stall_timeout_s = 30;  // give up if nothing arrives for this long
+  int64_t stall_timeout_s = 30;   // give up if for this long
+  int64_t least_bytes_per_s = 1;  // less than this arrives
 };
 
 struct HttpHandlers {

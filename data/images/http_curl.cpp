@@ -103,7 +103,7 @@ HttpResult http_get(const HttpRequest& request, const HttpHandlers& handlers) {
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "lathe");
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.connect_timeout_ms));
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);  // bytes per second
+  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(request.least_bytes_per_s));
   curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.stall_timeout_s));
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, text);
   curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);

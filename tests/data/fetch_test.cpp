@@ -58,7 +58,7 @@ TEST_CASE("fetch: goes on where a broken connection stopped" * needs_curl() *
           doctest::description(kWhySkipped)) {
   const TempDir dir;
   const HttpServer server({.content = content(), .drop_after = 60'000});
-  fetch_file(download_of(content(), server.url()), dir / "f");
+  fetch_file(download_of(content(), server.url()), dir / "f", {.pause_ms = 1});
   CHECK(read_file(dir / "f") == content());
   CHECK(server.requests() == std::vector<int64_t>{0, 60'000, 120'000, 180'000});
 }
@@ -151,9 +151,9 @@ TEST_CASE("fetch: a server that refuses, breaks, is absent or silent gives one l
   }
   {
     const HttpServer server({.content = content(), .drop_after = 0});
-    CHECK(fetch_error<FileError>(download_of(content(), server.url()), dir)
+    CHECK(fetch_error<FileError>(download_of(content(), server.url()), dir, {.pause_ms = 1})
               .find(server.url() + ": the connection broke after 0 of 200000 bytes") == 0);
-    CHECK(server.requests().size() == 3);
+    CHECK(server.requests().size() == 5);
   }
   {
     const HttpServer server({.content = content(), .stall_ms = 60'000});
@@ -169,6 +169,46 @@ TEST_CASE("fetch: a server that refuses, breaks, is absent or silent gives one l
             .find("file:///") == 0);
   // Not after the minute for which one of them was silent.
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(50));
+}
+
+TEST_CASE("fetch: gives up where connections break without progress, and pauses between them" *
+          needs_curl() * doctest::description(kWhySkipped)) {
+  const TempDir dir;
+  // Each connection brings a byte more than the one before, from the start again.
+  const HttpServer server(
+      {.content = content(), .ranges = false, .drop_after = 1000, .drop_later = 1});
+  const auto start = std::chrono::steady_clock::now();
+  const std::string why = fetch_error<FileError>(
+      download_of(content(), server.url()), dir,
+      {.stall_timeout_s = 2, .least_bytes_per_s = 1000, .attempts = 4, .pause_ms = 20});
+  CHECK(why.find(server.url() + ": the connection broke after 1003 of 200000 bytes") == 0);
+  CHECK(why.find("; 4 connections in a row brought less than 2000 new bytes each") !=
+        std::string::npos);
+  CHECK(server.requests().size() == 4);
+  const auto pauses = std::chrono::milliseconds(40 + 80 + 160);
+  CHECK(std::chrono::steady_clock::now() - start >= pauses);
+
+  // A pause ends where the download is cancelled.
+  std::chrono::steady_clock::time_point broke;
+  const auto goes_on = [&](const FetchProgress& p) {
+    if (p.done_bytes != 1004) return true;
+    if (broke == std::chrono::steady_clock::time_point()) broke = std::chrono::steady_clock::now();
+    return std::chrono::steady_clock::now() - broke < std::chrono::milliseconds(100);
+  };
+  CHECK(fetch_error<FileError>(download_of(content(), server.url()), dir,
+                               {.progress = goes_on, .pause_ms = 60'000}) ==
+        server.url() + ": cancelled after 1004 of 200000 bytes");
+}
+
+TEST_CASE("fetch: a connection that stays too slow counts as broken" * needs_curl() *
+          doctest::description(kWhySkipped)) {
+  const TempDir dir;
+  const HttpServer server({.content = content(), .trickle_ms = 20});
+  const std::string why =
+      fetch_error<FileError>(download_of(content(), server.url()), dir,
+                             {.stall_timeout_s = 1, .least_bytes_per_s = 1000, .attempts = 1});
+  CHECK(why.find(": the connection broke after ") != std::string::npos);
+  CHECK(why.find("Operation too slow") != std::string::npos);
 }
 
 TEST_CASE("fetch: follows a redirection, and resumes through it" * needs_curl() *

@@ -111,7 +111,13 @@ void HttpServer::answer(int connection) {
   if (script_.drop_after >= 0 && script_.drops > 0) {
     --script_.drops;
     count = std::min(count, script_.drop_after);
+    script_.drop_after += script_.drop_later;
   }
+  for (int64_t k = 0; script_.trickle_ms > 0 && k < count && !stop_; ++k) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(script_.trickle_ms));
+    send_all(connection, script_.content.substr(static_cast<size_t>(from + k), 1));
+  }
+  if (script_.trickle_ms > 0) return;
   send_all(connection,
            script_.content.substr(static_cast<size_t>(from), static_cast<size_t>(count)));
 }

@@ -16,8 +16,10 @@ struct ServerScript {
   bool ranges = true;            // answers Range with 206; otherwise always sends everything
   int status = 200;              // anything else: sends only that
   int64_t drop_after = -1;       // closes each connection after so many bytes of content
+  int64_t drop_later = 0;        // each time after so many bytes more than the time before
   int drops = 1 << 20;           // so many times; afterwards it sends everything
   int stall_ms = 0;              // waits before the content
+  int trickle_ms = 0;            // waits before each byte of the content
   std::string redirect_to = {};  // answers /moved with 302 to this path
 };
 
