@@ -78,6 +78,7 @@ function(lathe_harden_parsers target)
     data/images/record_images.cpp
     data/images/tar.cpp
     data/images/verify.cpp
+    data/images/webp_libwebp.cpp
     graph/file.cpp
     graph/onnx_call.cpp
     graph/onnx_import.cpp

@@ -49,7 +49,7 @@ configure_package_config_file(cmake/latheConfig.cmake.in "${PROJECT_BINARY_DIR}/
 # Before 1.0 a new minor version may break code, so a package satisfies its own minor version only.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/latheConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/latheConfig.cmake" "${PROJECT_BINARY_DIR}/latheConfigVersion.cmake"
-              cmake/FindTurboJPEG.cmake cmake/LatheKernels.cmake DESTINATION "${_package_dir}")
+              cmake/FindWebP.cmake cmake/LatheKernels.cmake DESTINATION "${_package_dir}")
 
 # A shared lathe brings its libraries along; a static one leaves them to whoever links it.
 set(LATHE_PC_CFLAGS "")
@@ -73,10 +73,13 @@ else()
     string(APPEND LATHE_PC_LIBS " -lcurl")
   endif()
   if(LATHE_HAS_JPEG)
-    string(APPEND LATHE_PC_LIBS " -lturbojpeg")
+    string(APPEND LATHE_PC_LIBS " -ljpeg")
   endif()
   if(LATHE_HAS_PNG)
     string(APPEND LATHE_PC_LIBS " -lpng")
+  endif()
+  if(LATHE_HAS_WEBP)
+    string(APPEND LATHE_PC_LIBS " -lwebp")
   endif()
   if(LATHE_HAS_DISTRIBUTED)
     string(APPEND LATHE_PC_LIBS " -lgloo")

@@ -98,6 +98,7 @@ BuildInfo build_info() {
                         {"libcurl", LATHE_INFO_CURL},
                         {"libjpeg-turbo", LATHE_INFO_JPEG},
                         {"libpng", LATHE_INFO_PNG},
+                        {"libwebp", LATHE_INFO_WEBP},
                         {"Gloo", LATHE_INFO_GLOO}}};
 }
 

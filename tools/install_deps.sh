@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build pkg-config python3   # tools; python3 drives the tests of the command
   libeigen3-dev libfmt-dev nlohmann-json3-dev doctest-dev
-  libdnnl-dev zlib1g-dev libcurl4-openssl-dev libturbojpeg0-dev libpng-dev
+  libdnnl-dev zlib1g-dev libcurl4-openssl-dev libjpeg-dev libpng-dev libwebp-dev
   libgloo-dev
   "$@"
 )

@@ -9,8 +9,9 @@
 
 namespace lathe::image {
 
-/// The pixels of a JPEG or PNG file, whatever its name: u8 [3,H,W] on the CPU. They are Pillow's
-/// Image.open(path).convert("RGB"): grey is repeated three times, an alpha channel is dropped.
+/// The pixels of a JPEG, PNG or WebP file, whatever its name: u8 [3,H,W] on the CPU. They are those
+/// of Pillow's Image.open(path).convert("RGB"): grey is repeated three times, an alpha channel is
+/// dropped.
 /// throws: FileError; DataError for a damaged file, one of more than 100,000,000 pixels (for JPEG
 /// both sides are rounded up to 32) or an extreme side, and in a build without the library.
 LATHE_API Tensor read(const std::string& path);

@@ -1,4 +1,4 @@
-// ImageFile: tells JPEG from PNG by the first bytes and chooses the size to decode at.
+// ImageFile: tells the kinds of files apart by the first bytes and chooses the size to decode at.
 #include "lathe/data/images/image_file.h"
 
 #include <algorithm>
@@ -11,8 +11,17 @@
 namespace lathe::data {
 namespace {
 
+constexpr char kUnknownKind[] = ": is neither JPEG, PNG nor WebP";
+
 bool starts_with(FileBytes file, std::initializer_list<uint8_t> magic) {
   return file.size() >= magic.size() && std::equal(magic.begin(), magic.end(), file.begin());
+}
+
+/// A RIFF file of the form WEBP; its size stands between the two.
+bool is_webp(FileBytes file) {
+  constexpr size_t kForm = 8;
+  return starts_with(file, {'R', 'I', 'F', 'F'}) && file.size() >= kForm &&
+         starts_with(file.subspan(kForm), {'W', 'E', 'B', 'P'});
 }
 
 template <int kBytes>
@@ -39,17 +48,24 @@ void ImageFile::open(const std::filesystem::path& path, const ImageFileLimits& l
   const auto size = static_cast<int64_t>(stream->size_bound());
   LATHE_CHECK(DataError, size <= limits.file_bytes, path.string(), ": has ", size,
               " bytes; the limit for an image file is ", limits.file_bytes);
-  LATHE_CHECK(DataError, stream->size_is_known(), path.string(), ": is neither JPEG nor PNG");
+  LATHE_CHECK(DataError, stream->size_is_known(), path.string(), kUnknownKind);
   bytes_.resize(static_cast<size_t>(size));
   read_exact(*stream, bytes_.data(), bytes_.size(), path, "an image file");
 
-  is_jpeg_ = starts_with(bytes_, {0xff, 0xd8, 0xff});
-  const bool is_png = starts_with(bytes_, {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'});
-  LATHE_CHECK(DataError, is_jpeg_ || is_png, path.string(),
-              size == 0 ? ": is empty" : ": is neither JPEG nor PNG");
-  spec_ = is_jpeg_ ? jpeg_spec(bytes_, path) : png_spec(bytes_, path);
+  LATHE_CHECK(DataError, size > 0, path.string(), ": is empty");
+  if (starts_with(bytes_, {0xff, 0xd8, 0xff})) {
+    kind_ = Kind::kJpeg;
+    spec_ = jpeg_spec(bytes_, path);
+  } else if (starts_with(bytes_, {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'})) {
+    kind_ = Kind::kPng;
+    spec_ = png_spec(bytes_, path);
+  } else {
+    LATHE_CHECK(DataError, is_webp(bytes_), path.string(), kUnknownKind);
+    kind_ = Kind::kWebp;
+    spec_ = webp_spec(bytes_, path);
+  }
   // The decoder of JPEG works on whole blocks of up to 32 rows or columns, and so does its memory.
-  const int64_t block = is_jpeg_ ? 32 : 1;
+  const int64_t block = kind_ == Kind::kJpeg ? 32 : 1;
   const int64_t decoded = round_up(spec_.height, block) * round_up(spec_.width, block);
   LATHE_CHECK(DataError,
               std::max(spec_.height, spec_.width) <= kMaxImageSide && decoded <= limits.pixels,
@@ -58,7 +74,8 @@ void ImageFile::open(const std::filesystem::path& path, const ImageFileLimits& l
 }
 
 ImageSpec ImageFile::decode(double detail) {
-  if (!is_jpeg_) return decode_png(bytes_, path_, pixels_);
+  if (kind_ == Kind::kPng) return decode_png(bytes_, path_, pixels_);
+  if (kind_ == Kind::kWebp) return decode_webp(bytes_, path_, pixels_);
   int denominator = 1;
   while (denominator < 8 && detail * 2 * denominator <= 1) denominator *= 2;
   return decode_jpeg(bytes_, path_, denominator, pixels_);

@@ -1,4 +1,4 @@
-// One image file, JPEG or PNG by its first bytes, whatever its name. Internal to data/.
+// One image file, JPEG, PNG or WebP by its first bytes, whatever its name. Internal to data/.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class ImageFile {
   std::filesystem::path path_;
   std::vector<uint8_t> bytes_, pixels_;
   ImageSpec spec_;
-  bool is_jpeg_ = false;
+  enum class Kind { kJpeg, kPng, kWebp } kind_ = Kind::kPng;
 };
 
 }  // namespace lathe::data

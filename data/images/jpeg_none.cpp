@@ -7,7 +7,7 @@ namespace lathe::data {
 
 ImageSpec jpeg_spec(FileBytes, const std::filesystem::path& path) {
   LATHE_FAIL(DataError, path.string(), ": is a JPEG file, and this build has no libjpeg-turbo; ",
-             "install libturbojpeg0-dev and build again");
+             "install libjpeg-dev and build again");
 }
 
 ImageSpec decode_jpeg(FileBytes file, const std::filesystem::path& path, int,
@@ -17,7 +17,7 @@ ImageSpec decode_jpeg(FileBytes file, const std::filesystem::path& path, int,
 
 std::string encode_jpeg(const Pixels&, const std::filesystem::path& path, int) {
   LATHE_FAIL(DataError, path.string(), ": cannot be written, because this build has no ",
-             "libjpeg-turbo; install libturbojpeg0-dev and build again");
+             "libjpeg-turbo; install libjpeg-dev and build again");
 }
 
 }  // namespace lathe::data

@@ -1,7 +1,14 @@
 // JPEG through libjpeg-turbo: header, scaled decoding, and CMYK files. The contract is in decode.h.
-#include <turbojpeg.h>
+// It uses libjpeg's interface, because TurboJPEG's does not tell harmless warnings from damage.
+#include <cstdio>  // jpeglib.h needs FILE, and jerror.h needs jpeglib.h
 
-#include <memory>
+#include <jpeglib.h>
+
+#include <jerror.h>
+
+#include <array>
+#include <csetjmp>
+#include <cstdlib>
 
 #include "lathe/core/error.h"
 #include "lathe/data/images/decode.h"
@@ -10,46 +17,135 @@
 namespace lathe::data {
 namespace {
 
+/// libjpeg's errors and warnings. It leaves a call by longjmp, so nothing with a destructor may
+/// live there.
+struct Messages : jpeg_error_mgr {
+  Messages() {
+    jpeg_std_error(this);
+    error_exit = [](j_common_ptr image) { of(image).fail(image); };
+    emit_message = [](j_common_ptr image, int level) {
+      constexpr int kWarning = -1;  // above: what it has read
+      Messages& self = of(image);
+      if (level == kWarning && !self.is_harmless()) self.fail(image);
+    };
+  }
+
+  /// Calls run(self).   → false if it failed; then `text` says why
+  template <class Self>
+  bool call(void (*run)(Self&), Self& self) {
+    if (setjmp(leave) != 0) return false;
+    run(self);
+    return true;
+  }
+
+  [[noreturn]] void fail(j_common_ptr image) {
+    format_message(image, text.data());
+    std::longjmp(leave, 1);
+  }
+
+  static Messages& of(j_common_ptr image) { return *static_cast<Messages*>(image->err); }
+
+  /// Whether the pixels are the same without what the warning is about. Where data of pixels is
+  /// missing, the Huffman decoder warns of that, too.
+  bool is_harmless() const {
+    switch (msg_code) {
+      case JWRN_JFIF_MAJOR:       // an unknown revision
+      case JWRN_ADOBE_XFORM:      // an unknown colour transform: the usual one is taken
+      case JWRN_NOT_SEQUENTIAL:   // parameters that only progressive files need
+      case JWRN_EXTRANEOUS_DATA:  // bytes before a marker
+        return true;
+      case JWRN_JPEG_EOF: return may_end;
+      default: return false;
+    }
+  }
+
+  std::jmp_buf leave;
+  bool may_end = false;  // whether the file may end where it is read now
+  std::array<char, JMSG_LENGTH_MAX> text = {};
+};
+
+[[noreturn]] void fail(const Messages& messages, const std::filesystem::path& path,
+                       const char* what) {
+  const char* const text = messages.text.data();
+  if (messages.msg_code == JERR_OUT_OF_MEMORY)
+    LATHE_FAIL(OutOfMemoryError, path.string(), ": ", text);
+  LATHE_FAIL(DataError, path.string(), ": ", what, ": ", text);
+}
+
 /// A decoder for one file only: for a second file without tables of its own it would use those of
 /// the first.
 class Decoder {
  public:
-  Decoder(FileBytes file, const std::filesystem::path& path)
-      : file_(file), path_(path), handle_(tjInitDecompress()) {
-    LATHE_CHECK(OutOfMemoryError, handle_ != nullptr, "libjpeg-turbo has no memory for a decoder");
-    int subsampling = 0;
-    check(tjDecompressHeader3(handle_.get(), file_.data(), file_.size(), &width_, &height_,
-                              &subsampling, &colors_));
-    // A file that ends before its size is no error to the library.
-    LATHE_CHECK(DataError, width_ > 0 && height_ > 0, path_.string(),
-                ": is a damaged JPEG file: it ends before the size of its image");
+  Decoder(FileBytes file, const std::filesystem::path& path) : file_(file), path_(path) {
+    image_.err = &messages_;
+    try {
+      call([](Decoder& d) {
+        jpeg_create_decompress(&d.image_);
+        d.image_.progress = &d.progress_;
+        jpeg_mem_src(&d.image_, d.file_.data(), d.file_.size());
+        jpeg_read_header(&d.image_, TRUE);
+      });
+    } catch (...) {
+      jpeg_destroy_decompress(&image_);
+      throw;
+    }
+  }
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+  ~Decoder() { jpeg_destroy_decompress(&image_); }
+
+  ImageSpec spec() const { return {3, image_.image_height, image_.image_width}; }
+  bool is_cmyk() const {
+    return image_.jpeg_color_space == JCS_CMYK || image_.jpeg_color_space == JCS_YCCK;
   }
 
-  int width() const { return width_; }
-  int height() const { return height_; }
-  bool is_cmyk() const { return colors_ == TJCS_CMYK || colors_ == TJCS_YCCK; }
-
-  void decode(int width, int height, TJPF format, uint8_t* pixels) {
-    // A limit on scans, because a small progressive file can take hours to decode.
-    check(tjDecompress2(handle_.get(), file_.data(), file_.size(), pixels, width,
-                        width * tjPixelSize[format], height, format,
-                        TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS));
+  /// Decodes at 1/denominator of the size into pixels of 3 or, of a CMYK file, 4 bytes.
+  ImageSpec decode(int denominator, std::vector<uint8_t>& pixels) {
+    image_.scale_num = 1;
+    image_.scale_denom = static_cast<unsigned>(denominator);
+    image_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;
+    call([](Decoder& d) { jpeg_start_decompress(&d.image_); });
+    row_bytes_ = size_t{image_.output_width} * static_cast<size_t>(image_.output_components);
+    pixels.resize(row_bytes_ * image_.output_height);
+    to_ = pixels.data();
+    // Of one scan, all that follows is data of pixels. Of several, all were read above. Whether one
+    // with arithmetic coding is whole is not told.
+    messages_.may_end = image_.arith_code == FALSE;
+    call([](Decoder& d) {
+      while (d.image_.output_scanline < d.image_.output_height) {
+        JSAMPROW row = d.to_ + d.image_.output_scanline * d.row_bytes_;
+        jpeg_read_scanlines(&d.image_, &row, 1);
+      }
+    });
+    return {3, image_.output_height, image_.output_width};
   }
 
  private:
-  struct Destroy {
-    void operator()(void* handle) const { tjDestroy(handle); }
+  /// Limits the scans, because a small progressive file can take hours to decode.
+  struct Progress : jpeg_progress_mgr {
+    Progress() : jpeg_progress_mgr{} {
+      progress_monitor = [](j_common_ptr image) {
+        constexpr int kMostScans = 500;
+        if (reinterpret_cast<j_decompress_ptr>(image)->input_scan_number <= kMostScans) return;
+        Messages& messages = Messages::of(image);
+        std::snprintf(messages.text.data(), messages.text.size(), "it has more than %d scans",
+                      kMostScans);
+        std::longjmp(messages.leave, 1);
+      };
+    }
   };
 
-  void check(int status) const {
-    LATHE_CHECK(DataError, status == 0, path_.string(),
-                ": is a damaged JPEG file: ", tjGetErrorStr2(handle_.get()));
+  void call(void (*run)(Decoder&)) {
+    if (!messages_.call(run, *this)) fail(messages_, path_, "is a damaged JPEG file");
   }
 
   FileBytes file_;
   const std::filesystem::path& path_;
-  std::unique_ptr<void, Destroy> handle_;
-  int width_ = 0, height_ = 0, colors_ = 0;
+  Messages messages_;
+  Progress progress_;
+  jpeg_decompress_struct image_ = {};
+  size_t row_bytes_ = 0;
+  uint8_t* to_ = nullptr;
 };
 
 /// a * b / 255, rounded.
@@ -67,54 +163,73 @@ void cmyk_to_rgb(std::vector<uint8_t>& pixels) {
   }
 }
 
+class Encoder {
+ public:
+  Encoder(const Pixels& pixels, const std::filesystem::path& path, int quality)
+      : pixels_(pixels), quality_(quality) {
+    image_.err = &messages_;
+    const bool done = messages_.call(encode, *this);
+    jpeg_destroy_compress(&image_);
+    // libjpeg's buffer is lost then: where it is, only libjpeg knows.
+    if (!done) fail(messages_, path, "cannot be encoded as JPEG");
+  }
+  Encoder(const Encoder&) = delete;
+  Encoder& operator=(const Encoder&) = delete;
+  ~Encoder() { std::free(bytes_); }
+
+  std::string file() const { return {reinterpret_cast<const char*>(bytes_), size_}; }
+
+ private:
+  static void encode(Encoder& e) {
+    jpeg_compress_struct& image = e.image_;
+    const Pixels& pixels = e.pixels_;
+    jpeg_create_compress(&image);
+    jpeg_mem_dest(&image, &e.bytes_, &e.size_);
+    image.image_width = static_cast<JDIMENSION>(pixels.width);
+    image.image_height = static_cast<JDIMENSION>(pixels.height);
+    image.input_components = pixels.channels;
+    image.in_color_space = pixels.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg_set_defaults(&image);
+    jpeg_set_quality(&image, e.quality_, TRUE);
+    image.comp_info[0].h_samp_factor = image.comp_info[0].v_samp_factor = 1;  // 4:4:4
+    jpeg_start_compress(&image, TRUE);
+    while (image.next_scanline < image.image_height) {
+      const size_t first =
+          size_t{image.next_scanline} * image.image_width * static_cast<size_t>(pixels.channels);
+      JSAMPROW row = const_cast<uint8_t*>(pixels.bytes + first);
+      jpeg_write_scanlines(&image, &row, 1);
+    }
+    jpeg_finish_compress(&image);
+  }
+
+  const Pixels& pixels_;
+  int quality_;
+  Messages messages_;
+  jpeg_compress_struct image_ = {};
+  unsigned char* bytes_ = nullptr;
+  unsigned long size_ = 0;
+};
+
 }  // namespace
 
 ImageSpec jpeg_spec(FileBytes file, const std::filesystem::path& path) {
-  const Decoder decoder(file, path);
-  return {3, decoder.height(), decoder.width()};
+  return Decoder(file, path).spec();
 }
 
 ImageSpec decode_jpeg(FileBytes file, const std::filesystem::path& path, int denominator,
                       std::vector<uint8_t>& pixels) {
-  Decoder decoder(file, path);
-  const tjscalingfactor scale{1, denominator};
-  const int width = TJSCALED(decoder.width(), scale), height = TJSCALED(decoder.height(), scale);
-  const TJPF format = decoder.is_cmyk() ? TJPF_CMYK : TJPF_RGB;
-  const int64_t count = int64_t{width} * height;
-
   thread_local std::vector<uint8_t> interleaved;
-  interleaved.resize(static_cast<size_t>(count * tjPixelSize[format]));
-  decoder.decode(width, height, format, interleaved.data());
+  Decoder decoder(file, path);
+  const ImageSpec spec = decoder.decode(denominator, interleaved);
   if (decoder.is_cmyk()) cmyk_to_rgb(interleaved);
+  const int64_t count = spec.height * spec.width;
   pixels.resize(static_cast<size_t>(3 * count));
-  planes_of(interleaved.data(), count, tjPixelSize[format], pixels.data());
-  return {3, height, width};
+  planes_of(interleaved.data(), count, decoder.is_cmyk() ? 4 : 3, pixels.data());
+  return spec;
 }
 
 std::string encode_jpeg(const Pixels& pixels, const std::filesystem::path& path, int quality) {
-  struct Encoder {
-    Encoder() : handle(tjInitCompress()) {}
-    ~Encoder() {
-      if (handle != nullptr) tjDestroy(handle);
-      tjFree(bytes);
-    }
-    Encoder(const Encoder&) = delete;
-    Encoder& operator=(const Encoder&) = delete;
-
-    tjhandle handle;
-    unsigned char* bytes = nullptr;
-    unsigned long size = 0;
-  } encoder;
-  LATHE_CHECK(OutOfMemoryError, encoder.handle != nullptr,
-              "libjpeg-turbo has no memory for an encoder");
-  const bool is_grey = pixels.channels == 1;
-  const int status =
-      tjCompress2(encoder.handle, pixels.bytes, pixels.width, pixels.width * pixels.channels,
-                  pixels.height, is_grey ? TJPF_GRAY : TJPF_RGB, &encoder.bytes, &encoder.size,
-                  is_grey ? TJSAMP_GRAY : TJSAMP_444, quality, TJFLAG_ACCURATEDCT);
-  LATHE_CHECK(DataError, status == 0, path.string(),
-              ": cannot be encoded as JPEG: ", tjGetErrorStr2(encoder.handle));
-  return {reinterpret_cast<const char*>(encoder.bytes), encoder.size};
+  return Encoder(pixels, path, quality).file();
 }
 
 }  // namespace lathe::data

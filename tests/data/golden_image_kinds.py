@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes golden_image_kinds.h: a small file of each kind that PNG and JPEG know, and what Pillow decodes it to.
+"""Writes golden_image_kinds.h: a small file of each kind that PNG, JPEG and WebP know, and what Pillow decodes it to.
 
-    golden_image_kinds.py > golden_image_kinds.h     (needs Pillow and NumPy; made with Pillow 9.4.0, libjpeg-turbo 2.1.5)
+    golden_image_kinds.py > golden_image_kinds.h     (needs Pillow and NumPy; up to kJpegYcck made with Pillow 9.4.0, then with 13.0.0)
 
 The PNG files are written here, because Pillow does not write most kinds. Decoded images are kept as the FNV-1a hash of
 their bytes as [3,h,w] after convert("RGB"). Of 16-bit grey alone Pillow makes white where a sample is above 255; there
 the hash is that of the same picture with 8 bits, the upper half of each sample, as Pillow does for the other kinds.
+Pillow wants an end marker, or bytes in its place: of the file that lacks it the hash is that of the whole file.
 """
 import io
 import struct
@@ -72,12 +73,30 @@ def adobe(data, transform):
     return data[:2] + marker + data[4 + length:]
 
 
+def webp(image, **options):
+    buffer = io.BytesIO()
+    image.save(buffer, "WEBP", **options)
+    return buffer.getvalue()
+
+
+def odd_scan(data):
+    """The file with the last coefficient of its scan, which only progressive files may choose, as 62 in place of 63."""
+    at = data.index(b"\xff\xda")
+    at += 2 + struct.unpack(">H", data[at + 2:at + 4])[0] - 2  # Se, the last byte but one
+    assert data[at] == 63
+    return data[:at] + b"\x3e" + data[at + 1:]
+
+
 COLOURS = [RED, GREEN, BLUE]
 WIDE = [wide(plane) for plane in COLOURS]
 GAMMA = [(b"gAMA", struct.pack(">I", 100000))]  # samples proportional to light
 CHROMATICITIES = [(b"cHRM", struct.pack(">8I", 31270, 32900, 68000, 32000, 26500, 69000, 15000, 6000))]
 PALETTE_16 = [(b"PLTE", bytes((17 * k * step + 40) % 256 for k in range(16) for step in (1, 3, 7)))]
 PICTURE = Image.fromarray(numpy.stack(COLOURS, -1).clip(0, 255).astype(numpy.uint8))
+CLEAR = PICTURE.copy()
+CLEAR.putalpha(Image.fromarray(ALPHA.astype(numpy.uint8)))
+PLAIN = jpeg(PICTURE, quality=75)
+assert PLAIN[6:11] == b"JFIF\0" and PLAIN[20:22] == b"\xff\xdb" and PLAIN[-2:] == b"\xff\xd9"
 FILES = [
     ("kPngGrey1", png(GREY, 1, [(X + Y) % 3 % 2])),
     ("kPngGrey2", png(GREY, 2, [(X + Y) % 4])),
@@ -110,8 +129,20 @@ FILES = [
     ("kJpegAdobeCmyk", jpeg(PICTURE.convert("CMYK"), quality=75)),
     ("kJpegPlainCmyk", adobe(jpeg(PICTURE.convert("CMYK"), quality=75), None)),
     ("kJpegYcck", adobe(jpeg(PICTURE.convert("CMYK"), quality=75), 2)),
+    # Files that libjpeg warns of. Nothing that pixels are made of is missing.
+    ("kJpegBytesBeforeEnd", PLAIN[:-2] + b"\x12\x34" * 20 + PLAIN[-2:]),
+    ("kJpegBytesBeforeTables", PLAIN[:20] + b"\x12\x34" * 5 + PLAIN[20:]),
+    ("kJpegRevision0", PLAIN[:11] + b"\0\0" + PLAIN[13:]),
+    ("kJpegZerosForEnd", PLAIN[:-2] + bytes(64)),
+    ("kJpegWithoutEnd", PLAIN[:-2]),
+    ("kJpegOddScan", odd_scan(PLAIN)),
+    ("kJpegScans", jpeg(PICTURE, quality=75, progressive=True)),
+    ("kWebpLossy", webp(PICTURE, quality=75)),
+    ("kWebpLossless", webp(PICTURE, lossless=True)),
+    ("kWebpAlpha", webp(CLEAR, lossless=True, exact=True)),
+    ("kWebpLossyAlpha", webp(CLEAR, quality=75, exact=True)),
 ]
-TWINS = {"kPngGrey16": png(GREY, 8, [GREEN])}
+TWINS = {"kPngGrey16": png(GREY, 8, [GREEN]), "kJpegWithoutEnd": PLAIN}
 
 print(f"""// Made by golden_image_kinds.py with Pillow {PIL.__version__}; do not edit.
 #pragma once

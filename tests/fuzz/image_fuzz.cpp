@@ -1,5 +1,8 @@
-// JPEG and PNG files, whole and made smaller.
+// JPEG, PNG and WebP files, whole and made smaller.
+#include <string_view>
+
 #include "lathe/data/images/image_file.h"
+#include "lathe/tests/data/golden_image_kinds.h"
 #include "lathe/tests/data/golden_images.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
@@ -10,6 +13,11 @@ std::vector<std::string> seeds() {
   std::vector<std::string> files;
   for (const auto& g : data::golden::kImages)
     files.emplace_back(reinterpret_cast<const char*>(g.bytes), static_cast<size_t>(g.size));
+  for (const auto& g : data::golden::kImageKinds) {
+    const std::string_view name = g.name;
+    if (name.starts_with("kWebp") || name == "kJpegScans")
+      files.emplace_back(reinterpret_cast<const char*>(g.bytes), static_cast<size_t>(g.size));
+  }
   return files;
 }
 

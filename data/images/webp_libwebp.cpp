@@ -1,0 +1,46 @@
+// WebP through libwebp. The contract is in decode.h.
+#include <webp/decode.h>
+
+#include "lathe/core/error.h"
+#include "lathe/data/images/decode.h"
+
+namespace lathe::data {
+namespace {
+
+void check(VP8StatusCode status, const std::filesystem::path& path) {
+  LATHE_CHECK(OutOfMemoryError, status != VP8_STATUS_OUT_OF_MEMORY, path.string(),
+              ": libwebp has no memory for it");
+  LATHE_CHECK(DataError, status == VP8_STATUS_OK, path.string(), ": is a damaged WebP file",
+              status == VP8_STATUS_NOT_ENOUGH_DATA ? ": it ends too early" : "");
+}
+
+}  // namespace
+
+ImageSpec webp_spec(FileBytes file, const std::filesystem::path& path) {
+  WebPBitstreamFeatures features;
+  check(WebPGetFeatures(file.data(), file.size(), &features), path);
+  LATHE_CHECK(DataError, features.has_animation == 0, path.string(),
+              ": is an animated WebP file; only still images are read");
+  return {3, features.height, features.width};
+}
+
+ImageSpec decode_webp(FileBytes file, const std::filesystem::path& path,
+                      std::vector<uint8_t>& pixels) {
+  thread_local std::vector<uint8_t> interleaved;
+  const ImageSpec spec = webp_spec(file, path);
+  interleaved.resize(static_cast<size_t>(spec.pixels()));
+  WebPDecoderConfig config;
+  LATHE_CHECK(DataError, WebPInitDecoderConfig(&config) != 0, path.string(),
+              ": libwebp is of another version than its headers");
+  config.output.colorspace = MODE_RGB;  // without the alpha channel
+  config.output.is_external_memory = 1;
+  config.output.u.RGBA = {.rgba = interleaved.data(),
+                          .stride = static_cast<int>(3 * spec.width),
+                          .size = interleaved.size()};
+  check(WebPDecode(file.data(), file.size(), &config), path);
+  pixels.resize(interleaved.size());
+  planes_of(interleaved.data(), spec.height * spec.width, 3, pixels.data());
+  return spec;
+}
+
+}  // namespace lathe::data
