@@ -47,8 +47,7 @@ StoredImage CachedImages::load(int64_t i, std::vector<uint8_t>& pixels) const {
 
 int64_t CachedImages::read_image(int64_t i, Key key, void* out) const {
   const Image& kept = image(i);
-  transform(kept.pixels.data(), kept.stored.spec, key, out,
-            [&] { return "image " + std::to_string(i); });
+  transform(kept.pixels.data(), kept.stored.spec, key, out, [&] { return name(i); });
   return kept.stored.label;
 }
 

@@ -28,6 +28,7 @@ class LATHE_API CachedImages final : public ImageDataset {
   int64_t label(int64_t i) const override { return source_->label(i); }
   StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
   bool has_one_size() const override { return source_->has_one_size(); }
+  std::string name(int64_t i) const override { return source_->name(i); }
   std::vector<std::string> broken() const override { return source_->broken(); }
 
   const ImageDataset& source() const { return *source_; }

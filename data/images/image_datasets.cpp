@@ -55,13 +55,20 @@ void ImageDataset::read(int64_t i, Key key, Slot out) const {
 void ImageDataset::transform(const uint8_t* image, const ImageSpec& spec, Key key, void* out,
                              FunctionRef<std::string()> name) const {
   if (spec != stored_) {
-    const ImageSpec made = transform_.output(spec);
+    const ImageSpec made = output_of(spec, name);
     LATHE_CHECK(DataError, made == output_, name(), ": the transform makes ", made.height, "x",
                 made.width, " of an image of ", spec.height, "x", spec.width, ", but ",
                 output_.height, "x", output_.width,
                 " of the first one; end it with a fixed size, as resize(256), center_crop(224)");
   }
   transform_.apply(image, spec, key, out);
+}
+
+ImageSpec ImageDataset::output_of(const ImageSpec& spec, FunctionRef<std::string()> name) const
+    try {
+  return transform_.output(spec);
+} catch (const ShapeError& error) {
+  LATHE_FAIL(DataError, name(), ": ", error.message());
 }
 
 void ImageDataset::set_transform(const Transform& transform) {

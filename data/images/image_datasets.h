@@ -32,6 +32,9 @@ class LATHE_API ImageDataset : public Dataset {
   /// throws: as read().
   virtual StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const = 0;
 
+  /// What errors call image i.
+  virtual std::string name(int64_t i) const { return "image " + std::to_string(i); }
+
   /// Files found broken so far. Data sets that allow it replace them by others.
   virtual std::vector<std::string> broken() const { return {}; }
 
@@ -71,9 +74,15 @@ class LATHE_API ImageDataset : public Dataset {
     transform_.apply(image, stored_, key, out);
   }
   /// The same for an image of any size; name() is its name in errors.
-  /// throws: DataError if the result has another size than that of the first image.
+  /// throws: as output_of(); DataError if the result has another size than that of the first image.
   void transform(const uint8_t* image, const ImageSpec& spec, Key key, void* out,
                  FunctionRef<std::string()> name) const;
+  /// What the transform makes of an image.
+  /// throws: DataError with name() if the transform does not fit it: it would become too wide.
+  ImageSpec output_of(const ImageSpec& spec, FunctionRef<std::string()> name) const;
+
+  /// Takes another image for the first one. A transform must be set next.
+  void set_stored_spec(const ImageSpec& stored) { stored_ = stored; }
 
  private:
   ImageSpec stored_, output_;

@@ -30,15 +30,19 @@ bool is_folder(const fs::directory_entry& entry) {
   return entry.is_directory(error) && !error;
 }
 
-bool is_image(const fs::path& path) {
+constexpr ImageSpec kUnknownSpec{3, 1, 1};  // where no file can say it
+
+constexpr std::string_view kImageEndings[] = {".jpg", ".jpeg", ".png", ".webp"};
+
+std::string ending_of(const fs::path& path) {
   std::string end = path.extension().string();
   std::transform(end.begin(), end.end(), end.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return end == ".jpg" || end == ".jpeg" || end == ".png";
+  return end;
 }
 
 /// The images in a folder and below it, sorted by the path of their folder, then by name.
-void list_images(const fs::path& folder, std::vector<fs::path>& images) {
+void list_images(const fs::path& folder, std::vector<fs::path>& images, LeftOut& left_out) {
   constexpr int kDeepest = 32;  // nested folders; a link to a folder above would never end
   std::vector<std::pair<fs::path, int>> folders = {{folder, 0}};
   std::vector<std::pair<fs::path, std::vector<fs::path>>> found;
@@ -51,8 +55,10 @@ void list_images(const fs::path& folder, std::vector<fs::path>& images) {
     for (const auto& entry : entries_of(here)) {
       if (is_folder(entry)) {
         folders.emplace_back(entry.path(), depth + 1);
-      } else if (is_image(entry.path())) {
+      } else if (is_image_name(entry.path().native())) {
         files.push_back(entry.path());
+      } else {
+        ++left_out[ending_of(entry.path())];
       }
     }
   }
@@ -77,20 +83,50 @@ bool is_of_file(const Error& error) {
 
 }  // namespace
 
-std::vector<std::string> images_below(const std::string& folder) {
+bool is_image_name(std::string_view file) {
+  const std::string end = ending_of(file);
+  return std::find(std::begin(kImageEndings), std::end(kImageEndings), end) !=
+         std::end(kImageEndings);
+}
+
+std::string text_of(const LeftOut& left_out) {
+  constexpr size_t kMostEndings = 5;
+  std::vector<std::pair<std::string, int64_t>> endings(left_out.begin(), left_out.end());
+  std::stable_sort(endings.begin(), endings.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  const auto files = [](int64_t count) { return count == 1 ? " file" : " files"; };
+  std::string text;
+  for (size_t k = 0; k < endings.size() && k < kMostEndings; ++k) {
+    const auto& [end, count] = endings[k];
+    text += concat(k > 0 ? ", " : "", count, end.empty() ? "" : " ", end, files(count),
+                   end.empty() ? " without an ending" : "");
+  }
+  int64_t others = 0;
+  for (size_t k = kMostEndings; k < endings.size(); ++k) others += endings[k].second;
+  return others > 0 ? concat(text, ", ", others, " other", files(others)) : text;
+}
+
+std::vector<std::string> images_below(const std::string& folder, LeftOut* left_out) {
   std::vector<fs::path> images;
-  list_images(folder, images);
+  LeftOut unused;
+  list_images(folder, images, left_out ? *left_out : unused);
   return {images.begin(), images.end()};
 }
 
 ImageFolder::Listing ImageFolder::list(const std::string& root) {
-  Listing listing;
+  Listing listing{.root = root};
   for (const auto& entry : entries_of(root)) {
-    if (!is_folder(entry)) continue;
+    if (!is_folder(entry)) {
+      ++listing.left_out[ending_of(entry.path())];
+      continue;
+    }
     std::vector<fs::path> images;
-    list_images(entry.path(), images);
+    LeftOut others;
+    list_images(entry.path(), images, others);
     LATHE_CHECK(DataError, !images.empty(), entry.path().string(),
-                ": a class without images (.jpg, .jpeg, .png)");
+                ": a class without images (.jpg, .jpeg, .png, .webp)",
+                others.empty() ? "" : "; it holds ", text_of(others));
+    for (const auto& [end, count] : others) listing.left_out[end] += count;
     const auto label = static_cast<int64_t>(listing.classes.size());
     for (const fs::path& image : images) listing.files.push_back({image.string(), label});
     listing.classes.push_back(entry.path().filename().string());
@@ -100,19 +136,20 @@ ImageFolder::Listing ImageFolder::list(const std::string& root) {
   return listing;
 }
 
-ImageSpec ImageFolder::first_spec(const Listing& listing, const ImageFolderOptions& options) {
+ImageSpec ImageFolder::first_spec(Listing& listing, const ImageFolderOptions& options) {
   ImageFile image;
   std::string why;  // why the first file cannot be read
   for (const File& file : listing.files) {
     try {
       image.open(file.path, limits_of(options));
+      listing.first = file.path;
       return image.spec();
     } catch (const Error& error) {
       if (!is_of_file(error) || options.broken == BrokenImage::kRefuse) throw;
       if (why.empty()) why = error.message();
     }
   }
-  if (options.broken == BrokenImage::kRefuseWhenRead) return {3, 1, 1};
+  if (options.broken == BrokenImage::kRefuseWhenRead) return kUnknownSpec;
   fail_all_broken(listing.files.size(), why);
 }
 
@@ -122,7 +159,10 @@ ImageFolder::ImageFolder(const std::string& root, const ImageFolderOptions& opti
 ImageFolder::ImageFolder(Listing listing, const ImageFolderOptions& options)
     : ImageDataset(first_spec(listing, options), std::move(listing.classes), options.mean,
                    options.std),
+      root_(std::move(listing.root)),
       files_(std::move(listing.files)),
+      left_out_(std::move(listing.left_out)),
+      first_(std::move(listing.first)),
       options_(options),
       is_broken_(std::make_unique<std::atomic<bool>[]>(files_.size())) {
   set_transform(options.transform);
@@ -146,6 +186,34 @@ std::vector<std::string> ImageFolder::broken() const {
   return paths;
 }
 
+void ImageFolder::set_transform(const Transform& transform) {
+  const ImageSpec before = stored_spec();
+  std::string why;
+  try {
+    return ImageDataset::set_transform(transform);
+  } catch (const ShapeError& error) {
+    why = concat(first_, ": ", error.message());
+  }
+  if (options_.broken == BrokenImage::kRefuse) LATHE_FAIL(DataError, why);
+  if (options_.broken == BrokenImage::kRefuseWhenRead) {
+    set_stored_spec(kUnknownSpec);
+    return ImageDataset::set_transform(transform);
+  }
+  ImageFile image;
+  for (const File& file : files_) {
+    try {
+      image.open(file.path, limits_of(options_));
+      set_stored_spec(image.spec());
+      return ImageDataset::set_transform(transform);
+    } catch (const ShapeError&) {
+    } catch (const Error& error) {
+      if (!is_of_file(error)) throw;
+    }
+  }
+  set_stored_spec(before);
+  fail_all_broken(files_.size(), why);
+}
+
 bool ImageFolder::skips(size_t file, const Error& error) const {
   if (is_of_file(error)) is_broken_[file].store(true, std::memory_order_relaxed);
   return is_of_file(error) && options_.broken == BrokenImage::kSkip;
@@ -162,6 +230,7 @@ void ImageFolder::open_sample(int64_t i, Use&& use) const {
     if (skip && is_broken_[k].load(std::memory_order_relaxed)) continue;
     try {
       image.open(file.path, limits_of(options_));
+      output_of(image.spec(), [&] { return file.path; });
       return use(file, image);
     } catch (const Error& error) {
       if (!skips(k, error)) throw;

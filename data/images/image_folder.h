@@ -2,14 +2,16 @@
 //
 // Classes are the folders of ROOT in the byte order of their names, numbered from 0. The files of a
 // class are sorted by the paths of their folders, then by name. This is torchvision's ImageFolder
-// order, so indices and classes mean the same. Names that start with a dot are skipped, and so are
-// files not named .jpg, .jpeg or .png (in any case). Links are followed.
+// order, so indices and classes mean the same. Names that start with a dot are skipped. Files not
+// named .jpg, .jpeg, .png or .webp (in any case) are left out and counted. Links are followed.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lathe/core/config.h"
@@ -18,7 +20,16 @@
 
 namespace lathe::data {
 
-/// What to do with a file that cannot be read or decoded or is truncated.
+/// Whether ImageFolder reads a file of this name.
+LATHE_API bool is_image_name(std::string_view file);
+
+/// How many files were left out, by the ends of their names: {".bmp", 3}. "" is no ending.
+using LeftOut = std::map<std::string, int64_t>;
+/// "12 .bmp files, 1 file without an ending": the most frequent endings first, and not all of many.
+LATHE_API std::string text_of(const LeftOut& left_out);
+
+/// What to do with a file that cannot be read or decoded, is truncated, or is an image that the
+/// transform does not fit, such as one of 1x3000.
 enum class BrokenImage {
   kRefuse,          // reading it throws an error that names it; for the first file, the constructor
   kRefuseWhenRead,  // the same, but the first file too only when it is read: for a check of all
@@ -52,10 +63,18 @@ class LATHE_API ImageFolder final : public ImageDataset {
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   int64_t label(int64_t i) const override { return files_[static_cast<size_t>(i)].label; }
   const std::string& path(int64_t i) const { return files_[static_cast<size_t>(i)].path; }
+  std::string name(int64_t i) const override { return path(i); }
+  const LeftOut& left_out() const { return left_out_; }
+  const std::string& root() const { return root_; }
   /// Keeps these samples, in this order, and forgets the other files: none of them takes the place
   /// of a broken one. The classes stay. Call before anything is read.
   /// throws: IndexError naming an index that is out of range; nothing has changed then.
   void keep(const std::vector<int64_t>& indices);
+
+  /// If it does not fit the first image, that one is broken: with kSkip the first image that it
+  /// fits is taken in its place, with kRefuseWhenRead none.
+  /// throws: DataError naming the file; else as Transform::output; the old transform then stays.
+  void set_transform(const Transform& transform) override;
 
   /// Decodes the whole image, never at a part of its size.
   StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
@@ -75,11 +94,14 @@ class LATHE_API ImageFolder final : public ImageDataset {
     int64_t label;
   };
   struct Listing {
+    std::string root;
     std::vector<std::string> classes;
     std::vector<File> files;
+    LeftOut left_out;
+    std::string first = {};  // the file whose size the data set has
   };
   static Listing list(const std::string& root);
-  static ImageSpec first_spec(const Listing& listing, const ImageFolderOptions& options);
+  static ImageSpec first_spec(Listing& listing, const ImageFolderOptions& options);
   ImageFolder(Listing listing, const ImageFolderOptions& options);
 
   /// Opens the file of sample i, or the file that replaces it, and calls use(file, image).
@@ -89,13 +111,18 @@ class LATHE_API ImageFolder final : public ImageDataset {
   /// Records the file as broken if the error says so.   → whether to go on
   bool skips(size_t file, const Error& error) const;
 
+  std::string root_;
   std::vector<File> files_;
+  LeftOut left_out_;
+  std::string first_;
   ImageFolderOptions options_;
   std::unique_ptr<std::atomic<bool>[]> is_broken_;
 };
 
 /// The image files in a folder and below it, in ImageFolder's order.
+///   left_out  counts the others, too, if it is given
 /// throws: FileError for a folder that cannot be read; DataError if folders are nested too deeply.
-LATHE_API std::vector<std::string> images_below(const std::string& folder);
+LATHE_API std::vector<std::string> images_below(const std::string& folder,
+                                                LeftOut* left_out = nullptr);
 
 }  // namespace lathe::data

@@ -24,6 +24,7 @@ class LATHE_API ImageSubset final : public ImageDataset {
     return source_->load(index(i), pixels);
   }
   bool has_one_size() const override { return source_->has_one_size(); }
+  std::string name(int64_t i) const override { return source_->name(index(i)); }
   std::vector<std::string> broken() const override { return source_->broken(); }
   void prepare(int64_t i) const noexcept override { source_->prepare(index(i)); }
   void set_transform(const Transform& transform) override;

@@ -20,8 +20,13 @@ struct Decoded {
 void decode(const ImageDataset& images, int64_t i, const Transform& sized, bool skip_broken,
             Decoded& out) {
   out.why_broken.clear();
+  ImageSpec made;
   try {
     out.stored = images.load(i, out.pixels);
+    made = sized.output(out.stored.spec);
+  } catch (const ShapeError& error) {
+    out.why_broken = concat(images.name(i), ": ", error.message());
+    if (!skip_broken) LATHE_FAIL(DataError, out.why_broken);
   } catch (const DataError& error) {
     if (!skip_broken) throw;
     out.why_broken = error.message();
@@ -30,7 +35,6 @@ void decode(const ImageDataset& images, int64_t i, const Transform& sized, bool 
     out.why_broken = error.message();
   }
   if (!out.why_broken.empty() || sized.empty()) return;
-  const ImageSpec made = sized.output(out.stored.spec);
   std::vector<uint8_t> pixels(static_cast<size_t>(made.pixels()));
   sized.apply(out.pixels.data(), out.stored.spec, Key{}, pixels.data());
   out.pixels = std::move(pixels);

@@ -46,8 +46,7 @@ StoredImage PackedImages::load(int64_t i, std::vector<uint8_t>& pixels) const {
 int64_t PackedImages::read_image(int64_t i, Key key, void* out) const {
   const int64_t record = first_ + i;
   file_->read(record, [&](const uint8_t* image) {
-    transform(image, file_->spec(record), key, out,
-              [&] { return file_->path() + ": record " + std::to_string(record); });
+    transform(image, file_->spec(record), key, out, [&] { return name(i); });
   });
   return label(i);
 }

@@ -32,6 +32,9 @@ class LATHE_API PackedImages final : public ImageDataset {
   void prepare(int64_t i) const noexcept override { file_->prefetch(first_ + i); }
   StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
   bool has_one_size() const override { return one_size_; }
+  std::string name(int64_t i) const override {
+    return file_->path() + ": record " + std::to_string(first_ + i);
+  }
 
  protected:
   int64_t read_image(int64_t i, Key key, void* out) const override;

@@ -35,6 +35,17 @@ std::vector<std::string> words(const char* text) {
   return out;
 }
 
+/// What there is of CIFAR-10 and CIFAR-100 besides. torchvision and Keras bring the one for Python.
+std::vector<OtherForm> forms_of_cifar(const std::string& name) {
+  return {{name + "-batches-py", "the version for Python"},
+          {name + "-python", "the version for Python"},
+          {name + "-python.tar.gz", "the version for Python"},
+          {name + "-batches-mat", "the version for Matlab"},
+          {name + "-matlab", "the version for Matlab"},
+          {name + "-matlab.tar.gz", "the version for Matlab"},
+          {name + "-binary.tar.gz", "not unpacked"}};
+}
+
 DatasetSource cifar10() {
   return {
       .name = "cifar10",
@@ -48,6 +59,7 @@ DatasetSource cifar10() {
                 {"data_batch_4.bin", kCifar10FileBytes, "456349a8730963b7930555350ebfd0f8", true},
                 {"data_batch_5.bin", kCifar10FileBytes, "1c39cedb4666850d181538cfcd1008d1", true},
                 {"test_batch.bin", kCifar10FileBytes, "4fd89b928a74095080b56355876466c0", false}},
+      .other_forms = forms_of_cifar("cifar-10"),
       .debian_package = "",
       .info = {words("airplane automobile bird cat deer dog frog horse ship truck"),
                3,
@@ -66,6 +78,7 @@ DatasetSource cifar100() {
                      "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary"}},
       .files = {{"train.bin", int64_t{50'000} * 3074, "6172c7755cfe09b2fe270c85cebc1b15", true},
                 {"test.bin", int64_t{10'000} * 3074, "4499cfba6c016c1be1438163640a0898", false}},
+      .other_forms = forms_of_cifar("cifar-100"),
       .debian_package = "",
       .info = {words(kCifar100Classes), 3, 32, {0.5071, 0.4865, 0.4409}, {0.2673, 0.2564, 0.2762}},
   };
@@ -88,6 +101,7 @@ DatasetSource mnist() {
                 {"train-labels-idx1-ubyte", 60'008, "a25bea736e30d166cdddb491f175f624", true},
                 {"t10k-images-idx3-ubyte", 7'840'016, "2646ac647ad5339dbf082846283269ea", false},
                 {"t10k-labels-idx1-ubyte", 10'008, "27ae3e4e09519cfbb04c329615203637", false}},
+      .other_forms = {},
       .debian_package = "",
       .info = {words("0 1 2 3 4 5 6 7 8 9"), 1, 28, {0.1307}, {0.3081}},
   };
@@ -110,6 +124,7 @@ DatasetSource fashion_mnist() {
                 {"train-labels-idx1-ubyte", 60'008, "9018921c3c673c538a1fc5bad174d6f9", true},
                 {"t10k-images-idx3-ubyte", 7'840'016, "8181f5470baa50b63fa0f6fddb340f0a", false},
                 {"t10k-labels-idx1-ubyte", 10'008, "15d484375f8d13e6eb1aabb0c3f46965", false}},
+      .other_forms = {},
       .debian_package = "dataset-fashion-mnist",
       .info = {{"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker",
                 "Bag", "Ankle boot"},
@@ -132,6 +147,14 @@ std::vector<fs::path> candidates(const DatasetSource& source, const std::string&
     for (const auto& folder : source.folders) out.push_back(root / folder);
   }
   return out;
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  LATHE_CHECK(FileError, status.type() != fs::file_type::none, path.string(), ": ",
+              error.message());
+  return fs::exists(status);
 }
 
 bool wanted(const DatasetFile& file, Split split) {
@@ -225,6 +248,19 @@ std::optional<fs::path> find_dataset(const DatasetSource& source, const std::str
   return std::nullopt;
 }
 
+std::string other_form_of(const DatasetSource& source, const std::string& data_root) {
+  for (const auto& root : data_roots(data_root)) {
+    for (const OtherForm& form : source.other_forms) {
+      const bool is_it = (root / "").lexically_normal().parent_path().filename() == form.name;
+      const fs::path path = is_it ? root : root / form.name;
+      if (!is_there(path)) continue;
+      return concat(path.string(), " is ", form.what, "; the binary version is wanted, a folder ",
+                    source.folders[0], " with ", source.files[0].name);
+    }
+  }
+  return "";
+}
+
 fs::path require_dataset(const DatasetSource& source, const std::string& data_root, Split split) {
   if (const auto found = find_dataset(source, data_root, split)) return *found;
   std::vector<std::string> places;
@@ -236,7 +272,9 @@ fs::path require_dataset(const DatasetSource& source, const std::string& data_ro
         missing_files(source, Split::kAll, directory).size() < source.files.size())
       partly = "; " + directory.string() + " lacks " + joined(missing);
   }
-  LATHE_FAIL(DataError, source.title, " not found in ", joined(places), partly);
+  const std::string other = other_form_of(source, data_root);
+  LATHE_FAIL(DataError, source.title, " not found in ", joined(places), partly,
+             other.empty() ? "" : "; ", other);
 }
 
 PublishedFiles find_published(const std::string& name, const fs::path& root, bool train) {

@@ -43,6 +43,12 @@ struct DatasetInfo {
   std::vector<double> std;
 };
 
+/// What people may have of a data set instead of the files that are read.
+struct OtherForm {
+  std::string name;  // of a file or folder
+  std::string what;  // "the version for Python"
+};
+
 struct DatasetSource {
   std::string name;   // "cifar10", as --dataset spells it
   std::string title;  // "CIFAR-10"
@@ -50,6 +56,7 @@ struct DatasetSource {
   std::vector<std::string> folders;
   std::vector<Download> downloads;
   std::vector<DatasetFile> files;
+  std::vector<OtherForm> other_forms;
   std::string debian_package;  // that contains it; empty if none does
   DatasetInfo info;
 };
@@ -79,9 +86,13 @@ LATHE_API std::optional<std::filesystem::path> find_dataset(const DatasetSource&
                                                             const std::string& data_root = {},
                                                             Split split = Split::kAll);
 
+/// "data/cifar-10-batches-py is the version for Python; …": what lies in the places searched
+/// instead of the files of the set, and what is wanted. Empty if there is nothing of the kind.
+LATHE_API std::string other_form_of(const DatasetSource& source, const std::string& data_root = {});
+
 /// Like find_dataset.
-/// throws: DataError naming the places searched and, if some files of the set were found, those
-/// that are missing there.
+/// throws: DataError naming the places searched, what lies there in another form and, if some files
+/// of the set were found, those that are missing there.
 LATHE_API std::filesystem::path require_dataset(const DatasetSource& source,
                                                 const std::string& data_root = {},
                                                 Split split = Split::kAll);

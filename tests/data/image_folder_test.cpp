@@ -200,7 +200,7 @@ TEST_CASE(
       {jpeg.substr(0, jpeg.size() / 2), ": is a damaged JPEG file: "},
       {jpeg.substr(0, 12), ": is a damaged JPEG file: "},
       {"", ": is empty"},
-      {"GIF89a and more", ": is neither JPEG nor PNG"},
+      {"GIF89a and more", ": is neither JPEG, PNG nor WebP"},
       {content(golden::kImages[5]).substr(0, 200), ": is a damaged PNG file: "},
   };
   const std::vector<int64_t> indices = {1, 2};
@@ -338,7 +338,7 @@ TEST_CASE(
   write_file(root / "cat/2.jpg", content(golden::kImages[0]));
   fs::create_directories(root / "bird");
   CHECK(message_of<DataError>([&] { ImageFolder(root.path(), kWhole); }) ==
-        (root / "bird").string() + ": a class without images (.jpg, .jpeg, .png)");
+        (root / "bird").string() + ": a class without images (.jpg, .jpeg, .png, .webp)");
   fs::create_directory_symlink(root.path(), root / "bird/loop");
   CHECK(message_of<DataError>([&] { ImageFolder(root.path(), kWhole); }).find("folders deep") !=
         std::string::npos);
@@ -379,7 +379,8 @@ TEST_CASE("image file: no cut and no flipped bit crashes a decoder") {
         ++refused;
       }
     };
-    const int64_t needed = g.size - (g.half == 0 ? 16 : 1);  // of a PNG file, the end is empty
+    // The end of a PNG file is empty, and so is the end marker of a JPEG file.
+    const int64_t needed = g.size - (g.half == 0 ? 16 : 2);
     for (int64_t length = 0; length < needed; length += 7)
       attempt(content(g).substr(0, static_cast<size_t>(length)));
     CHECK(refused == (needed + 6) / 7);  // whatever is cut off is refused
