@@ -251,17 +251,42 @@ def test_images_without_a_test_part_are_divided(folder):
 
 
 def test_folders_that_are_no_classes_are_not_divided(folder):
-    """A folder above the right one, parts with other names, and one folder alone."""
+    """A folder above the right one, parts without classes, and one folder alone. Without --dataset, too, where there are images."""
     grey_classes(folder / "above/shapes/train", dark=2, light=2)
     grey_classes(folder / "above/pets", dark=2, light=2)
-    for part in ("Training", "Testing"):
-        grey_classes(folder / "named" / part, dark=2, light=2)
-        grey_classes(folder / "flat" / part.replace("T", "t"), **{".": 2})
+    for part in ("training", "testing"):
+        grey_classes(folder / "flat" / part, **{".": 2})
     grey_classes(folder / "one", dark=2)
-    for root, found in (("above", "pets, shapes"), ("named", "Testing, Training"), ("flat", "testing, training"), ("one", "dark")):
-        result = lathe("train", "--dataset", "folder", "--data-root", root, "--val-split", 0.4, "--model", "resnet8", "--dry-run", "--quiet")
-        expect_one_line(result, 3, f"{root}: has the folder", f" {found}; wanted are train and test")
+    flat = "flat/training holds 2 images, and no folders; each class needs a folder of its images: flat/training/cat/1.jpg"
+    one = "one: has the folder dark; wanted are train and test"
+    for root, found in (("above", "above: has the folders pets, shapes; wanted are train and test"), ("flat", flat), ("one", one), ("one/dark", "one/dark holds 2 images, and no folders")):
+        call = ["train", "--data-root", root, "--val-split", 0.4, "--model", "resnet8", "--dry-run", "--quiet"]
+        result = lathe(*call, "--dataset", "folder")
+        expect_one_line(result, 3, found)
         assert "--val-split" not in result.stderr, result.stderr
+        expect_one_line(lathe(*call), 3, "no data set found in --data-root above" if root == "above" else found)
+
+
+def test_parts_and_classes_are_understood_by_their_names(folder):
+    small = ["--model", "resnet8", "--image-size", 8, "--batch-size", 4, "--epochs", 1, "--quiet"]
+    for part, count in (("Train", 4), ("valid", 3), ("TESTING", 2)):
+        grey_classes(folder / "a" / part, dark=count, light=count)
+    result = lathe("train", "--data-root", "a", *small, "--run-dir", "three")
+    if "this build has no libpng" in result.stderr:
+        raise Skip("no libpng")
+    expect(result, 0)
+    assert "the best is chosen by the 6 images of valid; those of TESTING are looked at once, at the end" in log_of("three")
+    (test,) = rows("three", "test")
+    seen = json.loads(expect(lathe("eval", "--run-dir", "three", "--split", "test", "--json"), 0).stdout.splitlines()[0])
+    assert (seen["images"], seen["accuracy"]) == (4, test["accuracy"]), (seen, test)
+    verified = [json.loads(line) for line in expect(lathe("data", "verify", "a", "--json"), 0).stdout.splitlines()]
+    assert [(row["part"], row["images"]) for row in verified if row["event"] == "verified"] == [("train", 8), ("val", 6), ("test", 4)]
+    expect_one_line(lathe("train", "--data-root", "a", *small, "--run-dir", "a/TESTING/run"), 2, "each folder of which is a class")
+    # A class that is called like a part.
+    grey_classes(folder / "vehicles", dark=4, light=4, train=4)
+    expect(lathe("train", "--data-root", "vehicles", "--val-split", 0.3, *small, "--run-dir", "classes"), 0)
+    classes = [json.loads(line)["name"] for line in expect(lathe("eval", "--run-dir", "classes", "--json", "--no-quiet"), 0).stdout.splitlines() if '"event":"class"' in line]
+    assert classes == ["dark", "light", "train"], classes
 
 
 def test_a_folder_is_divided_by_class_and_broken_files_stay_in_their_part(folder):

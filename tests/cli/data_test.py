@@ -96,7 +96,7 @@ def test_broken_files_are_skipped_named_and_counted(folder):
     first = min((folder / "my images/train").glob("*/*.png"))
     whole = first.read_bytes()
     first.write_bytes(b"no image")
-    expect(lathe(*["my images" if word == "images" else word for word in train], "--run-dir", "f"), 3, "is neither JPEG nor PNG; --skip-broken", "lathe data verify 'my images' names all")
+    expect(lathe(*["my images" if word == "images" else word for word in train], "--run-dir", "f"), 3, "is neither JPEG, PNG nor WebP; --skip-broken", "lathe data verify 'my images' names all")
     first.write_bytes(whole)
     os.rename("my images", "images")
     assert rows(result)[-1]["broken_files"] == 1 and result.stderr.count("skipped") == 1
@@ -129,7 +129,7 @@ def test_where_all_images_are_broken(folder):
     for file in files:
         file.write_bytes(b"no image")
     result = expect_one_line(lathe("data", "verify", "images"), 7, "4 images of images are broken")
-    assert all(f"broken   {file}: is neither JPEG nor PNG" in result.stdout for file in files)
+    assert all(f"broken   {file}: is neither JPEG, PNG nor WebP" in result.stdout for file in files)
     train = ["train", "--dataset", "folder", "--data-root", "images", *MODEL]
     expect_one_line(lathe(*train, "--skip-broken"), 3, f"none of 4 images can be read; the first: {files[0]}: is neither")
     expect_one_line(lathe(*train), 3, f"lathe: {files[0]}: is neither")
@@ -235,7 +235,7 @@ def test_verify_names_every_broken_file(folder):
     other = pathlib.Path("images/test/cat/0.png")
     other.write_bytes(b"no image")
     result = expect_one_line(lathe("data", "verify", "images"), 7, "2 images of images are broken")
-    assert f"broken   {broken}: is a damaged PNG file" in result.stdout and f"broken   {other}: is neither JPEG nor PNG" in result.stdout
+    assert f"broken   {broken}: is a damaged PNG file" in result.stdout and f"broken   {other}: is neither JPEG, PNG nor WebP" in result.stdout
     assert "4 images, 1 broken" in result.stdout  # dog of train
     expect(lathe("data", "verify", "images/test"), 7, "1 image of images/test is broken")
     broken.write_bytes(whole)
@@ -266,7 +266,7 @@ def test_names_of_classes_and_files_do_not_command_the_terminal(folder):
     shown = check_shown(expect(lathe("data", "verify", "images"), 7))
     if "no libpng" in shown.stdout:
         raise Skip("no libpng")
-    assert escaped in shown.stdout and "0\\x1b[2J.png: is neither JPEG nor PNG" in shown.stdout, shown.stdout
+    assert escaped in shown.stdout and "0\\x1b[2J.png: is neither JPEG, PNG nor WebP" in shown.stdout, shown.stdout
     check_shown(lathe("data", "verify", "images", "--json"))
     data = ["--dataset", "folder", "--data-root", "images", "--skip-broken"]
     check_shown(expect(lathe("data", "prepare", "p\033", *data), 0, "0\\x1b[2J.png"))
@@ -300,6 +300,73 @@ def test_a_folder_of_another_layout_is_told_the_wanted_one(folder):
     (folder / "half/train").mkdir(parents=True)
     fails_with("half/train", "half/train: has no folders; wanted are train and test")
     fails_with("nowhere", "nowhere: No such file or directory")
+
+
+def test_an_image_that_cannot_be_resized_is_named_and_skipped(folder):
+    broken, _ = make_folder()
+    broken.unlink()
+    wide = pathlib.Path("images/test/cat/wide.png")
+    write_png(wide, 4000, noise(4000, 1, 5))
+    data = ["--dataset", "folder", "--data-root", "images", "--image-size", 16]
+    why = "resize: an image of 1x4000 would become one of 18x72000; sides must be 1 to 65536"
+    train = ["train", *data, *MODEL, "--epochs", 1]
+    for run, more in (("b", []), ("ram", ["--data-cache", "ram"])):
+        expect(lathe(*train, *more, "--run-dir", f"{run}-without"), 3, f"sample 2: {wide}: {why}; --skip-broken goes on")
+        result = expect(lathe(*train, *more, "--skip-broken", "--run-dir", run), 0, f"skipped {wide}")
+        assert "1 broken files skipped" in result.stdout, result
+    expect_one_line(lathe("data", "verify", "images"), 7, "1 image of images is broken")
+    assert f"broken   {wide}: resize: an image of 1x4000 would become one of 256x1024000" in lathe("data", "verify", "images").stdout
+    expect(lathe("data", "verify", "images", "--image-size", 8), 0)  # 9 x 36000
+    expect(lathe("predict", "--run-dir", "b", wide), 3, f"skipped {wide}: {why}")
+    prepare = ["data", "prepare", "p.pack", *data]
+    expect(lathe(*prepare), 0)  # 16 x 64000 is just small enough
+    prepare[-1] = 17
+    expect_one_line(lathe(*prepare), 3, f"{wide}: resize: an image of 1x4000 would become one of 17x68000")
+    assert "1 broken files left out" in expect(lathe(*prepare, "--skip-broken"), 0, f"left out: {wide}: resize").stdout
+    # The first image decides the size of the others.
+    first = pathlib.Path("images/train/cat/.png").with_name("000.png")
+    os.rename(wide, first)
+    expect_one_line(lathe(*train, "--augment", "none", "--quiet", "--run-dir", "c"), 3, f"{first}: resize: an image of 1x4000")
+    expect(lathe(*train, "--skip-broken", "--augment", "none", "--run-dir", "d"), 0, f"skipped {first}")
+    assert expect(lathe("data", "verify", "images"), 7).stdout.count("broken   ") == 1
+    for file in pathlib.Path("images").glob("*/*/*.png"):
+        write_png(file, 4000, noise(4000, 1, 6))
+    expect_one_line(lathe(*train, "--skip-broken", "--augment", "none", "--quiet", "--run-dir", "e"), 3, "none of 10 images can be read; the first: images/train/cat/0")
+
+
+def test_files_that_are_left_out_are_counted_by_their_endings(folder):
+    broken, whole = make_folder()
+    broken.write_bytes(whole)
+    for name in ("train/cat/1.bmp", "train/cat/2.BMP", "train/dog/3.bmp", "train/dog/more/4.gif", "test/cat/README", "test/list.txt", "test/.hidden.bmp"):
+        path = folder / "images" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"BM")
+    data = ["--dataset", "folder", "--data-root", "images", "--image-size", 16]
+    left_out = "left out: 3 .bmp files, 1 file without an ending, 1 .gif file, 1 .txt file; images are .jpg, .jpeg, .png and .webp files"
+    for split, run in (([], "a"), (["--val-split", 0.3], "b")):  # a folder counts once
+        expect(lathe("train", *data, *MODEL, "--max-steps", 1, *split, "--run-dir", run), 0, left_out)
+        assert left_out in pathlib.Path(f"{run}/log.txt").read_text()
+    expect(lathe("data", "prepare", "p.pack", *data), 0, left_out)
+    verified = rows(expect(lathe("data", "verify", "images", "--json"), 0))
+    assert [(row["part"], row["detail"][:22]) for row in verified if row["event"] == "left_out"] == [("train", "left out: 3 .bmp files"), ("test", "left out: 1 file witho")]
+    assert "train    left out: 3 .bmp files, 1 .gif file; images are" in lathe("data", "verify", "images").stdout
+    for image in pathlib.Path("images/train/cat").glob("*.png"):
+        image.unlink()
+    expect_one_line(lathe("train", *data, *MODEL, "--quiet"), 3, "images/train/cat: a class without images (.jpg, .jpeg, .png, .webp); it holds 2 .bmp files")
+
+
+def test_another_version_of_cifar_is_named_with_the_way_to_the_wanted_one(folder):
+    (folder / "my data/cifar-10-batches-py").mkdir(parents=True)
+    (folder / "archive").mkdir()
+    (folder / "archive/cifar-100-python.tar.gz").write_bytes(b"")
+    found = "my data/cifar-10-batches-py is the version for Python; the binary version is wanted, a folder cifar-10-batches-bin with data_batch_1.bin"
+    fetch = "`lathe data fetch cifar10 --data-root 'my data'`"
+    call = ["train", "--model", "resnet8", "--quiet", "--data-root"]
+    expect_one_line(lathe(*call, "my data", "--dataset", "cifar10"), 3, f"CIFAR-10 not found in my data; {found}; get it with {fetch}")
+    expect_one_line(lathe(*call, "my data"), 3, f"no data set found in --data-root my data ({found}): get one with {fetch}")
+    expect_one_line(lathe(*call, "my data/cifar-10-batches-py/", "--dataset", "cifar10"), 3, "cifar-10-batches-py/ is the version for Python")
+    expect_one_line(lathe(*call, "archive", "--dataset", "cifar100"), 3, "archive/cifar-100-python.tar.gz is the version for Python; the binary version is wanted, a folder cifar-100-binary")
+    expect_one_line(lathe("data", "verify", "cifar10", "--data-root", "my data"), 3, found)
 
 
 def test_missing_and_truncated_data_exit_3(folder):

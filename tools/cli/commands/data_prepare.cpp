@@ -12,6 +12,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/datasets.h"
+#include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/progress.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
@@ -94,8 +95,10 @@ ExitCode run_data_prepare(const Invocation& call) {
     log.warning(
         formatted("the images of {} are not packed: packed files have training and test "
                   "images; train with --val-split 0.1",
-                  (fs::path(settings.data_root) / "val").string()));
+                  look_into(settings.data_root).val.string()));
   const data::ImageDataset& one = train ? *train : *test;
+  const std::string left_out = left_out_text({&one, test ? test.get() : &one});
+  if (!left_out.empty()) log.warning(left_out);
   const StopRequests signals;
   data::PackedWriter writer(path, {.channels = one.stored_spec().channels,
                                    .class_names = one.class_names(),

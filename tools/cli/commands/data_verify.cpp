@@ -16,8 +16,10 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
+#include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/shell_word.h"
 #include "lathe/tools/cli/training/datasets.h"
+#include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/progress.h"
 
 namespace lathe::cli {
@@ -59,9 +61,17 @@ ExitCode verify_published(const Invocation& call, const Output& out) {
   return ExitCode::kDone;
 }
 
-// Reads one part and prints its classes and its broken images.   → the number of broken images
-int64_t verify_part(const data::ImageDataset& images, const char* part, const Settings& settings,
+// Reads one part and prints its classes, its broken images and what is no image.
+// → the number of broken images
+int64_t verify_part(data::ImageDataset& images, const char* part, const Settings& settings,
                     const Output& out) {
+  // An image that an evaluation could not resize counts as broken.
+  if (settings.dataset == "folder")
+    images.set_transform(transform_of(model_input(settings, images)));
+  if (const std::string left_out = left_out_text({&images}); !left_out.empty()) {
+    out.text(formatted("{:<8} {}", part, printable(left_out)));
+    out.row(Row().add("event", "left_out").add("part", part).add("detail", left_out));
+  }
   StatusLine line(settings.progress, settings.quiet);
   const data::ImagesReport report = data::verify_images(images, [&](int64_t done) {
     if (!line.is_due()) return;
@@ -100,17 +110,17 @@ int64_t verify_part(const data::ImageDataset& images, const char* part, const Se
 ExitCode verify_images_of(const Invocation& call, bool is_file, const Output& out) try {
   Settings settings = call.settings;
   const fs::path root = call.words[0];
-  std::error_code missing;
   settings.data_root = root.string();
   settings.dataset = is_file ? "packed" : "folder";
+  if (!settings.image_size) settings.image_size = kFolderImageSize;
   if (settings.threads) set_num_threads(static_cast<int>(*settings.threads));
   int64_t broken = 0;
-  if (!is_file && !fs::is_directory(root / "train", missing)) {
+  if (!is_file && look_into(root).layout != FolderLayout::kParts) {
     broken = verify_part(*open_class_folders(root), "all", settings, out);
   } else {
     const std::pair<Part, const char*> parts[] = {
         {Part::kTrain, "train"}, {Part::kVal, "val"}, {Part::kTest, "test"}};
-    std::vector<std::pair<std::shared_ptr<const data::ImageDataset>, const char*>> opened;
+    std::vector<std::pair<std::shared_ptr<data::ImageDataset>, const char*>> opened;
     for (const auto& [part, name] : parts) {  // all are opened before one is read
       if (has_part(settings, part)) opened.emplace_back(open_all_images(settings, part), name);
     }

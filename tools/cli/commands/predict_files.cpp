@@ -64,8 +64,15 @@ struct Files {
       return;
     }
     try {
-      const std::vector<std::string> found = data::images_below(path);
-      if (found.empty()) skip(path, "holds no images (.jpg, .jpeg, .png)");
+      data::LeftOut left_out;
+      const std::vector<std::string> found = data::images_below(path, &left_out);
+      if (found.empty()) {
+        skip(path, formatted("holds no images (.jpg, .jpeg, .png, .webp){}",
+                             left_out.empty() ? "" : ", but " + data::text_of(left_out)));
+      } else if (!left_out.empty()) {
+        write_stderr_line(formatted("lathe: of {} left out: {}", printable(path),
+                                    printable(data::text_of(left_out))));
+      }
       paths.insert(paths.end(), found.begin(), found.end());
     } catch (const FileError& e) {
       skip(path, e.message());

@@ -5,6 +5,7 @@
 
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/shell_word.h"
 
 namespace lathe::cli {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 // (docs/performance.md).
 constexpr std::string_view kCpuDataset = "fashion-mnist", kCpuModel = "resnet8";
 constexpr std::string_view kGpuDataset = "cifar10", kGpuModel = "resnet18";
-constexpr int64_t kGreyImages = 28, kSmallImages = 32, kLargeImages = 224;
+constexpr int64_t kGreyImages = 28, kSmallImages = 32;
 // The large stem makes 4 x 4 pixels one: of 64 x 64 images it would leave the last layers 2 x 2.
 constexpr int64_t kSmallStemSide = 64;
 constexpr int64_t kMostPaddedSide = 96;  // larger images gain more from crops of many scales
@@ -58,10 +59,10 @@ bool is_grey(std::string_view dataset) { return dataset == "mnist" || dataset ==
 int64_t image_size_for(std::string_view dataset, std::string_view model, const Machine& machine) {
   // A ResNet takes them as they are. Other families halve images five times, so they need 32.
   if (is_grey(dataset) && model.starts_with("resnet")) return kGreyImages;
-  if (dataset == "folder") return kLargeImages;
+  if (dataset == "folder") return kFolderImageSize;
   if (dataset == "packed") {
     const int64_t side = machine.packed ? machine.packed->side : 0;
-    return side == 0 ? kLargeImages : side;
+    return side == 0 ? kFolderImageSize : side;
   }
   return kSmallImages;
 }
@@ -80,17 +81,23 @@ std::string_view augment_for(std::string_view dataset, int64_t epochs, const Mac
   return "none";
 }
 
-std::string no_data_set(const std::string& root, DataRoot kind) {
-  if (!root.empty() && kind == DataRoot::kMissing)
+std::string no_data_set(const std::string& root, const Machine& machine) {
+  if (!root.empty() && machine.data_root == DataRoot::kMissing)
     return formatted("--data-root {}: no such file or folder", root);
   return formatted(
-      "no data set found{}: get one with `lathe data fetch cifar10` or `apt-get install "
+      "no data set found{}{}: get one with `{}` or `apt-get install "
       "dataset-fashion-mnist`, name {} with --data-root, or use --dataset synthetic",
       root.empty() ? "" : formatted(" in --data-root {}", root),
-      root.empty() ? "its place" : "another place");
+      machine.other_form.empty() ? "" : formatted(" ({})", machine.other_form),
+      fetch_command("cifar10", root), root.empty() ? "its place" : "another place");
 }
 
 }  // namespace
+
+std::string fetch_command(std::string_view dataset, const std::string& root) {
+  return formatted("lathe data fetch {}{}", dataset,
+                   root.empty() ? "" : " --data-root " + shell_word(root));
+}
 
 std::string choose_run(Settings& settings, const Machine& machine) {
   std::string why;
@@ -114,7 +121,7 @@ std::string choose_run(Settings& settings, const Machine& machine) {
       settings.dataset = "folder";
       why = "--data-root holds folders of images";
     } else {
-      throw CommandError(ExitCode::kData, no_data_set(settings.data_root, machine.data_root));
+      throw CommandError(ExitCode::kData, no_data_set(settings.data_root, machine));
     }
   }
   if (chose_model) {

@@ -10,6 +10,9 @@
 
 namespace lathe::cli {
 
+/// --image-size of folders of images, unless it is given.
+inline constexpr int64_t kFolderImageSize = 224;
+
 /// The training images of a packed file.
 struct PackedKind {
   int64_t channels = 3;
@@ -17,7 +20,8 @@ struct PackedKind {
 };
 
 /// What --data-root is, if it is neither a packed file nor the place of a published data set;
-/// kImageFolder: it holds a folder train, or one per class (training/folder_images.h).
+/// kImageFolder: it holds images, whether their folders are understood or not
+/// (training/folder_images.h).
 enum class DataRoot { kOther, kMissing, kImageFolder };
 
 /// The facts that the choices depend on.
@@ -28,7 +32,11 @@ struct Machine {
   bool fashion_mnist_found = false;       // or may be downloaded
   std::optional<PackedKind> packed = {};  // --data-root is a packed file
   DataRoot data_root = DataRoot::kOther;
+  std::string other_form = {};  // data::other_form_of() CIFAR-10, or CIFAR-100
 };
+
+/// The command that brings a published data set to where --data-root finds it.
+std::string fetch_command(std::string_view dataset, const std::string& root);
 
 /// Chooses dataset and model if they were not given.
 /// → one line that says what was chosen and why; "" if both were given

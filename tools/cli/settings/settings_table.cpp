@@ -47,7 +47,7 @@ constexpr Setting kSettings[] = {
    .help = "Training images of the synthetic set; it has a fifth as many for testing"},
   {.key = "augment", .group = "Data", .target = &S::augment, .takes = kTrain | kFindLr | kLoading, .unit = "LIST", .automatic = "by data set",
    .help = "none, or some of crop, flip, resized-crop, cutout: random changes of training images"},
-  {.key = "image-size", .group = "Data", .target = &S::image_size, .takes = kImages | kSummary | kSynthetic, .unit = "N", .min = 1, .max = 4096, .automatic = "32; 28 for MNIST",
+  {.key = "image-size", .group = "Data", .target = &S::image_size, .takes = kImages | kSummary | kSynthetic | kDataVerify, .unit = "N", .min = 1, .max = 4096, .automatic = "32; 28 for MNIST",
    .help = "Images are padded with zeros to N x N; with resized-crop, of folders (224) and packed files, made that large"},
   {.key = "skip-broken", .group = "Data", .target = &S::skip_broken, .takes = kImages,
    .help = "Of folder: other images take the place of files that cannot be read, which are named and counted"},

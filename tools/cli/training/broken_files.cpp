@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <string>
 
+#include "lathe/data/images/image_folder.h"
 #include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/shell_word.h"
 
 namespace lathe::cli {
@@ -18,7 +20,7 @@ void BrokenFiles::report() {
   for (const data::ImageDataset* images : sets_)
     for (const std::string& file : images->broken())
       if (named_.insert(file).second)
-        log_.warning(formatted("skipped {}: it cannot be read", file));
+        log_.warning(formatted("skipped {}: it cannot be read or resized", file));
 }
 
 void BrokenFiles::join(const Ranks& ranks) {
@@ -39,20 +41,21 @@ namespace {
 // Whether an error is about an image: of a sample, or of the file that it begins with.
 bool is_of_image(std::string_view error) {
   if (error.starts_with("sample ")) return true;
-  constexpr std::string_view kEndings[] = {".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG"};
   const std::string_view name = error.substr(0, error.find(": "));
-  return name.size() < error.size() &&
-         std::ranges::any_of(kEndings, [&](std::string_view end) { return name.ends_with(end); });
+  return name.size() < error.size() && data::is_image_name(name);
 }
 
 }  // namespace
 
 std::string image_advice(const Settings& settings, std::string_view error) {
   if (*settings.dataset != "folder" || settings.skip_broken || !is_of_image(error)) return "";
+  // What fits a small size may not fit a larger one.
+  const int64_t side = settings.image_size.value_or(kFolderImageSize);
   return formatted(
       "; --skip-broken goes on without such files (with --resume also --allow-changes), and lathe "
-      "data verify {} names all",
-      shell_word(settings.data_root));
+      "data verify {}{} names all",
+      shell_word(settings.data_root),
+      side > kFolderImageSize ? formatted(" --image-size {}", side) : "");
 }
 
 }  // namespace lathe::cli

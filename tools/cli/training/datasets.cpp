@@ -112,11 +112,10 @@ bool is_here(const Settings& settings) {
          data::find_dataset(data::dataset_source(*settings.dataset), settings.data_root);
 }
 
-std::string how_to_get(const data::DatasetSource& source) {
+std::string how_to_get(const data::DatasetSource& source, const std::string& root) {
   return formatted(
-      "; get it with `lathe data fetch {}`{}, name its place with --data-root, or use --dataset "
-      "synthetic",
-      source.name,
+      "; get it with `{}`{}, name its place with --data-root, or use --dataset synthetic",
+      fetch_command(source.name, root),
       source.debian_package.empty() ? ""
                                     : formatted(" or `apt-get install {}`", source.debian_package));
 }
@@ -188,23 +187,21 @@ std::optional<PackedKind> packed_kind(const Settings& settings) {
 }
 
 DataRoot kind_of_data_root(const std::filesystem::path& root) {
-  std::error_code missing;
-  return layout_of(root) != FolderLayout::kOther  ? DataRoot::kImageFolder
-         : std::filesystem::exists(root, missing) ? DataRoot::kOther
-                                                  : DataRoot::kMissing;
+  const ImageFolders found = look_into(root);
+  return found.layout == FolderLayout::kMissing ? DataRoot::kMissing
+         : found.holds_images()                 ? DataRoot::kImageFolder
+                                                : DataRoot::kOther;
 }
 
 }  // namespace
 
 bool has_part(const Settings& settings, Part part) {
-  if (part == Part::kVal) {
-    const std::filesystem::path root = settings.data_root;
-    std::error_code missing;
-    return settings.val_split > 0 ||
-           (is_folder(settings) && std::filesystem::is_directory(root / "val", missing) &&
-            std::filesystem::is_directory(root / "test", missing));
+  if (is_folder(settings)) {
+    const ImageFolders found = reading_data([&] { return look_into(settings.data_root); });
+    if (part == Part::kVal) return settings.val_split > 0 || found.divides_three();
+    return part == Part::kTrain || found.layout == FolderLayout::kOther || !found.tests().empty();
   }
-  if (is_folder(settings)) return part == Part::kTrain || has_test_images(settings.data_root);
+  if (part == Part::kVal) return settings.val_split > 0;
   if (!is_packed(settings) || settings.data_root.empty()) return true;
   const data::PackedFile file(settings.data_root);
   return part == Part::kTrain ? file.train_images() > 0 : file.train_images() < file.size();
@@ -228,13 +225,22 @@ Machine look_around(const Settings& settings) {
   const auto found = [&](const char* name) {
     return data::find_dataset(data::dataset_source(name), settings.data_root).has_value();
   };
-  return {
+  Machine machine{
       .has_cuda = settings.device != "cpu" && cuda_is_available(),
       .usable_cpus = num_threads(),  // fewer where OMP_NUM_THREADS says so, as lathe launch does
       .cifar10_found = found("cifar10"),
       .fashion_mnist_found = found("fashion-mnist"),
-      .packed = packed_kind(settings),
-      .data_root = kind_of_data_root(settings.data_root)};
+      .packed = packed_kind(settings)};
+  if (settings.dataset || machine.packed || machine.cifar10_found || machine.fashion_mnist_found)
+    return machine;
+  reading_data([&] {
+    for (const char* const name : {"cifar10", "cifar100"}) {
+      if (machine.other_form.empty())
+        machine.other_form = data::other_form_of(data::dataset_source(name), settings.data_root);
+    }
+    if (!settings.data_root.empty()) machine.data_root = kind_of_data_root(settings.data_root);
+  });
+  return machine;
 }
 
 void fetch_if_asked(const Settings& settings) {
@@ -247,14 +253,16 @@ std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part 
                                                  bool augmented) try {
   auto images = open_divided(
       settings, part, settings.skip_broken ? data::BrokenImage::kSkip : data::BrokenImage::kRefuse);
+  // Before the cache: a folder leaves out images that the transform does not fit.
+  images->set_transform(transform_for(*images, settings, augmented));
   if (settings.data_cache == "ram" && !is_published(settings))
     images = std::make_shared<data::CachedImages>(std::move(images));
-  images->set_transform(transform_for(*images, settings, augmented));
   return images;
 } catch (const DataError& e) {
   if (is_here(settings)) throw;
-  throw CommandError(ExitCode::kData,
-                     e.message() + how_to_get(data::dataset_source(*settings.dataset)));
+  throw CommandError(
+      ExitCode::kData,
+      e.message() + how_to_get(data::dataset_source(*settings.dataset), settings.data_root));
 } catch (const FileError& e) {
   throw CommandError(ExitCode::kData, e.message());
 } catch (const ValueError& e) {

@@ -1,114 +1,182 @@
-// layout_of(), open_folder() and their errors.
+// look_into(), open_folder() and their errors.
 #include "lathe/tools/cli/training/folder_images.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "lathe/core/error.h"
 #include "lathe/data/images/cached_images.h"
+#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/small_letters.h"
+#include "lathe/tools/cli/training/reading_data.h"
 
 namespace lathe::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool is_folder(const fs::path& path) {
-  std::error_code missing;
-  return fs::is_directory(path, missing);
+/// What people call the folders of the parts, in small letters. As classes they would be a mistake.
+struct PartName {
+  std::string_view name;
+  Part part;
+};
+constexpr PartName kPartNames[] = {{"train", Part::kTrain},    {"training", Part::kTrain},
+                                   {"val", Part::kVal},        {"valid", Part::kVal},
+                                   {"validation", Part::kVal}, {"eval", Part::kVal},
+                                   {"test", Part::kTest},      {"testing", Part::kTest}};
+
+std::optional<Part> part_called(const std::string& folder) {
+  const auto at = std::ranges::find(kPartNames, in_small_letters(folder), &PartName::name);
+  if (at == std::end(kPartNames)) return std::nullopt;
+  return at->part;
 }
 
-/// The names of the folders in a folder, sorted, without hidden ones.
-/// `error`: why they could not be listed.
-std::vector<std::string> folders_in(const fs::path& root, std::error_code& error) {
-  std::vector<std::string> names;
-  for (fs::directory_iterator at(root, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (!name.starts_with('.') && is_folder(at->path())) names.push_back(name);
+/// What lies directly in a folder, without hidden names.
+struct Listing {
+  std::vector<std::string> folders;  // sorted
+  int64_t images = 0;
+};
+
+Listing listing_of(const fs::path& folder) try {
+  Listing out;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.')) continue;
+    // A link that leads nowhere, or to itself, is no folder.
+    std::error_code error;
+    const fs::file_status status = entry.status(error);
+    if (status.type() == fs::file_type::none && error != std::errc::too_many_symbolic_link_levels)
+      throw fs::filesystem_error("", entry.path(), error);
+    if (fs::is_directory(status)) {
+      out.folders.push_back(name);
+    } else {
+      out.images += data::is_image_name(name) ? 1 : 0;
+    }
   }
-  std::ranges::sort(names);
-  return names;
+  std::ranges::sort(out.folders);
+  return out;
+} catch (const fs::filesystem_error& e) {
+  LATHE_FAIL(FileError, e.path1().string(), ": ", e.code().message());
 }
 
-bool holds_image(const fs::path& folder) {
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::string kind = in_small_letters(at->path().extension().string());
-    if (kind == ".jpg" || kind == ".jpeg" || kind == ".png") return true;
-  }
-  return false;
-}
-
-/// What other programs call the parts. As classes they would be a mistake.
-bool is_name_of_part(const std::string& folder) {
-  constexpr std::string_view kNames[] = {"train", "training", "test",       "testing",
-                                         "val",   "valid",    "validation", "eval"};
-  return std::ranges::find(kNames, in_small_letters(folder)) != std::end(kNames);
-}
-
-[[noreturn]] void fail_layout(const fs::path& root) {
-  std::error_code error;
-  std::vector<std::string> folders = folders_in(root, error);
-  if (error) LATHE_FAIL(FileError, root.string(), ": ", error.message());
+/// "cat, dog, …"
+std::string some_of(std::vector<std::string> names) {
   constexpr size_t kMostNames = 5;
-  const bool more = folders.size() > kMostNames;
-  if (more) folders.resize(kMostNames);
-  const std::string found = folders.empty()
-                                ? "no folders"
-                                : formatted("the folder{} {}{}", folders.size() == 1 ? "" : "s",
-                                            joined(folders, ", "), more ? ", …" : "");
-  LATHE_FAIL(DataError, root.string(), ": has ", found,
-             "; wanted are train and test (or val), each with a folder of images per class: ",
-             (root / "train/cat/1.jpg").string(), ", ", (root / "test/cat/2.jpg").string(),
-             has_test_images(root) ? "" : way_without_test_images());
+  const bool more = names.size() > kMostNames;
+  if (more) names.resize(kMostNames);
+  return joined(names, ", ") + (more ? ", …" : "");
+}
+
+std::string without_class_folders(const fs::path& folder, const Listing& listing) {
+  return formatted("{} holds {}, and no folders; each class needs a folder of its images: {}",
+                   folder.string(), count_text(listing.images, "image"),
+                   (folder / "cat/1.jpg").string());
+}
+
+std::string wanted_layout(const fs::path& root, const std::vector<std::string>& folders) {
+  const std::string found =
+      folders.empty()
+          ? "no folders"
+          : formatted("the folder{} {}", folders.size() == 1 ? "" : "s", some_of(folders));
+  return formatted(
+      "{}: has {}; wanted are train and test (or val), each with a folder of images per class: {}, "
+      "{}",
+      root.string(), found, (root / "train/cat/1.jpg").string(),
+      (root / "test/cat/2.jpg").string());
+}
+
+/// The layout of a folder that has folders named like parts; `others` are its other folders.
+ImageFolders parts_of(const fs::path& root, const std::vector<std::string>& parts,
+                      const std::vector<std::string>& others) {
+  ImageFolders out{.layout = FolderLayout::kParts};
+  for (const std::string& name : parts) {
+    const Part part = *part_called(name);
+    fs::path& place = part == Part::kTrain ? out.train : part == Part::kVal ? out.val : out.test;
+    if (!place.empty())
+      return {.problem = formatted("{}: has {} and {}, which are two names of one part; keep one",
+                                   root.string(), place.filename().string(), name)};
+    place = root / name;
+  }
+  // With images and no folders, one may be a class that is called so.
+  const fs::path first = root / parts[0];
+  const Listing inside = listing_of(out.train.empty() ? first : out.train);
+  const bool has_classes = inside.images == 0 || !inside.folders.empty();
+  if (!out.train.empty() && has_classes) return out;
+  const auto has_image = [&](const std::string& name) {
+    return listing_of(root / name).images > 0;
+  };
+  const bool others_are_classes = std::ranges::any_of(others, has_image);
+  if (parts.size() == 1 && !has_classes && others.size() >= 2 && others_are_classes)
+    return {.layout = FolderLayout::kClasses};
+  if (has_classes) {
+    const auto holds_class = [&](const std::string& name) {
+      return listing_of(first / name).images > 0;
+    };
+    const bool has_images = std::ranges::any_of(inside.folders, holds_class);
+    return {.problem = has_images ? wanted_layout(root, parts) : ""};
+  }
+  return {.problem = without_class_folders(out.train.empty() ? first : out.train, inside) +
+                     (others_are_classes
+                          ? formatted("; if {} is a class itself, give it another name", parts[0])
+                          : "")};
 }
 
 /// "; only cat, dog are in images/val", with the names that `others` lacks; "" if it has all.
 std::string only_in(const fs::path& folder, const std::vector<std::string>& names,
                     const std::vector<std::string>& others) {
-  constexpr size_t kMostNames = 5;
   std::vector<std::string> only;
   for (const std::string& name : names) {
     if (std::ranges::find(others, name) == others.end()) only.push_back(name);
   }
   if (only.empty()) return "";
-  const bool is_one = only.size() == 1, more = only.size() > kMostNames;
-  if (more) only.resize(kMostNames);
-  return formatted("; only {}{} {} in {}", joined(only, ", "), more ? ", …" : "",
-                   is_one ? "is" : "are", folder.string());
+  return formatted("; only {} {} in {}", some_of(only), only.size() == 1 ? "is" : "are",
+                   folder.string());
+}
+
+[[noreturn]] void fail_layout(const fs::path& root, const ImageFolders& found) {
+  if (!found.problem.empty()) LATHE_FAIL(DataError, found.problem);
+  LATHE_FAIL(DataError, wanted_layout(root, listing_of(root).folders),
+             found.layout == FolderLayout::kOther ? "" : way_without_test_images());
 }
 
 }  // namespace
 
-FolderLayout layout_of(const fs::path& root) {
-  if (is_folder(root / "train")) return FolderLayout::kParts;
+ImageFolders look_into(const fs::path& root) {
   std::error_code error;
-  const std::vector<std::string> folders = folders_in(root, error);
-  if (error || folders.size() < 2 || std::ranges::any_of(folders, is_name_of_part))
-    return FolderLayout::kOther;
-  const auto has_image = [&](const std::string& name) { return holds_image(root / name); };
-  return std::ranges::any_of(folders, has_image) ? FolderLayout::kClasses : FolderLayout::kOther;
-}
-
-bool has_test_images(const fs::path& root) {
-  switch (layout_of(root)) {
-    case FolderLayout::kClasses: return false;
-    case FolderLayout::kParts: return is_folder(root / "test") || is_folder(root / "val");
-    case FolderLayout::kOther: break;
+  const fs::file_status status = fs::status(root, error);
+  LATHE_CHECK(FileError, status.type() != fs::file_type::none, root.string(), ": ",
+              error.message());
+  if (!fs::is_directory(status))
+    return {.layout = fs::exists(status) ? FolderLayout::kOther : FolderLayout::kMissing};
+  const Listing listing = listing_of(root);
+  std::vector<std::string> parts, others;
+  for (const std::string& name : listing.folders)
+    (part_called(name) ? parts : others).push_back(name);
+  if (!parts.empty()) return parts_of(root, parts, others);
+  const auto has_image = [&](const std::string& name) {
+    return listing_of(root / name).images > 0;
+  };
+  if (std::ranges::any_of(others, has_image)) {
+    if (others.size() >= 2) return {.layout = FolderLayout::kClasses};
+    return {.problem = wanted_layout(root, others)};
   }
-  return true;
+  if (listing.images == 0) return {};
+  return {.problem = without_class_folders(root, listing)};
 }
 
 void refuse_among_classes(const fs::path& root, const fs::path& run_folder) {
-  if (root.empty() || layout_of(root) == FolderLayout::kOther) return;
-  const bool is_parts = layout_of(root) == FolderLayout::kParts;
-  for (const char* const part : {"train", "test", "val"}) {
+  if (root.empty()) return;
+  const ImageFolders found = reading_data([&] { return look_into(root); });
+  if (found.layout <= FolderLayout::kOther) return;
+  const bool is_parts = found.layout == FolderLayout::kParts;
+  for (const fs::path& part : {is_parts ? found.train : root, found.val, found.test}) {
+    if (part.empty()) continue;
     std::error_code error;
-    const fs::path classes =
-        fs::weakly_canonical(fs::absolute(is_parts ? root / part : root, error), error);
+    const fs::path classes = fs::weakly_canonical(fs::absolute(part, error), error);
     const fs::path inside =
         fs::weakly_canonical(fs::absolute(run_folder, error), error).lexically_relative(classes);
     // Classes are the folders themselves, without hidden ones.
@@ -131,15 +199,14 @@ std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part p
     throw UsageError(
         "--dataset folder: name it with --data-root DIR; DIR/train and DIR/test (or DIR/val) hold "
         "one folder per class");
-  const FolderLayout layout = layout_of(root);
-  if (layout == FolderLayout::kOther || (part == Part::kTest && !has_test_images(root)))
-    fail_layout(root);
-  const fs::path of_training = layout == FolderLayout::kClasses ? root : root / "train";
+  const ImageFolders found = look_into(root);
+  if (found.layout <= FolderLayout::kOther || (part == Part::kTest && found.tests().empty()))
+    fail_layout(root, found);
+  const fs::path of_training = found.layout == FolderLayout::kClasses ? root : found.train;
   const data::ImageFolderOptions options{.broken = broken};
   auto train = std::make_shared<data::ImageFolder>(of_training, options);
   if (part == Part::kTrain || (part == Part::kVal && settings.val_split > 0)) return train;
-  const bool tests = part == Part::kTest && is_folder(root / "test");
-  const fs::path path = root / (tests ? "test" : "val");
+  const fs::path path = part == Part::kTest ? found.tests() : found.val;
   auto other = std::make_shared<data::ImageFolder>(path, options);
   LATHE_CHECK(DataError, other->class_names() == train->class_names(), path.string(), ": has ",
               other->classes(), " classes that are not the ", train->classes(), " of ",
@@ -148,11 +215,32 @@ std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part p
   return other;
 }
 
+namespace {
+
+/// The folder that the images are read from; null if there is none.
+const data::ImageFolder* folder_of(const data::ImageDataset& images) {
+  const auto* const cached = dynamic_cast<const data::CachedImages*>(&images);
+  return dynamic_cast<const data::ImageFolder*>(cached ? &cached->source() : &images);
+}
+
+}  // namespace
+
+std::string left_out_text(const std::vector<const data::ImageDataset*>& sets) {
+  std::set<std::string> roots;
+  data::LeftOut all;
+  for (const data::ImageDataset* const images : sets) {
+    const data::ImageFolder* const folder = folder_of(*images);
+    if (!folder || !roots.insert(folder->root()).second) continue;
+    for (const auto& [end, count] : folder->left_out()) all[end] += count;
+  }
+  if (all.empty()) return "";
+  return formatted("left out: {}; images are .jpg, .jpeg, .png and .webp files",
+                   data::text_of(all));
+}
+
 std::vector<std::string> files_of(const data::ImageDataset& images,
                                   const std::vector<int64_t>& indices) {
-  const auto* const cached = dynamic_cast<const data::CachedImages*>(&images);
-  const auto* const folder =
-      dynamic_cast<const data::ImageFolder*>(cached ? &cached->source() : &images);
+  const data::ImageFolder* const folder = folder_of(images);
   if (!folder) return {};
   const std::vector<std::string> names = folder->broken();
   const std::set<std::string> broken(names.begin(), names.end());

@@ -14,19 +14,33 @@
 namespace lathe::cli {
 
 enum class FolderLayout {
-  kOther,    // none of these
+  kMissing,  // there is no such folder
+  kOther,    // none of those below
   kParts,    // DIR/train, DIR/val, DIR/test: each has a folder per class
   kClasses,  // DIR itself has the folders of the classes, as torchvision's ImageFolder reads it
 };
 
-/// kParts if DIR has a folder train. kClasses if it has two folders or more, one of them with an
-/// image directly in it, and none is named like a part (train, Testing, valid, …). That needs no
-/// reading of images.
-FolderLayout layout_of(const std::filesystem::path& root);
+/// Where the images of DIR lie. Folders of parts may have other usual names: training, valid,
+/// validation, testing, in letters of any case.
+struct ImageFolders {
+  FolderLayout layout = FolderLayout::kOther;
+  std::filesystem::path train = {}, val = {}, test = {};  // kParts; empty: there is none
+  std::string problem =
+      {};  // of kOther, if it holds images: why they cannot be read, and the remedy
 
-/// Whether the images of DIR are divided: false if it has a folder train and neither test nor val,
-/// or is of kClasses. True for kOther, too: opening says what is wrong.
-bool has_test_images(const std::filesystem::path& root);
+  /// Whether there are images, though perhaps in folders that are not understood.
+  bool holds_images() const { return layout > FolderLayout::kOther || !problem.empty(); }
+  /// Whether the images are divided into those for training, to choose by, and to test with.
+  bool divides_three() const { return !val.empty() && !test.empty(); }
+  /// Those to test with; empty if only --val-split makes them.
+  const std::filesystem::path& tests() const { return test.empty() ? val : test; }
+};
+
+/// kParts if DIR has a folder for training with folders in it. kClasses if it has two folders or
+/// more, one of them with an image directly in it, and none is named like a part; beside two other
+/// classes, one may be, if it has images and no folders. That needs no reading of images.
+/// throws: FileError where a folder cannot be listed.
+ImageFolders look_into(const std::filesystem::path& root);
 
 /// "; --val-split 0.2 …": the way on for training images that come without test images.
 std::string way_without_test_images();
@@ -42,6 +56,10 @@ void refuse_among_classes(const std::filesystem::path& root,
 /// throws: UsageError without --data-root; FileError, DataError naming the layout that is wanted.
 std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part part,
                                                 data::BrokenImage broken);
+
+/// "12 .bmp files are left out; …": what the folders of these data sets hold besides images. Each
+/// folder counts once. "" if there is nothing, or if they are no folders.
+std::string left_out_text(const std::vector<const data::ImageDataset*>& sets);
 
 /// The files that these images of a data set were read from; where a broken one was skipped, the
 /// one that took its place. Nothing if the images have no files of their own.

@@ -1,9 +1,8 @@
 // RunData: opening the parts of a data set, and naming the one that chooses the best.
 #include "lathe/tools/cli/training/run_data.h"
 
-#include <filesystem>
-
 #include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/training/folder_images.h"
 
 namespace lathe::cli {
 
@@ -31,13 +30,12 @@ RunData open_data(const Settings& settings, Device device, const Ranks& ranks) {
 std::string choice_of_best(const Settings& settings, const RunData& data) {
   const int64_t images = data.val_set->size();
   if (!data.test) {
-    const std::filesystem::path root = settings.data_root;
-    std::error_code missing;
-    const bool is_val = settings.dataset == "folder" && !exists(root / "test", missing);
+    ImageFolders found;
+    if (settings.dataset == "folder") found = look_into(settings.data_root);
     return formatted(
         "the best is chosen by the {} {}, which makes its accuracy on them look better than it is; "
         "--val-split 0.1 chooses by a part of the training images",
-        images, is_val ? "images of val" : "test images");
+        images, !found.val.empty() ? "images of " + found.val.filename().string() : "test images");
   }
   if (makes_test_part(settings)) {
     const int64_t tests = data.test_set->size();
@@ -48,9 +46,10 @@ std::string choice_of_best(const Settings& settings, const RunData& data) {
   }
   if (settings.val_split > 0)
     return formatted("the best is chosen by {} of the training images", images);
+  const ImageFolders found = look_into(settings.data_root);
   return formatted(
-      "the best is chosen by the {} images of val; those of test are looked at once, at the end",
-      images);
+      "the best is chosen by the {} images of {}; those of {} are looked at once, at the end",
+      images, found.val.filename().string(), found.test.filename().string());
 }
 
 }  // namespace lathe::cli
