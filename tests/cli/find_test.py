@@ -172,6 +172,16 @@ def test_find_batch_stops_at_the_largest_to_try(folder):
     assert "--max-batch" in expect(lathe("find-batch", *BATCH, "--max-batch", 1), 0).stdout
 
 
+def test_find_batch_of_a_model_that_needs_two_images(folder):
+    # The last batch norms have one pixel: one image has no variance.
+    small = ["find-batch", "--model", "resnet8", "--image-size", 4, "--threads", 1, "--json"]
+    *tries, done = rows(lathe(*small, "--max-batch", 2))
+    assert [row["batch_size"] for row in tries] == [2] and done["batch_size"] == done["fastest_batch_size"] == 2
+    expect_one_line(lathe(*small, "--max-batch", 1), 2, "--max-batch 1", "more than one value per channel")
+    lone = ["find-lr", "--model", "resnet8", "--image-size", 4, "--dataset", "synthetic", "--synthetic-size", 9, "--batch-size", 4]
+    expect_one_line(lathe(*lone, "--sweep-steps", 20), 2, "the last of 3 batches of 9 images has one image", "--drop-last")
+
+
 def test_find_batch_where_nothing_fits(folder):
     result = lathe("find-batch", "--model", "resnet18", "--memory-limit", 1, "--json")
     expect_one_line(result, 5, "not even a batch of one image fits: host memory: cannot allocate")

@@ -170,15 +170,25 @@ ExitCode run_find_batch(const Invocation& call) {
   Trials trials(settings, device);
   Trial fastest;
   std::string reason;
+  std::string needs_two;  // why the model cannot be trained on one image
   const int64_t largest = largest_that_fits(settings.max_batch, [&](int64_t batch) {
-    const std::optional<Trial> trial = trials.attempt(batch, reason);
+    std::optional<Trial> trial;
+    try {
+      trial = trials.attempt(batch, reason);
+    } catch (const ShapeError& e) {
+      if (batch > 1) throw;
+      needs_two = e.message();
+      return true;  // the search goes on with 2
+    }
     if (trial && trial->images_per_second > fastest.images_per_second) fastest = *trial;
     print(batch, trial, out);
     return trial.has_value();
   });
-  if (largest == 0) {
+  if (fastest.batch == 0) {
+    if (reason.empty()) throw UsageError(formatted("--max-batch 1: {}", needs_two));
     throw CommandError(ExitCode::kOutOfMemory,
-                       formatted("not even a batch of one image fits: {}", reason));
+                       formatted("not even a batch of {} fits: {}",
+                                 needs_two.empty() ? "one image" : "two images", reason));
   }
   print_result(largest, fastest, limit, settings, out);
   if (const std::string said = found.write(std::to_string(fastest.batch)); !said.empty())

@@ -20,6 +20,7 @@
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/last_batch.h"
 #include "lathe/tools/cli/training/loss_scale.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/progress.h"
@@ -167,9 +168,10 @@ ExitCode run_find_lr(const Invocation& call) {
     throw UsageError(formatted("--batch-size {} with --drop-last leaves no batch of {} images",
                                *settings.batch_size, images->size()));
   }
+  const ModelShape shape{.classes = images->classes(), .in_channels = images->channels()};
+  check_last_batch(settings, shape, device, images->size(), settings.sweep_steps);
   manual_seed(static_cast<uint64_t>(settings.seed));
-  const auto model =
-      make_model(settings, {.classes = images->classes(), .in_channels = images->channels()});
+  const auto model = make_model(settings, shape);
   if (!settings.weights.empty()) {
     for (const std::string& line : load_weights(*model, settings.weights, settings.new_head))
       log.line(line);

@@ -32,6 +32,7 @@
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/idle_flags.h"
+#include "lathe/tools/cli/training/last_batch.h"
 #include "lathe/tools/cli/training/memory_advice.h"
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/optimizers.h"
@@ -78,6 +79,13 @@ void choose(Settings& settings, const StartPoint& start, Log& log) {
 
 int64_t steps_in_epoch(const Settings& s, const data::DataLoader& loader) {
   return ceil_div(loader.size(), s.accumulate);
+}
+
+// The ranks have equally many of the images. A batch norm over all ranks sees more than one.
+void check_batches(const Settings& of_rank, const ModelShape& shape, Device device, int64_t images,
+                   int64_t steps, const Ranks& ranks) {
+  if (of_rank.sync_batch_norm && ranks.size() > 1) return;
+  check_last_batch(of_rank, shape, device, ceil_div(images, ranks.size()), steps);
 }
 
 // The settings for config.toml: without the place of a run, where it continues and stops, --dry-run
@@ -341,10 +349,10 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   const int64_t all = length_of_run(start, same.batches, *settings.epochs, per_epoch);
   const int64_t steps = settings.max_steps > 0 ? std::min(settings.max_steps, all) : all;
   const Schedule schedule = make_schedule(settings, per_epoch, steps);
-
   const ModelShape shape{data.train_set->classes(), data.train_set->channels()};
   Settings of_rank = settings;  // what one rank computes
   of_rank.batch_size = batch_of_rank(*settings.batch_size, ranks.size());
+  check_batches(of_rank, shape, device, images.training, steps, ranks);
   const std::string memory = say_forecast(of_rank, shape, device, steps, log);
   const auto model = make_start(settings, *data.train_set, start, log);
   const int64_t parameters = nn::count_parameters(*model);

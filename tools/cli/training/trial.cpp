@@ -20,6 +20,7 @@
 #include "lathe/tools/cli/training/compute_stream.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/last_batch.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/schedule.h"
 #include "lathe/tools/cli/training/scratch_folder.h"
@@ -138,6 +139,8 @@ TrialTimes try_training(const Settings& asked, const TrialData& data, const Tria
     throw UsageError(formatted("--batch-size {} with --drop-last leaves no batch of {} images",
                                *settings.batch_size, data.images->size()));
   }
+  check_last_batch(settings, {data.images->classes(), data.images->channels()}, device,
+                   data.images->size(), kEndless * per_epoch);
   const auto model = start_of(settings, data, options);
   place_model(*model, device, settings);
   const auto optimizer = make_optimizer(settings, *model);
