@@ -28,7 +28,7 @@ if(LATHE_HAS_CUDA_LIBRARIES)
 endif()
 list(TRANSFORM _private_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
 install(DIRECTORY core autograd ops nn graph optim data distributed DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
-        FILES_MATCHING PATTERN "*.h" ${_private_headers})
+        FILES_MATCHING PATTERN "*.h" PATTERN ".*" EXCLUDE ${_private_headers})  # ".*": an editor's
 if(LATHE_BUILD_CLI)
   if(BUILD_SHARED_LIBS)  # so the build folder is laid out as the installed one
     file(RELATIVE_PATH _lib_from_bin "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
