@@ -3,10 +3,10 @@
 #include "lathe/core/info.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/core/process_limits.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/version.h"
 
@@ -44,12 +44,6 @@ bool holds_word(std::string_view words, std::string_view word) {
   return false;
 }
 
-int64_t kib_to_bytes(std::string_view text) {  // "16384 kB"
-  int64_t kib = 0;
-  std::from_chars(text.data(), text.data() + text.size(), kib);
-  return kib * 1024;
-}
-
 std::string read_or_empty(const char* path) {
   try {
     return read_file(path, int64_t{16} << 20);
@@ -64,7 +58,7 @@ bool CpuInfo::has(std::string_view flag) const {
   return std::find(flags.begin(), flags.end(), flag) != flags.end();
 }
 
-CpuInfo info_detail::parse_cpu_info(std::string_view cpuinfo, std::string_view meminfo) {
+CpuInfo info_detail::parse_cpu_info(std::string_view cpuinfo) {
   CpuInfo info;
   info.model = value_of(cpuinfo, "model name");
   if (info.model.empty()) info.model = "unknown";
@@ -73,14 +67,14 @@ CpuInfo info_detail::parse_cpu_info(std::string_view cpuinfo, std::string_view m
   for (const std::string_view flag : kKnownFlags) {
     if (holds_word(words, flag)) info.flags.emplace_back(flag);
   }
-  info.memory_bytes = kib_to_bytes(value_of(meminfo, "MemTotal"));
-  info.available_bytes = kib_to_bytes(value_of(meminfo, "MemAvailable"));
   return info;
 }
 
 CpuInfo cpu_info() {
-  CpuInfo info =
-      info_detail::parse_cpu_info(read_or_empty("/proc/cpuinfo"), read_or_empty("/proc/meminfo"));
+  CpuInfo info = info_detail::parse_cpu_info(read_or_empty("/proc/cpuinfo"));
+  const UsableMemory memory = usable_memory();
+  info.memory_bytes = memory.total;
+  info.available_bytes = memory.available;
   info.usable_cpus = usable_cpus();
   return info;
 }

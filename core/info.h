@@ -14,10 +14,10 @@ namespace lathe {
 /// The machine as this process sees it.
 struct CpuInfo {
   std::string model;               // "unknown" where the system does not say
-  int usable_cpus = 0;             // in this process's affinity mask
+  int usable_cpus = 0;             // usable_cpus() of core/thread_pool.h
   std::vector<std::string> flags;  // those of the instruction sets below that are present
-  int64_t memory_bytes = 0;        // physical, 0 if unknown
-  int64_t available_bytes = 0;     // what new programs can get without swapping, 0 if unknown
+  int64_t memory_bytes = 0;        // usable_memory() of core/process_limits.h, 0 if unknown
+  int64_t available_bytes = 0;     // of it, what can be had without swapping, 0 if unknown
 
   bool has(std::string_view flag) const;  // info.has("avx2")
 };
@@ -46,8 +46,8 @@ struct BuildInfo {
 LATHE_API BuildInfo build_info();
 
 namespace info_detail {
-/// cpu_info() from the texts of /proc/cpuinfo and /proc/meminfo, without usable_cpus.
-CpuInfo parse_cpu_info(std::string_view cpuinfo, std::string_view meminfo);
+/// cpu_info() from the text of /proc/cpuinfo, without processors and memory.
+CpuInfo parse_cpu_info(std::string_view cpuinfo);
 }  // namespace info_detail
 
 }  // namespace lathe

@@ -2,7 +2,6 @@
 #include "lathe/core/thread_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,12 +10,17 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <new>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "lathe/core/compute_alone.h"
 #include "lathe/core/error.h"
+#include "lathe/core/log.h"
+#include "lathe/core/process_limits.h"
+#include "lathe/core/start_thread.h"
 
 namespace lathe {
 
@@ -232,9 +236,11 @@ Pool& pool() {
 }  // namespace
 
 int usable_cpus() noexcept {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // > 1024 processors
+  try {
+    return usable_cpus(std::string());
+  } catch (const std::bad_alloc&) {
+    return 1;
+  }
 }
 
 int num_threads() noexcept { return alone ? 1 : pool().threads(); }

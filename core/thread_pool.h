@@ -18,7 +18,7 @@
 
 namespace lathe {
 
-/// How many processors this process may run on (its affinity mask); at least 1.
+/// Processors for this process, by its affinity mask and control groups (core/process_limits.h).
 LATHE_API int usable_cpus() noexcept;
 
 /// The number of threads of a parallel loop, the caller included. Initially the first number of the

@@ -162,7 +162,7 @@ void ThreadLists::finish() noexcept {
 
 HostAllocator::HostAllocator()
     : caches_(cache_is_wanted(kCacheByDefault)),
-      cache_limit_bytes_(system_memory::physical_bytes() / 2) {
+      cache_limit_bytes_(system_memory::usable_bytes() / 2) {
   if (!caches_) return;
   const auto take = [this](size_t bytes) {
     if (!add_reserved(bytes)) return false;

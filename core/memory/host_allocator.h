@@ -63,7 +63,7 @@ class LATHE_API HostAllocator final : public Allocator {
   /// further blocks.
   void set_limit(size_t bytes);
 
-  /// The most bytes that the lists above 4 KiB may hold. Initially half of the machine's memory.
+  /// The most bytes that the lists above 4 KiB may hold. Initially half of usable_memory().
   void set_cache_limit(size_t bytes);
 
   /// False if LATHE_NO_CACHE or a sanitizer turned the cache off.

@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <new>
 
 #include "lathe/core/ceil_div.h"
+#include "lathe/core/process_limits.h"
 
 #if defined(LATHE_ASAN)
 #  include <sanitizer/asan_interface.h>
@@ -81,6 +83,14 @@ bool addresses_are_limited() noexcept {
 FaultPoint& fault() noexcept {
   static constinit FaultPoint point;
   return point;
+}
+
+size_t usable_bytes() noexcept {
+  try {
+    if (const int64_t total = usable_memory().total; total > 0) return static_cast<size_t>(total);
+  } catch (const std::bad_alloc&) {  // for reading the limits
+  }
+  return physical_bytes();
 }
 
 size_t physical_bytes() noexcept {

@@ -39,6 +39,8 @@ bool addresses_are_limited() noexcept;
 /// When armed, makes the n-th call of allocate(), allocate_plain() or commit() fail.
 FaultPoint& fault() noexcept;
 
+/// usable_memory().total of core/process_limits.h, or the machine's memory if that is unknown.
+size_t usable_bytes() noexcept;
 /// Physical memory of the machine in bytes.
 size_t physical_bytes() noexcept;
 

@@ -1,4 +1,4 @@
-// The search of find-batch, and how much memory a CPU may take.
+// The search of find-batch.
 #include "lathe/tools/cli/commands/largest_batch.h"
 
 #include <doctest/doctest.h>
@@ -34,16 +34,4 @@ TEST_CASE("largest batch: never more than the most, which is tried") {
           }) == most);
     CHECK(largest_tried == most);
   }
-}
-
-TEST_CASE("available memory: the machine's or the control group's, whichever is less") {
-  const char* const meminfo = "MemTotal:       2000 kB\nMemAvailable:   1000 kB\nCached: 5 kB\n";
-  CHECK(available_bytes(meminfo, "", "") == 1024000);
-  CHECK(available_bytes(meminfo, "max\n", "5000\n") == 1024000);
-  CHECK(available_bytes(meminfo, "900000\n", "400000\n") == 500000);
-  CHECK(available_bytes(meminfo, "9000000\n", "400000\n") == 1024000);
-  CHECK(available_bytes(meminfo, "100\n", "400\n") == 0);
-  CHECK(available_bytes("", "900\n", "400\n") == 500);
-  CHECK(available_bytes("", "", "") == 0);
-  CHECK(available_bytes() > 0);
 }

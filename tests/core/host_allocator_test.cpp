@@ -32,7 +32,7 @@ struct Clean {
   Clean() { host_allocator().empty_cache(); }
   ~Clean() {
     host_allocator().set_limit(0);
-    host_allocator().set_cache_limit(system_memory::physical_bytes() / 2);
+    host_allocator().set_cache_limit(system_memory::usable_bytes() / 2);
     host_allocator().empty_cache();
   }
 };

@@ -13,37 +13,31 @@ namespace {
 
 using info_detail::parse_cpu_info;
 
-TEST_CASE("cpu_info: reads model, flags and memory from the texts of /proc") {
+TEST_CASE("cpu_info: reads model and flags from the text of /proc/cpuinfo") {
   const CpuInfo info = parse_cpu_info(
       "processor\t: 0\nmodel\t\t: 85\nmodel name\t: Some CPU @ 2.00GHz\nflags\t\t: fpu avx fma "
       "avx512f avx512_bf16\n"
-      "\nprocessor\t: 1\nmodel name\t: Other\nflags\t\t: avx2\n",
-      "MemTotal:       16384 kB\nMemFree:   1 kB\nMemAvailable:    8192 kB\n");
+      "\nprocessor\t: 1\nmodel name\t: Other\nflags\t\t: avx2\n");
   CHECK(info.model == "Some CPU @ 2.00GHz");
   CHECK(info.flags == std::vector<std::string>{"avx", "fma", "avx512f", "avx512_bf16"});
   CHECK(info.has("fma"));
   CHECK_FALSE(info.has("avx2"));
   CHECK_FALSE(info.has("avx512"));
-  CHECK(info.memory_bytes == 16 << 20);
-  CHECK(info.available_bytes == 8 << 20);
 }
 
 TEST_CASE("cpu_info: an Arm text has features and no model") {
-  const CpuInfo info = parse_cpu_info("processor : 0\nFeatures : fp asimd sve bf16", "");
+  const CpuInfo info = parse_cpu_info("processor : 0\nFeatures : fp asimd sve bf16");
   CHECK(info.model == "unknown");
   CHECK(info.flags == std::vector<std::string>{"asimd", "bf16", "sve"});
-  CHECK(info.memory_bytes == 0);
 }
 
 TEST_CASE("cpu_info: damaged texts leave things unknown") {
   for (const char* text :
        {"", ":", "\n\n:\n", "model name", "model name:", "flags:\nFeatures", " : x\n"}) {
-    const CpuInfo info = parse_cpu_info(text, text);
+    const CpuInfo info = parse_cpu_info(text);
     CHECK(info.model == "unknown");
     CHECK(info.flags.empty());
-    CHECK(info.memory_bytes == 0);
   }
-  CHECK(parse_cpu_info("", "MemTotal: many kB\n").memory_bytes == 0);
 }
 
 TEST_CASE("cpu_info: this machine") {

@@ -10,6 +10,7 @@
 #include "lathe/core/generator.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/memory/system_memory.h"
+#include "lathe/core/process_limits.h"
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/tools/cli/commands/found_setting.h"
@@ -36,8 +37,8 @@ constexpr double kMiB = 1 << 20;
 size_t limit_of(const Settings& settings, Device device) {
   if (settings.memory_limit > 0) return static_cast<size_t>(settings.memory_limit) << 20;
   if (device.is_cuda()) return 0;
-  size_t bytes = available_bytes();
-  if (bytes == 0) bytes = system_memory::physical_bytes() / 2;
+  int64_t bytes = usable_memory().available;
+  if (bytes == 0) bytes = static_cast<int64_t>(system_memory::usable_bytes() / 2);
   return static_cast<size_t>(kOfAvailable * static_cast<double>(bytes)) +
          host_allocator().stats().reserved_bytes;
 }
