@@ -149,13 +149,21 @@ class Pool {
 
  private:
   void start_workers() {  // under turn_
-    while (std::ssize(workers_) < threads() - 1) {
+    while (std::ssize(workers_) < threads() - 1 && short_of_ != threads()) {
       try {
-        workers_.emplace_back([this] { worker(); });
-      } catch (const std::exception&) {
-        return;  // no more threads or memory (system_error, bad_alloc): go on with those that run
+        workers_.emplace_back(start_thread("thread pool", [this] { worker(); }));
+      } catch (const ThreadError& error) {
+        return go_on_with_fewer(error);
+      } catch (const std::bad_alloc&) {
+        return;  // go on with those that run
       }
     }
+  }
+
+  // Under turn_. The loops that follow ask for no more workers, because each request costs time.
+  void go_on_with_fewer(const ThreadError& error) {
+    short_of_ = threads();
+    warn("loops run on ", workers_.size() + 1, " of ", threads(), " threads: ", error.message());
   }
 
   void stop_workers() {  // under turn_
@@ -193,6 +201,7 @@ class Pool {
   std::atomic<int> threads_;
   std::mutex turn_;  // held by the loop that has the workers
   std::vector<std::thread> workers_;
+  int short_of_ = 0;  // the number of threads that the system did not give
 
   // The atomics change under mutex_. They are atomic so that a spinning thread can read them
   // without it.

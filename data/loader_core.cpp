@@ -172,7 +172,7 @@ void LoaderCore::load_state_dict(const StateDict& state) {
 
 std::shared_ptr<WorkerThreads> LoaderCore::threads_for(int64_t workers) {
   if (workers == 0) return nullptr;
-  if (threads_ && threads_->count() == workers && threads_->acquire()) return threads_;
+  if (threads_ && threads_->asked() == workers && threads_->acquire()) return threads_;
   auto threads = std::make_shared<WorkerThreads>(workers, options_.worker_init_fn);
   threads->acquire();
   if (options_.persistent_workers) threads_ = threads;

@@ -4,12 +4,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <system_error>
 #include <utility>
 
 #include <unistd.h>
 
-#include "lathe/core/error.h"
+#include "lathe/core/log.h"
+#include "lathe/core/start_thread.h"
 
 namespace lathe::data {
 
@@ -26,18 +26,19 @@ struct WorkerThreads::State {
 };
 
 WorkerThreads::WorkerThreads(int64_t count, std::function<void(int64_t)> init)
-    : state_(std::make_shared<State>()), process_(process_number()) {
+    : state_(std::make_shared<State>()), asked_(count), process_(process_number()) {
   state_->init = std::move(init);
   try {
-    for (int64_t k = 0; k < count; ++k)
-      threads_.emplace_back([state = state_, k] { work(*state, k); });
-  } catch (const std::system_error& error) {
-    const size_t started = threads_.size();
-    quit();  // threads that run already must not outlive this object
-    LATHE_FAIL(OutOfMemoryError, "DataLoader: no thread for worker ", started, " of ", count, ": ",
-               error.what());
+    threads_.reserve(static_cast<size_t>(count));
+    for (int64_t k = 0; k < count; ++k) {
+      threads_.push_back(start_thread(concat("DataLoader: worker ", k, " of ", count),
+                                      [state = state_, k] { work(*state, k); }));
+    }
+  } catch (const ThreadError& error) {
+    if (threads_.empty()) throw;
+    warn("DataLoader: ", threads_.size(), " of ", count, " workers read: ", error.message());
   } catch (...) {
-    quit();
+    quit();  // threads that run already must not outlive this object
     throw;
   }
 }

@@ -21,14 +21,16 @@ class WorkerThreads {
   using Task = std::function<void(int64_t, std::exception_ptr)>;
 
   /// Calls `init(worker)`, if there is one, in each thread before its first task; if it threw,
-  /// again before the next task.
-  /// throws: OutOfMemoryError if the system gives no more threads.
+  /// again before the next task. Warns if the system gives only some of the threads.
+  /// throws: ThreadError if it gives none.
   WorkerThreads(int64_t count, std::function<void(int64_t)> init);
   ~WorkerThreads();
   WorkerThreads(const WorkerThreads&) = delete;
   WorkerThreads& operator=(const WorkerThreads&) = delete;
 
   int64_t count() const { return static_cast<int64_t>(threads_.size()); }
+  /// The count that was asked for.
+  int64_t asked() const { return asked_; }
   bool has_init() const;
 
   /// Makes the caller the user. False: there already is one, or the threads were given up.
@@ -51,6 +53,7 @@ class WorkerThreads {
 
   std::shared_ptr<State> state_;  // shared with the threads, which may outlive this object
   std::vector<std::thread> threads_;
+  int64_t asked_;
   std::atomic<bool> taken_ = false;
   int process_;
 };

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "lathe/core/format.h"
+#include "lathe/core/start_thread.h"
 #include "lathe/core/version.h"
 #include "lathe/distributed/error.h"
 
@@ -40,7 +41,7 @@ ControlClient::ControlClient(const GroupOptions& options, Callbacks callbacks)
     std::this_thread::sleep_for(kBetweenAttempts);
   }
   heard_ = Clock::now();
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread("process group: connection to rank 0", [this] { run(); });
   try {
     wait_for_all(deadline);
   } catch (...) {

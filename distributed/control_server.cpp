@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "lathe/core/format.h"
+#include "lathe/core/start_thread.h"
 #include "lathe/core/version.h"
 
 namespace lathe::distributed {
@@ -25,7 +26,7 @@ ControlServer::ControlServer(Descriptor listener, const GroupOptions& options)
       limits_(options),
       listener_(std::move(listener)),
       members_(static_cast<size_t>(options.world_size)),
-      thread_([this] { run(); }) {}
+      thread_(start_thread("process group: rank 0", [this] { run(); })) {}
 
 ControlServer::~ControlServer() {
   stop_ = true;

@@ -7,6 +7,7 @@
 #include "lathe/core/format.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/write_signals.h"
+#include "lathe/core/start_thread.h"
 
 namespace lathe::distributed::detail {
 
@@ -51,7 +52,7 @@ GroupState::GroupState(const GroupOptions& options) : options_(options), limits_
   const std::string address =
       options.address.empty() ? client_->local_address() : address_of_interface(options.address);
   connect(address);
-  thread_ = std::thread([this] { run_calls(); });
+  thread_ = start_thread("process group: calls", [this] { run_calls(); });
 }
 
 void GroupState::connect(const std::string& address) {

@@ -12,12 +12,15 @@
 #include <ctime>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "lathe/core/compute_alone.h"
 #include "lathe/core/error.h"
+#include "lathe/core/log.h"
+#include "lathe/core/start_thread.h"
 
 namespace lathe {
 namespace {
@@ -202,6 +205,23 @@ TEST_CASE("thread pool: works in the child of a fork") {
   CHECK(status == 0);
 }
 #endif
+
+TEST_CASE("thread pool: goes on with the threads that there are, and says so once") {
+  std::vector<std::string> warnings;
+  const LogHandler before =
+      set_log_handler([&](LogLevel, std::string_view text) { warnings.emplace_back(text); });
+  {
+    const ThreadCount count(4);
+    const ArmedFault one_worker(thread_fault(), 2, FaultPoint::kForever);
+    for (int i = 0; i < 3; ++i) CHECK(chunks_of(100, 1).size() == 100);
+    CHECK(thread_fault().calls() == 2);
+  }
+  set_log_handler(before);
+  REQUIRE(warnings.size() == 1);
+  CHECK(
+      warnings[0].starts_with("loops run on 2 of 4 threads: thread pool: no thread can be started: "
+                              "Resource temporarily unavailable"));
+}
 
 TEST_CASE("usable_cpus: at least one, and the first thread count") { CHECK(usable_cpus() >= 1); }
 

@@ -18,6 +18,8 @@
 #include <thread>
 
 #include "files.h"
+#include "lathe/core/log.h"
+#include "lathe/core/start_thread.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/collate_loader.h"
 #include "lathe/data/data_loader.h"
@@ -379,6 +381,29 @@ void wait_until_others_sleep() {
     return count > 0;
   };
   while (awake()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+TEST_CASE("loader: reads with the workers that the system gives, and says so; none is an error") {
+  const Numbers set(50);
+  std::vector<std::string> warnings;
+  const LogHandler before =
+      set_log_handler([&](LogLevel, std::string_view text) { warnings.emplace_back(text); });
+  DataLoader loader(set, {.num_workers = 3, .persistent_workers = true});
+  {
+    const ArmedFault third(thread_fault(), 3, FaultPoint::kForever);
+    for (int epoch = 0; epoch < 2; ++epoch) CHECK(sum_of_epoch(loader) == 1225);
+    CHECK(thread_fault().calls() == 3);  // the threads stay, and no more are asked for
+  }
+  set_log_handler(before);
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].starts_with(
+      "DataLoader: 2 of 3 workers read: DataLoader: worker 2 of 3: no thread can be started: "
+      "Resource temporarily unavailable"));
+  const ArmedFault all(thread_fault(), 1, FaultPoint::kForever);
+  DataLoader fresh(set, {.num_workers = 2});
+  CHECK(message_of<ThreadError>([&] {
+          sum_of_epoch(fresh);
+        }).starts_with("DataLoader: worker 0 of 2: no thread can be started: "));
 }
 
 TEST_CASE("loader: a forked child is told that it has no workers, and may begin its own" *

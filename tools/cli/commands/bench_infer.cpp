@@ -22,6 +22,7 @@
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/seconds_since.h"
+#include "lathe/core/start_thread.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/quantize.h"
@@ -123,7 +124,7 @@ Served measure_clients(const Form& form, const Tensor& x, int64_t clients,
       }
     };
     try {
-      threads.emplace_back(serve);
+      threads.push_back(start_thread(formatted("client {} of {}", i, clients), serve));
     } catch (...) {  // the system has no more threads: the others are joined first
       errors[i] = std::current_exception();
       ready.count_down();

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <sstream>
@@ -19,6 +20,7 @@
 #include "lathe/core/file.h"
 #include "lathe/core/hash.h"
 #include "lathe/core/json.h"
+#include "lathe/core/process_limits.h"
 #include "lathe/tools/cli/commands/checkpoint_hashes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
@@ -108,7 +110,11 @@ void run_self(std::vector<std::string> arguments, const HeldSignals& signals) {
   std::vector<char*> environment = environment_without_settings();
   const pid_t parent = getpid();
   const pid_t child = fork();
-  LATHE_CHECK(OutOfMemoryError, child >= 0, "verify-resume: the system gives no process");
+  if (child < 0) {
+    const std::string cause = std::strerror(errno);  // EAGAIN most often: a limit on tasks
+    throw CommandError(ExitCode::kError, formatted("verify-resume: no process: {}; limits: {}",
+                                                   cause, thread_limits_text()));
+  }
   if (child == 0) become_self(parent, signals, argv.data(), environment.data());
   int status = 0, stopped_by = 0;
   while (waitpid(child, &status, WNOHANG) == 0) {

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "lathe/core/process_limits.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 
@@ -116,7 +117,9 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ < 0) {
-    throw CommandError(ExitCode::kError, formatted("launch: no process: {}", std::strerror(errno)));
+    const std::string cause = std::strerror(errno);  // EAGAIN most often: a limit on tasks
+    throw CommandError(ExitCode::kError, formatted("launch: no process: {}; limits: {}", cause,
+                                                   thread_limits_text()));
   }
   if (pid_ == 0) become(argv.data(), envp.data(), parent, out.write, err.write, problem.write);
   ::setpgid(pid_, pid_);  // here, too: a signal may be sent before the child has got that far

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "lathe/core/start_thread.h"
 #include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
@@ -57,7 +58,9 @@ void keep_newest(const fs::path& folder, int64_t step, int64_t keep, const Check
 }
 
 CheckpointWriter::CheckpointWriter(fs::path folder, int64_t keep)
-    : folder_(std::move(folder)), keep_(keep), thread_([this] { work(); }) {}
+    : folder_(std::move(folder)),
+      keep_(keep),
+      thread_(start_thread("checkpoints", [this] { work(); })) {}
 
 CheckpointWriter::~CheckpointWriter() {
   {

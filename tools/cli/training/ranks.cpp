@@ -14,6 +14,7 @@
 #include "lathe/core/format.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/json.h"
+#include "lathe/core/start_thread.h"
 #include "lathe/distributed/replicate.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
@@ -131,7 +132,7 @@ void Ranks::wait_for_each(const std::function<void()>& work) const {
   const auto pause =
       std::chrono::duration<double>(std::min(5.0, 0.05 * group_->options().timeout_seconds));
   // A call of all ranks now and then, so that none of them waits in one for long.
-  std::thread rounds([&] {
+  std::thread rounds = start_thread("ranks that wait for each other", [&] {
     try {
       std::unique_lock lock(mutex);
       while (state != State::kFailed) {
