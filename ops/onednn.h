@@ -66,7 +66,6 @@
 #include <vector>
 
 #include "lathe/core/error.h"
-#include "lathe/core/thread_pool.h"
 
 namespace lathe::cpu {
 
@@ -80,11 +79,11 @@ inline dnnl::stream& dnnl_stream() {
   return stream;
 }
 
-/// Inside its scope oneDNN computes on `count` threads. OpenMP keeps that number per calling
-/// thread; the destructor puts the caller's own back.
+/// Inside its scope oneDNN computes on `count` threads, which are at most dnnl_threads(). OpenMP
+/// keeps that number per calling thread; the destructor puts the caller's own back.
 class OmpThreads {
  public:
-  explicit OmpThreads(int count = num_threads()) {
+  explicit OmpThreads(int count = dnnl_threads()) {
     if (!library_.omp_set_num_threads) return;
     before_ = library_.omp_get_max_threads();
     library_.omp_set_num_threads(count);

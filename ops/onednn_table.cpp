@@ -2,18 +2,29 @@
 #include "lathe/ops/onednn_table.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <latch>
+#include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/core/log.h"
+#include "lathe/core/start_thread.h"
+#include "lathe/core/thread_pool.h"
 
 namespace lathe::cpu {
 namespace {
 
 constexpr const char* kLibrary = LATHE_ONEDNN_LIBRARY;  // from cmake/FindDNNL.cmake
+
+thread_local bool came_through_fork = false;  // see Note [OpenMP's threads]
 
 /// While it lives, a library that is loaded finds OMP_WAIT_POLICY=passive in the environment,
 /// unless the user has set the variable. OpenMP's threads would otherwise spin between two
@@ -75,10 +86,69 @@ OneDnn load() {
   find(library, "omp_set_num_threads", table.omp_set_num_threads);
   // LLVM's OpenMP reads the environment in the first call.
   if (table.omp_get_max_threads) table.omp_get_max_threads();
+  pthread_atfork(nullptr, nullptr, [] { came_through_fork = true; });
   return table;
 }
 
+/// Waits, for 0.1 s at most, until the system counts an ended thread no more.
+void wait_until_gone(pid_t thread) {
+  const std::string folder = concat("/proc/self/task/", thread);
+  for (int i = 0; i < 100 && ::access(folder.c_str(), F_OK) == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+/// Starts wanted - 1 threads at once and ends them. → how many threads there were, the caller's
+/// included
+int threads_to_be_had(int wanted) {
+  std::vector<pid_t> numbers(static_cast<size_t>(wanted - 1), 0);
+  std::vector<std::thread> tried;
+  tried.reserve(numbers.size());
+  std::latch over(1);
+  std::string problem;
+  try {
+    for (pid_t& number : numbers) {
+      tried.push_back(start_thread("oneDNN", [&] {
+        number = ::gettid();
+        over.wait();
+      }));
+    }
+  } catch (const ThreadError& error) {
+    problem = error.message();
+  } catch (const std::bad_alloc&) {
+    problem = "out of memory";
+  }
+  over.count_down();
+  for (std::thread& thread : tried) thread.join();
+  for (size_t i = 0; i < tried.size(); ++i) wait_until_gone(numbers[i]);
+  const int had = static_cast<int>(tried.size()) + 1;
+  if (!problem.empty()) {
+    warn_once("oneDNN: threads", concat("matrix products and convolutions run on ", had, " of ",
+                                        wanted, " threads: ", problem));
+  }
+  return had;
+}
+
 }  // namespace
+
+// Note [OpenMP's threads]
+// A thread keeps the threads of the last parallel region that it opened, for its next one. Two
+// things end badly in GNU's OpenMP, so that they must not come to it:
+// - In the child of a fork() these threads do not exist, and a region of several threads would wait
+//   for them for ever. Only the thread that called fork() lives on in the child. It computes alone
+//   from then on; threads that the child starts have threads of their own.
+// - Where the system gives no thread, OpenMP ends the process. So before a thread's regions become
+//   larger, this library finds out whether the system gives that many.
+int dnnl_threads() {
+  thread_local int asked = 1, had = 1;
+  onednn();
+  const int wanted = num_threads();
+  if (wanted == 1 || came_through_fork) return 1;
+  if (wanted > had && wanted != asked) {
+    had = threads_to_be_had(wanted);
+    asked = wanted;
+  }
+  return std::min(wanted, had);
+}
 
 const OneDnn& onednn() {
   static const OneDnn table = load();

@@ -90,4 +90,8 @@ struct OneDnn {
 /// throws: Error naming the library and the cause, in every call.
 const OneDnn& onednn();
 
+/// The number of threads on which oneDNN may compute for the calling thread: num_threads(), or
+/// fewer. See Note [OpenMP's threads].
+int dnnl_threads();
+
 }  // namespace lathe::cpu

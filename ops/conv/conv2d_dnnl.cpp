@@ -142,7 +142,7 @@ class Run {
 
 std::optional<Conv2dStrips> strips_for(ConvPass pass, const Conv2dGeometry& g, const Tensor& x) {
   if (x.dtype() != kBF16 || conv2d_format(x) != kChannelsLast) return {};
-  return conv2d_strips(pass, g, num_threads());
+  return conv2d_strips(pass, g, dnnl_threads());
 }
 
 void forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,

@@ -212,12 +212,12 @@ bool dnnl_has_winograd() {
 
 int conv2d_threads(const Conv2dGeometry& g) {
   constexpr double kFewOperations = 5e6;
-  return g.flops() < kFewOperations ? 1 : num_threads();
+  return g.flops() < kFewOperations ? 1 : dnnl_threads();
 }
 
 int reorder_threads(const Layout& tensor) {
   constexpr size_t kFewBytes = 256 << 10;
-  return tensor.get_size() < kFewBytes ? 1 : num_threads();
+  return tensor.get_size() < kFewBytes ? 1 : dnnl_threads();
 }
 
 std::shared_ptr<const Conv2dPrimitive> conv2d_primitive(ConvPass pass, const Conv2dGeometry& g,
@@ -234,7 +234,7 @@ std::shared_ptr<const Conv2dPrimitive> conv2d_primitive(ConvPass pass, const Con
                         .bf16 = x.dtype() == kBF16,
                         .way = way,
                         .threads = conv2d_threads(g),
-                        .all_threads = num_threads()};
+                        .all_threads = dnnl_threads()};
   return cache.get(request.key(), [&] { return make_primitive(request); });
 }
 

@@ -36,7 +36,7 @@ struct Conv2dPrimitive {
 int conv2d_threads(const Conv2dGeometry& g);
 int reorder_threads(const Layout& tensor);
 
-/// The primitive of this pass, for cpu::conv_exact() and num_threads() as they are now. Make and
+/// The primitive of this pass, for cpu::conv_exact() and dnnl_threads() as they are now. Make and
 /// run it in the scope of OmpThreads(conv2d_threads(g)), its reorders in that of theirs. Its
 /// tensors have the order and dtype (f32 or bf16) of `x`, its filters the order of `w`. For
 /// kBackwardInput `x` is dy, because a 1x1 plane of dx fits both orders. Thread-safe.

@@ -115,7 +115,7 @@ std::shared_ptr<const Int8Primitive> primitive_for(const Conv2dGeometry& g, DTyp
   key.add(g.N, g.C, g.H, g.W, g.K, g.R, g.S, g.stride.rows, g.stride.cols, g.pad.rows, g.pad.cols,
           g.dilation.rows, g.dilation.cols, g.groups, x, then.dtype, then.relu,
           then.residual.defined() ? then.residual.dtype() : kF32, numbers.residual_multiplier,
-          conv2d_threads(g), num_threads());
+          conv2d_threads(g), dnnl_threads());
   key.add_all(numbers.multiplier);
   key.add_all(numbers.offset);
   const auto made = cache.get(key.bytes(), [&]() -> std::optional<Int8Primitive> {
