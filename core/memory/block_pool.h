@@ -163,6 +163,10 @@ class LATHE_API BlockPool {
 
   const BlockPoolOptions& options() const { return options_; }
 
+  /// Held across fork(), so that the child's pool is in order.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
  private:
   friend class BlockPoolInspector;  // tests: checks the invariants
   using Lock = std::unique_lock<std::mutex>;

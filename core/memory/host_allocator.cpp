@@ -2,6 +2,8 @@
 // blocks, and the statistics.
 #include "lathe/core/memory/host_allocator.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <mutex>
 #include <new>
@@ -118,6 +120,10 @@ struct ThreadLists {
 
   void start() noexcept;
   void finish() noexcept;
+
+  static void hold_locks() noexcept;  // around fork()
+  static void release_locks() noexcept;
+  static void go_on_in_child() noexcept;
 };
 
 namespace {
@@ -160,6 +166,33 @@ void ThreadLists::finish() noexcept {
   if (next != nullptr) next->previous = previous;
 }
 
+// No other thread is in the middle of a change while the process is copied: the child would wait
+// for its locks for ever.
+void ThreadLists::hold_locks() noexcept {
+  HostAllocator& host = host_allocator();
+  if (host.pool_ != nullptr) host.pool_->lock();
+  host.mutex_.lock();
+}
+
+void ThreadLists::release_locks() noexcept {
+  HostAllocator& host = host_allocator();
+  host.mutex_.unlock();
+  if (host.pool_ != nullptr) host.pool_->unlock();
+}
+
+// Only this thread lives on in the child, whose new threads get the memory of the others' lists.
+void ThreadLists::go_on_in_child() noexcept {
+  HostAllocator& host = host_allocator();
+  for (const ThreadLists* t = host.threads_; t != nullptr; t = t->next) {
+    if (t == &thread_lists) continue;
+    host.allocations_ += t->allocations.load(std::memory_order_relaxed);
+    host.add_allocated(t->pending_bytes.load(std::memory_order_relaxed));
+  }
+  host.threads_ = thread_lists.state == State::kLive ? &thread_lists : nullptr;
+  thread_lists.next = thread_lists.previous = nullptr;
+  release_locks();
+}
+
 HostAllocator::HostAllocator()
     : caches_(cache_is_wanted(kCacheByDefault)),
       cache_limit_bytes_(system_memory::usable_bytes() / 2) {
@@ -185,7 +218,12 @@ HostAllocator::HostAllocator()
 // Never destroyed: static objects of the program may free tensors after our own statics would be
 // gone.
 HostAllocator& host_allocator() {
-  static HostAllocator& instance = *new HostAllocator;
+  static HostAllocator& instance = []() -> HostAllocator& {
+    auto& made = *new HostAllocator;
+    pthread_atfork(ThreadLists::hold_locks, ThreadLists::release_locks,
+                   ThreadLists::go_on_in_child);
+    return made;
+  }();
   return instance;
 }
 

@@ -5,11 +5,14 @@
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <latch>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -312,6 +315,70 @@ TEST_CASE("host allocator: memory may be freed while a thread's other objects ar
   }).join();
   CHECK(host_allocator().stats().allocated_bytes == before);
 }
+
+#if !defined(LATHE_TSAN)  // TSan does not follow threads that start after a fork
+/// A child that ends by itself, with what `work` returns.
+int end_of_child(int (*work)()) {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::alarm(30);
+    ::_exit(work());
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return status;
+}
+
+void use(size_t bytes) { host_allocator().deallocate(host_allocator().allocate(bytes), bytes); }
+
+TEST_CASE("host allocator: in the child of a fork no lock of another thread stays held") {
+  std::atomic<bool> over = false;
+  std::vector<std::thread> busy;
+  for (const size_t bytes : {size_t{64} << 10, size_t{2} << 20}) {  // the lists, the pool
+    busy.emplace_back([&over, bytes] {
+      while (!over) use(bytes);
+    });
+  }
+  int bad = 0;
+  for (int i = 0; i < 200 && bad == 0; ++i) {
+    bad = end_of_child([] {
+      for (const size_t bytes : {size_t{64} << 10, size_t{2} << 20}) use(bytes);
+      return 0;
+    });
+  }
+  over = true;
+  for (std::thread& thread : busy) thread.join();
+  CHECK(bad == 0);
+}
+
+TEST_CASE("host allocator: statistics go on in the child of a fork, whose threads are others") {
+  std::latch used(4), over(1);
+  std::vector<std::thread> others;
+  for (int i = 0; i < 3; ++i) {
+    others.emplace_back([&] {
+      use(100);
+      used.arrive_and_wait();
+      over.wait();
+    });
+  }
+  used.arrive_and_wait();
+  const int bad = end_of_child([] {
+    const MemoryStats before = host_allocator().stats();
+    std::vector<std::thread> threads;  // on the stacks of the parent's threads
+    for (int i = 0; i < 3; ++i) threads.emplace_back([] { use(100); });
+    for (std::thread& thread : threads) thread.join();
+    const MemoryStats after = host_allocator().stats();
+    return after.allocated_bytes == before.allocated_bytes &&
+                   after.allocations == before.allocations + 3
+               ? 0
+               : 1;
+  });
+  over.count_down();
+  for (std::thread& thread : others) thread.join();
+  CHECK(bad == 0);
+}
+#endif
 
 TEST_CASE("allocator_for: the CPU has one, a GPU that is not there is named with the reason") {
   CHECK(&allocator_for(kCPU) == &host_allocator());
