@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "lathe/core/error.h"
+#include "lathe/core/log.h"
 
 namespace lathe {
 
@@ -23,24 +24,40 @@ int open_to_lock(const char* path) {
 
 }  // namespace
 
+bool try_lock(int descriptor, const std::string& path) {
+  while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    const int reason = errno;
+    if (reason == EINTR) continue;
+    if (reason == EWOULDBLOCK) return false;
+    const bool has_none = reason == ENOSYS || reason == ENOLCK || reason == EOPNOTSUPP;
+    LATHE_CHECK(FileError, has_none, "file: cannot lock ", path, ": ",
+                std::generic_category().message(reason));
+    warn_once("file lock",
+              concat("file: ", path, " cannot be locked, because its file system has no locks (",
+                     std::generic_category().message(reason),
+                     "); see to it that no second process writes there"));
+    break;
+  }
+  return true;
+}
+
 FileLock::FileLock(const std::string& path, int patience_ms)
     : descriptor_(open_to_lock(path.c_str())) {
   using Clock = std::chrono::steady_clock;
+  LATHE_CHECK(FileError, descriptor_ >= 0, "file: cannot lock ", path, ": ",
+              std::generic_category().message(errno));
   const auto end = Clock::now() + std::chrono::milliseconds(patience_ms);
-  int reason = errno;
-  while (descriptor_ >= 0) {
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-    reason = errno;
-    if ((reason != EWOULDBLOCK && reason != EINTR) || Clock::now() >= end) {
-      ::close(descriptor_);
-      break;
+  try {
+    while (!try_lock(descriptor_, path)) {
+      LATHE_CHECK(LockHeldError, Clock::now() < end, "file: another process ",
+                  patience_ms > 0 ? concat("has held ", path, " for more than ", patience_ms, " ms")
+                                  : concat("holds ", path));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
   }
-  LATHE_CHECK(LockHeldError, descriptor_ < 0 || reason != EWOULDBLOCK, "file: another process ",
-              patience_ms > 0 ? concat("has held ", path, " for more than ", patience_ms, " ms")
-                              : concat("holds ", path));
-  LATHE_FAIL(FileError, "file: cannot lock ", path, ": ", std::generic_category().message(reason));
 }
 
 FileLock::~FileLock() { ::close(descriptor_); }

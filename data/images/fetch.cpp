@@ -2,7 +2,6 @@
 #include "lathe/data/images/fetch.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/core/file_lock.h"
 #include "lathe/core/hash.h"
 #include "lathe/core/write_signals.h"
 #include "lathe/data/images/http.h"
@@ -31,9 +31,13 @@ class PartFile {
     descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     LATHE_CHECK(FileError, descriptor_ >= 0, path.string(),
                 ": cannot be opened: ", std::strerror(errno));
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-    ::close(descriptor_);
-    LATHE_FAIL(FileError, path.string(), ": another process is downloading this file");
+    try {
+      LATHE_CHECK(FileError, try_lock(descriptor_, path.string()), path.string(),
+                  ": another process is downloading this file");
+    } catch (...) {
+      ::close(descriptor_);
+      throw;
+    }
   }
   ~PartFile() { ::close(descriptor_); }
   PartFile(const PartFile&) = delete;

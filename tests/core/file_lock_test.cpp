@@ -2,16 +2,31 @@
 #include "lathe/core/file_lock.h"
 
 #include <doctest/doctest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/core/log.h"
+#include "lathe/tests/interpose.h"
+
+namespace {
+std::atomic<int> flock_error = 0;  // of a file system that has no locks
+}
+
+extern "C" int flock(int descriptor, int operation) noexcept {
+  if (flock_error == 0) return lathe::test::next<int (*)(int, int)>("flock")(descriptor, operation);
+  errno = flock_error;
+  return -1;
+}
 
 namespace lathe {
 namespace {
@@ -81,6 +96,29 @@ TEST_CASE("FileLock: a process that dies leaves it free") {
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(status == 0);
   const FileLock held(lock.path, 0);
+}
+
+TEST_CASE("FileLock: a file system without locks is a warning, once; other reasons are errors") {
+  const LockPath lock;
+  std::vector<std::string> warnings;
+  const LogHandler before =
+      set_log_handler([&](LogLevel, std::string_view text) { warnings.emplace_back(text); });
+  for (const int reason : {ENOSYS, ENOLCK, EOPNOTSUPP}) {
+    flock_error = reason;
+    const FileLock one(lock.path, 0);
+    CHECK_NOTHROW(FileLock(lock.path, 0));
+  }
+  flock_error = EIO;
+  CHECK_THROWS_WITH_AS(
+      FileLock(lock.path, 0),
+      doctest::Contains(("file: cannot lock " + lock.path + ": Input/output error").c_str()),
+      FileError);
+  flock_error = 0;
+  set_log_handler(before);
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0] == "file: " + lock.path +
+                           " cannot be locked, because its file system has no locks (Function not "
+                           "implemented); see to it that no second process writes there");
 }
 
 TEST_CASE("FileLock: a path that cannot be made is an error with the system's reason") {
