@@ -83,11 +83,8 @@ std::string ControlClient::host_of(int64_t rank) const {
 }
 
 bool ControlClient::try_to_connect(Clock::time_point deadline) {
-  const std::optional<HostPort> place = find_place(options_);
-  if (!place) {
-    problem_ = "rank 0 has not written its address there";
-    return false;
-  }
+  const std::optional<HostPort> place = find_place(options_, problem_);
+  if (!place) return false;
   const bool by_file = options_.rendezvous.starts_with("file:");
   const auto soon = std::min(deadline, Clock::now() + limits_.silence);
   Descriptor socket = connect_to(*place, soon, problem_);

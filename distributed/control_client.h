@@ -93,8 +93,10 @@ HostPort place_to_listen(const GroupOptions& options);
 /// Writes where rank 0 listens into the file of the options, if they name one.
 /// throws: FileError.
 void publish_place(const GroupOptions& options, const HostPort& place);
-/// Where rank 0 listens; absent as long as the file of the options does not say it.
-std::optional<HostPort> find_place(const GroupOptions& options);
+/// Where rank 0 listens; absent as long as the file of the options does not say it, and `problem`
+/// then says why. Never waits.
+/// throws: ValueError if that file is not a regular one.
+std::optional<HostPort> find_place(const GroupOptions& options, std::string& problem);
 /// The numeric address of the local interface `name`, or `name` itself if there is none.
 std::string address_of_interface(const std::string& name);
 

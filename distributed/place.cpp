@@ -1,9 +1,13 @@
 // Where ranks meet: an address that all know, or a file that all see.
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include <fstream>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 
 #include "lathe/core/file.h"
@@ -15,6 +19,7 @@ namespace lathe::distributed {
 namespace {
 
 constexpr std::string_view kTcp = "tcp://", kFile = "file://";
+constexpr size_t kLongestPlace = 4096;  // more than any HOST:PORT
 
 std::string file_of(const GroupOptions& options) { return options.rendezvous.substr(kFile.size()); }
 bool is_file(const GroupOptions& options) { return options.rendezvous.starts_with(kFile); }
@@ -57,13 +62,26 @@ void publish_place(const GroupOptions& options, const HostPort& place) {
   write_file_atomic(file_of(options), place.text() + "\n");
 }
 
-std::optional<HostPort> find_place(const GroupOptions& options) {
+std::optional<HostPort> find_place(const GroupOptions& options, std::string& problem) {
   if (!is_file(options)) return tcp_place(options);
-  std::ifstream in(file_of(options));
-  std::string line;
-  if (!std::getline(in, line)) return std::nullopt;
+  const std::string path = file_of(options);
+  // Without waiting for the other end of a pipe.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat about {};
+  char text[kLongestPlace];
+  ssize_t count = -1;
+  if (file.valid() && ::fstat(file.get(), &about) == 0) {
+    LATHE_CHECK(ValueError, S_ISREG(about.st_mode), "process group: rendezvous: ", path,
+                " is not a regular file");
+    count = ::read(file.get(), text, sizeof text);
+  }
+  problem = count >= 0 || errno == ENOENT ? "rank 0 has not written its address there"
+                                          : std::strerror(errno);
+  if (count < 0) return std::nullopt;
+  const std::string_view line(text, static_cast<size_t>(count));
   try {
-    return parse_host_port(line, "process group: rendezvous file");
+    return parse_host_port(std::string(line.substr(0, line.find('\n'))),
+                           "process group: rendezvous file");
   } catch (const ValueError&) {
     return std::nullopt;
   }

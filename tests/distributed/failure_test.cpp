@@ -1,6 +1,7 @@
 // A rank that ends, stops, hangs, disagrees or cannot join: what all others are told, and when.
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "lathe/distributed/socket.h"
 #include "lathe/ops/creation.h"
 #include "patience.h"
+#include "lathe/tests/data/files.h"
 #include "ranks.h"
 
 using namespace lathe;
@@ -283,9 +285,29 @@ TEST_CASE("a place where ranks cannot meet is named") {
   options.rendezvous = "file:///nowhere/place";
   CHECK_THROWS_WITH_AS(
       ProcessGroup{options},
-      doctest::Contains("rank 0 was not found at file:///nowhere/place within 0.3 s"),
+      doctest::Contains(
+          "rank 0 was not found at file:///nowhere/place within 0.3 s: rank 0 has not "
+          "written its address there"),
       DistributedError);
   // A process that is stopped: the kernel answers for it, and it says nothing.
+  const data::testing::TempDir folder;
+  const auto rank_1_at = [&](const std::filesystem::path& place) {
+    options.rendezvous = "file://" + place.string();
+    return data::testing::message_of<Error>([&] { ProcessGroup{options}; });
+  };
+  // An endless device, and a pipe without a writer, are no place to meet.
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  for (const std::string& place :
+       {std::string("/dev/zero"), (folder / "pipe").string(), std::string("/tmp")}) {
+    CHECK(rank_1_at(place) ==
+          concat("process group: rendezvous: ", place, " is not a regular file"));
+  }
+  // A file that rank 0 has not written.
+  data::testing::write_file(folder / "long", std::string(size_t{1} << 20, '7'));
+  CHECK(rank_1_at(folder / "long").ends_with("rank 0 has not written its address there"));
+  // A file that cannot be read is not one that is not there.
+  std::filesystem::create_symlink("loop", folder / "loop");
+  CHECK(rank_1_at(folder / "loop").ends_with("within 0.3 s: Too many levels of symbolic links"));
   const Descriptor listener = listen_on({"127.0.0.1", 0});
   options.rendezvous = concat("tcp://127.0.0.1:", local_end(listener.get()).port);
   CHECK_THROWS_WITH_AS(ProcessGroup{options},
