@@ -18,6 +18,8 @@ using Variables = std::function<std::optional<std::string>(const std::string&)>;
 // Ports that no launcher and no service of the system uses by itself.
 constexpr int64_t kFirstPort = 20'000, kPorts = 10'000;
 
+constexpr int64_t kMostRanks = 1'000'000;
+
 int64_t integer(const std::string& name, const std::string& text) {
   int64_t value = 0;
   const char* const end = text.data() + text.size();
@@ -64,10 +66,23 @@ class Reader {
       check(out_);
       return out_;
     }
+    refuse_half_a_world();
     return std::nullopt;
   }
 
  private:
+  /// Of RANK and WORLD_SIZE one is missing, and the other one says that there are more ranks.
+  void refuse_half_a_world() {
+    const auto check_other = [&](const char* set, const char* other, int64_t alone) {
+      const auto text = get_(set);
+      if (!text || get_(other)) return;
+      LATHE_CHECK(ValueError, integer(set, *text) == alone, "process group: ", set, " is ", *text,
+                  " but ", other, " is not set; to compute alone, unset ", set);
+    };
+    check_other(kTorchrun.world_size, kTorchrun.rank, 1);
+    check_other(kTorchrun.rank, kTorchrun.world_size, 0);
+  }
+
   void read_ranks(const Launcher& launcher) {
     out_.rank = required(launcher.rank);
     out_.world_size = required(launcher.world_size);
@@ -141,8 +156,9 @@ std::optional<GroupOptions> options_from_environment() {
 }
 
 void check(const GroupOptions& o) {
-  LATHE_CHECK(ValueError, o.world_size >= 1 && o.world_size <= 1'000'000,
-              "process group: the world size must be at least 1, got ", o.world_size);
+  LATHE_CHECK(ValueError, o.world_size >= 1 && o.world_size <= kMostRanks,
+              "process group: the world size must be from 1 to ", kMostRanks, ", got ",
+              o.world_size);
   LATHE_CHECK(ValueError, o.rank >= 0 && o.rank < o.world_size,
               "process group: the rank must be from 0 to ", o.world_size - 1, ", got ", o.rank);
   LATHE_CHECK(ValueError, o.local_world_size >= 1 && o.local_world_size <= o.world_size,

@@ -41,7 +41,8 @@ struct GroupOptions {
 /// and such a port. The token: LATHE_JOB_TOKEN, or else the job's number. LATHE_DISTRIBUTED_ADDRESS
 /// and LATHE_DISTRIBUTED_TIMEOUT (seconds) set `address` and `timeout_seconds`,
 /// LATHE_DISTRIBUTED_DEBUG=1 sets `debug`.
-/// throws: ValueError naming the variable that is missing or wrong.
+/// throws: ValueError naming the variable that is missing or wrong; also if only one of RANK and
+/// WORLD_SIZE is set, unless it is the one of a single process.
 LATHE_API std::optional<GroupOptions> options_from_environment();
 
 /// The same with the variables that `get` finds.

@@ -5,9 +5,10 @@
 #include <cstring>
 
 #include "lathe/core/format.h"
+#include "lathe/core/log.h"
 #include "lathe/core/profile/range.h"
-#include "lathe/core/write_signals.h"
 #include "lathe/core/start_thread.h"
+#include "lathe/core/write_signals.h"
 
 namespace lathe::distributed::detail {
 
@@ -30,6 +31,14 @@ class OneRank final : public Backend {
 
 }  // namespace
 
+/// Who can join can also end the job.
+static void warn_of_strangers(const GroupOptions& options, const HostPort& end) {
+  if (!options.token.empty() || end.host.starts_with("127.") || end.host == "::1") return;
+  warn("process group: rank 0 listens on ", end.text(),
+       " without a job token: any process that reaches this address can join the job or end it; "
+       "set LATHE_JOB_TOKEN (GroupOptions::token) to the same secret on all ranks");
+}
+
 GroupState::GroupState(const GroupOptions& options) : options_(options), limits_(options) {
   check(options);
   if (options.world_size == 1) {
@@ -42,7 +51,9 @@ GroupState::GroupState(const GroupOptions& options) : options_(options), limits_
   if (options.rank == 0) {
     const HostPort place = place_to_listen(options);
     Descriptor listener = listen_on(place);
-    publish_place(options, {place.host, local_end(listener.get()).port});
+    const HostPort end = local_end(listener.get());
+    publish_place(options, {place.host, end.port});
+    warn_of_strangers(options, end);
     server_ = std::make_unique<ControlServer>(std::move(listener), options);
   }
   client_ = std::make_unique<ControlClient>(

@@ -98,8 +98,9 @@ Descriptor listen_on(const HostPort& at) {
   for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next) {
     Descriptor socket(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int on = 1;
-    setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(socket.get(), a->ai_addr, a->ai_addrlen) == 0 && listen(socket.get(), 128) == 0) {
+    if (socket.valid()) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (socket.valid() && bind(socket.get(), a->ai_addr, a->ai_addrlen) == 0 &&
+        listen(socket.get(), 128) == 0) {
       make_nonblocking(socket.get());
       return socket;
     }
@@ -113,7 +114,7 @@ Descriptor connect_to(const HostPort& to, Clock::time_point deadline, std::strin
   const Addresses list = addresses_of(to, false, problem);
   for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next) {
     Descriptor socket(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (connect(socket.get(), a->ai_addr, a->ai_addrlen) == 0) return socket;
+    if (socket.valid() && connect(socket.get(), a->ai_addr, a->ai_addrlen) == 0) return socket;
     if (errno != EINPROGRESS) {
       problem = std::strerror(errno);
     } else if (finish_connecting(socket.get(), deadline, problem)) {

@@ -302,8 +302,9 @@ def test_bad_settings_are_one_line_before_anything_starts(folder):
     expect_one_line(lathe("launch", "-n", 128, *few), 2, "--batch-size 64 is for all ranks together, and 128 ranks cannot share it equally; 128 can")
     expect_one_line(lathe("launch", "-n", 3, "train", "--run-dir", "a"), 2, "--batch-size 128 is for all ranks together, and 3 ranks cannot share it equally")
     rank = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "LATHE_DISTRIBUTED_TIMEOUT": "1"}
-    expect_one_line(lathe(*run, env={**rank, "WORLD_SIZE": "0"}), 2, "the world size must be at least 1, got 0")
+    expect_one_line(lathe(*run, env={**rank, "WORLD_SIZE": "0"}), 2, "the world size must be from 1 to 1000000, got 0")
     expect_one_line(lathe(*run, env={**rank, "RANK": "2"}), 2, "the rank must be from 0 to 1, got 2")
+    expect_one_line(lathe(*run, env={"WORLD_SIZE": "2"}), 2, "WORLD_SIZE is 2 but RANK is not set; to compute alone, unset WORLD_SIZE")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

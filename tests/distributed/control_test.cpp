@@ -155,6 +155,28 @@ TEST_CASE("what strangers send to rank 0 does not keep ranks from joining") {
   CHECK(control.clients[1] != nullptr);
 }
 
+TEST_CASE("without a free descriptor, the reason for no connection is that") {
+  test::Ranks ranks(1, 60, [](const GroupOptions&) -> std::string {
+    const Descriptor listener = listen_on({"127.0.0.1", 0});
+    const HostPort place = local_end(listener.get());
+    rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 3;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    std::string problem;
+    connect_to(place, Clock::now() + std::chrono::seconds(10), problem);
+    try {
+      listen_on({"127.0.0.1", 0});
+    } catch (const DistributedError& error) {
+      return problem + "; " + error.message();
+    }
+    return "listens";
+  });
+  CHECK(ranks.result(0) ==
+        "Too many open files; process group: rank 0 cannot listen on 127.0.0.1:0: Too many open "
+        "files");
+}
+
 TEST_CASE("rank 0 does not spin while it has no descriptor for who wants to join") {
   // In a process of its own, whose limit is that of nobody else.
   test::Ranks ranks(1, 60, [](const GroupOptions&) -> std::string {

@@ -16,12 +16,13 @@
 #include <vector>
 
 #include "lathe/core/format.h"
+#include "lathe/core/log.h"
 #include "lathe/distributed/control.h"
 #include "lathe/distributed/process_group.h"
 #include "lathe/distributed/socket.h"
 #include "lathe/ops/creation.h"
-#include "patience.h"
 #include "lathe/tests/data/files.h"
+#include "patience.h"
 #include "ranks.h"
 
 using namespace lathe;
@@ -289,7 +290,6 @@ TEST_CASE("a place where ranks cannot meet is named") {
           "rank 0 was not found at file:///nowhere/place within 0.3 s: rank 0 has not "
           "written its address there"),
       DistributedError);
-  // A process that is stopped: the kernel answers for it, and it says nothing.
   const data::testing::TempDir folder;
   const auto rank_1_at = [&](const std::filesystem::path& place) {
     options.rendezvous = "file://" + place.string();
@@ -308,10 +308,31 @@ TEST_CASE("a place where ranks cannot meet is named") {
   // A file that cannot be read is not one that is not there.
   std::filesystem::create_symlink("loop", folder / "loop");
   CHECK(rank_1_at(folder / "loop").ends_with("within 0.3 s: Too many levels of symbolic links"));
+  // A process that is stopped: the kernel answers for it, and it says nothing.
   const Descriptor listener = listen_on({"127.0.0.1", 0});
   options.rendezvous = concat("tcp://127.0.0.1:", local_end(listener.get()).port);
   CHECK_THROWS_WITH_AS(ProcessGroup{options},
                        doctest::Contains("within 0.3 s: a process listens there but does not "
                                          "answer: it is stopped, or is no Lathe"),
                        DistributedError);
+}
+
+TEST_CASE("rank 0 warns where strangers can reach it and no token keeps them out") {
+  GroupOptions options;
+  options.world_size = 2;
+  options.timeout_seconds = 0.2;
+  const auto warnings_at = [&](const char* host, const char* token) {
+    options.token = token;
+    const int port = local_end(listen_on({"127.0.0.1", 0}).get()).port;
+    options.rendezvous = concat("tcp://", host, ":", port);
+    std::string text;
+    const LogHandler before =
+        set_log_handler([&](LogLevel, std::string_view line) { text += line; });
+    CHECK_THROWS_AS(ProcessGroup{options}, DistributedError);  // rank 1 does not come
+    set_log_handler(before);
+    return text;
+  };
+  CHECK(warnings_at("0.0.0.0", "").find("without a job token") != std::string::npos);
+  CHECK(warnings_at("0.0.0.0", "secret") == "");
+  CHECK(warnings_at("127.0.0.1", "") == "");
 }

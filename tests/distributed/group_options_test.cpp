@@ -71,8 +71,9 @@ TEST_CASE("a variable that is missing or wrong is named") {
     CHECK_THROWS_WITH_AS(read(variables), doctest::Contains(text), ValueError);
   };
   wrong({{"RANK", "one"}, {"WORLD_SIZE", "2"}}, "RANK must be an integer, got \"one\"");
-  wrong({{"RANK", "0"}, {"WORLD_SIZE", "0"}}, "the world size must be at least 1, got 0");
-  wrong({{"RANK", "0"}, {"WORLD_SIZE", "0"}, {"LOCAL_WORLD_SIZE", "2"}}, "at least 1, got 0");
+  wrong({{"RANK", "0"}, {"WORLD_SIZE", "0"}}, "the world size must be from 1 to 1000000, got 0");
+  wrong({{"RANK", "0"}, {"WORLD_SIZE", "0"}, {"LOCAL_WORLD_SIZE", "2"}}, "1 to 1000000, got 0");
+  wrong({{"RANK", "0"}, {"WORLD_SIZE", "2000000000"}}, "from 1 to 1000000, got 2000000000");
   wrong({{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "the rank must be from 0 to 1, got 2");
   wrong({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}}, "MASTER_PORT is not set");
   wrong({{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}, "set LATHE_RENDEZVOUS");
@@ -80,4 +81,23 @@ TEST_CASE("a variable that is missing or wrong is named") {
         "must be seconds, got \"soon\"");
   wrong({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LATHE_RENDEZVOUS", "node1:29500"}},
         "rendezvous must be tcp://");
+}
+
+TEST_CASE("one of RANK and WORLD_SIZE alone is refused, unless it says that there is one rank") {
+  const auto text = [](const Variables& variables) {
+    try {
+      const auto found = read(variables);
+      return std::string(found ? "ranks" : "none");
+    } catch (const ValueError& error) {
+      return error.message();
+    }
+  };
+  CHECK(text({{"WORLD_SIZE", "2"}}) ==
+        "process group: WORLD_SIZE is 2 but RANK is not set; to compute alone, unset WORLD_SIZE");
+  CHECK(text({{"RANK", "1"}, {"MASTER_ADDR", "a"}}) ==
+        "process group: RANK is 1 but WORLD_SIZE is not set; to compute alone, unset RANK");
+  CHECK(text({{"WORLD_SIZE", "1"}}) == "none");
+  CHECK(text({{"RANK", "0"}}) == "none");
+  CHECK(text({{"WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}) ==
+        "ranks");
 }
