@@ -261,6 +261,24 @@ def test_a_launcher_that_is_killed_takes_its_ranks_along(_):
         wait_for(lambda: not is_alive(pid))
 
 
+def test_sigquit_ends_all_at_once_and_leaves_no_folder(_):
+    process = start("launch", "-n", 2, "sh", "-c", "echo $$ $LATHE_RENDEZVOUS; exec sleep 100")
+    found = [process.stdout.readline().split()[1:] for _ in range(2)]
+    place = pathlib.Path(found[0][1].removeprefix("file://")).parent
+    assert place.is_dir()
+    process.send_signal(signal.SIGQUIT)
+    assert process.wait(timeout=60) == 131 and process.stderr.read() == "lathe: launch: stopped by SIGQUIT\n"
+    assert not place.exists()
+    for pid, _ in found:
+        wait_for(lambda: not is_alive(pid))
+
+
+def test_too_few_descriptors_are_no_mistake_of_the_user(_):
+    for limit in (8, 10):  # for the pipes of a rank; for the program that is to be executed
+        result = lathe("launch", "-n", 2, "true", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+        expect_one_line(result, 1, "Too many open files")
+
+
 def test_a_closed_stdout_ends_the_ranks(_):
     process = start("launch", "-n", 2, "sh", "-c", "echo $$ >&2; while :; do echo more; sleep 0.01; done")
     pids = [process.stderr.readline().split()[1] for _ in range(2)]
@@ -352,7 +370,8 @@ def test_bad_settings_start_nothing(folder):
     expect_one_line(lathe("launch", "-n", 2, "no-such-program"), 2, "no-such-program cannot be started: No such file")
     expect_one_line(lathe("launch", "-n", 2, "/etc/passwd"), 2, "Permission denied")
     expect_one_line(lathe("launch", "-n", 2, ""), 2, "cannot be started")
-    expect_one_line(lathe("launch", "--log-dir", "/dev/null/x", *touch), 1)
+    expect_one_line(lathe("launch", "--log-dir", "/dev/null/x", *touch), 1, "launch: --log-dir /dev/null/x: no folder: Not a directory")
+    expect_one_line(lathe("launch", *touch, env={"TMPDIR": "/nonexistent"}), 1, "launch: there is no folder for temporary files (TMPDIR)")
     assert not (folder / "started").exists()
 
 

@@ -19,6 +19,7 @@ enum class ExitCode : int {
   kRanks = 8,          // the ranks of a training did not meet, or another one has failed
   kHungUp = 129,       // SIGHUP, after saving
   kInterrupted = 130,  // SIGINT, after saving
+  kQuit = 131,         // SIGQUIT, of `lathe launch`
   kTerminated = 143,   // SIGTERM, after saving
 };
 

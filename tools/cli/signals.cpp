@@ -59,13 +59,17 @@ bool StopRequests::take_save() noexcept {
 }
 
 ExitCode exit_code_of_signal(int signal) {
-  return signal == SIGINT   ? ExitCode::kInterrupted
-         : signal == SIGHUP ? ExitCode::kHungUp
-                            : ExitCode::kTerminated;
+  return signal == SIGINT    ? ExitCode::kInterrupted
+         : signal == SIGQUIT ? ExitCode::kQuit
+         : signal == SIGHUP  ? ExitCode::kHungUp
+                             : ExitCode::kTerminated;
 }
 
 const char* name_of_signal(int signal) {
-  return signal == SIGINT ? "Ctrl-C" : signal == SIGHUP ? "SIGHUP" : "SIGTERM";
+  return signal == SIGINT    ? "Ctrl-C"
+         : signal == SIGQUIT ? "SIGQUIT"
+         : signal == SIGHUP  ? "SIGHUP"
+                             : "SIGTERM";
 }
 
 }  // namespace lathe::cli

@@ -22,10 +22,10 @@ class StopRequests {
   static bool take_save() noexcept;
 };
 
-/// 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP.
+/// 130 for SIGINT, 131 for SIGQUIT, 143 for SIGTERM, 129 for SIGHUP.
 ExitCode exit_code_of_signal(int signal);
 
-/// "Ctrl-C", "SIGTERM", "SIGHUP".
+/// "Ctrl-C", "SIGQUIT", "SIGTERM", "SIGHUP".
 const char* name_of_signal(int signal);
 
 }  // namespace lathe::cli

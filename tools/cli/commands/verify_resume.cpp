@@ -24,10 +24,10 @@
 #include "lathe/tools/cli/commands/checkpoint_hashes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/scratch_folder.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/signals.h"
-#include "lathe/tools/cli/training/scratch_folder.h"
 
 namespace lathe::cli {
 namespace {

@@ -79,6 +79,12 @@ bool stays_ignored(int number) {
   return ::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
+/// Whether it is the program that cannot be executed; else the system has too little of something.
+bool is_of_program(int cause) {
+  return cause == ENOENT || cause == ENOTDIR || cause == EACCES || cause == EPERM ||
+         cause == ENOEXEC || cause == ELOOP || cause == ENAMETOOLONG || cause == E2BIG;
+}
+
 /// In the child, between fork and exec: calls that are safe there, and no others.
 [[noreturn]] void become(char** arguments, char** variables, pid_t parent, int out, int err,
                          int problem) {
@@ -131,7 +137,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
   } while (count < 0 && errno == EINTR);
   if (count == sizeof cause) {
     ::waitpid(pid_, nullptr, 0);
-    throw UsageError(
+    throw CommandError(
+        is_of_program(cause) ? ExitCode::kUsage : ExitCode::kError,
         formatted("launch: {} cannot be started: {}", arguments[0], std::strerror(cause)));
   }
   running_ = true;

@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <random>
 
@@ -19,6 +17,7 @@
 #include "lathe/tools/cli/launch/signal_input.h"
 #include "lathe/tools/cli/launch/world.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/scratch_folder.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/command_line.h"
 #include "lathe/tools/cli/settings/recipe.h"
@@ -28,28 +27,10 @@
 namespace lathe::cli {
 namespace {
 
-/// A folder for this job, which only this user can enter.
-class JobFolder {
- public:
-  JobFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lathe-launch-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) {
-      throw CommandError(ExitCode::kError,
-                         formatted("launch: {} cannot be made: {}", pattern, std::strerror(errno)));
-    }
-    path_ = pattern;
-  }
-  ~JobFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  JobFolder(const JobFolder&) = delete;
-  JobFolder& operator=(const JobFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+std::string variable(const char* name) {
+  const char* const value = ::getenv(name);
+  return value == nullptr ? "" : value;
+}
 
 /// 128 random bits.
 std::string new_token() {
@@ -57,11 +38,6 @@ std::string new_token() {
   std::string out;
   for (int i = 0; i < 4; ++i) out += formatted("{:08x}", random());
   return out;
-}
-
-std::string variable(const char* name) {
-  const char* const value = ::getenv(name);
-  return value == nullptr ? "" : value;
 }
 
 /// `launch train …` starts this program. What is wrong with its flags is said here, once, instead
@@ -124,7 +100,7 @@ void check(const Settings& s) {
 class Meeting {
  public:
   explicit Meeting(const Settings& settings)
-      : place_(settings.rendezvous.empty() ? formatted("file://{}/place", folder_.path())
+      : place_(settings.rendezvous.empty() ? formatted("file://{}/place", folder_.path().string())
                                            : settings.rendezvous),
         token_(variable("LATHE_JOB_TOKEN")) {
     if (token_.empty() && settings.nodes == 1) token_ = new_token();
@@ -141,7 +117,7 @@ class Meeting {
   }
 
  private:
-  JobFolder folder_;
+  ScratchFolder folder_{"launch"};  // only this user can enter it
   std::string place_, token_;
 };
 

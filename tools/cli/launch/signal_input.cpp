@@ -15,7 +15,7 @@ SignalInput::SignalInput() {
   std::signal(SIGCHLD, SIG_DFL);
   sigset_t wanted;
   sigemptyset(&wanted);
-  for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+  for (const int number : {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1}) {
     struct sigaction now {};
     if (sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) continue;
     sigaddset(&wanted, number);
@@ -39,7 +39,7 @@ int SignalInput::wait_until(std::chrono::steady_clock::time_point then) const {
   using std::chrono::milliseconds;
   for (;;) {
     while (const int number = next()) {
-      if (number == SIGINT || number == SIGTERM || number == SIGHUP) return number;
+      if (number != SIGCHLD && number != SIGUSR1) return number;
     }
     const int64_t left =
         std::chrono::ceil<milliseconds>(then - std::chrono::steady_clock::now()).count();

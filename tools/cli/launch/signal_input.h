@@ -21,7 +21,7 @@ class SignalInput {
   int descriptor() const { return descriptor_; }
   /// The next one that has arrived, or 0.
   int next() const;
-  /// Waits until then, or until a request to stop. → SIGINT, SIGTERM, SIGHUP or 0
+  /// Waits until then, or until a request to stop. → SIGINT, SIGQUIT, SIGTERM, SIGHUP or 0
   int wait_until(std::chrono::steady_clock::time_point then) const;
 
  private:

@@ -77,11 +77,19 @@ struct Rank {
   }
 };
 
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error)
+    throw CommandError(ExitCode::kError,
+                       formatted("launch: --log-dir {}: no folder: {}", path, error.message()));
+}
+
 class World {
  public:
   World(const WorldOptions& options, const SignalInput& signals)
       : options_(options), signals_(signals) {
-    if (!options.log_dir.empty()) std::filesystem::create_directories(options.log_dir);
+    if (!options.log_dir.empty()) make_folder(options.log_dir);
     ranks_.reserve(static_cast<size_t>(options.ranks));
     for (int64_t local = 0; local < options.ranks; ++local) ranks_.push_back(start(local));
   }

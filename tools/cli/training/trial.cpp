@@ -15,6 +15,7 @@
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/scratch_folder.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/compute_stream.h"
@@ -23,7 +24,6 @@
 #include "lathe/tools/cli/training/last_batch.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/schedule.h"
-#include "lathe/tools/cli/training/scratch_folder.h"
 #include "lathe/tools/cli/training/trainer.h"
 
 namespace lathe::cli {

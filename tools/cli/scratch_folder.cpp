@@ -1,5 +1,5 @@
 // ScratchFolder: mkdtemp, and the removal of everything.
-#include "lathe/tools/cli/training/scratch_folder.h"
+#include "lathe/tools/cli/scratch_folder.h"
 
 #include <cerrno>
 #include <cstdlib>
