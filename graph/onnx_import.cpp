@@ -6,6 +6,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/format.h"
+#include "lathe/core/formats/foreign_file.h"
 #include "lathe/core/printable.h"
 #include "lathe/graph/onnx.h"
 #include "lathe/graph/passes.h"
@@ -249,7 +250,9 @@ OnnxModel load_onnx(std::string_view bytes, std::string_view name) {
 OnnxModel load_onnx(const std::string& path) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 1;  // protobuf's own limit
   const InputFile file(path);                        // a pipe would be waited for
-  return load_onnx(read_file(path, kMost), path);
+  const std::string bytes = read_file(path, kMost);
+  check_not_foreign(std::string_view(bytes).substr(0, kForeignBytes), path);
+  return load_onnx(bytes, path);
 }
 
 }  // namespace lathe::jit

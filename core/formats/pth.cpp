@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "lathe/core/checked_size.h"
 #include "lathe/core/formats/pickle.h"
@@ -21,6 +22,7 @@ using safetensors::in_quotes;
 
 constexpr std::string_view kPickleName = "/data.pkl";
 constexpr int64_t kMostPickleBytes = int64_t{256} << 20;
+constexpr int kMostDictionaries = 100;  // of the outermost one, in the search for a state dict
 constexpr std::string_view kSections[] = {"state_dict", "model_state_dict", "model"};
 
 constexpr std::string_view kRebuildTensor = "torch._utils _rebuild_tensor_v2";
@@ -197,6 +199,44 @@ std::string keys_of(const pickle::Document& document, Value dictionary) {
   return out + (items.size() > 2 * kMost ? ", …" : "");
 }
 
+/// How many tensors a value holds as a dictionary.
+size_t tensors_in(const pickle::Document& document, const Tensors& tensors, Value value) {
+  if (value.kind != Kind::kDict) return 0;
+  const auto items = document.items(value);
+  size_t count = 0;
+  for (size_t i = 1; i < items.size(); i += 2) count += tensors.is_tensor(items[i]) ? 1 : 0;
+  return count;
+}
+
+/// The section that pth.h chooses by itself; null: the file's outermost dictionary.
+/// throws: SectionError if several may be meant.
+const Value* usual_section(const pickle::Document& document, const Tensors& tensors,
+                           std::string_view file) {
+  const Value root = document.root();
+  for (const std::string_view name : kSections) {
+    const Value* found = find_key(document, root, name);
+    if (found != nullptr && found->kind == Kind::kDict) return found;
+  }
+  const size_t beside = tensors_in(document, tensors, root);  // a random state, for instance
+  const auto items = document.items(root);
+  std::vector<size_t> found;
+  int dictionaries = 0;
+  // A hostile file may name one large dictionary many times.
+  for (size_t i = 0; i + 1 < items.size() && dictionaries < kMostDictionaries; i += 2) {
+    if (items[i].kind != Kind::kText || items[i + 1].kind != Kind::kDict) continue;
+    ++dictionaries;
+    if (tensors_in(document, tensors, items[i + 1]) > beside) found.push_back(i);
+  }
+  if (found.size() > 1) {
+    std::string names;
+    for (const size_t i : found)
+      names += concat(names.empty() ? "" : ", ", in_quotes(document.text(items[i])));
+    LATHE_FAIL(SectionError, file, ": holds ", found.size(), " dictionaries of tensors, of which ",
+               "one must be named as the section to read: ", names);
+  }
+  return found.empty() ? nullptr : &items[found[0] + 1];
+}
+
 /// The dictionary that holds the tensors, by the rule of pth.h.
 Value find_section(const pickle::Document& document, const Tensors& tensors,
                    const std::string& section, std::string_view file) {
@@ -207,21 +247,15 @@ Value find_section(const pickle::Document& document, const Tensors& tensors,
     const size_t end = std::min(section.find('.', begin), section.size());
     const Value* next =
         find_key(document, at, std::string_view(section).substr(begin, end - begin));
-    LATHE_CHECK(DataError, next != nullptr && next->kind == Kind::kDict, file,
+    LATHE_CHECK(SectionError, next != nullptr && next->kind == Kind::kDict, file,
                 ": has no dictionary ", in_quotes(section), "; there is: ", keys_of(document, at));
     at = *next;
     begin = end + 1;
   }
   if (!section.empty()) return at;
-  for (const std::string_view name : kSections) {
-    const Value* found = find_key(document, at, name);
-    if (found != nullptr && found->kind == Kind::kDict) return *found;
-  }
-  const auto items = document.items(at);
-  bool any = items.empty();
-  for (size_t i = 1; i < items.size(); i += 2) any |= tensors.is_tensor(items[i]);
-  if (any) return at;
-  LATHE_FAIL(DataError, file,
+  if (const Value* found = usual_section(document, tensors, file); found != nullptr) return *found;
+  if (document.items(at).empty() || tensors_in(document, tensors, at) > 0) return at;
+  LATHE_FAIL(SectionError, file,
              ": holds no tensors but these values, one of which may be named as "
              "the section to read: ",
              keys_of(document, at));

@@ -10,9 +10,16 @@
 #include <string>
 #include <string_view>
 
+#include "lathe/core/error.h"
 #include "lathe/core/state_dict.h"
 
 namespace lathe::pth {
+
+/// It has to be said which dictionary of the file is to be read, or the one that was said is not
+/// there. The message lists those that are.
+class LATHE_API SectionError : public DataError {
+  using DataError::DataError;
+};
 
 struct ReadOptions {
   std::string section = {};  // the dictionary with the tensors: "model", "ema.model"; see read()
@@ -23,14 +30,16 @@ struct ReadOptions {
 /// Bool Byte Char Short Int Long Half BFloat16 Float Double, little- or big-endian.
 ///
 /// A file may hold more than a state dict. options.section then says which of its dictionaries to
-/// read; dots lead to nested ones. Without it, read() takes the dictionary under "state_dict",
-/// "model_state_dict" or "model" if there is one, as in trainers' checkpoints, which may hold
-/// single tensors besides; else the file's outermost dictionary, which must hold a tensor or be
-/// empty.
-/// throws: FileError; DataError that names the file, the entry and what does not fit: names of
-/// other classes and functions, other instructions, values that are not tensors, views beyond their
-/// storage, tensors of together more than 64 MiB plus 32 times the file, damaged or hostile
-/// archives (zip.h), and files of PyTorch before 1.6 (save them again with a newer one).
+/// read; dots lead to nested ones. Without it, read() takes
+/// - the dictionary under "state_dict", "model_state_dict" or "model" if there is one, as in
+///   trainers' checkpoints, which may hold single tensors besides;
+/// - else the dictionary under another key ("net", "params") that alone has more tensors than stand
+///   beside it;
+/// - else the file's outermost dictionary, which must hold a tensor or be empty.
+/// throws: FileError; SectionError; DataError that names the file, the entry and what does not fit:
+/// names of other classes and functions, other instructions, values that are not tensors, views
+/// beyond their storage, tensors of together more than 64 MiB plus 32 times the file, damaged or
+/// hostile archives (zip.h), and files of PyTorch before 1.6 (save them again with a newer one).
 LATHE_API StateDict read(const std::string& path, const ReadOptions& options = {});
 
 /// The same for bytes in memory; `name` stands for the file in messages.

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "lathe/core/formats/foreign_file.h"
 #include "lathe/core/formats/npz.h"
 #include "lathe/core/formats/pth.h"
+#include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/zip.h"
 
 namespace lathe {
@@ -16,28 +18,37 @@ std::string_view name_of(TensorFileFormat format) {
 
 TensorFileFormat tensor_file_format(const std::string& path) {
   const ByteSource source(path);
-  std::string first(static_cast<size_t>(std::min<int64_t>(source.size(), 9)), '\0');
+  std::string first(static_cast<size_t>(std::min<int64_t>(source.size(), kForeignBytes)), '\0');
   source.read(first.data(), static_cast<int64_t>(first.size()), 0);
   // First, because the length with which safetensors begin can look like any other mark.
-  if (first.ends_with('{')) return TensorFileFormat::kSafetensors;
-  LATHE_CHECK(DataError, !first.starts_with("\x93NUMPY"), path,
-              ": is a single array without a name (.npy), not a file of weights");
-  LATHE_CHECK(DataError, !first.starts_with("\xff\xd8\xff"), path,
-              ": is an image (JPEG), not a file of weights");
-  LATHE_CHECK(DataError, !first.starts_with("\x89PNG"), path,
-              ": is an image (PNG), not a file of weights");
+  constexpr size_t kLengthBytes = 8;
+  if (first.size() > kLengthBytes && first[kLengthBytes] == '{' && first[kLengthBytes - 1] == '\0')
+    return TensorFileFormat::kSafetensors;
+  check_not_foreign(first, path);
   if (first.starts_with('\x80')) return TensorFileFormat::kPth;
   if (!first.starts_with("PK")) return TensorFileFormat::kSafetensors;
   const zip::Archive archive(source);
-  const auto is_pickle = [](const zip::Entry& entry) { return entry.name.ends_with("/data.pkl"); };
-  return std::ranges::any_of(archive.entries(), is_pickle) ? TensorFileFormat::kPth
-                                                           : TensorFileFormat::kNpz;
+  const auto has = [&](std::string_view ending) {
+    return std::ranges::any_of(archive.entries(), [&](const zip::Entry& entry) {
+      return std::string_view(entry.name).ends_with(ending);
+    });
+  };
+  if (has("/data.pkl")) return TensorFileFormat::kPth;
+  LATHE_CHECK(DataError, archive.entries().empty() || has(".npy"), path,
+              ": is a zip archive without arrays (.npz) and without a state dict (.pth); it holds ",
+              safetensors::in_quotes(archive.entries()[0].name),
+              archive.entries().size() > 1 ? " and others" : "");
+  return TensorFileFormat::kNpz;
 }
 
-safetensors::Contents read_tensor_file(const std::string& path) {
-  switch (tensor_file_format(path)) {
+safetensors::Contents read_tensor_file(const std::string& path, const std::string& section) {
+  const TensorFileFormat format = tensor_file_format(path);
+  if (format == TensorFileFormat::kPth)
+    return {.tensors = pth::read(path, {.section = section}), .metadata = {}};
+  LATHE_CHECK(pth::SectionError, section.empty(), path, ": a section (\"", section,
+              "\") is named, but a file in the format ", name_of(format), " has none");
+  switch (format) {
     case TensorFileFormat::kNpz: return {.tensors = npz::read(path), .metadata = {}};
-    case TensorFileFormat::kPth: return {.tensors = pth::read(path), .metadata = {}};
     default: return safetensors::read(path);
   }
 }

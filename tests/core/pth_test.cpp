@@ -260,6 +260,25 @@ TEST_CASE("pth: the state dict of a checkpoint is read, though a tensor stands b
   const StateDict state = parse(file_with(beside, "abcdefgh"));
   CHECK(state.size() == 1);
   CHECK(state.contains("w"));
+  // The same under a name of a trainer's own, with its other values.
+  const std::string net =
+      pickle_of(dict_of(text("epoch") + byte(3) + text("net") + inner + text("best") + byte(90)));
+  CHECK(parse(file_with(net, "abcdefgh")).contains("w"));
+  const std::string two_in_net = dict_of(text("w") + kGood + text("v") + kGood);
+  const std::string random = pickle_of(dict_of(text("rng") + kGood + text("net") + two_in_net +
+                                               text("log") + dict_of(text("a") + byte(1))));
+  CHECK(parse(file_with(random, "abcdefgh")).size() == 2);
+  // Several may be meant: the caller chooses.
+  const std::string both = file_with(
+      pickle_of(dict_of(text("params") + inner + text("params_ema") + two_in_net)), "abcdefgh");
+  CHECK(parse(both, "params_ema").size() == 2);
+  CHECK(message_of<pth::SectionError>([&] { parse(both); })
+            .find("x.pth: holds 2 dictionaries of tensors, of which one must be named as the "
+                  "section to read: \"params\", \"params_ema\"") == 0);
+  CHECK(message_of<pth::SectionError>([&] {
+          parse(both, "ema");
+        }).find("has no dictionary \"ema\"; there is: \"params\", \"params_ema\"") !=
+        std::string::npos);
   // A tensor of that name is an entry like any other.
   const std::string own = pickle_of(dict_of(text("model") + kGood + text("v") + kGood));
   CHECK(parse(file_with(own, "abcdefgh")).size() == 2);
