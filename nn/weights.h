@@ -29,12 +29,16 @@ struct FileWeights {
 /// A checkpoint (checkpoint.h) is a weights file with more in it; its other parts are left out. If
 /// a file does not name its parts, entries optimizer.*, scheduler.*, scaler.*, ema.*, rng.*,
 /// loader.* and trainer.* that the model does not have are left out.
-/// If the model has none of the file's names as they are, prefixes of wrappers are removed:
-/// "module." (DistributedDataParallel), "_orig_mod." (torch.compile), "model." (Lightning), also
-/// several in a row.
-/// Old .pth files lack num_batches_tracked; the missing entries are added as zeros.
-/// throws: FileError; DataError for a bad file.
-LATHE_API FileWeights read_weights(const std::string& path, const Module& model);
+/// If the model has none of the file's names as they are, prefixes are removed, also several in a
+/// row: "module." (DistributedDataParallel), "_orig_mod." (torch.compile), "model." (Lightning),
+/// and "backbone.", "net." or "encoder." (a part of a larger model) if that leaves all of the
+/// model's names, but for those of its last layer.
+/// Old .pth files lack num_batches_tracked; the missing entries are added as zeros. Where it was
+/// rounded to a floating type it is an integer again.
+/// `section`: which dictionary of a .pth file to read, as pth::ReadOptions has it.
+/// throws: FileError; DataError for a bad file; pth::SectionError.
+LATHE_API FileWeights read_weights(const std::string& path, const Module& model,
+                                   const std::string& section = {});
 
 /// The shape that a safetensors file or a checkpoint has for the model's entry `name`, with or
 /// without a prefix as above. Its header is read and checked, its values are not.

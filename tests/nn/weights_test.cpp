@@ -112,8 +112,8 @@ TEST_CASE("weights: what wrappers put before every name is taken off, and named"
   nn::Sequential model;
   model.add<nn::Linear>(2, 3);
   const auto values = model.parameters()[0].to_vector<float>();
-  for (const char* prefix :
-       {"module.", "_orig_mod.", "model.", "module._orig_mod.", "model.module."}) {
+  for (const char* prefix : {"module.", "_orig_mod.", "model.", "module._orig_mod.",
+                             "model.module.", "backbone.", "net.", "encoder.", "module.net."}) {
     CAPTURE(prefix);
     StateDict wrapped;
     wrapped.add_all(prefix, model.state_dict().clone());
@@ -144,6 +144,46 @@ TEST_CASE("weights: what wrappers put before every name is taken off, and named"
   CHECK(entries.contains("0.weight"));
   CHECK(entries.number<double>("module.x") == 1);
   CHECK(entries.number<double>("x") == 2);
+}
+
+TEST_CASE("weights: a backbone in a larger model is found by all of its names, but the head's") {
+  const TempDir dir;
+  const std::string path = dir / "part.safetensors";
+  auto model = nn::resnet8();
+  const StateDict own = model.state_dict();
+  StateDict body, some;
+  for (const auto& [name, tensor] : own) {
+    if (!name.starts_with("fc.")) body.add("backbone." + name, tensor);
+    if (!name.starts_with("layer3.")) some.add("encoder." + name, tensor);
+  }
+  body.add_number("projector.weight", 1.0);
+  safetensors::write(path, body);
+  const nn::FileWeights found = nn::read_weights(path, model);
+  CHECK(found.prefix == "backbone.");
+  CHECK(found.entries.contains("layer3.0.conv1.weight"));
+  CHECK(found.entries.contains("projector.weight"));
+  safetensors::write(path, some);  // an encoder with some names of the model is none
+  CHECK(nn::read_weights(path, model).prefix.empty());
+  CHECK(nn::read_weights(path, model).entries.contains("encoder.fc.weight"));
+}
+
+TEST_CASE("weights: a count of batches in half precision is read, and is 0 where f16 ended") {
+  const TempDir dir;
+  const std::string path = dir / "half.safetensors";
+  auto model = nn::resnet8();
+  model.bn1.num_batches_tracked.fill_(1000);
+  StateDict half;
+  for (const auto& [name, tensor] : model.state_dict()) half.add(name, tensor.to(kF16));
+  safetensors::write(path, half);
+  auto other = nn::resnet8();
+  nn::load(other, path);
+  CHECK(other.bn1.num_batches_tracked.item<int64_t>() == 1000);
+  model.bn1.num_batches_tracked.fill_(100'000);
+  StateDict above;
+  for (const auto& [name, tensor] : model.state_dict()) above.add(name, tensor.to(kF16));
+  safetensors::write(path, above);
+  nn::load(other, path);
+  CHECK(other.bn1.num_batches_tracked.item<int64_t>() == 0);
 }
 
 TEST_CASE("weights: the shape of an entry by a file's header, whatever its values are") {
