@@ -28,6 +28,8 @@ struct ImageView {
 
 /// The largest side: up to it, sums of bytes times weights fit into 32 bits.
 inline constexpr int64_t kMaxImageSide = 1 << 16;
+/// The most pixels that an image gets by growing with its ratio kept: as many as a file may have.
+inline constexpr int64_t kMaxImagePixels = 100'000'000;
 
 struct ResizeTo {
   int64_t height, width;  // 1 to kMaxImageSide, as the image's sides

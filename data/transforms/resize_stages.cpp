@@ -81,6 +81,9 @@ class Resize final : public ResizeStage {
     LATHE_CHECK(ShapeError, out.height <= kMaxImageSide && out.width <= kMaxImageSide,
                 "resize: an image of ", in.height, "x", in.width, " would become one of ",
                 out.height, "x", out.width, "; sides must be 1 to ", kMaxImageSide);
+    LATHE_CHECK(ShapeError, out.height * out.width <= kMaxImagePixels, "resize: an image of ",
+                in.height, "x", in.width, " would become one of ", out.height, "x", out.width,
+                ", of more than ", kMaxImagePixels, " pixels");
     return out;
   }
 

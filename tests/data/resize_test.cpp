@@ -234,6 +234,12 @@ TEST_CASE("resize: what does not fit is refused with the values") {
           resize(1000).output({3, 1, 100});
         }) ==
         "resize: an image of 1x100 would become one of 1000x100000; sides must be 1 to 65536");
+  CHECK(message_of<ShapeError>([] {
+          resize(10'000).output({3, 100, 101});
+        }) ==
+        "resize: an image of 100x101 would become one of 10000x10100, of more than 100000000 "
+        "pixels");
+  CHECK(resize(10'000).output({3, 100, 100}).width == 10'000);
   CHECK_THROWS_AS(center_crop(0), ValueError);
 }
 
