@@ -34,6 +34,18 @@ TEST_CASE("config: comments, quotes, lists, spaces") {
   CHECK(value_of("a = \"\"") == "");
   CHECK(value_of("a = 0:16") == "0:16");
   CHECK(parse_config("", "f").empty());
+  CHECK(parse_config("\xef\xbb\xbf", "f").empty());
+  CHECK(parse_config("\xef\xbb\xbflr = 0.1\r\n", "f").at(0).key == "lr");
+  CHECK(with_value("\xef\xbb\xbflr = 0.1\r\n", "f", "lr", "2") == "\xef\xbb\xbflr = 2\r\n");
+}
+
+TEST_CASE("config: a file in UTF-16 is named as such") {
+  using namespace std::string_view_literals;
+  for (const std::string_view text : {"\xff\xfel\0r\0=\0001\0"sv, "\xfe\xff\0l\0r\0=\0001"sv,
+                                      "l\0r\0=\0001\0"sv, "\0l\0r\0=\0001"sv}) {
+    CHECK_THROWS_WITH_AS(parse_config(text, "run.toml"), "run.toml: is in UTF-16; save it as UTF-8",
+                         UsageError);
+  }
 }
 
 TEST_CASE("config: what is not of the form names file and line") {

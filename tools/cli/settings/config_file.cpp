@@ -150,12 +150,24 @@ void check_empty(const std::filesystem::path& path) {
                                  : "it gives nothing (lathe launch gives its ranks no stdin)"));
 }
 
+constexpr std::string_view kByteOrderMark =
+    "\xef\xbb\xbf";  // of UTF-8; editors on Windows write it
+
+// PowerShell's > writes UTF-16, in which each of the first letters has a zero byte beside it.
+void check_encoding(std::string_view text, std::string_view name) {
+  const auto zero_at = [&](size_t i) { return i < text.size() && text[i] == '\0'; };
+  const bool is_utf16 = text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") ||
+                        (zero_at(0) && zero_at(2)) || (zero_at(1) && zero_at(3));
+  if (is_utf16) throw UsageError(formatted("{}: is in UTF-16; save it as UTF-8", name));
+}
+
 }  // namespace
 
 std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view name) {
   std::vector<ConfigEntry> entries;
   std::set<std::string> seen;
-  size_t next = 0;
+  check_encoding(text, name);
+  size_t next = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
   for (int number = 1; next < text.size(); ++number) {
     const size_t newline = std::min(text.find('\n', next), text.size());
     LineReader line(text.substr(next, newline - next), name, number);

@@ -60,6 +60,7 @@ constexpr OtherFlags kOtherFlags[] = {
     {"weights", "",
      "pretrained checkpoint ckpt resume load from init ckpt-path load-from initial-checkpoint w "
      "model-path weights-path load-weights checkpoint-path"},
+    {"weights-section", "", "section model-key checkpoint-key state-dict-key"},
     {"weights", " FILE --new-head", "finetune fine-tune transfer"},
     {"freeze", " backbone", "freeze-backbone freeze-encoder linear-probe"},
     {"freeze", "", "freeze-layers frozen frozen-layers"},

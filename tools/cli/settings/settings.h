@@ -38,6 +38,7 @@ struct Settings {
   std::optional<std::string> model;
   std::optional<std::string> stem;
   std::string weights;
+  std::string weights_section;
   bool new_head = false;
   std::string freeze;
   int64_t classes = 10;

@@ -33,7 +33,7 @@ constexpr std::string_view kOfMachine[] = {
 // Whether a command that reads the config of a finished run leaves out this entry. `trains`: it
 // repeats the training itself.
 bool is_left_out(std::string_view key, bool trains) {
-  return key == "weights" ||
+  return key == "weights" || key == "weights-section" ||
          (!trains && std::ranges::find(kOfMachine, key) != std::end(kOfMachine));
 }
 
@@ -100,6 +100,11 @@ const char* variable_of(const SettingSources& sources, const Setting& setting) {
   const std::string name = environment_name(setting);
   const char* const value = sources.environment ? sources.environment(name.c_str()) : nullptr;
   return value == nullptr || *value == '\0' ? nullptr : value;
+}
+
+bool is_flag_given(const SettingSources& sources, std::string_view key) {
+  const auto flag = sources.flags.find(key);
+  return flag != sources.flags.end() && flag->second != "auto";
 }
 
 bool is_of_config(const SettingSources& sources, const Setting& setting) {

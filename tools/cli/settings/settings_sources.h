@@ -32,8 +32,9 @@ struct SettingSources {
 /// commands have is checked and ignored, so that commands can share a file; an entry that no
 /// command has is an error that names the nearest key. The environment is treated alike, except
 /// that only the variables of this command's settings are read. The config of a finished run counts
-/// without the `weights` that the run started from; for commands that do not train (eval, predict)
-/// also without what suited the machine that trained: device, threads, workers, ….
+/// without the `weights` (and their section) that the run started from; for commands that do not
+/// train (eval, predict) also without what suited the machine that trained: device, threads,
+/// workers, ….
 /// throws: UsageError naming flag, variable or line.
 Settings merge_settings(const SettingSources& sources, unsigned takes);
 
@@ -44,6 +45,9 @@ std::vector<ConfigEntry> config_of(const SettingSources& sources);
 
 /// The value of the variable of a setting; null if it is not set or empty.
 const char* variable_of(const SettingSources& sources, const Setting& setting);
+
+/// Whether a flag says the setting. `--model auto` does not: it leaves the model open.
+bool is_flag_given(const SettingSources& sources, std::string_view key);
 
 /// Whether neither a flag nor a variable says the setting, so that it can only be of the config
 /// file.

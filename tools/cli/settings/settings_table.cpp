@@ -79,6 +79,8 @@ constexpr Setting kSettings[] = {
    .help = "First layers of resnet18 to resnet152 and of the wide ones: 3x3, or 7x7 with stride 2 and max pooling"},
   {.key = "weights", .group = "Model", .target = &S::weights, .takes = kTrain | kFindLr | kEval | kPredict | kExplain | kBenchInfer, .unit = "FILE",
    .help = "Weights: safetensors, .npz or PyTorch's .pth; of bench infer a graph, in place of --model"},
+  {.key = "weights-section", .group = "Model", .target = &S::weights_section, .takes = kTrain | kFindLr | kEval | kPredict | kExplain | kCkpt, .unit = "NAME",
+   .help = "Of a .pth file with several: the dictionary to read, params_ema or ema.model; otherwise state_dict, model_state_dict, model or the only one"},
   {.key = "new-head", .group = "Model", .target = &S::new_head, .takes = kTrain | kFindLr,
    .help = "Of --weights: all but the last layer, which is made anew, for other classes"},
   {.key = "freeze", .group = "Model", .target = &S::freeze, .takes = kTrain | kFindLr, .unit = "LIST",

@@ -96,8 +96,7 @@ std::vector<std::string> flags_without_effect(const Settings& settings,
   std::vector<std::string> remarks;
   std::string_view reported;  // rows of one key are adjacent; one report is enough
   for (const Dependence& row : kDependences) {
-    const auto flag = sources.flags.find(row.key);
-    if (row.key == reported || flag == sources.flags.end() || flag->second == "auto") continue;
+    if (row.key == reported || !is_flag_given(sources, row.key)) continue;
     const Setting& setting = *find_setting(row.key);
     if (setting.is_switch() && value_text(settings, setting) == "false") continue;
     const Setting& chooser = *find_setting(row.chooser);

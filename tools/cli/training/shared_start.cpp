@@ -57,7 +57,7 @@ Settings settings_beside_first(const std::string& config, const SettingSources& 
   sources.saved_name = "the settings of rank 0";
   sources.flags = own_words(own);
   Settings settings = merge_settings(sources, kTrain);
-  if (!goes_on && !sources.flags.contains("threads")) settings.threads = num_threads();
+  if (!goes_on && !is_flag_given(sources, "threads")) settings.threads = num_threads();
   settings.json = settings.profile = false;
   settings.quiet = true;
   settings.progress = "none";
