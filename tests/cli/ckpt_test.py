@@ -4,14 +4,18 @@
     ckpt_test.py LATHE [--sanitized]
 """
 import hashlib
+import io
 import json
 import os
 import pathlib
+import pickle
 import re
 import shutil
 import signal
 import struct
+import sys
 import time
+import types
 import zipfile
 
 from driver import expect, expect_one_line, lathe, main, start
@@ -106,6 +110,75 @@ def write_npz(path, rows, columns, values, fortran=False, kind="f4"):
     about += " " * (-(len(about) + 11) % 64) + "\n"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("w.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(about)) + about.encode() + struct.pack(f"<{len(values)}{dict(f4='f', i8='q')[kind]}", *values))
+
+
+def write_pth(path, value):
+    """What torch.save writes of dictionaries and lists of f32, which become tensors (torch/serialization.py, torch/_utils.py)."""
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+
+    def _rebuild_tensor_v2():
+        """Only its name is written."""
+    _rebuild_tensor_v2.__module__, _rebuild_tensor_v2.__qualname__, utils._rebuild_tensor_v2 = "torch._utils", "_rebuild_tensor_v2", _rebuild_tensor_v2
+    torch.FloatStorage = type("FloatStorage", (), {"__module__": "torch"})
+
+    class Vector:
+        def __init__(self, numbers):
+            self.numbers = numbers
+
+        def __reduce__(self):
+            return _rebuild_tensor_v2, (Storage(self.numbers), 0, (len(self.numbers),), (1,), False, None)
+
+    class Storage(list):
+        pass
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, o):
+            if not isinstance(o, Storage):
+                return None
+            storages.append(o)
+            return "storage", torch.FloatStorage, str(len(storages) - 1), "cpu", len(o)
+
+    def of(o):
+        return {k: of(v) for k, v in o.items()} if isinstance(o, dict) else Vector(o) if isinstance(o, list) else o
+
+    storages, out = [], io.BytesIO()
+    sys.modules.update({"torch": torch, "torch._utils": utils})
+    try:
+        Pickler(out, 2).dump(of(value))
+    finally:
+        del sys.modules["torch"], sys.modules["torch._utils"]
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x/data.pkl", out.getvalue())
+        for i, numbers in enumerate(storages):
+            archive.writestr(f"x/data/{i}", struct.pack(f"<{len(numbers)}f", *numbers))
+
+
+def test_a_section_of_a_pth_file_is_found_or_named(folder):
+    write_pth("net.pth", {"net": {"w": [1.0, 2.0]}, "acc": 90.5, "epoch": 3, "rng": 7})
+    assert re.search(r"\bw +f32\[2\]", expect(lathe("ckpt", "show", "net.pth"), 0).stdout)
+    write_pth("two.pth", {"params": {"w": [1.0]}, "params_ema": {"w": [1.0, 3.0]}, "deep": {"model": {"w": [1.0, 3.0]}}})
+    expect_one_line(lathe("ckpt", "show", "two.pth"), 3, 'two.pth: holds 2 dictionaries of tensors, of which one must be named as the section to read: "params", "params_ema"; --weights-section NAME names it')
+    for section, shape in (("params", 1), ("params_ema", 2), ("deep.model", 2)):
+        assert f"f32[{shape}]" in expect(lathe("ckpt", "show", "two.pth", "--weights-section", section), 0).stdout
+    expect(lathe("ckpt", "convert", "two.pth", "ema.npz", "--weights-section", "params_ema"), 0)
+    expect(lathe("ckpt", "diff", "two.pth", "two.pth", "--weights-section", "params_ema"), 0)
+    assert "f32[2]" in expect(lathe("ckpt", "show", "ema.npz"), 0).stdout
+    for command in (["predict", "x.png"], ["eval", "--dataset", "synthetic"], ["train", "--dataset", "synthetic"], ["explain"]):
+        more = ["--model", "resnet8", "--weights", "two.pth"]
+        expect_one_line(lathe(*command, *more), 3, "--weights-section NAME names it")
+        expect_one_line(lathe(*command, *more, "--weights-section", "none"), 3, 'has no dictionary "none"; there is: "params", "params_ema", "deep"')
+        result = lathe(*command, *more, "--weights-section", "params_ema")
+        assert result.returncode == 3 and "--weights-section" not in result.stderr, result
+    expect_one_line(lathe("ckpt", "show", "ema.npz", "--weights-section", "ema"), 3, 'ema.npz: a section ("ema") is named, but a file in the format npz has none')
+
+
+def test_files_that_are_no_weights_are_named(folder):
+    pathlib.Path("lfs.pth").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 44807000\n")
+    pathlib.Path("page.onnx").write_text("<!DOCTYPE html><html>Sign in</html>")
+    for words in (["ckpt", "show"], ["predict", "x.png", "--model", "resnet8", "--weights"], ["train", "--dataset", "synthetic", "--model", "resnet8", "--weights"], ["train", "--resume"]):
+        expect_one_line(lathe(*words, "lfs.pth"), 3, "lfs.pth: is a pointer of Git LFS, which stands for the file; `git lfs pull` fetches it")
+    for words in (["ckpt", "show"], ["predict", "x.png", "--weights"], ["bench", "infer", "--weights"]):
+        expect_one_line(lathe(*words, "page.onnx"), 3, "page.onnx: is a web page (HTML)")
 
 
 def test_ckpt_diff_compares_values_wherever_they_lie(folder):

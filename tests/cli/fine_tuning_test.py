@@ -87,8 +87,8 @@ def test_a_new_head_takes_all_but_the_head_from_the_file(folder):
 
 def test_weights_that_are_of_another_model_are_refused(folder):
     expect(train("a", *ONE_STEP), 0)
-    rewritten("a/last.safetensors", "other.safetensors", rename=lambda name: "net." + name)
-    names = "are missing (conv1.weight, bn1.weight, bn1.bias, …); 44 of the file's are not in the model (net.conv1.weight, net.bn1.weight, net.bn1.bias, …)\n"
+    rewritten("a/last.safetensors", "other.safetensors", rename=lambda name: "trunk." + name)
+    names = "are missing (conv1.weight, bn1.weight, bn1.bias, …); 44 of the file's are not in the model (trunk.conv1.weight, trunk.bn1.weight, trunk.bn1.bias, …)\n"
     for flags, count in (([], 44), (["--new-head"], 42)):  # fc is new, and none of the file's is needed
         expect_one_line(train("b", "--weights", "other.safetensors", *flags), 3, f"other.safetensors does not fit: of the model's 44 entries {count} {names}")
     rewritten("a/last.safetensors", "less.safetensors", leave_out=["bn1"])
@@ -127,6 +127,11 @@ def test_what_was_not_said_is_chosen_for_fine_tuning_or_named(folder):
     with_head_of(37, "b/last.safetensors", "w.safetensors")
     result = lathe(*other, "--weights", "w.safetensors")
     assert result.returncode == 3 and result.stderr.splitlines()[-1].endswith("; --new-head begins with a new fc"), result.stderr
+    # Random numbers for explain are of the weights' classes, unless --classes says others.
+    steps = ["explain", "--batch-size", 2, "--image-size", 16, "--threads", 1, "--weights", "w.safetensors"]
+    *ops, done = map(json.loads, expect(lathe(*steps, "--json"), 0).stdout.splitlines())
+    assert done["model"] == "resnet20" and [op["output"] for op in ops if op["op"] == "linear"] == ["f32[2,37]"], ops
+    assert lathe(*steps, "--classes", 11).returncode == 3
     write_safetensors("odd.safetensors", {"a": [2]}, {})
     result = lathe(*other, "--weights", "odd.safetensors")
     assert result.returncode == 3 and result.stderr.splitlines()[-1].endswith(
@@ -202,11 +207,21 @@ def test_a_run_keeps_its_stem(folder):
 def test_the_prefix_of_a_wrapper_is_taken_off_and_said(folder):
     expect(train("a", *ONE_STEP), 0)
     expected = json.loads(expect(lathe("eval", "--run-dir", "a", "--weights", "a/last.safetensors", "--json"), 0).stdout.splitlines()[0])["loss"]
-    for prefix in ("module.", "model._orig_mod."):
+    for prefix in ("module.", "model._orig_mod.", "backbone.", "net.", "encoder."):
         rewritten("a/last.safetensors", "w.safetensors", rename=lambda name: prefix + name)
         result = expect(lathe("eval", "--run-dir", "a", "--weights", "w.safetensors", "--json", "--no-quiet"), 0,
                         f'w.safetensors: the names begin with "{prefix}", which is taken off')
         assert json.loads(result.stdout.splitlines()[0])["loss"] == expected
+
+
+def test_a_backbone_without_a_head_gets_a_new_one(folder):
+    expect(train("a", *ONE_STEP), 0)
+    rewritten("a/last.safetensors", "w.safetensors", rename=lambda name: "backbone." + name, leave_out=["fc"])
+    result = expect(loud("b", "--weights", "w.safetensors", "--new-head", "--lr", 0, "--freeze", "backbone", *ONE_STEP), 0)
+    assert 'w.safetensors: the names begin with "backbone.", which is taken off' in result.stderr, result.stderr
+    before, after = weights_of("a"), weights_of("b")
+    assert [name for name in before if before[name] != after[name]] == HEAD
+    expect_one_line(train("c", "--weights", "w.safetensors"), 3, "w.safetensors does not fit: of the model's 44 entries 2 are missing (fc.weight, fc.bias)")
 
 
 def test_frozen_parameters_and_the_statistics_of_frozen_norms_stay(folder):

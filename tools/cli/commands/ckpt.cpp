@@ -42,7 +42,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kShownDigits = 12;
 
-Checkpoint open_file(const std::string& path) {
+Checkpoint open_file(const std::string& path, const Settings& settings) {
   refuse_folder(path);
   if (data::is_packed_file(path)) {
     throw CommandError(
@@ -55,7 +55,7 @@ Checkpoint open_file(const std::string& path) {
             .metadata = std::move(file.about),
             .has_checksum = false};
   }
-  return reading_data([&] { return read_tensor_file(path); });
+  return reading_data([&] { return read_tensor_file(path, settings.weights_section); });
 }
 
 // Why the weights must not replace the existing file of that name; "" if nothing would be lost.
@@ -177,11 +177,11 @@ TrainedModel trained_model(const Checkpoint& file, const std::string& from, cons
 }
 
 // The graph of a file, or of the model that a checkpoint describes; `what` is made of it.
-GraphFile graph_in(const std::string& from, const char* what) {
+GraphFile graph_in(const std::string& from, const char* what, const Settings& settings) {
   refuse_folder(from);
   if (!data::is_packed_file(from) && reading_data([&] { return is_graph_file(from); }))
     return read_graph_file(from);
-  const Checkpoint file = open_file(from);
+  const Checkpoint file = open_file(from, settings);
   const TrainedModel trained = trained_model(file, from, what);
   trained.model->eval();
   GraphFile out{{}, input_entries(file.metadata)};
@@ -195,7 +195,7 @@ GraphFile graph_in(const std::string& from, const char* what) {
 // How many tensors of the model were written.
 size_t write_graph(const std::string& to, const std::string& from, bool as_onnx,
                    const Settings& settings, const Output& out) {
-  GraphFile file = graph_in(from, as_onnx ? "ONNX" : "a graph");
+  GraphFile file = graph_in(from, as_onnx ? "ONNX" : "a graph", settings);
   if (settings.int8) make_int8(file, from, settings, out);
   if (as_onnx) {
     const auto name = file.about.find("lathe.model");
@@ -212,33 +212,39 @@ size_t write_graph(const std::string& to, const std::string& from, bool as_onnx,
 
 // The name of the first convolution or matrix product whose weights are 8-bit integers; "" if there
 // is none. The weights are a tensor of the graph, alone or with scales and zero points, which have
-// fewer elements. A mask of 8-bit integers is no weight: it is multiplied by a tensor of f32 that
-// has as many elements. Nor is what a graph rounds to 8 bits while it runs.
+// no more elements. A mask of 8-bit integers, all 0 or 1, is no weight: it is multiplied by a
+// tensor of f32 that has as many elements. Nor is what a graph rounds to 8 bits while it runs.
 std::string op_on_integers(const jit::Graph& graph) {
   // By value. `own`: its elements, if it is a tensor of the graph or computed from such tensors
   // alone, else 0. `integers`: those of the 8-bit weights that it is or is computed from, else 0.
   std::vector<int64_t> own(graph.values.size(), 0), integers = own;
+  std::vector<bool> is_mask(graph.values.size(), false);
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const Tensor& tensor = graph.values[i].tensor;
     if (!tensor.defined()) continue;
     own[i] = tensor.numel();
     const bool is_integer = tensor.dtype() == kI8 || tensor.dtype() == kU8;
-    if (is_integer && tensor.ndim() >= 2) integers[i] = tensor.numel();
+    if (!is_integer || tensor.ndim() < 2) continue;
+    integers[i] = tensor.numel();
+    is_mask[i] = std::ranges::all_of(tensor.to_vector<int64_t>(),
+                                     [](int64_t v) { return v == 0 || v == 1; });
   }
   for (const jit::Node& node : graph.nodes) {
     int64_t most = 0, most_own = 0;
     bool all_own = true;    // nothing depends on the graph's input
-    bool all_small = true;  // what comes beside the weights has fewer elements: scales
+    bool all_small = true;  // what comes beside the weights is no larger: scales
+    bool mask = false;
     for (const int i : node.inputs) {
       if (i < 0) continue;
       const auto at = static_cast<size_t>(i);
+      mask = mask || is_mask[at];
       most = std::max(most, integers[at]);
       most_own = std::max(most_own, own[at]);
       all_own = all_own && own[at] > 0;
     }
     for (const int i : node.inputs) {
       if (i >= 0 && integers[static_cast<size_t>(i)] == 0)
-        all_small = all_small && own[static_cast<size_t>(i)] < most;
+        all_small = all_small && own[static_cast<size_t>(i)] <= most - (mask ? 1 : 0);
     }
     const std::string_view name = node.op->name;
     for (const std::string_view product : {"conv", "linear", "matmul"}) {
@@ -246,12 +252,13 @@ std::string op_on_integers(const jit::Graph& graph) {
     }
     if (all_own) own[static_cast<size_t>(node.output)] = most_own;
     if (all_own && all_small) integers[static_cast<size_t>(node.output)] = most;
+    is_mask[static_cast<size_t>(node.output)] = mask;
   }
   return "";
 }
 
 // The weights alone, of a checkpoint, of a file of them or of a graph.
-size_t write_weights(const std::string& to, const std::string& from) {
+size_t write_weights(const std::string& to, const std::string& from, const Settings& settings) {
   StateDict weights;
   refuse_folder(from);
   safetensors::Metadata all, about;  // about: without the keys that make it a checkpoint
@@ -267,7 +274,7 @@ size_t write_weights(const std::string& to, const std::string& from) {
     }
     all = std::move(file.about);
   } else {
-    Checkpoint file = open_file(from);
+    Checkpoint file = open_file(from, settings);
     weights = weights_in(file);
     all = std::move(file.metadata);
   }
@@ -307,7 +314,7 @@ EntryColumns columns_for(const std::vector<EntryHash>& entries, int width) {
 
 ExitCode run_ckpt_show(const Invocation& call) {
   const Output out(call.settings.json);
-  const Checkpoint file = open_file(call.words[0]);
+  const Checkpoint file = open_file(call.words[0], call.settings);
   const std::vector<EntryHash> entries = hash_entries(file);
   const EntryColumns columns = columns_for(entries, terminal_width(STDOUT_FILENO));
   for (const EntryHash& e : entries) {
@@ -349,7 +356,8 @@ ExitCode run_ckpt_show(const Invocation& call) {
 
 ExitCode run_ckpt_diff(const Invocation& call) {
   const Output out(call.settings.json);
-  const Checkpoint a = open_file(call.words[0]), b = open_file(call.words[1]);
+  const Checkpoint a = open_file(call.words[0], call.settings),
+                   b = open_file(call.words[1], call.settings);
   int64_t differences = 0, entries = static_cast<int64_t>(a.tensors.size());  // of both
   const auto report = [&](const std::string& name, const std::string& what, double most) {
     ++differences;
@@ -398,7 +406,7 @@ ExitCode run_ckpt_convert(const Invocation& call) {
   if (onnx || graph) {
     entries = write_graph(to, from, onnx, call.settings, out);
   } else {
-    entries = write_weights(to, from);
+    entries = write_weights(to, from, call.settings);
   }
   out.text(formatted("{}, {} entries of the model", written_text(to), entries));
   out.row(Row()

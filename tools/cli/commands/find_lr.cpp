@@ -173,7 +173,8 @@ ExitCode run_find_lr(const Invocation& call) {
   manual_seed(static_cast<uint64_t>(settings.seed));
   const auto model = make_model(settings, shape);
   if (!settings.weights.empty()) {
-    for (const std::string& line : load_weights(*model, settings.weights, settings.new_head))
+    for (const std::string& line :
+         load_weights(*model, settings.weights, settings.new_head, settings.weights_section))
       log.line(line);
   }
   place_model(*model, device, settings);

@@ -163,7 +163,8 @@ std::unique_ptr<nn::Module> make_start(const Settings& settings, const data::Ima
       make_model(settings, {.classes = images.classes(), .in_channels = images.channels()});
   if (settings.weights.empty() || start.from) return model;
   try {
-    for (const std::string& line : load_weights(*model, settings.weights, settings.new_head))
+    for (const std::string& line :
+         load_weights(*model, settings.weights, settings.new_head, settings.weights_section))
       log.line(line);
   } catch (const CommandError& e) {
     Settings open = settings;

@@ -28,8 +28,24 @@ struct Batch {
   Tensor x, y;
 };
 
+// The classes and channels of random numbers: those of the weights, where the call says neither.
+ModelShape synthetic_shape(Settings& settings) {
+  const ModelShape asked{.classes = settings.classes, .in_channels = settings.in_channels};
+  const Settings usual;
+  const bool is_open = asked.classes == usual.classes && asked.in_channels == usual.in_channels;
+  if (settings.weights.empty() || !is_open) return asked;
+  if (!settings.image_size) settings.image_size = 32;
+  choose_stem(settings, settings.weights);
+  const ModelShape shape = shape_in_file(settings, settings.weights);
+  const auto is_in = [](const char* key, int64_t value) {  // as the flags
+    const Setting& setting = *find_setting(key);
+    return static_cast<double>(value) >= setting.min && static_cast<double>(value) <= setting.max;
+  };
+  return is_in("classes", shape.classes) && is_in("in-channels", shape.in_channels) ? shape : asked;
+}
+
 Batch synthetic_batch(Settings& settings, Device device) {
-  const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
+  const ModelShape shape = synthetic_shape(settings);
   const RandomBatch made = random_batch(settings, shape, device, settings.batch_size.value_or(128));
   return {.text = "a batch of random numbers", .shape = shape, .x = made.x, .y = made.y};
 }
@@ -88,7 +104,8 @@ RecordedStep record_step(Settings& settings) {
   }
   const auto model = make_model(settings, batch.shape);
   if (!settings.weights.empty()) {
-    const std::vector<std::string> lines = load_weights(*model, settings.weights);
+    const std::vector<std::string> lines =
+        load_weights(*model, settings.weights, {}, settings.weights_section);
     if (!chosen.empty()) write_stderr_line(printable(chosen));
     for (const std::string& line : lines) write_stderr_line(printable(line));  // names of the file
   }

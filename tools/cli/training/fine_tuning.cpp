@@ -15,9 +15,9 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/recipe.h"
-#include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/misfit.h"
+#include "lathe/tools/cli/training/reading_data.h"
 
 namespace lathe::cli {
 namespace {
@@ -87,9 +87,12 @@ std::string_view stem_of(const Shape& filters) {
 }
 
 // What a file of any kind has for the model.
-nn::FileWeights weights_in(const std::string& file, const nn::Module& model) {
-  if (is_graph_file(file)) return {weights_of(read_graph_file(file).graph), {}};
-  return nn::read_weights(file, model);
+nn::FileWeights weights_in(const std::string& file, const nn::Module& model,
+                           const std::string& section) {
+  return reading_data([&]() -> nn::FileWeights {
+    if (is_graph_file(file)) return {weights_of(read_graph_file(file).graph), {}};
+    return nn::read_weights(file, model, section);
+  });
 }
 
 // The stem of the weights in a file; empty if there is no first convolution that tells it.
@@ -99,7 +102,7 @@ std::string_view stem_in(const std::string& file, const Settings& settings) try 
     return filters ? stem_of(*filters) : "";
   }
   const auto model = make_empty_model(settings, {});
-  const StateDict entries = weights_in(file, *model).entries;
+  const StateDict entries = weights_in(file, *model, settings.weights_section).entries;
   const Tensor* const filters = entries.find(kFirstFilters);
   return filters == nullptr ? "" : stem_of(filters->shape());
 } catch (const FileError& e) {
@@ -194,9 +197,9 @@ std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors
 }
 
 std::vector<std::string> load_weights(nn::Module& model, const std::string& path,
-                                      std::optional<bool> new_head) try {
+                                      std::optional<bool> new_head, const std::string& section) {
   const bool is_new = new_head.value_or(false);
-  const nn::FileWeights file = weights_in(path, model);
+  const nn::FileWeights file = weights_in(path, model, section);
   std::vector<std::string> lines;
   if (!file.prefix.empty())
     lines.push_back(
@@ -222,24 +225,26 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
   if (!sorted.unused.empty())
     lines.push_back(formatted("not used of {}: {}", path, list_of(sorted.unused)));
   return lines;
-} catch (const FileError& e) {
-  throw CommandError(ExitCode::kData, e.message());
 }
 
-std::string choose_model(Settings& settings, const std::string& file) try {
+ModelShape shape_in_file(const Settings& settings, const std::string& file) {
+  const auto make = [&](const ModelShape& shape) { return make_empty_model(settings, shape); };
+  return shape_of_weights(weights_in(file, *make({}), settings.weights_section).entries, make);
+}
+
+std::string choose_model(Settings& settings, const std::string& file) {
   if (settings.model || file.empty()) return "";
   Settings usual = settings;  // its names tell which prefix a wrapper has put before them
   usual.model = "resnet18";
   usual.stem = "imagenet";
   usual.image_size = 224;
-  const StateDict entries = weights_in(file, *make_empty_model(usual, {})).entries;
+  const StateDict entries =
+      weights_in(file, *make_empty_model(usual, {}), usual.weights_section).entries;
   const std::optional<FittingModel> fitting = fitting_model(entries);
   if (!fitting) return "";
   settings.model = fitting->name;
   return formatted("chosen: --model {} (the weights of {} have its names and shapes)",
                    fitting->name, file);
-} catch (const FileError& e) {
-  throw CommandError(ExitCode::kData, e.message());
 }
 
 std::string choose_stem(Settings& settings, const std::string& file) {

@@ -13,6 +13,7 @@
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/module.h"
 #include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/training/compute.h"
 
 namespace lathe::cli {
 
@@ -26,13 +27,20 @@ std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors
 /// Loads a weights file, a checkpoint or the weights of a graph's file (graph_file.h) into the
 /// model, all or nothing. With `new_head` the head keeps its values, whatever the file has for it.
 /// All other entries of the model must be in the file; what else the file has is not used. A
-/// command without --new-head gives none: its errors do not name the flag.
+/// command without --new-head gives none: its errors do not name the flag. `section`: that of
+/// --weights-section.
 /// → lines that say what was not loaded and which prefix was taken off; often none
 /// throws: CommandError (kData) if the file cannot be read or does not fit, naming the first
 /// entries that do not; DataError if it is damaged; UsageError for a new head of a model that has
 /// nothing else.
 std::vector<std::string> load_weights(nn::Module& model, const std::string& path,
-                                      std::optional<bool> new_head = {});
+                                      std::optional<bool> new_head = {},
+                                      const std::string& section = {});
+
+/// The classes and channels for which the model in `settings` has the weights of `file`; not always
+/// 1 or more if it is another model.
+/// throws: CommandError (kData) if the file cannot be read; DataError if it is damaged.
+ModelShape shape_in_file(const Settings& settings, const std::string& file);
 
 /// Chooses --model if it was not given: the one that has the names and shapes of the weights in
 /// `file`, for any number of classes. With an empty `file`, or if no model has such entries, it

@@ -74,6 +74,8 @@ std::vector<std::string> idle_flags(const Settings& settings, const SettingSourc
   note(settings.sync_batch_norm, "sync-batch-norm",
        setup.ranks == 1 ? "in one process: lathe launch -n 2 train starts two ranks" : no_norm);
   note(!settings.algo_cache.empty(), "algo-cache", untimed(settings, setup.device));
+  note(!settings.weights_section.empty(), "weights-section",
+       settings.weights.empty() ? "without --weights" : "");
   note_idle_schedule(settings, setup.schedule, remarks);
   return remarks;
 }

@@ -4,18 +4,22 @@
 #include <utility>
 
 #include "lathe/core/error.h"
+#include "lathe/core/formats/pth.h"
 #include "lathe/tools/cli/exit_codes.h"
 
 namespace lathe::cli {
 
 /// Calls `read`, which must read data and write no file. A FileError that it throws becomes
-/// CommandError (kData), the exit code that a DataError has.
+/// CommandError (kData), the exit code that a DataError has; so does a SectionError, with the flag
+/// that names a section.
 template <class Read>
 decltype(auto) reading_data(Read&& read) {
   try {
     return std::forward<Read>(read)();
   } catch (const FileError& e) {
     throw CommandError(ExitCode::kData, e.message());
+  } catch (const pth::SectionError& e) {
+    throw CommandError(ExitCode::kData, e.message() + "; --weights-section NAME names it");
   }
 }
 

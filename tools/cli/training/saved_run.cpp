@@ -112,7 +112,9 @@ SavedRun open_saved_run(const Settings& asked) {
   run.images = open_dataset(run.settings, part, false);
   run.model = make_empty_model(
       run.settings, {.classes = run.images->classes(), .in_channels = run.images->channels()});
-  for (const std::string& line : load_weights(*run.model, weights)) log.line(line);
+  for (const std::string& line :
+       load_weights(*run.model, weights, {}, run.settings.weights_section))
+    log.line(line);
   place_model(*run.model, run.device, run.settings);
   run.model->eval();
   return run;

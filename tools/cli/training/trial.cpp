@@ -96,7 +96,8 @@ std::unique_ptr<nn::Module> start_of(const Settings& settings, const TrialData& 
   manual_seed(static_cast<uint64_t>(settings.seed));
   auto model = make_model(
       settings, {.classes = data.images->classes(), .in_channels = data.images->channels()});
-  if (!settings.weights.empty()) load_weights(*model, settings.weights, settings.new_head);
+  if (!settings.weights.empty())
+    load_weights(*model, settings.weights, settings.new_head, settings.weights_section);
   if (options.prepare) options.prepare(*model);
   return model;
 }
