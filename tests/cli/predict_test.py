@@ -79,7 +79,8 @@ def check_graph_file(printed):
     expect_one_line(lathe("predict", "--weights", "g.lathe", "--amp", "bf16", "pictures"), 2, "g.lathe is a graph", "--amp bf16")
     for flag, value in (("--model", "resnet8"), ("--image-size", 24)):
         expect_one_line(lathe("predict", "--weights", "g.lathe", flag, value, "pictures"), 2, f"g.lathe is a graph, which has its own: leave out {flag}")
-    rows = expect(lathe("bench", "infer", "--weights", "g.lathe", "--batch-size", 3, "--seconds", 0.05, "--json"), 0).stdout.splitlines()
+    assert expect(lathe("predict", "--weights", "g.lathe", "--model", "auto", "pictures", "--format", "json", "--batch-size", 5), 0).stdout == printed
+    rows = expect(lathe("bench", "infer", "--weights", "g.lathe", "--model", "auto", "--batch-size", 3, "--seconds", 0.05, "--json"), 0).stdout.splitlines()
     assert [(row["model"], row["form"], row["batch_size"]) for row in map(json.loads, rows)] == [("g.lathe", "graph", 1), ("g.lathe", "graph", 3)]
     header, data = safetensors_header("g.lathe"), pathlib.Path("g.lathe").read_bytes()
     header["__metadata__"]["lathe.class_names"] = json.dumps([*CLASSES, "a fourth"])
@@ -182,22 +183,6 @@ def test_a_model_of_integers(folder):
     expect_one_line(lathe(*few, "images/test", "--calibration-images", 3), 3, "there are no 4 images, a batch of four.lathe")
 
 
-def test_weights_of_a_graph_that_has_integers_of_its_own(folder):
-    text = "lathe graph 1\ninput %x: f32[N,3]\nbuffer @mask: u8[3]\n%0: f32[N,3] = mul(%x, @mask)\noutput %0\n"
-    header = json.dumps({"__metadata__": {"lathe.graph": text}, "mask": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]}}).encode()
-    pathlib.Path("masked.lathe").write_bytes(struct.pack("<Q", len(header)) + header + b"\1\0\1")
-    expect(lathe("ckpt", "convert", "masked.lathe", "mask.safetensors"), 0)
-    assert safetensors_header("mask.safetensors")["mask"]["dtype"] == "U8"
-    # A matrix of i8 that masks weights, while another op rounds the input to 8 bits.
-    text = ("lathe graph 1\ninput %x: f32[N,2]\nparam @w: f32[3,2]\nbuffer @mask: i8[3,2]\n%0: f32[3,2] = cast(@mask, dtype=\"f32\")\n%1: f32[3,2] = mul(@w, %0)\n"
-            "%2: i8[N,2] = quantize(%x, scale=0.5, dtype=\"i8\")\n%3: f32[N,2] = dequantize(%2, scale=0.5)\n%4: f32[N,3] = linear(%3, %1, none)\noutput %4\n")
-    header = json.dumps({"__metadata__": {"lathe.graph": text}, "w": {"dtype": "F32", "shape": [3, 2], "data_offsets": [0, 24]},
-                         "mask": {"dtype": "I8", "shape": [3, 2], "data_offsets": [24, 30]}}).encode()
-    pathlib.Path("pruned.lathe").write_bytes(struct.pack("<Q", len(header)) + header + bytes(24) + b"\1\0\1\1\0\1")
-    expect(lathe("ckpt", "convert", "pruned.lathe", "pruned.safetensors"), 0)
-    assert safetensors_header("pruned.safetensors")["mask"]["dtype"] == "I8"
-
-
 def test_a_list_on_stdin_and_files_that_are_none(folder):
     trained(folder)
     image("one.png", COLOURS[0])
@@ -247,8 +232,8 @@ def rewritten(source, to, **changes):
 def test_metadata_that_cannot_be_is_refused(folder):
     trained(folder, "--max-steps", 1)
     expect(lathe("ckpt", "convert", "a/best.safetensors", "w.safetensors"), 0)
-    wrong = {"image_std": ("0.2,0,0.2", "0.2,-1,0.2", "0.2,nan,0.2", "0.2,0.2"), "image_mean": ("1,inf,1", ""), "image_size": ("0", "x"),
-             "image_resize": ("16x17", "-1"), "image_channels": ("2",), "class_names": ("[]", "[1,2,3]", "{")}
+    wrong = {"image_std": ("0.2,0,0.2", "0.2,-1,0.2", "0.2,nan,0.2", "0.2,0.2"), "image_mean": ("1,inf,1", ""), "image_size": ("0", "x", "10001"),
+             "image_resize": ("16x17", "-1", "65536", "10001x10001"), "image_channels": ("2",), "class_names": ("[]", "[1,2,3]", "{")}
     for key, values in wrong.items():
         for value in values:
             rewritten("w.safetensors", "bad.safetensors", **{key: value})

@@ -198,7 +198,16 @@ Subject loaded(const Settings& settings, Device device) {
     refuse(concat("bench infer measures graphs of floating numbers [N,...], and the input is ",
                   to_text(type)));
   }
-  for (size_t d = 1; d < type.shape.size(); ++d) s.input.push_back(type.shape[d].fixed);
+  double numbers = 1;  // the sizes may be any that the file says
+  for (size_t d = 1; d < type.shape.size(); ++d) {
+    s.input.push_back(type.shape[d].fixed);
+    numbers *= static_cast<double>(type.shape[d].fixed);
+  }
+  constexpr double kMostNumbers = 3.0 * kMostSide * kMostSide;
+  if (numbers > kMostNumbers) {
+    refuse(concat("the input is ", to_text(type), ", for each image more than ", kMostNumbers,
+                  " numbers"));
+  }
   s.graph.to(device);
   return s;
 }
@@ -227,7 +236,7 @@ jit::Graph in_int8(const Subject& s, Device device, const Settings& settings) {
 
 void check_flags_of_graph(const Invocation& call) {
   for (const char* key : {"model", "stem", "classes", "in-channels", "image-size"}) {
-    if (call.sources.flags.contains(key))
+    if (is_flag_given(call.sources, key))
       throw UsageError(formatted("--{} is that of the graph in --weights: leave it out", key));
   }
 }

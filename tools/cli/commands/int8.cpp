@@ -105,12 +105,6 @@ Calibration look_at(const data::Dataset& images, int64_t count, int64_t fixed) {
   return out;
 }
 
-/// The size of batch that a graph is for, or 0 if it takes any.
-int64_t batch_of(const jit::Graph& graph) {
-  const jit::Type& x = graph.values[static_cast<size_t>(graph.inputs.at(0))].type;
-  return x.shape.empty() ? 0 : x.shape[0].fixed;
-}
-
 jit::QuantizeOptions options_of(const Settings& settings) {
   jit::QuantizeOptions options;
   for (const std::string& word : split_list(settings.keep_f32)) {

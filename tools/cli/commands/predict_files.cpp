@@ -19,8 +19,10 @@
 #include "lathe/data/images/image_files.h"
 #include "lathe/data/images/image_folder.h"
 #include "lathe/graph/graph.h"
-#include "lathe/nn/weights.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/join.h"
 #include "lathe/ops/softmax.h"
+#include "lathe/ops/views.h"
 #include "lathe/tools/cli/commands/predict_files.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
@@ -186,6 +188,7 @@ struct Loaded {
   ModelInput input;
   Device device;
   std::unique_ptr<nn::Module> model;
+  bool gives_probabilities = false;  // its results need no softmax
 };
 
 // A graph in the place of a model. Nothing but this says that its scores are of these classes.
@@ -194,7 +197,26 @@ class GraphModel final : public nn::Module {
   GraphModel(jit::Graph graph, std::string file, int64_t classes)
       : graph_(std::move(graph)), file_(std::move(file)), classes_(classes) {}
 
+  // A graph of a fixed batch size computes that many images at a time. Zeros fill the last batch.
   Tensor forward(const Tensor& x) override {
+    const int64_t images = x.dim(0), fixed = batch_of(graph_);
+    if (fixed == 0 || fixed == images) return computed(x);
+    Tensors parts;
+    for (int64_t begin = 0; begin < images; begin += fixed) {
+      const int64_t count = std::min(fixed, images - begin);
+      Tensor part = narrow(x, 0, begin, count);
+      if (count < fixed) {
+        Shape rest = x.shape();
+        rest[0] = fixed - count;
+        part = cat({part, zeros(rest, {.dtype = x.dtype(), .device = x.device()})});
+      }
+      parts.push_back(narrow(computed(part), 0, 0, count));
+    }
+    return cat(parts);
+  }
+
+ private:
+  Tensor computed(const Tensor& x) const {
     Tensor y = running_graph(file_, [&] { return graph_(x); });
     if (!(y.shape() == Shape{x.dim(0), classes_}))
       throw CommandError(ExitCode::kData,
@@ -203,7 +225,6 @@ class GraphModel final : public nn::Module {
     return y;
   }
 
- private:
   jit::Graph graph_;
   std::string file_;
   int64_t classes_;
@@ -212,11 +233,18 @@ class GraphModel final : public nn::Module {
 // A graph in a file, which says all by itself.
 Loaded load_graph(const Invocation& call, const std::string& file) {
   for (const char* key : {"model", "stem", "image-size"}) {
-    if (call.sources.flags.contains(key))
+    if (is_flag_given(call.sources, key))
       throw UsageError(formatted("{} is a graph, which has its own: leave out --{}", file, key));
   }
   GraphFile graph = read_graph_file(file);
   Loaded out{.settings = {}, .input = model_input_of(graph, file), .device = kCPU, .model = {}};
+  const int64_t batch = batch_of(graph.graph), pixels = out.input.side * out.input.side;
+  if (batch > kMostSide * kMostSide / pixels) {
+    throw CommandError(ExitCode::kData, formatted("{}: its batches of {} images of {} x {} are of "
+                                                  "more than {} pixels",
+                                                  file, batch, out.input.side, out.input.side,
+                                                  kMostSide * kMostSide));
+  }
   SettingSources sources = call.sources;
   sources.saved_name = file;
   Settings& settings = out.settings = merge_settings(sources, kPredict);
@@ -230,6 +258,7 @@ Loaded load_graph(const Invocation& call, const std::string& file) {
   if (!settings.dataset) settings.dataset = "folder";
   complete(settings, {.usable_cpus = usable_cpus()});
   out.device = prepare_compute(settings);
+  out.gives_probabilities = gives_probabilities(graph.graph);
   graph.graph.to(out.device);
   out.model = std::make_unique<GraphModel>(std::move(graph.graph), file,
                                            static_cast<int64_t>(out.input.class_names.size()));
@@ -240,10 +269,7 @@ constexpr int64_t kUsualSide = 224;  // of images for torchvision's models
 
 // The input of weights that say nothing of it, as those of other programs. Says what is assumed.
 ModelInput input_of_weights(const std::string& file, const Settings& settings) {
-  const auto model = make_empty_model(settings, {});
-  const ModelShape shape =
-      shape_of_weights(reading_data([&] { return nn::read_weights(file, *model).entries; }),
-                       [&](const ModelShape& s) { return make_empty_model(settings, s); });
+  const ModelShape shape = shape_in_file(settings, file);
   constexpr int64_t kMostClasses = 1'000'000;
   if (shape.in_channels != 3 || shape.classes < 1 || shape.classes > kMostClasses) {
     throw CommandError(ExitCode::kData,
@@ -293,7 +319,8 @@ Loaded load(const Invocation& call) {
   out.model =
       make_empty_model(settings, {.classes = static_cast<int64_t>(out.input.class_names.size()),
                                   .in_channels = out.input.channels});
-  for (const std::string& line : load_weights(*out.model, file)) write_stderr_line(printable(line));
+  for (const std::string& line : load_weights(*out.model, file, {}, settings.weights_section))
+    write_stderr_line(printable(line));
   place_model(*out.model, out.device, settings);
   out.model->eval();
   return out;
@@ -329,8 +356,9 @@ ExitCode predict_files(const Invocation& call) {
     const NoGrad no_grad;
     int64_t next = 0;  // the loader keeps the order
     for (auto& [x, y] : input.batches()) {
+      const Tensor scores = scores_of(*loaded.model, x, settings);
       const std::vector<float> rows =
-          softmax(scores_of(*loaded.model, x, settings), 1).to_vector<float>();
+          (loaded.gives_probabilities ? scores : softmax(scores, 1)).to_vector<float>();
       const float* row = rows.data();
       for (const int64_t number : y.to_vector<int64_t>()) {
         const int64_t i = next++;

@@ -1,6 +1,7 @@
 // Files that hold a whole model as a graph: .lathe, and ONNX files of any program.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -52,5 +53,14 @@ decltype(auto) running_graph(const std::string& file, F&& f) {
 /// programs do, the graph's types do: x [N,3,S,S], y [N,classes], with usual_input().
 /// throws: CommandError (kData) naming the file, if it says nothing and has other types.
 ModelInput model_input_of(const GraphFile& file, const std::string& path);
+
+/// Whether the results of a classifier are probabilities already, so that softmax must not come
+/// again. The op that makes them tells it: a softmax over the classes, a sigmoid, or the exp of a
+/// log_softmax. Ops behind it that only change shape or dtype are passed over. Results of any other
+/// op count as logits; softmax of log_softmax's results is the same as that of its logits.
+bool gives_probabilities(const jit::Graph& graph);
+
+/// The only batch size that the graph's first input takes, or 0 if it takes any.
+int64_t batch_of(const jit::Graph& graph);
 
 }  // namespace lathe::cli

@@ -13,7 +13,6 @@ constexpr const char *kNames = "lathe.class_names", *kChannels = "lathe.image_ch
                      *kResize = "lathe.image_resize", *kSize = "lathe.image_size",
                      *kMean = "lathe.image_mean", *kStd = "lathe.image_std";
 constexpr const char* kKeys[] = {kNames, kChannels, kResize, kSize, kMean, kStd};
-constexpr int64_t kMostPixels = 65536;  // of a side
 
 std::string text_of(const std::vector<double>& numbers) {
   std::vector<std::string> texts;
@@ -76,10 +75,10 @@ ModelInput model_input_in(const safetensors::Metadata& metadata, std::string_vie
   out.class_names = names_in(text(kNames));
   out.channels = parse_integer(kChannels, text(kChannels), 1, 3);
   if (out.channels == 2) throw UsageError(formatted("{}: expected 1 or 3, got 2", kChannels));
-  out.side = parse_integer(kSize, text(kSize), 1, kMostPixels);
+  out.side = parse_integer(kSize, text(kSize), 1, kMostSide);
   const std::string& resize = text(kResize);
   const size_t sign = std::min(resize.find('x'), resize.size());
-  out.resize = parse_integer(kResize, resize.substr(0, sign), 1, kMostPixels);
+  out.resize = parse_integer(kResize, resize.substr(0, sign), 1, kMostSide);
   out.keeps_ratio = sign == resize.size();
   if (!out.keeps_ratio && resize.substr(sign + 1) != resize.substr(0, sign))
     throw UsageError(formatted("{}: expected 256 or 28x28, got \"{}\"", kResize, resize));

@@ -12,6 +12,9 @@
 
 namespace lathe::cli {
 
+/// The longest side that a file may ask for: its square is the most pixels of an image file.
+inline constexpr int64_t kMostSide = 10'000;
+
 /// The evaluation's transform of an image of any size: resized, the middle side x side of it (with
 /// a black border if it is smaller), grey if the model has one input channel, normalised.
 struct ModelInput {
