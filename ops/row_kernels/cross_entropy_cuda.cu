@@ -56,7 +56,8 @@ __global__ void __launch_bounds__(kReduceBlock, 2)
                    math::Smoothing<A> smoothing, LineGrid lines) {
   const LineThread thread(lines);
   const auto sum = thread.template reduce<LogSumExpMath<A>>(x);
-  const A log_sum = std::log(sum.sum);
+  // NaN where the largest is infinite, as on the CPU.
+  const A log_sum = std::log(sum.sum + (sum.largest - sum.largest));
   A even = A(0);
   if (smoothing.spread != A(0)) {
     const T* const first = x + (thread.active() ? thread.at(0) : 0);

@@ -47,11 +47,11 @@ void check(const char* what, const Tensor& got, const Tensor& want, double tol) 
   CHECK_MESSAGE(wrong.empty(), what, ": ", wrong);
 }
 
-void compare_cross_entropy(const Case& c, DType dtype, bool weighted, double smoothing) {
-  const Inputs in = inputs_of(c, dtype, weighted);
+void compare_cross_entropy(const Inputs& in, double smoothing) {
+  const DType dtype = in.x.dtype();
   const auto rows_on = [&](Device device) {
     const TensorOptions options{.dtype = loss_dtype(dtype), .device = device};
-    const auto row = [&] { return empty({c.outer, c.inner}, options); };
+    const auto row = [&] { return empty(in.g.shape(), options); };
     return CrossEntropyRows{row(), row(), row(), row()};
   };
   const Tensor x = lathe::test::on_device(in.x), g = lathe::test::on_device(in.g);
@@ -62,13 +62,17 @@ void compare_cross_entropy(const Case& c, DType dtype, bool weighted, double smo
   const Tensor want_dx = empty_like(in.x), got_dx = empty_like(x);
   cpu::cross_entropy_backward(want_dx, in.g, want, in.x, in.targets, smoothing);
   cuda::cross_entropy_backward(got_dx, g, got, x, targets, smoothing);
-  CAPTURE(concat(in.x, weighted ? " weighted" : "", " smoothing ", smoothing));
+  CAPTURE(concat(in.x, targets.weight.defined() ? " weighted" : "", " smoothing ", smoothing));
   const double tol = tolerance_of(loss_dtype(dtype));
   check("loss", got.loss, want.loss, tol);
   check("weight", got.weight, want.weight, 0);
   check("largest", got.largest, want.largest, 0);
   check("log_sum", got.log_sum, want.log_sum, tol);
   check("dx", got_dx, want_dx, tolerance_of(dtype));
+}
+
+void compare_cross_entropy(const Case& c, DType dtype, bool weighted, double smoothing) {
+  compare_cross_entropy(inputs_of(c, dtype, weighted), smoothing);
 }
 
 void compare_nll(const Case& c, DType dtype, bool weighted) {
@@ -99,6 +103,20 @@ TEST_CASE("cross_entropy kernels: rows of every length and distance, weights, sm
       compare_cross_entropy({3, 12, 1}, dtype, weighted, 0);
       compare_cross_entropy({2, 12, 5}, dtype, weighted, 0.2);
     }
+  }
+}
+
+TEST_CASE("cross_entropy kernels: infinite and NaN scores") {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const int64_t n : {3, 40, 1100}) {
+    const Inputs in = inputs_of({6, n, 1}, kF32, false);
+    in.x.select(0, 0).fill_(-kInf);
+    in.x.select(0, 2).fill_(kInf);
+    in.x.select(0, 3).select(0, n - 1).fill_(kInf);
+    in.x.select(0, 4).select(0, 1).fill_(-kInf);
+    in.x.select(0, 5).select(0, 2).fill_(std::numeric_limits<double>::quiet_NaN());
+    in.targets.index.select(0, 3).fill_(0);  // another class than the infinite one
+    for (const double smoothing : {0.0, 0.1}) compare_cross_entropy(in, smoothing);
   }
 }
 

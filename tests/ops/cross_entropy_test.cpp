@@ -2,6 +2,8 @@
 // errors.
 #include "lathe/ops/cross_entropy.h"
 
+#include <limits>
+
 #include "compare.h"
 #include "lathe/autograd/autocast.h"
 #include "lathe/core/thread_pool.h"
@@ -153,6 +155,33 @@ TEST_CASE("cross_entropy: large logits keep the small differences") {
       cross_entropy(x, tensor({1, 1}), {.reduction = Reduction::kNone}).to_vector<double>();
   CHECK(losses[0] == doctest::Approx(std::log(1 + std::exp(-1.0) + std::exp(-2.0))).epsilon(1e-6));
   CHECK(losses[1] == 0);
+}
+
+TEST_CASE("cross_entropy: an infinite logit, or only -inf, makes its row NaN on every device") {
+  // F.cross_entropy(x, y, reduction='none', label_smoothing=…); the last row has a loss of ln 2.
+  const double inf = std::numeric_limits<double>::infinity();
+  std::vector<Device> devices{kCPU};
+  if (cuda_is_available()) devices.emplace_back(DeviceType::kCUDA);
+  for (const Device device : devices) {
+    for (const double smoothing : {0.0, 0.1}) {
+      CAPTURE(concat(smoothing, " on ", device));
+      const Tensor x =
+          tensor({{inf, 1.0, 2.0}, {-inf, -inf, -inf}, {1.0, inf, inf}, {5.0, 5.0, -100.0}}, kF32)
+              .to(device)
+              .detach()
+              .requires_grad_();
+      const Tensor y = tensor({2, 0, 1, 0}).to(device);
+      const Tensor losses =
+          cross_entropy(x, y, {.label_smoothing = smoothing, .reduction = Reduction::kNone});
+      losses.sum().backward();
+      const std::vector<double> values = losses.cpu().to_vector<double>();
+      const std::vector<double> dx = x.grad().cpu().to_vector<double>();
+      for (size_t i = 0; i < 9; ++i) CHECK(std::isnan(dx[i]));
+      for (size_t i = 0; i < 3; ++i) CHECK(std::isnan(values[i]));
+      if (smoothing == 0) CHECK(values[3] == doctest::Approx(std::log(2.0)));
+      CHECK(std::isfinite(dx[9]));
+    }
+  }
 }
 
 TEST_CASE("cross_entropy: all ignored, nobody there") {
