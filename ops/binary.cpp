@@ -57,6 +57,9 @@ using BinaryFunction = Tensor (*)(const Tensor&, const Tensor&);
 
 Saved saved_if(bool wanted, const Tensor& t) { return Saved(wanted ? t : Tensor()); }
 
+/// Integers and bool as the default dtype, which is what `/` gives.
+Tensor floating(const Tensor& t) { return is_floating(t.dtype()) ? t : cast(t, default_dtype()); }
+
 /// op(t, number). A half tensor is computed in float, so that the number is not first rounded to
 /// the half type.
 template <class Op>
@@ -72,6 +75,8 @@ Tensor scaled(const char* name, BinaryFunction op, const Tensor& a, const Tensor
   const DType dtype = result_dtype(a, b), wide = compute_dtype(dtype);
   LATHE_CHECK(DTypeError, category_of(alpha.dtype()) <= category_of(dtype), name, ": alpha ", alpha,
               " does not fit ", dtype, " (a: ", a, ", b: ", b, ")");
+  LATHE_CHECK(DTypeError, dtype != kBool, name, ": not defined for bool (a: ", a, ", b: ", b, ")");
+  check_holds(name, dtype, alpha);
   return cast(op(cast(a, wide), mul(cast(b, wide), alpha)), dtype);
 }
 
@@ -220,10 +225,12 @@ Tensor div(const Tensor& a, const Tensor& b, DivOptions options) {
   return rounded_quotient(a, b, options.rounding_mode);
 }
 Tensor div(const Tensor& a, Scalar b, DivOptions options) {
+  if (options.rounding_mode == RoundingMode::kNone) return div(a, b);
   const auto by = [options](const Tensor& t, const Tensor& n) { return div(t, n, options); };
   return with_number(by, a, b);
 }
 Tensor div(Scalar a, const Tensor& b, DivOptions options) {
+  if (options.rounding_mode == RoundingMode::kNone) return div(a, b);
   const auto of = [options](const Tensor& t, const Tensor& n) { return div(n, t, options); };
   return with_number(of, b, a);
 }
@@ -343,15 +350,23 @@ Tensor add(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(add, 
 Tensor sub(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(sub, a, b); }
 Tensor sub(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, const Tensor& n) { return sub(n, t); }, b, a); }
 Tensor mul(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(mul, a, b); }
-Tensor div(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(div, a, b); }
-Tensor div(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, const Tensor& n) { return div(n, t); }, b, a); }
+Tensor div(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(div, floating(a), b); }
+Tensor div(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, const Tensor& n) { return div(n, t); }, floating(b), a); }
 Tensor fmod(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(fmod, a, b); }
 Tensor remainder(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(remainder, a, b); }
 Tensor remainder(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, const Tensor& n) { return remainder(n, t); }, b, a); }
-Tensor pow(const Tensor& a, Scalar b) { return with_number<BinaryFunction>(pow, a, b); }
 Tensor pow(Scalar a, const Tensor& b) { return with_number([](const Tensor& t, const Tensor& n) { return pow(n, t); }, b, a); }
 
 // clang-format on
+
+Tensor pow(const Tensor& a, Scalar b) {
+  if (!is_floating(a.dtype()) && !b.is_floating()) {
+    LATHE_CHECK(ValueError, b.to<int64_t>() >= 0, "pow: the power ", b,
+                " of integers is no integer; cast them to a floating dtype (a: ", a, ")");
+    check_holds("pow", a.dtype(), b);
+  }
+  return with_number<BinaryFunction>(pow, a, b);
+}
 
 namespace autograd {
 

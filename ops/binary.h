@@ -1,7 +1,7 @@
 // Elementwise ops of two operands, with broadcasting and PyTorch's type promotion. binary.cpp:
 // checks and gradients; elementwise_kernels/: arithmetic and kernels.
 //   a, b   any shapes that broadcast; a Scalar promotes the category only (f16 tensor + 1.0 → f16)
-//   →      the broadcast shape
+//   →      the broadcast shape; a Scalar beyond the range of an integer dtype wraps, but for div
 // Both are on one device, except that a 0-d CPU tensor goes with any device.
 // amp: none but for pow; mixed dtypes go to the wider.
 // throws: ShapeError, DTypeError, DeviceError.
@@ -54,7 +54,7 @@ LATHE_API Tensor sub(const Tensor& a, const Tensor& b);      // a - b           
 LATHE_API Tensor sub(const Tensor& a, Scalar b);
 LATHE_API Tensor sub(Scalar a, const Tensor& b);
 // a ± alpha * b, rounded once.
-// grad: a, b (twice).   throws: DTypeError for integers and a floating alpha.
+// grad: a, b (twice).   throws: DTypeError or ValueError for an alpha that integers do not hold.
 LATHE_API Tensor add(const Tensor& a, const Tensor& b, Scalar alpha);
 LATHE_API Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha);
 LATHE_API Tensor mul(const Tensor& a, const Tensor& b);      // a * b            grad: a, b (twice)
@@ -69,7 +69,7 @@ LATHE_API Tensor minimum(const Tensor& a, const Tensor& b);
 inline Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
 inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 LATHE_API Tensor pow(const Tensor& a, const Tensor& b);      // a ** b           grad: a, b (twice); amp: float
-LATHE_API Tensor pow(const Tensor& a, Scalar b);             // x^0 has gradient 0, also at 0
+LATHE_API Tensor pow(const Tensor& a, Scalar b);             // x^0 has gradient 0, also at 0; throws: ValueError for integers and b < 0
 LATHE_API Tensor pow(Scalar a, const Tensor& b);
 // sqrt(a^2 + b^2) of floats, without overflow on the way. An infinite operand wins, even over NaN.
 // grad: a, b (twice): NaN where both are 0, and for an infinite operand.

@@ -8,12 +8,15 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/profile/watch.h"
+#include "lathe/core/visit.h"
+#include "lathe/ops/promote.h"
 
 namespace lathe {
 
 namespace {
 
-Tensor filled(Tensor t, Scalar value, bool requires_grad = false) {
+Tensor filled(const char* op, Tensor t, Scalar value, bool requires_grad = false) {
+  check_holds(op, t.dtype(), value);
   fill_values(t, value);
   profile::note_output(t);
   profile::raise_found();
@@ -56,29 +59,29 @@ Tensor integer_range(int64_t first, int64_t last, int64_t step, const TensorOpti
 
 Tensor zeros(const Shape& shape, const TensorOptions& options) {
   const profile::DeviceRange range("zeros", options.device);
-  return filled(empty(shape, options), 0, options.requires_grad);
+  return filled("zeros", empty(shape, options), 0, options.requires_grad);
 }
 Tensor ones(const Shape& shape, const TensorOptions& options) {
   const profile::DeviceRange range("ones", options.device);
-  return filled(empty(shape, options), 1, options.requires_grad);
+  return filled("ones", empty(shape, options), 1, options.requires_grad);
 }
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& options) {
   const profile::DeviceRange range("full", options.device);
   TensorOptions complete = options;
   complete.dtype = options.dtype.value_or(natural_dtype(value));
-  return filled(empty(shape, complete), value, options.requires_grad);
+  return filled("full", empty(shape, complete), value, options.requires_grad);
 }
 Tensor zeros_like(const Tensor& like) {
   const profile::DeviceRange range("zeros_like", like.device());
-  return filled(empty_like(like), 0);
+  return filled("zeros_like", empty_like(like), 0);
 }
 Tensor ones_like(const Tensor& like) {
   const profile::DeviceRange range("ones_like", like.device());
-  return filled(empty_like(like), 1);
+  return filled("ones_like", empty_like(like), 1);
 }
 Tensor full_like(const Tensor& like, Scalar value) {
   const profile::DeviceRange range("full_like", like.device());
-  return filled(empty_like(like), value);
+  return filled("full_like", empty_like(like), value);
 }
 
 Tensor arange(Scalar stop, const TensorOptions& options) { return arange(0, stop, 1, options); }
@@ -106,6 +109,9 @@ Tensor linspace(double start, double stop, int64_t count, const TensorOptions& o
   LATHE_CHECK(ValueError, count >= 0, "linspace: count must not be negative, got ", count);
   LATHE_CHECK(ValueError, std::isfinite(stop - start), "linspace: start ", start, ", stop ", stop,
               " and their difference must be finite");
+  const DType dtype = options.dtype.value_or(default_dtype());
+  check_holds("linspace", dtype, start);
+  check_holds("linspace", dtype, stop);
   const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
   return generated(count, options, default_dtype(), math::EvenlySpaced{start, stop, step, count});
 }
@@ -114,7 +120,7 @@ Tensor eye(int64_t rows, const TensorOptions& options) { return eye(rows, rows, 
 
 Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options) {
   const profile::DeviceRange range("eye", options.device);
-  const Tensor t = filled(empty({rows, columns}, options), 0);
+  const Tensor t = filled("eye", empty({rows, columns}, options), 0);
   const int64_t n = std::min(rows, columns);
   if (n > 0) fill_values(alias(t, {n}, {columns + 1}, t.offset()), 1);
   if (options.requires_grad) t.requires_grad_();
@@ -127,6 +133,15 @@ Tensor from_values(const void* values, size_t count, DType dtype, const Shape& s
                    const TensorOptions& options) {
   const Tensor out =
       empty(shape, {.dtype = options.dtype.value_or(dtype), .device = options.device});
+  if (out.dtype() != dtype && is_integer(out.dtype())) {
+    visit_all(dtype, [&]<class T>(TypeTag<T>) {
+      for (size_t i = 0; i < count; ++i) {
+        using Number = std::conditional_t<is_floating(dtype_of<T>), double, T>;
+        check_holds("tensor", out.dtype(),
+                    Number(ComputeType<T>(static_cast<const T*>(values)[i])));
+      }
+    });
+  }
   if (count > 0) copy_values(out, from_blob(const_cast<void*>(values), shape, dtype));
   if (options.requires_grad) out.requires_grad_();
   return out;

@@ -2,7 +2,7 @@
 // elementwise_kernels/creation_cpu.cpp and creation_cuda.cu: arange and linspace; creation_math.h:
 // their arithmetic.
 // dtypes: options.dtype; unset, the default dtype or what the function's comment says.
-// throws: ShapeError, OutOfMemoryError, NoCudaError.
+// throws: ShapeError, OutOfMemoryError, NoCudaError; ValueError for a number beyond the dtype.
 #pragma once
 
 #include <initializer_list>
@@ -24,7 +24,7 @@ LATHE_API Tensor ones_like(const Tensor& like);
 LATHE_API Tensor full_like(const Tensor& like, Scalar value);
 
 /// 0, 1, … below `stop`; or start, start + step, … below `stop` (above it for a negative step).
-/// dtypes: unset, i64 for integers, else the default dtype.
+/// dtypes: unset, i64 for integers, else the default dtype; narrower integers wrap, as PyTorch's.
 /// throws: ValueError if step is 0 or leads away from `stop`, or an argument is not finite;
 /// ShapeError for more elements than a tensor can have.
 LATHE_API Tensor arange(Scalar stop, const TensorOptions& options = {});

@@ -13,6 +13,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/lines.h"
+#include "lathe/ops/promote.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/where.h"
 
@@ -178,6 +179,7 @@ Tensor index_add(const Tensor& x_in, int64_t dim_in, const Tensor& index_in,
       " (x: ", x, ", source: ", source, ")");
   const Tensor places = contiguous(checked("index_add", index, x, dim));
   const Tensor sums = sum_slices(source, dim, places, x.shape()[dim]);
+  check_number("index_add", alpha, x);
   const bool plain = alpha.to<double>() == 1;
   return like_before(add(x, plain ? sums : mul(sums, alpha)), x_in);
 }

@@ -14,6 +14,7 @@
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/lines.h"
 #include "lathe/ops/nonzero.h"
+#include "lathe/ops/promote.h"
 #include "lathe/ops/scatter.h"
 #include "lathe/ops/views.h"
 
@@ -219,8 +220,7 @@ const Tensor& index_put_(const Tensor& x, Indices indices, const Tensor& values_
 
 const Tensor& index_put_(const Tensor& x, Indices indices, Scalar value) {
   const profile::OpRange range("index_put_", {x});
-  LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()),
-              "index_put_: ", value, " does not fit ", x.dtype(), " (x: ", x, ")");
+  check_number("index_put_", value, x);
   return index_put_(x, indices, full({}, value, {.dtype = x.dtype()}));
 }
 

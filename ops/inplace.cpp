@@ -10,6 +10,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/promote.h"
 #include "lathe/ops/strided_adjoint.h"
 #include "lathe/ops/views.h"
 
@@ -58,12 +59,17 @@ void take_history(const Tensor& x, const Tensor& value) {
   ++meta_of(x).history;  // last: `value` may be a view of x, with the history before the write
 }
 
+void check_number_dtype(const char* op, const Tensor& x) {
+  LATHE_CHECK(DTypeError, x.dtype() != kBool, op, ": not defined for bool (x: ", x, ")");
+}
+
 /// Checks shape, dtype and device before a binary in-place op writes.
 void check_operand(const char* op, const Tensor& x, const Tensor& other, bool floating) {
   check_in_place(op, x);
   LATHE_CHECK(ShapeError, broadcast_shapes(op, x.shape(), other.shape()) == x.shape(), op, ": ",
               other.shape(), " does not broadcast to x's shape ", x.shape(), " (x: ", x,
               ", other: ", other, ")");
+  check_number_dtype(op, x);
   const int category = floating ? 2 : category_of(other.dtype());
   LATHE_CHECK(DTypeError, category <= category_of(x.dtype()), op, ": the result does not fit ",
               x.dtype(), " (x: ", x, ", other: ", other, ")");
@@ -71,13 +77,19 @@ void check_operand(const char* op, const Tensor& x, const Tensor& other, bool fl
 
 using BinaryFunction = Tensor (*)(const Tensor&, const Tensor&);
 
+/// The dtype in which x and `other` are computed: the promoted one, and f32 for half types, so that
+/// the operand is not rounded first.
+DType joint_dtype(const Tensor& x, const Tensor& other) {
+  return compute_dtype(result_dtype(x, other));
+}
+
 const Tensor& binary_(const char* name, BinaryOp op, BinaryFunction function, const Tensor& x,
                       const Tensor& other_in) {
   const profile::OpRange range(name, {x, other_in});
   check_operand(name, x, other_in, op == BinaryOp::kDiv);
-  if (is_half(x.dtype()) && other_in.dtype() != x.dtype()) {  // do not round the operand first
-    const Tensor wide = function(cast(x, kF32), cast(other_in, kF32));
-    return assign_(name, x, cast(wide, x.dtype()));
+  const DType wide = joint_dtype(x, other_in);
+  if (other_in.dtype() != x.dtype() && wide != x.dtype()) {
+    return assign_(name, x, cast(function(cast(x, wide), cast(other_in, wide)), x.dtype()));
   }
   if (autograd::wants_record_in_place(x, {other_in})) {
     // The op may save x for other's gradient, so it gets a copy that the write below does not
@@ -108,6 +120,7 @@ const Tensor& unary_(const char* name, UnaryOp op, Tensor (*function)(const Tens
                      const Tensor& x) {
   const profile::OpRange range(name, {x});
   check_in_place(name, x);
+  check_number_dtype(name, x);
   LATHE_CHECK(DTypeError, is_floating(x.dtype()) || op <= UnaryOp::kRelu, name,
               ": the result does not fit ", x.dtype(), " (x: ", x, ")");
   if (autograd::wants_record_in_place(x, {})) return assign_(name, x, function(x));
@@ -135,16 +148,22 @@ const Tensor& assign_(const char* op, const Tensor& x, const Tensor& value) {
   return x;
 }
 
-/// alpha * other; in f32 for a half operand, so that the sum is rounded once.
-static Tensor multiple(const Tensor& other, Scalar alpha) {
-  return alpha.to<double>() == 1.0 ? other : mul(cast(other, compute_dtype(other.dtype())), alpha);
+/// alpha * other, in the dtype of the sum; of half types in f32, so that the sum is rounded once.
+static Tensor multiple(const char* op, const Tensor& x, const Tensor& other, Scalar alpha) {
+  if (alpha.to<double>() == 1.0) return other;
+  check_operand(op, x, other, /*floating=*/false);
+  const DType dtype = result_dtype(x, other);
+  LATHE_CHECK(DTypeError, category_of(alpha.dtype()) <= category_of(dtype), op, ": alpha ", alpha,
+              " does not fit ", dtype, " (x: ", x, ", other: ", other, ")");
+  check_holds(op, dtype, alpha);
+  return mul(cast(other, compute_dtype(dtype)), alpha);
 }
 
 const Tensor& add_(const Tensor& x, const Tensor& other, Scalar alpha) {
-  return binary_("add_", BinaryOp::kAdd, add, x, multiple(other, alpha));
+  return binary_("add_", BinaryOp::kAdd, add, x, multiple("add_", x, other, alpha));
 }
 const Tensor& sub_(const Tensor& x, const Tensor& other, Scalar alpha) {
-  return binary_("sub_", BinaryOp::kSub, sub, x, multiple(other, alpha));
+  return binary_("sub_", BinaryOp::kSub, sub, x, multiple("sub_", x, other, alpha));
 }
 const Tensor& mul_(const Tensor& x, const Tensor& other) {
   return binary_("mul_", BinaryOp::kMul, mul, x, other);
@@ -156,7 +175,7 @@ const Tensor& div_(const Tensor& x, const Tensor& other, DivOptions options) {
   if (options.rounding_mode == RoundingMode::kNone) return div_(x, other);
   const profile::OpRange range("div_", {x, other});
   check_operand("div_", x, other, /*floating=*/false);
-  const DType wide = compute_dtype(x.dtype());  // as in binary_: `other` is not rounded first
+  const DType wide = joint_dtype(x, other);
   return assign_("div_", x, cast(div(cast(x, wide), cast(other, wide), options), x.dtype()));
 }
 const Tensor& add_(const Tensor& x, Scalar value) { return add_(x, number_for(x, value)); }
@@ -178,40 +197,43 @@ const Tensor& copy_(const Tensor& x, const Tensor& source) {
   return x;
 }
 
-const Tensor& fill_(const Tensor& x, Scalar value) {
-  const profile::OpRange range("fill_", {x});
-  check_in_place("fill_", x);
+static const Tensor& fill(const char* op, const Tensor& x, Scalar value) {
+  const profile::OpRange range(op, {x});
+  check_in_place(op, x);
+  check_holds(op, x.dtype(), value);
   if (autograd::wants_record_in_place(x, {})) {
     const Tensor filled = empty_like(x);
     fill_values(filled, value);
-    return assign_("fill_", x, filled);
+    return assign_(op, x, filled);
   }
   fill_values(x, value);
   x.bump_version();
   return x;
 }
-const Tensor& zero_(const Tensor& x) {
-  const profile::OpRange range("zero_", {x});
-  return fill_(x, 0);
+const Tensor& fill_(const Tensor& x, Scalar value) { return fill("fill_", x, value); }
+const Tensor& zero_(const Tensor& x) { return fill("zero_", x, 0); }
+
+/// The end of both forms of clamp_.
+static const Tensor& take_clamped(const Tensor& x, const Tensor& y) {
+  LATHE_CHECK(DTypeError, category_of(y.dtype()) <= category_of(x.dtype()),
+              "clamp_: the result does not fit ", x.dtype(), " (x: ", x, ")");
+  return assign_("clamp_", x, cast(y, x.dtype()));
 }
 
 const Tensor& clamp_(const Tensor& x, const ClampOptions& options) {
   const profile::OpRange range("clamp_", {x});
   check_in_place("clamp_", x);
+  check_number_dtype("clamp_", x);
   const bool record = autograd::wants_record_in_place(x, {});
-  const Tensor y = clamp(record ? clone(x) : x, options);  // clamp saves its input
-  LATHE_CHECK(DTypeError, y.dtype() == x.dtype(), "clamp_: the result does not fit ", x.dtype(),
-              " (x: ", x, ")");
-  return assign_("clamp_", x, y);
+  return take_clamped(x, clamp(record ? clone(x) : x, options));  // clamp saves its input
 }
 
 const Tensor& clamp_(const Tensor& x, const Tensor& low, const Tensor& high) {
   const profile::OpRange range("clamp_", {x, low, high});
   check_in_place("clamp_", x);
-  const Tensor y = clamp(autograd::wants_record_in_place(x, {low, high}) ? clone(x) : x, low, high);
-  LATHE_CHECK(DTypeError, y.dtype() == x.dtype(), "clamp_: the result does not fit ", x.dtype(),
-              " (x: ", x, ")");
-  return assign_("clamp_", x, y);
+  check_number_dtype("clamp_", x);
+  const bool record = autograd::wants_record_in_place(x, {low, high});
+  return take_clamped(x, clamp(record ? clone(x) : x, low, high));
 }
 
 // clang-format off

@@ -13,7 +13,7 @@
 namespace lathe {
 
 // clang-format off
-LATHE_API const Tensor& add_(const Tensor& x, const Tensor& other, Scalar alpha = 1);  // x += alpha * other
+LATHE_API const Tensor& add_(const Tensor& x, const Tensor& other, Scalar alpha = 1);  // x += alpha * other, promoted as in ops/binary.h, then cast to x's dtype
 LATHE_API const Tensor& sub_(const Tensor& x, const Tensor& other, Scalar alpha = 1);  // x -= alpha * other
 LATHE_API const Tensor& mul_(const Tensor& x, const Tensor& other);
 LATHE_API const Tensor& div_(const Tensor& x, const Tensor& other);
@@ -23,7 +23,7 @@ LATHE_API const Tensor& mul_(const Tensor& x, Scalar value);
 LATHE_API const Tensor& div_(const Tensor& x, Scalar value);
 LATHE_API const Tensor& div_(const Tensor& x, const Tensor& other, DivOptions options);  // as ops/binary.h
 LATHE_API const Tensor& copy_(const Tensor& x, const Tensor& source);  // converts dtype and device; broadcasts
-LATHE_API const Tensor& fill_(const Tensor& x, Scalar value);
+LATHE_API const Tensor& fill_(const Tensor& x, Scalar value);  // throws: also ValueError for a number out of x's range
 LATHE_API const Tensor& zero_(const Tensor& x);
 LATHE_API const Tensor& clamp_(const Tensor& x, const ClampOptions& options);
 LATHE_API const Tensor& clamp_(const Tensor& x, const Tensor& low, const Tensor& high);  // as ops/unary.h

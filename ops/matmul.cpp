@@ -136,8 +136,7 @@ Tensor addmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in,
   LATHE_CHECK(ShapeError, broadcast_shapes("addmm", input.shape(), shape) == shape,
               "addmm: input does not broadcast to ", shape, " (input: ", input, ")");
   for (const Scalar& factor : {opt.beta, opt.alpha}) {
-    LATHE_CHECK(DTypeError, category_of(factor.dtype()) <= category_of(a.dtype()),
-                "addmm: ", factor, " does not fit ", a.dtype(), " (a: ", a, ")");
+    check_number("addmm", factor, a);
   }
   const auto times = [](const Tensor& t, Scalar factor) {
     return factor.to<double>() == 1.0 ? t : mul(t, factor);

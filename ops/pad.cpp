@@ -12,6 +12,7 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/memory_format.h"
+#include "lathe/ops/promote.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 
@@ -70,8 +71,7 @@ Tensor crop(const Tensor& x, const Dims& before, const Dims& after) {
 Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, Scalar value) {
   const profile::OpRange range("pad", {x});
   profile::note_arguments(amounts, value);
-  LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()), "pad: ", value,
-              " does not fit ", x.dtype(), " (x: ", x, ")");
+  check_number("pad", value, x);
   const Borders b = check_borders(x, amounts);
   const Tensor part = crop(x, b.before, b.after);
   Shape shape = part.shape(), inside = part.shape();

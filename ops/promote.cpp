@@ -2,7 +2,11 @@
 // promote.h.
 #include "lathe/ops/promote.h"
 
+#include <cmath>
+#include <limits>
+
 #include "lathe/core/copy.h"
+#include "lathe/core/visit.h"
 
 namespace lathe {
 
@@ -20,6 +24,28 @@ Tensor scalar_like(Scalar value, const Tensor& a) {
   Tensor t = empty({}, {.dtype = dtype});
   fill_values(t, value);
   return t;
+}
+
+void check_holds(const char* op, DType dtype, Scalar value) {
+  if (!is_integer(dtype)) return;
+  const bool holds = visit_integer(dtype, op, [&]<class T>(TypeTag<T>) {
+    using Limits = std::numeric_limits<T>;
+    if (value.is_floating()) {  // 2^63 itself is no i64: the last number and 1 are compared
+      const double whole = std::trunc(value.to<double>());
+      return whole >= static_cast<double>(Limits::lowest()) &&
+             whole < static_cast<double>(Limits::max()) + 1;
+    }
+    const int64_t last = static_cast<int64_t>(Limits::max()), whole = value.to<int64_t>();
+    const bool is_signed = std::is_signed_v<T>;
+    return whole <= last && whole >= (is_signed ? int64_t{Limits::lowest()} : -last);
+  });
+  LATHE_CHECK(ValueError, holds, op, ": ", value, " is outside the range of ", dtype);
+}
+
+void check_number(const char* op, Scalar value, const Tensor& x) {
+  LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()), op, ": ", value,
+              " does not fit ", x.dtype(), " (x: ", x, ")");
+  check_holds(op, x.dtype(), value);
 }
 
 void check_operands(const char* op, OperandDType kind, const char* a_name, const Tensor& a,

@@ -12,6 +12,13 @@ LATHE_API DType result_dtype(const Tensor& a, const Tensor& b);
 /// dtype is the default dtype for a floating number, else the number's own.
 LATHE_API Tensor scalar_like(Scalar value, const Tensor& a);
 
+/// throws: ValueError if an integer `dtype` does not hold `value`: it is outside the range or not
+/// finite. u8 takes -1 to -255 for 255 to 1, as in PyTorch.
+LATHE_API void check_holds(const char* op, DType dtype, Scalar value);
+
+/// throws: DTypeError if the number's category is higher than x's; as check_holds().
+LATHE_API void check_number(const char* op, Scalar value, const Tensor& x);
+
 /// Which dtypes an op takes whose operands are not promoted.
 enum class OperandDType : uint8_t { kNumber, kFloating };
 

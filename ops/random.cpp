@@ -13,6 +13,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/floating_check.h"
+#include "lathe/ops/promote.h"
 #include "lathe/ops/random_kernels/random_math.h"
 #include "lathe/ops/random_source.h"
 
@@ -74,6 +75,8 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOption
   LATHE_CHECK(DTypeError, !options.requires_grad, "randint: integers have no gradient");
   TensorOptions complete = options;
   complete.dtype = options.dtype.value_or(kI64);
+  check_holds("randint", *complete.dtype, low);
+  check_holds("randint", *complete.dtype, high - 1);
   const Tensor out = empty(shape, complete);
   const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   const int64_t words_each = math::is_wide_span(span) ? 2 : 1;

@@ -9,6 +9,7 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/nonzero.h"
+#include "lathe/ops/promote.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/where.h"
@@ -140,8 +141,7 @@ Tensor scatter(const Tensor& x_in, int64_t dim, const Tensor& index_in, const Te
 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) {
   const profile::OpRange range("scatter", {x, index});
-  LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()), "scatter: ", value,
-              " does not fit ", x.dtype(), " (x: ", x, ")");
+  check_number("scatter", value, x);
   const Scatter s = prepare_scatter(x, dim, index);
   if (s.x.numel() == 0) return x;
   const Tensor written = ge(last_writers(s.places, s.x.numel()), 0);

@@ -11,6 +11,7 @@
 #include "lathe/core/dispatch.h"
 #include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
@@ -182,6 +183,15 @@ Tensor softplus(const Tensor& x, const SoftplusOptions& options) {
                     {.a = options.beta, .b = options.threshold}, options);
 }
 
+/// An integer interval outside the range of x's dtype holds none of its numbers.
+static void check_interval(const Tensor& x, int64_t low, int64_t high) {
+  visit_integer(x.dtype(), "clamp", [&]<class T>(TypeTag<T>) {
+    using Limits = std::numeric_limits<T>;
+    LATHE_CHECK(ValueError, low <= Limits::max() && high >= Limits::lowest(), "clamp: the ends ",
+                low, " and ", high, " leave no number of ", x.dtype(), " (x: ", x, ")");
+  });
+}
+
 Tensor clamp(const Tensor& x_in, const ClampOptions& options) {
   LATHE_CHECK(ValueError, options.low || options.high, "clamp: neither end is given (x: ", x_in,
               ")");
@@ -194,6 +204,7 @@ Tensor clamp(const Tensor& x_in, const ClampOptions& options) {
   const bool real = is_floating(x.dtype());
   const Scalar low = options.low.value_or(real ? Scalar(-kOpen) : Scalar(INT64_MIN));
   const Scalar high = options.high.value_or(real ? Scalar(kOpen) : Scalar(INT64_MAX));
+  if (is_integer(x.dtype())) check_interval(x, low.to<int64_t>(), high.to<int64_t>());
   const auto gradient = [low, high](const Tensor& dy, const Tensor& v) {
     return where(logical_and(ge(v, low), le(v, high)), dy, 0);
   };

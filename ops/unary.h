@@ -129,7 +129,7 @@ struct ClampOptions {
 };
 /// min(max(x, low), high). NaN stays; an end that is NaN makes every element NaN. Integers are
 /// clamped exactly. The gradient passes in the closed interval and is 0 elsewhere.
-/// grad: x (twice).   throws: ValueError if both ends are absent.
+/// grad: x (twice).   throws: ValueError if both ends are absent, or beyond all of x's integers.
 LATHE_API Tensor clamp(const Tensor& x, const ClampOptions& options);
 LATHE_API Tensor clamp(const Tensor& x, Scalar low, Scalar high);
 /// The same with an interval for each element. An undefined end sets no limit; dtypes are promoted

@@ -60,29 +60,40 @@ Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
   };
   return choose(cond, prepare(a), prepare(b));
 }
-Tensor where(const Tensor& cond, const Tensor& a, Scalar b) {
-  return where(cond, a, scalar_like(b, a));
+/// A number as an operand beside t. Unlike an operand of arithmetic it is not cut to t's range.
+static Tensor choice(Scalar number, const Tensor& t) {
+  const Tensor chosen = scalar_like(number, t);
+  check_holds("where", chosen.dtype(), number);
+  return chosen;
 }
-Tensor where(const Tensor& cond, Scalar a, const Tensor& b) {
-  return where(cond, scalar_like(a, b), b);
+Tensor where(const Tensor& cond, const Tensor& a, Scalar b) { return where(cond, a, choice(b, a)); }
+Tensor where(const Tensor& cond, Scalar a, const Tensor& b) { return where(cond, choice(a, b), b); }
+
+static void check_masked(const char* op, const Tensor& x, const Tensor& mask, Scalar value) {
+  check_condition(op, "mask", mask);
+  check_number(op, value, x);
+}
+static void check_masked(const char* op, const Tensor& x, const Tensor& mask, const Tensor& value) {
+  check_condition(op, "mask", mask);
+  LATHE_CHECK(ShapeError, value.ndim() == 0, op,
+              ": value must be one number, a 0-d tensor (value: ", value, ")");
+  LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()), op,
+              ": value does not fit ", x.dtype(), " (x: ", x, ", value: ", value, ")");
+  if (is_integer(x.dtype()) && value.device().is_cpu()) {  // a GPU's would be waited for
+    check_holds(op, x.dtype(), value.item_scalar());
+  }
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
   const profile::OpRange range("masked_fill", {x, mask});
   profile::note_arguments(value);
-  check_condition("masked_fill", "mask", mask);
-  LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()),
-              "masked_fill: ", value, " does not fit ", x.dtype(), " (x: ", x, ")");
+  check_masked("masked_fill", x, mask, value);
   return where(mask, value, x);
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
   const profile::OpRange range("masked_fill", {x, mask, value});
-  check_condition("masked_fill", "mask", mask);
-  LATHE_CHECK(ShapeError, value.ndim() == 0,
-              "masked_fill: value must be one number, a 0-d tensor (value: ", value, ")");
-  LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(x.dtype()),
-              "masked_fill: value does not fit ", x.dtype(), " (x: ", x, ", value: ", value, ")");
+  check_masked("masked_fill", x, mask, value);
   return where(mask, cast(value, x.dtype()), x);
 }
 
@@ -90,6 +101,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
 template <class Value>
 static const Tensor& fill_masked(const Tensor& x, const Tensor& mask, const Value& value) {
   autograd::check_in_place("masked_fill_", x);
+  check_masked("masked_fill_", x, mask, value);
   LATHE_CHECK(ShapeError, broadcast_shapes("masked_fill_", x.shape(), mask.shape()) == x.shape(),
               "masked_fill_: mask does not broadcast to x (x: ", x, ", mask: ", mask, ")");
   return assign_("masked_fill_", x, masked_fill(x, mask, value));
