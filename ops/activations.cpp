@@ -23,20 +23,22 @@ Tensor widened(const Tensor& x, F f) {
   return cast(f(cast(x, compute_dtype(dtype))), dtype);
 }
 
-/// clamp, but with a gradient of 0 at the ends.
-Tensor open_clamp(const char* op, const Tensor& x, double low, double high) {
+/// clamp, but with a gradient of 0 at the ends. At NaN the gradient passes or is 0.
+Tensor open_clamp(const char* op, const Tensor& x, double low, double high, bool passes_at_nan) {
   const Tensor y = clamp(x.detach(), low, high);
-  autograd::record(op, y, {x},
-                   [x = autograd::Saved(x), low, high](const Tensor& dy, const autograd::Needs&) {
-                     const Tensor inside = logical_and(gt(x.get(), low), lt(x.get(), high));
-                     return Tensors{where(inside, dy, 0)};
-                   });
+  autograd::record(
+      op, y, {x},
+      [x = autograd::Saved(x), low, high, passes_at_nan](const Tensor& dy, const autograd::Needs&) {
+        const Tensor v = x.get();
+        if (passes_at_nan) {
+          return Tensors{where(logical_or(le(v, low), ge(v, high)), 0, dy)};
+        }
+        return Tensors{where(logical_and(gt(v, low), lt(v, high)), dy, 0)};
+      });
   return y;
 }
 
-Tensor hard_sigmoid_of(const Tensor& x) {
-  return div(open_clamp("hardsigmoid", add(x, 3), 0, 6), 6);
-}
+Tensor floating(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, default_dtype()); }
 
 }  // namespace
 
@@ -44,21 +46,34 @@ Tensor hardtanh(const Tensor& x, double low, double high) {
   const profile::OpRange range("hardtanh", {x});
   profile::note_arguments(low, high);
   LATHE_CHECK(ValueError, low <= high, "hardtanh: low ", low, " is above high ", high);
-  return open_clamp("hardtanh", is_floating(x.dtype()) ? x : cast(x, default_dtype()), low, high);
+  return open_clamp("hardtanh", floating(x), low, high, /*passes_at_nan=*/true);
 }
 Tensor relu6(const Tensor& x) {
   const profile::OpRange range("relu6", {x});
-  return hardtanh(x, 0, 6);
+  return open_clamp("relu6", floating(x), 0, 6, /*passes_at_nan=*/false);
 }
 
 Tensor hardsigmoid(const Tensor& x) {
   const profile::OpRange range("hardsigmoid", {x});
-  return widened(x, hard_sigmoid_of);
+  return widened(x, [](const Tensor& v) {
+    return div(open_clamp("hardsigmoid", add(v, 3), 0, 6, /*passes_at_nan=*/false), 6);
+  });
 }
 
 Tensor hardswish(const Tensor& x) {
   const profile::OpRange range("hardswish", {x});
-  return widened(x, [](const Tensor& v) { return mul(v, hard_sigmoid_of(v)); });
+  return widened(x, [](const Tensor& v) {
+    const Tensor fixed = v.detach();
+    const Tensor y = mul(fixed, div(clamp(add(fixed, 3), 0, 6), 6));
+    autograd::record("hardswish", y, {v},
+                     [v = autograd::Saved(v)](const Tensor& dy, const autograd::Needs&) {
+                       // clamp keeps the slope finite where it is not chosen.
+                       const Tensor slope = add(div(clamp(v.get(), -3, 3), 3), 0.5);
+                       const Tensor bent = where(lt(v.get(), 3), mul(dy, slope), dy);
+                       return Tensors{where(le(v.get(), -3), 0, bent)};
+                     });
+    return y;
+  });
 }
 
 Tensor mish(const Tensor& x) {

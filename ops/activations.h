@@ -8,18 +8,18 @@
 
 namespace lathe {
 
-/// min(max(x, low), high). Unlike clamp's, its gradient is 0 at both ends.
+/// min(max(x, low), high). Unlike clamp's, its gradient is 0 at both ends, and passes at NaN.
 /// throws: ValueError unless low <= high.
 LATHE_API Tensor hardtanh(const Tensor& x, double low = -1.0, double high = 1.0);
 
-/// hardtanh(x, 0, 6).
+/// hardtanh(x, 0, 6), but with a gradient of 0 at NaN.
 LATHE_API Tensor relu6(const Tensor& x);
 
-/// hardtanh(x + 3, 0, 6) / 6.
+/// relu6(x + 3) / 6.
 LATHE_API Tensor hardsigmoid(const Tensor& x);
 
 /// x * hardsigmoid(x).
-/// grad: 0 at -3 and 1 at 3.   ref: Howard et al. 2019 (arXiv:1905.02244).
+/// grad: 0 at -3, 1 at 3, passed on at NaN.   ref: Howard et al. 2019 (arXiv:1905.02244).
 LATHE_API Tensor hardswish(const Tensor& x);
 
 /// x * tanh(softplus(x)).

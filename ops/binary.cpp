@@ -266,9 +266,9 @@ Tensor pow(const Tensor& a_in, const Tensor& b_in) {
              da = sum_to_shape(mul(dy, slope), base.shape());
            }
            if (need[1]) {
-             // a^b log(a). Where a = 0 (and b >= 0) the limit is 0: there log is taken of 1.
-             const Tensor is_zero = cast(eq(base, 0), dy.dtype());
-             const Tensor slope = mul(pow(base, exponent), log(add(base, is_zero)));
+             // a^b log(a). Where a = 0 and b >= 0 the limit is 0: there log is taken of 1.
+             const Tensor flat = logical_and(eq(base, 0), ge(exponent, 0));
+             const Tensor slope = mul(pow(base, exponent), log(where(flat, 1, base)));
              db = sum_to_shape(mul(dy, slope), exponent.shape());
            }
            return Tensors{da, db};

@@ -2,6 +2,7 @@
 #include "lathe/ops/distance.h"
 
 #include <cmath>
+#include <limits>
 
 #include "lathe/core/profile/range.h"
 #include "lathe/core/visit.h"
@@ -18,9 +19,9 @@ namespace lathe {
 
 /// x^p of x >= 0, without the infinite or undefined slope at 0.
 static Tensor power(const Tensor& x, double p) {
-  if (p < 0) return pow(x, p);  // infinite at 0
   const Tensor zero = eq(x.detach(), 0);
-  return where(zero, 0, pow(where(zero, 1, x), p));
+  const double at_zero = p < 0 ? std::numeric_limits<double>::infinity() : 0.0;
+  return where(zero, at_zero, pow(where(zero, 1, x), p));
 }
 
 Tensor vector_norm(const Tensor& x_in, double p, const Dims& dims, ReduceOptions opt) {
@@ -30,7 +31,7 @@ Tensor vector_norm(const Tensor& x_in, double p, const Dims& dims, ReduceOptions
   check_floating("vector_norm", x);
   if (p == 2) return norm(x, dims, opt);
   if (p == 1) return sum(abs(x), dims, opt);
-  if (p == 0) return sum(square(sign(x)), dims, opt);
+  if (p == 0) return sum(where(isnan(x), 1, square(sign(x))), dims, opt);  // NaN is not 0
   if (std::isinf(p)) return p > 0 ? amax(abs(x), dims, opt) : amin(abs(x), dims, opt);
   // Half types are widened once around all steps, as p may take them out of their range.
   const Tensor wide = cast(x, compute_dtype(x.dtype()));

@@ -14,7 +14,11 @@
 
 namespace lathe {
 
-static Tensor above_zero(const Tensor& x) { return clamp(x, {.low = 0}); }
+/// max(x, 0), where only x > 0 gets a gradient: not 0 as clamp, and not NaN as relu.
+static Tensor above_zero(const Tensor& x) {
+  const Tensor fixed = x.detach();
+  return where(gt(fixed, 0), x, relu(fixed));
+}
 
 /// x1 x2 / sqrt((|x1|^2 + eps) (|x2|^2 + eps)) of rows, in f32 for half types, where eps is 0.
 static Tensor cosine_of_rows(const Tensor& x1_in, const Tensor& x2_in) {

@@ -66,6 +66,10 @@ Tensor run(ReduceOp op, const Tensor& x, const Extent& e, DType dtype, int64_t c
 
 /// t with 1 in place of 0: for divisors that are 0 only where their dividend is 0 too.
 Tensor or_one(const Tensor& t) { return add(t, cast(eq(t, 0), t.dtype())); }
+/// dy / (y * count), and 0 where y is 0, whatever dy is.
+Tensor or_zero(const Tensor& dy, const Tensor& y, double count) {
+  return where(eq(y, 0), 0, div(dy, mul(or_one(y), count)));
+}
 
 Tensor sum_in(const Tensor& x, const Extent& e) {
   Tensor y = run(ReduceOp::kSum, x, e, is_floating(x.dtype()) ? x.dtype() : kI64);
@@ -245,7 +249,7 @@ Tensor std(const Tensor& x, const Dims& dims, VarOptions opt) {
   autograd::record(
       "std", y, {x},
       [x = Saved(x), y = SavedOutput(y), e, correction](const Tensor& dy, const Needs&) {
-        const Tensor scale = div(dy, mul(or_one(y.get()), divisor_of(e, correction)));
+        const Tensor scale = or_zero(dy, y.get(), divisor_of(e, correction));
         return Tensors{mul(centred(x.get(), e), e.restore(scale))};
       });
   return y;
@@ -260,7 +264,7 @@ Tensor norm(const Tensor& x_in, const Dims& dims, ReduceOptions opt) {
   Tensor y = run(ReduceOp::kNorm, x, e, x.dtype());
   autograd::record("norm", y, {x},
                    [x = Saved(x), y = SavedOutput(y), e](const Tensor& dy, const Needs&) {
-                     return Tensors{mul(x.get(), e.restore(div(dy, or_one(y.get()))))};
+                     return Tensors{mul(x.get(), e.restore(or_zero(dy, y.get(), 1)))};
                    });
   return y;
 }

@@ -157,10 +157,8 @@ Tensor leaky_relu(const Tensor& x, double slope) {
 
 Tensor elu(const Tensor& x, double alpha) {
   const auto gradient = [alpha](const Tensor& dy, const Tensor& v) {
-    const Tensor positive = mask(gt(v, 0), dy);
-    // min(v, 0) keeps exp finite where it is masked out.
-    const Tensor slope = mul(exp(clamp(v, {.high = 0})), alpha);
-    return mul(dy, add(positive, mul(sub(1, positive), slope)));
+    // min(v, 0) keeps exp finite where it is not chosen.
+    return where(le(v, 0), mul(dy, mul(exp(clamp(v, {.high = 0})), alpha)), dy);
   };
   return from_input("elu", UnaryOp::kElu, floating(x), gradient, {.a = alpha}, alpha);
 }

@@ -126,6 +126,17 @@ TEST_CASE("distances: gradient 0 at 0") {
     cdist(a, ones({1, 3}, {.dtype = kF64}), p).sum().backward();
     CHECK(a.grad().to_vector<double>() == Values{0, 0, 0});
   }
+  for (const Values& values : {Values{0, 0}, Values{0, 3}}) {
+    const Tensor x = tensor(values).requires_grad_();
+    vector_norm(x, -1).backward();
+    CHECK(x.grad().to_vector<double>() == Values{0, 0});
+  }
+  for (const double p : {0.5, 2.0, 3.0}) {  // also where NaN comes back, as in PyTorch
+    CAPTURE(p);
+    const Tensor a = ones({1, 3}, {.dtype = kF64, .requires_grad = true});
+    cdist(a, ones({1, 3}, {.dtype = kF64}), p).backward(full({1, 1}, kNaN, kF64));
+    CHECK(a.grad().to_vector<double>() == Values{0, 0, 0});
+  }
 }
 
 TEST_CASE("distances: errors name the op and the values") {

@@ -1,13 +1,16 @@
 // Gradients where a convention decides: at NaN and infinity, at ties and kinks, over nothing. The
-// rules stand in ops/README.md. The numbers are PyTorch's (1.13.1, f64): each case is
+// rules stand in ops/README.md. The numbers are PyTorch's (2.15, f64; of clamp 1.13's): each case is
 //   y = f(x); y.backward(torch.full_like(y, 2.))
 // with f as the case is named, unless the case says otherwise.
 #include <limits>
 
 #include "compare.h"
 #include "lathe/autograd/engine.h"
+#include "lathe/ops/activations.h"
 #include "lathe/ops/batch_norm.h"
+#include "lathe/ops/distance.h"
 #include "lathe/ops/losses.h"
+#include "lathe/ops/margin_losses.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 
@@ -41,7 +44,7 @@ const Case kOne[] = {
     {"F.leaky_relu(x, 0.25)", [](In x) { return leaky_relu(x[0], 0.25); }, {kPoints},
      {kNaN, kInf, -kInf, 0, 0, 1, -0.25}, {{0.5, 2, 0.5, 0.5, 0.5, 2, 0.5}}},
     {"F.elu", [](In x) { return elu(x[0]); }, {{kNaN, kInf, -kInf, 0, 1}},
-     {kNaN, kInf, -1, 0, 1}, {{kNaN, 2, 0, 2, 2}}},
+     {kNaN, kInf, -1, 0, 1}, {{2, 2, 0, 2, 2}}},
     {"F.softplus", [](In x) { return softplus(x[0]); }, {{kNaN, kInf, -kInf}},
      {kNaN, kInf, 0}, {{kNaN, 2, 0}}},
     {"torch.sqrt", [](In x) { return sqrt(x[0]); }, {{kNaN, kInf, 0, 1}},
@@ -52,6 +55,10 @@ const Case kOne[] = {
      {kNaN, kNaN, kNaN}, {{0, 0, 0}}},
     {"torch.clamp(x, 0, nan)", [](In x) { return clamp(x[0], 0.0, kNaN); }, {{0, kNaN, 2}},
      {kNaN, kNaN, kNaN}, {{0, 0, 0}}},
+    {"torch.linalg.vector_norm(x, 0)", [](In x) { return vector_norm(x[0], 0); }, {{kNaN, 1, 0, kInf}}, {3}, {{0, 0, 0, 0}}},
+    {"F.hinge_embedding_loss(x, -ones(6), reduction='none')",
+     [](In x) { return hinge_embedding_loss(x[0], full_like(x[0], -1), {.reduction = Reduction::kNone}); },
+     {{1, 0, 2, kNaN, kInf, -kInf}}, {0, 1, 0, kNaN, 0, kInf}, {{0, -2, 0, 0, 0, -2}}},
     {"x.max()", [](In x) { return max(x[0]); }, {{1, kNaN, 3, kNaN}}, {kNaN}, {{0, 1, 0, 1}}},
     {"x.min()", [](In x) { return min(x[0]); }, {{1, kNaN, 3, kNaN}}, {kNaN}, {{0, 1, 0, 1}}},
     // Of several dimensions or one it is the same rule here; PyTorch's amax gives NaN throughout.
@@ -67,6 +74,11 @@ const Case kTwo[] = {
      {kNaN, kNaN, kNaN, 1, 2, 2, kInf, kInf}, {{2, 2, 2, 1, 2, 0, 1, 0}, {2, 2, 2, 1, 0, 2, 1, 2}}},
     {"torch.minimum", [](In x) { return minimum(x[0], x[1]); }, {kLeft, kRight},
      {kNaN, kNaN, kNaN, 1, 1, 1, kInf, -kInf}, {{2, 2, 2, 1, 0, 2, 1, 2}, {2, 2, 2, 1, 2, 0, 1, 0}}},
+    {"torch.pow", [](In x) { return pow(x[0], x[1]); }, {{0, 0, 0, 0, 0, kNaN}, {-1, 0, 1, -0.5, 2, 0}},
+     {kInf, 1, 0, kInf, 0, 1}, {{-kInf, 0, 2, -kInf, 0, 0}, {-kInf, 0, 0, -kInf, 0, kNaN}}},
+    {"F.margin_ranking_loss(x, y, ones(4), reduction='none')",
+     [](In x) { return margin_ranking_loss(x[0], x[1], ones_like(x[0]), {.reduction = Reduction::kNone}); },
+     {{1, 0, 2, kNaN}, {1, 1, 1, 1}}, {0, 1, 0, kNaN}, {{0, -2, 0, 0}, {0, 2, 0, 0}}},
     {"torch.hypot", [](In x) { return hypot(x[0], x[1]); }, {{0, kInf, kNaN, 0, -4, kInf}, {0, 1, kInf, 2, 0, kNaN}},
      {0, kInf, kInf, 2, 4, kInf}, {{kNaN, kNaN, kNaN, 0, -2, kNaN}, {kNaN, 0, kNaN, 2, 0, kNaN}}},
     {"F.l1_loss(x, y, reduction='none')", [](In x) { return l1_loss(x[0], x[1], {Reduction::kNone}); },
@@ -130,6 +142,9 @@ TEST_CASE("special values: what lost or was cut off gets exactly 0, whatever com
        [](const Tensor& x) { return amax(x, {0}, {.keepdim = true}); },
        {1, 2, 0},
        {0, 1, 0}},
+      {"norm", [](const Tensor& x) { return norm(x, {0}); }, {0, 0, 0}, {0, 0, 0}},
+      {"std", [](const Tensor& x) { return lathe::std(x, {0}); }, {4, 4, 4}, {0, 0, 0}},
+      {"hardswish", [](const Tensor& x) { return hardswish(x); }, {-4, 3, -3}, {0, 1, 0}},
   };
   for (const Loser& l : losers) {
     for (const double back : {kNaN, kInf}) {
