@@ -13,9 +13,12 @@ Error::Error(const std::string& message, SourcePlace place)
 
 void Error::set_origin(const std::string& origin) {
   if (has_origin_) return;
-  std::string message = concat(origin, ": ", message_), text = concat(origin, ": ", text_);
-  message_ = std::move(message);
-  text_ = std::move(text);
+  const std::string start = concat(origin, ": ");
+  if (!message_.starts_with(start)) {  // a layer's own error may name it already
+    std::string message = start + message_, text = start + text_;
+    message_ = std::move(message);
+    text_ = std::move(text);
+  }
   has_origin_ = true;
 }
 

@@ -118,7 +118,8 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
               "prelu: expected floating dtypes (x: ", x, ", weight: ", weight, ")");
   const int64_t channels = x.ndim() == 0 ? 1 : x.dim(x.ndim() == 1 ? 0 : 1);
   LATHE_CHECK(ShapeError, weight.ndim() <= 1 && (weight.numel() == 1 || weight.numel() == channels),
-              "prelu: weight must be [1] or [", channels, "], the channels of x (x: ", x,
+              "prelu: weight must be [1]",
+              channels == 1 ? "" : concat(" or [", channels, "], the channels of x"), " (x: ", x,
               ", weight: ", weight, ")");
   Shape shape = Dims::filled(x.ndim(), 1);
   if (weight.numel() != 1) shape[x.ndim() == 1 ? 0 : 1] = channels;

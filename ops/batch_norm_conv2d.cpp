@@ -6,6 +6,7 @@
 #include "lathe/core/device_scope.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/autocast.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/memory_format.h"
 
 namespace lathe {
@@ -65,6 +66,7 @@ Tensor batch_norm_relu_conv2d(const Tensor& x, const BatchNormTensors& norm_tens
       if (cuda::norm_relu_conv2d_fuses(call)) return cuda::norm_relu_conv2d(call);
     }
   }
+  check_floating("batch_norm_relu_conv2d", x);
   const auto& [weight, bias, running_mean, running_var] = norm_tensors;
   return conv2d(batch_norm_relu(x, weight, bias, running_mean, running_var, norm), w_in, conv);
 }

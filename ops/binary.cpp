@@ -83,8 +83,8 @@ Tensor scaled(const char* name, BinaryFunction op, const Tensor& a, const Tensor
 /// Refuses integer divisors that are 0. `what` is the beginning of the message.
 void check_divisor(const char* what, const Tensor& b) {
   if (is_floating(b.dtype())) return;
-  if (b.device().is_cuda()) {  // without waiting: check_index reports each 0 as out of range
-    check_index(what, cast(eq(b, 0), kI64), 1);
+  if (b.device().is_cuda()) {  // without waiting: check_index notes each 0
+    check_index(what, cast(eq(b, 0), kI64), -1);
     return;
   }
   const Tensor zero = eq(b, 0);

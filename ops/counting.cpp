@@ -46,7 +46,9 @@ Tensor bincount(const Tensor& x, const BincountOptions& opt) {
     weights = ones(x.shape(), {.dtype = kI64, .device = x.device()});
   }
   const int64_t longest = x.numel() == 0 ? 0 : max(x).item<int64_t>() + 1;
-  return count_places(x, std::max({longest, opt.min_length, int64_t{0}}), weights);
+  const int64_t size = std::max({longest, opt.min_length, int64_t{0}});
+  check_index("bincount", cast(x, kI64), size);  // a negative number
+  return count_places(x, size, weights);
 }
 
 Tensor histc(const Tensor& x_in, const HistcOptions& opt) {

@@ -185,6 +185,8 @@ Term contract(Term a, Term b, Wanted wanted) {
   };
   const Tensor left = reshape(a.ordered(joined(batch, only_a, summed)), {batches, rows, depth});
   const Tensor right = reshape(b.ordered(joined(batch, summed, only_b)), {batches, depth, columns});
+  LATHE_CHECK(DTypeError, left.dtype() != kBool || right.dtype() != kBool,
+              "einsum: not defined for bool (operands: ", left, ", ", right, ")");
   Term product{summed.empty() ? mul(left, right) : matmul(left, right),
                joined(batch, only_a, only_b)};
   Shape shape;

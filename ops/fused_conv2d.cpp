@@ -10,6 +10,7 @@
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/unary.h"
 
@@ -76,6 +77,7 @@ Tensor fused_conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt,
   const bool one_op = x.ndim() == 4 && is_plain(x) && is_plain(w) && is_plain(opt.bias) &&
                       is_plain(then.residual) && !amp::autocast_enabled(kCPU);
   if (Tensor y = on_gpu(x, w, opt, then); y.defined()) return y;
+  check_floating("fused_conv2d", x);
   if (!one_op) return composed(x, w, opt, then);
   check_operands("fused_conv2d", OperandDType::kFloating, "x", x, "w", w);
   const Conv2dGeometry g = conv2d_geometry("fused_conv2d", x.shape(), w.shape(), opt);

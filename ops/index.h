@@ -38,7 +38,7 @@ LATHE_API Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index,
                              const Tensor& source);
 
 /// throws: IndexError unless all values of `index` (i64) are in [0, size). On a GPU the next
-/// synchronising call throws it.
+/// synchronising call throws it; a size of -1 makes any value but 0 a fault, which `op` tells.
 LATHE_API void check_index(const char* op, const Tensor& index, int64_t size);
 
 /// Integers as i64, where a negative one counts from the end, all counted from the front.

@@ -70,6 +70,7 @@ Tensor bce_with_logits(const Tensor& x_in, const Tensor& y_in, const BceOptions&
 
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& y, const BceOptions& opt) {
   const profile::OpRange range("binary_cross_entropy_with_logits", {x, y});
+  check_loss_pair("binary_cross_entropy_with_logits", x, y);
   return bce_with_logits(x, y, opt);
 }
 

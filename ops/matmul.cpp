@@ -109,17 +109,23 @@ Tensor bmm(const Tensor& a_in, const Tensor& b_in) {
   return multiply(a, b);
 }
 
-Tensor mm(const Tensor& a, const Tensor& b) {
-  const profile::OpRange range("mm", {a, b});
+Tensor mm(const Tensor& a_in, const Tensor& b_in) {
+  const profile::OpRange range("mm", {a_in, b_in});
+  const auto [a, b] = amp::cast(amp::kHalf, a_in, b_in);
+  check_operands("mm", OperandDType::kNumber, "a", a, "b", b);
   LATHE_CHECK(ShapeError, a.ndim() == 2 && b.ndim() == 2,
               "mm: a and b must be [m,k] and [k,n] (a: ", a, ", b: ", b, ")");
+  check_inner("mm", a, b);
   return matmul(a, b);
 }
 
-Tensor mv(const Tensor& a, const Tensor& x) {
-  const profile::OpRange range("mv", {a, x});
+Tensor mv(const Tensor& a_in, const Tensor& x_in) {
+  const profile::OpRange range("mv", {a_in, x_in});
+  const auto [a, x] = amp::cast(amp::kHalf, a_in, x_in);
+  check_operands("mv", OperandDType::kNumber, "a", a, "x", x);
   LATHE_CHECK(ShapeError, a.ndim() == 2 && x.ndim() == 1,
               "mv: a and x must be [m,k] and [k] (a: ", a, ", x: ", x, ")");
+  check_inner("mv", a, x);
   return matmul(a, x);
 }
 

@@ -3,6 +3,7 @@
 
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/axis_map.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/views.h"
 
@@ -26,6 +27,7 @@ void check_window(const char* op, const Tensor& x, const Window1d& w, int64_t st
 
 /// [N,C,W] as [N,C,1,W], or [C,W] as [C,1,W].
 Tensor one_row(const char* op, const Tensor& x) {
+  check_floating(op, x);
   LATHE_CHECK(ShapeError, x.ndim() == 2 || x.ndim() == 3, op,
               ": x must be [N,C,W] or [C,W] (x: ", x, ")");
   return unsqueeze(x, -2);

@@ -10,6 +10,7 @@
 #include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/resample.h"
 #include "lathe/ops/views.h"
@@ -134,6 +135,7 @@ Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
 
 ValuesAndIndices max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions& options) {
   const profile::OpRange range("max_pool2d_with_indices", {x});
+  check_floating("max_pool2d_with_indices", x);
   if (x.ndim() == 3) {
     const auto [values, index] = max_pool2d_with_indices(unsqueeze(x, 0), options);
     return {squeeze(values, 0), squeeze(index, 0)};

@@ -2,15 +2,24 @@
 #include "lathe/ops/products.h"
 
 #include "lathe/core/profile/range.h"
+#include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/lines.h"
 #include "lathe/ops/matmul.h"
+#include "lathe/ops/promote.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {
 
-Tensor dot(const Tensor& a, const Tensor& b) {
-  const profile::OpRange range("dot", {a, b});
+static void check_not_bool(const char* op, const Tensor& a, const Tensor& b) {
+  LATHE_CHECK(DTypeError, a.dtype() != kBool || b.dtype() != kBool, op,
+              ": not defined for bool (a: ", a, ", b: ", b, ")");
+}
+
+Tensor dot(const Tensor& a_in, const Tensor& b_in) {
+  const profile::OpRange range("dot", {a_in, b_in});
+  const auto [a, b] = amp::cast(amp::kHalf, a_in, b_in);
+  check_operands("dot", OperandDType::kNumber, "a", a, "b", b);
   LATHE_CHECK(ShapeError, a.ndim() == 1 && a.shape() == b.shape(),
               "dot: a and b must be [n], of one length (a: ", a, ", b: ", b, ")");
   return matmul(a, b);
@@ -18,6 +27,7 @@ Tensor dot(const Tensor& a, const Tensor& b) {
 
 Tensor outer(const Tensor& a, const Tensor& b) {
   const profile::OpRange range("outer", {a, b});
+  check_not_bool("outer", a, b);
   LATHE_CHECK(ShapeError, a.ndim() == 1 && b.ndim() == 1,
               "outer: a and b must be [n] and [m] (a: ", a, ", b: ", b, ")");
   return mul(unsqueeze(a, 1), b);
@@ -25,6 +35,7 @@ Tensor outer(const Tensor& a, const Tensor& b) {
 
 Tensor kron(const Tensor& a, const Tensor& b) {
   const profile::OpRange range("kron", {a, b});
+  check_not_bool("kron", a, b);
   const int ndim = std::max(a.ndim(), b.ndim());
   Shape as = a.shape(), bs = b.shape(), shape;
   while (as.size() < ndim) as.insert(0, 1);

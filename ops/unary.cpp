@@ -14,6 +14,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/binary_acts.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/where.h"
@@ -105,7 +106,10 @@ Tensor floor(T x)      { return rounding("floor", UnaryOp::kFloor, x); }
 Tensor ceil(T x)       { return rounding("ceil", UnaryOp::kCeil, x); }
 Tensor round(T x)      { return rounding("round", UnaryOp::kRound, x); }
 Tensor trunc(T x)      { return rounding("trunc", UnaryOp::kTrunc, x); }
-Tensor frac(T x)       { const profile::OpRange range("frac", {x}); return sub(x, trunc(x)); }
+Tensor frac(T x)       {
+  const profile::OpRange range("frac", {x});
+  LATHE_CHECK(DTypeError, x.dtype() != kBool, "frac: not defined for bool (x: ", x, ")");
+  return sub(x, trunc(x)); }
 Tensor exp(T x)        { return from_output("exp", UnaryOp::kExp, ranged(x), [](T dy, T y) { return mul(dy, y); }); }
 Tensor expm1(T x)      { return from_output("expm1", UnaryOp::kExpm1, ranged(x), [](T dy, T y) { return mul(dy, add(y, 1)); }); }
 Tensor log(T x)        { return from_input("log", UnaryOp::kLog, ranged(x), [](T dy, T v) { return div(dy, v); }); }
@@ -213,9 +217,14 @@ Tensor clamp(const Tensor& x_in, const Tensor& low_in, const Tensor& high_in) {
   const profile::OpRange range("clamp", {x_in, low_in, high_in});
   LATHE_CHECK(ValueError, low_in.defined() || high_in.defined(),
               "clamp: neither end is given (x: ", x_in, ")");
+  const auto bounded = [&](BinaryOp op, const Tensor& values, const Tensor& end) {
+    const auto [a, b] = binary::prepare("clamp", values, end.detach());
+    LATHE_CHECK(DTypeError, a.dtype() != kBool, "clamp: not defined for bool (x: ", x_in, ")");
+    return binary::run("clamp", op, a, b, a.dtype());
+  };
   Tensor y = x_in.detach();
-  if (low_in.defined()) y = maximum(y, low_in.detach());
-  if (high_in.defined()) y = minimum(y, high_in.detach());
+  if (low_in.defined()) y = bounded(BinaryOp::kMaximum, y, low_in);
+  if (high_in.defined()) y = bounded(BinaryOp::kMinimum, y, high_in);
   const auto alike = [&](const Tensor& t) {
     return t.defined() ? to_device(cast(t, y.dtype()), y.device()) : t;
   };

@@ -15,7 +15,7 @@ struct FaultReport {
   const char* op;    // a literal of the host; a kernel passes it on and never reads it
   int64_t position;  // of the bad element, row-major
   int64_t value;     // the bad value; valid is 0 <= value < limit
-  int64_t limit;
+  int64_t limit;     // -1: `op` alone says what is wrong
 };
 
 /// One record per device, in the device's memory, where kernels read it fast.

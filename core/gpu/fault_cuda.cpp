@@ -70,6 +70,8 @@ FaultReport take_fault(Device device) {
 
 void check_fault(Device device) {
   const FaultReport fault = take_fault(device);
+  LATHE_CHECK(IndexError, fault.raised == 0 || fault.limit >= 0, fault.op, " at position ",
+              fault.position, " (noted by a kernel on ", device, " since the last wait)");
   LATHE_CHECK(IndexError, fault.raised == 0, fault.op, ": index ", fault.value, " at position ",
               fault.position, " is outside [0, ", fault.limit, ") (noted by a kernel on ", device,
               " since the last wait)");

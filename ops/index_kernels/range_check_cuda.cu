@@ -53,7 +53,7 @@ void check(const char* op, const Tensor& values, Range range) {
 }  // namespace
 
 void check_index(const char* op, const Tensor& index, int64_t size) {
-  check(op, index, {size, 0, false});
+  check(op, index, {size, 0, size < 0});
 }
 
 void check_class_range(const char* op, const ClassTargets& targets) {

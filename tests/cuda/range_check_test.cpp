@@ -43,6 +43,10 @@ TEST_CASE("range check kernel: an index out of range is noted with its row-major
   check_noted(59, 100, 7);
   cuda::check_index("gather", on_device(zeros({2}, {.dtype = kI64})), 0);  // nothing is in range
   CHECK(take_fault().raised == 1);
+  cuda::check_index("gather", on_device(zeros({2}, {.dtype = kI64})), -1);
+  CHECK(take_fault().raised == 0);
+  cuda::check_index("gather", on_device(tensor({0, 0, 1})), -1);
+  check_noted(2, 1, -1);
 }
 
 TEST_CASE("range check kernel: a class is in range or it is ignore_index") {

@@ -133,5 +133,7 @@ TEST_CASE("activations: errors name the op and the values") {
   CHECK_THROWS_AS(glu(tensor(1.0, kF64)), IndexError);
   CHECK_THROWS_WITH_AS(prelu(zeros({2, 3}), zeros({2})),
                        Contains("prelu: weight must be [1] or [3], the channels of x"), ShapeError);
+  CHECK_THROWS_WITH_AS(prelu(zeros({2, 1}), zeros({2})), Contains("prelu: weight must be [1] (x: "),
+                       ShapeError);
   CHECK_THROWS_AS(prelu(zeros({2, 3}, {.dtype = kI32}), zeros({1})), DTypeError);
 }

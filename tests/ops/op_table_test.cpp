@@ -412,6 +412,19 @@ TEST_CASE("op table: what it says of dtypes and autocast is what the ops do") {
   }
 }
 
+TEST_CASE("op table: what an op refuses it says under its own name") {
+  for (const Row& row : kRows) {
+    for (const DType dtype : {kF16, kF32, kU8, kI64, kBool}) {
+      try {
+        row.f(ones({2, 2, 3, 3}, dtype));
+      } catch (const Error& e) {
+        const bool passed_on = row.op == "resample";  // it has its caller's name
+        CHECK_MESSAGE((passed_on || e.message().starts_with(row.op + ": ")), row.op, e.message());
+      }
+    }
+  }
+}
+
 TEST_CASE("op table: each op opens a range of its name for the profiler") {
   // These ops work only where something changes; with a tensor that already is as wanted, as in
   // kRows, they return it without a range.
