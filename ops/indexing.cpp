@@ -100,7 +100,9 @@ Chosen choose(const Tensor& x, Indices indices) {
       view = unsqueeze(view, dim++);
     } else if (std::holds_alternative<EllipsisType>(kind)) {
       dim += rest;
-    } else if (const auto& t = std::get<Tensor>(kind); t.dtype() != kBool) {
+    } else if (const auto& t = std::get<Tensor>(kind); t.ndim() == 0 && is_integer(t.dtype())) {
+      view = select(view, dim, t.item<int64_t>());
+    } else if (t.dtype() != kBool) {
       chosen.at.emplace_back(dim, positions_in(view, dim, t));
       ++dim;
     } else if (t.ndim() > 0) {

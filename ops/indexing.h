@@ -76,7 +76,8 @@ class TensorIndex {
 /// in the list the result is a view of x. With them it is a copy: they are broadcast to one shape,
 /// which takes the place of their dimensions, or comes first if other entries stand between them.
 /// The copy is in row-major order. A mask counts as the tensors of indices of its true elements
-/// (ops/nonzero.h), and waits for the device.
+/// (ops/nonzero.h), and waits for the device. So does a 0-d tensor of integers, which counts as the
+/// number that it holds.
 ///   index tensors  any integers, in [-size, size); mask: the shape of the dimensions it stands for
 /// dtypes: any.   grad: x (twice).
 /// throws: IndexError (too many entries, a number or an index out of range, two Ellipsis, a mask of
