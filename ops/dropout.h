@@ -13,7 +13,7 @@ struct DropoutOptions {
   Generator* generator = nullptr;  // null: the default generator of x's device
 };
 
-/// y[i] = 0 with probability p, else x[i] / (1 - p). p = 1 gives all zeros.
+/// y[i] = 0 with probability p, else x[i] / (1 - p). p = 1 gives all zeros, p = 0 x itself.
 ///   x  any shape   →  the same shape, NHWC if x is NHWC
 /// Element i (in row-major order) is dropped if uniform number i of the call is below p, whatever
 /// the layout, the device or the number of threads. Nothing is saved for the gradient, which draws

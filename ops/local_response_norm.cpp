@@ -20,7 +20,7 @@ Tensor local_response_norm(const Tensor& x_in, const LocalResponseNormOptions& o
   LATHE_CHECK(ShapeError, x.ndim() >= 3, "local_response_norm: x must be [N,C,…] (x: ", x_in, ")");
   LATHE_CHECK(ValueError, o.size >= 1 && o.size < (int64_t{1} << 31),
               "local_response_norm: size must be in [1, 2^31), got ", o.size);
-  if (x.numel() == 0) return x;
+  if (x.numel() == 0) return clone(x);
   // Means over windows of channels: those of an image with a row for each channel.
   // Half types: squares would overflow.
   const Tensor wide = is_half(x.dtype()) ? cast(x, kF32) : x;

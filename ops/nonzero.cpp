@@ -67,7 +67,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask_in, const Tensor& sour
   LATHE_CHECK(ShapeError,
               broadcast_shapes("masked_scatter", x.shape(), mask_in.shape()) == x.shape(),
               "masked_scatter: mask does not broadcast to x (x: ", x, ", mask: ", mask_in, ")");
-  if (x.numel() == 0) return x;
+  if (x.numel() == 0) return clone(x);
   const Tensor mask = contiguous(expand(mask_in, x.shape()));
   const Tensor bits = reshape(mask, {mask.numel()}), counts = cumsum(bits, 0);
   check_index("masked_scatter", narrow(counts, 0, counts.numel() - 1, 1), source.numel() + 1);

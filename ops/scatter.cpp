@@ -10,6 +10,7 @@
 #include "lathe/ops/index.h"
 #include "lathe/ops/nonzero.h"
 #include "lathe/ops/promote.h"
+#include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/where.h"
@@ -143,7 +144,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) 
   const profile::OpRange range("scatter", {x, index});
   check_number("scatter", value, x);
   const Scatter s = prepare_scatter(x, dim, index);
-  if (s.x.numel() == 0) return x;
+  if (s.x.numel() == 0) return clone(x);
   const Tensor written = ge(last_writers(s.places, s.x.numel()), 0);
   return masked_fill(x, reshape(written, x.shape()), value);
 }
@@ -187,7 +188,7 @@ Tensor index_put(const Tensor& x, const Tensors& indices_in, const Tensor& value
   LATHE_CHECK(ShapeError, broadcast_shapes("index_put", values.shape(), shape) == shape,
               "index_put: values do not broadcast to ", shape, " (x: ", x, ", values: ", values,
               ")");
-  if (x.numel() == 0) return x;
+  if (x.numel() == 0) return values.requires_grad() ? add(x, mul(sum(values), 0)) : clone(x);
   const int64_t width = x.numel() / rows;
   const Tensor table = reshape(x, {rows, width}), flat = reshape(places, {places.numel()});
   const Tensor source = reshape(expand(values, shape), {places.numel(), width});

@@ -3,7 +3,9 @@
 
 #include "compare.h"
 #include "lathe/ops/index.h"
+#include "lathe/ops/indexing.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/nonzero.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -134,6 +136,19 @@ TEST_CASE("index_put: as x[i, j] = values") {
     CHECK(difference(index_put(x, {ne(mask, mask)}, on(tensor(7.f))).cpu(), Values(12, 0), 0) ==
           "");
   }
+}
+
+TEST_CASE("scatter, index_put: of nothing comes a tensor of its own, and gradients of 0") {
+  const Tensor x = zeros({0, 3}), none = zeros({0, 3}, kI64);
+  for (const Tensor& y : {scatter(x, 0, none, x), scatter(x, 0, none, 1.0),
+                          index_put(x, {zeros({0}, kI64)}, x), masked_scatter(x, x > 0, x)}) {
+    CHECK_FALSE(y.is_same(x));
+    CHECK(y.shape() == x.shape());
+  }
+  const Tensor w = ones({2}, kF64).requires_grad_(), y = zeros({3, 2}, kF64);
+  y.index_put_({Slice(1, 1), tensor({0, 1})}, w);  // no row
+  y.sum().backward();
+  CHECK(w.grad().to_vector<double>() == Values{0, 0});
 }
 
 TEST_CASE("scatter: gradients agree with finite differences, twice") {
