@@ -94,16 +94,14 @@ std::string text_of(const LeftOut& left_out) {
   std::vector<std::pair<std::string, int64_t>> endings(left_out.begin(), left_out.end());
   std::stable_sort(endings.begin(), endings.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
-  const auto files = [](int64_t count) { return count == 1 ? " file" : " files"; };
   std::string text;
   for (size_t k = 0; k < endings.size() && k < kMostEndings; ++k) {
     const auto& [end, count] = endings[k];
-    text += concat(k > 0 ? ", " : "", count, end.empty() ? "" : " ", end, files(count),
-                   end.empty() ? " without an ending" : "");
+    text += concat(k > 0 ? ", " : "", count, " ", end.empty() ? "without an ending" : end);
   }
   int64_t others = 0;
   for (size_t k = kMostEndings; k < endings.size(); ++k) others += endings[k].second;
-  return others > 0 ? concat(text, ", ", others, " other", files(others)) : text;
+  return others > 0 ? concat(text, ", ", others, " others") : text;
 }
 
 std::vector<std::string> images_below(const std::string& folder, LeftOut* left_out) {
@@ -117,7 +115,8 @@ ImageFolder::Listing ImageFolder::list(const std::string& root) {
   Listing listing{.root = root};
   for (const auto& entry : entries_of(root)) {
     if (!is_folder(entry)) {
-      ++listing.left_out[ending_of(entry.path())];
+      const bool is_stray = is_image_name(entry.path().native());
+      ++listing.left_out[ending_of(entry.path()) + (is_stray ? " outside of the classes" : "")];
       continue;
     }
     std::vector<fs::path> images;
@@ -125,7 +124,7 @@ ImageFolder::Listing ImageFolder::list(const std::string& root) {
     list_images(entry.path(), images, others);
     LATHE_CHECK(DataError, !images.empty(), entry.path().string(),
                 ": a class without images (.jpg, .jpeg, .png, .webp)",
-                others.empty() ? "" : "; it holds ", text_of(others));
+                others.empty() ? "" : "; left out: ", text_of(others));
     for (const auto& [end, count] : others) listing.left_out[end] += count;
     const auto label = static_cast<int64_t>(listing.classes.size());
     for (const fs::path& image : images) listing.files.push_back({image.string(), label});

@@ -23,9 +23,10 @@ namespace lathe::data {
 /// Whether ImageFolder reads a file of this name.
 LATHE_API bool is_image_name(std::string_view file);
 
-/// How many files were left out, by the ends of their names: {".bmp", 3}. "" is no ending.
+/// How many files were left out, by the ends of their names: {".bmp", 3}. "" is no ending. ".jpg
+/// outside of the classes" are images beside the folders of the classes.
 using LeftOut = std::map<std::string, int64_t>;
-/// "12 .bmp files, 1 file without an ending": the most frequent endings first, and not all of many.
+/// "12 .bmp, 1 without an ending": the most frequent endings first, and not all of many.
 LATHE_API std::string text_of(const LeftOut& left_out);
 
 /// What to do with a file that cannot be read or decoded, is truncated, or is an image that the

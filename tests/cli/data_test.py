@@ -337,22 +337,22 @@ def test_an_image_that_cannot_be_resized_is_named_and_skipped(folder):
 def test_files_that_are_left_out_are_counted_by_their_endings(folder):
     broken, whole = make_folder()
     broken.write_bytes(whole)
-    for name in ("train/cat/1.bmp", "train/cat/2.BMP", "train/dog/3.bmp", "train/dog/more/4.gif", "test/cat/README", "test/list.txt", "test/.hidden.bmp"):
+    for name in ("train/cat/1.bmp", "train/cat/2.BMP", "train/dog/3.bmp", "train/dog/more/4.gif", "test/cat/README", "test/list.txt", "test/.hidden.bmp", "test/stray.png"):
         path = folder / "images" / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"BM")
     data = ["--dataset", "folder", "--data-root", "images", "--image-size", 16]
-    left_out = "left out: 3 .bmp files, 1 file without an ending, 1 .gif file, 1 .txt file; images are .jpg, .jpeg, .png and .webp files"
+    left_out = "left out: 3 .bmp, 1 without an ending, 1 .gif, 1 .png outside of the classes, 1 .txt; images are .jpg, .jpeg, .png and .webp files"
     for split, run in (([], "a"), (["--val-split", 0.3], "b")):  # a folder counts once
         expect(lathe("train", *data, *MODEL, "--max-steps", 1, *split, "--run-dir", run), 0, left_out)
         assert left_out in pathlib.Path(f"{run}/log.txt").read_text()
     expect(lathe("data", "prepare", "p.pack", *data), 0, left_out)
     verified = rows(expect(lathe("data", "verify", "images", "--json"), 0))
-    assert [(row["part"], row["detail"][:22]) for row in verified if row["event"] == "left_out"] == [("train", "left out: 3 .bmp files"), ("test", "left out: 1 file witho")]
-    assert "train    left out: 3 .bmp files, 1 .gif file; images are" in lathe("data", "verify", "images").stdout
+    assert [(row["part"], row["detail"][:22]) for row in verified if row["event"] == "left_out"] == [("train", "left out: 3 .bmp, 1 .g"), ("test", "left out: 1 without an")]
+    assert "train    left out: 3 .bmp, 1 .gif; images are" in lathe("data", "verify", "images").stdout
     for image in pathlib.Path("images/train/cat").glob("*.png"):
         image.unlink()
-    expect_one_line(lathe("train", *data, *MODEL, "--quiet"), 3, "images/train/cat: a class without images (.jpg, .jpeg, .png, .webp); it holds 2 .bmp files")
+    expect_one_line(lathe("train", *data, *MODEL, "--quiet"), 3, "images/train/cat: a class without images (.jpg, .jpeg, .png, .webp); left out: 2 .bmp")
 
 
 def test_another_version_of_cifar_is_named_with_the_way_to_the_wanted_one(folder):

@@ -70,7 +70,7 @@ struct Files {
       const std::vector<std::string> found = data::images_below(path, &left_out);
       if (found.empty()) {
         skip(path, formatted("holds no images (.jpg, .jpeg, .png, .webp){}",
-                             left_out.empty() ? "" : ", but " + data::text_of(left_out)));
+                             left_out.empty() ? "" : "; left out: " + data::text_of(left_out)));
       } else if (!left_out.empty()) {
         write_stderr_line(formatted("lathe: of {} left out: {}", printable(path),
                                     printable(data::text_of(left_out))));

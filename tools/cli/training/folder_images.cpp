@@ -48,10 +48,11 @@ Listing listing_of(const fs::path& folder) try {
     if (name.starts_with('.')) continue;
     // A link that leads nowhere, or to itself, is no folder.
     std::error_code error;
-    const fs::file_status status = entry.status(error);
-    if (status.type() == fs::file_type::none && error != std::errc::too_many_symbolic_link_levels)
+    const bool is_folder = entry.is_directory(error);
+    if (error && error != std::errc::no_such_file_or_directory &&
+        error != std::errc::too_many_symbolic_link_levels)
       throw fs::filesystem_error("", entry.path(), error);
-    if (fs::is_directory(status)) {
+    if (is_folder) {
       out.folders.push_back(name);
     } else {
       out.images += data::is_image_name(name) ? 1 : 0;

@@ -57,7 +57,7 @@ void refuse_among_classes(const std::filesystem::path& root,
 std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part part,
                                                 data::BrokenImage broken);
 
-/// "12 .bmp files are left out; …": what the folders of these data sets hold besides images. Each
+/// "left out: 12 .bmp; …": what the folders of these data sets hold besides images. Each
 /// folder counts once. "" if there is nothing, or if they are no folders.
 std::string left_out_text(const std::vector<const data::ImageDataset*>& sets);
 
