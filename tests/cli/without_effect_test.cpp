@@ -11,6 +11,7 @@
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/containers.h"
 #include "lathe/nn/linear.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/idle_flags.h"
 
 using namespace lathe::cli;
@@ -92,9 +93,14 @@ TEST_CASE("without effect: a device, a model or one process may leave a flag not
                           lathe::nn::Module& model, int64_t ranks, const char* device) {
     SettingSources sources;
     sources.flags = std::move(flags);
-    return idle_flags(
-        merge_settings(sources, kTrain), sources,
-        {lathe::Device(device), model, ranks, Schedule{.steps_per_epoch = 1, .total_steps = 1}});
+    Settings settings = merge_settings(sources, kTrain);
+    if (!settings.batch_size) settings.batch_size = 4;
+    return idle_flags(settings, sources,
+                      {lathe::Device(device),
+                       model,
+                       ranks,
+                       Schedule{.steps_per_epoch = 1, .total_steps = 1},
+                       {.training = 10}});
   };
   lathe::nn::Sequential plain{lathe::nn::Linear(1, 1)}, normed{lathe::nn::BatchNorm1d(1)};
   CHECK(remarks({{"recompute", "true"}, {"sync-batch-norm", "true"}}, plain, 2, "cpu") ==
@@ -113,14 +119,32 @@ TEST_CASE("without effect: a device, a model or one process may leave a flag not
   CHECK(remarks({{"algo-cache", "a"}}, plain, 1, "cuda:0").empty());
   CHECK(remarks({{"algo-cache", "a"}, {"deterministic", "true"}}, plain, 1, "cuda:0") ==
         Remarks{"--algo-cache has no effect with --deterministic: nothing is timed"});
+  CHECK(remarks({{"batch-size", "10"}, {"accumulate", "1"}}, plain, 1, "cpu").empty());
+  CHECK(remarks({{"batch-size", "12"}, {"accumulate", "2"}}, plain, 2, "cpu") ==
+        Remarks{"--batch-size 12 is more than the 10 training images: each step has all of them",
+                "--accumulate 2 is more than an epoch has: each step is of 1 batch"});
+  CHECK(remarks({{"accumulate", "3"}}, plain, 2, "cpu").empty());
+  CHECK(remarks({{"accumulate", "4"}}, plain, 2, "cpu") ==
+        Remarks{"--accumulate 4 is more than an epoch has: each step is of 3 batches"});
+  lathe::nn::Sequential two{lathe::nn::Linear(1, 1), lathe::nn::Linear(1, 1)};
+  CHECK(remarks({{"lr", "1"}, {"head-lr", "1"}}, two, 1, "cpu").empty());
+  freeze(two, "1");
+  CHECK(remarks({{"lr", "1"}, {"head-lr", "1"}}, two, 1, "cpu") ==
+        Remarks{"--head-lr has no effect with --freeze of the last layer"});
+  lathe::nn::Sequential other{lathe::nn::Linear(1, 1), lathe::nn::Linear(1, 1)};
+  freeze(other, "backbone");
+  CHECK(remarks({{"lr", "1"}, {"head-lr", "1"}}, other, 1, "cpu") ==
+        Remarks{"--lr has no effect on a last layer that has --head-lr, with all others frozen"});
 }
 
 TEST_CASE("without effect: a schedule beyond the end of the run is named") {
   const auto remarks = [](Settings settings, int64_t epochs) {
     settings.epochs = epochs;
+    settings.batch_size = 1;
     lathe::nn::Sequential model;
-    return idle_flags(settings, {},
-                      {lathe::kCPU, model, 1, make_schedule(settings, 7, 7 * epochs)});
+    return idle_flags(
+        settings, {},
+        {lathe::kCPU, model, 1, make_schedule(settings, 7, 7 * epochs), {.training = 7}});
   };
   CHECK(remarks({.scheduler = "step", .step_size = 3}, 3) ==
         Remarks{"--step-size 3 is not reached in 3 epochs: the learning rate does not fall"});

@@ -360,7 +360,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   place_model(*model, device, settings);
   const auto optimizer = make_optimizer(settings, *model);
   Frozen frozen = freeze_parameters(*model, settings, log);
-  warn_of_flags(settings, call.sources, {device, *model, ranks.size(), schedule}, log);
+  warn_of_flags(settings, call.sources, {device, *model, ranks.size(), schedule, images}, log);
   RunSchedule lr(*optimizer, schedule);
   safetensors::Metadata about = describe_run(settings, images, ranks.size());
   about.merge(metadata_of(model_input(settings, *data.test_set)));

@@ -2,6 +2,7 @@
 #include "lathe/tools/cli/training/idle_flags.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/nn/batch_norm.h"
@@ -9,6 +10,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/without_effect.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
 
 namespace lathe::cli {
 namespace {
@@ -57,6 +59,28 @@ void note_idle_schedule(const Settings& settings, const Schedule& schedule,
   }
 }
 
+bool any_trains(const Tensors& parameters) {
+  return std::ranges::any_of(parameters, &Tensor::requires_grad);
+}
+
+// Steps of more images than there are.
+void note_large_steps(const Settings& settings, const Setup& setup,
+                      const std::function<bool(std::string_view)>& is_given,
+                      std::vector<std::string>& remarks) {
+  const int64_t images = setup.images.training;
+  if (is_given("batch-size") && *settings.batch_size > images)
+    remarks.push_back(
+        formatted("--batch-size {} is more than the {} training images: each step "
+                  "has all of them",
+                  *settings.batch_size, images));
+  const int64_t batches =
+      settings.drop_last ? images / *settings.batch_size : ceil_div(images, *settings.batch_size);
+  if (is_given("accumulate") && settings.accumulate > batches)
+    remarks.push_back(formatted("--accumulate {} is more than an epoch has: each step is of {}",
+                                settings.accumulate,
+                                formatted("{} batch{}", batches, batches == 1 ? "" : "es")));
+}
+
 }  // namespace
 
 std::vector<std::string> idle_flags(const Settings& settings, const SettingSources& sources,
@@ -64,8 +88,9 @@ std::vector<std::string> idle_flags(const Settings& settings, const SettingSourc
   Settings on_device = settings;
   on_device.device = setup.device.is_cuda() ? "cuda" : "cpu";
   std::vector<std::string> remarks = flags_without_effect(on_device, sources);
+  const auto is_given = [&](std::string_view key) { return sources.flags.contains(key); };
   const auto note = [&](bool is_on, std::string_view key, std::string_view why) {
-    if (is_on && !why.empty() && sources.flags.contains(key))
+    if (is_on && !why.empty() && is_given(key))
       remarks.push_back(formatted("--{} has no effect {}", key, why));
   };
   const std::string_view no_norm =
@@ -76,6 +101,12 @@ std::vector<std::string> idle_flags(const Settings& settings, const SettingSourc
   note(!settings.algo_cache.empty(), "algo-cache", untimed(settings, setup.device));
   note(!settings.weights_section.empty(), "weights-section",
        settings.weights.empty() ? "without --weights" : "");
+  if (settings.head_lr) {
+    const auto [rest, head] = split_by_head(setup.model, setup.model.parameters());
+    note(!any_trains(head), "head-lr", "with --freeze of the last layer");
+    note(!any_trains(rest), "lr", "on a last layer that has --head-lr, with all others frozen");
+  }
+  note_large_steps(settings, setup, is_given, remarks);
   note_idle_schedule(settings, setup.schedule, remarks);
   return remarks;
 }

@@ -1,5 +1,5 @@
-// Flags of a training that have no effect with its device, model, ranks or length. Those that other
-// settings make idle: settings/without_effect.h.
+// Flags of a training that have no effect, or less, with its device, model, ranks, images or length.
+// Those that other settings make idle: settings/without_effect.h.
 #pragma once
 
 #include <string>
@@ -9,6 +9,7 @@
 #include "lathe/nn/module.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
+#include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/schedule.h"
 
 namespace lathe::cli {
@@ -19,6 +20,7 @@ struct Setup {
   nn::Module& model;
   int64_t ranks;
   const Schedule& schedule;
+  const RunImages& images;
 };
 
 /// A text for each such flag of the call. Environment and config files serve many calls, so nothing
