@@ -1,5 +1,5 @@
-// Flags of a training that have no effect, or less, with its device, model, ranks, images or length.
-// Those that other settings make idle: settings/without_effect.h.
+// Flags of a training that have no effect, or less, with its device, model, ranks, images or
+// length. Those that other settings make idle: settings/without_effect.h.
 #pragma once
 
 #include <string>
