@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "lathe/core/error.h"
+#include "lathe/core/paths.h"
 #include "lathe/core/write_signals.h"
 
 namespace lathe {
@@ -80,26 +80,6 @@ Descriptor open_directory_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   return {open_file(directory, O_RDONLY | O_DIRECTORY)};
-}
-
-// The path that remains when all symbolic links are followed; the file need not exist.
-std::string follow_links(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as many as Linux follows
-  std::error_code error;
-  std::filesystem::path at = path;
-  for (int links = 0; std::filesystem::is_symlink(at, error); ++links) {
-    if (links == kMostLinks) {
-      errno = ELOOP;
-      fail_with_errno("replace", path);
-    }
-    const std::filesystem::path target = std::filesystem::read_symlink(at, error);
-    if (error) {
-      errno = error.value();
-      fail_with_errno("follow", at.string());
-    }
-    at = at.parent_path() / target;  // an absolute target replaces the path
-  }
-  return at.string();
 }
 
 void sync_directory(const Descriptor& directory, const std::string& path) {
@@ -174,9 +154,10 @@ std::string read_file(const std::string& path, int64_t limit_bytes) {
   }
 }
 
-AtomicFile::AtomicFile(const std::string& path) : path_(follow_links(path)) {
+AtomicFile::AtomicFile(const std::string& path) : path_(end_of_links(path).string()) {
   struct stat info;
   const bool exists = ::stat(path_.c_str(), &info) == 0;
+  if (!exists && errno != ENOENT && errno != ENOTDIR) fail_with_errno("examine", path);
   if (exists && !S_ISREG(info.st_mode)) {
     fail<FileError>({nullptr, 0}, "file: cannot replace ", path, ": not a regular file");
   }
