@@ -2,6 +2,7 @@
 #include "lathe/core/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/paths.h"
+#include "lathe/core/temporary_files.h"
 #include "lathe/core/write_signals.h"
 
 namespace lathe {
@@ -80,6 +82,12 @@ Descriptor open_directory_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   return {open_file(directory, O_RDONLY | O_DIRECTORY)};
+}
+
+// Locks a new temporary file against sweep_temporary_files(), as far as the file system has locks.
+// False if a sweep was quicker, and removes it.
+bool claim(int descriptor) {
+  return ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
 void sync_directory(const Descriptor& directory, const std::string& path) {
@@ -168,8 +176,13 @@ AtomicFile::AtomicFile(const std::string& path) : path_(end_of_links(path).strin
        ++attempt) {
     temporary_ = concat(path_, ".tmp", ::getpid(), ".", counter.fetch_add(1));
     descriptor_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL);
+    if (descriptor_ >= 0 && !claim(descriptor_)) {
+      ::close(std::exchange(descriptor_, -1));
+      errno = EEXIST;
+    }
   }
   if (descriptor_ < 0) fail_with_errno("create", path);  // the name that the caller knows
+  remember_temporary_file(temporary_);
   if (exists) static_cast<void>(::fchmod(descriptor_, info.st_mode & 07777));  // fails: not ours
 }
 
@@ -178,7 +191,10 @@ AtomicFile::~AtomicFile() { discard(); }
 void AtomicFile::discard() noexcept {
   const int reason = errno;  // the caller's message needs it
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) {
+    ::unlink(temporary_.c_str());
+    forget_temporary_file(temporary_);
+  }
   temporary_.clear();
   errno = reason;
 }
@@ -212,6 +228,8 @@ void AtomicFile::commit() {
     discard();
     fail_with_errno("open the directory of", path_);
   }
+  // The lock of claim() is held until the file has its name.
+  const Descriptor lock{::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0)};
   if (!sync_file(descriptor_) || ::close(std::exchange(descriptor_, -1)) != 0) {
     discard();
     fail_with_errno("write", path_);
@@ -220,6 +238,7 @@ void AtomicFile::commit() {
     discard();
     fail_with_errno("replace", path_);
   }
+  forget_temporary_file(temporary_);
   temporary_.clear();  // it is the target now
   sync_directory(directory, path_);
 }

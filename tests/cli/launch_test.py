@@ -241,6 +241,32 @@ def test_the_ends_of_ranks_are_seen_where_they_were_ignored(_):  # SIGCHLD of wh
     expect(ranks(2, "exit 3", **ignoring(signal.SIGCHLD)), 3)
 
 
+def test_what_a_killed_launcher_leaves_goes_with_the_next_one(folder):
+    """And the folders of those that live stay."""
+    (folder / "tmp").mkdir()
+    own = {"TMPDIR": str(folder / "tmp")}
+
+    def folders():
+        return {path.name for path in (folder / "tmp").iterdir()}
+
+    def launch():
+        before = folders()
+        process = start("launch", "-n", 1, "sh", "-c", "echo ready; exec sleep 100", env=own)
+        assert process.stdout.readline() == "ready\n"
+        (name,) = folders() - before
+        return process, name
+    killed, left = launch()
+    killed.kill()
+    killed.wait(timeout=60)
+    assert folders() == {left}
+    living, name = launch()
+    assert folders() == {name} and name != left
+    expect(lathe("launch", "-n", 1, "true", env=own), 0)
+    assert folders() == {name}
+    living.terminate()
+    assert living.wait(timeout=60) == 143 and not folders()
+
+
 def test_a_request_to_stop_between_two_attempts(folder):
     (folder / "tmp").mkdir()
     process = start("launch", "-n", 2, "--max-restarts", 9, "sh", "-c", "[ $LATHE_RESTARTS = 0 ] || exec sleep 100; exit 1",

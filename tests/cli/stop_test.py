@@ -42,7 +42,7 @@ def test_ctrl_c_saves_and_exits_130(folder):
     stop_by(signal.SIGINT, 130, "a")
 
 
-def held_up(folder, run):
+def held_up(folder, run, *flags):
     """A training whose first row of --json waits in a pipe that is full: its folder is there, and no step is made. With the
     end of the pipe to read from."""
     read, write = os.pipe()
@@ -52,7 +52,7 @@ def held_up(folder, run):
             os.write(write, b" " * 4096)
     except BlockingIOError:
         os.set_blocking(write, True)
-    process = start("train", *TINY, "--epochs", 1000, "--run-dir", run, "--json", stdout=write)
+    process = start("train", *TINY, "--epochs", 1000, *flags, "--run-dir", run, "--json", stdout=write)
     os.close(write)
     log = folder / run / "log.txt"
     while not (log.exists() and "training images" in log.read_text()):
@@ -114,20 +114,39 @@ def test_sigterm_saves_and_exits_143(folder):
 
 def test_a_second_signal_stops_at_once(folder):
     """Held up as in a step that takes long: the first signal is noted, and the second ends the process."""
-    def catches(process, number):
+    def has(process, number, *fields):
         status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-        return int(status.partition("SigCgt:")[2].split()[0], 16) >> (number - 1) & 1
+        return any(int(status.partition(field)[2].split()[0], 16) >> (number - 1) & 1 for field in fields)
     for run, second in (("a", signal.SIGINT), ("b", signal.SIGTERM)):
         process, read = held_up(folder, run)
-        assert catches(process, signal.SIGINT)
+        assert has(process, signal.SIGINT, "SigCgt:")
         process.send_signal(signal.SIGINT)
-        while catches(process, second):
+        while has(process, signal.SIGINT, "SigPnd:", "ShdPnd:"):
             time.sleep(0.005)
         time.sleep(0.1)
         assert process.poll() is None, "the first one waits"
         process.send_signal(second)
         assert process.wait(timeout=60) == -second
         os.close(read)
+
+
+def test_a_signal_while_a_result_is_written_leaves_nothing(folder):
+    """And what a kill leaves goes with the next result of that name."""
+    expect(train("--max-steps", 1, "--run-dir", "a", "--quiet"), 0)
+    convert = ["ckpt", "convert", "a/best.safetensors", "w.safetensors"]
+    for kind, number in (("term", signal.SIGTERM), ("kill", signal.SIGKILL)):
+        left = 0
+        for call in range(1, 100):
+            result = with_fault(f"{kind}:{call}", *convert)
+            if "no such call" in result.stderr:
+                break
+            assert result.returncode == -number, (kind, call, result)
+            now = [path.name for path in folder.iterdir() if ".tmp" in path.name]
+            assert len(now) <= (kind == "kill"), (kind, call, now)
+            left += len(now)
+        assert call > 5 and (left > 0) == (kind == "kill"), (kind, call, left)
+        expect(lathe(*convert), 0)
+        assert sorted(path.name for path in folder.iterdir()) == ["a", "w.safetensors"]
 
 
 def test_a_closed_stdout_saves_and_exits_1(folder):

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/core/temporary_files.h"
 
 namespace lathe {
 namespace {
@@ -347,6 +349,56 @@ TEST_CASE("files: read faults are errors") {
   const ArmedFault fault(file_faults().open, 1, FaultPoint::kForever);
   CHECK_THROWS_AS(read_file(folder / "data", 100), FileError);
   CHECK_THROWS_AS(InputFile file(folder / "data"), FileError);
+}
+
+// Runs `run` in a process that then ends as by a signal: no destructor.
+template <class Run>
+void in_a_process_that_is_killed(Run run) {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    run();
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(status == 0);
+}
+
+TEST_CASE("temporary files: those of a process that ended are swept, and no others") {
+  const TemporaryFolder folder;
+  const std::string a = folder / "a", b = folder / "b";
+  for (const std::string& path : {a, b}) in_a_process_that_is_killed([&] { new AtomicFile(path); });
+  CHECK(folder.entries() == 2);
+  sweep_temporary_files(folder.path, "a");
+  CHECK(folder.entries() == 1);
+  AtomicFile living(a);
+  for (const char* name : {"a.tmp", "a.tmp1", "a.tmp1.x", "a.tmp.1", ".tmp1.1"})
+    put(folder / name, "");
+  CHECK(folder.entries() == 7);
+  sweep_temporary_files(folder.path);
+  CHECK(folder.entries() == 6);  // without b's
+  living.write("new");
+  living.commit();
+  CHECK(get(a) == "new");
+  CHECK_THROWS_AS(sweep_temporary_files(folder.path / "none"), FileError);
+}
+
+TEST_CASE("temporary files: a handler of a signal removes those of its own process") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a";
+  put(path, "old");
+  AtomicFile file(path);
+  file.write("new");
+  in_a_process_that_is_killed([] { remove_temporary_files(); });
+  CHECK(folder.entries() == 2);
+  remove_temporary_files();
+  CHECK(folder.entries() == 1);
+  CHECK_THROWS_AS(file.commit(), FileError);
+  CHECK(get(path) == "old");
+  write_file_atomic(path, "newer");
+  CHECK(get(path) == "newer");
+  CHECK(folder.entries() == 1);
 }
 
 }  // namespace

@@ -1,19 +1,30 @@
-// check_replaceable(), check_picture(), written_text().
+// Contract: replaceable.h.
 #include "lathe/tools/cli/replaceable.h"
 
 #include <algorithm>
 #include <filesystem>
 
+#include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/core/paths.h"
+#include "lathe/core/temporary_files.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/line_chart.h"
 
 namespace lathe::cli {
 
+void sweep_beside(const std::string& path) try {
+  const std::filesystem::path end = end_of_links(path);
+  sweep_temporary_files(end.has_parent_path() ? end.parent_path() : ".", end.filename().string());
+} catch (const FileError&) {  // writing says what is wrong with the folder, if it matters
+}
+
 void check_replaceable(std::string_view flag, const std::string& path, std::string_view beginning) {
-  std::error_code missing;  // if it is no file, the later write reports the error
-  if (!std::filesystem::is_regular_file(path, missing)) return;
+  const PathKind kind = path_kind(path);
+  if (kind == PathKind::kFolder || kind == PathKind::kOther) return;  // writing says what is wrong
+  sweep_beside(path);
+  if (kind != PathKind::kFile) return;
   const InputFile file(path);
   std::string start(beginning.size(), '\0');
   start.resize(std::min(start.size(), static_cast<size_t>(file.size())));
@@ -32,9 +43,9 @@ void check_picture(const std::string& path) {
 }
 
 std::string written_text(const std::string& path) {
-  std::error_code missing;
-  const auto bytes = std::filesystem::file_size(path, missing);
-  return missing ? path : formatted("{}: {} bytes", path, bytes);
+  std::error_code unreadable;
+  const auto bytes = std::filesystem::file_size(path, unreadable);
+  return unreadable ? path : formatted("{}: {} bytes", path, bytes);
 }
 
 }  // namespace lathe::cli

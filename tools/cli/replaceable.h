@@ -1,4 +1,5 @@
-// check_replaceable(): which existing files a result may replace. check_picture(): the same for a
+// check_replaceable(): which existing files a result may replace. sweep_beside(): what is left of
+// one that was not finished. check_picture(): the same for a
 // chart. written_text(): what is said of a file once it is written.
 #pragma once
 
@@ -12,6 +13,10 @@ namespace lathe::cli {
 /// does.
 /// throws: UsageError for any other file, which would be lost.
 void check_replaceable(std::string_view flag, const std::string& path, std::string_view beginning);
+
+/// Removes what a process that was killed while it wrote `path` has left beside it.
+/// check_replaceable() does it, too.
+void sweep_beside(const std::string& path);
 
 /// Call before the work whose chart (line_chart.h) `--svg` is to write. Does nothing for "".
 /// throws: UsageError as above; FileError if the file cannot be written.

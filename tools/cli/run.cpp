@@ -2,10 +2,12 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 
 #include "lathe/core/error.h"
 #include "lathe/core/log.h"
+#include "lathe/core/paths.h"
 #include "lathe/core/printable.h"
 #include "lathe/distributed/error.h"
 #include "lathe/tools/cli/formatted.h"
@@ -13,6 +15,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/command_line.h"
 #include "lathe/tools/cli/settings/without_effect.h"
+#include "lathe/tools/cli/signals.h"
 #include "lathe/trainer.h"
 
 namespace lathe::cli {
@@ -297,6 +300,8 @@ ExitCode run(int argc, char** argv) try {
   return fail(ExitCode::kRanks, e.message());
 } catch (const Error& e) {
   return fail(ExitCode::kError, e.message());
+} catch (const std::filesystem::filesystem_error& e) {
+  return fail(ExitCode::kError, text_of(e));
 } catch (const std::exception& e) {
   return fail(ExitCode::kError, e.what());
 }
@@ -309,5 +314,6 @@ std::span<const Command> commands() { return kCommands; }
 
 int lathe::trainer::run(int argc, char** argv) {
   cli::prepare_standard_streams();
+  const cli::CleanEnd clean;
   return static_cast<int>(cli::run(argc, argv));
 }

@@ -6,7 +6,8 @@
 
 namespace lathe::cli {
 
-/// Below the system's folder for temporary files; removed with all that it holds at the end.
+/// Below the system's folder for temporary files, and only this user can enter it. Removed with all
+/// that it holds at the end; those of processes that were killed before that, by the next one.
 class ScratchFolder {
  public:
   /// Its name is lathe-WHAT-XXXXXX, of random letters; errors begin with WHAT.
@@ -20,6 +21,7 @@ class ScratchFolder {
 
  private:
   std::filesystem::path path_;
+  int lock_ = -1;
 };
 
 }  // namespace lathe::cli

@@ -1,10 +1,22 @@
 // Ctrl-C, SIGTERM and SIGHUP: the first one asks to stop after the step, the second stops at once.
+// Where nobody asks for them they end the process, without its temporary files.
 // SIGUSR1 asks to save after the step and to go on.
 #pragma once
 
 #include "lathe/tools/cli/exit_codes.h"
 
 namespace lathe::cli {
+
+/// While it exists, SIGINT, SIGTERM, SIGHUP and SIGQUIT remove the temporary files of this process
+/// (core/temporary_files.h) before they end it. One that the process was started with ignored, or
+/// that somebody else handles, stays as it is.
+class CleanEnd {
+ public:
+  CleanEnd();
+  ~CleanEnd();
+  CleanEnd(const CleanEnd&) = delete;
+  CleanEnd& operator=(const CleanEnd&) = delete;
+};
 
 /// While it exists, SIGINT, SIGTERM and SIGHUP are requests to stop. Only one may exist at a time.
 class StopRequests {

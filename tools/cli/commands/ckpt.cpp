@@ -84,6 +84,7 @@ std::string reason_to_keep(const std::string& path) {
 }
 
 void refuse_to_lose(const std::string& from, const std::string& to) {
+  sweep_beside(to);
   std::error_code missing;
   if (fs::equivalent(from, to, missing))
     throw UsageError(formatted("{} is the file that is read; expected a new one", to));

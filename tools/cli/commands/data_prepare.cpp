@@ -9,6 +9,7 @@
 #include "lathe/data/images/pack_images.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/datasets.h"
@@ -88,6 +89,7 @@ ExitCode run_data_prepare(const Invocation& call) {
   if (!settings.dataset)
     throw UsageError("data prepare: which images? name them with --dataset and --data-root");
   refuse_to_lose(path, settings);
+  sweep_beside(path);
   if (settings.threads) set_num_threads(static_cast<int>(*settings.threads));
 
   const auto train = open_part(settings, Part::kTrain), test = open_part(settings, Part::kTest);
