@@ -11,6 +11,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/json.h"
+#include "lathe/core/paths.h"
 
 namespace lathe {
 
@@ -175,14 +176,14 @@ GpuDescription parse_gpu_description(std::string_view json) {
 GpuDescription gpu_description(const std::string& name_or_path) {
   const auto known = std::ranges::find(kKnown, name_or_path, &Known::name);
   if (known != std::end(kKnown)) return description_of(json_of(*known));
-  std::error_code none;
-  if (!std::filesystem::exists(name_or_path, none)) {
+  if (!is_there(name_or_path)) {
     std::string names;
     for (const Known& gpu : kKnown) names += concat(names.empty() ? "" : ", ", gpu.name);
     LATHE_FAIL(ValueError, "no GPU is called \"", name_or_path, "\", and no file: ", names,
                " are known");
   }
-  LATHE_CHECK(FileError, !std::filesystem::is_fifo(name_or_path, none), name_or_path,
+  std::error_code unreadable;  // reading reports the reason
+  LATHE_CHECK(FileError, !std::filesystem::is_fifo(name_or_path, unreadable), name_or_path,
               " is a pipe and no file");
   const std::string text = read_file(name_or_path, kMostBytes);
   try {

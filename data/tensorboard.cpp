@@ -15,6 +15,7 @@
 #include "lathe/core/crc32c.h"
 #include "lathe/core/error.h"
 #include "lathe/core/formats/protobuf_writer.h"
+#include "lathe/core/paths.h"
 #include "lathe/core/write_signals.h"
 #include "lathe/data/images/image.h"
 
@@ -112,9 +113,7 @@ ProtobufMessage histogram_of(const std::vector<double>& values) {
 }  // namespace
 
 EventWriter::EventWriter(const std::filesystem::path& folder, const EventWriterOptions& options) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  LATHE_CHECK(FileError, !error, folder.string(), ": cannot be made: ", error.message());
+  make_folders(folder);
   const std::string begin = concat("events.out.tfevents.", static_cast<int64_t>(now()), ".",
                                    host_name(), ".", getpid(), ".");
   const std::string end = options.suffix.empty() ? "" : "." + options.suffix;

@@ -82,9 +82,13 @@ Opened open_folder(const std::string& folder) {
 /// False, with a warning, if it cannot be made.
 bool make_folder(std::string folder) {
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-  std::error_code error;
+  std::error_code reason;
   const std::filesystem::path above = std::filesystem::path(folder).parent_path();
-  if (!above.empty()) std::filesystem::create_directories(above, error);
+  if (!above.empty()) std::filesystem::create_directories(above, reason);
+  if (reason) {
+    warn_of_folder(folder, concat(above.string(), ": ", reason.message()));
+    return false;
+  }
   if (::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return true;
   warn_of_folder(folder, last_reason());
   return false;

@@ -5,6 +5,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/core/paths.h"
 
 namespace lathe::data {
 namespace {
@@ -33,12 +34,11 @@ class FileStream final : public ByteStream {
 }  // namespace
 
 std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path) {
-  std::error_code ignored;
-  const auto status = std::filesystem::status(path, ignored);
   // Checked before it is opened, because opening a pipe would wait for its writer.
-  LATHE_CHECK(FileError, !std::filesystem::exists(status) || is_regular_file(status), path.string(),
-              std::filesystem::is_directory(status) ? ": is a directory, not a file"
-                                                    : ": is not a regular file");
+  const PathKind kind = path_kind(path);
+  LATHE_CHECK(
+      FileError, kind != PathKind::kFolder && kind != PathKind::kOther, path.string(),
+      kind == PathKind::kFolder ? ": is a directory, not a file" : ": is not a regular file");
   auto file = std::make_unique<FileStream>(path);
   unsigned char magic[2] = {0, 0};
   const bool gzip = file->read(magic, 2) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;

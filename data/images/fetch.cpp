@@ -14,6 +14,7 @@
 #include "lathe/core/file.h"
 #include "lathe/core/file_lock.h"
 #include "lathe/core/hash.h"
+#include "lathe/core/paths.h"
 #include "lathe/core/write_signals.h"
 #include "lathe/data/images/http.h"
 #include "lathe/data/images/tar.h"
@@ -182,12 +183,6 @@ void complete(const Download& download, PartFile& part, const FetchOptions& opti
   }
 }
 
-void make_directory(const fs::path& directory) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  LATHE_CHECK(FileError, !error, directory.string(), ": cannot be created: ", error.message());
-}
-
 std::string file_name_of(const std::string& url) { return url.substr(url.rfind('/') + 1); }
 
 /// The files of the set that are missing or differ from the published ones.
@@ -211,14 +206,14 @@ void fetch_archive(const Download& download, const std::vector<DatasetFile>& fil
   extract_tar(archive, members, [&] {
     return !options.progress || options.progress({download.url, download.bytes, download.bytes});
   });
-  std::error_code ignored;
+  std::error_code ignored;  // one file too many
   fs::remove(archive, ignored);
 }
 
 }  // namespace
 
 void fetch_file(const Download& download, const fs::path& target, const FetchOptions& options) {
-  if (!target.parent_path().empty()) make_directory(target.parent_path());
+  if (!target.parent_path().empty()) make_folders(target.parent_path());
   PartFile part(target.string() + ".part");
   bool resumed = part.size() > 0;
   for (;; resumed = false) {
@@ -238,7 +233,7 @@ void fetch_file(const Download& download, const fs::path& target, const FetchOpt
 fs::path fetch_dataset(const DatasetSource& source, const fs::path& root,
                        const FetchOptions& options) {
   fs::path directory = root / source.folders[0];
-  make_directory(directory);
+  make_folders(directory);
   const auto files = files_to_bring(source, directory);
   if (files.empty()) return directory;
   for (const auto& download : source.downloads) {

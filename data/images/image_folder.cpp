@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "lathe/core/error.h"
+#include "lathe/core/paths.h"
 #include "lathe/data/images/image_file.h"
 
 namespace lathe::data {
@@ -25,11 +26,6 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder) try {
   LATHE_FAIL(FileError, folder.string(), ": ", error.code().message());
 }
 
-bool is_folder(const fs::directory_entry& entry) {
-  std::error_code error;
-  return entry.is_directory(error) && !error;
-}
-
 constexpr ImageSpec kUnknownSpec{3, 1, 1};  // where no file can say it
 
 constexpr std::string_view kImageEndings[] = {".jpg", ".jpeg", ".png", ".webp"};
@@ -39,6 +35,14 @@ std::string ending_of(const fs::path& path) {
   std::transform(end.begin(), end.end(), end.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return end;
+}
+
+// Mostly the listing has told it, and the system is not asked again. Opening what is named like an
+// image tells why it cannot be looked at.
+bool is_class_folder(const fs::directory_entry& entry) {
+  std::error_code unknown;
+  if (entry.is_directory(unknown)) return true;
+  return unknown && !is_image_name(entry.path().native()) && is_folder_entry(entry.path());
 }
 
 /// The images in a folder and below it, sorted by the path of their folder, then by name.
@@ -53,7 +57,7 @@ void list_images(const fs::path& folder, std::vector<fs::path>& images, LeftOut&
                 " folders deep; a link to a folder above?");
     auto& [path, files] = found.emplace_back(here, std::vector<fs::path>());
     for (const auto& entry : entries_of(here)) {
-      if (is_folder(entry)) {
+      if (is_class_folder(entry)) {
         folders.emplace_back(entry.path(), depth + 1);
       } else if (is_image_name(entry.path().native())) {
         files.push_back(entry.path());
@@ -114,7 +118,7 @@ std::vector<std::string> images_below(const std::string& folder, LeftOut* left_o
 ImageFolder::Listing ImageFolder::list(const std::string& root) {
   Listing listing{.root = root};
   for (const auto& entry : entries_of(root)) {
-    if (!is_folder(entry)) {
+    if (!is_class_folder(entry)) {
       const bool is_stray = is_image_name(entry.path().native());
       ++listing.left_out[ending_of(entry.path()) + (is_stray ? " outside of the classes" : "")];
       continue;

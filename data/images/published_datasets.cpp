@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "lathe/core/error.h"
+#include "lathe/core/paths.h"
 
 namespace lathe::data {
 namespace {
@@ -233,18 +234,21 @@ std::vector<fs::path> data_roots(const std::string& data_root) {
 }
 
 std::optional<fs::path> find_file(const fs::path& directory, const std::string& name) {
-  std::error_code ignored;
   for (const char* suffix : {"", ".gz"}) {
     const fs::path path = directory / (name + suffix);
-    if (fs::is_regular_file(path, ignored)) return path;
+    if (is_file(path)) return path;
   }
   return std::nullopt;
 }
 
 std::optional<fs::path> find_dataset(const DatasetSource& source, const std::string& data_root,
                                      Split split) {
-  for (const auto& directory : candidates(source, data_root))
-    if (missing_files(source, split, directory).empty()) return directory;
+  for (const auto& directory : candidates(source, data_root)) {
+    try {
+      if (missing_files(source, split, directory).empty()) return directory;
+    } catch (const FileError&) {  // another place will do; require_dataset() says the reason
+    }
+  }
   return std::nullopt;
 }
 
@@ -267,10 +271,14 @@ fs::path require_dataset(const DatasetSource& source, const std::string& data_ro
   for (const auto& root : data_roots(data_root)) places.push_back(root.string());
   std::string partly;
   for (const auto& directory : candidates(source, data_root)) {
-    const auto missing = missing_files(source, split, directory);
-    if (partly.empty() &&
-        missing_files(source, Split::kAll, directory).size() < source.files.size())
-      partly = "; " + directory.string() + " lacks " + joined(missing);
+    try {
+      const auto missing = missing_files(source, split, directory);
+      if (partly.empty() &&
+          missing_files(source, Split::kAll, directory).size() < source.files.size())
+        partly = "; " + directory.string() + " lacks " + joined(missing);
+    } catch (const FileError& error) {
+      if (partly.empty()) partly = "; " + error.message();
+    }
   }
   const std::string other = other_form_of(source, data_root);
   LATHE_FAIL(DataError, source.title, " not found in ", joined(places), partly,

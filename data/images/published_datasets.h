@@ -81,7 +81,8 @@ CifarFormat cifar_format(const std::string& name, bool train, bool coarse);
 LATHE_API std::vector<std::filesystem::path> data_roots(const std::string& data_root = {});
 
 /// The directory that holds all files of the split: a root itself, or one of the set's folders
-/// below it. Empty if there is none. Looks at names only; verify.h checks the content.
+/// below it. Empty if there is none, or it cannot be looked at. Looks at names only; verify.h
+/// checks the content.
 LATHE_API std::optional<std::filesystem::path> find_dataset(const DatasetSource& source,
                                                             const std::string& data_root = {},
                                                             Split split = Split::kAll);
@@ -92,12 +93,13 @@ LATHE_API std::string other_form_of(const DatasetSource& source, const std::stri
 
 /// Like find_dataset.
 /// throws: DataError naming the places searched, what lies there in another form and, if some files
-/// of the set were found, those that are missing there.
+/// of the set were found, those that are missing there, or why a place cannot be looked at.
 LATHE_API std::filesystem::path require_dataset(const DatasetSource& source,
                                                 const std::string& data_root = {},
                                                 Split split = Split::kAll);
 
 /// `directory`/`name`, or the same with .gz; empty if neither exists.
+/// throws: FileError if one cannot be looked at.
 LATHE_API std::optional<std::filesystem::path> find_file(const std::filesystem::path& directory,
                                                          const std::string& name);
 

@@ -15,6 +15,7 @@
 #include "lathe/core/file_lock.h"
 #include "lathe/core/json.h"
 #include "lathe/core/log.h"
+#include "lathe/core/paths.h"
 
 namespace lathe {
 
@@ -180,15 +181,16 @@ ConvCache cache_of(const Json& json) {
   return cache;
 }
 
+/// A link that leads nowhere is to get the new file (AtomicFile).
 bool exists(const std::string& path) {
-  std::error_code none;
-  return std::filesystem::exists(path, none);
+  const PathKind kind = path_kind(path);
+  return kind != PathKind::kNothing && kind != PathKind::kNowhere;
 }
 
 /// The file's text. A pipe is refused, because reading it might wait forever.
 std::string content(const std::string& path) {
-  std::error_code none;
-  LATHE_CHECK(FileError, !std::filesystem::is_fifo(path, none), "convolution cache: ", path,
+  std::error_code unreadable;  // reading reports the reason
+  LATHE_CHECK(FileError, !std::filesystem::is_fifo(path, unreadable), "convolution cache: ", path,
               " is a pipe and no file");
   return read_file(path, kMaxConvCacheBytes);
 }
@@ -275,8 +277,8 @@ ConvCache read_conv_cache(const std::string& path) {
 }
 
 ConvChoices load_conv_cache(const std::string& path, const ConvVersions& versions) {
-  if (!exists(path)) return {};
   try {
+    if (!exists(path)) return {};
     ConvCache cache = read_conv_cache(path);
     std::erase_if(cache.choices, [&](const auto& choice) {
       return !are_alike(versions_of(*choice.first.machine), versions);
@@ -325,9 +327,7 @@ bool remove_conv_cache(const std::string& path) {
   const FileLock lock(lock_path(path));
   if (!exists(path)) return false;
   check_ours(path, text_at(path));
-  std::error_code error;
-  std::filesystem::remove(path, error);
-  LATHE_CHECK(FileError, !error, "convolution cache: cannot remove ", path, ": ", error.message());
+  remove_path(path);
   return true;
 }
 

@@ -171,7 +171,7 @@ def test_prepare_replaces_packed_files_alone(folder):
     assert pathlib.Path("link.pack").is_symlink() and pathlib.Path("a.pack").stat().st_size > len(small)
 
     os.symlink("loop.pack", "loop.pack")
-    expect_one_line(lathe("data", "prepare", "loop.pack", *SYNTHETIC), 1, "cannot replace loop.pack: Too many levels")
+    expect_one_line(lathe("data", "prepare", "loop.pack", *SYNTHETIC), 1, "loop.pack: Too many levels")
     assert pathlib.Path("loop.pack").is_symlink()
     expect_one_line(lathe("data", "prepare", "", *SYNTHETIC), 2, 'expected the new file, got ""')
     expect_one_line(lathe("data", "prepare", "b.pack", "c.pack", *SYNTHETIC), 2, 'unexpected argument "c.pack"')
@@ -367,6 +367,22 @@ def test_another_version_of_cifar_is_named_with_the_way_to_the_wanted_one(folder
     expect_one_line(lathe(*call, "my data/cifar-10-batches-py/", "--dataset", "cifar10"), 3, "cifar-10-batches-py/ is the version for Python")
     expect_one_line(lathe(*call, "archive", "--dataset", "cifar100"), 3, "archive/cifar-100-python.tar.gz is the version for Python; the binary version is wanted, a folder cifar-100-binary")
     expect_one_line(lathe("data", "verify", "cifar10", "--data-root", "my data"), 3, found)
+
+
+def test_a_class_or_part_that_cannot_be_looked_at_is_not_left_out(folder):
+    for part in ("train", "test"):
+        for name in ("cat", "dog"):
+            write_png(folder / "pets" / part / name / "1.png", 20, noise(20, 18, 1))
+    train = ["train", "--data-root", "pets", "--dataset", "folder", "--model", "resnet8", "--dry-run", "--quiet"]
+    os.symlink("unmounted.txt", "pets/train/notes.txt")  # it cannot be a class
+    expect(lathe(*train), 0)
+    for link, target, why in (("train/elk", "/unmounted/elk", "is a symbolic link to /unmounted/elk, which is not there"),
+                              ("train/elk", "elk", "Too many levels of symbolic links"),
+                              ("val", "/unmounted/val", "is a symbolic link to /unmounted/val")):
+        os.symlink(target, f"pets/{link}")
+        for call in (train, ["data", "verify", "pets"]):
+            expect_one_line(lathe(*call), 3, f"pets/{link}", why)
+        os.unlink(f"pets/{link}")
 
 
 def test_missing_and_truncated_data_exit_3(folder):

@@ -78,7 +78,7 @@ def different(run, whole):
     for name in sorted({*files, *whole}):
         if name not in files:
             return f"{name} is missing"
-        if name == "step-0.safetensors":  # of a run that ended before its first step
+        if name == "step-0.safetensors" or name.startswith("metrics-before-"):  # of a run that ended before its first step, or checkpoint
             continue
         if name not in whole:
             return f"{name} is left over"

@@ -86,6 +86,24 @@ def test_killed_at_every_system_call_of_a_save(folder):
     assert held[0] == "old" and held[-1] == "new" and held == sorted(held, reverse=True) and len(held) >= 8, held
 
 
+def test_a_disk_that_fails_when_it_is_looked_at(folder):
+    """Whichever look fails, nothing is taken for missing."""
+    expect(train("a", "--stop-after", 5, "--keep", 2), 0)
+    pathlib.Path("a/best.safetensors").write_bytes(last_of("a"))
+    metrics, last = pathlib.Path("a/metrics.jsonl").read_bytes(), last_of("a")
+    for n, *call in ((1, "eval", "--run-dir", "a"), (1, "predict", "--run-dir", "a"), (1, "train", "--resume", "a"), (2, "train", "--resume", "a")):
+        result = with_fault(f"STAT:{n}", *call, *(["--quiet"] if call[0] != "predict" else []))
+        expect_one_line(result, 3, f"file: cannot look at a/{'last' if 'train' in call and n == 1 else 'best'}.safetensors: Input/output error")
+        assert pathlib.Path("a/metrics.jsonl").read_bytes() == metrics and last_of("a") == last, (n, call)
+    pathlib.Path("mine.pack").write_bytes(b"not a packed file")
+    for n in range(1, 10):
+        result = with_fault(f"STAT:{n}", "data", "prepare", "mine.pack", "--dataset", "synthetic", "--synthetic-size", 10, "--image-size", 4)
+        assert result.returncode in (1, 2), (n, result)
+        assert pathlib.Path("mine.pack").read_bytes() == b"not a packed file", n
+        if "no such call" in result.stderr:
+            break
+
+
 def test_a_disk_that_fails_at_any_call_of_a_save(folder):
     """ENOSPC and EIO end the run with the cause, the old file and no other; EINTR and short writes are gone on from."""
     allowed = prepare_for_faults(folder)

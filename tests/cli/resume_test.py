@@ -178,6 +178,55 @@ def test_auto_takes_the_newest_whole_checkpoint_or_begins(folder):
     expect(train("b", "--resume", "auto"), 3, "none of the checkpoints in b can be read")
 
 
+def test_auto_begins_again_without_a_checkpoint_and_keeps_the_rows(_):
+    """Ended before its first checkpoint, or the checkpoints were taken away: no row of metrics is lost."""
+    for number in (1, 2):
+        expect(train("a", "--stop-after", 5, *(["--resume", "auto"] if number > 1 else [])), 0)
+        before = {end: pathlib.Path(f"a/metrics.{end}").read_bytes() for end in ("jsonl", "csv")}
+        for path in pathlib.Path("a").glob("*.safetensors"):
+            path.unlink()
+        expect(lathe("train", *TINY[:-1], "--run-dir", "a", "--resume", "auto", "--stop-after", 1), 0,
+               f"warning: a holds no checkpoint: the run begins again, and its 2 rows of metrics so far are in metrics-before-{number}.jsonl")
+        assert f"metrics-before-{number}.jsonl" in log_of("a")
+        assert before == {end: pathlib.Path(f"a/metrics-before-{number}.{end}").read_bytes() for end in before}
+    expect(train("b", "--stop-after", 5), 0)
+    for path in pathlib.Path("b").glob("*.safetensors"):
+        path.unlink()
+    pathlib.Path("b/metrics.jsonl").write_text("")  # nothing to lose
+    pathlib.Path("b/metrics.csv").write_text("epoch,")
+    expect(train("b", "--resume", "auto", "--stop-after", 1), 0)
+    assert not list(pathlib.Path("b").glob("metrics-before*"))
+
+
+def test_a_checkpoint_that_cannot_be_looked_at_is_not_missing(folder):
+    """On storage that is not mounted, or behind links that lead nowhere: nothing begins anew, and last does not stand in for best."""
+    expect(train("a", "--stop-after", 9), 0)
+    before = pathlib.Path("a/metrics.jsonl").read_bytes()
+    (folder / "store").mkdir()
+    for name in ("last.safetensors", "best.safetensors"):
+        shutil.move(f"a/{name}", f"store/{name}")
+        os.symlink(folder / "store" / name, f"a/{name}")
+    (folder / "store").rename(folder / "away")
+    for resume in ("auto", "a"):
+        expect_one_line(train("a", "--resume", resume), 3, "a/last.safetensors is a symbolic link to ", "which is not there")
+    for command in (["eval"], ["predict"], ["predict", "x.png"]):
+        expect(lathe(*command, "--run-dir", "a"), 3, "a/best.safetensors is a symbolic link to ", "which is not there")
+    os.symlink(folder / "nowhere", "run")
+    expect_one_line(train("run", "--resume", "auto"), 3, "run is a symbolic link to ")
+    os.unlink("a/best.safetensors")
+    os.symlink("best.safetensors", "a/best.safetensors")
+    expect(lathe("eval", "--run-dir", "a", "--quiet"), 3, "cannot look at a/best.safetensors: Too many levels of symbolic links")
+    expect(lathe("report", "a", "--output", "r.html"), 0)
+    assert "cannot look at a/best.safetensors: Too many levels" in pathlib.Path("r.html").read_text()
+    assert pathlib.Path("a/metrics.jsonl").read_bytes() == before
+    os.unlink("a/best.safetensors")
+    (folder / "away").rename(folder / "store")
+    os.symlink(folder / "store/best.safetensors", "a/best.safetensors")
+    expect(train("a", "--resume", "auto"), 0)
+    expect(train("whole"), 0)
+    check_equal("a", "whole")
+
+
 def step_of(path):
     shown = expect(lathe("ckpt", "show", path, "--json"), 0).stdout.splitlines()
     return int(json.loads(shown[-1])["lathe.step"])

@@ -1,10 +1,12 @@
 // Put in front of libc (LD_PRELOAD): makes the n-th system call that touches a checkpoint or a
 // packed file fail, or ends the process right before it, or asks it to end.
-// LATHE_SAVE_FAULT=kill:3, term:3, ENOSPC:1, EIO:2, EINTR:1, SHORT:1
+// LATHE_SAVE_FAULT=kill:3, term:3, ENOSPC:1, EIO:2, EINTR:1, SHORT:1, STAT:1
 //   kill, term, ENOSPC, EIO   count open-for-writing, write, fsync, close, rename, unlink, fchmod;
 //                             an error comes from open, write, fsync and rename
 //   EINTR, SHORT              count write alone: interrupted before a byte is written; or one is
+//   STAT                      counts stat and lstat alone, and all from the n-th on fail with EIO
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -43,11 +45,18 @@ bool is_ours(const char* path) {
 
 /// This is the call. Does not return if it is to be the last one.
 bool hit(bool is_write) {
-  if ((is("EINTR") || is("SHORT")) && !is_write) return false;
+  if (is("STAT") || ((is("EINTR") || is("SHORT")) && !is_write)) return false;
   if (++g_calls != g_at) return false;
   if (is("kill")) std::raise(SIGKILL);
   if (is("term")) std::raise(SIGTERM);
   return !is("term");
+}
+
+/// Of a call that only looks at the file.
+bool looks_in_vain(const char* path) {
+  if (!is("STAT") || !is_ours(path) || ++g_calls < g_at) return false;
+  errno = EIO;
+  return true;
 }
 
 bool fails() {
@@ -103,6 +112,16 @@ int close(int descriptor) {
     g_directory = -1;
   }
   return next<int (*)(int)>("close")(descriptor);
+}
+
+int stat(const char* path, struct stat* info) noexcept {
+  if (looks_in_vain(path)) return -1;
+  return next<int (*)(const char*, struct stat*)>("stat")(path, info);
+}
+
+int lstat(const char* path, struct stat* info) noexcept {
+  if (looks_in_vain(path)) return -1;
+  return next<int (*)(const char*, struct stat*)>("lstat")(path, info);
 }
 
 int rename(const char* from, const char* to) noexcept {

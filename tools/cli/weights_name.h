@@ -12,9 +12,9 @@ namespace lathe::cli {
 inline bool names_weights(std::string_view word) {
   constexpr std::string_view kEndings[] = {".safetensors", ".pth",  ".pt",
                                            ".npz",         ".onnx", ".lathe"};
-  std::error_code missing;
+  std::error_code unreadable;  // it is for hints
   return std::ranges::any_of(kEndings, [&](auto ending) { return word.ends_with(ending); }) &&
-         std::filesystem::is_regular_file(word, missing);
+         std::filesystem::is_regular_file(word, unreadable);
 }
 
 }  // namespace lathe::cli

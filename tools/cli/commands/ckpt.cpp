@@ -10,7 +10,9 @@
 #include <memory>
 
 #include "lathe/core/error.h"
+#include "lathe/core/file.h"
 #include "lathe/core/formats/tensor_file.h"
+#include "lathe/core/paths.h"
 #include "lathe/core/printable.h"
 #include "lathe/data/images/packed_file.h"
 #include "lathe/graph/file.h"
@@ -60,9 +62,8 @@ Checkpoint open_file(const std::string& path, const Settings& settings) {
 
 // Why the weights must not replace the existing file of that name; "" if nothing would be lost.
 std::string reason_to_keep(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return "is no regular file";
-  if (fs::file_size(path, error) == 0) return "";
+  if (!is_file(path)) return "is no regular file";
+  if (InputFile(path).size() == 0) return "";
   const bool safetensors = path.ends_with(".safetensors");
   try {
     if (path.ends_with(".onnx"))
@@ -85,10 +86,10 @@ std::string reason_to_keep(const std::string& path) {
 
 void refuse_to_lose(const std::string& from, const std::string& to) {
   sweep_beside(to);
-  std::error_code missing;
-  if (fs::equivalent(from, to, missing))
+  const PathKind kind = path_kind(to);
+  if (kind == PathKind::kNothing || kind == PathKind::kNowhere) return;
+  if (reading_data([&] { return is_same_file(from, to); }))
     throw UsageError(formatted("{} is the file that is read; expected a new one", to));
-  if (!fs::exists(to, missing)) return;
   if (const std::string reason = reason_to_keep(to); !reason.empty())
     throw UsageError(formatted("{} {}; expected a new file", to, reason));
 }

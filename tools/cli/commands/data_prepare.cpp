@@ -4,6 +4,8 @@
 #include <memory>
 #include <set>
 
+#include "lathe/core/file.h"
+#include "lathe/core/paths.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/images/pack_images.h"
@@ -31,10 +33,11 @@ std::shared_ptr<const data::ImageDataset> open_part(const Settings& settings, Pa
 
 /// Refuses to replace a file that is no packed file, or that is being read from.
 void refuse_to_lose(const std::string& path, const Settings& settings) {
-  std::error_code missing;
-  if (settings.dataset == "packed" && fs::equivalent(path, settings.data_root, missing))
+  const PathKind kind = path_kind(path);
+  if (kind == PathKind::kNothing || kind == PathKind::kNowhere) return;
+  if (settings.dataset == "packed" && is_same_file(path, settings.data_root))
     throw UsageError(formatted("{} is the file that is read; expected a new one", path));
-  if (fs::exists(path, missing) && !data::is_packed_file(path)) {
+  if (!data::is_packed_file(path)) {
     throw UsageError(
         formatted("{} is there and no packed file; only a packed file is replaced", path));
   }
@@ -120,7 +123,7 @@ ExitCode run_data_prepare(const Invocation& call) {
   writer.finish();
   end_if_asked();
   writer.commit();
-  const auto bytes = static_cast<int64_t>(fs::file_size(path));
+  const int64_t bytes = InputFile(path).size();
   out.row(Row()
               .add("event", "prepared")
               .add("file", path)

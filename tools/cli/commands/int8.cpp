@@ -8,6 +8,7 @@
 
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
+#include "lathe/core/paths.h"
 #include "lathe/core/printable.h"
 #include "lathe/data/batch.h"
 #include "lathe/data/images/image_datasets.h"
@@ -31,8 +32,7 @@ constexpr int64_t kBatch = 16;  // of calibration: all activations of one are ke
 /// The images of --calibration, prepared as those that will be predicted.
 std::shared_ptr<data::ImageFiles> images_of_folder(const GraphFile& file, const std::string& from,
                                                    const std::string& folder) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(folder, error))
+  if (!reading_data([&] { return is_folder(folder); }))
     throw CommandError(ExitCode::kData, formatted("--calibration {}: is no folder", folder));
   std::vector<std::string> paths = reading_data([&] { return data::images_below(folder); });
   const ModelInput input = model_input_of(file, from);
@@ -62,8 +62,7 @@ std::shared_ptr<data::Dataset> images_of_run(const std::string& from,
   }
   // A checkpoint does not say where its machine has the data; the run's folder does.
   const auto beside = std::filesystem::path(from).parent_path() / "config.toml";
-  std::error_code absent;
-  if (std::filesystem::exists(beside, absent)) {
+  if (reading_data([&] { return is_there(beside); })) {
     run.config_path = beside.string();
     run.of_finished_run = true;
   }

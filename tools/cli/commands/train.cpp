@@ -12,6 +12,7 @@
 #include "lathe/core/function_ref.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/log.h"
+#include "lathe/core/paths.h"
 #include "lathe/distributed/error.h"
 #include "lathe/nn/summary.h"
 #include "lathe/tools/cli/commands/largest_batch.h"
@@ -39,6 +40,7 @@
 #include "lathe/tools/cli/training/peak_forecast.h"
 #include "lathe/tools/cli/training/ranks.h"
 #include "lathe/tools/cli/training/resume.h"
+#include "lathe/tools/cli/training/run_checkpoints.h"
 #include "lathe/tools/cli/training/run_data.h"
 #include "lathe/tools/cli/training/run_folder.h"
 #include "lathe/tools/cli/training/run_profile.h"
@@ -115,9 +117,11 @@ void print_plan(const Settings& settings, const Output& out, int64_t steps, int6
 }
 
 // The folder to write to, locked against other processes from here on.
-void open_folder(StartPoint& start, const Settings& settings) {
+void open_folder(StartPoint& start, const Settings& settings, Log& log) {
   if (!start.folder.empty()) {
-    if (!start.from) clean_run_folder(start.folder, -1);  // killed before its first checkpoint
+    if (start.from) return;
+    set_metrics_aside(start.folder, log);  // killed before its first checkpoint
+    clean_run_folder(start.folder, -1);
     return;
   }
   start.folder = make_run_folder(settings.run_dir,
@@ -208,9 +212,9 @@ Frozen freeze_parameters(nn::Module& model, const Settings& settings, Log& log) 
 void begin_run(Trainer& trainer, StartPoint& start, const Settings& settings, int64_t step,
                const Ranks& ranks, Log& log) {
   const bool goes_on = start.from && !start.folder.empty();
-  if (ranks.is_first()) open_folder(start, settings);
+  if (ranks.is_first()) open_folder(start, settings, log);
   start.folder = ranks.from_first(start.folder.string());
-  if (!ranks.is_first()) std::filesystem::create_directories(start.folder);
+  if (!ranks.is_first()) make_folders(start.folder);
   trainer.open(start.folder, goes_on);
   if (start.from) {
     const double accuracy = ranks.is_first() ? go_back(start, settings, step) : 0;

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <map>
 
+#include "lathe/core/error.h"
 #include "lathe/core/info.h"
+#include "lathe/core/paths.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/revision.h"
@@ -191,8 +193,9 @@ bool asks_for_help(const std::vector<std::string>& arguments, const Command& com
 // What may have been meant by an argument that is no flag: files that lie there.
 std::string hint_for(const std::string& word, const Command& command) {
   if (!command.words.empty()) return formatted("; expected {}", command.words);
-  std::error_code missing;
-  const bool is_run = std::filesystem::exists(std::filesystem::path(word) / "config.toml", missing);
+  std::error_code unreadable;  // then there is no hint
+  const bool is_run =
+      std::filesystem::exists(std::filesystem::path(word) / "config.toml", unreadable);
   if (is_run && (find_setting("run-dir")->takes & command.takes) != 0)
     return formatted("; --run-dir {} names a run", word);
   if (names_weights(word) && (find_setting("weights")->takes & command.takes) != 0)
@@ -209,6 +212,12 @@ void check_words(const std::vector<std::string>& words, const Command& command) 
   }
   if (!command.runs_program && std::find(words.begin(), words.end(), "") != words.end())
     throw UsageError(formatted("expected {}, got \"\"", command.words));
+}
+
+PathKind kind_of_run(const std::string& folder) try {
+  return path_kind(folder);
+} catch (const FileError& e) {
+  throw CommandError(ExitCode::kData, formatted("--run-dir: {}", e.message()));
 }
 
 }  // namespace
@@ -243,12 +252,12 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
   Settings settings = merge_settings(sources, command->takes);
   if (settings.recipe == kListRecipes) return {nullptr, {}, recipe_list(help_width())};
   if (command->reads_run && sources.config_path.empty() && !settings.run_dir.empty()) {
-    std::error_code missing;
-    if (std::filesystem::is_regular_file(settings.run_dir, missing)) {
+    const PathKind kind = kind_of_run(settings.run_dir);
+    if (kind == PathKind::kFile) {
       throw UsageError(formatted("--run-dir: {0} is a file; --weights {0} names a checkpoint",
                                  settings.run_dir));
     }
-    if (!std::filesystem::exists(settings.run_dir, missing) && !missing)
+    if (kind == PathKind::kNothing)
       throw CommandError(ExitCode::kData, formatted("--run-dir: there is no {}", settings.run_dir));
     sources.config_path = settings.run_dir + "/config.toml";
     sources.config = read_config(sources.config_path);

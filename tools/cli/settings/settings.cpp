@@ -69,9 +69,9 @@ std::string environment_name(const Setting& setting) {
 }
 
 std::string data_root_hint(std::string_view word) {
-  std::error_code missing;
-  return std::filesystem::exists(word, missing) ? formatted("; --data-root {} names data", word)
-                                                : "";
+  std::error_code unreadable;  // then there is no hint
+  return std::filesystem::exists(word, unreadable) ? formatted("; --data-root {} names data", word)
+                                                   : "";
 }
 
 void assign(Settings& settings, const Setting& setting, std::string_view name,

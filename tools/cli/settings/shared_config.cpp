@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "lathe/core/paths.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 // /dev/stdin, /dev/fd/3, /proc/self/fd/0: what these names lead to is each process's own, also
 // where it is a regular file in this one.
 bool names_open_file(const fs::path& path) {
-  std::error_code error;
+  std::error_code error;  // the working directory may be gone: then it is none of these
   const std::string name = fs::absolute(path, error).lexically_normal().string();
   return name.starts_with("/dev/std") || name.starts_with("/dev/fd/") || name.starts_with("/proc/");
 }
@@ -23,9 +24,8 @@ bool names_open_file(const fs::path& path) {
 }  // namespace
 
 void check_shared_config(const std::string& path) {
-  std::error_code error;
-  const bool is_shared = path.empty() || path == "/dev/null" ||
-                         (!names_open_file(path) && fs::is_regular_file(path, error));
+  const bool is_shared =
+      path.empty() || path == "/dev/null" || (!names_open_file(path) && is_file(path));
   if (is_shared) return;
   throw UsageError(formatted(
       "--config {}: each rank reads it by itself, has no stdin and gets a part of a pipe at most; "

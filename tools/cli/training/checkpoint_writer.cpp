@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "lathe/core/paths.h"
 #include "lathe/core/start_thread.h"
 #include "lathe/tools/cli/formatted.h"
 
@@ -30,9 +31,8 @@ std::string step_file(int64_t step) { return formatted("{}{}{}", kStepPrefix, st
 
 std::vector<int64_t> steps_in(const fs::path& folder) {
   std::vector<int64_t> steps;
-  std::error_code unreadable;
-  for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
-    const int64_t step = step_of(entry.path().filename().string());
+  for (const std::string& name : names_in(folder)) {
+    const int64_t step = step_of(name);
     if (step >= 0) steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());

@@ -77,6 +77,7 @@ void keep_newest(const std::filesystem::path& folder, int64_t step, int64_t keep
                  const Checkpoint& last);
 
 /// The steps of the step files in a folder, ascending.
+/// throws: FileError if it cannot be listed.
 std::vector<int64_t> steps_in(const std::filesystem::path& folder);
 
 }  // namespace lathe::cli

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "lathe/core/device.h"
+#include "lathe/core/paths.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/dataset_parts.h"
 #include "lathe/data/images/cached_images.h"
@@ -175,10 +176,9 @@ std::shared_ptr<data::ImageDataset> open_divided(const Settings& settings, Part 
 
 /// The name of the file that --data-root is, if it is one.
 std::optional<PackedKind> packed_kind(const Settings& settings) {
-  std::error_code missing;
   const bool asked = !settings.dataset || is_packed(settings);
-  if (!asked || !std::filesystem::is_regular_file(settings.data_root, missing)) return {};
-  return reading_data([&] {
+  return reading_data([&]() -> std::optional<PackedKind> {
+    if (!asked || !is_file(settings.data_root)) return {};
     const data::PackedImages images(settings.data_root);
     const data::ImageSpec& spec = images.stored_spec();
     const bool one_square = images.has_one_size() && spec.height == spec.width;
@@ -187,7 +187,7 @@ std::optional<PackedKind> packed_kind(const Settings& settings) {
 }
 
 DataRoot kind_of_data_root(const std::filesystem::path& root) {
-  const ImageFolders found = look_into(root);
+  const ImageFolders found = reading_data([&] { return look_into(root); });
   return found.layout == FolderLayout::kMissing ? DataRoot::kMissing
          : found.holds_images()                 ? DataRoot::kImageFolder
                                                 : DataRoot::kOther;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/core/paths.h"
 #include "lathe/data/images/cached_images.h"
 #include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/exit_codes.h"
@@ -46,13 +47,13 @@ Listing listing_of(const fs::path& folder) try {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with('.')) continue;
-    // A link that leads nowhere, or to itself, is no folder.
+    // A link that leads nowhere, or to itself, is no folder, unless it is called like a part.
     std::error_code error;
-    const bool is_folder = entry.is_directory(error);
+    const bool is_directory = entry.is_directory(error);
     if (error && error != std::errc::no_such_file_or_directory &&
         error != std::errc::too_many_symbolic_link_levels)
       throw fs::filesystem_error("", entry.path(), error);
-    if (is_folder) {
+    if (part_called(name) ? is_folder(entry.path()) : is_directory) {
       out.folders.push_back(name);
     } else {
       out.images += data::is_image_name(name) ? 1 : 0;

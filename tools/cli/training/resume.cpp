@@ -2,20 +2,20 @@
 #include "lathe/tools/cli/training/resume.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 #include <vector>
 
 #include "lathe/core/error.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
+#include "lathe/core/paths.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
-#include "lathe/tools/cli/training/checkpoint_writer.h"
 #include "lathe/tools/cli/training/given_flags.h"
 #include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/run_checkpoints.h"
 
 namespace lathe::cli {
 namespace {
@@ -83,15 +83,16 @@ bool is_free(const Settings& settings, std::string_view key) {
 }
 
 // Whether two values of a setting mean the same. Names of a file or folder may differ in form.
+// Where one cannot be looked at they count as different, and the run is refused.
 bool is_same(const Setting& setting, const std::string& before, const std::string& now) {
-  std::error_code missing;
+  std::error_code unreadable;
   const auto absolute = [](const std::string& name) {
-    std::error_code unreadable;
-    const fs::path path = fs::weakly_canonical(name, unreadable);
-    return unreadable ? fs::path(name) : path;
+    std::error_code reason;
+    const fs::path path = fs::weakly_canonical(name, reason);
+    return reason ? fs::path(name) : path;
   };
   const auto freezes_none = [](const std::string& text) { return text.empty() || text == "none"; };
-  return before == now || (setting.key == "data-root" && fs::equivalent(before, now, missing)) ||
+  return before == now || (setting.key == "data-root" && fs::equivalent(before, now, unreadable)) ||
          (setting.key == "weights" && !before.empty() && absolute(before) == absolute(now)) ||
          (setting.key == "freeze" && freezes_none(before) && freezes_none(now));
 }
@@ -116,8 +117,7 @@ std::string recipe_of(const SettingSources& run, const Invocation& call, const f
 // then the config.toml beside it.
 void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& beside) {
   SettingSources run;
-  std::error_code missing;
-  if (fs::exists(beside / "config.toml", missing))
+  if (reading_data([&] { return is_there(beside / "config.toml"); }))
     run.config_path = (beside / "config.toml").string();
   if (start.from) {
     run.saved_config = metadata_text(*start.from, kConfigKey);
@@ -133,90 +133,6 @@ void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& b
   start.settings.json = call.settings.json;  // how to print is decided by this call alone
   start.settings.quiet = call.settings.quiet;
   start.settings.progress = call.settings.progress;
-}
-
-// The step at which a checkpoint was made; -1 if the file does not say.
-int64_t step_in(const safetensors::Metadata& metadata) {
-  const auto found = metadata.find("lathe.step");
-  const std::string text = found == metadata.end() ? "" : found->second;
-  int64_t step = -1;
-  const char* const end = text.data() + text.size();
-  const auto [rest, fault] = std::from_chars(text.data(), end, step);
-  return fault == std::errc() && rest == end ? step : -1;
-}
-
-// The same; -1 also for a file that cannot be read completely.
-int64_t step_of(const fs::path& file) {
-  try {
-    return step_in(read_checkpoint(file.string()).metadata);
-  } catch (const Error&) {
-    return -1;
-  }
-}
-
-/// A checkpoint as its name or its header describes it; the rest of the file was not read yet.
-struct Candidate {
-  fs::path file;
-  int64_t step;
-  int rank = 0;  // compared before the step: -1 for a last that went back, 1 for an inexact best
-};
-
-// The checkpoints of a folder in the order in which a run tries them. Warns of files without a
-// readable header.   → also whether there is any such file at all
-std::pair<std::vector<Candidate>, bool> candidates_in(const fs::path& folder, Log& log) {
-  std::vector<Candidate> found;
-  bool any = false;
-  const auto look_at = [&](const char* name, bool is_best) {
-    const fs::path file = folder / name;
-    std::error_code missing;
-    if (!fs::exists(file, missing)) return;
-    any = true;
-    try {
-      const safetensors::Metadata metadata = safetensors::read_metadata(file.string());
-      const bool went_back = !is_best && metadata.contains(kWentBackKey);
-      // Averaged weights, for example, do not continue bit by bit.
-      const bool inexact = is_best && metadata.contains(kInexactKey);
-      found.push_back({file, step_in(metadata), inexact ? 1 : went_back ? -1 : 0});
-    } catch (const Error& e) {
-      log.warning(e.message());
-    }
-  };
-  look_at("last.safetensors", false);  // so that it comes first among files of one step
-  for (const int64_t step : steps_in(folder)) found.push_back({folder / step_file(step), step});
-  look_at("best.safetensors", true);
-  std::ranges::stable_sort(found, [](const Candidate& a, const Candidate& b) {
-    return a.rank != b.rank ? a.rank < b.rank : a.step > b.step;
-  });
-  return {found, any || !found.empty()};
-}
-
-bool holds_run(const fs::path& folder) {
-  for (const char* name : {"log.txt", "last.safetensors", "best.safetensors"}) {
-    std::error_code missing;
-    if (fs::exists(folder / name, missing)) return true;
-  }
-  return !steps_in(folder).empty();
-}
-
-// Finds the newest complete checkpoint of a folder.
-void find_newest(StartPoint& start, Log& log) {
-  const auto [candidates, any] = candidates_in(start.folder, log);
-  for (const Candidate& candidate : candidates) {
-    try {
-      start.from = read_checkpoint(candidate.file.string());
-      start.file = candidate.file;
-      return;
-    } catch (const DataError& e) {
-      log.warning(e.message());
-    } catch (const FileError& e) {
-      log.warning(e.message());
-    }
-  }
-  if (any) {
-    throw CommandError(ExitCode::kData, formatted("--resume: none of the checkpoints in {} can "
-                                                  "be read",
-                                                  start.folder.string()));
-  }
 }
 
 // Weights alone say nothing of the optimiser or of where the run was.
@@ -253,7 +169,8 @@ RunLock::RunLock(const fs::path& folder) {
   } catch (const LockHeldError&) {
     throw UsageError(formatted("{}: another process trains in it", folder.string()));
   } catch (const FileError& e) {
-    throw UsageError(formatted("{}: cannot be locked: {}", folder.string(), e.message()));
+    throw CommandError(ExitCode::kError,
+                       formatted("{}: cannot be locked: {}", folder.string(), e.message()));
   }
 }
 
@@ -264,18 +181,23 @@ StartPoint find_start(const Invocation& call, Log& log) {
   const std::string& run_dir = call.settings.run_dir;
   if (resume == "auto" && run_dir.empty()) throw UsageError("--resume auto needs --run-dir");
 
-  std::error_code error;
   const bool is_auto = resume == "auto";
-  if (is_auto || fs::is_directory(resume, error)) {
+  const auto is_one_place = [](const fs::path& a, const fs::path& b) {
+    return reading_data([&] { return is_same_file(a, b); });
+  };
+  if (is_auto || reading_data([&] { return is_folder(resume); })) {
     const fs::path folder = is_auto ? run_dir : resume;
     // No run has begun there: start a new one, which finds out what else may be wrong.
-    if (is_auto && !holds_run(folder)) return start;
-    if (!is_auto && !run_dir.empty() && !fs::equivalent(folder, run_dir, error))
+    if (is_auto && !reading_data([&] { return holds_run(folder); })) return start;
+    if (!is_auto && !run_dir.empty() && !is_one_place(folder, run_dir))
       throw UsageError(formatted("--resume FOLDER goes on in that folder: leave out {}",
                                  place_of(call.sources, *find_setting("run-dir"))));
     start.folder = folder;
     start.lock = std::make_unique<RunLock>(folder);
-    find_newest(start, log);
+    if (auto found = reading_data([&] { return newest_checkpoint(folder, log); })) {
+      start.file = std::move(found->file);
+      start.from = std::move(found->checkpoint);
+    }
     if (!start.from && !is_auto)
       throw CommandError(ExitCode::kData, formatted("{} holds no checkpoint", folder.string()));
     // A job that ended before its first checkpoint begins anew with the file that it is given: the
@@ -286,7 +208,7 @@ StartPoint find_start(const Invocation& call, Log& log) {
   }
 
   const Setting& key = *find_setting("resume");
-  if (!fs::exists(resume, error) && !error)  // it may be a folder on a disk that is not there yet
+  if (reading_data([&] { return path_kind(resume); }) == PathKind::kNothing)
     throw CommandError(ExitCode::kData,
                        formatted("{}: there is no {}", place_of(call.sources, key), resume));
   if (is_of_config(call.sources, key)) {
@@ -297,7 +219,7 @@ StartPoint find_start(const Invocation& call, Log& log) {
   }
   start.file = resume;
   const fs::path home = start.file.has_parent_path() ? start.file.parent_path() : fs::path(".");
-  if (run_dir.empty() || fs::equivalent(home, run_dir, error)) {
+  if (run_dir.empty() || is_one_place(home, run_dir)) {
     start.folder = home;
     start.lock = std::make_unique<RunLock>(home);
   }
@@ -387,7 +309,7 @@ int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs
 
 Settings with_absolute_paths(Settings settings) {
   for (std::string* path : {&settings.data_root, &settings.weights, &settings.algo_cache}) {
-    std::error_code unreadable;
+    std::error_code unreadable;  // then the name stays as it is
     const fs::path absolute = fs::absolute(*path, unreadable);
     // A relative name that an older run has may belong to another directory.
     const fs::path there = path == &settings.algo_cache ? absolute.parent_path() : absolute;
@@ -413,38 +335,6 @@ safetensors::Metadata describe_run(const Settings& settings, const RunImages& im
                                {std::string(kEvaluatedKey), images.evaluated}};
   if (ranks > 1) out.emplace(kRanksKey, std::to_string(ranks));
   return out;
-}
-
-void clean_run_folder(const fs::path& folder, int64_t step) {
-  std::error_code error;
-  if (step < 0) {
-    for (const char* file : {"metrics.jsonl", "metrics.csv"}) fs::remove(folder / file, error);
-  }
-  for (const int64_t later : steps_in(folder)) {
-    if (later > step) fs::remove(folder / step_file(later), error);
-  }
-  const fs::path best = folder / "best.safetensors";
-  if (fs::exists(best, error) && step_of(best) > step) fs::remove(best, error);
-  std::vector<fs::path> left_over;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    for (const char* mark : {".safetensors.tmp", "config.toml.tmp", "env.json.tmp"}) {
-      if (name.find(mark) != std::string::npos) left_over.push_back(entry.path());
-    }
-  }
-  for (const fs::path& file : left_over) fs::remove(file, error);
-}
-
-double accuracy_of_best(const fs::path& folder) {
-  std::error_code missing;
-  const fs::path best = folder / "best.safetensors";
-  if (!fs::exists(best, missing)) return -1;
-  try {
-    const Checkpoint checkpoint = read_checkpoint(best.string());
-    return checkpoint_section(checkpoint, "trainer").number<double>("last_accuracy");
-  } catch (const Error&) {
-    return -1;
-  }
 }
 
 }  // namespace lathe::cli

@@ -33,8 +33,8 @@ inline constexpr std::string_view kWentBackKey = "lathe.went_back";
 /// folder is on a server (NFS).
 class RunLock {
  public:
-  /// throws: UsageError if another process trains in it, or log.txt cannot be locked; CommandError
-  /// if log.txt is no file.
+  /// throws: UsageError if another process trains in it; CommandError if log.txt is no file, or
+  /// cannot be locked.
   explicit RunLock(const std::filesystem::path& folder);
 
  private:
@@ -55,7 +55,8 @@ struct StartPoint {
 ///   auto     the newest complete checkpoint of --run-dir by its step. For the same step,
 ///            last.safetensors comes before step-N and best. A last.safetensors that went back
 ///            (kWentBackKey) comes before all others; a best.safetensors that is inexact
-///            (kInexactKey) counts only if there is no other. Without any, a new run
+///            (kInexactKey) counts only if there is no other. Without any, a new run, also in a
+///            folder that has begun one (set_metrics_aside(), run_checkpoints.h)
 ///   FOLDER   the same, but there must be one
 ///   FILE     this one, continued in its own folder or in the new folder --run-dir; not of a config
 ///            file, which would go back to it again and again
@@ -99,13 +100,5 @@ Settings with_absolute_paths(Settings settings);
 /// The metadata that the checkpoints of this run have.
 safetensors::Metadata describe_run(const Settings& settings, const RunImages& images,
                                    int64_t ranks);
-
-/// Makes the folder that of step `step`: removes later step files, a best.safetensors of a later
-/// step (the one before it was overwritten) and left-over temporary files. For step -1, where
-/// nothing was saved, removes the metrics, too.
-void clean_run_folder(const std::filesystem::path& folder, int64_t step);
-
-/// The accuracy by which best.safetensors was chosen; -1 if there is none that can be read.
-double accuracy_of_best(const std::filesystem::path& folder);
 
 }  // namespace lathe::cli

@@ -13,6 +13,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/core/paths.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
@@ -24,12 +25,6 @@ namespace lathe::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-void make_folders(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  LATHE_CHECK(FileError, !error, path.string(), ": cannot make the run folder: ", error.message());
-}
 
 // Opens a file.   → a descriptor, or -1 with errno
 int try_open_new(const std::string& path) {
@@ -48,11 +43,8 @@ constexpr const char* kRunFiles[] = {"config.toml",     "env.json",    kLogFile,
                                      "best.safetensors"};
 
 bool has_checkpoint(const std::string& folder) {
-  std::error_code unreadable;
-  for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
-    if (entry.path().extension() == ".safetensors") return true;
-  }
-  return false;
+  return std::ranges::any_of(
+      names_in(folder), [](const std::string& name) { return name.ends_with(".safetensors"); });
 }
 
 [[noreturn]] void fail_in_use(const std::string& folder, const char* file) {
@@ -117,8 +109,7 @@ fs::path make_run_folder(const std::string& requested, const std::string& name,
   if (!requested.empty()) {
     const fs::path folder(requested);
     for (const char* file : kRunFiles) {
-      std::error_code unreadable;  // making the folder reports the reason
-      if (fs::exists(fs::symlink_status(folder / file, unreadable))) fail_in_use(requested, file);
+      if (path_kind(folder / file) != PathKind::kNothing) fail_in_use(requested, file);
     }
     make_folders(folder);
     claim(requested);

@@ -5,6 +5,7 @@
 
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
+#include "lathe/core/paths.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
@@ -20,13 +21,15 @@ namespace lathe::cli {
 
 namespace {
 
-// best.safetensors of a folder, if missing last.safetensors; "" if it has neither.
+// best.safetensors of a folder, if missing last.safetensors; "" if it has neither. Where the best
+// cannot be looked at, the last does not take its place.
 std::string checkpoint_in(const std::filesystem::path& folder) {
-  for (const char* name : {"best.safetensors", "last.safetensors"}) {
-    std::error_code missing;
-    if (std::filesystem::exists(folder / name, missing)) return (folder / name).string();
-  }
-  return "";
+  return reading_data([&] {
+    for (const char* name : {"best.safetensors", "last.safetensors"}) {
+      if (is_there(folder / name)) return (folder / name).string();
+    }
+    return std::string();
+  });
 }
 
 // Takes from a checkpoint what neither the call nor a config file says of model and data set. Where
@@ -68,8 +71,7 @@ void add_what_file_says(Settings& settings, const std::string& file, Log& log) {
 }  // namespace
 
 void refuse_folder(const std::string& file) {
-  std::error_code missing;
-  if (!std::filesystem::is_directory(file, missing)) return;
+  if (!reading_data([&] { return is_folder(file); })) return;
   const std::string inside = checkpoint_in(file);
   throw CommandError(ExitCode::kData,
                      formatted("{}: is a folder{}", file,

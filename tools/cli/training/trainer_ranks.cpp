@@ -5,10 +5,10 @@
 #include <iterator>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "lathe/core/paths.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/debug_scopes.h"
@@ -97,9 +97,7 @@ Evaluation Trainer::evaluate_on(Input& input, bool may_launch) {
 std::pair<bool, Checkpoint> Trainer::chosen_weights() {
   std::optional<Checkpoint> best;
   const std::filesystem::path file = folder_ / "best.safetensors";
-  std::error_code unreadable;
-  if (parts_.ranks.is_first() && std::filesystem::exists(file, unreadable))
-    best = read_checkpoint(file.string());
+  if (parts_.ranks.is_first() && is_there(file)) best = read_checkpoint(file.string());
   best = parts_.ranks.from_first(best);
   const bool chosen = best.has_value();
   return {chosen, chosen ? std::move(*best) : checkpoint()};

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lathe/core/error.h"
+#include "lathe/core/paths.h"
 #include "lathe/core/tensor.h"
 #include "lathe/data/images/image.h"
 #include "lathe/ops/creation.h"
@@ -58,17 +59,14 @@ std::vector<std::string> files_of(const std::vector<Mistake>& mistakes,
 }
 
 void check_new_folder(const char* flag, const std::string& folder) {
-  std::error_code error;
-  if (!fs::exists(folder, error)) return;
-  if (!fs::is_directory(folder, error) || !fs::is_empty(folder, error))
+  if (!is_there(folder)) return;
+  if (!is_folder(folder) || !names_in(folder).empty())
     throw UsageError(formatted("{} {}: expected a new folder or an empty one", flag, folder));
 }
 
 void write_mistakes(const fs::path& folder, const std::vector<Mistake>& mistakes,
                     const data::ImageDataset& images) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  LATHE_CHECK(FileError, !error, folder.string(), ": cannot be made: ", error.message());
+  make_folders(folder);
   int rank = 0;
   std::vector<uint8_t> pixels;
   for (const Mistake& m : mistakes) {
