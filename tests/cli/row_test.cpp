@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <string>
 
 using namespace lathe::cli;
 
@@ -25,4 +26,18 @@ TEST_CASE("row: CSV quotes what needs it") {
       Row().add("a", 1).add("b,c", "x,\"y\"").add("d", 1.0 / 3).add("e", NAN).add("f", false);
   CHECK(csv_header(row) == "a,\"b,c\",d,e,f");
   CHECK(csv_line(row) == "1,\"x,\"\"y\"\"\",0.3333333333333333,,false");
+}
+
+TEST_CASE("row: CSV has no text that a spreadsheet computes or a terminal obeys") {
+  for (const char first : std::string("=+-@")) {
+    const std::string text = first + std::string("1+1");
+    CHECK(csv_line(Row().add("a", text)) == "'" + text);
+    CHECK(csv_header(Row().add(text, 1)) == "'" + text);
+  }
+  CHECK(csv_line(Row().add("a", "=A1,\"x\"")) == "\"'=A1,\"\"x\"\"\"");
+  CHECK(csv_line(Row().add("a", "a=b")) == "a=b");
+  CHECK(csv_line(Row().add("a", -1).add("b", -0.5)) == "-1,-0.5");  // numbers
+  CHECK(csv_line(Row().add("a", "\t=1").add("b", "\r=1")) == "\\t=1,\\r=1");
+  CHECK(csv_line(Row().add("a", "\x1b[31m\u202e")) == "\\x1b[31m\\u202e");
+  CHECK(csv_line(Row().add("a", "two\nlines")) == "\"two\nlines\"");
 }

@@ -10,7 +10,14 @@
 namespace lathe::cli {
 namespace {
 
-std::string csv_field(const std::string& text) {
+// A spreadsheet takes what begins like this for a formula, unless an apostrophe stands before it.
+bool is_like_a_formula(const std::string& text) {
+  return !text.empty() && std::string_view("=+-@").find(text[0]) != std::string_view::npos;
+}
+
+// RFC 4180. What commands a terminal is spelled out.
+std::string csv_field(const std::string& raw) {
+  const std::string text = (is_like_a_formula(raw) ? "'" : "") + printable_lines(raw);
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
   for (const char c : text) {
