@@ -210,12 +210,31 @@ def test_a_list_on_stdin_and_files_that_are_none(folder):
     for form in ("text", "csv", "json"):
         result = subprocess.run([LATHE, "predict", "--run-dir", "a", odd, "--format", form], env=environment(), capture_output=True)
         assert result.returncode == 0, result
-        if form == "text":
-            assert b"\x1b" not in result.stdout, result.stdout
+        assert b"\x1b" not in result.stdout, result.stdout
         if form == "json":
             json.loads(result.stdout.decode())
     with open("/dev/full", "w") as full:
         expect_one_line(lathe("predict", "--run-dir", "a", "one.png", stdout=full), 1, "stdout")
+
+
+def test_a_list_that_cannot_be_read_to_its_end_is_an_error(folder):
+    trained(folder)
+    image("one.png", COLOURS[0])
+
+    def predict(**options):
+        return subprocess.run([LATHE, "predict", "--run-dir", "a", "-", "--format", "csv"], env=environment(), capture_output=True, timeout=60, **options)
+    listed = predict(input=b"one.png\r\n\r\none.png")  # of Windows, without an end of the last line
+    assert listed.returncode == 0 and listed.stdout.count(b"\none.png,1,") == 2, listed
+    directory = os.open(folder, os.O_RDONLY)
+    for options, why in (({"stdin": directory}, b"Is a directory in line 1 of the list"),
+                         ({"preexec_fn": lambda: os.close(0)}, b"closed in line 1"),
+                         ({"input": b"one.png\n" + b"x" * 5000}, b"more than 4096 bytes in line 2"),
+                         ({"input": b"one.png\0one.png\0"}, b"a NUL byte in line 1")):
+        result = predict(**options)
+        assert result.returncode == 3 and result.stderr == b"lathe: stdin: " + why + (b"" if b"list" in why else b" of the list") + b"\n" and not result.stdout, result
+    os.close(directory)
+    with open("/dev/zero", "rb") as endless:
+        assert predict(stdin=endless).returncode == 3
 
 
 def rewritten(source, to, **changes):

@@ -25,8 +25,10 @@ void prepare_standard_streams() {
   std::signal(SIGXFSZ, SIG_IGN);
   for (const int descriptor : {0, 1, 2}) {
     if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
-    // The lowest free descriptor is this one. Opened read-only, so that writing to it still fails.
-    if (open("/dev/null", O_RDONLY) != descriptor) std::_Exit(static_cast<int>(ExitCode::kError));
+    // The lowest free descriptor is this one. Opened so that reading stdin and writing to the
+    // others still fail.
+    const int flags = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+    if (open("/dev/null", flags) != descriptor) std::_Exit(static_cast<int>(ExitCode::kError));
   }
 }
 

@@ -3,9 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
 #include <cmath>
-#include <iostream>
+#include <cstring>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "lathe/autograd/grad_mode.h"
@@ -60,8 +64,8 @@ struct Files {
     write_stderr_line(formatted("lathe: skipped {}", printable(why)));
   }
   void add(const std::string& path) {
-    std::error_code error;
-    if (!fs::is_directory(path, error)) {
+    std::error_code unreadable;  // opening it tells the reason
+    if (!fs::is_directory(path, unreadable)) {
       paths.push_back(path);
       return;
     }
@@ -84,6 +88,40 @@ struct Files {
   }
 };
 
+// The lines of stdin, without the CR of Windows. A list that cannot be read to its end
+// is an error: nobody would miss the images left out. No name of a file is longer than
+// PATH_MAX.
+std::vector<std::string> names_on_stdin() {
+  std::vector<std::string> names;
+  std::string name;
+  const auto fail = [&](const std::string& why) {
+    throw CommandError(ExitCode::kData,
+                       formatted("stdin: {} in line {} of the list", why, names.size() + 1));
+  };
+  const auto end_line = [&] {
+    if (name.ends_with('\r')) name.pop_back();
+    names.push_back(std::exchange(name, {}));
+  };
+  std::array<char, 1 << 16> block;
+  while (true) {
+    const ssize_t count = ::read(STDIN_FILENO, block.data(), block.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(errno == EBADF ? "closed" : std::strerror(errno));
+    if (count == 0) break;
+    for (const char c : std::string_view(block.data(), static_cast<size_t>(count))) {
+      if (c == '\n') {
+        end_line();
+      } else {
+        if (c == '\0') fail("a NUL byte");
+        if (name.size() == PATH_MAX) fail(formatted("more than {} bytes", PATH_MAX));
+        name += c;
+      }
+    }
+  }
+  if (!name.empty()) end_line();
+  return names;
+}
+
 Files files_of(const std::vector<std::string>& words) {
   Files files;
   for (const std::string& word : words) {
@@ -91,8 +129,8 @@ Files files_of(const std::vector<std::string>& words) {
       files.add(word);
       continue;
     }
-    for (std::string line; std::getline(std::cin, line);) {
-      if (!line.empty()) files.add(line);
+    for (const std::string& name : names_on_stdin()) {
+      if (!name.empty()) files.add(name);
     }
   }
   return files;
@@ -334,10 +372,10 @@ ExitCode predict_files(const Invocation& call) {
       throw UsageError(formatted("--{} chooses images of the data set: leave out the files", key));
   }
   const Settings& asked = call.settings;
-  std::error_code missing;
+  std::error_code unreadable;  // it is for a hint
   const std::string& first = call.words[0];
   if (asked.run_dir.empty() && asked.weights.empty()) {
-    if (fs::exists(fs::path(first) / "config.toml", missing))
+    if (fs::exists(fs::path(first) / "config.toml", unreadable))
       throw UsageError(formatted("which model? --run-dir {} names that of the run", first));
     if (names_weights(first))
       throw UsageError(formatted("which model? --weights {} names it", first));
