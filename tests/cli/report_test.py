@@ -6,6 +6,7 @@
 import collections
 import html.parser
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -136,6 +137,18 @@ def test_what_is_missing_or_cut_off_is_said(folder):
     for remark in ("2 of ", "the first is line 1", "still being written, or was cut off", "env.json is missing",
                    "config.toml:1: sections are not used here", "could not be evaluated"):
         assert remark in text, (remark, text[:2000])
+    shown = expect(lathe("watch", "a", "--once"), 0).stdout  # the same, on the terminal
+    assert "2 of " in shown and "env.json is missing." in shown, shown
+    for name in ("metrics.jsonl", "log.txt"):
+        pathlib.Path("a", name).unlink()
+    pathlib.Path("a/metrics.jsonl").mkdir()
+    os.symlink("log.txt", "a/log.txt")
+    assert "metrics.jsonl cannot be read: a/metrics.jsonl: is no regular file" in expect(lathe("watch", "a", "--once"), 0).stdout
+    remarks = json.loads(expect(lathe("watch", "a", "--once", "--json"), 0).stdout)["remarks"]
+    assert "metrics.jsonl cannot be read" in remarks and "log.txt cannot be read: file: cannot look at a/log.txt" in remarks, remarks
+    os.symlink("loop", "loop")
+    for command in ("watch", "report"):
+        expect_one_line(lathe(command, "loop"), 3, "loop: Too many levels of symbolic links")
     pathlib.Path("begun").mkdir()
     pathlib.Path("begun/log.txt").write_text("")
     pathlib.Path("begun/metrics.jsonl").mkdir()
@@ -145,6 +158,18 @@ def test_what_is_missing_or_cut_off_is_said(folder):
     expect_one_line(lathe("report", "empty"), 3, "empty: holds no run")
     expect_one_line(lathe("report", "nowhere"), 3, "nowhere: is no folder")
     expect_one_line(lathe("report", "a", "--output", "no/where.html"), 1, "no/where.html")
+
+
+def test_a_run_that_was_ended_before_its_end_is_called_unfinished(folder):
+    """Also where its last row is that of an evaluation. A time limit, or patience, may have ended it there."""
+    expect(train("--epochs", 1, "--run-dir", "a", "--quiet"), 0)
+    whole = pathlib.Path("a/config.toml").read_text()
+    said = "It is not at its end, and no process of this machine trains in it: it came to step 12 in epoch 1 of 3."
+    for change, ended in (("epochs = 1", True), ("epochs = 3", False), ("epochs = 3\ntime-limit = 60", True), ("epochs = 3\nearly-stopping = 2", True)):
+        lines = [line for line in whole.splitlines() if line.split(" = ")[0] not in [new.split(" = ")[0] for new in change.splitlines()]]
+        pathlib.Path("a/config.toml").write_text("\n".join([*lines, change, ""]))
+        expect(lathe("report", "a", "--no-evaluate"), 0)
+        assert (said not in page_of("a/report.html").text) == ended, change
 
 
 def test_hostile_names_are_text(folder):

@@ -114,8 +114,9 @@ std::string unfinished(const RunFiles& run) {
   if (activity_of(run).training)
     return formatted("A training goes on in it: this is its state at step {}.", last.step);
   const auto number = [&](const char* key) { return std::atoll(run.setting(key).c_str()); };
+  const bool has_limit = std::strtod(run.setting("time-limit").c_str(), nullptr) > 0;
   const int64_t steps = number("max-steps"), epochs = number("epochs");
-  const bool may_end_early = number("early-stopping") > 0 || !run.setting("time-limit").empty();
+  const bool may_end_early = number("early-stopping") > 0 || has_limit;
   const bool is_at_end = last.epoch >= epochs || (steps > 0 && last.step >= steps);
   if (last.split != "train" && (is_at_end || may_end_early)) return "";
   return formatted(

@@ -9,9 +9,11 @@
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/json.h"
+#include "lathe/core/paths.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/run_memory.h"
 
 namespace lathe::cli {
@@ -27,14 +29,13 @@ constexpr const char* kReadFiles[] = {"config.toml", "env.json", "metrics.jsonl"
 /// The text of a file of the run. If it cannot be read: "", and a remark.
 std::string text_of(RunFiles& run, const char* name) {
   const fs::path path = run.folder / name;
-  std::error_code error;
-  if (!fs::exists(path, error)) {
-    run.remarks.push_back(formatted("{} is missing.", name));
-    return "";
-  }
   try {
+    if (!is_there(path)) {
+      run.remarks.push_back(formatted("{} is missing.", name));
+      return "";
+    }
     // A pipe or a device would be waited for.
-    LATHE_CHECK(FileError, fs::is_regular_file(path, error), path.string(), ": is no regular file");
+    LATHE_CHECK(FileError, is_file(path), path.string(), ": is no regular file");
     return read_file(path.string(), kMostMetricsBytes);
   } catch (const FileError& e) {
     run.remarks.push_back(formatted("{} cannot be read: {}.", name, e.message()));
@@ -139,8 +140,8 @@ void read_log(RunFiles& run) {
 }
 
 void read_op_table(RunFiles& run) {
-  std::error_code error;
-  if (fs::exists(run.folder / "op_table.txt", error)) run.op_table = text_of(run, "op_table.txt");
+  if (path_kind(run.folder / "op_table.txt") != PathKind::kNothing)
+    run.op_table = text_of(run, "op_table.txt");
 }
 
 }  // namespace
@@ -176,12 +177,14 @@ std::string RunFiles::name() const {
 }
 
 RunFiles read_run_files(const fs::path& folder) {
-  std::error_code error;
-  if (!fs::is_directory(folder, error))
-    throw CommandError(ExitCode::kData, formatted("{}: is no folder{}{}", folder.string(),
-                                                  error ? ": " : "", error ? error.message() : ""));
-  const bool any = std::ranges::any_of(
-      kReadFiles, [&](const char* name) { return fs::exists(folder / name, error); });
+  const auto holds = [&](const char* name) {
+    return path_kind(folder / name) != PathKind::kNothing;
+  };
+  const bool any = reading_data([&] {
+    LATHE_CHECK(FileError, is_folder(folder), folder.string(), ": is no folder",
+                is_there(folder) ? "" : ": No such file or directory");
+    return std::ranges::any_of(kReadFiles, holds);
+  });
   if (!any)
     throw CommandError(
         ExitCode::kData,

@@ -180,6 +180,7 @@ std::vector<std::string> run_view(const RunFiles& run, const RunActivity& activi
     add(run.last_lines.empty() ? "nothing yet" : printable(run.last_lines.back()));
   }
   add(evaluation_line(run));
+  for (const std::string& remark : run.remarks) add(printable(remark));
   add(memory_line(run));
   const int columns = width > 0 ? width : kUnknownWidth;
   if (const std::string picture = plain ? "" : blocks(run, columns); !picture.empty())

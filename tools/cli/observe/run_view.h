@@ -23,9 +23,10 @@ RunActivity activity_of(const RunFiles& run);
 /// the first evaluation, which tells how many steps an epoch has.
 std::optional<double> part_done(const RunFiles& run);
 
-/// Name and activity; the newest training row with the time that is left; the evaluations; the
-/// memory; and the loss as a row of blocks, unless `plain`. Lines of `width` columns or more are
-/// broken between words into several; with a width of 0 none is.
+/// Name and activity; the newest training row with the time that is left; the evaluations; what of
+/// the run's files is missing or cannot be read; the memory; and the loss as a row of blocks,
+/// unless `plain`. Lines of `width` columns or more are broken between words into several; with a
+/// width of 0 none is.
 std::vector<std::string> run_view(const RunFiles& run, const RunActivity& activity, int width,
                                   bool plain);
 

@@ -14,6 +14,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/observe/run_view.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/wrapping.h"
@@ -58,6 +59,7 @@ Row row_of(const RunFiles& run, const RunActivity& activity) {
     row.add("loss", last.loss).add("accuracy", last.accuracy);
   }
   if (const MetricsPoint* best = run.best("val")) row.add("best_accuracy", best->accuracy);
+  if (!run.remarks.empty()) row.add("remarks", joined(run.remarks, " "));
   return row;
 }
 
