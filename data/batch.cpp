@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <new>
 
 #include "lathe/core/copy.h"
 #include "lathe/core/error.h"
+#include "lathe/core/paths.h"
 
 namespace lathe::data {
 namespace {
@@ -36,8 +38,10 @@ void rethrow_with_text(const std::string& place) {
     std::throw_with_nested(FileError(place + error.message()));
   } catch (const Error& error) {
     std::throw_with_nested(DataError(place + error.message()));
-  } catch (const std::bad_alloc& error) {
-    std::throw_with_nested(OutOfMemoryError(place + error.what()));
+  } catch (const std::bad_alloc&) {
+    std::throw_with_nested(OutOfMemoryError(place + "out of memory"));
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::throw_with_nested(FileError(place + text_of(error)));
   } catch (const std::exception& error) {
     std::throw_with_nested(DataError(place + error.what()));
   } catch (...) {

@@ -149,6 +149,14 @@ def test_a_signal_while_a_result_is_written_leaves_nothing(folder):
         assert sorted(path.name for path in folder.iterdir()) == ["a", "w.safetensors"]
 
 
+def test_too_many_open_files_are_no_mistake_of_the_call(folder):
+    expect(train("--max-steps", 1, "--run-dir", "a", "--quiet"), 0)
+
+    def few_files():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))
+    expect_one_line(lathe("train", "--resume", "a", "--epochs", 2, "--quiet", preexec_fn=few_files), 1, "a: cannot be locked", "Too many open files")
+
+
 def test_a_closed_stdout_saves_and_exits_1(folder):
     process = start("train", *TINY, "--epochs", 1000, "--run-dir", "a")
     process.stdout.close()

@@ -182,7 +182,7 @@ TEST_CASE("loader: every kind of exception arrives as a lathe error that says wh
   for (const int64_t workers : {0, 2}) {
     CHECK(first_error<DataError>(0, workers) ==
           "sample 0: an exception that is not a std::exception");
-    CHECK(first_error<OutOfMemoryError>(1, workers) == "sample 0: std::bad_alloc");
+    CHECK(first_error<OutOfMemoryError>(1, workers) == "sample 0: out of memory");
     CHECK(first_error<FileError>(2, workers) == "sample 0: disk.bin: gone");
     CHECK(first_error<OutOfMemoryError>(3, workers) == "sample 0: host: no memory");
     CHECK(first_error<DataError>(4, workers) == "sample 0: conv2d: bad shape");

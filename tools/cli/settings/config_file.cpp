@@ -195,8 +195,13 @@ std::string read_config_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(kMostBytes + 1, '\0');
   if (!file.read(text.data(), static_cast<std::streamsize>(text.size())) && !file.eof()) {
-    throw UsageError(
-        formatted("{}: cannot read the config file: {}", path.string(), std::strerror(errno)));
+    const int reason = errno;
+    // Not a mistake in the call: too many open files, a disk that fails.
+    const bool is_of_system = reason == EMFILE || reason == ENFILE || reason == ENOMEM ||
+                              reason == EIO || reason == ESTALE;
+    throw CommandError(
+        is_of_system ? ExitCode::kError : ExitCode::kUsage,
+        formatted("{}: cannot read the config file: {}", path.string(), std::strerror(reason)));
   }
   text.resize(static_cast<size_t>(file.gcount()));
   if (text.size() > kMostBytes) {
