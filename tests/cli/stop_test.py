@@ -130,6 +130,33 @@ def test_a_second_signal_stops_at_once(folder):
         os.close(read)
 
 
+def test_a_run_folder_that_is_emptied_is_an_error(folder):
+    """What the folder should hold at the end is missed, however the training ends."""
+    for run, flags, code in (("a", ["--max-steps", 2], None), ("b", ["--stop-after", 1], None), ("c", [], signal.SIGTERM)):
+        process, read = held_up(folder, run, *flags)
+        for path in (folder / run).iterdir():
+            path.unlink()
+        if code:
+            process.send_signal(code)
+            time.sleep(0.02)
+        while os.read(read, 1 << 16):
+            pass
+        os.close(read)
+        errors = process.stderr.read()
+        assert process.wait(timeout=60) == 1, (process.returncode, errors)
+        assert f"lathe: {run}: metrics.jsonl, metrics.csv, config.toml, env.json, log.txt were removed while the training went on" in errors, errors
+        assert safetensors_header(f"{run}/last.safetensors")
+    process, read = held_up(folder, "d", "--max-steps", 2)
+    for path in (folder / "d").iterdir():
+        path.unlink()
+    (folder / "d").rmdir()
+    while os.read(read, 1 << 16):
+        pass
+    os.close(read)
+    errors = process.stderr.read()
+    assert process.wait(timeout=60) == 1 and "d/" in errors and "No such file or directory" in errors, (process.returncode, errors)
+
+
 def test_a_signal_while_a_result_is_written_leaves_nothing(folder):
     """And what a kill leaves goes with the next result of that name."""
     expect(train("--max-steps", 1, "--run-dir", "a", "--quiet"), 0)

@@ -393,10 +393,14 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   const RunCounts counts{parameters, images.training, per_epoch, steps, ranks.size(), step, memory};
   say_start(settings, data, start, same, counts, device, log);
   start.from.reset();  // the trainer has its values: a run that goes on holds no second state
-  return run_with_advice(
+  std::optional<RunFilesCheck> files;
+  if (ranks.is_first()) files.emplace(start.folder);
+  const ExitCode end = run_with_advice(
       trainer,
       [&](int64_t had) { return memory_advice(of_rank, shape, device, *model, *optimizer, had); },
       settings, device);
+  if (files) files->check(trainer.has_saved_best());
+  return end;
 }
 
 }  // namespace

@@ -65,6 +65,17 @@ void claim(const std::string& folder) {
   close(descriptor);
 }
 
+constexpr const char* kMetrics[] = {"metrics.jsonl", "metrics.csv"};
+
+/// Which file it is, whatever its name; "" if there is none.
+std::string identity_of(const fs::path& file) {
+  if (path_kind(file) == PathKind::kNothing) return "";
+  struct stat info {};
+  const bool known = stat(file.c_str(), &info) == 0;
+  LATHE_CHECK(FileError, known, file.string(), ": ", std::strerror(errno));
+  return formatted("{} {}", info.st_dev, info.st_ino);
+}
+
 /// The first complete line of a file, "" if there is none.
 std::string first_line_of_file(const std::string& path) {
   const std::string text = read_file(path, INT64_MAX);
@@ -123,6 +134,26 @@ fs::path make_run_folder(const std::string& requested, const std::string& name,
     LATHE_CHECK(FileError, !error || error == std::errc::file_exists, folder.string(),
                 ": cannot make the run folder: ", error.message());
   }
+}
+
+RunFilesCheck::RunFilesCheck(fs::path folder) : folder_(std::move(folder)) {
+  for (const char* name : kMetrics) metrics_.push_back(identity_of(folder_ / name));
+}
+
+void RunFilesCheck::check(bool has_best) const {
+  std::vector<std::string> gone;
+  for (size_t i = 0; i < std::size(kMetrics); ++i) {
+    if (identity_of(folder_ / kMetrics[i]) != metrics_[i]) gone.push_back(kMetrics[i]);
+  }
+  for (const char* name : {"config.toml", "env.json", kLogFile, "last.safetensors"}) {
+    if (path_kind(folder_ / name) == PathKind::kNothing) gone.push_back(name);
+  }
+  if (has_best && path_kind(folder_ / "best.safetensors") == PathKind::kNothing)
+    gone.push_back("best.safetensors");
+  if (gone.empty()) return;
+  throw CommandError(ExitCode::kError,
+                     formatted("{}: {} {} removed while the training went on", folder_.string(),
+                               joined(gone, ", "), gone.size() == 1 ? "was" : "were"));
 }
 
 MetricsFiles::MetricsFiles(const fs::path& folder, const Row& columns, bool goes_on)

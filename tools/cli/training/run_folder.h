@@ -52,6 +52,22 @@ inline constexpr char kUsualRuns[] = "runs";
 std::filesystem::path make_run_folder(const std::string& requested, const std::string& name,
                                       const std::string& date);
 
+/// Misses the files of a training that somebody removes while it goes on.
+class RunFilesCheck {
+ public:
+  /// Call when the folder has all files that a training begins with.
+  explicit RunFilesCheck(std::filesystem::path folder);
+
+  /// Call at the end, when all is saved. `has_best`: best.safetensors was written, too.
+  /// throws: CommandError (kError) with the names of files that are gone, and of metrics that are
+  /// not the files that the rows went to.
+  void check(bool has_best) const;
+
+ private:
+  std::filesystem::path folder_;
+  std::vector<std::string> metrics_;  // which files they are
+};
+
 /// Appends to metrics.jsonl and metrics.csv. When add() returns, the system has the row.
 class MetricsFiles {
  public:

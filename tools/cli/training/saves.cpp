@@ -51,6 +51,7 @@ void Saves::save(std::string_view name, int64_t step, bool averages) {
   }
   seconds_ += seconds_since(began);
   best_saved_ = best_saved_ || name == "best";
+  has_saved_best_ = has_saved_best_ || name == "best";
 }
 
 int64_t Saves::save_good(int64_t step) {

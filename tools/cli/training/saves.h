@@ -75,6 +75,8 @@ class Saves {
   void found_last() { has_last_ = true; }
   /// Whether "best" was saved since this was called before.
   bool take_best_saved() { return std::exchange(best_saved_, false); }
+  /// Whether "best" was ever saved.
+  bool has_saved_best() const { return has_saved_best_; }
   /// The number of saves so far, and whether the first `saves` of them are on the disk.
   size_t count() const { return writer_.saves(); }
   bool holds(size_t saves) const { return writer_.holds(saves); }
@@ -92,7 +94,7 @@ class Saves {
   int64_t finite_until_ = 0;
   int64_t good_on_disk_ = -1;  // the step of last.safetensors; -1: it is not known to be good
   bool has_last_ = false, last_is_sealed_ = false;
-  bool best_saved_ = false;
+  bool best_saved_ = false, has_saved_best_ = false;
   double seconds_ = 0;
 };
 

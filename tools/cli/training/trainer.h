@@ -117,6 +117,8 @@ class Trainer {
 
   /// Bytes that tensors held at most on the training's device since this was made.
   int64_t memory_peak() const { return memory_.peak(); }
+  /// Whether run() has written best.safetensors.
+  bool has_saved_best() const { return saves_->has_saved_best(); }
 
   /// Position, best result and running sums: a part of the checkpoint besides model and optimiser.
   StateDict state_dict() const;
