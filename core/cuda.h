@@ -34,6 +34,7 @@ struct DeviceInfo {
     size_t bytes;
   };
   std::vector<Process> processes;  // those that compute on this GPU
+  std::string problem;  // why this build cannot compute on it (free_bytes is 0 then), or empty
 };
 
 /// throws: DeviceError if there is no such device.

@@ -9,7 +9,7 @@ namespace lathe::cuda {
 /// { DeviceScope on(device); … }: calls of the CUDA runtime act on `device` until the scope ends.
 /// `call` names the kernel that runs inside; memory taken there is recorded under this name. The
 /// string must live for ever.
-/// throws: NoCudaError; DeviceError if there is no such device.
+/// throws: NoCudaError; DeviceError if there is no such device, or this build has no kernels for it.
 class LATHE_API DeviceScope {
  public:
   [[nodiscard]] explicit DeviceScope(Device device, const char* call = nullptr);
@@ -21,6 +21,10 @@ class LATHE_API DeviceScope {
   int before_ = 0;  // -1: it was current already
   const char* outer_call_;
 };
+
+/// The first GPU that this build has kernels for.
+/// throws: NoCudaError if there is none.
+Device first_usable_device();
 
 /// The name that the innermost named scope was given, such as "relu_forward(x)"; null outside.
 const char* current_call() noexcept;

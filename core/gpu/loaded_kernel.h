@@ -6,12 +6,9 @@
 #include <string>
 
 #include "lathe/core/device.h"
+#include "lathe/core/gpu/architectures.h"
 
 namespace lathe::cuda {
-
-struct ComputeCapability {
-  int major = 0, minor = 0;
-};
 
 /// What the driver says of a GPU.
 /// throws: CudaError; NoCudaError in a build without CUDA.

@@ -197,9 +197,8 @@ PoolAllocator& device_pool(Device device) {
 }
 
 PoolAllocator& pinned_pool() {
-  const Device device(DeviceType::kCUDA);
-  const DeviceScope on(device);
-  return once(g_pinned_allocator, [device] {
+  return once(g_pinned_allocator, [] {
+    const Device device = first_usable_device();
     BlockPoolOptions options;
     options.name = "pinned memory";
     options.rounding = BlockPoolOptions::Rounding::kPowerOfTwo;

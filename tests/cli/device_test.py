@@ -16,12 +16,14 @@ TALKING = ["--dataset", "synthetic", "--synthetic-size", 40, "--model", "resnet8
 TINY = [*TALKING, "--quiet"]  # without the forecast of memory, which takes three steps
 
 
-def on_gpu(*arguments, devices=1, memory=1 << 28, life=0, libraries=None, **options):
+def on_gpu(*arguments, devices=1, memory=1 << 28, life=0, libraries=None, capabilities=None, **options):
     """Runs the command where it can see a GPU. The settings are those of the emulated runtime; a real GPU ignores them."""
     env = {"LATHE_EMULATED_DEVICES": str(devices), "LATHE_EMULATED_MEMORY": str(memory), "LATHE_EMULATED_LIFE": str(life),
            "LATHE_EMULATED_WATCH": "0"}  # what kernels read and write is looked at in tests/cuda
     if libraries is not None:
         env["LATHE_EMULATED_LIBRARIES"] = libraries
+    if capabilities is not None:
+        env["LATHE_EMULATED_CAPABILITIES"] = capabilities
     return lathe(*arguments, env=env, **options)
 
 
@@ -203,6 +205,19 @@ def test_a_gpu_whose_libraries_are_missing_is_not_used(folder):
         rows = [json.loads(line) for line in expect(on_gpu("info", "--json", libraries=others), 0).stdout.splitlines()]
         assert rows[0][name] == "not found" and not [row for row in rows if "device" in row], rows
         assert f"devices        cpu ({reason}" in on_gpu("info", libraries=others).stdout
+
+
+def test_a_gpu_for_which_no_kernels_are_compiled_is_not_used(folder):
+    need_gpu(emulated=True)
+    problem = ("cuda:0 has compute capability 8.0, but this build's kernels are compiled for 90; "
+               "configure with -DCMAKE_CUDA_ARCHITECTURES=80")
+    mixed = {"devices": 2, "capabilities": "80 90"}
+    expect(on_gpu("train", *TALKING, "--max-steps", 1, "--run-dir", "a", capabilities="80"), 0, f"device: cpu, because {problem}")
+    expect_one_line(on_gpu("train", *TINY, "--device", "cuda", "--run-dir", "b", capabilities="80"), 4, f"--device cuda: {problem}")
+    rows = gpus(**mixed)  # the other GPU stays usable, and both are listed
+    assert [row["problem"] for row in rows] == [problem, ""], rows
+    expect_one_line(on_gpu("train", *TINY, "--device", "cuda:0", "--run-dir", "c", **mixed), 4, problem)
+    expect(on_gpu("train", *TINY, "--device", "cuda:1", "--max-steps", 1, "--run-dir", "d", **mixed), 0)
 
 
 def test_without_a_gpu(folder):

@@ -1,10 +1,24 @@
 // Errors, versions and devices of the emulated CUDA runtime; see cuda_runtime_machine.h.
 #include <cstdio>
+#include <cstdlib>
+#include <sstream>
 #include <utility>
 
 #include "cuda_runtime_machine.h"
 
 using namespace lathe::emulation;
+
+// Ten times the compute capability. LATHE_EMULATED_CAPABILITIES="80 90" names those of the first
+// devices; the others are of 9.0.
+static int capability(int device) {
+  const char* text = std::getenv("LATHE_EMULATED_CAPABILITIES");
+  std::istringstream list(text == nullptr ? "" : text);
+  int value = 90;
+  for (int i = 0; i <= device; ++i) {
+    if (!(list >> value)) return 90;
+  }
+  return value;
+}
 
 cudaError_t cudaGetLastError() { return std::exchange(this_thread().last_error, cudaSuccess); }
 cudaError_t cudaPeekAtLastError() { return this_thread().last_error; }
@@ -66,19 +80,20 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "emulated device %d", device);
   properties->totalGlobalMem = machine().arenas[static_cast<size_t>(device)]->bytes();
-  properties->major = 9;
+  properties->major = capability(device) / 10;
+  properties->minor = capability(device) % 10;
   properties->multiProcessorCount = kMultiprocessors;
   properties->pciBusID = device;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   const Call call;
   switch (attribute) {
     case cudaDevAttrClockRate: *value = 1'000'000; break;
     case cudaDevAttrMultiProcessorCount: *value = kMultiprocessors; break;
     case cudaDevAttrL2CacheSize: *value = 1 << 16; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = capability(device) / 10; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = capability(device) % 10; break;
   }
   return cudaSuccess;
 }

@@ -66,8 +66,10 @@ void print_devices(const Output& out) {
                 .add("memory_clock_mhz", gpu.memory_clock_mhz)
                 .add("temperature_c", gpu.temperature_c)
                 .add("utilization_percent", gpu.utilization_percent)
-                .add("processes", static_cast<int64_t>(gpu.processes.size())));
+                .add("processes", static_cast<int64_t>(gpu.processes.size()))
+                .add("problem", gpu.problem));
     out.text(formatted("{:<14} {}", formatted("cuda:{}", i), gpu_text(gpu)));
+    if (!gpu.problem.empty()) out.text(formatted("{:<14} {}", "warning", gpu.problem));
   }
 }
 
