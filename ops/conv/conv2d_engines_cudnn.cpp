@@ -4,6 +4,7 @@
 #include <array>
 
 #include "lathe/core/cuda_backend.h"
+#include "lathe/core/error.h"
 #include "lathe/core/gpu/cudnn_handle.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/profile/watch.h"
@@ -54,6 +55,10 @@ cudnn::ExecutionPlan& Conv2dEngines::plan(const ConvEngine& engine) {
   for (auto& [name, plan] : prepared_.plans) {
     if (name == engine) return plan;
   }
+  LATHE_CHECK(StateError, !capturing(),
+              "conv2d: this thread has not run this convolution before, and its code cannot be "
+              "loaded while a graph is captured; run the step once before the capture (",
+              key_, ")");
   auto found = found_.extract(engine);
   cudnn::EngineConfig config =
       found ? std::move(found.mapped())

@@ -89,8 +89,8 @@ class ConvEngines {
   /// largest free block plus what the device has left.
   virtual int64_t available_bytes() = 0;
 
-  /// True while the call's stream is captured into a graph; then nothing may be timed. Never on a
-  /// CPU.
+  /// True while the call's stream is captured into a graph: nothing may be timed then, and no code
+  /// loaded. Never on a CPU.
   virtual bool capturing() = 0;
 };
 

@@ -52,7 +52,7 @@ class ConvSearch::State {
 
   /// The key's choice; searches for it if it is unknown. `kept` says whether it is known from now
   /// on.
-  Choice choice_for(const ConvKey& key, ConvEngines& engines, bool& kept);
+  Choice choice_for(const ConvKey& key, ConvEngines& engines);
   /// The choice that follows `failed`, whose engine has failed.
   /// throws: as fail_without_engine.
   Choice after(const ConvKey& key, const Choice& failed, ConvEngines& engines, bool out_of_memory,
@@ -92,8 +92,7 @@ class ConvSearch::State {
   std::atomic<uint64_t> version_{new_version()};
 };
 
-Choice ConvSearch::State::choice_for(const ConvKey& key, ConvEngines& engines, bool& kept) {
-  kept = true;
+Choice ConvSearch::State::choice_for(const ConvKey& key, ConvEngines& engines) {
   std::unique_lock lock(mutex_);
   if (Choice choice = known(key)) return choice;
   lock.unlock();
@@ -101,12 +100,10 @@ Choice ConvSearch::State::choice_for(const ConvKey& key, ConvEngines& engines, b
   lock.lock();
   if (Choice choice = known(key)) return choice;  // another thread has found it meanwhile
   ++stats_.misses;
-  if (capturing) {
-    const ConvLimits limits = limits_;
-    lock.unlock();
-    kept = false;
-    return std::make_shared<ConvChoice>(choose_engine(key, engines, limits, now_ms_, false));
-  }
+  LATHE_CHECK(StateError, !capturing,
+              "conv2d: this convolution is new, and its code cannot be loaded while a graph is "
+              "captured; run the step once before the capture (",
+              key, ")");
   if (const auto at = running_.find(key); at != running_.end()) {
     const std::shared_future<Choice> other = at->second;
     lock.unlock();
@@ -250,8 +247,7 @@ Choice ConvSearch::State::after(const ConvKey& key, const Choice& failed, ConvEn
     }
   }
   if (from_file) {  // the list from the file is exhausted: search for one of our own
-    bool kept = false;
-    return choice_for(key, engines, kept);
+    return choice_for(key, engines);
   }
   if (!any) fail_without_engine(key, *next);
   const std::string given_up = engine_text(key, failed->candidate().engine);
@@ -276,9 +272,8 @@ void ConvSearch::run(const ConvKey& key, ConvEngines& engines, ConvMemo& memo) {
     state_->count_hit();
   } else {
     memo.version_ = 0;
-    bool kept = false;
-    memo.choice_ = state_->choice_for(key, engines, kept);
-    if (kept) memo.version_ = version;
+    memo.choice_ = state_->choice_for(key, engines);
+    memo.version_ = version;
   }
   for (;;) {
     bool out_of_memory = false;

@@ -50,8 +50,8 @@ class LATHE_API ConvSearch {
   /// executed; after the last one, those of the library's fall-back. In deterministic mode the
   /// choice is kept instead: an OutOfMemoryError is passed on, and any other failure becomes a
   /// CudaError naming engine and key.
-  /// While engines.capturing(), an engine for an unknown key is chosen without timing and not kept.
-  /// throws: CudaError or OutOfMemoryError naming the key if no engine can compute it (or may);
+  /// throws: StateError for an unknown key while engines.capturing();
+  /// CudaError or OutOfMemoryError naming the key if no engine can compute it (or may);
   /// whatever else `engines` throws.
   void run(const ConvKey& key, ConvEngines& engines, ConvMemo& memo);
   /// The same for a caller that keeps no memo.

@@ -128,13 +128,31 @@ TEST_CASE("plan life: a captured plan stays for its graph, whatever becomes of t
   f.check_none_lost();
 }
 
+TEST_CASE("plan life: a capture loads no code, neither for a new problem nor for a new thread") {
+  Fixture f;
+  const Problem fresh(46), known(47);
+  const Tensor y = known.forward();
+  const OwnedStream stream(kGpu);
+  in_thread([&] {
+    const StreamScope on(stream);
+    const size_t plans = cudnn_probe().plans;
+    emulation::pretend_capture(static_cast<cudaStream_t>(stream.get().native));
+    CHECK_THROWS_WITH_AS(fresh.forward(), doctest::Contains("this convolution is new"), StateError);
+    CHECK_THROWS_WITH_AS(known.forward(), doctest::Contains("this thread has not run"), StateError);
+    emulation::pretend_capture(nullptr);
+    CHECK(cudnn_probe().plans == plans);
+    known.forward();
+  });
+  f.check_none_lost();
+}
+
 TEST_CASE("plan life: nothing waits for the device while a capture is underway") {
   Fixture f;
-  const Problem p(43);
+  const Problem p(43), q(44), r(45);
+  q.forward();
   const auto waited = [] { return cuda::counters().synchronizations; };
   for (const uint64_t before = waited(); waited() == before;) in_thread([&] { p.forward(); });
   for (size_t i = 0; i < cudnn::kMostRetiredPlans; ++i) in_thread([&] { p.forward(); });
-  const Problem q(44), r(45);
   const OwnedStream stream(kGpu);
   {
     const StreamScope on(stream);

@@ -171,12 +171,13 @@ TEST_CASE("search: a failed search is not kept, and other exceptions pass throug
   CHECK(search.stats().misses == 3);
 }
 
-TEST_CASE("search: nothing is timed while the stream is captured, and what is chosen is not kept") {
+TEST_CASE("search: an unknown key is refused while the stream is captured") {
   FakeLibrary library;
   library.engines = {fake_engine(1, 2), fake_engine(2, 1)};
   ConvSearch search(10, library.clock());
   library.capturing = true;
-  CHECK(run(search, library, example_key()) == 1);
+  CHECK_THROWS_WITH_AS(run(search, library, example_key()),
+                       doctest::Contains("run the step once before the capture"), StateError);
   CHECK(library.timed_runs == 0);
   CHECK(!search.find(example_key()));
   library.capturing = false;
