@@ -12,16 +12,20 @@
 // owner waits for. So a thread that nobody needs calls it, without the lock.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "lathe/core/cuda_backend.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/format.h"
+#include "lathe/core/gpu/memory_cuda.h"
 #include "lathe/core/gpu/nccl_functions.h"
 #include "lathe/core/gpu/relaxed_capture.h"
 #include "lathe/distributed/device_backend.h"
@@ -185,7 +189,19 @@ class NcclBackend final : public DeviceBackend {
   template <class F>
   void queue(const char* name, F&& f) {
     const cuda::DeviceScope on(device_);
+    if (cuda::is_capturing(stream())) check_registrable(name);
     run(name, [&] { return f(static_cast<cudaStream_t>(stream().native)); });
+  }
+
+  /// NCCL opens the buffers of a graph's collectives to the other GPUs through cudaIpcGetMemHandle,
+  /// which takes no memory of cuMemMap.
+  void check_registrable(const char* name) const {
+    if (!cuda::has_expandable_segments(device_)) return;
+    const char* const registers = std::getenv("NCCL_GRAPH_REGISTER");
+    if (registers != nullptr && std::string_view(registers) == "0") return;
+    fail(name,
+         "it would register buffers that LATHE_EXPANDABLE_SEGMENTS=1 has mapped; start all ranks "
+         "with NCCL_GRAPH_REGISTER=0, or without expandable segments");
   }
 
   /// Makes a call and waits until NCCL has taken it.

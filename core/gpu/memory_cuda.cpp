@@ -225,6 +225,7 @@ BlockPoolStats stats_of(Device device) {
 Allocator& device_allocator(Device device) { return device_pool(device); }
 Allocator& pinned_allocator() { return pinned_pool(); }
 BlockPool& block_pool(Device device) { return device_pool(device).pool(); }
+bool has_expandable_segments(Device device) { return block_pool(device).options().expandable; }
 
 void record_stream(void* block, Device device, Stream stream) {
   BlockPool* const pool = existing_pool(device);

@@ -13,5 +13,10 @@ namespace cuda {
 /// throws: NoCudaError, DeviceError.
 BlockPool& block_pool(Device device);
 
+/// Whether that pool's segments grow in place: their memory is mapped by cuMemMap, and not from
+/// cudaMalloc.
+/// throws: as block_pool.
+bool has_expandable_segments(Device device);
+
 }  // namespace cuda
 }  // namespace lathe

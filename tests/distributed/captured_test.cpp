@@ -355,3 +355,30 @@ TEST_CASE("captured steps: what cannot be recorded is refused, and the ranks go 
       },
       "right");
 }
+
+TEST_CASE("captured steps: NCCL is not asked to register memory of expandable segments") {
+  check_all(
+      2,
+      [](const GroupOptions& options) -> std::string {
+        setenv("LATHE_EXPANDABLE_SEGMENTS", "1", 1);
+        const Device device = gpu(options.rank);
+        ProcessGroup group(options);
+        Training training(group, kKinds[0], device);
+        training.step();
+        {
+          cuda::Graph refused(device);
+          const std::string told =
+              told_by<StateError>([&] { refused.capture([&] { training.step(); }); });
+          require(told.find("NCCL_GRAPH_REGISTER=0") != told.npos, told);
+        }
+        training.scaler.abandon_step();
+        training.optimizer->zero_grad();
+        training.step();
+        setenv("NCCL_GRAPH_REGISTER", "0", 1);
+        cuda::Graph graph(device);
+        graph.capture([&] { training.step(); });
+        graph.launch();
+        return "right";
+      },
+      "right");
+}
