@@ -9,7 +9,7 @@ namespace lathe::cuda {
 /// { DeviceScope on(device); … }: calls of the CUDA runtime act on `device` until the scope ends.
 /// `call` names the kernel that runs inside; memory taken there is recorded under this name. The
 /// string must live for ever.
-/// throws: NoCudaError; DeviceError if there is no such device, or this build has no kernels for it.
+/// throws: NoCudaError; DeviceError if there is no such device or this build has no kernels for it.
 class LATHE_API DeviceScope {
  public:
   [[nodiscard]] explicit DeviceScope(Device device, const char* call = nullptr);

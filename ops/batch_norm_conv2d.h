@@ -38,7 +38,7 @@ struct BatchNormTensors {
 /// value this adds an error of at most |x| |scale| / 2048 + |shift| / 2048, where
 /// scale = weight / sqrt(var + eps) and shift = bias - mean scale. So it needs |mean| to be not
 /// much larger than the standard deviation; the relu of the backward pass is decided by values in
-/// f32.
+/// f32. It passes the gradient where they are 0, so also in a channel whose weight and bias are 0.
 /// dtypes: as batch_norm_relu and conv2d.   grad: x, weight, bias, w (twice).   amp: half for w.
 /// throws: as batch_norm_relu and conv2d.
 LATHE_API Tensor batch_norm_relu_conv2d(const Tensor& x, const BatchNormTensors& norm_tensors,

@@ -113,6 +113,22 @@ TEST_CASE("norm relu conv2d: fused and split agree with f64 in every layer, forw
   }
 }
 
+TEST_CASE("norm relu conv2d: the fused relu passes the gradient at 0, the split one does not") {
+  CudnnFixture f;
+  cudnn::set_benchmark(true);
+  manual_seed(2);
+  const Layer& layer = kLayers[0];
+  Problem p = problem_of(layer);
+  p.weight.zero_();
+  p.bias.zero_();
+  const Choices searched = search([&] { run(layer, p); });
+  choose(searched, kSplit);
+  CHECK(run(layer, p)[5].abs().max().item<float>() == 0);
+  choose(searched, kFused);
+  CHECK(run(layer, p)[5].abs().min().item<float>() > 0);
+  conv_search().clear();
+}
+
 TEST_CASE("norm relu conv2d: each pass takes its own choice, whatever the others take") {
   CudnnFixture f;
   cudnn::set_benchmark(true);

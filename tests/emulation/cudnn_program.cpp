@@ -179,8 +179,8 @@ Values pointwise(const CudnnStep& s, const Values& x, const Values& w) {
     case CudnnStep::kMultiply:
       for_each_pair(s.x, s.w, [&](size_t i, size_t j) { y[i] = x[i] * w[j]; });
       break;
-    case CudnnStep::kReluBackward:
-      for_each_pair(s.x, s.w, [&](size_t i, size_t j) { y[i] = x[i] > 0 ? w[j] : 0; });
+    case CudnnStep::kReluBackward:  // compares as cuDNN's kernel for sm_90 does (FSETP.GEU)
+      for_each_pair(s.x, s.w, [&](size_t i, size_t j) { y[i] = !(x[i] < 0) ? w[j] : 0; });
       break;
     default:
       for (size_t i = 0; i < x.size(); ++i) y[i] = x[i] < 0 ? 0 : x[i];
