@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -162,10 +163,15 @@ class Chooser {
 
   void time_all() {
     std::map<int64_t, int64_t> timed;  // settings per engine
+    std::optional<int64_t> first;      // engine that a heuristic named
     for (ConvTrial& trial : choice_.trials) {
       if (!trial.usable()) continue;
-      int64_t& of_this = timed[trial.candidate.engine.index];
-      trial.note = best_ms_ < 0 ? "" : reason_to_skip(of_this);
+      const int64_t engine = trial.candidate.engine.index;
+      if (!first) first = engine;
+      int64_t& of_this = timed[engine];
+      trial.note = best_ms_ < 0 ? ""
+                                : reason_to_skip(of_this, engine == *first ? limits_.of_first
+                                                                           : limits_.per_engine);
       if (!trial.note.empty()) continue;
       attempt(trial, [&] {
         prepare(trial);
@@ -179,9 +185,9 @@ class Chooser {
   }
 
   /// Why a candidate is not tried, of whose engine so many settings are timed; "" if it may be.
-  std::string reason_to_skip(int64_t timed_of_engine) {
-    if (limits_.per_engine > 0 && timed_of_engine >= limits_.per_engine)
-      return concat("only ", limits_.per_engine, " settings of an engine are timed");
+  std::string reason_to_skip(int64_t timed_of_engine, int64_t limit) {
+    if (key_.fusion == ConvFusion::kNone && limit > 0 && timed_of_engine >= limit)
+      return concat("only ", limit, " settings of this engine are timed");
     if (limits_.ms <= 0 || measured_ms_ < limits_.ms) return "";
     choice_.provisional = true;
     return concat("engines are timed for at most ", limits_.ms, " ms");

@@ -30,9 +30,9 @@ void set_workspace_limit(int64_t bytes) {
 int64_t workspace_limit() noexcept { return workspace_bytes; }
 
 void set_search_limits(const ConvLimits& limits) {
-  LATHE_CHECK(ValueError, limits.per_engine >= 0 && limits.ms >= 0,
+  LATHE_CHECK(ValueError, limits.per_engine >= 0 && limits.of_first >= 0 && limits.ms >= 0,
               "cudnn: search limits must not be negative, got ", limits.per_engine,
-              " settings per engine and ", limits.ms, " ms");
+              " settings per engine, ", limits.of_first, " of the first, and ", limits.ms, " ms");
   conv_search().set_limits(limits);
 }
 ConvLimits search_limits() { return conv_search().limits(); }

@@ -33,7 +33,7 @@ ConvCache example_cache(int keys = 2) {
   library.engines[5].candidate.engine.knobs = {{1, 1}};  // untried: another setting of engine 2
   ConvCache cache{.versions = kVersions, .choices = {}};
   for (const ConvKey& key : example_keys(keys))
-    cache.choices[key] = choose(library, key, {.per_engine = 1});
+    cache.choices[key] = choose(library, key, {.per_engine = 1, .of_first = 1});
   return cache;
 }
 

@@ -15,6 +15,7 @@ TEST_CASE("cudnn settings: defaults, and what they make of a key") {
   CHECK(!cudnn::benchmark());
   CHECK(cudnn::workspace_limit() == int64_t{1} << 30);
   CHECK(cudnn::search_limits().per_engine == 4);
+  CHECK(cudnn::search_limits().of_first == 16);
   CHECK(!deterministic());
   CHECK(!tf32());
   CHECK(conv_key_of_settings().mode == ConvMode::kHeuristic);
@@ -54,6 +55,7 @@ TEST_CASE("cudnn settings: negative limits are refused and change nothing") {
                        ValueError);
   CHECK(cudnn::workspace_limit() == int64_t{1} << 30);
   CHECK_THROWS_AS(cudnn::set_search_limits({.per_engine = -1}), ValueError);
+  CHECK_THROWS_AS(cudnn::set_search_limits({.of_first = -1}), ValueError);
   CHECK_THROWS_AS(cudnn::set_search_limits({.ms = -1}), ValueError);
 }
 

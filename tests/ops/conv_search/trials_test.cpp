@@ -136,17 +136,40 @@ TEST_CASE("benchmark: at most so many settings of an engine, and every engine") 
   const auto setting = [](const ConvChoice& choice) {
     return choice.candidate().engine.knobs.at(0).second;
   };
-  const ConvChoice choice = choose(library, example_key(), {.per_engine = 3});
+  const ConvChoice choice = choose(library, example_key(), {.per_engine = 3, .of_first = 3});
   CHECK(setting(choice) == 2);
   CHECK(library.prepares == 4);
   CHECK(trial_of(choice, 2).outcome == kTimed);
   CHECK(choice.trials[4].outcome == kUntried);
-  CHECK(choice.trials[4].note == "only 3 settings of an engine are timed");
+  CHECK(choice.trials[4].note == "only 3 settings of this engine are timed");
   CHECK(!choice.provisional);
-  CHECK(setting(choose(library, example_key(), {.per_engine = 0})) == 9);
+  CHECK(setting(choose(library, example_key(), {.per_engine = 0, .of_first = 0})) == 9);
 
   for (size_t i = 0; i < 8; ++i) library.engines[i].refuses_to_prepare = "no";
-  CHECK(setting(choose(library, example_key(), {.per_engine = 2})) == 9);
+  CHECK(setting(choose(library, example_key(), {.per_engine = 2, .of_first = 2})) == 9);
+}
+
+TEST_CASE("benchmark: more settings of the engine that comes first, and all of a fused pattern") {
+  FakeLibrary library;
+  for (int engine = 1; engine <= 2; ++engine) {
+    for (int i = 0; i < 20; ++i) {
+      library.engines.push_back(fake_engine(engine, 100 - i));
+      library.engines.back().candidate.engine.knobs = {{2, i}};
+    }
+  }
+  const auto timed_of = [](const ConvChoice& choice, int64_t engine) {
+    return std::ranges::count_if(choice.trials, [&](const ConvTrial& trial) {
+      return trial.candidate.engine.index == engine && trial.outcome == kTimed;
+    });
+  };
+  const ConvChoice plain = choose(library, example_key(), {.ms = 0});
+  CHECK(timed_of(plain, 1) == 16);
+  CHECK(timed_of(plain, 2) == 4);
+  ConvKey fused = example_key();
+  fused.fusion = ConvFusion::kStatistics;
+  const ConvChoice all = choose(library, fused, {.ms = 0});
+  CHECK(timed_of(all, 1) == 20);
+  CHECK(timed_of(all, 2) == 20);
 }
 
 TEST_CASE(
