@@ -72,6 +72,7 @@ TEST_CASE("plan: fused layers lose the passes that apply a norm and those for it
     l.library = l.fuses = l.kernel == "cuDNN";
     l.read_bytes = read;
     l.written_bytes = written;
+    l.flops = l.library ? 100 : 0;
     return l;
   };
   std::vector<Launch> step = {launch("cast", "", "pointwise", 8, 4),
@@ -92,14 +93,20 @@ TEST_CASE("plan: fused layers lose the passes that apply a norm and those for it
   const FusedStep fused = fused_step(step);
   CHECK(fused.layers == 1);
   CHECK(fused.sums == 1);
+  const auto flops = [](const std::vector<Launch>& launches) {
+    double sum = 0;
+    for (const Launch& l : launches) sum += l.flops;
+    return sum;
+  };
+  CHECK(flops(fused.launches) == flops(step));
   CHECK(text(fused) ==
-        " pointwise=12 stats_kernel=8 coefficients_kernel=0 cuDNN=13 finalize_kernel=0 "
-        "apply_kernel=8 cuDNN=21 cuDNN=13 combine_kernel=24");
+        " pointwise=12 stats_kernel=8 coefficients_kernel=0 cuDNN=13 bn_stats_kernel=0 "
+        "finalize_kernel=0 apply_kernel=8 cuDNN=21 dbn_stats_kernel=0 cuDNN=13 combine_kernel=24");
   step[0] = launch("conv2d", "a.conv1", "cuDNN", 8, 8);  // leaves sums for the first norm
   CHECK(fused_step(step).sums == 2);
   CHECK(text(fused_step(step)) ==
-        " cuDNN=16 finalize_kernel=0 cuDNN=13 finalize_kernel=0 apply_kernel=8 cuDNN=21 cuDNN=13 "
-        "combine_kernel=24");
+        " cuDNN=16 bn_stats_kernel=0 finalize_kernel=0 cuDNN=13 bn_stats_kernel=0 "
+        "finalize_kernel=0 apply_kernel=8 cuDNN=21 dbn_stats_kernel=0 cuDNN=13 combine_kernel=24");
   step[3].layer = "b.conv1";  // of another module, which takes a tensor
   CHECK(fused_step(step).layers == 0);
   CHECK(fused_step(step).sums == 2);

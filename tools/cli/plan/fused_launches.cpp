@@ -41,9 +41,10 @@ FusedStep fused_step(const std::vector<Launch>& launches) {
   const auto is_fused_convolution = [&](const std::string& layer) {
     return std::ranges::any_of(pairs, [&](const auto& pair) { return pair.second == layer; });
   };
-  const auto add_small = [&](Launch launch, const char* kernel) {  // numbers per channel only
-    launch.kernel = kernel;
-    launch.read_bytes = launch.written_bytes = launch.again_bytes = 0;
+  const auto add_small = [&](Launch launch, const char* kernel, bool library = false) {
+    launch.kernel = kernel;  // numbers per channel only
+    launch.library = library;
+    launch.read_bytes = launch.written_bytes = launch.again_bytes = launch.flops = 0;
     step.launches.push_back(std::move(launch));
   };
   bool has_sums = false;  // of the norm that comes next
@@ -56,6 +57,7 @@ FusedStep fused_step(const std::vector<Launch>& launches) {
       has_sums = i > 0 && launches[i - 1].op == "conv2d" && launches[i - 1].fuses;
       step.sums += has_sums;
       if (has_sums) {
+        add_small(launch, "bn_stats_kernel", true);
         add_small(std::move(launch), "finalize_kernel");
         continue;
       }
@@ -69,10 +71,11 @@ FusedStep fused_step(const std::vector<Launch>& launches) {
       if (launch.kernel == "sums_kernel") continue;
       launch.kernel = "combine_kernel";
     }
-    if (launch.op == "conv2d_input_grad" && launch.library && is_fused_convolution(launch.layer)) {
-      launch.read_bytes += launch.written_bytes;  // what was normalised
-    }
-    step.launches.push_back(std::move(launch));
+    const bool leaves_gradients =
+        launch.op == "conv2d_input_grad" && launch.library && is_fused_convolution(launch.layer);
+    if (leaves_gradients) launch.read_bytes += launch.written_bytes;  // what was normalised
+    step.launches.push_back(launch);
+    if (leaves_gradients) add_small(std::move(launch), "dbn_stats_kernel", true);
   }
   return step;
 }

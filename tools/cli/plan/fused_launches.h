@@ -19,8 +19,9 @@ struct FusedStep {
 /// Fuses every norm with relu whose result a convolution of the same module takes at once, which is
 /// what nn finds in a ResNet, and lets every convolution that cuDNN has a kernel for leave the sums
 /// that a norm behind it needs. Forward, the passes over memory that sum up and that apply the norm
-/// go; backward, the input gradient reads the norm's input too, and the pass for the sums goes. The
-/// arithmetic is that of the convolution alone.
+/// go; backward, the input gradient reads the norm's input too, and the pass for the sums goes.
+/// After a convolution that leaves sums cuDNN launches a kernel that adds them up (bn_stats_kernel,
+/// dbn_stats_kernel). The arithmetic is that of the convolution alone.
 FusedStep fused_step(const std::vector<Launch>& launches);
 
 }  // namespace lathe::cli
