@@ -199,9 +199,10 @@ std::string read_config_text(const std::filesystem::path& path) {
     // Not a mistake in the call: too many open files, a disk that fails.
     const bool is_of_system = reason == EMFILE || reason == ENFILE || reason == ENOMEM ||
                               reason == EIO || reason == ESTALE;
-    throw CommandError(
-        is_of_system ? ExitCode::kError : ExitCode::kUsage,
-        formatted("{}: cannot read the config file: {}", path.string(), std::strerror(reason)));
+    const std::string why =
+        formatted("{}: cannot read the config file: {}", path.string(), std::strerror(reason));
+    if (is_of_system) throw CommandError(ExitCode::kError, why);
+    throw UsageError(why);
   }
   text.resize(static_cast<size_t>(file.gcount()));
   if (text.size() > kMostBytes) {
