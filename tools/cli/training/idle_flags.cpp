@@ -15,12 +15,6 @@
 namespace lathe::cli {
 namespace {
 
-bool has_batch_norm(nn::Module& model) {
-  return std::ranges::any_of(model.named_modules(), [](const auto& entry) {
-    return dynamic_cast<const nn::BatchNorm*>(entry.second) != nullptr;
-  });
-}
-
 // Why no convolution is timed, whose result --algo-cache would keep; "" if they are.
 std::string_view untimed(const Settings& settings, Device device) {
   if (settings.deterministic) return "with --deterministic: nothing is timed";
@@ -82,6 +76,12 @@ void note_large_steps(const Settings& settings, const Setup& setup,
 }
 
 }  // namespace
+
+bool has_batch_norm(nn::Module& model) {
+  return std::ranges::any_of(model.named_modules(), [](const auto& entry) {
+    return dynamic_cast<const nn::BatchNorm*>(entry.second) != nullptr;
+  });
+}
 
 std::vector<std::string> idle_flags(const Settings& settings, const SettingSources& sources,
                                     const Setup& setup) {

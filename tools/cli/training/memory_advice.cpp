@@ -8,8 +8,8 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/profile/memory_forecast.h"
-#include "lathe/nn/batch_norm.h"
 #include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/training/idle_flags.h"
 #include "lathe/tools/cli/training/random_batch.h"
 
 namespace lathe::cli {
@@ -29,13 +29,6 @@ int64_t fitting_batch(const Settings& settings, const ModelShape& shape, Device 
       .largest_batch(bytes);
 } catch (const std::exception&) {  // the error that is advised on must stay the one that is told
   return 0;
-}
-
-/// --recompute saves results of batch norm.
-bool has_batch_norm(nn::Module& model) {
-  return std::ranges::any_of(model.named_modules(), [](const auto& named) {
-    return dynamic_cast<const nn::BatchNorm*>(named.second) != nullptr;
-  });
 }
 
 }  // namespace
