@@ -136,10 +136,10 @@ class Consumer:
 
     def names(self):
         """Of two functions with one name, the linker keeps one: the archives share none with a program that compiles the
-        same header-only libraries with other options."""
+        same header-only libraries with other options. NVTX's names carry its version, and are meant to be shared."""
         archives = sorted(self.prefix.rglob("*.a"))
         assert archives, f"no archive in {self.prefix}"
-        ours = re.compile("lathe|std|__gnu_cxx|gloo|EigenFor(Baseline|Avx2)|(dnnl|fmt|nlohmann)_for_lathe")
+        ours = re.compile(r"lathe|std|__gnu_cxx|__cxxabiv1|gloo|nvtx\w+_v3|EigenFor(Baseline|Avx2)|(dnnl|fmt|nlohmann)_for_lathe")
         for archive in archives:
             defined = run("nm", "--defined-only", "--extern-only", "--format=just-symbols", archive).replace("DW.ref.", "")
             readable = subprocess.run(["c++filt"], input=defined, text=True, stdout=subprocess.PIPE, check=True).stdout

@@ -59,7 +59,7 @@ TEST_CASE("build_info: this build") {
   CHECK(!info.compiler.empty());
   CHECK(!info.build_type.empty());
   CHECK(info.cuda == kHasCuda);
-  REQUIRE(info.libraries.size() == 7);
+  REQUIRE(info.libraries.size() == 8);
   CHECK(info.libraries[1].name == "Eigen");
   CHECK(info.libraries[1].version.substr(0, 2) == "3.");
 }

@@ -45,6 +45,7 @@ constexpr OpFormula kFormulas[] = {
   {"hardtanh", "x", "y = x, but at least low and at most high", "dx = dy strictly between the two, else 0"},
   {"relu6", "x", "y = x, but at least 0 and at most 6", "dx = dy strictly between the two, else 0"},
   {"hardsigmoid", "x", "y = x, but at least 0 and at most 6", "dx = dy strictly between the two, else 0"},
+  {"hardswish", "x", "y = x (x + 3) / 6, but 0 below -3 and x above 3", "dx = dy (x / 3 + 1/2) between -3 and 3, 0 up to -3, dy from 3 on"},
   {"softmax", "x", "y = exp(x) / sum of exp(x)", "dx = y (dy - sum of dy y)"},
   {"log_softmax", "x", "y = x - log(sum of exp(x))", "dx = dy - softmax(x) (sum of dy)"},
 
