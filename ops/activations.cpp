@@ -7,6 +7,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/promote.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/where.h"
@@ -37,8 +38,6 @@ Tensor open_clamp(const char* op, const Tensor& x, double low, double high, bool
       });
   return y;
 }
-
-Tensor floating(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, default_dtype()); }
 
 }  // namespace
 

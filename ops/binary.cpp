@@ -57,9 +57,6 @@ using BinaryFunction = Tensor (*)(const Tensor&, const Tensor&);
 
 Saved saved_if(bool wanted, const Tensor& t) { return Saved(wanted ? t : Tensor()); }
 
-/// Integers and bool as the default dtype, which is what `/` gives.
-Tensor floating(const Tensor& t) { return is_floating(t.dtype()) ? t : cast(t, default_dtype()); }
-
 /// op(t, number). A half tensor is computed in float, so that the number is not first rounded to
 /// the half type.
 template <class Op>

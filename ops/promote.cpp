@@ -7,6 +7,7 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/cast.h"
 
 namespace lathe {
 
@@ -25,6 +26,8 @@ Tensor scalar_like(Scalar value, const Tensor& a) {
   fill_values(t, value);
   return t;
 }
+
+Tensor floating(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, default_dtype()); }
 
 void check_holds(const char* op, DType dtype, Scalar value) {
   if (!is_integer(dtype)) return;

@@ -12,6 +12,9 @@ LATHE_API DType result_dtype(const Tensor& a, const Tensor& b);
 /// dtype is the default dtype for a floating number, else the number's own.
 LATHE_API Tensor scalar_like(Scalar value, const Tensor& a);
 
+/// x; integers and bool in the default dtype, as `/` and most functions of real numbers take them.
+LATHE_API Tensor floating(const Tensor& x);
+
 /// throws: ValueError if an integer `dtype` does not hold `value`: it is outside the range or not
 /// finite. u8 takes -1 to -255 for 255 to 1, as in PyTorch.
 LATHE_API void check_holds(const char* op, DType dtype, Scalar value);

@@ -16,6 +16,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/binary_acts.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/promote.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/where.h"
 
@@ -34,9 +35,7 @@ Tensor run(UnaryOp op, const Tensor& x, UnaryParams params = {}) {
   return y;
 }
 
-/// Converts integers and bool to the default dtype.
-Tensor floating(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, default_dtype()); }
-/// The same, and half types to f32 under autocast.
+/// x in a floating dtype; half types as f32 under autocast.
 Tensor ranged(const Tensor& x) { return floating(amp::cast(amp::kFloat, x)); }
 
 /// An op whose gradient is written with its input: dx = gradient(dy, x). `arguments` are those of
