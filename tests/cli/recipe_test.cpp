@@ -8,9 +8,9 @@ using namespace lathe::cli;
 
 namespace {
 
-constexpr Machine kCpu{
+const Machine kCpu{
     .has_cuda = false, .usable_cpus = 2, .cifar10_found = true, .fashion_mnist_found = true};
-constexpr Machine kGpu{
+const Machine kGpu{
     .has_cuda = true, .usable_cpus = 16, .cifar10_found = true, .fashion_mnist_found = true};
 
 struct Choice {
