@@ -19,8 +19,8 @@ namespace lathe {
 
 namespace {
 
-/// The handler only takes a name out, and never frees it: the process is about to end. A process
-/// that was forked has its parent's slots, which are not its own.
+/// The handler takes a name out while it reads it, so that nobody frees it meanwhile. A process that
+/// was forked has its parent's slots, which are not its own.
 struct Slot {
   std::atomic<char*> path{nullptr};
   std::atomic<pid_t> process{0};
@@ -61,7 +61,10 @@ void remove_temporary_files() noexcept {
   const pid_t self = ::getpid();
   for (Slot& slot : g_slots) {
     if (slot.process.load() != self) continue;
-    if (const char* const path = slot.path.exchange(nullptr)) ::unlink(path);
+    if (char* const path = slot.path.exchange(nullptr)) {
+      ::unlink(path);
+      slot.path.store(path);
+    }
   }
   errno = reason;
 }

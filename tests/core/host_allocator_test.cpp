@@ -333,6 +333,12 @@ int end_of_child(int (*work)()) {
 void use(size_t bytes) { host_allocator().deallocate(host_allocator().allocate(bytes), bytes); }
 
 TEST_CASE("host allocator: in the child of a fork no lock of another thread stays held") {
+#  if defined(LATHE_ASAN)
+  if (!kCaches) {  // blocks are malloc's then, and AddressSanitizer's may find its lock held
+    MESSAGE("not with AddressSanitizer's malloc");
+    return;
+  }
+#  endif
   std::atomic<bool> over = false;
   std::vector<std::thread> busy;
   for (const size_t bytes : {size_t{64} << 10, size_t{2} << 20}) {  // the lists, the pool
