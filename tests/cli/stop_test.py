@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from driver import LATHE, environment, expect, expect_one_line, lathe, main, start, with_fault
+from driver import LATHE, SANITIZED, Skip, environment, expect, expect_one_line, lathe, main, start, with_fault
 from runs import TINY, safetensors_header, train, write_png
 
 
@@ -177,6 +177,8 @@ def test_a_signal_while_a_result_is_written_leaves_nothing(folder):
 
 
 def test_too_many_open_files_are_no_mistake_of_the_call(folder):
+    if SANITIZED:
+        raise Skip("UndefinedBehaviorSanitizer opens a pipe to look at an object, and takes it for a wrong one where it cannot")
     expect(train("--max-steps", 1, "--run-dir", "a", "--quiet"), 0)
 
     def few_files():
