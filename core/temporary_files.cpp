@@ -19,8 +19,8 @@ namespace lathe {
 
 namespace {
 
-/// The handler takes a name out while it reads it, so that nobody frees it meanwhile. A process that
-/// was forked has its parent's slots, which are not its own.
+/// The handler takes a name out while it reads it, so that nobody frees it meanwhile. A forked
+/// process has its parent's slots, which are not its own.
 struct Slot {
   std::atomic<char*> path{nullptr};
   std::atomic<pid_t> process{0};
