@@ -21,7 +21,7 @@ LATHE_API void remove_temporary_files() noexcept;
 LATHE_API void sweep_temporary_files(const std::filesystem::path& folder,
                                      std::string_view name = "");
 
-/// For AtomicFile: from the first call to the second remove_temporary_files() knows the file.
+/// For AtomicFile: remove_temporary_files() knows the file from the first call to the second.
 void remember_temporary_file(const std::string& path) noexcept;
 void forget_temporary_file(const std::string& path) noexcept;
 

@@ -90,15 +90,15 @@ OneDnn load() {
   return table;
 }
 
-/// Waits, for 0.1 s at most, until the system counts an ended thread no more.
+/// Waits until the system no longer counts an ended thread, for 0.1 s at most.
 void wait_until_gone(pid_t thread) {
   const std::string folder = concat("/proc/self/task/", thread);
   for (int i = 0; i < 100 && ::access(folder.c_str(), F_OK) == 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-/// Starts wanted - 1 threads at once and ends them. → how many threads there were, the caller's
-/// included
+/// Starts wanted - 1 threads at once and ends them.
+/// → how many threads ran together, including the caller's
 int threads_to_be_had(int wanted) {
   std::vector<pid_t> numbers(static_cast<size_t>(wanted - 1), 0);
   std::vector<std::thread> tried;
@@ -131,13 +131,13 @@ int threads_to_be_had(int wanted) {
 }  // namespace
 
 // Note [OpenMP's threads]
-// A thread keeps the threads of the last parallel region that it opened, for its next one. Two
-// things end badly in GNU's OpenMP, so that they must not come to it:
-// - In the child of a fork() these threads do not exist, and a region of several threads would wait
-//   for them for ever. Only the thread that called fork() lives on in the child. It computes alone
-//   from then on; threads that the child starts have threads of their own.
-// - Where the system gives no thread, OpenMP ends the process. So before a thread's regions become
-//   larger, this library finds out whether the system gives that many.
+// OpenMP keeps the threads of a parallel region for the caller's next region. GNU's OpenMP fails in
+// two situations, which this library avoids:
+// - The child of a fork() does not have these threads. A region of several threads waits for them
+//   for ever. So the thread that called fork() computes alone in the child. Threads that the child
+//   starts get OpenMP threads of their own.
+// - If the system cannot start a thread, OpenMP ends the process. So this library tries how many
+//   threads the system gives before a region becomes larger.
 int dnnl_threads() {
   thread_local int asked = 1, had = 1;
   onednn();

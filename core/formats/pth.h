@@ -15,7 +15,7 @@
 
 namespace lathe::pth {
 
-/// It has to be said which dictionary of the file is to be read, or the one that was said is not
+/// Several dictionaries of the file could be meant and none was named, or the named one is not
 /// there. The message lists those that are.
 class LATHE_API SectionError : public DataError {
   using DataError::DataError;

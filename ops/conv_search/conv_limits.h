@@ -11,8 +11,8 @@ struct ConvLimits {
   // How many settings of one engine are timed per key. A heuristic may begin with 16 of one engine
   // while the fastest is another.
   int64_t per_engine = 4;
-  // How many of the engine that the heuristic names first. It usually wins, and its settings differ
-  // by the size of a tile.
+  // How many settings are timed of the engine that the heuristic names first. The heuristic gives
+  // it dozens, which differ by the size of a tile.
   int64_t of_first = 16;
   // Time of the measured runs alone: loading, plans, and the run before each measurement do not
   // count. After it no further candidate is tried, and the choice is not written to the file. The
