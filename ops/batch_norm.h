@@ -71,8 +71,8 @@ struct BatchNormCall {
   Tensor weight, bias;  // [C] or undefined
   bool batch_stats;     // mean and invstd depend on x
   // f32 [2,C], or undefined: what the convolution that made x has left for each channel. On a CPU
-  // mean and biased variance, on a GPU the sums of x and of x * x. The variance from those loses
-  // digits where |mean| is much larger than the deviation: about (mean / deviation)^2 / 10^7.
+  // mean and biased variance, on a GPU the sums of x and of x * x. The variance from those is off
+  // by about mean^2 / 2^22. Channels whose mean^2 > 4096 * (var + eps) are therefore read again.
   Tensor sums = {};
 };
 

@@ -9,6 +9,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_layout.cuh"
 #include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
+#include "lathe/ops/batch_norm_kernels/batch_norm_running.cuh"
 #include "lathe/ops/reduce_kernels/reduce_math.h"
 
 namespace lathe::cuda {
@@ -90,38 +91,6 @@ __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     parts[blockIdx.y * layout.channels + group * L::kChannels + q] = {total.mean[q], total.m2[q]};
   }
 }
-
-/// The running statistics; null if they stay as they are.
-template <class S>
-struct Running {
-  S *mean, *var;
-  int64_t mean_stride, var_stride;
-  double momentum, unbias;  // unbias: factor of the variance
-  unsigned long long* num_batches;
-};
-
-/// What a thread that finishes channel c reads of it. Read before the sums are known: in a training
-/// step none of this is in the cache, and one after another the reads cost several microseconds.
-template <class S>
-struct ChannelValues {
-  S weight, bias, running_mean, running_var;
-
-  __device__ ChannelValues(const ChannelParams<S>& params, const Running<S>& running, int64_t c,
-                           bool moves)
-      : weight(params.weight[c]),
-        bias(params.bias[c]),
-        running_mean(moves ? running.mean[c * running.mean_stride] : S(0)),
-        running_var(moves ? running.var[c * running.var_stride] : S(0)) {}
-
-  /// Channel 0 counts the batch, atomically: so its thread waits for no number, and no other thread
-  /// reads the one that it writes.
-  __device__ void move(const Running<S>& to, int64_t c, S mean, S var) const {
-    const double keep = 1 - to.momentum;
-    to.mean[c * to.mean_stride] = static_cast<S>(keep * running_mean + to.momentum * mean);
-    to.var[c * to.var_stride] = static_cast<S>(keep * running_var + to.momentum * to.unbias * var);
-    if (c == 0 && to.num_batches != nullptr) atomicAdd(to.num_batches, 1ull);
-  }
-};
 
 /// The chunks' moments, and where the statistics of the batch go.
 template <class S>
@@ -246,18 +215,56 @@ __global__ void __launch_bounds__(L::kBlock)
   }
 }
 
-// The same from sums that are known; scale and shift may be null. One thread per channel. Latency
-// bound.
+/// Threads per channel, where one takes sums that are known and all may have to read x.
+constexpr unsigned kFinalizeBlock = 256;
+
+/// Mean and biased variance of a channel.
+struct ChannelMoments {
+  double mean, var;
+};
+
+/// The variance from sums of x and of x * x, in f32, is off by about mean^2 / 2^22. Where that is
+/// more than 2^-10 of var + eps, invstd is off by more than the rounding of a half: such sums do
+/// not serve.
+__device__ inline bool sums_serve(const ChannelMoments& from_sums, double eps) {
+  return !(from_sums.mean * from_sums.mean > 4096 * (from_sums.var + eps));  // NaN: as they are
+}
+
+/// The same of channel c from x itself, by sums of deviations from about the mean. `plane`: the
+/// distance of two channels, 1 for NHWC. All threads of the block work on it and get the result.
+template <class T>
+__device__ ChannelMoments channel_moments(const T* __restrict__ x, double about, int64_t c,
+                                          int64_t channels, int64_t count, int64_t plane) {
+  ChannelPair<double> total = {};
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+    const int64_t sample = i / plane;
+    const double d =
+        static_cast<double>(x[(sample * channels + c) * plane + i - sample * plane]) - about;
+    total.join({d, d * d});
+  }
+  total = block_reduce_all(total, Join{});
+  const double n = static_cast<double>(count), shift = total.a / n;
+  const double spread = total.b / n - shift * shift;
+  return {about + shift, spread < 0 ? 0 : spread};
+}
+
+// The same from sums that are known; scale and shift may be null. One block per channel: its first
+// thread takes the sums, and where they do not serve the block reads x. Latency bound; such a
+// channel costs about what reading it costs one multiprocessor.
 template <class T, class S>
-__global__ void finalize_kernel(T* scale, T* shift, S* means, S* invstds, const float* sums,
-                                double share, double eps, ChannelParams<S> params,
-                                Running<S> running, int64_t channels) {
-  const int64_t c = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-  if (c >= channels) return;
+__global__ void __launch_bounds__(kFinalizeBlock)
+    finalize_kernel(T* scale, T* shift, S* means, S* invstds, const float* sums, const T* x,
+                    int64_t count, int64_t plane, double eps, ChannelParams<S> params,
+                    Running<S> running, int64_t channels) {
+  const int64_t c = blockIdx.x;
   const bool moves = running.mean != nullptr;
   const ChannelValues<S> values(params, running, c, moves);
+  const double share = count > 0 ? 1 / static_cast<double>(count) : 0;
   const double mean = sums[c] * share, spread = sums[channels + c] * share - mean * mean;
-  const S own_mean = static_cast<S>(mean), var = static_cast<S>(spread < 0 ? 0 : spread);
+  ChannelMoments moments{mean, spread < 0 ? 0 : spread};
+  if (!sums_serve(moments, eps)) moments = channel_moments(x, mean, c, channels, count, plane);
+  if (threadIdx.x > 0) return;
+  const S own_mean = static_cast<S>(moments.mean), var = static_cast<S>(moments.var);
   const S invstd = math::batch_norm_invstd(var, eps);
   means[c] = own_mean;
   invstds[c] = invstd;
@@ -282,20 +289,6 @@ unsigned forward_tile(const Tensor& x) { return x.numel() < (int64_t{1} << 24) ?
 template <class T>
 ApplyTensors<T> apply_tensors(const Tensor& y, const BatchNormCall& call, const Tensor& residual) {
   return {y.data<T>(), call.x.data<T>(), residual.defined() ? residual.data<T>() : nullptr};
-}
-
-template <class S>
-Running<S> running_of(const BatchNormRunning& running, double count) {
-  if (!running.mean.defined()) return {};
-  auto* const counter = static_cast<unsigned long long*>(
-      running.num_batches.defined() ? running.num_batches.raw_data() : nullptr);
-  return {running.mean.data<S>(),
-          running.var.data<S>(),
-          running.mean.stride(0),
-          running.var.stride(0),
-          running.momentum,
-          count / (count - 1),
-          counter};
 }
 
 }  // namespace
@@ -338,17 +331,17 @@ static void make_stats(BatchNormCall& call) {
 static void finalize(BatchNormCall& call, double eps, const BatchNormRunning& running,
                      const BatchNormCoefficients& result) {
   const Tensor& x = call.x;
-  const int64_t channels = x.dim(1);
-  const double count = static_cast<double>(x.numel() / channels);
-  const dim3 grid(static_cast<unsigned>(ceil_div(channels, kPointwiseBlock)));
+  const int64_t channels = x.dim(1), count = x.numel() / channels;
+  const int64_t plane = x.is_contiguous() ? count / std::max<int64_t>(x.dim(0), 1) : 1;
   visit_float(x.dtype(), "batch_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using S = ComputeType<T>;
     const auto data = [](const Tensor& t) { return t.defined() ? t.data<T>() : nullptr; };
-    launch(finalize_kernel<T, S>, grid, dim3(kPointwiseBlock), 0, current_stream(x.device()),
-           data(result.scale), data(result.shift), call.mean.data<S>(), call.invstd.data<S>(),
-           static_cast<const float*>(call.sums.raw_data()), count > 0 ? 1 / count : 0, eps,
-           ChannelParams<S>(call), running_of<S>(running, count), channels);
+    launch(finalize_kernel<T, S>, dim3(static_cast<unsigned>(channels)), dim3(kFinalizeBlock), 0,
+           current_stream(x.device()), data(result.scale), data(result.shift), call.mean.data<S>(),
+           call.invstd.data<S>(), static_cast<const float*>(call.sums.raw_data()), x.data<T>(),
+           count, std::max<int64_t>(plane, 1), eps, ChannelParams<S>(call),
+           running_of<S>(running, static_cast<double>(count)), channels);
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
 }

@@ -315,6 +315,39 @@ TEST_CASE("batch_norm kernels: scale and shift, and a gradient from sums that ar
   }
 }
 
+TEST_CASE("batch_norm kernels: sums serve near their mean, and far from it x is read again") {
+  struct Far {
+    Case c;
+    double mean, tol;  // the deviation is 1; tol: of invstd, relative
+  };
+  // Sums in f32 lose 2^-22 * mean^2 of the variance. At 1000 that would be a quarter of it.
+  const Far kFar[] = {{kCases[0], 50, 1e-3},    {kCases[5], 50, 1e-3},   {kCases[0], 1000, 1e-6},
+                      {kCases[5], 1000, 1e-6},  {kCases[1], 1000, 1e-6}, {kCases[10], 1000, 1e-6},
+                      {kCases[0], 30000, 1e-6}, {kCases[9], 30000, 1e-6}};
+  for (const Far& far : kFar) {
+    INFO(far.c.x, " mean ", far.mean);
+    Inputs in = inputs_of(BatchNormForm::kPlain, far.c, kF32, true, true);
+    // Channel 1 stays near 0: within one tensor each channel has the statistics that suit it.
+    Tensor about = full({far.c.x[1]}, far.mean);
+    about.select(0, 1).fill_(0);
+    Shape per_channel = Dims::filled(static_cast<int>(far.c.x.size()), 1);
+    per_channel[1] = far.c.x[1];
+    in.call.x = (in.call.x + reshape(about, per_channel)).contiguous(far.c.format);
+    Dims others;
+    for (int d = 0; d < in.call.x.ndim(); ++d) {
+      if (d != 1) others.push_back(d);
+    }
+    const Tensor exact = cast(in.call.x, kF64), mean_of_all = mean(exact, others, true);
+    const Tensor var = mean(square(exact - mean_of_all), others);
+    BatchNormCall summed = on_device(in).call;
+    summed.sums = on_device(cast(stack({sum(exact, others), sum(square(exact), others)}, 0), kF32));
+    const Trained got = train(summed, {});
+    check("mean", got.mean, cast(reshape(mean_of_all, {far.c.x[1]}), kF32), 1e-6);
+    check("invstd", got.invstd, cast(rsqrt(var + kEps), kF32), far.tol);
+    check("running var", got.var, cast(var, kF32), 2 * far.tol);
+  }
+}
+
 TEST_CASE("batch_norm kernels: every dtype, without parameters, with constant statistics") {
   for (const DType dtype : {kF16, kBF16, kF64}) {
     compare(BatchNormForm::kRelu, kCases[0], dtype);
