@@ -1,5 +1,5 @@
-// The running statistics of batch normalisation on a GPU, and what the thread that finishes a channel
-// reads of it. For .cu files only.
+// The running statistics of batch normalisation on a GPU, and what the thread that finishes a
+// channel reads of it. For .cu files only.
 #pragma once
 
 #include "lathe/ops/batch_norm_kernels/batch_norm_layout.cuh"
