@@ -85,9 +85,11 @@ Descriptor open_directory_of(const std::string& path) {
 }
 
 // Locks a new temporary file against sweep_temporary_files(), as far as the file system has locks.
-// False if a sweep was quicker, and removes it.
+// False if a sweep was quicker: it holds the lock, or has removed the file already.
 bool claim(int descriptor) {
-  return ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
+  struct stat info {};
+  return ::fstat(descriptor, &info) != 0 || info.st_nlink > 0;
 }
 
 void sync_directory(const Descriptor& directory, const std::string& path) {
@@ -182,7 +184,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(end_of_links(path).strin
     }
   }
   if (descriptor_ < 0) fail_with_errno("create", path);  // the name that the caller knows
-  remember_temporary_file(temporary_);
+  remember_temporary_file(this, temporary_);
   if (exists) static_cast<void>(::fchmod(descriptor_, info.st_mode & 07777));  // fails: not ours
 }
 
@@ -193,7 +195,7 @@ void AtomicFile::discard() noexcept {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
   if (!temporary_.empty()) {
     ::unlink(temporary_.c_str());
-    forget_temporary_file(temporary_);
+    forget_temporary_file(this);
   }
   temporary_.clear();
   errno = reason;
@@ -238,7 +240,7 @@ void AtomicFile::commit() {
     discard();
     fail_with_errno("replace", path_);
   }
-  forget_temporary_file(temporary_);
+  forget_temporary_file(this);
   temporary_.clear();  // it is the target now
   sync_directory(directory, path_);
 }

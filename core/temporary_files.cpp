@@ -19,11 +19,13 @@ namespace lathe {
 
 namespace {
 
-/// The handler takes a name out while it reads it, so that nobody frees it meanwhile. A forked
-/// process has its parent's slots, which are not its own.
+/// A thread reads the name of its own slot only: another thread may free that of its slot. The
+/// handler takes a name out while it reads it, so that nobody frees it meanwhile. A forked process
+/// has its parent's slots, which are not its own.
 struct Slot {
+  std::atomic<const void*> owner{nullptr};
   std::atomic<char*> path{nullptr};
-  std::atomic<pid_t> process{0};
+  std::atomic<pid_t> process{0};  // 0: free
 };
 static_assert(std::atomic<char*>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free);
 
@@ -75,24 +77,25 @@ void sweep_temporary_files(const std::filesystem::path& folder, std::string_view
   }
 }
 
-void remember_temporary_file(const std::string& path) noexcept {
+void remember_temporary_file(const void* owner, const std::string& path) noexcept {
   char* const copy = ::strdup(path.c_str());
   if (copy == nullptr) return;
   for (Slot& slot : g_slots) {
     pid_t free = 0;
     if (!slot.process.compare_exchange_strong(free, ::getpid())) continue;
+    slot.owner.store(owner);
     slot.path.store(copy);
     return;
   }
   std::free(copy);
 }
 
-void forget_temporary_file(const std::string& path) noexcept {
+void forget_temporary_file(const void* owner) noexcept {
   const pid_t self = ::getpid();
   for (Slot& slot : g_slots) {
-    char* known = slot.process.load() == self ? slot.path.load() : nullptr;
-    if (known == nullptr || path != known) continue;
-    if (slot.path.compare_exchange_strong(known, nullptr)) std::free(known);
+    if (slot.process.load() != self || slot.owner.load() != owner) continue;
+    std::free(slot.path.exchange(nullptr));
+    slot.owner.store(nullptr);
     slot.process.store(0);
     return;
   }

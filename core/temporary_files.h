@@ -21,8 +21,9 @@ LATHE_API void remove_temporary_files() noexcept;
 LATHE_API void sweep_temporary_files(const std::filesystem::path& folder,
                                      std::string_view name = "");
 
-/// For AtomicFile: remove_temporary_files() knows the file from the first call to the second.
-void remember_temporary_file(const std::string& path) noexcept;
-void forget_temporary_file(const std::string& path) noexcept;
+/// For AtomicFile, `owner`: remove_temporary_files() knows its file from the first call to the
+/// second.
+void remember_temporary_file(const void* owner, const std::string& path) noexcept;
+void forget_temporary_file(const void* owner) noexcept;
 
 }  // namespace lathe

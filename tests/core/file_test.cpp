@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -382,6 +383,35 @@ TEST_CASE("temporary files: those of a process that ended are swept, and no othe
   living.commit();
   CHECK(get(a) == "new");
   CHECK_THROWS_AS(sweep_temporary_files(folder.path / "none"), FileError);
+}
+
+TEST_CASE("temporary files: a sweep takes no file that is just being made") {
+  const TemporaryFolder folder;
+  std::atomic<bool> over{false};
+  std::thread sweeper([&] {
+    while (!over) sweep_temporary_files(folder.path);
+  });
+  int taken = 0;
+  for (int i = 0; i < 2'000; ++i) {
+    const AtomicFile file(folder / "a");
+    taken += folder.entries() == 0;
+  }
+  over = true;
+  sweeper.join();
+  CHECK(taken == 0);
+}
+
+// What goes wrong here only a sanitizer notices: a name that is read after another thread freed it.
+TEST_CASE("temporary files: threads make and forget theirs at once") {
+  const TemporaryFolder folder;
+  std::vector<std::thread> threads;
+  for (const char* const name : {"a", "b", "c", "d"}) {
+    threads.emplace_back([&folder, name] {
+      for (int i = 0; i < 2'000; ++i) AtomicFile(folder / name);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(folder.entries() == 0);
 }
 
 TEST_CASE("temporary files: a handler of a signal removes those of its own process") {
