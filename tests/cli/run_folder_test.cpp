@@ -4,11 +4,15 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <thread>
 
 #include "lathe/core/error.h"
 #include "lathe/tests/cli/file_size_limit.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/scratch_folder.h"
 
 using namespace lathe::cli;
 using lathe::test::FileSizeLimit;
@@ -186,4 +190,24 @@ TEST_CASE("run folder: metrics that are no regular file are an error, not a wait
     fs::remove(path);
   }
   CHECK_NOTHROW(MetricsFiles(folder.path(), kColumns, true));
+}
+
+TEST_CASE("scratch folders: of those that are made at once none is swept") {
+  const TemporaryFolder folder;
+  const char* const before = std::getenv("TMPDIR");
+  const std::string kept = before ? before : "";
+  setenv("TMPDIR", folder.path().c_str(), 1);
+  std::atomic<int> gone{0};
+  const auto make = [&gone] {
+    for (int i = 0; i < 500; ++i) {
+      const ScratchFolder scratch("x");
+      gone += fs::exists(scratch.path()) ? 0 : 1;
+    }
+  };
+  std::thread other(make);
+  make();
+  other.join();
+  before ? setenv("TMPDIR", kept.c_str(), 1) : unsetenv("TMPDIR");
+  CHECK(gone.load() == 0);
+  CHECK(fs::is_empty(folder.path()));
 }

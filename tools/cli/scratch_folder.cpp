@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,11 +22,16 @@ constexpr std::string_view kLetters = "XXXXXX";  // of mkdtemp
 
 namespace fs = std::filesystem;
 
-/// A lock on a folder, which ends with the process.   → a descriptor, or -1 with errno
+/// A lock on a folder, which ends with the process.
+/// → a descriptor, or -1 with errno: ENOENT also for a folder that was removed before the lock
 int lock_folder(const fs::path& path) {
   const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (folder < 0 || ::flock(folder, LOCK_EX | LOCK_NB) == 0) return folder;
-  const int reason = errno;
+  if (folder < 0) return -1;
+  const bool has_lock = ::flock(folder, LOCK_EX | LOCK_NB) == 0;
+  struct stat info {};
+  const bool is_gone = has_lock && ::fstat(folder, &info) == 0 && info.st_nlink == 0;
+  if (has_lock && !is_gone) return folder;
+  const int reason = is_gone ? ENOENT : errno;
   ::close(folder);
   errno = reason;
   return -1;
