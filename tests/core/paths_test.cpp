@@ -92,12 +92,25 @@ TEST_CASE(
   CHECK_THROWS_WITH_AS(asked("nowhere"), Contains("which is not there"), FileError);
 }
 
+TEST_CASE("paths: the end of links") {
+  const Places at;
+  fs::create_symlink("../link", at.root / "folder/deep");
+  fs::create_symlink(at.root / "link", at.root / "folder/absolute");
+  CHECK(end_of_links(at.root / "folder/deep") == at.root / "folder/../file");
+  CHECK(end_of_links(at.root / "folder/absolute") == at.root / "file");
+  CHECK(end_of_links(at.root / "nowhere") == at.root / "unmounted/file");
+  CHECK(end_of_links(at.root / "none") == at.root / "none");
+  CHECK_THROWS_WITH_AS(end_of_links(at.root / "a"),
+                       Contains("/a: Too many levels of symbolic links"), FileError);
+}
+
 TEST_CASE("paths: one file under two names, and the content of a folder") {
   const Places at;
   CHECK(is_same_file(at.root / "file", at.root / "link"));
   CHECK(!is_same_file(at.root / "file", at.root / "folder"));
   CHECK(!is_same_file(at.root / "none", at.root / "none"));
   CHECK(!is_same_file(at.root / "nowhere", at.root / "file"));
+  CHECK(!is_same_file(at.root / "nowhere", at.root / "nowhere"));
   CHECK(names_in(at.root) ==
         std::vector<std::string>{"a", "b", "file", "folder", "link", "nowhere", "pipe"});
   CHECK(names_in(at.root / "folder").empty());
