@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "lathe/autograd/gradcheck.h"
@@ -28,6 +29,12 @@ namespace lathe {
 namespace {
 
 using Values = std::vector<double>;
+
+// A bare mask could be meant as PyTorch's attn_mask or as its key_padding_mask.
+template <class Mask>
+constexpr bool kTakesAsMask =
+    std::is_invocable_v<nn::MultiheadAttention&, const Tensor&, const Tensor&, const Tensor&, Mask>;
+static_assert(kTakesAsMask<nn::AttentionMask> && !kTakesAsMask<Tensor>);
 
 /// Rows [n,in] times the rows first … first + size - 1 of w [·,in], plus b.
 Values project(const Values& x, const Values& w, const Values& b, size_t in, size_t first,

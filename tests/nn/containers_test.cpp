@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "lathe/nn/activation.h"
@@ -47,6 +48,15 @@ struct Net : nn::Module {
     return heads["colour"](y) * scales[0];
   }
 };
+
+// In parentheses each compiler would draw the layers' initial values in an order of its own.
+template <class... Layers>
+constexpr bool kMakesInParentheses = std::is_constructible_v<nn::Sequential, Layers...>;
+static_assert(requires { nn::Sequential{nn::ReLU(), nn::Flatten()}; });
+static_assert(kMakesInParentheses<nn::Sequential> && !kMakesInParentheses<nn::ReLU> &&
+              !kMakesInParentheses<nn::ReLU, nn::Flatten>);
+static_assert(kMakesInParentheses<nn::Module&, const char*> &&
+              !kMakesInParentheses<nn::Module&, const char*, nn::ReLU, nn::Flatten>);
 
 }  // namespace
 

@@ -1,6 +1,8 @@
 // x.index({…}) and index_put_ against NumPy's rules, element by element, and their gradients.
 #include "lathe/ops/indexing.h"
 
+#include <type_traits>
+
 #include "compare.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/ops/nonzero.h"
@@ -15,6 +17,10 @@ Tensor numbered(const Shape& shape) { return arange(numel_of(shape)).reshape(sha
 std::vector<int64_t> values(const Tensor& t) { return t.to_vector<int64_t>(); }
 
 using Numbers = std::vector<int64_t>;
+
+// Slice(2) is [0, 2) in Python and [2, end) in LibTorch.
+static_assert(std::is_constructible_v<Slice, int, int> && std::is_constructible_v<Slice, NoneType>);
+static_assert(!std::is_constructible_v<Slice, int> && !std::is_constructible_v<Slice, int64_t>);
 
 }  // namespace
 

@@ -19,6 +19,20 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 const double kNan = std::numeric_limits<double>::quiet_NaN();
 
+// PyTorch's x.norm(1) is the sum of absolute values, not the norm along dimension 1.
+template <class... Arguments>
+constexpr bool kHasNorm = requires(const Tensor& x, Arguments... a) {
+  x.norm(a...);
+};
+template <class... Arguments>
+constexpr bool kHasFreeNorm = requires(const Tensor& x, Arguments... a) {
+  norm(x, a...);
+};
+static_assert(kHasNorm<Dims> && kHasNorm<Dims, ReduceOptions> && kHasNorm<Dims, bool>);
+static_assert(kHasFreeNorm<Dims> && kHasFreeNorm<Dims, ReduceOptions> && kHasFreeNorm<Dims, bool>);
+static_assert(!kHasNorm<int> && !kHasNorm<int64_t> && !kHasNorm<int, bool>);
+static_assert(!kHasFreeNorm<int> && !kHasFreeNorm<int64_t> && !kHasFreeNorm<int, bool>);
+
 struct Case {
   Shape x;
   Dims dims;  // empty: all
