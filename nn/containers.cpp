@@ -23,6 +23,13 @@ Module& ModuleHolder::operator[](int64_t index) const {
 }
 
 Sequential::Sequential(std::initializer_list<Layer> layers) {
+  // For Sequential{Sequential} g++ calls this function, and clang the one that moves.
+  if (layers.size() == 1) {
+    if (auto* const only = dynamic_cast<Sequential*>(layers.begin()->module_.get())) {
+      *this = std::move(*only);
+      return;
+    }
+  }
   for (const Layer& layer : layers) hold(std::to_string(size()), std::move(layer.module_));
 }
 

@@ -80,8 +80,8 @@ class LATHE_API ModuleHolder : public Module {
 ///   nn::Sequential tail{*this, "tail", {nn::Linear(784, 64), nn::ReLU(), nn::Linear(64, 10)}};
 ///   net.add<nn::Linear>(784, 10);
 /// In braces, layers draw their initial values from left to right. Layers in parentheses do not
-/// compile, because there each compiler would have an order of its own. A Sequential in parentheses
-/// is moved.
+/// compile, because there each compiler would have an order of its own. A single Sequential, in
+/// braces or parentheses, is moved and not nested.
 class LATHE_API Sequential final : public ModuleHolder {
  public:
   /// One of the layers in braces.

@@ -60,6 +60,20 @@ static_assert(kMakesInParentheses<nn::Module&, const char*> &&
 
 }  // namespace
 
+TEST_CASE("Sequential: a single one is moved, in braces too, and one of several is nested") {
+  const auto block = [] { return nn::Sequential{nn::Linear(2, 2), nn::ReLU()}; };
+  const std::vector<std::string> plain = {"0.weight", "0.bias"};
+  const nn::Sequential in_braces{block()}, in_parentheses(block());
+  CHECK(names(in_braces) == plain);
+  CHECK(names(in_parentheses) == plain);
+  struct Holder : nn::Module {
+    nn::Sequential body{*this, "body", {nn::Sequential{nn::Linear(2, 2), nn::ReLU()}}};
+  } const holder;
+  CHECK(names(holder) == std::vector<std::string>{"body.0.weight", "body.0.bias"});
+  const nn::Sequential nested{block(), nn::ReLU()};
+  CHECK(names(nested) == std::vector<std::string>{"0.0.weight", "0.0.bias"});
+}
+
 TEST_CASE("containers: a ListOf is called by any signature, a ModuleDict by name") {
   Net net;
   CHECK(names(net) == std::vector<std::string>{"blocks.0.fc.weight", "blocks.1.fc.weight",
