@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that no source file lies about unlisted: the CMakeLists.txt nearest to it (or a .cmake file there) must name
-it, or a script beside it.
+"""Checks lists of files against the files.
+
+- No source file lies about unlisted: the CMakeLists.txt nearest to it (or a .cmake file there) must name it, or a script
+  beside it.
+- LATHE_CUDA_LIBRARY_HEADERS names every header that includes one of NVIDIA's, itself or through others: it is not
+  installed, and a machine without CUDA does not compile it.
 
     check_lists.py SOURCE_ROOT
 
@@ -15,6 +19,9 @@ import sys
 from tree_files import paths_below
 
 FOLDERS = ["core", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "tools", "tests", "examples"]
+LIBRARY = ["core", "autograd", "ops", "nn", "graph", "optim", "data", "distributed"]
+NVIDIA = re.compile(r"^#include <(?:cu(?!rl)\w+|nccl|nvrtc|nvml|nv\w+)\.h>", re.M)
+OURS = re.compile(r'^#include "lathe/([^"]+)"', re.M)
 SUFFIX = re.compile(r"_(cpu|dnnl|eigen|cuda|cudnn|cublas|curand|fuzz)$")
 
 
@@ -42,6 +49,25 @@ def listed(path, root):
     return bool(names_of(path) & words)
 
 
+def headers_of_nvidia(root):
+    """Those of our headers that need one of NVIDIA's."""
+    texts = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths_below(root, LIBRARY, {".h"})}
+    need = {name for name, text in texts.items() if NVIDIA.search(text)}
+    while True:
+        more = {name for name, text in texts.items() if need & set(OURS.findall(text))} - need
+        if not more:
+            return need
+        need |= more
+
+
+def unlisted_headers(root):
+    script = (root / "cmake/LatheCuda.cmake").read_text(encoding="utf-8")
+    named = set(re.search(r"set\(LATHE_CUDA_LIBRARY_HEADERS\s([^)]*)\)", script).group(1).split())
+    need = headers_of_nvidia(root)
+    assert need, "no header includes cudnn.h"
+    return sorted(need - named)
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     sources = paths_below(root, FOLDERS, {".cpp", ".cu"})
@@ -49,6 +75,10 @@ def main():
     unlisted = [path for path in sources if not listed(path, root)]
     for path in unlisted:
         print(f"{path.relative_to(root)} is in no CMakeLists.txt")
+    headers = unlisted_headers(root)
+    for name in headers:
+        print(f"{name} needs a header of NVIDIA's and is not in LATHE_CUDA_LIBRARY_HEADERS")
+    unlisted += headers
     print(f"{0 if unlisted else 1} passed, {1 if unlisted else 0} failed, 0 skipped")
     return 1 if unlisted else 0
 

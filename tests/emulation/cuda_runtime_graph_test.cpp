@@ -153,8 +153,8 @@ TEST_CASE("emulated graph: what a capture refuses ends it") {
   CHECK(cudaStreamDestroy(blocking) == cudaSuccess);
 }
 
-TEST_CASE(
-    "emulated graph: a stream that waits for a captured event joins, and must be waited for") {
+TEST_CASE("emulated graph: a stream that waits for a captured event joins, and must be waited for" *
+          doctest::skip(!kHasCuda)) {
   const cudaStream_t stream = new_stream(), branch = new_stream();
   cudaEvent_t fork = nullptr, join = nullptr;
   for (cudaEvent_t* event : {&fork, &join})
