@@ -16,7 +16,8 @@ ours_images_per_second, torch_images_per_second, ratio (the median of the rounds
 
 On a GPU (compare_torch_cuda.py) the other side is PyTorch's best variant of those named: eager, torch.compile in its default,
 reduce-overhead and max-autotune modes, and a CUDA graph captured by hand, all in NHWC with cuDNN's benchmark mode over all
-plans and the fused optimizer; with --json also PyTorch's kernels by kind, first-step times and peak memory.
+plans and the fused optimizer; with --json a line after each round, then PyTorch's kernels by kind, first-step times and peak memory.
+With --wait-for FILE the rounds begin when there is such a file: until then PyTorch compiles and warms up, beside other work.
 """
 import argparse
 import json
@@ -118,6 +119,7 @@ def main():
     parser.add_argument("--image-size", type=int, default=32)
     parser.add_argument("--classes", type=int, default=10, help="on a CPU")
     parser.add_argument("--variants", help="of PyTorch; on a CPU eager (the default there) and compile")
+    parser.add_argument("--wait-for", type=pathlib.Path, metavar="FILE", help="on a GPU: begin the rounds when it exists")
     parser.add_argument("--variant", help=argparse.SUPPRESS)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -1,16 +1,22 @@
 """compare_torch.py --device cuda: lathe and the variants of PyTorch on one GPU, taking turns."""
+import ctypes
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 
 
 def worker(args):
-    """Builds one variant, then answers a line per command: window, kernels, memory."""
+    """Loads PyTorch and waits for a line, then builds one variant; then answers a line per command: window, kernels, memory."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: compiling goes on for nobody
     import torch
     from torch_step import Step, by_kind
+    sys.stdin.readline()
     step = Step(args.variant, args.model, args.batch, args.image_size, args.amp, args.device, args.tf32)
     first, warm = step.warm_up()
     answer = {"torch": torch.__version__, "first_step_seconds": first, "warm_up_seconds": warm}
@@ -28,7 +34,8 @@ def worker(args):
 
 
 class Variant:
-    """A PyTorch process that is ready to be timed; `failure` if it never will be."""
+    """A PyTorch process. It loads PyTorch beside the others; `prepare` makes it ready to be timed, one at a time, because cuDNN's
+    benchmark mode times. `failure` if it never will be."""
 
     def __init__(self, args, variant):
         self.name, self.failure = variant, None
@@ -36,13 +43,17 @@ class Variant:
         command = [args.python, script, "--worker", "--device", args.device, "--variant", variant, "--model", args.model,
                    "--batch", args.batch, "--image-size", args.image_size, "--amp", args.amp, "--seconds", args.seconds]
         command += [] if args.tf32 else ["--no-tf32"]
+        self.errors = tempfile.TemporaryFile("w+")  # max-autotune says more than a pipe holds
         self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        if line:
-            self.facts = json.loads(line)
-        else:
-            self.failure = (self.process.communicate()[1].strip().splitlines() or ["no output"])[-1]
+                                        stderr=self.errors, text=True)
+
+    def prepare(self):
+        try:
+            self.facts = self.ask("begin")
+        except (BrokenPipeError, ValueError):  # it has ended
+            self.process.wait()
+            self.errors.seek(0)
+            self.failure = (self.errors.read().strip().splitlines() or ["no output"])[-1]
 
     def ask(self, question):
         print(question, file=self.process.stdin, flush=True)
@@ -56,7 +67,7 @@ class Variant:
 
 def ours(args):
     command = [args.lathe, "bench", "step", "--device", args.device, "--model", args.model, "--batch-size", args.batch,
-               "--image-size", args.image_size, "--json"]
+               "--image-size", args.image_size, "--seconds", args.seconds, "--json"]
     command += ["--amp", args.amp] if args.amp != "off" else []
     command += ["--stem", "imagenet", "--classes", 1000] if args.image_size > 64 else []
     command += ["--tf32" if args.tf32 else "--no-tf32"]
@@ -69,16 +80,25 @@ def ours(args):
 def compare(args):
     os.environ.setdefault("LATHE_ALGO_CACHE", str(pathlib.Path(args.lathe).parent / "compare-algos.json"))
     variants = [Variant(args, name) for name in args.variants.split(",")]
+    for variant in variants:
+        variant.prepare()
     ready = [v for v in variants if v.failure is None]
     if not ready:
         sys.exit(f"compare_torch: no variant of PyTorch runs: {variants[0].failure}")
+    if args.wait_for:
+        print(json.dumps({"event": "ready", "facts": {v.name: v.facts for v in ready}}), flush=True)
+        while not args.wait_for.exists():
+            time.sleep(0.1)
     rounds, last = [], {}
-    for _ in range(args.rounds):
+    for number in range(args.rounds):
         last = ours(args)
         rounds.append({"ours": last["images_per_second"], **{v.name: v.ask("window") for v in ready}})
+        if args.json:  # as they come: whoever is killed has those that are over
+            print(json.dumps({"bench": "round", "model": args.model, "batch": args.batch, "amp": args.amp, "round": number + 1,
+                              "images_per_second": rounds[-1]}), flush=True)
     medians = {name: statistics.median(r[name] for r in rounds) for name in rounds[0]}
     best = max((name for name in medians if name != "ours"), key=medians.get)
-    result = {"model": args.model, "batch": args.batch, "image_size": args.image_size, "amp": args.amp, "tf32": args.tf32,
+    result = {"bench": "turns", "model": args.model, "batch": args.batch, "image_size": args.image_size, "amp": args.amp, "tf32": args.tf32,
               "ours": last, "images_per_second": medians, "best_of_torch": best,
               "ratio": statistics.median(r["ours"] / r[best] for r in rounds),
               "ratio_to_eager": statistics.median(r["ours"] / r["eager"] for r in rounds) if "eager" in medians else None,

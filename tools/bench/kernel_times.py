@@ -85,7 +85,7 @@ def main():
     table.sort(key=lambda row: -row["us"])
     work = busy(part) / steps / 1e3
     if args.json:
-        print(json.dumps({"steps": steps, "step_us": step, "busy_us": work, "kernels": table}))
+        print(json.dumps({"bench": "table", "steps": steps, "step_us": step, "busy_us": work, "kernels": table}))
         return
     print(f"{'us/step':>9} {'share':>6} {'calls':>6} {'us each':>8} {'regs':>4}  grid x block, kernel")
     for row in table[:args.rows]:
