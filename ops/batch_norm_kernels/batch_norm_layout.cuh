@@ -25,6 +25,11 @@ __device__ void unrolled(F f) {
   (std::make_integer_sequence<int, kCount>());
 }
 
+// Threads in a block for [M, C]. tools/bench/batch_norm_times.cpp compares 512 with 256.
+#ifndef LATHE_BATCH_NORM_THREADS
+#  define LATHE_BATCH_NORM_THREADS 512
+#endif
+
 /// Which thread reads what. Each multiprocessor gets one block of 16 warps (kPlanes: two of 8): few
 /// warps, each with many packets in flight, read as fast as many warps with few, and leave fewer
 /// partial results, all of which every block of the second kernel joins. With 64 registers a second
@@ -42,7 +47,8 @@ struct ChannelLayout {
   static constexpr int kV = kV_;
   static constexpr bool kPlanes = kPlanes_;
   static constexpr int kChannels = kPlanes ? 1 : kV;  // per thread
-  static constexpr unsigned kBlock = kPlanes ? 256 : 512, kBlocksPerProcessor = 512 / kBlock;
+  static constexpr unsigned kBlock = kPlanes ? 256 : LATHE_BATCH_NORM_THREADS;
+  static constexpr unsigned kBlocksPerProcessor = 512 / kBlock;
   static constexpr unsigned kMostTile = kPlanes ? 1 : 128 / sizeof(T);  // channels per block
 
   int64_t channels;
