@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Packs a finished build for a machine with a GPU on which nothing can be compiled or installed in the time at hand: the
-# command, the test programs, the libraries that they need (not glibc's, not CUDA's), and the recorder of kernel times.
-# tools/gpu_check.py --programs runs from what it unpacks to.
+# command, the test programs, the libraries that they need (not glibc's, not CUDA's), the recorder of kernel times, batch
+# norm in two sizes of block, and the tools. tools/gpu_check.py --programs FILE runs it in the tree. Without the tree, in an
+# empty folder:
+#     python3 -c 'import tarfile; tarfile.open("FILE.tar.xz").extractall()' && python3 tools/gpu_check.py
 #     tools/gpu_pack.sh BUILD FILE.tar.xz [TEST...; default: all test programs, test_cuda and so on]
 # Needs the headers of CUPTI, which the CUDA toolkit has.
 set -euo pipefail
@@ -28,6 +30,8 @@ dnnl=$(ldconfig -p | awk '/libdnnl\.so\.[0-9]+ / { print $NF; exit }')
 [ -z "$dnnl" ] || cp -L "$dnnl" /usr/lib/x86_64-linux-gnu/libgomp.so.1 "$folder/lib"
 g++ -std=c++20 -O2 -shared -fPIC -I"$cuda/include" "$root/tools/bench/record_kernels.cpp" -o "$folder/lib/librecord_kernels.so" \
   -L"$cuda/lib64" -L"$cuda/lib" -lcupti
+python3 "$root/tools/bench/batch_norm_blocks.py" "$build" "$folder"
+(cd "$root" && cp --parents tools/gpu_check.py tools/gpu/*.py tools/bench/*.py tests/cli/{device_test,driver,runs}.py "$folder")
 
 mkdir -p "$(dirname "$file")"
 tar -C "$folder" -cf - . | xz -T0 --lzma2=preset=1,dict=256MiB >"$file.part"

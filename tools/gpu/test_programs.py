@@ -1,0 +1,76 @@
+"""The test programs on a GPU: each source file in a process of its own, several at a time, those of fused layers first."""
+import concurrent.futures
+import os
+import pathlib
+import re
+import time
+import xml.etree.ElementTree as ElementTree
+
+from gpu import machine
+
+COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped\s*$", re.MULTILINE)
+# These read files of the tree in which they were built.
+NEED_THE_TREE = ("cache_file_test.cpp", "shared_library_test.cpp", "op_table_test.cpp")
+FUSED = re.compile(r"fused|norm_relu|resnet_layers|deferred_norm|plan_life|epilogue|capture|graphs_test|nccl")
+OF_A_GPU = ("test_cuda", "test_cudnn", "test_cublas")
+
+
+def counts_of(text, status):
+    """[passed, failed, skipped] of what a test program printed. One that died has failed."""
+    found = COUNTS.findall(text)
+    counts = list(map(int, found[-1])) if found else [0, 0, 0]
+    counts[1] += status != 0 and counts[1] == 0
+    return counts
+
+
+class TestPrograms:
+    __test__ = False
+
+    def __init__(self, programs, packed, env, scratch, report):
+        self.programs, self.packed, self.scratch, self.report = programs, packed, scratch, report
+        self.env = {**env, "LATHE_TEST_THREADS": "4", "OMP_NUM_THREADS": "4"}
+        self.totals = [0, 0, 0]
+
+    def jobs(self):
+        """[(program, source file)], in the order of their worth."""
+        found = []
+        for program in self.programs:
+            status, text = machine.run([program, "-r=xml", "-ltc"], 20, self.env, self.scratch / "listed.txt")
+            try:
+                files = {case.get("filename") for case in ElementTree.fromstring(text).iter("TestCase")}
+            except ElementTree.ParseError:
+                self.report.say(f"{program}: its cases cannot be listed (exit code {status}): {text[-2000:]}")
+                files = {"*"}
+            found += [(program, name) for name in sorted(files)
+                      if not (self.packed and pathlib.Path(name).name in NEED_THE_TREE)]
+        return sorted(found, key=lambda job: (not FUSED.search(pathlib.Path(job[1]).name), job[0].name not in OF_A_GPU))
+
+    def run(self, end):
+        """Runs all until `end`, a time. Returns (files, failed, not begun)."""
+        jobs = self.jobs()
+
+        def one(number, program, name):
+            if end - time.monotonic() < 2:
+                return None, ""
+            return machine.run([program, f"-sf={name}"], end - time.monotonic(), self.env, self.scratch / f"test-{number}.txt")
+
+        failed, left = 0, 0
+        with concurrent.futures.ThreadPoolExecutor(max(2, (os.cpu_count() or 4) // 2)) as pool:
+            running = {pool.submit(one, number, *job): job for number, job in enumerate(jobs)}
+            for done in concurrent.futures.as_completed(running):
+                program, name = running[done]
+                status, text = done.result()
+                if status is None:
+                    left += 1
+                    continue
+                self.note(f"{program.name} {pathlib.Path(name).name}", status, text)
+                failed += status != 0
+        return len(jobs), failed, left
+
+    def note(self, label, status, text):
+        counts = counts_of(text, status)
+        self.totals = [a + b for a, b in zip(self.totals, counts)]
+        if status != 0:
+            self.report.say(f"=== FAILED {label}, exit code {status}\n{text[-6000:]}")
+            print(f"FAILED {label}: {counts}", flush=True)
+        self.report.event("test", name=label, exit_code=status, counts=counts)
