@@ -102,7 +102,9 @@ bool conv2d_run_fused(const ConvKey& key, const Conv2dOperands& operands, Functi
   return !engines.was_split();
 }
 
-bool conv2d_may_fuse() { return cudnn::enabled() && cudnn::benchmark() && !deterministic(); }
+bool conv2d_may_fuse() {
+  return cudnn::enabled() && cudnn::fusion() && cudnn::benchmark() && !deterministic();
+}
 
 bool conv2d_suits_fused(const Tensor& t) {
   return t.defined() && t.ndim() == 4 && t.dtype() == kF16 && t.numel() > 0 && t.dim(1) % 8 == 0 &&

@@ -2,6 +2,8 @@
 #include "lathe/ops/conv_search/cudnn_settings.h"
 
 #include <atomic>
+#include <cstdlib>
+#include <string_view>
 
 #include "lathe/core/error.h"
 #include "lathe/core/math_mode.h"
@@ -14,6 +16,17 @@ namespace cudnn {
 namespace {
 std::atomic<bool> is_enabled{true}, times_engines{false};
 std::atomic<int64_t> workspace_bytes{int64_t{1} << 30};
+
+bool fusion_is_wanted() {
+  const char* text = std::getenv("LATHE_CONV_FUSION");
+  if (text == nullptr) return true;
+  const std::string_view word = text;
+  return word != "0" && word != "false" && word != "off" && word != "no";
+}
+std::atomic<bool>& fusion_switch() noexcept {
+  static std::atomic<bool> on = fusion_is_wanted();
+  return on;
+}
 }  // namespace
 
 void set_enabled(bool on) noexcept { is_enabled = on; }
@@ -21,6 +34,9 @@ bool enabled() noexcept { return is_enabled; }
 
 void set_benchmark(bool on) noexcept { times_engines = on; }
 bool benchmark() noexcept { return times_engines; }
+
+void set_fusion(bool on) noexcept { fusion_switch() = on; }
+bool fusion() noexcept { return fusion_switch(); }
 
 void set_workspace_limit(int64_t bytes) {
   LATHE_CHECK(ValueError, bytes >= 0, "cudnn: the workspace limit must not be negative, got ",

@@ -22,6 +22,12 @@ LATHE_API bool enabled() noexcept;
 LATHE_API void set_benchmark(bool on) noexcept;
 LATHE_API bool benchmark() noexcept;
 
+/// On: where it is faster, one kernel computes a convolution together with what stands before or
+/// after it (f16, NHWC, with set_benchmark(true) only). Off: no such kernel is timed or run. At
+/// first on, unless the environment variable LATHE_CONV_FUSION is 0, false, off or no.
+LATHE_API void set_fusion(bool on) noexcept;
+LATHE_API bool fusion() noexcept;
+
 /// Bytes that one convolution may use as workspace, 1 GiB by default. Where less is free, less is
 /// used.
 /// throws: ValueError if negative.

@@ -228,6 +228,9 @@ TEST_CASE("norm relu conv2d: two ops with their bits where it may not or cannot 
   set_deterministic(true);
   check(p);
   set_deterministic(false);
+  cudnn::set_fusion(false);
+  check(p);
+  cudnn::set_fusion(true);
   cudnn_probe().fuses = false;  // a library without the patterns
   check(p);
   cudnn_probe().fuses = true;

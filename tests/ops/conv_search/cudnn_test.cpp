@@ -13,6 +13,7 @@ namespace {
 TEST_CASE("cudnn settings: defaults, and what they make of a key") {
   CHECK(cudnn::enabled());
   CHECK(!cudnn::benchmark());
+  CHECK(cudnn::fusion());
   CHECK(cudnn::workspace_limit() == int64_t{1} << 30);
   CHECK(cudnn::search_limits().per_engine == 4);
   CHECK(cudnn::search_limits().of_first == 16);

@@ -17,6 +17,7 @@
 #include "lathe/core/profile/table.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/compile.h"
+#include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/sgd.h"
@@ -188,7 +189,7 @@ void print_timing(const Output& out, const Settings& settings, Device device, in
       .add("recompute", settings.recompute)
       .add("compile", settings.compile);
   if (device.is_cuda()) {
-    row.add("capture", settings.capture);
+    row.add("capture", settings.capture).add("conv_fusion", settings.conv_fusion);
     row.add("tf32", *settings.tf32).add("cudnn_benchmark", *settings.cudnn_benchmark);
     row.add("memory_reserved_peak", static_cast<int64_t>(cuda::max_memory_reserved(device)));
   }
@@ -208,6 +209,7 @@ ExitCode run_bench_step(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
   const Device device = prepare_compute(settings);
+  cudnn::set_fusion(settings.conv_fusion);
   if (settings.layers && !device.is_cpu()) {
     throw UsageError(
         formatted("--layers is for a CPU, not {}; use --profile --no-capture, or lathe bench conv",

@@ -90,6 +90,7 @@ struct Settings {
   std::optional<bool> tf32;
   bool deterministic = false;
   std::optional<bool> cudnn_benchmark;
+  bool conv_fusion = true;
   bool capture = true;
   bool recompute = false;
   int64_t workspace_limit = 1024;

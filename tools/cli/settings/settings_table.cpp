@@ -177,6 +177,8 @@ constexpr Setting kSettings[] = {
    .help = "The same bits in every run on the same GPU: slower, nothing is timed"},
   {.key = "cudnn-benchmark", .group = "Speed", .target = &S::cudnn_benchmark, .takes = kCompute, .automatic = "on a GPU unless --deterministic",
    .help = "Time the algorithms of every new convolution on a GPU and take the fastest"},
+  {.key = "conv-fusion", .group = "Speed", .target = &S::conv_fusion, .takes = kBenchStep,
+   .help = "Of --cudnn-benchmark: also time kernels that compute a convolution together with the batch norm and relu around it"},
   {.key = "capture", .group = "Speed", .target = &S::capture, .takes = kTrain | kBenchStep,
    .help = "Record a training step on a GPU once and launch it as one CUDA graph from then on"},
   {.key = "recompute", .group = "Speed", .target = &S::recompute, .takes = kSteps | kBenchStep | kPlan,

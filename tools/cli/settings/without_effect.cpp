@@ -42,6 +42,7 @@ constexpr Dependence kDependences[] = {
     {"tf32", "device", "cuda"},
     {"cudnn-benchmark", "device", "cuda", "; on a CPU it is --conv-benchmark"},
     {"cudnn-benchmark", "deterministic", "true", ": nothing is timed", kUnless},
+    {"conv-fusion", "device", "cuda"},
     {"workspace-limit", "device", "cuda"},
     {"capture", "device", "cuda"},
     {"capture", "detect-anomaly", "true", ", which looks at single ops", kUnless},
