@@ -5,8 +5,8 @@
     tools/gpu/rehearse.py pack.tar.xz [--kills 40] [--seed N]
 
 Unpacks the pack into an empty folder and runs it there, with a tiny network. In the place of `lathe` stands a witness, which runs the
-real one and writes down each row after it has passed it on. In the place of PyTorch stands a program that answers with numbers. One
-whole run shows how long it takes; then each run is killed at a random moment, with its process group, and its report is made again
+real one and writes down each row after it has passed it on. In the place of PyTorch stands a program that answers with numbers. Of each
+test program three files run. One whole run shows how long it takes; then each run is killed at a random moment, with its process group, and its report is made again
 from its log. Fails if a row is missing, if a file is missing or too many come back, or if a program outlives its run.
 """
 import argparse
@@ -24,9 +24,13 @@ import time
 WITNESS = '''#!{python}
 import ctypes, json, os, subprocess, sys
 ctypes.CDLL(None).prctl(1, 9)
-words, tiny = sys.argv[1:], {{"--image-size": "4", "--synthetic-size": "24"}}
+words, tiny = sys.argv[1:], {{"--image-size": "4", "--synthetic-size": "24", "--seconds": "0.01"}}
 for at, word in enumerate(words[:-1]):
     words[at + 1] = tiny.get(word, words[at + 1])
+if words[:2] == ["bench", "step"] and "--help" not in words:
+    words = [word for word in words if "capture" not in word] + ["--no-capture"]
+if words[:2] == ["bench", "conv"]:
+    words += ["--peak-gflops", "1", "--peak-gbytes", "1", "--seconds", "0.01"]
 process = subprocess.Popen([sys.argv[0] + ".real", *words], stdout=subprocess.PIPE, preexec_fn=lambda: ctypes.CDLL(None).prctl(1, 9))
 seen = os.path.realpath("/proc/self/fd/1").startswith(os.environ["REHEARSAL_OUT"])
 for line in process.stdout:
@@ -35,6 +39,14 @@ for line in process.stdout:
         with open(os.environ["REHEARSAL_ROWS"], "ab", buffering=0) as rows:
             rows.write(line)
 sys.exit(process.wait())
+'''
+TESTS = '''#!{python}
+import os, subprocess, sys, xml.etree.ElementTree as tree
+real = os.path.join(os.path.dirname(sys.argv[0]), "../real", os.path.basename(sys.argv[0]))
+if sys.argv[1] != "-r=xml":
+    os.execv(real, [real, *sys.argv[1:]])
+cases = tree.fromstring(subprocess.run([real, *sys.argv[1:]], stdout=subprocess.PIPE, text=True).stdout).iter("TestCase")
+print("<cases>", *(f'<TestCase filename="{{f}}"/>' for f in sorted({{case.get("filename") for case in cases}})[:3]), "</cases>")
 '''
 STAND_IN = '''#!{python}
 import ctypes, json, sys
@@ -45,8 +57,9 @@ for line in sys.stdin:
     answers = {{"begin": {{"torch": "none"}}, "window": 100.0, "memory": 0, "kernels": {{"by_kind_ms": {{}}, "slowest": []}}}}
     print(json.dumps(answers[line.strip()]), flush=True)
 '''
-TINY = ["--model", "resnet8", "--batches", "4,2", "--small-batch", "4", "--window", "0.1"]
-EMULATED = {"LATHE_IMAGE_SIZE": "4", "LATHE_EMULATED_MEMORY": str(1 << 30), "LATHE_EMULATED_WATCH": "0"}
+TINY = ["--model", "resnet8", "--batches", "3,2", "--small-batch", "2", "--window", "0.02"]
+# Without a search, and in the witness without graphs, which take an emulated GPU most of its time.
+EMULATED = {"LATHE_IMAGE_SIZE": "4", "LATHE_CUDNN_BENCHMARK": "0", "LATHE_EMULATED_MEMORY": str(1 << 30), "LATHE_EMULATED_WATCH": "0"}
 
 
 def missing_rows(witnessed, report):
@@ -98,7 +111,12 @@ class Rehearsal:
             packed.extractall(folder / "pack")
         lathe = folder / "pack/lathe"
         lathe.rename(folder / "pack/lathe.real")
-        for path, text in ((lathe, WITNESS), (folder / "torch", STAND_IN)):
+        scripts = {lathe: WITNESS, folder / "torch": STAND_IN}
+        (folder / "pack/real").mkdir()
+        for program in (folder / "pack/tests").glob("test_*"):
+            scripts[program] = TESTS
+            program.rename(folder / "pack/real" / program.name)
+        for path, text in scripts.items():
             path.write_text(text.format(python=sys.executable))
             path.chmod(0o755)
 

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BENCH = ROOT / "tools/bench"
 # A and B are the two of --batches.
 PLAN = (
-    Step("unpack", 5, "the archive of --programs", "nothing"),
+    Step("unpack", 10, "the archive of --programs", "nothing"),
     Step("probe", 10, "driver, libraries, how cuDNN describes the GPU (JSON for `lathe plan --gpu`)", "texts"),
     Step("smoke", 15, "five steps of `lathe train`, a step of resnet8 as a graph", least=5),
     Step("ours-A", 25, "a step in fp16: one graph, the same without fusion, kernel by kernel", "rows, algos.json", 5),
@@ -32,7 +32,7 @@ PLAN = (
     Step("tables", 20, "our kernels by CUPTI (PyTorch's come with torch-A and torch-B)", least=8),
     Step("batch-norm", 13, "batch norm with 256 and 512 threads in a block, three shapes", least=4),
     Step("ncu", 12, "Nsight Compute on the hot kernels", "its table", 6),
-    Step("train", 40, "an epoch of CIFAR-10, or of what data is there", "its last lines", 10),
+    Step("train", 35, "an epoch of CIFAR-10, or of what data is there", "its last lines", 10),
     Step("kernels", 45, "`lathe bench kernels`: bandwidths next to a copy's", least=15, extra=True),
     Step("sanitizer", 60, "memcheck and racecheck of single kernels", "their summaries", 25, extra=True),
     Step("autotune-B", 240, "the smaller batch in turns with max-autotune", "a row each round", 170, extra=True),
@@ -146,7 +146,7 @@ class Steps:
         self.call("train", self.lathe, "train", "--device", "cuda", "--dataset", "synthetic", "--synthetic-size",
                   4 * self.options.small_batch, "--batch-size", self.options.small_batch, "--model", "resnet8", "--max-steps", 5,
                   "--log-every", 1, "--amp", "fp16", "--eval-every", 0, "--run-dir", self.scratch / "smoke", limit=12)
-        self.bench(*self.small_step(0.5), limit=12)
+        self.bench(*self.small_step(0.5))
 
     def ours(self, batch):
         """The three ways of one step, the most telling first."""
