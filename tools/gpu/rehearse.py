@@ -2,18 +2,20 @@
 """Rehearses a run of gpu_check.py without a GPU, and kills it: every row that a program had printed must be in the report.
 
     tools/gpu_pack.sh build/emulate pack.tar.xz test_optim       (a build with LATHE_CUDA=EMULATE; one small test program)
-    tools/gpu/rehearse.py pack.tar.xz [--kills 40] [--seed N]
+    tools/gpu/rehearse.py pack.tar.xz [--kills 40] [--seed N] [STEP...]
 
 Unpacks the pack into an empty folder and runs it there, with a tiny network. In the place of `lathe` stands a witness, which runs the
 real one and writes down each row after it has passed it on. In the place of PyTorch stands a program that answers with numbers. Of each
-test program three files run. One whole run shows how long it takes; then each run is killed at a random moment, with its process group, and its report is made again
-from its log. Fails if a row is missing, if a file is missing or too many come back, or if a program outlives its run.
+test program three files run, and the command's own script not at all. One whole run shows how long it takes; then each run is killed
+at a random moment, with its process group, and its report is made again from its log. Fails if a row is missing, if too many files
+come back, or if a program outlives its run.
 """
 import argparse
 import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,10 +107,11 @@ def survivors(token):
 
 
 class Rehearsal:
-    def __init__(self, pack, folder):
-        self.folder, self.number = folder, 0
+    def __init__(self, pack, folder, steps):
+        self.folder, self.number, self.steps = folder, 0, steps
         with tarfile.open(pack) as packed:
             packed.extractall(folder / "pack")
+        shutil.rmtree(folder / "pack/tests/cli")
         lathe = folder / "pack/lathe"
         lathe.rename(folder / "pack/lathe.real")
         scripts = {lathe: WITNESS, folder / "torch": STAND_IN}
@@ -127,7 +130,7 @@ class Rehearsal:
         env = {**os.environ, **EMULATED, "REHEARSAL_OUT": str(self.out), "REHEARSAL_ROWS": str(self.rows), "TMPDIR": str(self.folder)}
         env.pop("LATHE_DATA_ROOT", None)
         return subprocess.Popen([sys.executable, "-B", self.folder / "pack/tools/gpu_check.py", "--out", self.out, "--python",
-                                 self.folder / "torch", *TINY], env=env, start_new_session=True, stdout=subprocess.DEVNULL,
+                                 self.folder / "torch", *TINY, *self.steps], env=env, start_new_session=True, stdout=subprocess.DEVNULL,
                                 stderr=subprocess.STDOUT)
 
     def faults(self):
@@ -150,9 +153,10 @@ def main():
     parser.add_argument("pack", type=pathlib.Path)
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**6)
-    options = parser.parse_args()
+    parser.add_argument("steps", nargs="*", metavar="STEP", help="all without any")
+    options = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
-        rehearsal = Rehearsal(options.pack, pathlib.Path(folder))
+        rehearsal = Rehearsal(options.pack, pathlib.Path(folder), options.steps)
         begin = time.monotonic()
         status = rehearsal.start().wait()
         whole = time.monotonic() - begin
