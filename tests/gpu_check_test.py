@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 TOOLS = pathlib.Path(sys.argv.pop())
@@ -167,8 +168,11 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual([row["bench"] for row in report["rows"]], ["step", "kernels"])
         self.assertIn("A row that this report cannot show: KeyError: 'steps' in", (self.out / "report.md").read_text())
 
-    def test_an_old_command_without_the_switch_of_fusion(self):
-        status, text, report = self.finish(self.start("ours-A", FAKE_STEP_HELP="--[no-]capture"))
+    def test_an_archive_with_a_command_that_has_no_switch_of_fusion(self):
+        with tarfile.open(self.folder / "pack.tar.xz", "w:xz") as archive:
+            archive.add(self.folder / "programs", ".")
+        shutil.rmtree(self.folder / "programs")
+        status, text, report = self.finish(self.start("--programs", self.folder / "pack.tar.xz", "ours-A", FAKE_STEP_HELP="--capture"))
         self.assertEqual(status, 0, text)
         self.assertIn("has no --conv-fusion", report["steps"][-1]["result"])
         self.assertEqual(len(report["rows"]), 2)
@@ -179,6 +183,12 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual([step["step"] for step in report["steps"]], ["unpack", "smoke"])
         self.assertEqual(report["left"], ["torch-A", "autotune-B"])
         self.assertIn("--seconds 12 torch-A autotune-B`", (self.out / "report.md").read_text())
+
+    def test_caches_that_are_too_large_stay_behind(self):
+        self.put("caches/kernel.cubin", "machine code")
+        with unittest.mock.patch.object(machine, "CACHE_LIMIT", 10):
+            self.assertIn("stay behind", machine.pack_caches(self.folder / "caches", self.folder / "caches.tar.gz"))
+        self.assertEqual(list(self.folder.glob("caches.tar.gz*")), [])
 
     def test_a_step_takes_the_time_that_others_left(self):
         ends, report = [], self.Quiet()

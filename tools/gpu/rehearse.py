@@ -2,7 +2,8 @@
 """Rehearses a run of gpu_check.py without a GPU, and kills it: every row that a program had printed must be in the report.
 
     tools/gpu_pack.sh build/emulate pack.tar.xz test_optim       (a build with LATHE_CUDA=EMULATE; one small test program)
-    tools/gpu/rehearse.py pack.tar.xz [--kills 40] [--seed N] [STEP...]
+    tools/gpu/rehearse.py pack.tar.xz --kills 40 probe ours-A torch-A compile tests autotune conv
+    tools/gpu/rehearse.py pack.tar.xz [--kills N] [--seed N] [STEP...]
 
 Unpacks the pack into an empty folder and runs it there, with a tiny network. In the place of `lathe` stands a witness, which runs the
 real one and writes down each row after it has passed it on. In the place of PyTorch stands a program that answers with numbers. Of each

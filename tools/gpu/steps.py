@@ -78,7 +78,7 @@ class Steps:
                 "compile": self.compile, "tests": self.test, "losses": self.losses, "memcheck": self.memcheck,
                 "autotune": self.autotune, "conv": self.conv, "tables": self.tables, "batch-norm": self.batch_norm, "ncu": self.ncu,
                 "train": self.train, "kernels": lambda: self.bench("kernels"), "sanitizer": self.sanitizer,
-                "autotune-B": lambda: self.compare("max-autotune", b)}
+                "autotune-B": lambda: self.autotune_alone(b)}
 
     def call(self, name, *words, limit=3600, may_fail=False, row=None, **env):
         """Runs a command of the step under way. Each row that it prints gets the keys of `row`. Returns its output."""
@@ -192,6 +192,10 @@ class Steps:
         self.go.touch()
         status = self.compiling.wait(self.schedule.left(), self.tick)
         return None if status == 0 else f"{FAILED}: {'out of time' if status == 124 else status}, see {BESIDE}"
+
+    def autotune_alone(self, batch):
+        self.compare("max-autotune", batch)
+        self.keep_caches()
 
     def test(self):
         programs = TestPrograms(self.tests, self.packed, self.env, self.scratch, self.report)
