@@ -145,7 +145,7 @@ class Steps:
     def smoke(self):
         self.call("train", self.lathe, "train", "--device", "cuda", "--dataset", "synthetic", "--synthetic-size",
                   4 * self.options.small_batch, "--batch-size", self.options.small_batch, "--model", "resnet8", "--max-steps", 5,
-                  "--log-every", 1, "--amp", "fp16", "--eval-every", 0, "--run-dir", self.scratch / "smoke", limit=12)
+                  "--log-every", 1, "--amp", "fp16", "--eval-every", 0, "--run-dir", self.scratch / "smoke")
         self.bench(*self.small_step(0.5))
 
     def ours(self, batch):
