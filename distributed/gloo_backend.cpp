@@ -3,12 +3,19 @@
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
+#include <gloo/common/error.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
+#include <gloo/transport/context.h>
 #include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "lathe/core/visit.h"
 #include "lathe/distributed/backend.h"
@@ -37,6 +44,103 @@ class Store final : public gloo::rendezvous::Store {
 
  private:
   const KeyValueStore& values_;
+};
+
+// Note [Gloo's queued sends]
+// When a connection ends, Gloo 0.5 wakes who waits for data, but not who waits for a send that the
+// system has taken in part: that thread waits until the collective's time is over. So the buffers
+// of this backend are known while they live, and abort() ends every wait for one.
+
+using GlooBuffer = gloo::transport::UnboundBuffer;
+
+class LiveBuffers {
+ public:
+  void add(GlooBuffer* buffer) {
+    const std::lock_guard lock(mutex_);
+    buffers_.insert(buffer);
+  }
+  void remove(GlooBuffer* buffer) {
+    const std::lock_guard lock(mutex_);
+    buffers_.erase(buffer);
+  }
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    for (GlooBuffer* buffer : buffers_) {
+      buffer->abortWaitSend();
+      buffer->abortWaitRecv();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<GlooBuffer*> buffers_;
+};
+
+/// Gloo's own buffer, whose waits throw if they are aborted.
+class KnownBuffer final : public GlooBuffer {
+ public:
+  KnownBuffer(std::unique_ptr<GlooBuffer> own, std::shared_ptr<LiveBuffers> live)
+      : GlooBuffer(own->ptr, own->size), own_(std::move(own)), live_(std::move(live)) {
+    live_->add(own_.get());
+  }
+  ~KnownBuffer() override { live_->remove(own_.get()); }
+  KnownBuffer(const KnownBuffer&) = delete;
+  KnownBuffer& operator=(const KnownBuffer&) = delete;
+
+  bool waitRecv(int* rank, milliseconds timeout) override {
+    return checked(own_->waitRecv(rank, timeout));
+  }
+  bool waitSend(int* rank, milliseconds timeout) override {
+    return checked(own_->waitSend(rank, timeout));
+  }
+  void abortWaitRecv() override { own_->abortWaitRecv(); }
+  void abortWaitSend() override { own_->abortWaitSend(); }
+  void send(int to, uint64_t slot, size_t offset, size_t bytes) override {
+    own_->send(to, slot, offset, bytes);
+  }
+  void recv(int from, uint64_t slot, size_t offset, size_t bytes) override {
+    own_->recv(from, slot, offset, bytes);
+  }
+  void recv(std::vector<int> from, uint64_t slot, size_t offset, size_t bytes) override {
+    own_->recv(std::move(from), slot, offset, bytes);
+  }
+
+ private:
+  static bool checked(bool completed) {
+    if (!completed) throw gloo::IoException("aborted");
+    return true;
+  }
+
+  std::unique_ptr<GlooBuffer> own_;
+  std::shared_ptr<LiveBuffers> live_;
+};
+
+/// Gloo's own connections, with known buffers.
+class KnownTransport final : public gloo::transport::Context {
+ public:
+  KnownTransport(std::shared_ptr<gloo::transport::Context> own, std::shared_ptr<LiveBuffers> live)
+      : Context(own->rank, own->size), own_(std::move(own)), live_(std::move(live)) {}
+
+  std::unique_ptr<gloo::transport::Pair>& getPair(int peer) override { return own_->getPair(peer); }
+  std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override {
+    return own_->createPair(peer);
+  }
+  std::unique_ptr<GlooBuffer> createUnboundBuffer(void* data, size_t bytes) override {
+    return std::make_unique<KnownBuffer>(own_->createUnboundBuffer(data, bytes), live_);
+  }
+
+ private:
+  std::shared_ptr<gloo::transport::Context> own_;
+  std::shared_ptr<LiveBuffers> live_;
+};
+
+class GlooConnections final : public gloo::rendezvous::Context {
+ public:
+  using Context::Context;
+  /// Call it once all are connected.
+  void know_buffers(const std::shared_ptr<LiveBuffers>& live) {
+    transportContext_ = std::make_shared<KnownTransport>(transportContext_, live);
+  }
 };
 
 /// Integers as u64, because unsigned overflow wraps and signed is undefined; floats as they are.
@@ -95,10 +199,11 @@ class GlooBackend final : public Backend {
               const KeyValueStore& store) {
     gloo::transport::tcp::attr place(address.c_str());
     std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(place);
-    auto context = std::make_shared<gloo::rendezvous::Context>(rank, world_size);
+    auto context = std::make_shared<GlooConnections>(rank, world_size);
     context->setTimeout(milliseconds(limit_ms));
     Store answers(store);
     context->connectFullMesh(answers, device);
+    context->know_buffers(live_);
     context_ = context;
   }
 
@@ -152,9 +257,11 @@ class GlooBackend final : public Backend {
       buffer->waitRecv(milliseconds(0));
     } catch (const std::exception&) {  // the timeout
     }
+    live_->abort();  // Note [Gloo's queued sends]
   }
 
  private:
+  std::shared_ptr<LiveBuffers> live_ = std::make_shared<LiveBuffers>();
   std::shared_ptr<gloo::Context> context_;
   uint32_t next_tag_ = 0;
   std::mutex aborting_;

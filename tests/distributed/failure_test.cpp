@@ -147,6 +147,23 @@ TEST_CASE("a rank that ends is named at once, with the reason if it gave one") {
   });
 }
 
+TEST_CASE("a rank that ends while another one sends to it is named at once") {
+  const auto began = std::chrono::steady_clock::now();
+  Ranks ranks(2, 60, [](const GroupOptions& options) -> std::string {
+    ProcessGroup group(options);
+    const Tensor t = zeros({1 << 23});
+    if (options.rank == 1) {
+      std::thread([] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        raise(SIGKILL);
+      }).detach();
+    }
+    while (true) group.broadcast_(t).wait();
+  });
+  CHECK(not_told(ranks, 2, 1, "ended without a word") == "");
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(30));  // the call has 45
+}
+
 TEST_CASE(
     "a rank that is stopped, computes for ever, calls something else or is missing is named in "
     "time") {
