@@ -147,7 +147,8 @@ void pause(const Download& download, int64_t bytes, int64_t failures, const Fetc
 void complete(const Download& download, PartFile& part, const FetchOptions& options) {
   constexpr long kRangeNotSatisfiable = 416;
   if (part.size() > download.bytes) part.resize(0);
-  const int64_t progress = options.least_bytes_per_s * options.stall_timeout_s;
+  const int64_t progress =
+      std::max<int64_t>(1, options.least_bytes_per_s * options.stall_timeout_s);
   // A server without ranges begins again each time, so the bytes of one connection are no progress
   // unless they go beyond those of all before.
   int64_t failures = 0, most = part.size();

@@ -21,7 +21,7 @@ struct FetchOptions {
   std::function<bool(const FetchProgress&)> progress = {};  // at least every second; false cancels
   int64_t connect_timeout_ms = 5000;
   int64_t stall_timeout_s = 30;  // slower than that for this long, a connection counts as broken
-  int64_t least_bytes_per_s = 1000;
+  int64_t least_bytes_per_s = 1000;  // 0: any byte is progress
   int64_t attempts = 5;     // give up after this many broken connections in a row without progress
   int64_t pause_ms = 1000;  // before the next connection; each one without progress doubles it
 };

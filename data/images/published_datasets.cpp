@@ -150,14 +150,6 @@ std::vector<fs::path> candidates(const DatasetSource& source, const std::string&
   return out;
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  LATHE_CHECK(FileError, status.type() != fs::file_type::none, path.string(), ": ",
-              error.message());
-  return fs::exists(status);
-}
-
 bool wanted(const DatasetFile& file, Split split) {
   return split == Split::kAll || (split == Split::kTrain) == file.train;
 }
@@ -257,7 +249,8 @@ std::string other_form_of(const DatasetSource& source, const std::string& data_r
     for (const OtherForm& form : source.other_forms) {
       const bool is_it = (root / "").lexically_normal().parent_path().filename() == form.name;
       const fs::path path = is_it ? root : root / form.name;
-      if (!is_there(path)) continue;
+      std::error_code unreadable;  // require_dataset() says the reason
+      if (!fs::exists(path, unreadable)) continue;
       return concat(path.string(), " is ", form.what, "; the binary version is wanted, a folder ",
                     source.folders[0], " with ", source.files[0].name);
     }

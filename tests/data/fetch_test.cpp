@@ -154,6 +154,10 @@ TEST_CASE("fetch: a server that refuses, breaks, is absent or silent gives one l
     CHECK(fetch_error<FileError>(download_of(content(), server.url()), dir, {.pause_ms = 1})
               .find(server.url() + ": the connection broke after 0 of 200000 bytes") == 0);
     CHECK(server.requests().size() == 5);
+    CHECK(fetch_error<FileError>(download_of(content(), server.url()), dir,
+                                 {.least_bytes_per_s = 0, .attempts = 2, .pause_ms = 1})
+              .find("; 2 connections in a row brought less than 1 new bytes each") !=
+          std::string::npos);
   }
   {
     const HttpServer server({.content = content(), .stall_ms = 60'000});
@@ -174,30 +178,31 @@ TEST_CASE("fetch: a server that refuses, breaks, is absent or silent gives one l
 TEST_CASE("fetch: gives up where connections break without progress, and pauses between them" *
           needs_curl() * doctest::description(kWhySkipped)) {
   const TempDir dir;
-  // Each connection brings a byte more than the one before, from the start again.
+  // Each connection brings a byte more than the one before, from the start again. Only the first
+  // one brings enough that is new.
   const HttpServer server(
-      {.content = content(), .ranges = false, .drop_after = 1000, .drop_later = 1});
+      {.content = content(), .ranges = false, .drop_after = 3000, .drop_later = 1});
   const auto start = std::chrono::steady_clock::now();
   const std::string why = fetch_error<FileError>(
       download_of(content(), server.url()), dir,
       {.stall_timeout_s = 2, .least_bytes_per_s = 1000, .attempts = 4, .pause_ms = 20});
-  CHECK(why.find(server.url() + ": the connection broke after 1003 of 200000 bytes") == 0);
+  CHECK(why.find(server.url() + ": the connection broke after 3004 of 200000 bytes") == 0);
   CHECK(why.find("; 4 connections in a row brought less than 2000 new bytes each") !=
         std::string::npos);
-  CHECK(server.requests().size() == 4);
-  const auto pauses = std::chrono::milliseconds(40 + 80 + 160);
+  CHECK(server.requests().size() == 5);
+  const auto pauses = std::chrono::milliseconds(20 + 40 + 80 + 160);
   CHECK(std::chrono::steady_clock::now() - start >= pauses);
 
   // A pause ends where the download is cancelled.
   std::chrono::steady_clock::time_point broke;
   const auto goes_on = [&](const FetchProgress& p) {
-    if (p.done_bytes != 1004) return true;
+    if (p.done_bytes != 3005) return true;
     if (broke == std::chrono::steady_clock::time_point()) broke = std::chrono::steady_clock::now();
     return std::chrono::steady_clock::now() - broke < std::chrono::milliseconds(100);
   };
   CHECK(fetch_error<FileError>(download_of(content(), server.url()), dir,
                                {.progress = goes_on, .pause_ms = 60'000}) ==
-        server.url() + ": cancelled after 1004 of 200000 bytes");
+        server.url() + ": cancelled after 3005 of 200000 bytes");
 }
 
 TEST_CASE("fetch: a connection that stays too slow counts as broken" * needs_curl() *

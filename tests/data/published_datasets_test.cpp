@@ -86,6 +86,12 @@ TEST_CASE("published data sets: what is not found names the places and what is m
         "CIFAR-100 not found in " + dir.path().string() + "; " +
             (dir / "cifar-100-binary").string() + " lacks test.bin");
   CHECK(require_dataset(source, dir.path(), Split::kTrain) == dir / "cifar-100-binary");
+
+  const std::filesystem::path loop = dir.path() / "loop";
+  std::filesystem::create_symlink("loop", loop);
+  CHECK(message_of<DataError>([&] {
+          require_dataset(source, loop);
+        }).find("CIFAR-100 not found in " + loop.string() + "; file: cannot look at ") == 0);
 }
 
 }  // namespace
