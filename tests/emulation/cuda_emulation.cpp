@@ -5,8 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <unordered_set>
 #include <vector>
 
+#include "dependent_launch.h"
 #include "emulated_block.h"
 #include "lathe/core/error.h"
 #include "schedule.h"
@@ -37,6 +40,21 @@ void note_launch(void (*kernel)()) {
   g_launched.push_back(kernel);
 }
 
+/// The kernels that launch_dependent() has started.
+struct Dependent {
+  std::mutex mutex;
+  std::unordered_set<void (*)()> kernels;
+};
+Dependent& dependent() {
+  static auto* const all = new Dependent;
+  return *all;
+}
+
+bool must_wait(void (*kernel)()) {
+  const std::scoped_lock lock(dependent().mutex);
+  return dependent().kernels.contains(kernel);
+}
+
 /// The blocks that are underway, kept from launch to launch.
 std::vector<std::unique_ptr<Block>>& resident_blocks() {
   static std::vector<std::unique_ptr<Block>> blocks;
@@ -47,6 +65,7 @@ std::vector<std::unique_ptr<Block>>& resident_blocks() {
 struct GridScope {
   GridScope(void (*kernel)(), size_t shared_bytes) {
     g_kernel = kernel;
+    g_must_wait = must_wait(kernel);
     lay_out_shared(shared_bytes);
   }
   ~GridScope() {  // after an error blocks are in their middle
@@ -76,6 +95,11 @@ std::vector<dim3> shuffled_blocks(dim3 grid) {
 }
 
 }  // namespace
+
+void expect_wait(void (*kernel)()) {
+  const std::scoped_lock lock(dependent().mutex);
+  dependent().kernels.insert(kernel);
+}
 
 const std::vector<void (*)()>& launched_kernels() { return g_launched; }
 

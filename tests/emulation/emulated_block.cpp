@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dependent_launch.h"
 #include "kernel_access.h"
 #include "kernel_name.h"
 #include "lathe/core/config.h"
@@ -22,6 +23,11 @@ namespace lathe::emulation {
 Block* g_block = nullptr;
 void (*g_kernel)() = nullptr;
 bool g_takes_turns = false;
+bool g_must_wait = false;
+
+LATHE_UNSEEN void after_previous_kernel() noexcept {
+  if (g_block != nullptr) g_block->fibers[g_block->current].after_previous = true;
+}
 
 namespace {
 
@@ -96,6 +102,9 @@ LATHE_UNSEEN void fiber_main() {
   acquire(&block.begin);
   try {
     (*block.body)();
+    LATHE_CHECK(StateError, !g_must_wait || block.fibers[block.current].after_previous,
+                "kernel: ", thread_text(),
+                " ends without after_previous_kernel(): launch_dependent() starts it");
   } catch (...) {
     block.error = std::current_exception();
     release(&block.begin);  // what it holds
@@ -163,6 +172,7 @@ LATHE_UNSEEN void release_block() {
 LATHE_UNSEEN void prepare(Fiber& fiber) {
   fiber.waits = Waits::kNo;
   fiber.block_barriers = fiber.warp_barriers = 0;
+  fiber.after_previous = false;
   fiber.code.begin(fiber.stack, kStackBytes, fiber_main);
 #if defined(LATHE_TSAN)
   if (fiber.tsan == nullptr) fiber.tsan = __tsan_create_fiber(0);

@@ -40,6 +40,7 @@ struct Fiber {
   int source = 0;
   unsigned block_barriers = 0, warp_barriers = 0;  // reached so far
   bool watched = false;                            // see kernel_access.h; while it waits
+  bool after_previous = false;                     // it called after_previous_kernel()
   void* tsan = nullptr;
   void* fake_stack = nullptr;
 };
@@ -100,6 +101,8 @@ std::string thread_text();
 /// "block (0,2,0) of KERNEL", of the one that runs now.
 std::string block_text();
 extern void (*g_kernel)();
+/// Whether its threads have promised to call after_previous_kernel(): dependent_launch.h.
+extern bool g_must_wait;
 /// Whether other blocks are underway, to which a thread may give way.
 extern bool g_takes_turns;
 

@@ -211,6 +211,10 @@ void check_elsewhere(uintptr_t at, size_t bytes, bool writes) {
   bool known = false;
   if (!is_shared) {
     if (g_arguments.holds(at, bytes) || g_pointers.holds(at, bytes)) return;
+    if (g_must_wait && !g_block->fibers[g_block->current].after_previous) {
+      t_watched = false;
+      stop_access(at, bytes, writes, "before after_previous_kernel(): the kernel before may run");
+    }
     for (size_t i = 0; i < kRecent; ++i) known = known || g_recent[i].holds(at, bytes);
     if (known && g_traffic == nullptr && !g_notes_memory) return;
   }

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "../cuda_case.h"
+#include "dependent_launch.h"
 #include "kernel_fault.h"
+#include "lathe/core/gpu/dependent_launch.cuh"
 #include "lathe/core/gpu/packet.cuh"
 #include "run_now.h"
 #include "schedule.h"
@@ -111,6 +113,15 @@ __global__ void every_other_kernel(float* to, const float* from) {
   to[i] = from[2 * i] + from[0];
 }
 
+enum Waits { kFirst, kLate, kNever };
+__global__ void dependent_kernel(float* to, const float* from, int waits) {
+  if (waits == kNever) return;
+  if (waits == kFirst) after_previous_kernel();
+  const float number = from[threadIdx.x];
+  if (waits == kLate) after_previous_kernel();
+  to[threadIdx.x] = number;
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("watched kernels" * test::cuda_case());
@@ -143,6 +154,21 @@ TEST_CASE("emulation: page-locked memory of the host, and a kernel that is right
   CHECK(fault_of(add_one_kernel, dim3(3), dim3(4), numbers, device.as<float>(), 10) == "");
   CHECK(numbers[9] == 11.f);
   CHECK(cudaFreeHost(host) == cudaSuccess);
+}
+
+TEST_CASE("emulation: a dependent kernel that does not wait for the one before") {
+  const Taken device(80);
+  const auto fault = [&](int waits) {
+    return fault_of(dependent_kernel, dim3(2), dim3(4), device.as<float>(), device.as<float>() + 10,
+                    waits);
+  };
+  CHECK(fault(kLate) == "");  // as launch() starts it
+  emulation::expect_wait(reinterpret_cast<void (*)()>(dependent_kernel));
+  CHECK(fault(kFirst) == "");
+  CHECK(has(fault(kLate), "reads 4 bytes"));
+  CHECK(has(fault(kLate), "before after_previous_kernel(): the kernel before may run"));
+  CHECK(has(fault(kNever), "dependent_kernel"));
+  CHECK(has(fault(kNever), "ends without after_previous_kernel()"));
 }
 
 TEST_CASE("emulation: what a launch moves is counted in sectors, each once") {

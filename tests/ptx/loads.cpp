@@ -175,6 +175,8 @@ void add_memory(Table& table) {
   table["atom.min.u32"] = atomic<uint32_t, Min>;
   table["atom.exch.b32"] = atomic<uint32_t, Exchange>;
   table["atom.cas.b32"] = atomic<uint32_t, CompareExchange>;
+  // Launches run one after another.
+  table["griddepcontrol.wait"] = table["griddepcontrol.launch_dependents"] = fence;
   table["membar.cta"] = table["membar.gl"] = table["membar.sys"] = fence;
 }
 
