@@ -12,6 +12,7 @@
 #include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/profile/watch.h"
+#include "lathe/core/unmeasured.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -185,6 +186,8 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
   const int64_t count = moving_count(op, in, batch_stats, opt);
 
   BatchNormCall call{form, x, {}, {}, in.weight, in.bias, batch_stats};
+  call.wants_passed = form == BatchNormForm::kAddRelu && grad_enabled() && x.device().is_cuda() &&
+                      tries(Unmeasured::kReluBits);
   Tensor y = compute(call, in, residual, count, opt);
   // Only kAddRelu needs y, and only its values: it is kept without history, so that there is no
   // cycle.
@@ -198,9 +201,8 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
   record(op, y, {x, residual, in.weight, in.bias},
          [form, x = Saved(x), weight = Saved(in.weight), bias = Saved(in.bias), y = Saved(mask),
           mean = call.mean, invstd = call.invstd, batch_stats, format, eps = opt.eps,
-          recipe](const Tensors& parts, const Needs& need) {
-           const BatchNormCall c{form,         x.get(),    mean,       invstd,
-                                 weight.get(), bias.get(), batch_stats};
+          passed = call.passed, recipe](const Tensors& parts, const Needs& need) {
+           BatchNormCall c{form, x.get(), mean, invstd, weight.get(), bias.get(), batch_stats};
            if (grad_enabled()) return batch_norm_gradients(c, eps, parts.front(), y.get());
            BatchNormGrads grads{need[0], need[1], need[2] || need[3], {}, {}, {}, {}};
            // Whoever gets dx is to find it in the order of x.
@@ -210,9 +212,12 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
            const Tensor& given = parts.front();
            grads.dy_is_free = is_free(given);
            grads.second_is_free = parts.size() > 1 && is_free(parts[1]);
+           c.passed = passed;
+           // Not computed again for a gradient that does not read it.
+           const Tensor kept = passed.defined() && recipe != nullptr ? Tensor() : y.get();
            const Tensor dy = given.device().is_cuda() ? given : contiguous(given, format);
            if (parts.size() > 1) grads.second_dy = contiguous(parts[1], format);
-           LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, y.get()));
+           LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, kept));
            return Tensors{grads.dx, grads.dresidual, grads.dweight, grads.dbias};
          });
   if (count > 0) {

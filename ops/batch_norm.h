@@ -74,6 +74,11 @@ struct BatchNormCall {
   // mean and biased variance, on a GPU the sums of x and of x * x. The variance from those is off
   // by about mean^2 / 2^22. Channels whose mean^2 > 4096 * (var + eps) are therefore read again.
   Tensor sums = {};
+  // kAddRelu on a GPU: training is to leave `passed`, for a gradient that reads it in place of y.
+  // u8 [numel / 8]: bit k of byte i says that relu passed number 8 i + k in the order of memory.
+  // Only halves in packets of 8 get it.
+  bool wants_passed = false;
+  Tensor passed = {};
 };
 
 /// The running statistics that a training call moves; mean and var undefined: none.
@@ -133,6 +138,7 @@ Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
                         const BatchNormRunning& running);
 Tensor batch_norm_invstd(const Tensor& var, double eps);
 Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual);
+/// y may be undefined where call.passed is there.
 void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy,
                          const Tensor& y);
 /// As batch_norm_train, but for y itself: two launches, and x is read once.

@@ -2,6 +2,7 @@
 // joins them and computes dx. Sums are f32 within a block and f64 between blocks. combine_kernel
 // computes dx from sums that cuDNN has made (ops/conv/norm_relu_conv2d_cudnn.cpp). Contracts:
 // batch_norm.h; arithmetic: batch_norm_math.h.
+#include "lathe/core/gpu/dependent_launch.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_layout.cuh"
 #include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
@@ -25,27 +26,44 @@ struct GradSums {
   }
 };
 
-/// What a gradient kernel reads; y is null unless the form is kAddRelu. The gradient is dy, or
-/// dy + second unless that is null: where two ops used y, their gradients are added here.
+/// What a gradient kernel reads. Only kAddRelu has y or `passed`, BatchNormCall's, which stands for
+/// y where it is not null. The gradient is dy, or dy + second unless that is null: where two ops
+/// used y, their gradients are added here.
 template <class T>
 struct GradInputs {
   bool per_image = false;     // dy has one number per image and channel, the same for all pixels
   Divider<uint32_t> image{};  // of an offset in packets, then: the image's number
   const T *dy, *second, *x, *y;
+  const uint8_t* passed = nullptr;
 };
 
 /// The packets of one turn: t = x - mean and g = the gradient where the form passes it.
 template <class L, BatchNormForm kForm, int kTurn>
 struct GradTurn {
   using S = typename L::S;
+  static constexpr bool kMayHaveBits =
+      kForm == BatchNormForm::kAddRelu && sizeof(typename L::T) == 2;
   typename L::Pack dy[kTurn], second[kTurn], x[kTurn], y[kTurn];
+  unsigned bits[kTurn];  // those of `passed` for the packet, from bit 0 on
 
   __device__ GradTurn(const L& layout, const GradInputs<typename L::T>& in,
                       const int64_t (&offsets)[kTurn]) {
     load_gradient(layout, in, offsets);
     load_packets<L>(x, in.x, offsets);
     if (in.second != nullptr) load_packets<L>(second, in.second, offsets);
-    if constexpr (kForm == BatchNormForm::kAddRelu) load_packets<L>(y, in.y, offsets);
+    if constexpr (kForm == BatchNormForm::kAddRelu) load_relu(in, offsets);
+  }
+  /// What says which numbers relu passed.
+  __device__ void load_relu(const GradInputs<typename L::T>& in, const int64_t (&offsets)[kTurn]) {
+    if constexpr (kMayHaveBits) {
+      if (in.passed != nullptr) {
+        unrolled<kTurn>([&](auto u) {
+          bits[u] = in.passed[offsets[u] / 8] >> static_cast<int>(offsets[u] % 8);
+        });
+        return;
+      }
+    }
+    load_packets<L>(y, in.y, offsets);
   }
   __device__ void load_gradient(const L& layout, const GradInputs<typename L::T>& in,
                                 const int64_t (&offsets)[kTurn]) {
@@ -69,6 +87,9 @@ struct GradTurn {
     const int q = L::kPlanes ? 0 : v;
     S d = static_cast<S>(dy[u].v[v]);
     if (in.second != nullptr) d += static_cast<S>(second[u].v[v]);
+    if constexpr (kMayHaveBits) {
+      if (in.passed != nullptr) return (bits[u] >> v & 1) != 0 ? d : S(0);
+    }
     if constexpr (kForm == BatchNormForm::kAddRelu) {
       return math::batch_norm_passed(d, static_cast<S>(y[u].v[v]));
     } else if constexpr (kForm == BatchNormForm::kRelu) {
@@ -87,6 +108,7 @@ template <class L, BatchNormForm kForm>
 __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     sums_kernel(ChannelPair<typename L::S>* parts, typename L::T* g_out,
                 GradInputs<typename L::T> in, ChannelParams<typename L::S> params, L layout) {
+  after_previous_kernel();
   using S = typename L::S;
   const OwnParams<L> own(layout, params);
   GradSums<S, L::kChannels> total = {};
@@ -168,6 +190,7 @@ __device__ OwnSlopes<L> join_sums(const L& layout, const GradParts<typename L::S
 template <class L>
 __global__ void __launch_bounds__(L::kBlock)
     params_kernel(GradParts<typename L::S> grads, ChannelParams<typename L::S> params, L layout) {
+  after_previous_kernel();
   join_sums(layout, grads, params);
 }
 
@@ -179,6 +202,7 @@ template <class L, BatchNormForm kForm>
 __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     input_kernel(typename L::T* __restrict__ dx, GradInputs<typename L::T> in,
                  GradParts<typename L::S> grads, ChannelParams<typename L::S> params, L layout) {
+  after_previous_kernel();
   using S = typename L::S;
   const OwnParams<L> own(layout, params);  // first, so that their reads overlap with the join
   const OwnSlopes<L> slopes = join_sums(layout, grads, params);
@@ -203,6 +227,7 @@ __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     combine_kernel(typename L::T* __restrict__ dx, const typename L::T* __restrict__ g,
                    const typename L::T* __restrict__ x, const typename L::S* g_factors,
                    const typename L::S* x_factors, const typename L::S* constants, L layout) {
+  after_previous_kernel();
   using S = typename L::S;
   S g_factor[L::kChannels], x_factor[L::kChannels], constant[L::kChannels];
   const int64_t group = layout.group();
@@ -247,7 +272,8 @@ void run_passes(const L& layout, const BatchNormGrads& grads, const BatchNormCal
   GradInputs<T> in{.dy = dy.data<T>(),
                    .second = of_type(grads.second_dy),
                    .x = call.x.data<T>(),
-                   .y = of_type(y)};
+                   .y = of_type(y),
+                   .passed = call.passed.defined() ? call.passed.data<uint8_t>() : nullptr};
   if (is_per_image(dy)) {
     in.per_image = true;
     in.image = Divider<uint32_t>(dy.dim(2) * dy.dim(3) * layout.channels / L::kV);
@@ -261,8 +287,8 @@ void run_passes(const L& layout, const BatchNormGrads& grads, const BatchNormCal
     auto* const pairs = static_cast<ChannelPair<S>*>(room.raw_data());
     parts.parts = pairs;
     with_form(form, [&](auto known) {
-      launch(sums_kernel<L, known()>, layout.grid(), dim3(L::kBlock), 0, stream, pairs,
-             of_type(grads.dresidual), in, params, layout);
+      launch_dependent(sums_kernel<L, known()>, layout.grid(), dim3(L::kBlock), 0, stream, pairs,
+                       of_type(grads.dresidual), in, params, layout);
     });
     LATHE_CUDA_CHECK(cudaGetLastError());
   }
@@ -271,15 +297,16 @@ void run_passes(const L& layout, const BatchNormGrads& grads, const BatchNormCal
     in.per_image = false;
     in.dy = grads.dresidual.data<T>();
     in.second = in.y = nullptr;
+    in.passed = nullptr;
   }
   if (grads.want_x) {
     with_form(form, [&](auto known) {
-      launch(input_kernel<L, known()>, layout.grid(), dim3(L::kBlock), 0, stream,
-             grads.dx.data<T>(), in, parts, params, layout);
+      launch_dependent(input_kernel<L, known()>, layout.grid(), dim3(L::kBlock), 0, stream,
+                       grads.dx.data<T>(), in, parts, params, layout);
     });
   } else if (grads.want_params) {
-    launch(params_kernel<L>, dim3(layout.grid().x), dim3(L::kBlock), 0, stream, parts, params,
-           layout);
+    launch_dependent(params_kernel<L>, dim3(layout.grid().x), dim3(L::kBlock), 0, stream, parts,
+                     params, layout);
   }
   LATHE_CUDA_CHECK(cudaGetLastError());
 }
@@ -330,9 +357,10 @@ Tensor batch_norm_combine(const BatchNormCombined& in) {
     with_layout<T>(in.x, kTile, {&in.g, &dx}, [&](const auto& layout) {
       using L = std::remove_cvref_t<decltype(layout)>;
       using S = typename L::S;
-      launch(combine_kernel<L>, layout.grid(), dim3(L::kBlock), 0, current_stream(dx.device()),
-             dx.data<T>(), in.g.data<T>(), in.x.data<T>(), in.g_factor.template data<S>(),
-             in.x_factor.template data<S>(), in.constant.template data<S>(), layout);
+      launch_dependent(combine_kernel<L>, layout.grid(), dim3(L::kBlock), 0,
+                       current_stream(dx.device()), dx.data<T>(), in.g.data<T>(), in.x.data<T>(),
+                       in.g_factor.template data<S>(), in.x_factor.template data<S>(),
+                       in.constant.template data<S>(), layout);
       LATHE_CUDA_CHECK(cudaGetLastError());
     });
   });

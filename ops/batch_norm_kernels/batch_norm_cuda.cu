@@ -6,6 +6,7 @@
 // normalises. Within a thread, moments are sums of deviations from the thread's first value;
 // between the threads of a block they are merged by Chan's rule, both in f32; between blocks, in
 // f64.
+#include "lathe/core/gpu/dependent_launch.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_layout.cuh"
 #include "lathe/ops/batch_norm_kernels/batch_norm_math.h"
@@ -70,6 +71,7 @@ struct Deviations {
 template <class L>
 __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     stats_kernel(ChannelPair<typename L::S>* parts, const typename L::T* __restrict__ x, L layout) {
+  after_previous_kernel();
   Deviations<L> own = {};
   bool begun = false;
   layout.template each<4, false>([&]<int kTurn>(const int64_t(&offsets)[kTurn]) {
@@ -152,6 +154,7 @@ struct ApplyTensors {
   T* __restrict__ y;
   const T* __restrict__ x;
   const T* __restrict__ residual;  // null unless the form adds one
+  uint8_t* __restrict__ passed;    // null, or a byte for each packet of 8: BatchNormCall::passed
 };
 
 /// y = form(t * scale + bias [+ residual]), from the last packet to the first: the statistics have
@@ -176,7 +179,11 @@ __device__ void apply(const ApplyTensors<typename L::T>& in, const OwnParams<L>&
         if constexpr (kAdds) values[v] += static_cast<S>(added[u].v[v]);
         if constexpr (kForm != BatchNormForm::kPlain) values[v] = math::batch_norm_relu(values[v]);
       }
-      store_rounded(in.y + offsets[u], values);
+      const typename L::Pack y = rounded<typename L::T>(values);
+      store_packet(in.y + offsets[u], y);
+      if constexpr (kAdds && L::kV == 8) {
+        if (in.passed != nullptr) in.passed[offsets[u] / 8] = passed_bits<S>(y);
+      }
     });
   });
 }
@@ -187,6 +194,7 @@ __device__ void apply(const ApplyTensors<typename L::T>& in, const OwnParams<L>&
 template <class L, BatchNormForm kForm>
 __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     apply_kernel(ApplyTensors<typename L::T> in, ChannelParams<typename L::S> params, L layout) {
+  after_previous_kernel();
   apply<L, kForm>(in, OwnParams<L>(layout, params), layout);
 }
 
@@ -196,6 +204,7 @@ template <class L, BatchNormForm kForm>
 __global__ void __launch_bounds__(L::kBlock, L::kBlocksPerProcessor)
     train_kernel(ApplyTensors<typename L::T> in, BatchStats<typename L::S> stats,
                  ChannelParams<typename L::S> params, L layout) {
+  after_previous_kernel();
   apply<L, kForm>(in, join_stats(layout, stats, params), layout);
 }
 
@@ -205,6 +214,7 @@ template <class L>
 __global__ void __launch_bounds__(L::kBlock)
     coefficients_kernel(typename L::T* scale, typename L::T* shift, BatchStats<typename L::S> stats,
                         ChannelParams<typename L::S> params, L layout) {
+  after_previous_kernel();
   const OwnParams<L> own = join_stats(layout, stats, params);
   const int64_t group = layout.group();
   if (threadIdx.x >= layout.width || group >= layout.groups) return;
@@ -256,6 +266,7 @@ __global__ void __launch_bounds__(kFinalizeBlock)
     finalize_kernel(T* scale, T* shift, S* means, S* invstds, const float* sums, const T* x,
                     int64_t count, int64_t plane, double eps, ChannelParams<S> params,
                     Running<S> running, int64_t channels) {
+  after_previous_kernel();
   const int64_t c = blockIdx.x;
   const bool moves = running.mean != nullptr;
   const ChannelValues<S> values(params, running, c, moves);
@@ -278,6 +289,7 @@ __global__ void __launch_bounds__(kFinalizeBlock)
 template <class S>
 __global__ void invstd_kernel(S* invstd, const S* var, int64_t var_stride, double eps,
                               int64_t channels) {
+  after_previous_kernel();
   const int64_t c = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
   if (c < channels) invstd[c] = math::batch_norm_invstd(var[c * var_stride], eps);
 }
@@ -288,7 +300,8 @@ unsigned forward_tile(const Tensor& x) { return x.numel() < (int64_t{1} << 24) ?
 
 template <class T>
 ApplyTensors<T> apply_tensors(const Tensor& y, const BatchNormCall& call, const Tensor& residual) {
-  return {y.data<T>(), call.x.data<T>(), residual.defined() ? residual.data<T>() : nullptr};
+  return {y.data<T>(), call.x.data<T>(), residual.defined() ? residual.data<T>() : nullptr,
+          call.passed.defined() ? call.passed.data<uint8_t>() : nullptr};
 }
 
 }  // namespace
@@ -308,8 +321,8 @@ static void with_stats(BatchNormCall& call, double eps, const BatchNormRunning& 
       using S = typename L::S;
       const Tensor room = room_for_parts(layout, x);
       auto* const parts = static_cast<ChannelPair<S>*>(room.raw_data());
-      launch(stats_kernel<L>, layout.grid(), dim3(L::kBlock), 0, current_stream(x.device()), parts,
-             x.data<T>(), layout);
+      launch_dependent(stats_kernel<L>, layout.grid(), dim3(L::kBlock), 0,
+                       current_stream(x.device()), parts, x.data<T>(), layout);
       LATHE_CUDA_CHECK(cudaGetLastError());
       const double share = count > 0 ? 1 / count : 0;
       f(layout, BatchStats<S>{parts, share, eps, call.mean.data<S>(), call.invstd.data<S>(),
@@ -337,25 +350,27 @@ static void finalize(BatchNormCall& call, double eps, const BatchNormRunning& ru
     using T = typename decltype(tag)::type;
     using S = ComputeType<T>;
     const auto data = [](const Tensor& t) { return t.defined() ? t.data<T>() : nullptr; };
-    launch(finalize_kernel<T, S>, dim3(static_cast<unsigned>(channels)), dim3(kFinalizeBlock), 0,
-           current_stream(x.device()), data(result.scale), data(result.shift), call.mean.data<S>(),
-           call.invstd.data<S>(), static_cast<const float*>(call.sums.raw_data()), x.data<T>(),
-           count, std::max<int64_t>(plane, 1), eps, ChannelParams<S>(call),
-           running_of<S>(running, static_cast<double>(count)), channels);
+    launch_dependent(finalize_kernel<T, S>, dim3(static_cast<unsigned>(channels)),
+                     dim3(kFinalizeBlock), 0, current_stream(x.device()), data(result.scale),
+                     data(result.shift), call.mean.data<S>(), call.invstd.data<S>(),
+                     static_cast<const float*>(call.sums.raw_data()), x.data<T>(), count,
+                     std::max<int64_t>(plane, 1), eps, ChannelParams<S>(call),
+                     running_of<S>(running, static_cast<double>(count)), channels);
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
 }
 
-static void apply_stats(const Tensor& y, const BatchNormCall& call, const Tensor& residual) {
+static void apply_stats(const Tensor& y, BatchNormCall& call, const Tensor& residual) {
   if (call.x.numel() == 0) return;
   visit_float(call.x.dtype(), "batch_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
     with_layout<T>(call.x, forward_tile(call.x), {&y, &residual}, [&](const auto& layout) {
       using L = std::remove_cvref_t<decltype(layout)>;
+      make_passed<L>(call);
       with_form(call.form, [&](auto form) {
-        launch(apply_kernel<L, form()>, layout.grid(), dim3(L::kBlock), 0,
-               current_stream(y.device()), apply_tensors<T>(y, call, residual),
-               ChannelParams<typename L::S>(call), layout);
+        launch_dependent(apply_kernel<L, form()>, layout.grid(), dim3(L::kBlock), 0,
+                         current_stream(y.device()), apply_tensors<T>(y, call, residual),
+                         ChannelParams<typename L::S>(call), layout);
       });
       LATHE_CUDA_CHECK(cudaGetLastError());
     });
@@ -374,10 +389,11 @@ Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
   }
   with_stats(call, eps, running, {&y, &residual}, [&](const auto& layout, const auto& stats) {
     using L = std::remove_cvref_t<decltype(layout)>;
+    make_passed<L>(call);
     with_form(call.form, [&](auto form) {
-      launch(train_kernel<L, form()>, layout.grid(), dim3(L::kBlock), 0, current_stream(y.device()),
-             apply_tensors<typename L::T>(y, call, residual), stats,
-             ChannelParams<typename L::S>(call), layout);
+      launch_dependent(train_kernel<L, form()>, layout.grid(), dim3(L::kBlock), 0,
+                       current_stream(y.device()), apply_tensors<typename L::T>(y, call, residual),
+                       stats, ChannelParams<typename L::S>(call), layout);
     });
   });
   return y;
@@ -397,9 +413,10 @@ BatchNormCoefficients batch_norm_coefficients(BatchNormCall& call, double eps,
   with_stats(call, eps, running, {}, [&](const auto& layout, const auto& stats) {
     using L = std::remove_cvref_t<decltype(layout)>;
     using T = typename L::T;
-    launch(coefficients_kernel<L>, dim3(layout.grid().x), dim3(L::kBlock), 0,
-           current_stream(call.x.device()), result.scale.template data<T>(),
-           result.shift.template data<T>(), stats, ChannelParams<typename L::S>(call), layout);
+    launch_dependent(coefficients_kernel<L>, dim3(layout.grid().x), dim3(L::kBlock), 0,
+                     current_stream(call.x.device()), result.scale.template data<T>(),
+                     result.shift.template data<T>(), stats, ChannelParams<typename L::S>(call),
+                     layout);
   });
   return result;
 }
@@ -410,8 +427,8 @@ Tensor batch_norm_invstd(const Tensor& var, double eps) {
   const dim3 grid(static_cast<unsigned>(ceil_div(var.numel(), kPointwiseBlock)));
   visit_float(var.dtype(), "batch_norm", [&](auto tag) {
     using S = typename decltype(tag)::type;
-    launch(invstd_kernel<S>, grid, dim3(kPointwiseBlock), 0, current_stream(var.device()),
-           out.data<S>(), var.data<S>(), var.stride(0), eps, var.numel());
+    launch_dependent(invstd_kernel<S>, grid, dim3(kPointwiseBlock), 0, current_stream(var.device()),
+                     out.data<S>(), var.data<S>(), var.stride(0), eps, var.numel());
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
   return out;
@@ -419,7 +436,9 @@ Tensor batch_norm_invstd(const Tensor& var, double eps) {
 
 Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual) {
   Tensor y = empty_like(call.x);
-  apply_stats(y, call, residual);
+  BatchNormCall alone = call;
+  alone.wants_passed = false;
+  apply_stats(y, alone, residual);
   return y;
 }
 

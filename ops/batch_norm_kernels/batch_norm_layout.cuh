@@ -211,6 +211,21 @@ Tensor room_for_parts(const L& layout, const Tensor& x) {
   return empty({bytes}, {.dtype = kU8, .device = x.device()});
 }
 
+/// Of each number of y, as it is rounded, whether math::batch_norm_passed() lets its gradient pass.
+template <class S, class T>
+__device__ uint8_t passed_bits(const Packet<T, 8>& y) {
+  unsigned bits = 0;
+  for (unsigned v = 0; v < 8; ++v) bits |= static_cast<S>(y.v[v]) <= S(0) ? 0u : 1u << v;
+  return static_cast<uint8_t>(bits);
+}
+
+/// Makes room for call.passed, if the call wants it and a packet's bits are a byte.
+template <class L>
+void make_passed(BatchNormCall& call) {
+  if (L::kV != 8 || !call.wants_passed) return;
+  call.passed = empty({call.x.numel() / 8}, {.dtype = kU8, .device = call.x.device()});
+}
+
 /// f(form) with the form as a compile-time constant: what the others read takes no registers.
 template <class F>
 void with_form(BatchNormForm form, F f) {
