@@ -12,6 +12,7 @@
 #include "lathe/tools/cli/plan/memory_plan.h"
 #include "lathe/tools/cli/plan/step_ledger.h"
 #include "lathe/tools/cli/plan/step_recording.h"
+#include "lathe/tools/cli/plan/unmeasured_launches.h"
 #include "real_step.h"
 
 using namespace lathe;
@@ -142,4 +143,40 @@ TEST_CASE("plan: with --recompute too, launches and memory are those of the emul
   MESSAGE("peak: planned ", memory->peak_allocated, ", real ", real.peak_allocated);
   CHECK(static_cast<double>(memory->peak_allocated) ==
         doctest::Approx(static_cast<double>(real.peak_allocated)).epsilon(0.005));
+}
+
+TEST_CASE("plan: with relu-bits the ends of blocks move the bytes of the emulated GPU" *
+          cuda_case()) {
+  const auto launches = [](int64_t batch) {
+    return launches_of(
+        record_small_step(settings(), batch, [] { return std::make_unique<ThreeBlocks>(); }),
+        settings());
+  };
+  std::vector<Launch> planned = launches_at(16, {2, launches(2)}, {3, launches(3)});
+  std::erase_if(planned, [](const Launch& launch) { return launch.library; });
+  const std::vector<Launch> with_bits = with_part(planned, Unmeasured::kReluBits);
+  ThreeBlocks net;
+  set_unmeasured("relu-bits");
+  const RealStep real = make_real_step(net, settings(), 16);
+  set_unmeasured("");
+  REQUIRE(planned.size() == real.launches.size());
+  int ends = 0;
+  double saved = 0, of_y = 0;
+  for (size_t i = 0; i < planned.size(); ++i) {
+    CAPTURE(planned[i].op);
+    const Launch& plan = with_bits[i];
+    of_y += plan.masked_bytes;
+    saved += planned[i].bytes() - plan.bytes();
+    if (plan.masked_bytes == 0) continue;
+    ++ends;
+    CHECK(plan.bytes() != planned[i].bytes());
+    if (!emulation::TrafficLog::sees_all()) continue;
+    const Moved& launch = real.launches[i];
+    CHECK(launch.read >= plan.read_bytes);
+    CHECK(launch.read <= 1.02 * plan.read_bytes + kBeside);
+    CHECK(launch.written >= plan.written_bytes);
+    CHECK(launch.written <= 1.02 * plan.written_bytes + kBeside);
+  }
+  CHECK(ends == 6);                 // three blocks, forward and back
+  CHECK(saved == 1.75 / 4 * of_y);  // 1.75 of 2 bytes per number; y is in two launches
 }

@@ -20,6 +20,7 @@
 #include "lathe/tools/cli/plan/memory_plan.h"
 #include "lathe/tools/cli/plan/step_ledger.h"
 #include "lathe/tools/cli/plan/step_recording.h"
+#include "lathe/tools/cli/plan/unmeasured_launches.h"
 
 using namespace lathe;
 using namespace lathe::cli;
@@ -112,6 +113,19 @@ TEST_CASE("plan: fused layers lose the passes that apply a norm and those for it
   CHECK(fused_step(step).sums == 2);
   step[0].fuses = step[3].fuses = false;  // such convolutions that cuDNN has no pattern for
   CHECK(fused_step(step).sums == 0);
+}
+
+TEST_CASE("plan: kernels of batch norm behind another of ours are dependent, behind cuDNN's not") {
+  std::vector<Launch> step(4);
+  step[0].library = true;
+  for (const size_t i : {1u, 2u}) step[i].kind = LaunchKind::kBatchNormForward;
+  step = with_part(step, Unmeasured::kDependentLaunch);
+  CHECK(!step[1].dependent);
+  CHECK(step[2].dependent);
+  CHECK(!step[3].dependent);  // no batch norm
+  const GpuDescription gpu = round_gpu();
+  CHECK(seconds_of(step[1], gpu, kFast) - seconds_of(step[2], gpu, kFast) ==
+        doctest::Approx(1.5e-6));
 }
 
 TEST_CASE("plan: what nn fuses in ResNets") {

@@ -44,7 +44,8 @@ FusedStep fused_step(const std::vector<Launch>& launches) {
   const auto add_small = [&](Launch launch, const char* kernel, bool library = false) {
     launch.kernel = kernel;  // numbers per channel only
     launch.library = library;
-    launch.read_bytes = launch.written_bytes = launch.again_bytes = launch.flops = 0;
+    launch.read_bytes = launch.written_bytes = launch.again_bytes = launch.flops =
+        launch.masked_bytes = 0;
     step.launches.push_back(std::move(launch));
   };
   bool has_sums = false;  // of the norm that comes next

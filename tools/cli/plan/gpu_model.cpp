@@ -34,7 +34,9 @@ double seconds_of(const Launch& launch, const GpuDescription& gpu, const Efficie
   const double work = std::max(arithmetic, memory) / (share_of(launch.kind) * efficiency.share);
   // A library's kernels hide their begin behind their work, which takes two floors at least.
   const double floor = efficiency.floor_seconds;
-  return efficiency.gap_seconds + (launch.library ? std::max(work, 2 * floor) : work + floor);
+  const double hidden = launch.dependent ? kHiddenSeconds : 0;
+  return efficiency.gap_seconds - hidden +
+         (launch.library ? std::max(work, 2 * floor) : work + floor);
 }
 
 double seconds_of(const std::vector<Launch>& launches, const GpuDescription& gpu,

@@ -244,7 +244,19 @@ class Launches {
     }
     const bool adds = op_->name == "batch_norm_add_relu";
     put(LaunchKind::kBatchNormForward, "stats_kernel", x, 0);
-    put(LaunchKind::kBatchNormForward, "train_kernel", adds ? 2 * x : x, x).again_bytes = x;
+    Launch& train = put(LaunchKind::kBatchNormForward, "train_kernel", adds ? 2 * x : x, x);
+    train.again_bytes = x;
+    if (adds) train.masked_bytes = masked_bytes(op_->inputs[0]);
+  }
+
+  /// Bits stand for values only where a packet of eight halves is one thread's: neighbours in a
+  /// pixel's channels, or in a plane.
+  double masked_bytes(const TensorNote& x) const {
+    if (!is_half(x.dtype) || x.shape.size() < 2) return 0;
+    int64_t plane = 1;
+    for (int d = 2; d < x.shape.size(); ++d) plane *= x.shape[d];
+    const bool by_pixel = settings_.layout == "nhwc" || plane == 1;
+    return (by_pixel ? x.shape[1] : plane) % 8 == 0 ? static_cast<double>(x.bytes) : 0;
   }
 
   void add_backward(int i, int next) {
@@ -260,8 +272,9 @@ class Launches {
     if (norm) {
       const bool adds = op_->name == "batch_norm_add_relu";
       const double second = uses > 1 ? x : 0;
-      put(LaunchKind::kBatchNormBackward, "sums_kernel",
-          (adds ? 2 : 1) * x + gradient_bytes(i, next, x) + second, adds ? x : 0);
+      Launch& sums = put(LaunchKind::kBatchNormBackward, "sums_kernel",
+                         (adds ? 2 : 1) * x + gradient_bytes(i, next, x) + second, adds ? x : 0);
+      if (adds) sums.masked_bytes = masked_bytes(made->inputs[0]);
       const double read = 2 * x + (adds ? 0 : second);
       put(LaunchKind::kBatchNormBackward, "input_kernel", read, x).again_bytes = read;
     } else if (op_->name == "cross_entropy") {

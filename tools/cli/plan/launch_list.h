@@ -43,6 +43,11 @@ struct Launch {
   // Of the bytes read those that the launch before has read or written too: what of them the L2
   // cache still holds need not come from memory.
   double again_bytes = 0;
+  // Of y, a block's end in halves, in the launch that writes it and in the one that reads it to see
+  // what its relu passed.
+  double masked_bytes = 0;
+  // It starts as our own kernel before it ends (core/gpu/dependent_launch.cuh).
+  bool dependent = false;
   // The bytes of copies that only fill up channels for cuDNN.
   double extra_bytes = 0;
 

@@ -22,6 +22,7 @@
 #include "lathe/tools/cli/plan/memory_plan.h"
 #include "lathe/tools/cli/plan/step_ledger.h"
 #include "lathe/tools/cli/plan/step_recording.h"
+#include "lathe/tools/cli/plan/unmeasured_launches.h"
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/described_gpu.h"
@@ -220,6 +221,35 @@ void print_fused(const Output& out, const GpuDescription& gpu, const std::vector
       1e3 * time.slow, images / time.slow, images / time.fast));
 }
 
+/// The step, plain and with fused layers, with parts that LATHE_UNMEASURED turns on.
+void print_unmeasured(const Output& out, const GpuDescription& gpu,
+                      const std::vector<Launch>& launches, int64_t batch,
+                      const std::vector<Unmeasured>& parts) {
+  std::string names;
+  std::vector<Launch> plain = launches, fused = fused_step(launches).launches;
+  for (const Unmeasured part : parts) {
+    names += concat(names.empty() ? "" : ",", std::string(name_of(part)));
+    plain = with_part(std::move(plain), part);
+    fused = with_part(std::move(fused), part);
+  }
+  const double before = seconds_of(launches, gpu, kFast);
+  if (seconds_of(plain, gpu, kFast) == before) return;  // nothing in it for these parts
+  const Range time{seconds_of(plain, gpu, kFast), seconds_of(plain, gpu, kSlow)},
+      of_fused{seconds_of(fused, gpu, kFast), seconds_of(fused, gpu, kSlow)};
+  const auto images = static_cast<double>(batch);
+  out.row(Row()
+              .add("unmeasured", names)
+              .add("seconds_fast", time.fast)
+              .add("seconds_slow", time.slow)
+              .add("fused_seconds_fast", of_fused.fast)
+              .add("fused_seconds_slow", of_fused.slow));
+  out.sentence(formatted(
+      "with LATHE_UNMEASURED={}: {:.2f} to {:.2f} ms per step, {:.0f} to {:.0f} "
+      "img/s; fused {:.2f} to {:.2f} ms, {:.0f} to {:.0f} img/s",
+      names, 1e3 * time.fast, 1e3 * time.slow, images / time.slow, images / time.fast,
+      1e3 * of_fused.fast, 1e3 * of_fused.slow, images / of_fused.slow, images / of_fused.fast));
+}
+
 /// Driver, context and libraries take memory too.
 constexpr int64_t kContextBytes = int64_t{1} << 30;
 
@@ -357,6 +387,10 @@ ExitCode run_plan(const Invocation& call) {
   print_step(out, settings, gpu, launches, batch);
   if (measured) print_measured(out, *measured, beside, device, batch);
   print_fused(out, gpu, launches, batch);
+  for (const std::vector<Unmeasured>& parts :
+       {std::vector{Unmeasured::kReluBits}, std::vector{Unmeasured::kDependentLaunch},
+        std::vector{Unmeasured::kReluBits, Unmeasured::kDependentLaunch}})
+    print_unmeasured(out, gpu, launches, batch, parts);
   print_memory(out, gpu, script, batch);
   if (!settings.svg.empty()) {
     write_file_atomic(settings.svg, memory_svg(gpu, script, settings, batch));

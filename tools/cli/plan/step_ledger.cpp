@@ -19,7 +19,7 @@ std::vector<Launch> launches_at(int64_t batch, const SmallStep& a, const SmallSt
                 " images, and ", other.op, " (", other.kernel, ") in one of ", b.batch);
     for (double Launch::*const number :
          {&Launch::read_bytes, &Launch::written_bytes, &Launch::flops, &Launch::again_bytes,
-          &Launch::extra_bytes})
+          &Launch::extra_bytes, &Launch::masked_bytes})
       launch.*number += t * (other.*number - launch.*number);
   }
   return result;
