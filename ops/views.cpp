@@ -21,12 +21,21 @@ using autograd::record;
 
 namespace {
 
+/// What a view of x counts as a view of: what x is a view of, or x. A leaf that requires grad gets
+/// no gradient from a base, so it is always x there.
+IntrusivePtr<TensorImpl> base_for_view(const Tensor& x) {
+  const TensorImpl& impl = x.impl();
+  const bool is_leaf_with_grad =
+      impl.meta != nullptr && impl.meta->requires_grad && !impl.meta->grad_fn;
+  return impl.base && !is_leaf_with_grad ? impl.base : x.handle();
+}
+
 /// A view of x's storage that knows its base, with its gradient recorded.
 template <class Backward>
 Tensor make_view(const char* op, const Tensor& x, const Shape& shape, const Strides& strides,
                  int64_t offset, Backward&& backward) {
   Tensor y = alias(x, shape, strides, offset);
-  if (!inference_enabled()) y.impl().base = x.impl().base ? x.impl().base : x.handle();
+  if (!inference_enabled()) y.impl().base = base_for_view(x);
   record(op, y, {x}, std::forward<Backward>(backward));
   const TensorImpl* base = y.impl().base.get();
   if (base != nullptr && base->meta != nullptr && y.impl().meta == nullptr) {

@@ -137,6 +137,21 @@ TEST_CASE("in place: a leaf that requires grad, or a view of one, only under NoG
   CHECK(values(x) == Floats{1, 7});
 }
 
+TEST_CASE("in place: a leaf may itself be a view of a tensor without a gradient") {
+  const Tensor base = tensor({1.f, 2.f, 3.f, 4.f});
+  const Tensor x = base.reshape({2, 2}).requires_grad_();
+  CHECK_THROWS_WITH_AS(x[0].mul_(3.0), Contains("a view of a leaf that requires grad"), StateError);
+  CHECK_THROWS_AS(x.reshape({4})[0].copy_(leaf({7})), StateError);
+  {
+    const NoGrad off;
+    x[0].mul_(3.0);
+  }
+  (x[1] * x.flatten().slice(0, 0, 2)).sum().backward();
+  CHECK(values(x.grad()) == Floats{3, 4, 3, 6});
+  base.mul_(2.0);  // has no gradient itself: as any tensor of the same memory
+  CHECK(values(x) == Floats{6, 12, 6, 8});
+}
+
 TEST_CASE("in place: changing a saved tensor is an error at backward, not a wrong number") {
   const Tensor x = leaf({1, 2});
   Tensor y = x * 2;
