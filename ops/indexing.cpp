@@ -131,6 +131,7 @@ Places places_of(const Chosen& chosen) {
   for (size_t k = 0; k < chosen.at.size(); ++k) {
     const auto& [dim, index] = chosen.at[k];
     const int64_t size = chosen.view.dim(dim);
+    if (k > 0) broadcast_shapes("index", p.positions.shape(), index.shape());
     p.positions = k == 0 ? index : add(mul(p.positions, size), index);
     p.size *= size;
     p.order.push_back(dim);

@@ -216,7 +216,8 @@ TEST_CASE("indexing: errors name what does not fit, and nothing is written") {
   CHECK_THROWS_AS(x.index({tensor({0, -3})}), IndexError);
   CHECK_THROWS_AS(x.index({tensor({0.5})}), DTypeError);
   CHECK_THROWS_AS(x.index({tensor({true, false, true})}), IndexError);
-  CHECK_THROWS_AS(x.index({tensor({0, 1}), tensor({0, 1, 2})}), ShapeError);
+  CHECK_THROWS_WITH_AS(x.index({tensor({0, 1}), tensor({0, 1, 2})}),
+                       doctest::Contains("index: shapes [2] and [3] do not broadcast"), ShapeError);
   CHECK_THROWS_AS(x.index({Slice(0, 2, 0)}), ValueError);
   CHECK_THROWS_AS(x.index({":"}), ValueError);
   CHECK_THROWS_AS(x.index_put_({tensor({0, 5})}, 1), IndexError);
