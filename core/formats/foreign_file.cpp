@@ -28,6 +28,9 @@ constexpr Mark kMarks[] = {
     {"BZh"sv, "is compressed with bzip2; unpack it first"},
     {"\xfd\x37zXZ"sv, "is compressed with xz; unpack it first"},
     {"\x28\xb5\x2f\xfd"sv, "is compressed with zstd; unpack it first"},
+    {"7z\xbc\xaf\x27\x1c"sv, "is an archive (7z); unpack it first"},
+    {"Rar!\x1a"sv, "is an archive (RAR); unpack it first"},
+    {"GGUF"sv, "is a GGUF file (llama.cpp), which is not read"},
     {"version https://git-lfs"sv,
      "is a pointer of Git LFS, which stands for the file; `git lfs pull` fetches it"},
 };

@@ -241,7 +241,8 @@ const Value* usual_section(const pickle::Document& document, const Tensors& tens
 Value find_section(const pickle::Document& document, const Tensors& tensors,
                    const std::string& section, std::string_view file) {
   Value at = document.root();
-  LATHE_CHECK(DataError, at.kind == Kind::kDict, file, ": holds ", pickle::name_of(at.kind),
+  LATHE_CHECK(DataError, at.kind == Kind::kDict, file, ": holds ",
+              tensors.is_tensor(at) ? "a single tensor" : pickle::name_of(at.kind),
               " and not a state dict, which is a dictionary of tensors");
   for (size_t begin = 0; !section.empty() && begin <= section.size();) {
     const size_t end = std::min(section.find('.', begin), section.size());

@@ -26,7 +26,14 @@ TensorFileFormat tensor_file_format(const std::string& path) {
     return TensorFileFormat::kSafetensors;
   check_not_foreign(first, path);
   if (first.starts_with('\x80')) return TensorFileFormat::kPth;
-  if (!first.starts_with("PK")) return TensorFileFormat::kSafetensors;
+  if (!first.starts_with("PK")) {
+    // Safetensors begin with a length below 2^32, so with four zero bytes in its upper half.
+    const bool may_be_length =
+        first.size() < kLengthBytes || first.substr(4, 4) == std::string_view("\0\0\0\0", 4);
+    LATHE_CHECK(DataError, may_be_length, path,
+                ": is in no format of weights that is read here (.safetensors, .npz, .pth)");
+    return TensorFileFormat::kSafetensors;
+  }
   const zip::Archive archive(source);
   const auto has = [&](std::string_view ending) {
     return std::ranges::any_of(archive.entries(), [&](const zip::Entry& entry) {

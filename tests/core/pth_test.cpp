@@ -336,6 +336,8 @@ TEST_CASE("pth: values that would outgrow the file are refused, whatever they re
         std::string::npos);
   const std::string itself = "]" + std::string("q\0", 2) + std::string("h\0a", 3);
   CHECK(error_of(file_with(pickle_of(itself), "")).find("holds a list") != std::string::npos);
+  CHECK(error_of(file_with(pickle_of(kGood), "abcdefgh")).find("holds a single tensor and not") !=
+        std::string::npos);
   const std::string message = error_of(file_with(pickle_of(std::string(1'000'000, ']')), ""));
   CHECK_MESSAGE(message.find("take more memory than the limit of") != std::string::npos, message);
   std::string deep = "N";

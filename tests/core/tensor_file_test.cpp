@@ -41,6 +41,11 @@ TEST_CASE("tensor files: what is no file of weights is named, with what to do") 
       {"\x1f\x8b\x08\0\0\0\0\0\0"sv, "is compressed with gzip; unpack it first"},
       {"\xff\xd8\xff\xe0\0\x10JFIF"sv, "is an image (JPEG)"},
       {"\x93NUMPY\1\0"sv, "is a single array without a name (.npy)"},
+      {"7z\xbc\xaf\x27\x1c\0\4"sv, "is an archive (7z); unpack it first"},
+      {"GGUF\3\0\0\0"sv, "is a GGUF file (llama.cpp), which is not read"},
+      {"\x7f"
+       "ELF\2\1\1\0\0"sv,
+       "is in no format of weights that is read here (.safetensors, .npz, .pth)"},
   };
   for (const auto& [bytes, said] : cases) {
     CAPTURE(said);
