@@ -56,7 +56,7 @@ struct Files {
   // `why` may say of the file itself what core/file.h says of any.
   void skip(const std::string& name, std::string why) {
     ++problems;
-    for (const char* verb : {"open", "read"}) {
+    for (const char* verb : {"open", "read", "look at"}) {
       const std::string begin = formatted("file: cannot {} {}: ", verb, name);
       if (why.starts_with(begin)) why.erase(0, begin.size());
     }
@@ -88,9 +88,9 @@ struct Files {
   }
 };
 
-// The lines of stdin, without the CR of Windows. A list that cannot be read to its end
-// is an error: nobody would miss the images left out. No name of a file is longer than
-// PATH_MAX.
+// The lines of stdin, without the byte order mark and the CR of Windows. A list that cannot be
+// read to its end is an error: nobody would miss the images left out. No name of a file is longer
+// than PATH_MAX.
 std::vector<std::string> names_on_stdin() {
   std::vector<std::string> names;
   std::string name;
@@ -99,6 +99,8 @@ std::vector<std::string> names_on_stdin() {
                        formatted("stdin: {} in line {} of the list", why, names.size() + 1));
   };
   const auto end_line = [&] {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (names.empty() && name.starts_with(kByteOrderMark)) name.erase(0, kByteOrderMark.size());
     if (name.ends_with('\r')) name.pop_back();
     names.push_back(std::exchange(name, {}));
   };
