@@ -93,6 +93,12 @@ def test_weights_that_are_of_another_model_are_refused(folder):
         expect_one_line(train("b", "--weights", "other.safetensors", *flags), 3, f"other.safetensors does not fit: of the model's 44 entries {count} {names}")
     rewritten("a/last.safetensors", "less.safetensors", leave_out=["bn1"])
     expect_one_line(train("b", "--weights", "less.safetensors", "--new-head"), 3, "of the model's 44 entries 5 are missing (bn1.weight, bn1.bias, bn1.running_mean, …)\n")
+    # Integers are no weights: nothing fits, so a new head would not help.
+    rewritten("a/last.safetensors", "other.safetensors")
+    pathlib.Path("i.safetensors").write_bytes(pathlib.Path("other.safetensors").read_bytes().replace(b'"F32"', b'"I32"'))
+    expect_one_line(train("b", "--weights", "i.safetensors"), 3, "have another shape or kind (conv1.weight i32[16,3,3,3] for f32[16,3,3,3], ", ", …)\n")
+    write_safetensors("none.safetensors", {}, {})
+    expect_one_line(train("b", "--weights", "none.safetensors"), 3, "none.safetensors: holds no tensors\n")
     # Names and shapes of a model of --model say which one it is, whatever its classes, channels and stem.
     for flags in (["--new-head"], []):
         line = expect_one_line(train("b", "--model", "resnet20", "--weights", "a/last.safetensors", *flags), 3, " does not fit: of the model's 116 entries 72 are missing (layer1.1.conv1.weight, ",

@@ -380,6 +380,8 @@ def test_calls_that_make_no_sense(folder):
         expect_one_line(lathe(*words), 3, "a: is a folder; a/best.safetensors is a checkpoint")
     pathlib.Path("x.jpg").write_bytes(b"\xff\xd8\xff\xe0\0\x10JFIF")
     expect_one_line(lathe("predict", "--weights", "x.jpg", "--model", "resnet8", "x.png"), 3, "x.jpg: is an image (JPEG), not a file of weights")
+    write_safetensors("none.safetensors", {}, {})
+    expect_one_line(lathe("predict", "--weights", "none.safetensors", "--model", "resnet8", "x.png"), 3, "none.safetensors: holds no tensors")
 
 
 def test_weights_of_other_programs_predict_files_and_checkpoints_say_their_model(folder):

@@ -76,8 +76,19 @@ bool fits_without_head(const StateDict& from_file, const nn::Module& model, cons
   return std::ranges::all_of(model.state_dict(), [&](const auto& entry) {
     const Tensor* const found = from_file.find(entry.first);
     return is_in(entry.first, head) || entry.first == other ||
-           (found != nullptr && found->shape() == entry.second.shape());
+           (found != nullptr && same_kind(*found, entry.second));
   });
+}
+
+// "": the head of the file is missing or is of as many classes
+std::string_view other_classes(const StateDict& from_file, const nn::Module& model,
+                               const std::string& head) {
+  const bool differs = std::ranges::any_of(model.state_dict(), [&](const auto& entry) {
+    const Tensor* const found = is_in(entry.first, head) ? from_file.find(entry.first) : nullptr;
+    return found != nullptr && found->ndim() > 0 && found->ndim() == entry.second.ndim() &&
+           found->dim(0) != entry.second.dim(0);
+  });
+  return differs ? ": the file is of other classes" : "";
 }
 
 // The stem that a first convolution is of; empty if of neither.
@@ -89,10 +100,13 @@ std::string_view stem_of(const Shape& filters) {
 // What a file of any kind has for the model.
 nn::FileWeights weights_in(const std::string& file, const nn::Module& model,
                            const std::string& section) {
-  return reading_data([&]() -> nn::FileWeights {
+  nn::FileWeights weights = reading_data([&]() -> nn::FileWeights {
     if (is_graph_file(file)) return {weights_of(read_graph_file(file).graph), {}};
     return nn::read_weights(file, model, section);
   });
+  if (weights.entries.size() == 0)
+    throw CommandError(ExitCode::kData, formatted("{}: holds no tensors", file));
+  return weights;
 }
 
 // The stem of the weights in a file; empty if there is no first convolution that tells it.
@@ -131,7 +145,7 @@ std::string hint_for(const StateDict& from_file, const nn::Module& model,
   if (!new_head.value_or(false) && !head.empty() && !has_more &&
       fits_without_head(from_file, model, head)) {
     return new_head ? "; --new-head begins with a new " + head
-                    : formatted("; all but {} fits: the file is of other classes", head);
+                    : formatted("; all but {} fits{}", head, other_classes(from_file, model, head));
   }
   const std::optional<FittingModel> fitting = fitting_model(from_file);
   return fitting ? formatted("; the file fits {}", fitting->text()) : "";

@@ -17,10 +17,6 @@ namespace {
 // A count that old .pth files lack: it tells nothing about the model.
 bool is_counter(const std::string& name) { return name.ends_with("num_batches_tracked"); }
 
-bool same_kind(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && is_floating(a.dtype()) == is_floating(b.dtype());
-}
-
 std::string kind_of(const Tensor& tensor) { return concat(tensor.dtype(), tensor.shape()); }
 
 // "3 are missing (a, b, c)"; "" for none
@@ -67,6 +63,10 @@ std::optional<ModelShape> shape_that_fits(const Model& model, nn::Stem stem,
 }
 
 }  // namespace
+
+bool same_kind(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && is_floating(a.dtype()) == is_floating(b.dtype());
+}
 
 std::string misfit_text(const StateDict& state, const StateDict& from_file,
                         const nn::Module& model) {

@@ -11,6 +11,9 @@
 
 namespace lathe::cli {
 
+/// Whether a model's entry takes these values: shapes are equal, and both are floats or neither.
+bool same_kind(const Tensor& a, const Tensor& b);
+
 /// "of the model's 122 entries 3 are missing (a, b, c); 20 of the file's are not in the model (…)",
 /// with at most three names each. `state`: what would be loaded; `from_file`: all that the file
 /// has.   → "" if names, shapes and kinds are the model's
