@@ -275,12 +275,13 @@ def test_folders_that_are_no_classes_are_not_divided(folder):
     grey_classes(folder / "one", dark=2)
     flat = "flat/training holds 2 images, and no folders; each class needs a folder of its images: flat/training/cat/1.jpg"
     one = "one: has the folder dark; wanted are train and test"
-    for root, found in (("above", "above: has the folders pets, shapes; wanted are train and test"), ("flat", flat), ("one", one), ("one/dark", "one/dark holds 2 images, and no folders")):
+    above = "above: has the folders pets, shapes; wanted are train and test (or val), each with a folder of images per class: above/train/cat/1.jpg, above/test/cat/2.jpg; above/pets has folders of images: name it with --data-root\n"
+    for root, found in (("above", above), ("flat", flat), ("one", one), ("one/dark", "one/dark holds 2 images, and no folders")):
         call = ["train", "--data-root", root, "--val-split", 0.4, "--model", "resnet8", "--dry-run", "--quiet"]
         result = lathe(*call, "--dataset", "folder")
         expect_one_line(result, 3, found)
         assert "--val-split" not in result.stderr, result.stderr
-        expect_one_line(lathe(*call), 3, "no data set found in --data-root above" if root == "above" else found)
+        expect_one_line(lathe(*call), 3, found)
 
 
 def test_parts_and_classes_are_understood_by_their_names(folder):

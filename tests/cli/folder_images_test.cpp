@@ -93,6 +93,13 @@ TEST_CASE("folder images: classes are told from parts, and what is neither is na
       {{"1.jpg", "2.jpeg", "list.txt"}, L::kOther, "holds 2 images, and no folders"},
       {{"cat/1.jpg"}, L::kOther, "has the folder cat; wanted are"},
       {{"cat/1.bmp", "dog/1.bmp"}, L::kOther, ""},
+      {{"pets/train/cat/1.jpg", "pets/test/cat/1.jpg", "list.txt"},
+       L::kOther,
+       "/pets has folders of images: name it with --data-root"},
+      {{"PetImages/Cat/1.jpg", "PetImages/Dog/1.jpg", "docs/a/b.txt"},
+       L::kOther,
+       "/PetImages has folders of images"},
+      {{"deep/pets/cat/1.jpg", "deep/pets/dog/1.jpg"}, L::kOther, ""},
       {{"list.txt", "test/unit/main.cpp"}, L::kOther, ""},
   };
   for (const auto& c : kCases) {

@@ -145,9 +145,27 @@ std::string only_in(const fs::path& folder, const std::vector<std::string>& name
              found.layout == FolderLayout::kOther ? "" : way_without_test_images());
 }
 
-}  // namespace
+ImageFolders layout_of(const fs::path& root, bool look_deeper);
 
-ImageFolders look_into(const fs::path& root) {
+/// An archive often unpacks into a folder of its own: what to name instead of `root`. "" if none of
+/// `folders` has a layout that is understood.
+std::string layout_below(const fs::path& root, const std::vector<std::string>& folders) {
+  constexpr size_t kMostFolders = 8;  // a folder of more is no unpacked archive
+  if (folders.size() > kMostFolders) return "";
+  const auto is_understood = [&](const std::string& name) {
+    try {
+      return layout_of(root / name, false).layout > FolderLayout::kOther;
+    } catch (const FileError&) {  // one that nobody asked for
+      return false;
+    }
+  };
+  const auto found = std::ranges::find_if(folders, is_understood);
+  if (found == folders.end()) return "";
+  return formatted("{}; {} has folders of images: name it with --data-root",
+                   wanted_layout(root, folders), (root / *found).string());
+}
+
+ImageFolders layout_of(const fs::path& root, bool look_deeper) {
   std::error_code error;
   const fs::file_status status = fs::status(root, error);
   LATHE_CHECK(FileError, status.type() != fs::file_type::none, root.string(), ": ",
@@ -166,9 +184,13 @@ ImageFolders look_into(const fs::path& root) {
     if (others.size() >= 2) return {.layout = FolderLayout::kClasses};
     return {.problem = wanted_layout(root, others)};
   }
-  if (listing.images == 0) return {};
-  return {.problem = without_class_folders(root, listing)};
+  if (listing.images > 0) return {.problem = without_class_folders(root, listing)};
+  return {.problem = look_deeper ? layout_below(root, others) : ""};
 }
+
+}  // namespace
+
+ImageFolders look_into(const fs::path& root) { return layout_of(root, true); }
 
 void refuse_among_classes(const fs::path& root, const fs::path& run_folder) {
   if (root.empty()) return;
