@@ -313,7 +313,7 @@ def test_an_image_that_cannot_be_resized_is_named_and_skipped(folder):
     for run, more in (("b", []), ("ram", ["--data-cache", "ram"])):
         expect(lathe(*train, *more, "--run-dir", f"{run}-without"), 3, f"sample 2: {wide}: {why}; --skip-broken goes on")
         result = expect(lathe(*train, *more, "--skip-broken", "--run-dir", run), 0, f"skipped {wide}")
-        assert "1 broken files skipped" in result.stdout, result
+        assert "1 broken file skipped" in result.stdout, result
     expect_one_line(lathe("data", "verify", "images"), 7, "1 image of images is broken")
     assert f"broken   {wide}: resize: an image of 1x4000 would become one of 256x1024000" in lathe("data", "verify", "images").stdout
     expect(lathe("data", "verify", "images", "--image-size", 8), 0)  # 9 x 36000
@@ -322,7 +322,7 @@ def test_an_image_that_cannot_be_resized_is_named_and_skipped(folder):
     expect(lathe(*prepare), 0)  # 16 x 64000 is just small enough
     prepare[-1] = 17
     expect_one_line(lathe(*prepare), 3, f"{wide}: resize: an image of 1x4000 would become one of 17x68000")
-    assert "1 broken files left out" in expect(lathe(*prepare, "--skip-broken"), 0, f"left out: {wide}: resize").stdout
+    assert "1 broken file left out" in expect(lathe(*prepare, "--skip-broken"), 0, f"left out: {wide}: resize").stdout
     # The first image decides the size of the others.
     first = pathlib.Path("images/train/cat/.png").with_name("000.png")
     os.rename(wide, first)

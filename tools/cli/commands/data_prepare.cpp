@@ -9,6 +9,7 @@
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/images/pack_images.h"
+#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
@@ -132,10 +133,10 @@ ExitCode run_data_prepare(const Invocation& call) {
               .add("classes", one.classes())
               .add("broken_files", broken)
               .add("bytes", bytes));
-  out.sentence(formatted("{}: {} images for training, {} for testing, {} classes, {:.1f} MB{}",
-                         path, train_images, test_images, one.classes(),
-                         static_cast<double>(bytes) / 1e6,
-                         broken > 0 ? formatted("; {} broken files left out", broken) : ""));
+  out.sentence(
+      formatted("{}: {} images for training, {} for testing, {} classes, {:.1f} MB{}", path,
+                train_images, test_images, one.classes(), static_cast<double>(bytes) / 1e6,
+                broken > 0 ? formatted("; {} left out", count_text(broken, "broken file")) : ""));
   return ExitCode::kDone;
 }
 

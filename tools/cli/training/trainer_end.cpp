@@ -129,7 +129,8 @@ void Trainer::print_result(const std::optional<Evaluation>& held_out) {
       "waited for data{}: {}",
       held_out ? "validation" : "test", 100 * last_accuracy_, 100 * best_accuracy_, best_epoch_,
       tested, count_text(step_, "step"), duration_text(seconds()), 100 * data_wait(),
-      broken_.count() > 0 ? formatted(", {} broken files skipped", broken_.count()) : "",
+      broken_.count() > 0 ? formatted(", {} skipped", count_text(broken_.count(), "broken file"))
+                          : "",
       folder_.string()));
 }
 
