@@ -30,13 +30,12 @@ ExecutionPlan& ExecutionPlan::operator=(ExecutionPlan&& other) noexcept {
   workspace_bytes_ = other.workspace_bytes_;
   packs_ = std::move(other.packs_);
   oldest_pack_ = other.oldest_pack_;
-  in_use_ = other.in_use_;
-  was_captured_ = other.was_captured_;
+  uses_ = other.uses_;
   return *this;
 }
 
 void ExecutionPlan::retire() noexcept {
-  if (parts_ != nullptr && in_use_) retire_plan(std::move(parts_), was_captured_);
+  if (parts_ != nullptr && uses_.queued) retire_plan(std::move(parts_), uses_.captured);
 }
 
 const Descriptor& ExecutionPlan::pack_for(std::span<const Binding> tensors, void* workspace) {
@@ -69,8 +68,8 @@ const Descriptor& ExecutionPlan::pack_for(std::span<const Binding> tensors, void
 void ExecutionPlan::execute(std::span<const Binding> tensors, void* workspace) {
   const Descriptor& pack = pack_for(tensors, workspace);
   const cudnnHandle_t on = handle(parts_->device);
-  if (!was_captured_) was_captured_ = cuda::is_capturing(current_stream(parts_->device));
-  in_use_ = true;  // before the call: a failed one may have queued something
+  if (!uses_.captured) uses_.captured = cuda::is_capturing(current_stream(parts_->device));
+  uses_.queued = true;  // before the call: a failed one may have queued something
   const cudnnStatus_t status =
       functions().cudnnBackendExecute(on, parts_->plan.object(), pack.object());
   if (status != CUDNN_STATUS_SUCCESS) check(status, "execute a plan");

@@ -43,10 +43,14 @@ class ExecutionPlan {
   /// throws: what check() throws.
   void execute(std::span<const Binding> tensors, void* workspace);
 
-  /// True if it was executed since it was made, or since settle() was called.
-  bool in_use() const { return in_use_; }
-  /// Says that the host has waited for all executions. No effect after one within a capture.
-  void settle() { in_use_ = was_captured_; }
+  /// What may still run this plan.
+  struct Uses {
+    bool queued = false, captured = false;
+  };
+  Uses uses() const { return uses_; }
+  /// Says that of the executions since uses() was `before` none can run any more: the host has
+  /// waited for them, and the graphs that they were captured into are destroyed.
+  void settle(Uses before) { uses_ = before; }
 
  private:
   /// The arguments of an execution. cuDNN reads them within the call, and they cannot be changed.
@@ -66,7 +70,7 @@ class ExecutionPlan {
   int64_t workspace_bytes_ = 0;
   std::vector<Pack> packs_;
   size_t oldest_pack_ = 0;
-  bool in_use_ = false, was_captured_ = false;
+  Uses uses_;
 };
 
 }  // namespace lathe::cudnn

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lathe/core/function_ref.h"
 #include "lathe/core/gpu/cudnn_plan.h"
 #include "lathe/core/gpu/workspace.h"
 #include "lathe/core/tensor.h"
@@ -62,10 +63,9 @@ struct Conv2dPrepared {
   using Plans = std::vector<std::pair<ConvEngine, cudnn::ExecutionPlan>>;
 
   std::shared_ptr<const cudnn::OperationGraph> graph;  // made by the first Conv2dEngines
-  Plans plans;           // after an execution only the plan that was executed
-  ConvMemo memo;         // of conv_search()
-  Backoff backoff;       // from cuDNN, where it could not compute the key
-  double split_ms = -1;  // with a fusion: the time without it (conv2d_fused_cudnn.h); < 0: unknown
+  Plans plans;      // after an execution only the plan that was executed
+  ConvMemo memo;    // of conv_search()
+  Backoff backoff;  // from cuDNN, where it could not compute the key
 };
 
 /// This thread's entry for the key. Once it exists it is found without lock or allocation. The
@@ -83,16 +83,23 @@ class Conv2dTimingCopies {
   /// throws: OutOfMemoryError if there is none for the output either; CudaError.
   Conv2dTimingCopies(ConvPass pass, const Conv2dOperands& operands);
 
-  /// The tensors for the next run.
-  std::span<const cudnn::Binding> next();
+  /// The tensors for the next run. They live as long as this object.
+  const Conv2dOperands& next();
 
  private:
   void copy_all(ConvPass pass, const Conv2dOperands& operands, int64_t count);
 
   std::optional<Workspace> memory_;
-  std::vector<Conv2dBindings> copies_;
+  std::vector<Conv2dOperands> copies_;
   size_t next_ = 0;
 };
+
+/// The time of one of `runs` runs on the device, without what the host takes to queue them: they
+/// are one captured graph, which is launched behind a first launch of itself. Before the capture
+/// `run` runs once, which finds its algorithms and loads its code. Where nothing can be captured
+/// (LATHE_NO_CACHE=1) the runs are queued one by one. Waits for the device.
+/// throws: what `run` throws.
+ConvTime conv2d_time_graph(Device device, int runs, FunctionRef<void()> run);
 
 /// The engines for one call; see conv_engines.h.
 class Conv2dEngines final : public ConvEngines {
@@ -105,12 +112,16 @@ class Conv2dEngines final : public ConvEngines {
   std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override;
   int64_t prepare(const ConvEngine& engine) override;
   ConvTime time(const ConvEngine& engine, int runs) override;
+  /// The time of the engine with `after` behind it, by conv2d_time_graph().
+  ConvTime time_graph(const ConvEngine& engine, int runs, Conv2dTimingCopies& copies,
+                      FunctionRef<void(const Conv2dOperands&)> after);
   void execute(const ConvEngine& engine) override;
   int64_t available_bytes() override;
   bool capturing() override;
 
  private:
   cudnn::ExecutionPlan& plan(const ConvEngine& engine);
+  static void run(cudnn::ExecutionPlan& ready, const Conv2dOperands& operands);
 
   const ConvKey& key_;
   const Conv2dOperands& operands_;

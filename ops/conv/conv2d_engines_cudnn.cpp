@@ -74,20 +74,23 @@ ConvTime Conv2dEngines::time(const ConvEngine& engine, int runs) {
   const Stream stream = current_stream(device_);
   cudnn::ExecutionPlan& ready = plan(engine);
   const Workspace workspace(ready.workspace_bytes(), device_);
-  const bool was_in_use = ready.in_use();
+  const cudnn::ExecutionPlan::Uses before = ready.uses();
+  const auto run_next = [&] {
+    ready.execute(Conv2dBindings(copies_->next()).get(), workspace.get());
+  };
   Event begin(device_, {.timing = true}), end(device_, {.timing = true});
   try {
     // The first run keeps the device busy while the next is queued, so that the time between the
     // events is the engine's and not that of the launches.
-    ready.execute(copies_->next(), workspace.get());
+    run_next();
     begin.record(stream);
-    for (int i = 0; i < runs; ++i) ready.execute(copies_->next(), workspace.get());
+    for (int i = 0; i < runs; ++i) run_next();
     end.record(stream);
     {
       const profile::MeantWait search;  // once for a shape
       end.synchronize();
     }
-    if (!was_in_use) ready.settle();
+    ready.settle(before);
     return {elapsed_ms(begin, end) / runs, runs};
   } catch (const CudaError&) {
     cudaGetLastError();
@@ -95,11 +98,32 @@ ConvTime Conv2dEngines::time(const ConvEngine& engine, int runs) {
   }
 }
 
+ConvTime Conv2dEngines::time_graph(const ConvEngine& engine, int runs, Conv2dTimingCopies& copies,
+                                   FunctionRef<void(const Conv2dOperands&)> after) {
+  cudnn::ExecutionPlan& ready = plan(engine);
+  const cudnn::ExecutionPlan::Uses before = ready.uses();
+  try {
+    const ConvTime time = conv2d_time_graph(device_, runs, [&] {
+      const Conv2dOperands& operands = copies.next();
+      run(ready, operands);
+      after(operands);
+    });
+    ready.settle(before);
+    return time;
+  } catch (const CudaError&) {
+    cudaGetLastError();
+    throw;
+  }
+}
+
+void Conv2dEngines::run(cudnn::ExecutionPlan& ready, const Conv2dOperands& operands) {
+  const Workspace workspace(ready.workspace_bytes(), operands.x.device());
+  ready.execute(Conv2dBindings(operands).get(), workspace.get());
+}
+
 void Conv2dEngines::execute(const ConvEngine& engine) {
   copies_.reset();
-  cudnn::ExecutionPlan& ready = plan(engine);
-  const Workspace workspace(ready.workspace_bytes(), device_);
-  ready.execute(Conv2dBindings(operands_).get(), workspace.get());
+  run(plan(engine), operands_);
   if (prepared_.plans.size() > 1) {
     std::erase_if(prepared_.plans, [&](const auto& made) { return made.first != engine; });
   }

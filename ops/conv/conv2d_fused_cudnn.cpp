@@ -2,28 +2,25 @@
 // conv2d_fused_cudnn.h.
 #include "lathe/ops/conv/conv2d_fused_cudnn.h"
 
-#include <limits>
+#include <algorithm>
 
 #include "lathe/core/alignment.h"
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/gpu/launch.h"
+#include "lathe/core/error.h"
 #include "lathe/core/math_mode.h"
-#include "lathe/core/profile/watch.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 
 namespace lathe::cuda {
 
 namespace {
 
-constexpr int kSplitRuns = 5;
-
 bool is_split(const ConvEngine& engine) { return engine.index == kSplitEngine; }
 
 class FusedEngines final : public ConvEngines {
  public:
   FusedEngines(const ConvKey& key, const Conv2dOperands& operands, Conv2dPrepared& prepared,
-               FunctionRef<void()> split)
-      : key_(key), operands_(operands), prepared_(prepared), split_(split) {}
+               const FusedWays& ways)
+      : key_(key), operands_(operands), prepared_(prepared), ways_(ways) {}
 
   std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override {
     std::vector<ConvCandidate> all;
@@ -42,13 +39,17 @@ class FusedEngines final : public ConvEngines {
     return is_split(engine) ? 0 : library().prepare(engine);
   }
   ConvTime time(const ConvEngine& engine, int runs) override {
-    return is_split(engine) ? ConvTime{prepared_.split_ms, 0} : library().time(engine, runs);
+    if (!copies_) copies_.emplace(key_.pass, operands_);
+    if (!is_split(engine)) return library().time_graph(engine, runs, *copies_, ways_.after_fused);
+    return conv2d_time_graph(operands_.x.device(), runs,
+                             [&] { ways_.timed_split(copies_->next()); });
   }
   void execute(const ConvEngine& engine) override {
+    copies_.reset();
     was_split_ = is_split(engine);
     if (!was_split_) return library().execute(engine);
     library_.reset();
-    split_();
+    ways_.split(operands_);
   }
   int64_t available_bytes() override {
     return static_cast<int64_t>(available_memory(operands_.x.device()));
@@ -65,41 +66,44 @@ class FusedEngines final : public ConvEngines {
   const ConvKey& key_;
   const Conv2dOperands& operands_;
   Conv2dPrepared& prepared_;
-  const FunctionRef<void()> split_;
+  const FusedWays& ways_;
   std::optional<Conv2dEngines> library_;
+  std::optional<Conv2dTimingCopies> copies_;  // from the first timing to the execution
   bool was_split_ = false;
 };
 
-/// Milliseconds of `split`. Called before the search, because `split` searches too, for its own
-/// convolution, and searches run one at a time.
-double time_split(FunctionRef<void()> split, Device device) {
-  const Stream stream = current_stream(device);
-  Event begin(device, {.timing = true}), end(device, {.timing = true});
-  try {
-    split();  // chooses the engine, loads the code
-    begin.record(stream);
-    for (int i = 0; i < kSplitRuns; ++i) split();
-    end.record(stream);
-    const profile::MeantWait search;  // once for a shape
-    end.synchronize();
-    return elapsed_ms(begin, end) / kSplitRuns;
-  } catch (const OutOfMemoryError&) {  // a fused engine may need less
-    return std::numeric_limits<float>::max();
-  }
-}
-
 }  // namespace
 
-bool conv2d_run_fused(const ConvKey& key, const Conv2dOperands& operands, FunctionRef<void()> split,
-                      FunctionRef<void()> timed) {
-  const Device device = operands.x.device();
-  Conv2dPrepared& prepared = conv2d_prepared(key, device);
-  FusedEngines engines(key, operands, prepared, split);
-  if (prepared.split_ms < 0 && key.mode == ConvMode::kBenchmark && !engines.capturing() &&
-      !conv_search().find(key))
-    prepared.split_ms = time_split(timed, device);
+const Tensor& fused_operand(const Conv2dOperands& operands, int64_t uid) {
+  const auto at = std::ranges::find(operands.fused, uid, &FusedOperand::uid);
+  LATHE_CHECK(StateError, at != operands.fused.end(), "conv2d: no operand has the uid ", uid);
+  return at->tensor;
+}
+
+bool conv2d_run_fused(const ConvKey& key, const Conv2dOperands& operands, const FusedWays& ways) {
+  Conv2dPrepared& prepared = conv2d_prepared(key, operands.x.device());
+  FusedEngines engines(key, operands, prepared, ways);
+  if (key.mode == ConvMode::kBenchmark && !engines.capturing() && !conv_search().find(key)) {
+    // The split way searches for its own convolutions. It does so before the search for this key,
+    // so that no thread waits, within a search, for one that another thread is about to begin.
+    try {
+      ways.timed_split(operands);
+    } catch (const OutOfMemoryError&) {  // a fused engine may need less
+    }
+  }
   conv_search().run(key, engines, prepared.memo);
   return !engines.was_split();
+}
+
+std::optional<ConvMs> conv2d_measured(const ConvKey& key) {
+  const auto known = conv_search().find(key);
+  if (!known || known->trials[known->chosen].outcome != ConvOutcome::kTimed) return std::nullopt;
+  ConvMs ms{known->trials[known->chosen].ms, std::nullopt};
+  for (const ConvTrial& trial : known->trials) {
+    if (is_split(trial.candidate.engine) && trial.outcome == ConvOutcome::kTimed)
+      ms.split = trial.ms;
+  }
+  return ms;
 }
 
 bool conv2d_may_fuse() {

@@ -2,6 +2,8 @@
 // that is faster or nothing else is possible. For *_cudnn.cpp files only.
 #pragma once
 
+#include <optional>
+
 #include "lathe/core/function_ref.h"
 #include "lathe/ops/conv/conv2d_cudnn.h"
 
@@ -10,20 +12,33 @@ namespace lathe::cuda {
 /// What the search calls the way without fusion: a candidate beside cuDNN's engines.
 inline constexpr int64_t kSplitEngine = -1;
 
+/// The operand with this uid, of `operands.fused`.
+const Tensor& fused_operand(const Conv2dOperands& operands, int64_t uid);
+
+/// The way without fusion, and what is timed. Each is given the tensors to work on: those of the
+/// call, or copies of them. What the operands lack (sizes, options) is the call's own.
+struct FusedWays {
+  using Way = FunctionRef<void(const Conv2dOperands&)>;
+  Way split;        // computes the same without fusion
+  Way timed_split;  // the same, and what a fused kernel saves behind it; it keeps no tensors
+  Way after_fused;  // what has to follow a fused kernel until it has computed as much
+};
+
 /// Computes what operands.fused and the pass's output hold, by the engine that the search chooses.
 /// Returns false if that was `split`, whose results are where it left them.
-/// split  computes the same without fusion. It is a candidate like the others, and the first where
-///        nothing is timed: nothing says yet that a fused kernel is faster. In mode kBenchmark it
-///        is timed on the call's own tensors, which favours it for small layers.
-/// timed  what is timed in the place of `split`: it with what has to follow it, if a fused kernel
-///        saves that too
+/// `split` is a candidate like the others, and the first where nothing is timed: nothing says yet
+/// that a fused kernel is faster. In mode kBenchmark both ways are timed as graphs
+/// (conv2d_time_graph) on the same copies of the tensors, and again among the finalists.
 /// throws: what `split` throws, if that is the last candidate.
-bool conv2d_run_fused(const ConvKey& key, const Conv2dOperands& operands, FunctionRef<void()> split,
-                      FunctionRef<void()> timed);
-inline bool conv2d_run_fused(const ConvKey& key, const Conv2dOperands& operands,
-                             FunctionRef<void()> split) {
-  return conv2d_run_fused(key, operands, split, split);
-}
+bool conv2d_run_fused(const ConvKey& key, const Conv2dOperands& operands, const FusedWays& ways);
+
+/// What the search measured, in milliseconds.
+struct ConvMs {
+  double chosen = 0;
+  std::optional<double> split;  // of a fused key
+};
+/// Nothing if the key is unknown or what was chosen was not timed.
+std::optional<ConvMs> conv2d_measured(const ConvKey& key);
 
 /// False where the settings alone say that nothing is fused: only in mode kBenchmark is it known
 /// what is faster.

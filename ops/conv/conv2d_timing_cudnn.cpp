@@ -1,10 +1,14 @@
 // Conv2dTimingCopies: what timed runs of a convolution read and write. Contract: conv2d_cudnn.h.
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda_backend.h"
+#include "lathe/core/cuda_graph.h"
 #include "lathe/core/gpu/launch.h"
+#include "lathe/core/profile/watch.h"
 #include "lathe/ops/conv/conv2d_cudnn.h"
 
 namespace lathe::cuda {
@@ -35,6 +39,22 @@ std::vector<TimedTensor> tensors_of(ConvPass pass, const Conv2dOperands& operand
     all.push_back({more.tensor.bytes(), more.is_written});
   }
   return all;
+}
+
+/// The same tensors, in the same order.
+template <class F>
+void for_each_tensor(Conv2dOperands& operands, F f) {
+  f(operands.x);
+  f(operands.w);
+  f(operands.y);
+  if (operands.bias.defined()) f(operands.bias);
+  for (FusedOperand& more : operands.fused) f(more.tensor);
+}
+
+/// A tensor like `like` in other memory.
+Tensor tensor_at(void* memory, const Tensor& like) {
+  return alias(from_blob(memory, {like.numel()}, like.dtype(), like.device()), like.shape(),
+               like.strides(), 0);
 }
 
 /// Of one copy of the tensors.
@@ -88,14 +108,15 @@ Conv2dTimingCopies::Conv2dTimingCopies(ConvPass pass, const Conv2dOperands& oper
     } catch (const OutOfMemoryError&) {  // then only what is written is apart
     }
   }
-  const std::span<cudnn::Binding> bindings = copies_.emplace_back(operands).get();
   memory_.emplace(bytes_of_copy(tensors, true), device);
+  Conv2dOperands& apart = copies_.emplace_back(operands);
   auto* room = static_cast<char*>(memory_->get());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i].is_written) continue;
-    bindings[i].second = room;
-    room += round_up(tensors[i].bytes, kCopyAlignment);
-  }
+  size_t at = 0;
+  for_each_tensor(apart, [&](Tensor& t) {
+    if (!tensors[at++].is_written) return;
+    t = tensor_at(room, t);
+    room += round_up(t.bytes(), kCopyAlignment);
+  });
 }
 
 void Conv2dTimingCopies::copy_all(ConvPass pass, const Conv2dOperands& operands, int64_t count) {
@@ -103,23 +124,44 @@ void Conv2dTimingCopies::copy_all(ConvPass pass, const Conv2dOperands& operands,
   const std::vector<TimedTensor> tensors = tensors_of(pass, operands);
   const int64_t whole = bytes_of_copy(tensors);
   auto* const first = static_cast<char*>(memory_->get());
-  copies_.assign(static_cast<size_t>(count), Conv2dBindings(operands));
-  int64_t begin = 0;  // of a tensor in each copy
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const void* const address = copies_[0].get()[i].second;
-    if (!tensors[i].is_written) queue_copy(first + begin, address, tensors[i].bytes, device);
-    for (int64_t n = 0; n < count; ++n) {
-      copies_[static_cast<size_t>(n)].get()[i].second = first + n * whole + begin;
-    }
-    begin += round_up(tensors[i].bytes, kCopyAlignment);
+  copies_.assign(static_cast<size_t>(count), operands);
+  for (int64_t n = 0; n < count; ++n) {
+    size_t at = 0;
+    char* room = first + n * whole;
+    for_each_tensor(copies_[static_cast<size_t>(n)], [&](Tensor& t) {
+      if (n == 0 && !tensors[at].is_written) queue_copy(room, t.raw_data(), t.bytes(), device);
+      t = tensor_at(room, t);
+      room += round_up(tensors[at++].bytes, kCopyAlignment);
+    });
   }
   for (int64_t done = 1; done < count; done *= 2) {
     queue_copy(first + done * whole, first, std::min(done, count - done) * whole, device);
   }
 }
 
-std::span<const cudnn::Binding> Conv2dTimingCopies::next() {
-  return copies_[next_++ % copies_.size()].get();
+const Conv2dOperands& Conv2dTimingCopies::next() { return copies_[next_++ % copies_.size()]; }
+
+ConvTime conv2d_time_graph(Device device, int runs, FunctionRef<void()> run) {
+  run();
+  const auto all = [&] {
+    for (int i = 0; i < runs; ++i) run();
+  };
+  const profile::MeantWait search;  // once for a shape; a graph's end waits, too
+  std::optional<Graph> graph(std::in_place, device);
+  try {
+    graph->capture(all);
+  } catch (const StateError&) {
+    graph.reset();
+  }
+  const auto queue = [&] { graph ? graph->launch() : all(); };
+  const Stream stream = current_stream(device);
+  Event begin(device, {.timing = true}), end(device, {.timing = true});
+  queue();
+  begin.record(stream);
+  queue();
+  end.record(stream);
+  end.synchronize();
+  return {elapsed_ms(begin, end) / runs, runs};
 }
 
 }  // namespace lathe::cuda

@@ -53,11 +53,15 @@ Tensor fused_conv2d(const Tensor& x, const Tensor& w_in, const Conv2dOptions& op
   operands.fused = {{kUidShiftOfSum, bias}};
   if (adds) operands.fused.push_back({kUidResidual, residual});
   Tensor split;
-  const bool fused = conv2d_run_fused(key, operands, [&] {
-    split = conv2d_forward(g, x, w, bias);
-    if (adds) add_(split, residual);
-    relu_(split);
-  });
+  const auto apart = [&](const Conv2dOperands& of) {
+    Tensor y = conv2d_forward(g, of.x, of.w, bias);
+    if (adds) add_(y, fused_operand(of, kUidResidual));
+    return relu_(y);
+  };
+  const bool fused = conv2d_run_fused(
+      key, operands,
+      {[&](const Conv2dOperands& of) { split = apart(of); },
+       [&](const Conv2dOperands& of) { apart(of); }, [](const Conv2dOperands&) {}});
   profile::note_flops([&] { return g.flops(); });
   return fused ? operands.y : split;
 }

@@ -12,6 +12,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/alignment.h"
+#include "lathe/core/cuda_backend.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/cast.h"
@@ -50,8 +51,12 @@ Tensor channel_room(int64_t channels, const Tensor& like) {
   return empty({channels}, {.dtype = kF32, .device = like.device()});
 }
 
-/// relu(norm(x)) in memory.
-Tensor normalized(const Fused& call) { return cuda::batch_norm_forward(call.norm, {}); }
+/// relu(norm(x)) in memory, of this x.
+Tensor normalized(const Fused& call, const Tensor& x) {
+  BatchNormCall norm = call.norm;
+  norm.x = x;
+  return cuda::batch_norm_forward(norm, {});
+}
 
 /// What cuDNN reads in place of that.
 std::vector<FusedOperand> coefficients_of(const Fused& call) {
@@ -81,18 +86,25 @@ Tensor forward(Fused& call, double eps, const BatchNormRunning& running, Tensor&
   const Tensor y = empty_in(kFormat, call.g.y_shape(), kF16, call.w.device());
   const Tensor room = sums_room(call.g, y.device());
   {
-    const Tensor z_room = empty_like(call.norm.x), y_room = empty_like(y);
+    const Tensor z_room = empty_like(call.norm.x), y_room = empty_like(y),
+                 sums_of_y_room = empty_like(room);
     call.coefficients = cuda::batch_norm_coefficients(call.norm, eps, running);
   }
   Conv2dOperands operands{.x = call.norm.x, .w = call.w, .y = y, .fused = coefficients_of(call)};
   add_sums(operands, room);
   Tensor split;
-  const auto apart = [&] { split = conv2d_forward(call.g, normalized(call), call.w, {}); };
+  const auto apart = [&](const Conv2dOperands& of, Tensor& left) {
+    return conv2d_forward_with_sums(call.g, normalized(call, of.x), of.w, left);
+  };
   const ConvKey key = key_of(ConvPass::kForward, ConvFusion::kNormRelu, call, operands);
-  if (!conv2d_run_fused(key, operands, apart, [&] {
-        apart();
-        read_statistics(split);
-      }))
+  if (!conv2d_run_fused(key, operands,
+                        {[&](const Conv2dOperands& of) { split = apart(of, sums); },
+                         [&](const Conv2dOperands& of) {
+                           Tensor left;
+                           const Tensor made = apart(of, left);
+                           if (!left.defined()) read_statistics(made);
+                         },
+                         [](const Conv2dOperands&) {}}))
     return split;
   sums = room;
   return y;
@@ -102,9 +114,13 @@ Tensor backward_weight(const Fused& call, const Tensor& dy) {
   const Tensor dw = empty_in(kFormat, call.g.w_shape(), kF16, dy.device());
   const Conv2dOperands operands{.x = call.norm.x, .w = dw, .y = dy, .fused = coefficients_of(call)};
   Tensor split;
+  const auto apart = [&](const Conv2dOperands& of) {
+    return conv2d_backward_weight(call.g, of.y, normalized(call, of.x), kFormat);
+  };
   const bool fused = conv2d_run_fused(
       key_of(ConvPass::kBackwardWeight, ConvFusion::kNormRelu, call, operands), operands,
-      [&] { split = conv2d_backward_weight(call.g, dy, normalized(call), kFormat); });
+      {[&](const Conv2dOperands& of) { split = apart(of); },
+       [&](const Conv2dOperands& of) { apart(of); }, [](const Conv2dOperands&) {}});
   return fused ? dw : split;
 }
 
@@ -128,14 +144,61 @@ Tensors backward_norm(const Fused& call, const Tensor& dy) {
                                           {kUidGradFactor, g_factor, true},
                                           {kUidXFactor, x_factor, true},
                                           {kUidConstant, constant, true}}};
-  BatchNormGrads split{true, false, true, {}, {}, {}, {}};
+  BatchNormGrads split;
+  const auto apart = [&](const Conv2dOperands& of) {
+    BatchNormGrads grads{true, false, true, {}, {}, {}, {}};
+    BatchNormCall norm = call.norm;
+    norm.x = fused_operand(of, kUidNormX);
+    cuda::batch_norm_backward(grads, norm, conv2d_backward_input(call.g, of.y, of.w), {});
+    return grads;
+  };
+  const auto combined = [](const Conv2dOperands& of) {
+    return cuda::batch_norm_combine(
+        {of.x, fused_operand(of, kUidNormX), fused_operand(of, kUidGradFactor),
+         fused_operand(of, kUidXFactor), fused_operand(of, kUidConstant)});
+  };
   const bool fused = conv2d_run_fused(
-      key_of(ConvPass::kBackwardInput, ConvFusion::kReluNorm, call, operands), operands, [&] {
-        const Tensor dz = conv2d_backward_input(call.g, dy, call.w);
-        cuda::batch_norm_backward(split, call.norm, dz, {});
-      });
+      key_of(ConvPass::kBackwardInput, ConvFusion::kReluNorm, call, operands), operands,
+      {[&](const Conv2dOperands& of) { split = apart(of); },
+       [&](const Conv2dOperands& of) { apart(of); },
+       [&](const Conv2dOperands& of) { combined(of); }});
   if (!fused) return {split.dx, split.dweight, split.dbias};
-  return {cuda::batch_norm_combine({g, x, g_factor, x_factor, constant}), dweight, dbias};
+  return {combined(operands), dweight, dbias};
+}
+
+/// Whether one op takes less time than two in the passes of a step together. A weight gradient that
+/// is split within one op computes relu(norm(x)) again; two ops have it in memory.
+/// Until all passes are known it is one op, so that its backward pass searches for them. Where
+/// times are missing, the forward pass decides.
+bool pays(const Conv2dGeometry& g, const Conv2dOperands& like, bool needs_x, bool needs_w) {
+  const Device device = like.x.device();
+  const auto key_in = [&](ConvPass pass, ConvFusion fusion) {
+    ConvKey key = conv2d_key_of(pass, g, kFormat, like);
+    key.fusion = fusion;
+    key.x.alignment = key.w.alignment = key.y.alignment = 16;
+    return key;
+  };
+  const std::pair<bool, ConvKey> passes[] = {
+      {true, key_in(ConvPass::kForward, ConvFusion::kNormRelu)},
+      {needs_x, key_in(ConvPass::kBackwardInput, ConvFusion::kReluNorm)},
+      {needs_w, key_in(ConvPass::kBackwardWeight, ConvFusion::kNormRelu)}};
+  const bool forward_alone = conv2d_takes_fused(passes[0].second, device);
+  if (!needs_x && !needs_w) return forward_alone;
+  double saved_ms = 0;
+  for (const auto& [needed, key] : passes) {
+    if (!needed) continue;
+    if (!conv_search().find(key)) return forward_alone || !is_capturing(current_stream(device));
+    const auto ms = conv2d_measured(key);
+    if (!ms || !ms->split) return forward_alone;
+    double two_ops = *ms->split;
+    if (key.pass == ConvPass::kBackwardWeight) {
+      const auto plain = conv2d_measured(key_in(key.pass, ConvFusion::kNone));
+      if (!plain) return forward_alone;
+      two_ops = plain->chosen;
+    }
+    saved_ms += two_ops - ms->chosen;
+  }
+  return saved_ms > 0;
 }
 
 }  // namespace
@@ -151,11 +214,10 @@ bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call) {
   if (!suits) return false;
   const Conv2dGeometry g = conv2d_geometry("conv2d", x.shape(), w.shape(), conv);
   if (g.is_trivial()) return false;
-  const Conv2dOperands like{.x = x, .w = w, .y = w};  // only the addresses' alignment counts
-  ConvKey key = conv2d_key_of(ConvPass::kForward, g, kFormat, like);
-  key.fusion = ConvFusion::kNormRelu;
-  key.y.alignment = 16;
-  return conv2d_takes_fused(key, x.device());
+  return pays(g, {.x = x, .w = w, .y = w},  // only the addresses' alignment counts
+              grad_enabled() && (x.requires_grad() || tensors.weight.requires_grad() ||
+                                 tensors.bias.requires_grad()),
+              grad_enabled() && w.requires_grad());
 }
 
 Tensor norm_relu_conv2d(const NormReluConv2dCall& in) {
@@ -218,11 +280,10 @@ Tensor conv2d_forward_with_sums(const Conv2dGeometry& g, const Tensor& x, const 
   add_sums(operands, room);
   Tensor split;
   const bool fused = conv2d_run_fused(
-      key, operands, [&] { split = plain(); },
-      [&] {
-        split = plain();
-        read_statistics(split);
-      });
+      key, operands,
+      {[&](const Conv2dOperands&) { split = plain(); },
+       [&](const Conv2dOperands& of) { read_statistics(conv2d_forward(g, of.x, of.w, {})); },
+       [](const Conv2dOperands&) {}});
   if (!fused) return split;
   sums = room;
   return operands.y;

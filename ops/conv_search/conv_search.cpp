@@ -74,7 +74,8 @@ class ConvSearch::State {
   std::map<ConvKey, std::shared_future<Choice>> running_;  // searches that other threads may join
 
   // Held while engines are timed, so that one search does not disturb another; guards `stored_`.
-  std::mutex searching_;
+  // Recursive, because a timed engine may itself run convolutions: the split way of a fused key.
+  std::recursive_mutex searching_;
   // What the file held for GPUs and for the CPU; absent until it is read.
   std::array<std::optional<ConvChoices>, 2> stored_;
   std::optional<ConvChoices>& stored_for(const ConvKey& key) {

@@ -15,18 +15,18 @@ namespace lathe::test {
 
 inline constexpr int64_t kFused = 8, kSplit = -1;  // engines
 
-/// Lists one engine, which wins, and behind it the split way if there is one.
+/// Lists one engine, which takes `ms`, and behind it the split way if there is one, which takes 2.
 class OnlyEngine final : public ConvEngines {
  public:
-  explicit OnlyEngine(ConvCandidate only, bool fuses = true)
-      : only_(std::move(only)), fuses_(fuses) {}
+  explicit OnlyEngine(ConvCandidate only, bool fuses = true, double ms = 1)
+      : only_(std::move(only)), fuses_(fuses), ms_(ms) {}
   std::vector<ConvCandidate> candidates(ConvHeuristic) override {
     if (!fuses_) return {only_};
     return {only_, {.engine = {kSplit, {}}}};
   }
   int64_t prepare(const ConvEngine&) override { return only_.workspace_bytes; }
   ConvTime time(const ConvEngine& e, int runs) override {
-    return {e == only_.engine ? 1.0 : 2.0, runs};
+    return {e == only_.engine ? ms_ : 2.0, runs};
   }
   void execute(const ConvEngine&) override {}
   int64_t available_bytes() override { return 1 << 30; }
@@ -35,6 +35,7 @@ class OnlyEngine final : public ConvEngines {
  private:
   ConvCandidate only_;
   bool fuses_;
+  double ms_;
 };
 
 using Choices = decltype(conv_search().choices());

@@ -150,6 +150,37 @@ TEST_CASE("norm relu conv2d: each pass takes its own choice, whatever the others
   }
 }
 
+TEST_CASE("norm relu conv2d: the three passes together decide whether it is one op") {
+  CudnnFixture f;
+  cudnn::set_benchmark(true);
+  const Layer layer{"sum", {2, 8, 7, 7}, {8, 8, 3, 3}, 1, 1};
+  const Problem p = problem_of(layer);
+  const Choices searched = search([&] { run(layer, p); });
+  struct Case {
+    double forward, input, weight;  // milliseconds of fused kernels; split ones take 2
+    int64_t fused;
+  };
+  // The weight gradient of two ops takes 1, like all that keep() keeps.
+  for (const Case& c : {Case{3, 0.5, 1.5, 2}, Case{1.5, 3, 3, 0}}) {
+    choose({}, kFused);
+    for (const auto& [key, choice] : searched) {
+      const bool sums = key.fusion == ConvFusion::kStatistics;
+      const auto at = std::ranges::find_if(choice->trials, [&](const ConvTrial& trial) {
+        return trial.candidate.engine.index == (sums ? kSplit : kFused);
+      });
+      REQUIRE(at != choice->trials.end());
+      OnlyEngine timed(at->candidate, true,
+                       key.pass == ConvPass::kForward         ? c.forward
+                       : key.pass == ConvPass::kBackwardInput ? c.input
+                                                              : c.weight);
+      conv_search().run(key, timed);
+    }
+    cudnn_probe().executions.clear();
+    run(layer, p);
+    CHECK(fused_executions() == c.fused);
+  }
+}
+
 TEST_CASE("norm relu conv2d: a batch norm takes the sums that a convolution left") {
   CudnnFixture f;
   cudnn::set_benchmark(true);
