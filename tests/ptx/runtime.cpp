@@ -208,6 +208,19 @@ CUresult attribute_of_device(int* value, CUdevice_attribute attribute, CUdevice 
   return CUDA_SUCCESS;
 }
 
+/// The fields of cudaFuncAttributes up to the one that is asked for.
+struct FunctionAttributes {
+  size_t shared, constant, local;
+  int threads, registers, ptx_version;
+};
+
+/// 90 of PTX for sm_90.
+int version_of(const std::string& ptx) {
+  constexpr std::string_view kTarget = "\n.target sm_";
+  const size_t at = ptx.find(kTarget);
+  return at == std::string::npos ? 0 : std::atoi(ptx.c_str() + at + kTarget.size());
+}
+
 void* driver_function(const char* name) {
   const std::string_view wanted = name;
   if (wanted == "cuModuleLoadData") return reinterpret_cast<void*>(&load_module);
@@ -243,6 +256,13 @@ void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int)
 
 cudaError_t cudaLaunchKernelExC(const void* config, const void* function, void** arguments) {
   return launch_kernel(*static_cast<const LaunchConfig*>(config), function, arguments);
+}
+
+cudaError_t cudaFuncGetAttributes(FunctionAttributes* attributes, const void* function) {
+  const auto at = registry().kernels.find(function);
+  if (at == registry().kernels.end()) return cudaErrorInvalidValue;
+  attributes->ptx_version = version_of(ptx_of(at->second.binary->wrapper));
+  return cudaSuccess;
 }
 
 // What a kernel's host function calls when it is called as a function, with <<<>>>: launch.h never
