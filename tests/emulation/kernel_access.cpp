@@ -176,6 +176,12 @@ bool on_another_stack(uintptr_t at) {
   return false;
 }
 
+/// In the program or a library it has loaded: constants, and what a sanitizer looks up.
+bool is_of_program(uintptr_t at, size_t bytes) {
+  const auto holds = [=](const MemoryRange& segment) { return segment.holds(at, bytes); };
+  return std::ranges::any_of(loaded_segments(), holds);
+}
+
 /// Memory that was not used lately.
 void check_elsewhere(uintptr_t at, size_t bytes, bool writes) {
   const MemoryRange found = usable_memory(reinterpret_cast<const void*>(at));
@@ -183,11 +189,7 @@ void check_elsewhere(uintptr_t at, size_t bytes, bool writes) {
     g_recent[g_next_recent++ % kRecent] = found;
     return;
   }
-  if (!writes) {
-    for (const MemoryRange& segment : loaded_segments()) {
-      if (segment.holds(at, bytes)) return;
-    }
-  }
+  if (!writes && is_of_program(at, bytes)) return;
   stop_access(at, bytes, writes,
               on_another_stack(at) ? "memory of another thread"
                                    : unusable_memory_text(reinterpret_cast<const void*>(at)));
@@ -213,7 +215,10 @@ void check_elsewhere(uintptr_t at, size_t bytes, bool writes) {
     if (g_arguments.holds(at, bytes) || g_pointers.holds(at, bytes)) return;
     if (g_must_wait && !g_block->fibers[g_block->current].after_previous) {
       t_watched = false;
-      stop_access(at, bytes, writes, "before after_previous_kernel(): the kernel before may run");
+      if (writes || !is_of_program(at, bytes))
+        stop_access(at, bytes, writes, "before after_previous_kernel(): the kernel before may run");
+      t_watched = true;
+      return;
     }
     for (size_t i = 0; i < kRecent; ++i) known = known || g_recent[i].holds(at, bytes);
     if (known && g_traffic == nullptr && !g_notes_memory) return;
