@@ -23,7 +23,8 @@ def kernels_of(root):
     """Name → file, of all kernels in the product's folders."""
     names = {}
     for path in paths_below(root, FOLDERS, SUFFIXES):
-        for name in GLOBAL.findall(path.read_text(encoding="utf-8")):
+        code = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))  # without the examples of a contract
+        for name in GLOBAL.findall(code):
             names[name] = path.relative_to(root)
     return names
 
