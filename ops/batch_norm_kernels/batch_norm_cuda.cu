@@ -268,7 +268,7 @@ __global__ void __launch_bounds__(kFinalizeBlock)
                     Running<S> running, int64_t channels) {
   after_previous_kernel();
   const int64_t c = blockIdx.x;
-  const bool moves = running.mean != nullptr;
+  const bool moves = threadIdx.x == 0 && running.mean != nullptr;  // else others read as it writes
   const ChannelValues<S> values(params, running, c, moves);
   const double share = count > 0 ? 1 / static_cast<double>(count) : 0;
   const double mean = sums[c] * share, spread = sums[channels + c] * share - mean * mean;
