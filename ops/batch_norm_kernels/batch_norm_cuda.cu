@@ -240,8 +240,9 @@ __device__ inline bool sums_serve(const ChannelMoments& from_sums, double eps) {
   return !(from_sums.mean * from_sums.mean > 4096 * (from_sums.var + eps));  // NaN: as they are
 }
 
-/// The same of channel c from x itself, by sums of deviations from about the mean. `plane`: the
-/// distance of two channels, 1 for NHWC. All threads of the block work on it and get the result.
+/// Mean and variance of channel c from x itself, by sums of deviations from about the mean.
+/// `plane` is the distance of two channels, 1 for NHWC. All threads of the block take part and get
+/// the result.
 template <class T>
 __device__ ChannelMoments channel_moments(const T* __restrict__ x, double about, int64_t c,
                                           int64_t channels, int64_t count, int64_t plane) {
@@ -258,9 +259,9 @@ __device__ ChannelMoments channel_moments(const T* __restrict__ x, double about,
   return {about + shift, spread < 0 ? 0 : spread};
 }
 
-// The same from sums that are known; scale and shift may be null. One block per channel: its first
-// thread takes the sums, and where they do not serve the block reads x. Latency bound; such a
-// channel costs about what reading it costs one multiprocessor.
+// Statistics, scale and shift from sums that are known; scale and shift may be null. A block has
+// one channel. Its first thread takes the sums. Where they do not serve, the block reads x. Latency
+// bound; a channel that is read costs what one multiprocessor needs to read it.
 template <class T, class S>
 __global__ void __launch_bounds__(kFinalizeBlock)
     finalize_kernel(T* scale, T* shift, S* means, S* invstds, const float* sums, const T* x,
