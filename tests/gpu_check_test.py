@@ -39,7 +39,7 @@ esac
 '''
 TEST = PROGRAM.format(name="test") + '''case "$1" in
   -r=xml) echo '<doctest><TestCase filename="a_test.cpp"/><TestCase filename="fused_b_test.cpp"/></doctest>' ;;
-  *) echo "3 passed, 0 failed, 1 skipped" ;;
+  *) echo "b_test.cpp:9: MESSAGE: error 1e-4, choices in $LATHE_ALGO_CACHE." && echo "3 passed, 0 failed, 1 skipped" ;;
 esac
 '''
 NORM = PROGRAM.format(name="norm") + '''say '{"bench": "batch_norm", "shape": "[64,64,32,32]", "forward_us": 9.0, "backward_us": 12.0}'
@@ -141,8 +141,10 @@ class GpuCheck(unittest.TestCase):
                      "| resnet18 | 64 | fp16 | eager | 8 | 200 | 200 to 200 | 2.00 |", "| [64,64,32,32] | 256 | 9.0 | 12.0 |",
                      "Kernels of Lathe, batch 32: 8 us of kernels per step, 9 us from step to step.", "| 1000.0 | 3.0 |  | `k` |",
                      "Kernels of PyTorch eager, batch 64: 1000 us of kernels per step.", "amp fp16, 7 fused convolutions: ours differ",
-                     "Test programs: 8 passed, 0 failed, 2 skipped, in 3 source files.", '{"deviceVer":900}', "cuda:0  pretended GPU"):
+                     "Test programs: 8 passed, 0 failed, 2 skipped, in 3 source files.", '{"deviceVer":900}', "cuda:0  pretended GPU",
+                     "measured by test_cuda fused_b_test.cpp:\n```\nerror 1e-4, choices in .\n```"):
             self.assertIn(line, page)
+        self.assertNotIn("measured by test_cuda a_test.cpp", page)
 
     def test_the_fused_tests_are_first(self):
         env = {**os.environ, "FAKE_LOG": str(self.folder / "log")}

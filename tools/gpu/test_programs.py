@@ -11,7 +11,8 @@ from gpu import machine
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped\s*$", re.MULTILINE)
 # These read files of the tree in which they were built.
 NEED_THE_TREE = ("cache_file_test.cpp", "shared_library_test.cpp", "op_table_test.cpp")
-FUSED = re.compile(r"fused|norm_relu|resnet_layers|deferred_norm|plan_life|epilogue|capture|graphs_test|nccl")
+FUSED = re.compile(r"fused|norm_relu|resnet_layers|deferred_norm|plan_life|relu_bits|step_launches|mlp|cuda_graph|capture|graphs_test|nccl")
+MEASURED = re.compile(r"MESSAGE: (.+)")
 OF_A_GPU = ("test_cuda", "test_cudnn", "test_cublas")
 
 
@@ -28,7 +29,8 @@ class TestPrograms:
 
     def __init__(self, programs, packed, env, scratch, report):
         self.programs, self.packed, self.scratch, self.report = programs, packed, scratch, report
-        self.env = {**env, "LATHE_TEST_THREADS": "4", "OMP_NUM_THREADS": "4"}
+        # The tests make up choices of convolutions, which belong into no file of others.
+        self.env = {**env, "LATHE_TEST_THREADS": "4", "OMP_NUM_THREADS": "4", "LATHE_ALGO_CACHE": ""}
         self.totals = [0, 0, 0]
 
     def jobs(self):
@@ -74,3 +76,6 @@ class TestPrograms:
             self.report.say(f"=== FAILED {label}, exit code {status}\n{text[-6000:]}")
             print(f"FAILED {label}: {counts}", flush=True)
         self.report.event("test", name=label, exit_code=status, counts=counts)
+        measured = MEASURED.findall(text)
+        if measured and FUSED.search(label):
+            self.report.event("text", name=f"measured by {label}", text="\n".join(measured))
