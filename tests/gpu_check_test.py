@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -31,7 +32,7 @@ LATHE = PROGRAM.format(name="lathe") + '''case "$*" in
   *capture*) echo "$LATHE_ALGO_CACHE" >"$LATHE_ALGO_CACHE" ;;
 esac
 case "$1 $2" in
-  "bench step") say '{"bench":"step","model":"resnet18","batch_size":64,"amp":"fp16","capture":true,"images_per_second":6400.0}' ;;
+  "bench step") say '{"bench":"step","model":"resnet18","batch_size":64,"amp":"fp16","capture":true,"images_per_second":6400.0,"tries":"'$LATHE_UNMEASURED'"}' ;;
   "bench conv") say '{"bench": "conv", "layer": "stem", "pass": "forward", "seconds": 2.5e-5, "of_roofline": 0.5, "engine": "engine 7"}' ;;
   "bench kernels") say '{"bench": "kernels", "kernel": "relu", "dtype": "f16", "bytes_per_second": 2e12, "of_copy": 0.9}'
                    exit "${FAKE_KERNELS:-0}" ;;
@@ -135,7 +136,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(rehearse.missing_rows(rehearse.read_rows(self.rows), report), [])
         self.assertEqual(set(report["tests"]), {"test_cuda fused_b_test.cpp", "test_cuda a_test.cpp", "device_test.py"})
         page = (self.out / "report.md").read_text()
-        for line in ("| resnet18 | 64 | fp16 | True |  | 6400 | 10.00 |", "| stem | forward | 4 | 25.0 | 0.50 | engine 7 |",
+        for line in ("| resnet18 | 64 | fp16 | True |  |  | 6400 | 10.00 |", "| stem | forward | 4 | 25.0 | 0.50 | engine 7 |",
                      "| stem | forward | none | 25.0 | 0.50 | engine 7 |", "| relu | f16 | 2000 | 0.90 |",
                      "| resnet18 | 64 | fp16 | ours | 8 | 400 | 300 to 500 | 1.00 |",
                      "| resnet18 | 64 | fp16 | eager | 8 | 200 | 200 to 200 | 2.00 |", "| [64,64,32,32] | 256 | 9.0 | 12.0 |",
@@ -145,6 +146,16 @@ class GpuCheck(unittest.TestCase):
                      "measured by test_cuda fused_b_test.cpp:\n```\nerror 1e-4, choices in .\n```"):
             self.assertIn(line, page)
         self.assertNotIn("measured by test_cuda a_test.cpp", page)
+
+    def test_each_part_that_no_gpu_has_measured_is_tried(self):
+        header = (TOOLS.parent / "core/unmeasured.h").read_text()
+        parts = re.findall(r'^  k\w+, +// "([a-z-]+)"', header, re.M)
+        self.assertEqual(list(steps.UNMEASURED), parts)
+        status, text, report = self.finish(self.start("--seconds", "100000", "unmeasured", LATHE_UNMEASURED="something"))
+        self.assertEqual(status, 0, text)
+        ways = ["none", ",".join(parts), *parts]
+        self.assertEqual([(row["unmeasured"], row["tries"]) for row in report["rows"]], [(way, "" if way == "none" else way) for way in ways * 2])
+        self.assertIn("| resnet18 | 64 | fp16 | True |  | relu-bits | 6400 | 10.00 |", (self.out / "report.md").read_text())
 
     def test_the_fused_tests_are_first(self):
         env = {**os.environ, "FAKE_LOG": str(self.folder / "log")}

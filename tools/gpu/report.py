@@ -168,9 +168,9 @@ def losses_line(row):
 def row_lines(rows):
     """Everything that rows say. Raises if one lacks what is shown of it."""
     of = {kind: [row for row in rows if row.get("bench") == kind] for kind in ("step", "round", "conv", "kernels", "batch_norm")}
-    lines = table(["model", "batch", "amp", "one graph", "fusion", "images/s", "ms per step"],
-                  [[r["model"], r["batch_size"], r["amp"], r["capture"], r.get("conv_fusion", ""), number(r["images_per_second"], 0),
-                    number(1e3 * r["batch_size"] / r["images_per_second"], 2)] for r in of["step"]])
+    lines = table(["model", "batch", "amp", "one graph", "fusion", "unmeasured parts", "images/s", "ms per step"],
+                  [[r["model"], r["batch_size"], r["amp"], r["capture"], r.get("conv_fusion", ""), r.get("unmeasured", ""),
+                    number(r["images_per_second"], 0), number(1e3 * r["batch_size"] / r["images_per_second"], 2)] for r in of["step"]])
     lines += round_lines(of["round"]) + conv_lines(of["conv"])
     lines += table(["kernel", "dtype", "GB/s", "of a copy"],
                    [[r["kernel"], r["dtype"], number(r["bytes_per_second"], 0, 1e-9), number(r["of_copy"], 2)] for r in of["kernels"]])

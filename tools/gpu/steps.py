@@ -33,6 +33,7 @@ PLAN = (
     Step("batch-norm", 13, "batch norm with 256 and 512 threads in a block, three shapes", least=4),
     Step("ncu", 12, "Nsight Compute on the hot kernels", "its table", 6),
     Step("train", 35, "an epoch of CIFAR-10, or of what data is there", "its last lines", 10),
+    Step("unmeasured", 45, "the step as a graph with each part of LATHE_UNMEASURED, with all and with none, both batches", least=8, extra=True),
     Step("kernels", 45, "`lathe bench kernels`: bandwidths next to a copy's", least=15, extra=True),
     Step("sanitizer", 60, "memcheck and racecheck of single kernels", "their summaries", 25, extra=True),
     Step("autotune-B", 240, "the smaller batch in turns with max-autotune", "a row each round", 170, extra=True),
@@ -43,6 +44,7 @@ HOT = "stats_kernel|train_kernel|sums_kernel|input_kernel|update_kernel"
 NCU_METRICS = ("dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__warps_active.avg.pct_of_peak_sustained_active,"
                "sm__inst_executed.avg.per_cycle_active,launch__registers_per_thread,gpu__time_duration.sum")
 NORM_THREADS = (256, 512)
+UNMEASURED = ("relu-bits", "dependent-launch")  # core/unmeasured.h
 DATA_SETS = {"cifar10": ("cifar-10-batches-bin", "cifar10", "cifar-10"), "cifar100": ("cifar-100-binary", "cifar100", "cifar-100"),
              "fashion-mnist": ("fashion-mnist", "FashionMNIST"), "mnist": ("mnist", "MNIST")}
 
@@ -77,7 +79,7 @@ class Steps:
                 "ours-B": lambda: self.ours(b), "torch-A": lambda: self.torch(a), "torch-B": lambda: self.torch(b),
                 "compile": self.compile, "tests": self.test, "losses": self.losses, "memcheck": self.memcheck,
                 "autotune": self.autotune, "conv": self.conv, "tables": self.tables, "batch-norm": self.batch_norm, "ncu": self.ncu,
-                "train": self.train, "kernels": lambda: self.bench("kernels"), "sanitizer": self.sanitizer,
+                "train": self.train, "unmeasured": self.unmeasured, "kernels": lambda: self.bench("kernels"), "sanitizer": self.sanitizer,
                 "autotune-B": lambda: self.autotune_alone(b)}
 
     def call(self, name, *words, limit=3600, may_fail=False, row=None, **env):
@@ -157,6 +159,13 @@ class Steps:
             self.lathe_bench(f"step {batch}, graph without fusion", "step", *words, "--capture", "--no-conv-fusion")
         self.lathe_bench(f"step {batch}, eager", "step", *words, "--no-capture")
         return None if fusion else "ok, but this `lathe bench step` has no --conv-fusion: the step without fusion is missing"
+
+    def unmeasured(self):
+        """The runs differ in the parts alone. What all gain together comes first."""
+        for batch in self.options.batches:
+            for parts in ("none", ",".join(UNMEASURED), *UNMEASURED):
+                self.lathe_bench(f"step {batch}, {parts}", "step", *self.step_words(batch), "--capture", "--seconds", self.options.window / 2,
+                                 row={"unmeasured": parts}, LATHE_UNMEASURED="" if parts == "none" else parts)
 
     def compare_words(self, variants, batch):
         return [sys.executable, BENCH / "compare_torch.py", "--device", "cuda", "--lathe", self.lathe, "--python", self.options.python,
