@@ -9,9 +9,6 @@
 
 namespace lathe::cuda {
 
-/// What the search calls the way without fusion: a candidate beside cuDNN's engines.
-inline constexpr int64_t kSplitEngine = -1;
-
 /// The operand with this uid, of `operands.fused`.
 const Tensor& fused_operand(const Conv2dOperands& operands, int64_t uid);
 

@@ -23,6 +23,9 @@ struct ConvEngine {
   auto operator<=>(const ConvEngine&) const = default;
 };
 
+/// The index of the way without fusion, a candidate for a fused key beside cuDNN's engines.
+inline constexpr int64_t kSplitEngine = -1;
+
 /// "7", or "7:2=5,24=10" with knobs.
 LATHE_API void append_text(std::string& out, const ConvEngine& engine);
 /// throws: DataError for any text that append_text does not write.
