@@ -85,7 +85,7 @@ class SameTraining(unittest.TestCase):
                 ("run/last.safetensors", checkpoint(metadata={"lathe.config": "lr = 0.1\nepochs = 3\n"}.items()), "metadata lathe.config, line 2:\n      old epochs = 2\n"),
                 ("run/last.safetensors", checkpoint(metadata={"lathe.new": "1"}.items()), "metadata lathe.new"),
                 ("run/last.safetensors", b"short", "run/last.safetensors cannot be compared"),
-                ("run/metrics.jsonl", metrics(loss=2.6), "run/metrics.jsonl, row 1:"),
+                ("run/metrics.jsonl", metrics(loss=2.6), "run/metrics.jsonl, row 1:\n      old {'loss': 2.5}\n      new {'loss': 2.6}"),
                 ("run/metrics.jsonl", metrics() * 2, "run/metrics.jsonl: 1 rows and 2"),
                 ("run/metrics.csv", "epoch,loss,time\n1,2.6,now\n", "run/metrics.csv, row 1:"),
                 ("run/events.out.tfevents.1700000000.host.17.0", event(2.6) + event(9, b"images_per_second"), "run/events.out.tfevents.0, row 1:"),
@@ -123,7 +123,7 @@ class SameTraining(unittest.TestCase):
                 assert ran.returncode == exit_code and verdict in ran.stdout, (verdict, ran)
 
     def test_there_are_24_settings_with_names_of_their_own(self):
-        beside = {"accumulate-smaller-batch", "other-commands"}
+        beside = {"accumulate-smaller-batch", "two-ranks-sync-batch-norm", "other-commands"}
         assert len(same_training.SETTINGS.keys() - beside) == 24 and not same_training.SETTINGS.keys() & same_training.GPU_SETTINGS.keys()
         known = {*same_training.SETTINGS, *same_training.GPU_SETTINGS}
         assert all(set(change.results) <= known for change in same_training.CHANGES)

@@ -80,6 +80,8 @@ class Comparison:
         for number, (a, b) in enumerate(zip(old, new), 1):
             if a != b:
                 alike = isinstance(a, dict) and list(a) == list(b)
+                if alike:
+                    a, b = ({key: row[key] for key in row if a[key] != b[key]} for row in (a, b))
                 return self.differ(f"{name}, row {number}:\n      old {a}\n      new {b}", alike)
 
     def lines(self, name, old, new):

@@ -38,6 +38,7 @@ from compare_runs import Change, Comparison  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIMEOUT_S = 600  # of one call
+MOST_SHOWN = 10  # differences of a setting
 
 
 # ---- the settings -------------------------------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ SETTINGS = {
                            "--clip-grad-norm 0.1 --conv-exact --detect-anomaly --profile --profile-steps 1:3")],
     # ranks
     "two-ranks": [begin("--synthetic-size 48", ranks=2)],
-    "two-ranks-resumed": [begin("--synthetic-size 48 --accumulate 2 --ema 0.9 --sync-batch-norm --stop-after 2", ranks=2),
+    "two-ranks-resumed": [begin("--synthetic-size 48 --accumulate 2 --ema 0.9 --stop-after 2", ranks=2),
                           Call("launch -n 2 train --resume auto --run-dir run")],
     # what is chosen, and what ends a run
     "val-split": [begin("--val-split 0.2 --epochs 3"), Call("eval --run-dir run --threads 1")],
@@ -137,8 +138,9 @@ SETTINGS = {
                Call("data prepare images.pack --dataset folder --data-root images --skip-broken"),
                Call(f"train --data-root images.pack {OF_IMAGES} --epochs 1 --run-dir packed"),
                Call("predict --run-dir run images/test/red --threads 1")],
-    # Beside these 24: a step whose batches differ in size, and steps that `train` does not make.
-    "accumulate-smaller-batch": [begin("--accumulate 4")],
+    # Beside these 24: two whose results a commit changed, and steps that `train` does not make.
+    "accumulate-smaller-batch": [begin("--accumulate 4 --eval-every 0")],
+    "two-ranks-sync-batch-norm": [begin("--synthetic-size 48 --sync-batch-norm", ranks=2)],
     "other-commands": [Call(f"find-lr {SYNTHETIC}"), Call(f"ckpt verify-resume {SYNTHETIC} --steps 9")],
 }
 
@@ -156,12 +158,27 @@ GPU_SETTINGS = {
 
 # ---- what commits changed on purpose ------------------------------------------------------------------------------------
 
-CHANGES = ()
+CHANGES = (
+    Change("44f454eb", "--weights-section is a setting", new='weights-section = ""'),
+    Change("5ac108eb", "WebP images are read by libwebp", new='  "libwebp": "[0-9.]+",'),
+    Change("9926c0bd", "a file may also be skipped because its image cannot be resized", old="warning: skipped .*: it cannot be read",
+           new="warning: skipped .*: it cannot be read or resized"),
+    Change("fe9bed58", "one broken file is no plural", old=".*[,;] 1 broken files (skipped|left out).*", new=".*[,;] 1 broken file (skipped|left out).*"),
+    Change("af97e3cb", "batches of an accumulated step count by their images", results=("accumulate-smaller-batch",)),
+)
 
 
-def contains(revision, commit):
-    git = ["git", "-C", str(ROOT), "merge-base", "--is-ancestor", commit, revision]
-    return bool(revision) and subprocess.run(git, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+def is_in_git(*words):
+    return subprocess.run(["git", "-C", str(ROOT), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def changes_between(old, new):
+    for revision in (old, new):
+        if not is_in_git("cat-file", "-e", f"{revision}^{{commit}}"):
+            print(f"no change counts, for this repository has no commit {revision or 'of a program without one'}")
+            return []
+    return [c for c in CHANGES if is_in_git("merge-base", "--is-ancestor", c.commit, new)
+            and not is_in_git("merge-base", "--is-ancestor", c.commit, old)]
 
 
 def revision_of(program):
@@ -209,9 +226,11 @@ def compare(name, steps, programs, changes, top, gpu):
         folders.append((top / name / "now").rename(top / name / who))
     result = Comparison(name, changes).folders(*folders)
     verdict = "FAILS" if any(wrong) else "DIFFERS" if result.differences else "same"
-    lines = [f"{verdict:<8} {name}: " + ", ".join(f"{number} {kind}" for kind, number in result.compared.items())]
-    lines += [f"    {text}" for text in (*filter(None, wrong), *result.differences)]
-    lines += [f"    but for {change.commit}: {change.why}" for change in result.explained]
+    excepted = f"; but for {', '.join(change.commit for change in result.explained)}" if result.explained else ""
+    lines = [f"{verdict:<8} {name}: " + ", ".join(f"{number} {kind}" for kind, number in result.compared.items()) + excepted]
+    lines += [f"    {text}" for text in (*filter(None, wrong), *result.differences[:MOST_SHOWN])]
+    if len(result.differences) > MOST_SHOWN:
+        lines.append(f"    and {len(result.differences) - MOST_SHOWN} more")
     return "\n".join(lines), verdict == "same"
 
 
@@ -250,8 +269,9 @@ def main():
     if len(options.programs) != 2:
         parser.error("OLD and NEW are two programs")
     old, new = map(revision_of, options.programs)
-    changes = [c for c in CHANGES if contains(new, c.commit) and not contains(old, c.commit)]
-    print(f"old {old or 'unknown'}, new {new or 'unknown'}: {len(changes)} of {len(CHANGES)} changes lie between them", flush=True)
+    changes = changes_between(old, new)
+    print(f"old {old}, new {new}; what commits between them changed on purpose: {len(changes) or 'nothing'}")
+    print("".join(f"    {change.commit}  {change.why}\n" for change in changes), end="", flush=True)
     with tempfile.TemporaryDirectory(prefix="same-training-") as scratch:
         same = compare_all(settings, options.programs, changes, options, (options.keep or pathlib.Path(scratch)).resolve())
     print(f"{same} of {len(settings)} settings are the same")
