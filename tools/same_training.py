@@ -163,8 +163,11 @@ CHANGES = (
     Change("5ac108eb", "WebP images are read by libwebp", new='  "libwebp": "[0-9.]+",'),
     Change("9926c0bd", "a file may also be skipped because its image cannot be resized", old="warning: skipped .*: it cannot be read",
            new="warning: skipped .*: it cannot be read or resized"),
-    Change("fe9bed58", "one broken file is no plural", old=".*[,;] 1 broken files (skipped|left out).*", new=".*[,;] 1 broken file (skipped|left out).*"),
+    Change("fe9bed58", "one broken file is no plural",
+           old=".*[,;] 1 broken files (skipped|left out).*", new=".*[,;] 1 broken file (skipped|left out).*"),
     Change("af97e3cb", "batches of an accumulated step count by their images", results=("accumulate-smaller-batch",)),
+    Change("ed573836", "gradients in a synchronised batch norm have PyTorch's order in memory, and are summed in it",
+           results=("two-ranks-sync-batch-norm",)),
 )
 
 
