@@ -41,8 +41,49 @@ TEST_CASE("search: of 60 each is timed, wherever it stands, but few settings of 
   }
   CHECK(timed.size() == 57);  // 3, 4, 9 and 100 to 153; 5 is filtered, 0 and 7 are not offered
   CHECK(timed[9] == 4);
-  CHECK(untried == std::map<int64_t, int>{{9, 12}});
+  CHECK(untried == std::map<int64_t, int>{{4, 2}, {9, 16}});
   CHECK(!choices[0].second->provisional);
+}
+
+TEST_CASE("search: 16 settings of the engine that comes first, 4 of others, all of a pattern") {
+  Fixture f;
+  cudnn::set_benchmark(true);
+  cudnn_probe().offers_many = true;
+  const Problem p(2, 2, 7), half(8, 8, 7, kF16);
+  const auto fused = [&] {
+    Tensor sums;
+    const Tensor w = Problem::on_gpu(half.w).contiguous(kChannelsLast);
+    cuda::conv2d_forward_with_sums(half.g, Problem::on_gpu(half.x), w, sums);
+  };
+  // Settings that were timed, by engine.
+  const auto timed = [](ConvFusion fusion, bool provisional) {
+    std::map<int64_t, int> all;
+    for (const auto& [key, choice] : conv_search().choices()) {
+      if (key.fusion != fusion) continue;
+      CHECK(choice->provisional == provisional);
+      for (const ConvTrial& trial : choice->trials) {
+        if (trial.outcome == ConvOutcome::kTimed) ++all[trial.candidate.engine.index];
+      }
+    }
+    return all;
+  };
+  cudnn::set_search_limits({.ms = 0});
+  p.forward();
+  auto plain = timed(ConvFusion::kNone, false);
+  CHECK(plain[9] == 16);
+  CHECK(plain[4] == 4);
+  conv_search().clear();
+  fused();
+  CHECK(timed(ConvFusion::kStatistics, false) ==
+        std::map<int64_t, int>{{kSplitEngine, 1}, {8, 11}});
+
+  cudnn::set_search_limits({.ms = 1e-9});  // over with the first that is measured
+  conv_search().clear();
+  p.forward();
+  CHECK(timed(ConvFusion::kNone, true) == std::map<int64_t, int>{{9, 1}});
+  conv_search().clear();
+  fused();
+  CHECK(timed(ConvFusion::kStatistics, true) == std::map<int64_t, int>{{kSplitEngine, 1}});
 }
 
 TEST_CASE(

@@ -21,8 +21,9 @@
 //                 bytes, no groups, filters up to 5 (except relu_norm and what has a
 //                 bias), a stride of 1 with a residual in training; rounds factors to f16 and has no note of tensor cores
 // And if probe.offers_many, 55 others, which take everything and need no workspace:
-//   A          9  16 times before all others, with knob TILE_SIZE = 0 to 15
+//   A          9  20 times before all others, with knob TILE_SIZE = 0 to 19
 //   B        100  to 153
+// Engine 4 has knob SPLIT_K = 4 to 9 in A then, and engine 8 TILE_SIZE = 2, 1, 3 to 11.
 #pragma once
 
 #include <atomic>

@@ -50,7 +50,7 @@ ConvolutionNames names_of(cudnnBackendDescriptorType_t type) {
 }
 
 constexpr int64_t kFirstOther = 100, kOthers = 54;
-constexpr int64_t kSettings = 16;  // of engine 9
+constexpr int64_t kSettings = 20, kSplits = 6, kTiles = 11;  // of the engines 9, 4 and 8
 
 const std::vector<CudnnEngine>& all_engines() {
   static const auto& all = *[] {
@@ -246,6 +246,7 @@ std::vector<CudnnGuess> guesses_of(const CudnnObject& heuristic) {
     if (mode != CUDNN_HEUR_MODE_FALLBACK && is_fused_pattern(program) &&
         suits_fused_engine(program)) {
       guesses = {{8, 2}, {8, 1}};
+      for (int64_t i = 3; many && i <= kTiles; ++i) guesses.push_back({8, i});
     }
     return guesses;
   }
@@ -254,6 +255,7 @@ std::vector<CudnnGuess> guesses_of(const CudnnObject& heuristic) {
       for (int64_t i = 0; many && i < kSettings; ++i) guesses.push_back({9, i});
       if (suits_tensor_cores(program)) guesses.insert(guesses.end(), {{7, 2}, {7, 1}});
       guesses.insert(guesses.end(), {{5, 0}, {3, 0}, {4, 4}});
+      for (int64_t i = 1; many && i < kSplits; ++i) guesses.push_back({4, 4 + i});
       break;
     case CUDNN_HEUR_MODE_B:
       guesses = {{3, 0}};
