@@ -6,6 +6,7 @@
 #include "cudnn_problem.h"
 #include "lathe/core/gpu/cudnn_handle.h"
 #include "lathe/core/stream.h"
+#include "lathe/tests/emulation/cudnn_emulation.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -167,6 +168,20 @@ TEST_CASE("engines: one that fails when it runs is dropped, and its error is not
   cudnn_probe().failing.clear();
   p.forward();
   CHECK(cudnn_probe().last_engine() == 4);  // it is not tried again
+}
+
+// Else: plan_life_test.cpp.
+TEST_CASE("engines: one that is dropped while its work is queued keeps its plan") {
+  Fixture f;
+  const Problem p(2, 2, 40);
+  const EmulatedCount lost = lost_plans();
+  const Tensor y = p.forward();
+  cudnn_probe().failing = {3};
+  p.forward();
+  CHECK(cudnn_probe().last_engine() == 4);
+  cuda::synchronize(kGpu);
+  CHECK(lost_plans() == lost);
+  p.check(y);
 }
 
 TEST_CASE("engines: with none left our own kernel computes, and says so once") {

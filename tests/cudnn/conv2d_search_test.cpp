@@ -4,6 +4,7 @@
 #include <set>
 
 #include "cudnn_problem.h"
+#include "lathe/tests/emulation/cudnn_emulation.h"
 
 using namespace lathe;
 using namespace lathe::test;

@@ -1,4 +1,4 @@
-// What tests over the emulated cuDNN share: a clean start, and a convolution.
+// What tests of cuDNN's engines share: a clean start, and a convolution.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -9,12 +9,12 @@
 #include "../ops/compare.h"
 #include "../same_memory.h"
 #include "conv_keys.h"
+#include "executions.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv_search/conv_search.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
-#include "lathe/tests/emulation/cudnn_emulation.h"
 
 namespace lathe::test {
 
@@ -23,19 +23,14 @@ inline const Device kGpu(DeviceType::kCUDA);
 /// A clean start, and whatever a case breaks mended at its end.
 struct CudnnFixture {
   CudnnFixture() {
+    cudnn::set_algo_cache("");  // a file of the environment has choices of other cases
     conv_search().clear();
-    probe().executions.clear();
+    forget_executions();
+    dropped_before = conv_search().stats().dropped;
     handler = set_log_handler([this](LogLevel, std::string_view text) { logged += text; });
   }
   ~CudnnFixture() {
-    probe().refused.clear();
-    probe().failing.clear();
-    probe().indescribable.clear();
-    probe().fuses = true;
-    probe().offers_many = false;
-    probe().descriptor_fault.disarm();
-    probe().stream_fault.disarm();
-    probe().execution_fault.disarm();
+    mend_cudnn();
     set_deterministic(false);
     set_tf32(false);
     cudnn::set_benchmark(false);
@@ -43,9 +38,12 @@ struct CudnnFixture {
     conv_search().clear();
     set_log_handler(handler);
   }
-  static emulation::CudnnProbe& probe() { return emulation::cudnn_probe(); }
+  /// Engines that have failed when they ran, and in whose place others have run. While there are
+  /// none, what a case has chosen is what has run: a real cuDNN tells nothing else.
+  uint64_t dropped() const { return conv_search().stats().dropped - dropped_before; }
 
   std::string logged;
+  uint64_t dropped_before;
   LogHandler handler;
 };
 

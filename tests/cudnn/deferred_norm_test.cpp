@@ -1,5 +1,5 @@
-// BatchNorm::relu, whose values wait for the convolution behind it, over the emulated cuDNN: what
-// happens in between. The op itself: norm_relu_conv2d_test.cpp.
+// BatchNorm::relu, whose values wait for the convolution behind it, on a GPU or over the emulated
+// cuDNN: what happens in between. The op itself: norm_relu_conv2d_test.cpp.
 #include <algorithm>
 #include <thread>
 
@@ -7,9 +7,12 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/conv.h"
+#include "lathe/ops/conv/conv2d_fused_cudnn.h"
 
 using namespace lathe;
 using namespace lathe::test;
+
+TEST_SUITE_BEGIN("cudnn" * cuda_case());
 
 namespace {
 
@@ -59,7 +62,7 @@ TEST_CASE("norm relu conv2d: after the choices are forgotten the split way is ti
   int64_t split_ways = 0;
   for (const auto& [key, choice] : conv_search().choices()) {
     for (const ConvTrial& trial : choice->trials) {
-      if (trial.candidate.engine.index != -1) continue;
+      if (trial.candidate.engine.index != cuda::kSplitEngine) continue;
       ++split_ways;
       CHECK(trial.outcome == ConvOutcome::kTimed);
       CHECK(trial.ms > 0);
@@ -67,3 +70,5 @@ TEST_CASE("norm relu conv2d: after the choices are forgotten the split way is ti
   }
   CHECK(split_ways == 2);  // of the op, and of the convolution alone with its sums
 }
+
+TEST_SUITE_END();

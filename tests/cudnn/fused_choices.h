@@ -7,13 +7,22 @@
 #include <algorithm>
 #include <utility>
 
+#include "../own_launches.h"
+#include "executions.h"
 #include "lathe/lathe.h"
+#include "lathe/ops/conv/conv2d_fused_cudnn.h"
 #include "lathe/ops/conv_search/conv_search.h"
-#include "lathe/tests/emulation/cudnn_emulation.h"
 
 namespace lathe::test {
 
-inline constexpr int64_t kFused = 8, kSplit = -1;  // engines
+/// How a fused key is computed: by one of cuDNN's engines for it, whichever number it has, or
+/// without fusion (cuda::kSplitEngine).
+enum class Way { kFused, kSplit };
+using enum Way;
+
+/// Half of the distance from 1 to the next number of f16: rounding changes a number by at most so
+/// many parts of itself.
+inline constexpr double kHalfRounding = 0x1p-11;
 
 /// Lists one engine, which takes `ms`, and behind it the split way if there is one, which takes 2.
 class OnlyEngine final : public ConvEngines {
@@ -22,7 +31,7 @@ class OnlyEngine final : public ConvEngines {
       : only_(std::move(only)), fuses_(fuses), ms_(ms) {}
   std::vector<ConvCandidate> candidates(ConvHeuristic) override {
     if (!fuses_) return {only_};
-    return {only_, {.engine = {kSplit, {}}}};
+    return {only_, {.engine = {cuda::kSplitEngine, {}}}};
   }
   int64_t prepare(const ConvEngine&) override { return only_.workspace_bytes; }
   ConvTime time(const ConvEngine& e, int runs) override {
@@ -47,6 +56,16 @@ inline Choices fused_choices() {
   return known;
 }
 
+/// The fastest of this way among what a search of a fused key has found.
+inline const ConvCandidate& candidate_of(const ConvChoice& choice, Way way) {
+  const auto at = std::ranges::find_if(choice.trials, [&](const ConvTrial& trial) {
+    return trial.usable() &&
+           (trial.candidate.engine.index == cuda::kSplitEngine) == (way == kSplit);
+  });
+  REQUIRE(at != choice.trials.end());
+  return at->candidate;
+}
+
 /// Forgets all choices but these, whose plans are made anew.
 inline void keep(const Choices& all) {
   conv_search().clear();
@@ -56,18 +75,15 @@ inline void keep(const Choices& all) {
   }
 }
 
-/// From now on these keys, which were searched, take this engine. Keys without a fusion that are
-/// known keep theirs.
-inline void choose(const Choices& searched, int64_t engine) {
+/// From now on these keys, which were searched, are computed in this way. Keys without a fusion
+/// that are known keep their engine.
+inline void choose(const Choices& searched, Way way) {
   Choices known = conv_search().choices();
   std::erase_if(known, [](const auto& c) { return c.first.fusion != ConvFusion::kNone; });
   keep(known);
   for (const auto& [key, choice] : searched) {
-    const auto at = std::ranges::find_if(choice->trials, [&](const ConvTrial& trial) {
-      return trial.candidate.engine.index == engine;
-    });
-    REQUIRE(at != choice->trials.end());
-    OnlyEngine only(at->candidate);
+    INFO(concat(key));
+    OnlyEngine only(candidate_of(*choice, way));
     conv_search().run(key, only);
   }
 }
@@ -85,12 +101,6 @@ Choices search(F&& step) {
     if (!known) all.push_back(found);
   }
   return all;
-}
-
-/// How many of the latest executions were by the fused engine.
-inline int64_t fused_executions() {
-  return std::ranges::count(emulation::cudnn_probe().executions, kFused,
-                            &emulation::CudnnExecution::engine);
 }
 
 /// The largest difference, in parts of the largest number that is wanted.

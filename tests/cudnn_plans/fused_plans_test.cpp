@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "../cudnn/conv_keys.h"
 #include "can_plan.h"
@@ -102,6 +103,30 @@ TEST_CASE("cudnn fused plans: every layer has precompiled engines for each patte
       MESSAGE(name, " ", concat(pattern.pass, " ", pattern.fusion), ": engines in ", layers, " of ",
               asked, " convolutions, ", least, " to ", most, " configurations each, ", plans,
               " plans");
+    }
+  }
+}
+
+TEST_CASE("cudnn fused plans: small layers, as tests/cudnn has them, have engines on a GPU, too") {
+  const cudnn::Descriptor gpu = cudnn::device_properties(gpu_description("h200"));
+  for (const Pattern& pattern : kPatterns) {
+    if (!pattern.strided) continue;  // patterns that no op uses
+    for (const int64_t batch : {1, 4}) {
+      for (const int64_t size : {2, 5, 9}) {
+        for (const auto& [in, out] :
+             {std::pair<int64_t, int64_t>{8, 8}, {8, 16}, {16, 24}, {64, 64}}) {
+          for (const auto& [filter, stride] : {std::pair<int64_t, int64_t>{3, 1}, {3, 2}, {1, 2}}) {
+            const Conv2dCase c{"small",
+                               {batch, in, size, size},
+                               {out, in, filter, filter},
+                               {.stride = stride, .pad = filter / 2}};
+            INFO(concat(key_of(pattern, c)));
+            const Counts counts = count(key_of(pattern, c), gpu);
+            CHECK(counts.plans > 0);
+            CHECK(counts.plans == counts.configs);
+          }
+        }
+      }
     }
   }
 }
