@@ -15,6 +15,7 @@
 #include "lathe/core/math_mode.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/matmul.h"
+#include "lathe/tests/emulation/cublas_emulation.h"
 
 using namespace lathe;
 using namespace lathe::test;

@@ -123,6 +123,19 @@ TEST_CASE("linear: gradients on the GPU are those of the CPU") {
   }
 }
 
+TEST_CASE("linear: the bias's gradient, which may come with that of the weight") {
+  manual_seed(98);
+  for (const DType dtype : {kF32, kF16, kBF16, kF64}) {
+    for (const int64_t out : {8, 5}) {
+      const Tensor dy = randn({9, out}, {.dtype = dtype}), x = randn({9, 16}, {.dtype = dtype});
+      const LinearParamGrads got = cuda::linear_param_grads(there(dy), there(x)),
+                             want = cpu::linear_param_grads(dy, x);
+      check_close(got.dw, want.dw, concat("dw ", dy));
+      check_close(got.db, want.db, concat("db ", dy));
+    }
+  }
+}
+
 TEST_CASE("matmul: on a stream of its own") {
   manual_seed(97);
   const Tensor a = randn({5, 6}), b = randn({6, 7});
