@@ -7,7 +7,6 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/conv.h"
-#include "lathe/ops/conv/conv2d_fused_cudnn.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -62,7 +61,7 @@ TEST_CASE("norm relu conv2d: after the choices are forgotten the split way is ti
   int64_t split_ways = 0;
   for (const auto& [key, choice] : conv_search().choices()) {
     for (const ConvTrial& trial : choice->trials) {
-      if (trial.candidate.engine.index != cuda::kSplitEngine) continue;
+      if (trial.candidate.engine.index != kSplitEngine) continue;
       ++split_ways;
       CHECK(trial.outcome == ConvOutcome::kTimed);
       CHECK(trial.ms > 0);

@@ -10,13 +10,12 @@
 #include "../own_launches.h"
 #include "executions.h"
 #include "lathe/lathe.h"
-#include "lathe/ops/conv/conv2d_fused_cudnn.h"
 #include "lathe/ops/conv_search/conv_search.h"
 
 namespace lathe::test {
 
 /// How a fused key is computed: by one of cuDNN's engines for it, whichever number it has, or
-/// without fusion (cuda::kSplitEngine).
+/// without fusion (kSplitEngine).
 enum class Way { kFused, kSplit };
 using enum Way;
 
@@ -31,7 +30,7 @@ class OnlyEngine final : public ConvEngines {
       : only_(std::move(only)), fuses_(fuses), ms_(ms) {}
   std::vector<ConvCandidate> candidates(ConvHeuristic) override {
     if (!fuses_) return {only_};
-    return {only_, {.engine = {cuda::kSplitEngine, {}}}};
+    return {only_, {.engine = {kSplitEngine, {}}}};
   }
   int64_t prepare(const ConvEngine&) override { return only_.workspace_bytes; }
   ConvTime time(const ConvEngine& e, int runs) override {
@@ -59,8 +58,7 @@ inline Choices fused_choices() {
 /// The fastest of this way among what a search of a fused key has found.
 inline const ConvCandidate& candidate_of(const ConvChoice& choice, Way way) {
   const auto at = std::ranges::find_if(choice.trials, [&](const ConvTrial& trial) {
-    return trial.usable() &&
-           (trial.candidate.engine.index == cuda::kSplitEngine) == (way == kSplit);
+    return trial.usable() && (trial.candidate.engine.index == kSplitEngine) == (way == kSplit);
   });
   REQUIRE(at != choice.trials.end());
   return at->candidate;

@@ -188,8 +188,7 @@ TEST_CASE("norm relu conv2d: a choice is kept in the file, and the split way can
     conv_search().run(key, none);
     CHECK(conv_search().find(key)->candidate().engine == choice->candidate().engine);
     CHECK(std::ranges::any_of(choice->trials, [](const ConvTrial& trial) {
-      return trial.candidate.engine.index == cuda::kSplitEngine &&
-             trial.outcome == ConvOutcome::kTimed;
+      return trial.candidate.engine.index == kSplitEngine && trial.outcome == ConvOutcome::kTimed;
     }));
   }
   CHECK(conv_search().stats().from_file == before.from_file + searched.size());
