@@ -12,7 +12,7 @@ namespace lathe {
 
 enum class Unmeasured : uint8_t {
   kReluBits,         // "relu-bits": batch_norm_add_relu keeps a bit per number for its gradient
-  kDependentLaunch,  // "dependent-launch": the kernels of batch norm start as the one before ends
+  kDependentLaunch,  // "dependent-launch": most of our own kernels start as the one before ends
 };
 
 /// Whether the part is on. Thread-safe.

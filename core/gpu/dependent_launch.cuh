@@ -39,9 +39,22 @@ __device__ inline void after_previous_kernel() {
 #if defined(LATHE_WITH_CUDA) && !defined(LATHE_CUDA_EMULATED)
 
 namespace detail {
-/// Whether the code of this kernel that runs on the current GPU waits: its PTX is for compute
-/// capability 9.0 or later. Older code has no such instruction.
-bool has_code_that_waits(const void* kernel);
+
+/// A launch for cudaLaunchKernelEx. Not part of launch_dependent(), which is compiled for each of
+/// several thousand kernels.
+class DependentLaunch {
+ public:
+  DependentLaunch(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes, Stream stream);
+  DependentLaunch(const DependentLaunch&) = delete;
+  DependentLaunch& operator=(const DependentLaunch&) = delete;
+
+  const cudaLaunchConfig_t* config() const { return &config_; }
+
+ private:
+  cudaLaunchAttribute early_ = {};
+  cudaLaunchConfig_t config_ = {};  // may point at early_
+};
+
 }  // namespace detail
 
 /// As launch(). With Unmeasured::kDependentLaunch the kernel need not wait for its start until the
@@ -49,20 +62,10 @@ bool has_code_that_waits(const void* kernel);
 template <class... Parameters, class... Arguments>
 void launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
                       Stream stream, Arguments&&... arguments) {
-  cudaLaunchAttribute early = {};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = block;
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = static_cast<cudaStream_t>(stream.native);
-  if (tries(Unmeasured::kDependentLaunch) &&
-      detail::has_code_that_waits(reinterpret_cast<const void*>(kernel))) {
-    config.attrs = &early;
-    config.numAttrs = 1;
-  }
-  detail::check_launch(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+  const detail::DependentLaunch how(reinterpret_cast<const void*>(kernel), grid, block,
+                                    shared_bytes, stream);
+  detail::check_launch(
+      cudaLaunchKernelEx(how.config(), kernel, static_cast<Parameters>(arguments)...));
 }
 
 #else

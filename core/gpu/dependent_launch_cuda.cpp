@@ -1,12 +1,14 @@
-// Which kernels can wait for the one before. Contract: dependent_launch.cuh.
-#include <cuda_runtime.h>
-
+// How kernels are launched that can wait for the one before. Contract: dependent_launch.cuh.
 #include <unordered_map>
 
-#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/dependent_launch.cuh"
 
 namespace lathe::detail {
 
+namespace {
+
+/// Whether the code of this kernel that runs on the current GPU waits: its PTX is for compute
+/// capability 9.0 or later. Older code has no such instruction.
 bool has_code_that_waits(const void* kernel) {
   int gpu = 0;
   LATHE_CUDA_CHECK(cudaGetDevice(&gpu));
@@ -20,6 +22,21 @@ bool has_code_that_waits(const void* kernel) {
     at->second = code.ptxVersion >= 90;
   }
   return at->second;
+}
+
+}  // namespace
+
+DependentLaunch::DependentLaunch(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                                 Stream stream) {
+  config_.gridDim = grid;
+  config_.blockDim = block;
+  config_.dynamicSmemBytes = shared_bytes;
+  config_.stream = static_cast<cudaStream_t>(stream.native);
+  if (!tries(Unmeasured::kDependentLaunch) || !has_code_that_waits(kernel)) return;
+  early_.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early_.val.programmaticStreamSerializationAllowed = 1;
+  config_.attrs = &early_;
+  config_.numAttrs = 1;
 }
 
 }  // namespace lathe::detail

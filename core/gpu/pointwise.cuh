@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/dependent_launch.cuh"
 #include "lathe/core/gpu/packet.cuh"
 #include "lathe/core/gpu/pointwise_part.h"
 #include "lathe/core/gpu/strided_index.cuh"
@@ -91,6 +91,7 @@ template <int V, class Out, class F, class... In>
 __global__ void pointwise_packet_kernel(Out* out, F f, StridedIndex<1 + sizeof...(In)> index,
                                         uint32_t packets, uint32_t left, uint32_t repeated,
                                         Elements<In>... in) {
+  after_previous_kernel();
   constexpr auto kInputs = std::index_sequence_for<In...>{};
   const uint32_t step = gridDim.x * blockDim.x, thread = blockIdx.x * blockDim.x + threadIdx.x;
   for (uint32_t i = thread; i < packets; i += step) {
@@ -115,6 +116,7 @@ __global__ void pointwise_packet_kernel(Out* out, F f, StridedIndex<1 + sizeof..
 template <class Out, class F, class... In>
 __global__ void pointwise_element_kernel(Out* out, F f, StridedIndex<1 + sizeof...(In)> index,
                                          uint32_t n, Elements<In>... in) {
+  after_previous_kernel();
   constexpr int kAtOnce = 4;
   const uint32_t step = gridDim.x * blockDim.x;
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += kAtOnce * step) {
@@ -137,11 +139,11 @@ void launch_pointwise(const PointwisePart& part, const F& f, const Elements<In>&
   Out* const out = static_cast<Out*>(part.data[0]);
   const StridedIndex<1 + sizeof...(In)> index(part.nest);
   if (part.packed) {
-    launch(pointwise_packet_kernel<kPacketSize<Out, In...>, Out, F, In...>, grid, block, 0,
-           part.stream, out, f, index, part.count, part.left, part.repeated, in...);
+    launch_dependent(pointwise_packet_kernel<kPacketSize<Out, In...>, Out, F, In...>, grid, block,
+                     0, part.stream, out, f, index, part.count, part.left, part.repeated, in...);
   } else {
-    launch(pointwise_element_kernel<Out, F, In...>, grid, block, 0, part.stream, out, f, index,
-           part.count, in...);
+    launch_dependent(pointwise_element_kernel<Out, F, In...>, grid, block, 0, part.stream, out, f,
+                     index, part.count, in...);
   }
 }
 

@@ -1,6 +1,6 @@
 // The data-dependent checks of ops/index.h and ops/class_targets.h on the device. A bad value is
 // noted in the device's fault record, and the next synchronisation throws it.
-#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/dependent_launch.cuh"
 #include "lathe/core/gpu/raise_fault.cuh"
 #include "lathe/core/gpu/strided_index.cuh"
 #include "lathe/ops/class_targets.h"
@@ -26,6 +26,7 @@ struct Range {
 template <class Index>
 __global__ void range_check_kernel(DeviceFault* fault, const char* op, const int64_t* values,
                                    StridedIndex<1, Index> index, Range range, Index n) {
+  after_previous_kernel();
   const Index step = Index(gridDim.x) * blockDim.x;
   for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
     const int64_t value = values[index(i)[0]];
@@ -36,9 +37,9 @@ __global__ void range_check_kernel(DeviceFault* fault, const char* op, const int
 template <class Index>
 void check(const char* op, const Tensor& values, const LoopNest& nest, Range range) {
   const auto [grid, block] = launch_1d(values.numel());
-  launch(range_check_kernel<Index>, grid, block, 0, current_stream(values.device()),
-         device_fault(values.device()), op, values.data<int64_t>(), StridedIndex<1, Index>(nest),
-         range, static_cast<Index>(values.numel()));
+  launch_dependent(range_check_kernel<Index>, grid, block, 0, current_stream(values.device()),
+                   device_fault(values.device()), op, values.data<int64_t>(),
+                   StridedIndex<1, Index>(nest), range, static_cast<Index>(values.numel()));
   LATHE_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -18,7 +18,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/dependent_launch.cuh"
 #include "lathe/core/gpu/packet.cuh"
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/ops/reduce_kernels/reduce_split.cuh"
@@ -154,6 +154,7 @@ __device__ typename Math::Partial fold_row(Source x, const NestIndex<1>& index, 
 template <class Math, class Target, class Source>
 __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
     reduce_rows_kernel(Target target, typename Math::Partial* parts, Source x, ReduceSplit split) {
+  after_previous_kernel();
   const unsigned per_block = kReduceBlock / split.width, lane = threadIdx.x % split.width;
   const int64_t items = split.outputs * split.chunks, step = int64_t(gridDim.x) * per_block;
   for (int64_t base = blockIdx.x * int64_t(per_block); base < items; base += step) {
@@ -196,6 +197,7 @@ template <class Math, int V, class Target, class Source>
 __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math, V>)
     reduce_columns_kernel(Target target, typename Math::Partial* parts, Source x,
                           ReduceSplit split) {
+  after_previous_kernel();
   const unsigned rows = kReduceBlock / split.width, row = threadIdx.x / split.width;
   const int64_t column = blockIdx.x * int64_t(split.width) + threadIdx.x % split.width;
   const int64_t begin = blockIdx.y * split.chunk, end = begin + split.chunk;
@@ -225,6 +227,7 @@ template <class Math, class Target>
 __global__ void __launch_bounds__(kReduceBlock, kBlocksPerProcessor<Math>)
     join_parts_kernel(Target target, const typename Math::Partial* __restrict__ parts,
                       NestIndex<2> kept, int64_t outputs, int64_t chunks, unsigned width) {
+  after_previous_kernel();
   const unsigned rows = kReduceBlock / width, row = threadIdx.x / width;
   const int64_t output = blockIdx.x * int64_t(width) + threadIdx.x % width;
   auto total = Math::start();
@@ -244,15 +247,15 @@ void launch_part(const Target& target, typename Math::Partial* parts, Source x,
   if (split.rows) {
     const int64_t blocks = ceil_div(split.outputs * split.chunks, kReduceBlock / split.width);
     const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 20)));
-    launch(reduce_rows_kernel<Math, Target, Source>, grid, block, 0, stream, target, parts, x,
-           split);
+    launch_dependent(reduce_rows_kernel<Math, Target, Source>, grid, block, 0, stream, target,
+                     parts, x, split);
   } else {
     const dim3 grid(static_cast<unsigned>(ceil_div(split.columns, split.width)),
                     static_cast<unsigned>(split.chunks));
     const auto columns = split.columns == split.outputs
                              ? reduce_columns_kernel<Math, 1, Target, Source>
                              : reduce_columns_kernel<Math, kColumnPacket<Source>, Target, Source>;
-    launch(columns, grid, block, 0, stream, target, parts, x, split);
+    launch_dependent(columns, grid, block, 0, stream, target, parts, x, split);
   }
   LATHE_CUDA_CHECK(cudaGetLastError());
 }
@@ -301,8 +304,8 @@ void launch_reduction(const Target& target, Source x, const ReduceNests& nests, 
     }
     const unsigned width = kReduceBlock / join_rows(chunks);
     const dim3 grid(static_cast<unsigned>(ceil_div(outputs, width)));
-    launch(join_parts_kernel<Math, Target>, grid, dim3(kReduceBlock), 0, stream, target, parts,
-           NestIndex<2>(kept, start), outputs, chunks, width);
+    launch_dependent(join_parts_kernel<Math, Target>, grid, dim3(kReduceBlock), 0, stream, target,
+                     parts, NestIndex<2>(kept, start), outputs, chunks, width);
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
 }

@@ -2,6 +2,7 @@
 // exponentials of reduce_device.cuh. Contract: cross_entropy.h.
 #include <limits>
 
+#include "lathe/core/gpu/dependent_launch.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/ops/class_targets.cuh"
 #include "lathe/ops/cross_entropy.h"
@@ -54,6 +55,7 @@ template <class T, class A>
 __global__ void __launch_bounds__(kReduceBlock, 2)
     forward_kernel(DeviceRows<A> rows, const T* x, DeviceTargets<A> targets,
                    math::Smoothing<A> smoothing, LineGrid lines) {
+  after_previous_kernel();
   const LineThread thread(lines);
   const auto sum = thread.template reduce<LogSumExpMath<A>>(x);
   // NaN where the largest is infinite, as on the CPU.
@@ -89,6 +91,7 @@ template <class T, class A>
 __global__ void __launch_bounds__(kReduceBlock, 2)
     backward_kernel(T* dx, const A* g, DeviceRows<A> rows, const T* x, DeviceTargets<A> targets,
                     math::Smoothing<A> smoothing, LineGrid lines) {
+  after_previous_kernel();
   const LineThread thread(lines);
   A weight_sum = static_cast<A>(targets.classes);
   if (smoothing.spread != A(0) && targets.weight != nullptr) {
@@ -122,9 +125,10 @@ void cross_entropy_forward(const CrossEntropyRows& rows, const Tensor& x,
     using T = typename decltype(tag)::type;
     using A = ComputeType<T>;
     const LineGrid lines(targets.rows(), targets.classes, targets.inner);
-    launch(forward_kernel<T, A>, lines.grid(), dim3(kReduceBlock), 0, current_stream(x.device()),
-           DeviceRows<A>(rows), x.data<T>(), DeviceTargets<A>(targets),
-           math::Smoothing<A>::of(smoothing, targets.classes), lines);
+    launch_dependent(forward_kernel<T, A>, lines.grid(), dim3(kReduceBlock), 0,
+                     current_stream(x.device()), DeviceRows<A>(rows), x.data<T>(),
+                     DeviceTargets<A>(targets), math::Smoothing<A>::of(smoothing, targets.classes),
+                     lines);
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
 }
@@ -136,9 +140,10 @@ void cross_entropy_backward(const Tensor& dx, const Tensor& g, const CrossEntrop
     using T = typename decltype(tag)::type;
     using A = ComputeType<T>;
     const LineGrid lines(targets.rows(), targets.classes, targets.inner);
-    launch(backward_kernel<T, A>, lines.grid(), dim3(kReduceBlock), 0, current_stream(x.device()),
-           dx.data<T>(), g.data<A>(), DeviceRows<A>(rows), x.data<T>(), DeviceTargets<A>(targets),
-           math::Smoothing<A>::of(smoothing, targets.classes), lines);
+    launch_dependent(backward_kernel<T, A>, lines.grid(), dim3(kReduceBlock), 0,
+                     current_stream(x.device()), dx.data<T>(), g.data<A>(), DeviceRows<A>(rows),
+                     x.data<T>(), DeviceTargets<A>(targets),
+                     math::Smoothing<A>::of(smoothing, targets.classes), lines);
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
 }

@@ -39,6 +39,7 @@ template <class T>
 __global__ void __launch_bounds__(kChunkThreads)
     norm_parts_kernel(double* sums, int32_t* bad, ArrayTable<1> table, double p,
                       const float* scale) {
+  after_previous_kernel();
   using C = ComputeType<T>;
   const Chunk chunk = chunk_of_block(table);
   const Unscale<C> unscale = scale == nullptr ? Unscale<C>{C(1)} : Unscale<C>::by(*scale);
@@ -69,6 +70,7 @@ __device__ double total_norm(const double* sums, int64_t parts, double p) {
 // total = the root of all parts' sum. One block; 8 bytes per 4096 elements.
 template <class Out>
 __global__ void norm_total_kernel(Out* total, const double* sums, int64_t parts, double p) {
+  after_previous_kernel();
   const double norm = total_norm(sums, parts, p);
   if (threadIdx.x == 0) *total = Out(norm);
 }
@@ -91,6 +93,7 @@ struct StepStart {
 template <class Out>
 __global__ void __launch_bounds__(kTotalThreads)
     begin_step_kernel(StepStart step, CountTable counts, Gate gate) {
+  after_previous_kernel();
   LATHE_SHARED(bool, open);
   int any = 0;
   for (int64_t i = threadIdx.x; i < step.parts; i += blockDim.x) any |= step.bad[i];
@@ -125,9 +128,10 @@ NormParts norm_parts(Device device, const Tensors& dense, double p, const Tensor
   int64_t done = 0;
   for_each_dtype("clip_grad", dense, [&](auto tag, const ArrayTable<1>& table) {
     using T = typename decltype(tag)::type;
-    launch(norm_parts_kernel<T>, dim3(table.blocks), dim3(kChunkThreads), 0, current_stream(device),
-           parts.sums.data<double>() + done, with_bad ? parts.bad.data<int32_t>() + done : nullptr,
-           table, p, scale.defined() ? scale.data<float>() : nullptr);
+    launch_dependent(norm_parts_kernel<T>, dim3(table.blocks), dim3(kChunkThreads), 0,
+                     current_stream(device), parts.sums.data<double>() + done,
+                     with_bad ? parts.bad.data<int32_t>() + done : nullptr, table, p,
+                     scale.defined() ? scale.data<float>() : nullptr);
     LATHE_CUDA_CHECK(cudaGetLastError());
     done += table.blocks;
   });
@@ -142,8 +146,9 @@ Tensor grad_norm(const Tensors& grads, double norm, DType dtype) {
   const Tensor sums = norm_parts(device, dense_grads(grads), norm, {}, false).sums;
   visit_float(dtype, "clip_grad_norm_", [&](auto tag) {
     using Out = typename decltype(tag)::type;
-    launch(norm_total_kernel<Out>, dim3(1), dim3(kTotalThreads), 0, current_stream(device),
-           total.data<Out>(), sums.data<double>(), sums.numel(), norm);
+    launch_dependent(norm_total_kernel<Out>, dim3(1), dim3(kTotalThreads), 0,
+                     current_stream(device), total.data<Out>(), sums.data<double>(), sums.numel(),
+                     norm);
     LATHE_CUDA_CHECK(cudaGetLastError());
   });
   return total;
@@ -169,8 +174,8 @@ void check_grads(const GradCheck& check, std::span<UpdateItem> items) {
                        .factors = check.factors.data<double>()};
   const Gate gate{::lathe::cuda::device_fault(device), found_inf};
   const bool wide = check.total.defined() && check.total.dtype() == kF64;
-  launch(wide ? begin_step_kernel<double> : begin_step_kernel<float>, dim3(1), dim3(kTotalThreads),
-         0, current_stream(device), step, counts, gate);
+  launch_dependent(wide ? begin_step_kernel<double> : begin_step_kernel<float>, dim3(1),
+                   dim3(kTotalThreads), 0, current_stream(device), step, counts, gate);
   LATHE_CUDA_CHECK(cudaGetLastError());
 }
 

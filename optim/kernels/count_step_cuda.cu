@@ -9,6 +9,7 @@ namespace {
 // bytes: bound by the launch.
 __global__ void __launch_bounds__(CountTable::kCapacity)
     count_step_kernel(CountTable table, Gate gate) {
+  after_previous_kernel();
   const int i = static_cast<int>(threadIdx.x);
   if (i < table.size && gate.open()) *table.count[i] += 1;
 }
@@ -20,8 +21,8 @@ void count_step(std::span<const UpdateItem> items) {
   CountTable table;
   const auto flush = [&] {
     if (table.size == 0) return;
-    launch(count_step_kernel, dim3(1), dim3(CountTable::kCapacity), 0, current_stream(front.device),
-           table, gate_of(front));
+    launch_dependent(count_step_kernel, dim3(1), dim3(CountTable::kCapacity), 0,
+                     current_stream(front.device), table, gate_of(front));
     LATHE_CUDA_CHECK(cudaGetLastError());
     table.size = 0;
   };

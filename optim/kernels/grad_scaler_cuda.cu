@@ -1,7 +1,7 @@
 // Unscaling and the scale's update on the GPU: all gradients in one launch; the host waits for no
 // value. The arithmetic is loss_scale_math.h, as on the CPU.
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/gpu/launch.h"
+#include "lathe/core/gpu/dependent_launch.cuh"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/kernels/grad_tables.cuh"
 
@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(kChunkThreads)
 __global__ void update_loss_scale_kernel(float* scale, int64_t* growth_tracker,
                                          LossScaleCounts* counts, LossScaleReport* report,
                                          const float* found_inf, LossScaleRule rule) {
+  after_previous_kernel();
   rule.update(*found_inf != 0, *scale, *growth_tracker, *counts);
   if (report == nullptr) return;
   report->scale = *scale;
@@ -73,9 +74,9 @@ void update_loss_scale(const Tensor& scale, const Tensor& growth_tracker, const 
                        const Tensor& report, const Tensor& found_inf, const LossScaleRule& rule) {
   const Stream stream = current_stream(scale.device());
   void* const to = report.defined() ? report.raw_data() : nullptr;
-  launch(update_loss_scale_kernel, dim3(1), dim3(1), 0, stream, scale.data<float>(),
-         growth_tracker.data<int64_t>(), static_cast<LossScaleCounts*>(counts.raw_data()),
-         static_cast<LossScaleReport*>(to), found_inf.data<float>(), rule);
+  launch_dependent(update_loss_scale_kernel, dim3(1), dim3(1), 0, stream, scale.data<float>(),
+                   growth_tracker.data<int64_t>(), static_cast<LossScaleCounts*>(counts.raw_data()),
+                   static_cast<LossScaleReport*>(to), found_inf.data<float>(), rule);
   LATHE_CUDA_CHECK(cudaGetLastError());
   if (report.defined()) ::lathe::cuda::record_pinned(to, stream);
 }

@@ -128,6 +128,7 @@ template <class T, class Make, class Rule = typename Make::Rule>
 __global__ void __launch_bounds__(kChunkThreads)
     update_kernel(ArrayTable<4 + Rule::kBuffers> table, Make make, Rule known, Gate gate,
                   const double* grad_factors, const double* lr, HalfSide half) {
+  after_previous_kernel();
   LATHE_SHARED(Rule, rule);
   if (!gate.open_for_block()) return;
   const Chunk chunk = chunk_of_block(table);
@@ -169,9 +170,9 @@ void run_rule(std::span<const UpdateItem> items, const Make& make) {
   for_each_table<4 + kBuffers>(
       items.size(), [&](size_t i) { return arrays_of<kBuffers>(items[i]); },
       [&](const auto& table) {
-        launch(update_kernel<T, Make>, dim3(table.blocks), dim3(kChunkThreads), 0,
-               current_stream(front.device), table, make, make.at(front.step), gate_of(front),
-               front.grad_factors, front.lr, half);
+        launch_dependent(update_kernel<T, Make>, dim3(table.blocks), dim3(kChunkThreads), 0,
+                         current_stream(front.device), table, make, make.at(front.step),
+                         gate_of(front), front.grad_factors, front.lr, half);
         LATHE_CUDA_CHECK(cudaGetLastError());
       });
 }

@@ -6,8 +6,8 @@
 #include <span>
 #include <type_traits>
 
+#include "lathe/core/gpu/dependent_launch.cuh"
 #include "lathe/core/gpu/device_fault.h"
-#include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/packet.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/optim/kernels/array_table.cuh"

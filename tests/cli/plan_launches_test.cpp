@@ -103,6 +103,18 @@ TEST_CASE("plan: the launches of ResNet-18 in f16 are those of the emulated GPU"
   CHECK(moved < 1.1 * needed);  // 1.07; 1.01 with 64 channels and more images
 }
 
+TEST_CASE("plan: the kernels that may be dependent launches wait themselves" * cuda_case()) {
+  const RealStep& real = real_step();
+  std::vector<Launch> planned = own_launches();
+  planned = with_part(std::move(planned), Unmeasured::kDependentLaunch);
+  REQUIRE(planned.size() == real.launches.size());
+  for (size_t i = 1; i < planned.size(); ++i) {
+    CAPTURE(planned[i].op);
+    CAPTURE(real.launches[i].kernel);
+    CHECK(planned[i].dependent == real.launches[i].waits);
+  }
+}
+
 TEST_CASE("plan: the memory of ResNet-18 in f16 is that of the emulated GPU" * cuda_case()) {
   const RealStep& real = real_step();
   const auto planned = replay(memory_script(recording_of(2), recording_of(3)), kBatch, 1 << 30);

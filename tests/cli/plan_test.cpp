@@ -115,14 +115,18 @@ TEST_CASE("plan: fused layers lose the passes that apply a norm and those for it
   CHECK(fused_step(step).sums == 0);
 }
 
-TEST_CASE("plan: kernels of batch norm behind another of ours are dependent, behind cuDNN's not") {
-  std::vector<Launch> step(4);
+TEST_CASE("plan: kernels that can wait are dependent behind another of ours, not behind cuDNN's") {
+  std::vector<Launch> step(5);
   step[0].library = true;
   for (const size_t i : {1u, 2u}) step[i].kind = LaunchKind::kBatchNormForward;
+  for (const size_t i : {3u, 4u}) step[i].kind = LaunchKind::kOptimizer;
+  step[3].kernel = "update_kernel";
+  step[4].kernel = "layer_step_kernel";
   step = with_part(step, Unmeasured::kDependentLaunch);
   CHECK(!step[1].dependent);
   CHECK(step[2].dependent);
-  CHECK(!step[3].dependent);  // no batch norm
+  CHECK(step[3].dependent);
+  CHECK(!step[4].dependent);  // cannot wait
   const GpuDescription gpu = round_gpu();
   CHECK(seconds_of(step[1], gpu, kFast) - seconds_of(step[2], gpu, kFast) ==
         doctest::Approx(1.5e-6));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../emulation/dependent_launch.h"
 #include "../emulation/kernel_access.h"
 #include "../emulation/kernel_name.h"
 #include "lathe/core/profile/memory_use.h"
@@ -19,6 +20,7 @@ namespace lathe::test {
 struct Moved {
   std::string kernel;
   double read = 0, written = 0;
+  bool waits = false;  // itself, for the kernel before
 };
 
 struct RealStep {
@@ -60,9 +62,9 @@ inline RealStep make_real_step(nn::Module& net, cli::Settings settings, int64_t 
     cuda::synchronize(gpu);
     result.launches.clear();
     for (const emulation::TrafficLog::Launch& launch : log.launches()) {
-      result.launches.push_back({emulation::kernel_name(launch.kernel),
-                                 static_cast<double>(launch.read_bytes),
-                                 static_cast<double>(launch.written_bytes)});
+      result.launches.push_back(
+          {emulation::kernel_name(launch.kernel), static_cast<double>(launch.read_bytes),
+           static_cast<double>(launch.written_bytes), emulation::must_wait(launch.kernel)});
     }
     result.peak_allocated = profile::memory_use(gpu).peak_allocated;
   }

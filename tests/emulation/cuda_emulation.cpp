@@ -50,11 +50,6 @@ Dependent& dependent() {
   return *all;
 }
 
-bool must_wait(void (*kernel)()) {
-  const std::scoped_lock lock(dependent().mutex);
-  return dependent().kernels.contains(kernel);
-}
-
 /// The blocks that are underway, kept from launch to launch.
 std::vector<std::unique_ptr<Block>>& resident_blocks() {
   static std::vector<std::unique_ptr<Block>> blocks;
@@ -99,6 +94,11 @@ std::vector<dim3> shuffled_blocks(dim3 grid) {
 void expect_wait(void (*kernel)()) {
   const std::scoped_lock lock(dependent().mutex);
   dependent().kernels.insert(kernel);
+}
+
+bool must_wait(void (*kernel)()) {
+  const std::scoped_lock lock(dependent().mutex);
+  return dependent().kernels.contains(kernel);
 }
 
 const std::vector<void (*)()>& launched_kernels() { return g_launched; }

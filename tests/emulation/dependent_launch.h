@@ -7,6 +7,8 @@ namespace lathe::emulation {
 
 /// From now on the kernel is held to its promise. Thread-safe.
 void expect_wait(void (*kernel)());
+/// Whether the kernel is. Thread-safe.
+bool must_wait(void (*kernel)());
 /// Of the thread that runs now.
 void after_previous_kernel() noexcept;
 

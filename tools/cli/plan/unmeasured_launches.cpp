@@ -1,6 +1,9 @@
 // The launches of a step with parts that are not measured yet. Contract: unmeasured_launches.h.
 #include "lathe/tools/cli/plan/unmeasured_launches.h"
 
+#include <algorithm>
+#include <string_view>
+
 namespace lathe::cli {
 namespace {
 
@@ -14,9 +17,21 @@ void use_bits(Launch& launch) {
   }
 }
 
-bool is_batch_norm(const Launch& launch) {
-  return launch.kind == LaunchKind::kBatchNormForward ||
-         launch.kind == LaunchKind::kBatchNormBackward;
+/// Whether launch_dependent() starts the kernel (core/gpu/dependent_launch.cuh).
+bool can_wait(const Launch& launch) {
+  constexpr std::string_view kStepKernels[] = {"norm_parts_kernel", "begin_step_kernel",
+                                               "count_step_kernel", "update_kernel",
+                                               "update_loss_scale_kernel"};
+  switch (launch.kind) {
+    case LaunchKind::kBatchNormForward:
+    case LaunchKind::kBatchNormBackward:
+    case LaunchKind::kLoss: return true;
+    case LaunchKind::kElementwise: return launch.kernel == "pointwise";
+    case LaunchKind::kReduction: return launch.kernel == "sum" || launch.kernel == "mean";
+    case LaunchKind::kOptimizer:
+      return std::ranges::find(kStepKernels, launch.kernel) != std::end(kStepKernels);
+    default: return false;
+  }
 }
 
 }  // namespace
@@ -26,7 +41,7 @@ std::vector<Launch> with_part(std::vector<Launch> launches, Unmeasured part) {
   for (Launch& launch : launches) {
     if (part == Unmeasured::kReluBits) use_bits(launch);
     if (part == Unmeasured::kDependentLaunch && before != nullptr) {
-      launch.dependent = is_batch_norm(launch) && !launch.library && !before->library;
+      launch.dependent = can_wait(launch) && !launch.library && !before->library;
     }
     before = &launch;
   }

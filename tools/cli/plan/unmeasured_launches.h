@@ -11,8 +11,8 @@ namespace lathe::cli {
 /// The launches with the part turned on. They are the same ones, but:
 ///   kReluBits         batch_norm_add_relu writes a bit per number of y, and its gradient reads
 ///                     those instead of y
-///   kDependentLaunch  kernels of batch norm that follow another kernel of ours are dependent.
-///                     Behind a library's kernel they wait for its end, as ever
+///   kDependentLaunch  our kernels that can wait themselves, and follow another kernel of ours,
+///                     are dependent. Behind a library's kernel they wait for its end, as ever
 std::vector<Launch> with_part(std::vector<Launch> launches, Unmeasured part);
 
 }  // namespace lathe::cli
