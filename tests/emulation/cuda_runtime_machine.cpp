@@ -191,11 +191,8 @@ cudaError_t capture_problem(cudaStream_t stream) {
 }
 
 bool capture_refuses() {
-  if (machine().captured == nullptr || this_thread().capture_mode == cudaStreamCaptureModeRelaxed) {
-    return false;
-  }
   std::optional<CaptureState>& capture = machine().capture;
-  if (!capture) return true;
+  if (!capture || this_thread().capture_mode == cudaStreamCaptureModeRelaxed) return false;
   const bool mine = capture->thread == std::this_thread::get_id();
   if (!mine && capture->mode != cudaStreamCaptureModeGlobal) return false;
   capture->broken = true;

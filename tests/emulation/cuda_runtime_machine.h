@@ -108,8 +108,7 @@ struct Machine {
   uint64_t streams_made = 0, blocks_made = 0, work_made = 0, captures_made = 0;
   WorkSet known_done;               // what the host has waited for, on any thread
   std::vector<bool> contexts;       // of each device, whether it has one
-  StreamState* captured = nullptr;  // of pretend_capture() or cudaStreamBeginCapture
-  std::vector<std::function<void()>> captured_kernels;  // of pretend_capture()
+  StreamState* captured = nullptr;  // by cudaStreamBeginCapture
   std::optional<CaptureState> capture;
 };
 Machine& machine();

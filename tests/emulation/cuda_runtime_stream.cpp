@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "captured_stream.h"
 #include "cuda_runtime_machine.h"
 #include "device_failure.h"
 #include "kernel_access.h"
@@ -16,19 +15,6 @@
 #include "launch_limits.h"
 
 namespace lathe::emulation {
-
-void pretend_capture(cudaStream_t stream) {
-  const Call call;
-  machine().captured = stream;
-  if (stream != nullptr) machine().captured_kernels.clear();
-}
-
-void replay_capture(cudaStream_t stream) {
-  const Call call;
-  for (const auto& run : machine().captured_kernels) {
-    find_stream(stream)->queue.push_back({.run = run, .record = {}, .wait = {}});
-  }
-}
 
 namespace {
 
@@ -40,9 +26,6 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, std::vector<
     return result(problem);
   }
   if (kernel_fault().hit()) run = [] { machine().failed = true; };
-  if (stream == machine().captured && stream != nullptr && !machine().capture) {
-    machine().captured_kernels.push_back(run);
-  }
   submit(*state, std::move(run), std::move(uses));
   return cudaSuccess;
 }
@@ -57,7 +40,7 @@ cudaError_t refuse(cudaStream_t stream) {
 bool is_captured(cudaStream_t stream) {
   if (stream == nullptr) return false;
   const StreamState* const state = find_stream(stream);
-  return stream == machine().captured || (state != nullptr && is_recorded(*state));
+  return state != nullptr && is_recorded(*state);
 }
 
 constexpr auto kCapturedEvent = static_cast<cudaError_t>(907);
@@ -209,7 +192,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     order.try_emplace(state, 2 * capture->graph->nodes.size() + 1);  // without work, too
     return cudaSuccess;
   }
-  if (machine().capture && is_captured(stream)) return result(kStreamCaptureUnsupported);
+  if (is_captured(stream)) return result(kStreamCaptureUnsupported);
   if (awaited->last) wait_for(*state, awaited->last);
   return cudaSuccess;
 }
@@ -257,7 +240,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     recorded->last->noted = machine().capture->order[state];
     return cudaSuccess;
   }
-  if (machine().capture && is_captured(stream)) return result(kStreamCaptureUnsupported);
+  if (is_captured(stream)) return result(kStreamCaptureUnsupported);
   recorded->last = record(*state);
   return cudaSuccess;
 }
@@ -266,9 +249,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (machine().failed) return result(cudaErrorLaunchFailure);
   const std::shared_ptr<EventState> state = find_event(event);
   if (state == nullptr) return result(cudaErrorInvalidResourceHandle);
-  if (machine().capture ? capture_refuses() : machine().captured != nullptr) {
-    return result(kStreamCaptureUnsupported);
-  }
+  if (capture_refuses()) return result(kStreamCaptureUnsupported);
   if (is_noted(*state)) return result(kCapturedEvent);
   if (!state->last || state->last->done) {
     if (state->last) machine().known_done.join(state->last->after);

@@ -127,13 +127,6 @@ void give_results(const CudnnObject& heuristic, int64_t count, int64_t* got, voi
   }
 }
 
-bool is_capturing(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  unsigned long long id = 0;
-  return stream != nullptr && cudaStreamGetCaptureInfo(stream, &status, &id) == cudaSuccess &&
-         status != cudaStreamCaptureStatusNone;
-}
-
 CudnnConfig config_of_plan(const CudnnObject& plan) {
   return config_of(
       part_of(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
@@ -186,11 +179,7 @@ void execute(cudnnHandle_t handle, const CudnnObject& plan, const CudnnObject& p
     if (bytes > 0) std::memset(workspace, 0x5A, static_cast<size_t>(bytes));
     program.run(memory);
   };
-  const cudaStream_t stream = handle->stream;
-  if (is_capturing(stream)) {
-    cudnn_probe().captured.push_back([work, stream] { enqueue_kernel(stream, work); });
-  }
-  const cudaError_t queued = enqueue_kernel(stream, work);
+  const cudaError_t queued = enqueue_kernel(handle->stream, work);
   require(queued == cudaSuccess, CUDNN_STATUS_EXECUTION_FAILED, "the stream is gone");
 }
 

@@ -28,7 +28,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <set>
 #include <vector>
 
@@ -53,10 +52,7 @@ struct CudnnProbe {
   std::set<int64_t> failing;                       // engines whose execution fails
   std::set<int64_t> indescribable;                 // engines whose notes cannot be read
   bool offers_many = false;
-  bool fuses = true;  // false: no heuristic knows graphs of several operations
-  /// Executions that were queued while their stream was captured; called, they run again, as the
-  /// launch of a graph would have them.
-  std::vector<std::function<void()>> captured;
+  bool fuses = true;                    // false: no heuristic knows graphs of several operations
   std::atomic<uint64_t> lost_plans{0};  // executions that ran when their plan was gone
   FaultPoint descriptor_fault;  // fails the n-th creation of a descriptor for lack of memory
   FaultPoint stream_fault;      // fails the n-th cudnnSetStream

@@ -4,15 +4,16 @@
 
 #include <vector>
 
+#include "../cuda_case.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda.h"
+#include "lathe/core/cuda_graph.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/lamb.h"
 #include "lathe/optim/lars.h"
 #include "lathe/optim/novograd.h"
 #include "lathe/optim/rmsprop.h"
 #include "lathe/optim/sgd.h"
-#include "lathe/tests/emulation/captured_stream.h"
 #include "loss_scaling.h"
 #include "make_optimizer.h"
 
@@ -41,24 +42,20 @@ Tensors make_params(Device device) {
   return out;
 }
 
-TEST_CASE("captured step: launched again it counts on and follows the learning rate") {
-  if (!cuda_is_available()) return;
+TEST_CASE("captured step: launched again it counts on and follows the learning rate" *
+          cuda_case()) {
   const Device device(DeviceType::kCUDA);
-  const OwnedStream stream;
-  const StreamScope on(stream);
-  const auto native = static_cast<cudaStream_t>(static_cast<Stream>(stream).native);
   for (const MakeOptimizer& make_optimizer : optimizers()) {
     const Tensors eager = make_params(device), captured = make_params(device);
     const auto first = make_optimizer(eager), second = make_optimizer(captured);
     INFO(first->name());
     second->set_capturable();
     second->step();  // makes the state
-    emulation::pretend_capture(native);
-    second->step();
-    emulation::pretend_capture(nullptr);
-    for (const double lr : {0.5, 0.25, 0.125}) {  // the last graph launches
+    cuda::Graph graph(device);
+    graph.capture([&] { second->step(); });
+    for (const double lr : {0.5, 0.5, 0.25, 0.125}) {
       second->set_lr(lr);
-      emulation::replay_capture(native);
+      graph.launch();
     }
     for (const double lr : {0.5, 0.5, 0.5, 0.25, 0.125}) {
       first->set_lr(lr);
@@ -68,8 +65,8 @@ TEST_CASE("captured step: launched again it counts on and follows the learning r
   }
 }
 
-TEST_CASE("captured step: a rate in device memory costs a launch when it changes, none in a step") {
-  if (!cuda_is_available()) return;
+TEST_CASE("captured step: a rate in device memory costs a launch when it changes, none in a step" *
+          cuda_case()) {
   const Device device(DeviceType::kCUDA);
   const Tensors params = make_params(device);
   optim::AdamW optimizer(params, {.lr = 0.5});
@@ -88,8 +85,7 @@ TEST_CASE("captured step: a rate in device memory costs a launch when it changes
   CHECK(cuda::counters().synchronizations == before.synchronizations);
 }
 
-TEST_CASE("captured step: a loaded state brings its learning rate") {
-  if (!cuda_is_available()) return;
+TEST_CASE("captured step: a loaded state brings its learning rate" * cuda_case()) {
   const Device device(DeviceType::kCUDA);
   const Tensors params = make_params(device), others = make_params(device);
   optim::SGD from(params, {.lr = 0.125, .momentum = 0.5}), to(others, {.lr = 0.5, .momentum = 0.9});

@@ -1,11 +1,11 @@
 // GradScaler on a stream that is being captured into a graph, where no event may be asked.
 #include <doctest/doctest.h>
 
+#include "../cuda_case.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/sgd.h"
-#include "lathe/tests/emulation/captured_stream.h"
 #include "loss_scaling.h"
 
 namespace lathe {
@@ -13,19 +13,12 @@ namespace {
 
 using namespace test;
 
-struct Capture {
-  explicit Capture(Stream stream) {
-    emulation::pretend_capture(static_cast<cudaStream_t>(stream.native));
-  }
-  ~Capture() { emulation::pretend_capture(nullptr); }
-};
-
-TEST_CASE("GradScaler: captured steps ask no event and report nothing; the scale follows them") {
-  if (!cuda_is_available()) return;
+TEST_CASE(
+    "GradScaler: captured steps ask no event and report nothing; the scale follows their launches" *
+    cuda_case()) {
   const Device device(DeviceType::kCUDA);
-  const OwnedStream stream;
-  const StreamScope on(stream);
   optim::SGD optimizer({param(ones({2}), device)}, {.lr = 0.1});
+  optimizer.set_capturable();
   optim::GradScaler scaler({.init_scale = 512});
   begin(scaler, device);
   const auto step = [&](double gradient) {
@@ -33,33 +26,33 @@ TEST_CASE("GradScaler: captured steps ask no event and report nothing; the scale
     scaler.step(optimizer);
     scaler.update();
   };
+  step(1);  // makes the optimiser's state
+  cuda::synchronize(device);
   step(kInfinity);  // its report is on the way
-  {
-    const Capture capture(stream);
+  cuda::Graph two_steps(device), one_step(device);
+  two_steps.capture([&] {
     step(kInfinity);
     step(1);
-    CHECK(scaler.progress().steps == 0);
-  }
-  synchronize(stream);
-  CHECK(scaler.progress().steps == 1);
-  CHECK(scaler.read_progress().steps == 3);  // what a checkpoint takes is of every step
+    CHECK(scaler.progress().steps == 1);
+  });
+  cuda::synchronize(device);
+  CHECK(scaler.progress().steps == 2);  // nothing has run
+  one_step.capture([&] { step(1); });   // with no report on the way
+  two_steps.launch();
+  one_step.launch();
+  cuda::synchronize(device);
+  CHECK(scaler.read_progress().steps == 5);  // what a checkpoint takes is of every step
   CHECK(scaler.read_progress().skipped == 2);
   CHECK(scaler.read_progress().scale == 128);
-  {
-    const Capture capture(stream);
-    step(1);  // with no report on the way
-  }
-  synchronize(stream);
-  CHECK(scaler.progress().steps == 1);
   step(1);
-  synchronize(stream);
-  CHECK(scaler.progress().steps == 5);
+  cuda::synchronize(device);
+  CHECK(scaler.progress().steps == 6);
   CHECK(scaler.progress().skipped == 2);
   CHECK(scaler.get_scale() == 128);
 }
 
-TEST_CASE("GradScaler: after launches of a graph the host learns of the scale and of its floor") {
-  if (!cuda_is_available()) return;
+TEST_CASE("GradScaler: after launches of a graph the host learns of the scale and of its floor" *
+          cuda_case()) {
   const Device device(DeviceType::kCUDA);
   const Tensor gradient = ones({2}, {.device = device});
   optim::SGD optimizer({param(ones({2}), device)}, {.lr = 0.125});
