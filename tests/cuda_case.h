@@ -4,7 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+
 #include "lathe/core/cuda.h"
+#include "lathe/core/format.h"
 
 namespace lathe::test {
 
@@ -20,6 +23,15 @@ struct CudaCase {
   }
 };
 inline CudaCase cuda_case() { return {cuda_is_available()}; }
+
+/// For tests of so many GPUs at once.
+inline CudaCase gpus_case(int count) {
+  if (!cuda_is_available()) return {false};
+  const int there = cuda::device_count();
+  if (there >= count) return {true};
+  static std::string reasons[10];
+  return {false, (reasons[count] = concat("needs ", count, " GPUs, here: ", there)).c_str()};
+}
 
 /// For kernel tests, which in a build without the backend run on host tensors.
 inline CudaCase kernel_case() { return {!kHasCuda || cuda_is_available()}; }

@@ -26,10 +26,13 @@ std::vector<int> worlds(std::vector<int> all, bool have_gpus = on_gpus());
 
 /// Starts `n` children of this process. Each calls body(options) with its rank; what that returns,
 /// or "error: " and the message of what it throws, is its result. They meet through a file.
+/// CUDA does not work in a child of a process that has asked for GPUs. So with `uses_gpus`, where
+/// these are real, a child begins the program anew, with this case alone. There the Ranks before
+/// this one start nothing and have empty results.
 class Ranks {
  public:
   using Body = std::function<std::string(distributed::GroupOptions options)>;
-  Ranks(int n, double timeout_seconds, const Body& body);
+  Ranks(int n, double timeout_seconds, const Body& body, bool uses_gpus = on_gpus());
   ~Ranks();
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
