@@ -316,6 +316,9 @@ def counts(tree):
     yield "docs/guarantees.md", "at most % dimensions", first("core/shape.h", r"kMaxDims = (\d+)")
     yield "docs/cli.md", "at the start and every % steps", first("tools/cli/training/saves.h", r"kStepsBetweenCandidates = (\d+)")
     yield "docs/conv-search.md", "At most % settings of one engine", first("ops/conv_search/conv_limits.h", r"per_engine = (\d+)")
+    for page, words in (("docs/conv-search.md", "; % of the engine that it names first"),
+                        ("docs/cli-convolutions.md", "the search times % of the engine that cuDNN names first")):
+        yield page, words, first("ops/conv_search/conv_limits.h", r"of_first = (\d+)")
     yield "docs/conv-search.md", "after % seconds of timed runs", first("ops/conv_search/conv_limits.h", r"double ms = (\d+)000")
     yield "docs/conv-search.md", "beyond % choices", first("ops/conv_search/conv_cache_file.h", r"size_t choices = (\d+)")
     yield "ops/README.md", "each of the latest % keys", first("ops/conv/conv2d_engines_cudnn.cpp", r"kKeys = (\d+)")

@@ -33,7 +33,8 @@ LATHE = PROGRAM.format(name="lathe") + '''case "$*" in
 esac
 case "$1 $2" in
   "bench step") say '{"bench":"step","model":"resnet18","batch_size":64,"amp":"fp16","capture":true,"images_per_second":6400.0,"tries":"'$LATHE_UNMEASURED'"}' ;;
-  "bench conv") say '{"bench": "conv", "layer": "stem", "pass": "forward", "seconds": 2.5e-5, "of_roofline": 0.5, "engine": "engine 7"}' ;;
+  "bench conv") say '{"bench": "conv", "layer": "stem", "pass": "forward", "seconds": 2.5e-5, "of_roofline": 0.5, "engine": "engine 7"}'
+                say '{"bench": "conv", "layer": "block", "pass": "forward", "fusion": "norm_relu", "seconds": 2e-5, "split_seconds": 3e-5, "settings": 12, "settings_timed": 10, "search_seconds": 0.25, "engine": "8"}' ;;
   "bench kernels") say '{"bench": "kernels", "kernel": "relu", "dtype": "f16", "bytes_per_second": 2e12, "of_copy": 0.9}'
                    exit "${FAKE_KERNELS:-0}" ;;
 esac
@@ -136,8 +137,9 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(rehearse.missing_rows(rehearse.read_rows(self.rows), report), [])
         self.assertEqual(set(report["tests"]), {"test_cuda fused_b_test.cpp", "test_cuda a_test.cpp", "device_test.py"})
         page = (self.out / "report.md").read_text()
-        for line in ("| resnet18 | 64 | fp16 | True |  |  | 6400 | 10.00 |", "| stem | forward | 4 | 25.0 | 0.50 | engine 7 |",
-                     "| stem | forward | none | 25.0 | 0.50 | engine 7 |", "| relu | f16 | 2000 | 0.90 |",
+        for line in ("| resnet18 | 64 | fp16 | True |  |  | 6400 | 10.00 |", "| stem | forward |  | 4 | 25.0 |  | 0.50 |  |  | engine 7 |",
+                     "| stem | forward |  | none | 25.0 |  | 0.50 |  |  | engine 7 |",
+                     "| block | forward | norm_relu | 4 | 20.0 | 30.0 |  | 10 of 12 | 0.25 | 8 |", "| relu | f16 | 2000 | 0.90 |",
                      "| resnet18 | 64 | fp16 | ours | 8 | 400 | 300 to 500 | 1.00 |",
                      "| resnet18 | 64 | fp16 | eager | 8 | 200 | 200 to 200 | 2.00 |", "| [64,64,32,32] | 256 | 9.0 | 12.0 |",
                      "Kernels of Lathe, batch 32: 8 us of kernels per step, 9 us from step to step.", "| 1000.0 | 3.0 |  | `k` |",

@@ -262,4 +262,19 @@ def test_a_plan_of_a_batch_that_this_gpu_has_no_memory_for(folder):
     assert "op took" not in text, text
 
 
+def test_convolutions_and_what_is_fused_with_them(folder):
+    need_gpu(emulated=True)  # whose engines take all of these layers
+    conv = ["bench", "conv", "--device", "cuda", "--model", "resnet8", "--batch-size", 2, "--image-size", 4, "--dtype", "f16", "--seconds", 0.01,
+            "--peak-gflops", 1, "--peak-gbytes", 1, "--search-per-engine", 1, "--json"]
+    rows = [json.loads(line) for line in expect(on_gpu(*conv, memory=1 << 31), 0).stdout.splitlines()]
+    plain, fused = [row for row in rows[:-1] if "fusion" not in row], [row for row in rows if "fusion" in row]
+    patterns = {(row["pass"], row["fusion"]) for row in fused}
+    assert patterns == {("forward", "statistics"), ("forward", "norm_relu"), ("backward_input", "relu_norm"), ("backward_weight", "norm_relu")}, rows
+    assert {row["layer"] for row in fused} == {row["layer"] for row in plain} - {"conv1"}, "the stem's 3 channels cannot be fused"
+    assert all(row["seconds"] > 0 and row["split_seconds"] > 0 and row["search_seconds"] > 0 for row in fused), fused
+    assert all(row["settings_timed"] == row["settings"] for row in fused), "all of a pattern are timed"
+    assert {(row["settings"], row["settings_timed"]) for row in plain} == {(5, 3)}, "7:0=2 but not 7:0=1, 3, 4; 5 is filtered"
+    assert abs(rows[-1]["seconds"] - sum(row["count"] * row["seconds"] for row in plain)) < 1e-9, "of the plain ones alone"
+
+
 main(globals())

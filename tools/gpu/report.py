@@ -152,10 +152,16 @@ def search_limit(row):
     return {None: "default", 0: "none"}.get(row.get("search_limit"), row.get("search_limit"))
 
 
+def settings_text(row):
+    """How many settings a search timed, and of how many."""
+    return f"{row['settings_timed']} of {row['settings']}" if "settings" in row else ""
+
+
 def conv_lines(rows):
-    return table(["convolution", "pass", "search limit", "us", "of the roofline", "engine"],
-                 [[r["layer"], r.get("pass", ""), search_limit(r), number(r.get("seconds"), 1, 1e6), number(r.get("of_roofline"), 2),
-                   r.get("engine", "")] for r in rows])
+    return table(["convolution", "pass", "fused with", "search limit", "us", "split, us", "of the roofline", "timed of", "search, s", "engine"],
+                 [[r["layer"], r.get("pass", ""), r.get("fusion", ""), search_limit(r), number(r.get("seconds"), 1, 1e6),
+                   number(r.get("split_seconds"), 1, 1e6), number(r.get("of_roofline"), 2), settings_text(r),
+                   number(r.get("search_seconds"), 2), r.get("engine", "")] for r in rows])
 
 
 def losses_line(row):

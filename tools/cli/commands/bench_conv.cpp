@@ -1,19 +1,28 @@
 // lathe bench conv: the convolutions of a model, layer by layer and pass by pass, next to the least
 // time that the device needs for them; also the engine that the search chose, on a GPU and with
-// --conv-benchmark on a CPU (ops/conv_search/conv_search.h).
+// --conv-benchmark on a CPU (ops/conv_search/conv_search.h). On a GPU in f16 also what the search
+// measured of the patterns that fuse a convolution with a batch norm.
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
+#include <limits>
+#include <memory>
+#include <ranges>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/file.h"
 #include "lathe/core/generator.h"
+#include "lathe/core/math_mode.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/conv/conv2d_engines_cpu.h"
 #include "lathe/ops/conv_search/conv_search.h"
 #include "lathe/ops/conv_search/conv_ways.h"
+#include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/bench.h"
@@ -43,15 +52,42 @@ struct ConvBench {
   Roofline roofline;
   Table& table;
   bool searches;  // for an engine
+  bool fuses;     // searches for patterns with a batch norm, too
+  std::vector<std::vector<std::string>>& fused_rows;  // of their table, behind the other
 };
 
-/// The engine of the one convolution that ran since the search was cleared; "" if the search had no
-/// part in it.
-std::string engine_of_last() {
-  const auto choices = conv_search().choices();
-  if (choices.empty()) return "";
-  const auto& [key, choice] = choices.front();
-  return engine_text(key, choice->candidate().engine);
+/// What the search knows of a key.
+using Searched = std::pair<ConvKey, std::shared_ptr<const ConvChoice>>;
+
+std::string chosen_engine(const Searched& searched) {
+  return engine_text(searched.first, searched.second->candidate().engine);
+}
+
+/// Adds the engine that was chosen, how many settings the search knows, and how many it timed.
+void add_search(Row& row, const Searched& searched) {
+  const auto& trials = searched.second->trials;
+  row.add("engine", chosen_engine(searched))
+      .add("settings", std::ssize(trials))
+      .add("settings_timed", std::ranges::count(trials, ConvOutcome::kTimed, &ConvTrial::outcome))
+      .add("search_seconds", searched.second->search_ms / 1e3);
+}
+
+Row conv_row(const ConvBench& bench, const ConvLayer& layer, std::string_view pass) {
+  const Conv2dGeometry& g = layer.sizes;
+  Row row;
+  row.add("bench", "conv")
+      .add("layer", layer.name)
+      .add("count", layer.count)
+      .add("pass", std::string(pass))
+      .add("x", concat(g.x_shape()))
+      .add("w", concat(g.w_shape()))
+      .add("stride", concat(g.stride))
+      .add("pad", concat(g.pad))
+      .add("dtype", concat(bench.dtype))
+      .add("layout", bench.settings.layout)
+      .add("device", concat(bench.device))
+      .add("threads", num_threads());
+  return row;
 }
 
 struct Total {
@@ -64,34 +100,65 @@ void time_pass(const ConvBench& bench, const ConvLayer& layer, const char* pass,
   const Conv2dGeometry& g = layer.sizes;
   conv_search().clear();  // afterwards it knows this pass alone, or nothing
   const Timing timing = measure(f, bench.timing);
-  const std::string engine = engine_of_last();
+  const auto searched = conv_search().choices();
   const double operations = conv_operations(g), least = bench.roofline.seconds(g, bench.dtype);
   const auto count = static_cast<double>(layer.count);
   total.seconds += count * timing.median;
   total.least_seconds += count * least;
   total.operations += count * operations;
   total.dots.push_back({pass, operations, conv_bytes(g, bench.dtype), timing.median});
-  Row row;
-  row.add("bench", "conv")
-      .add("layer", layer.name)
-      .add("count", layer.count)
-      .add("pass", pass)
-      .add("x", concat(g.x_shape()))
-      .add("w", concat(g.w_shape()))
-      .add("stride", concat(g.stride))
-      .add("pad", concat(g.pad))
-      .add("dtype", concat(bench.dtype))
-      .add("layout", bench.settings.layout)
-      .add("device", concat(bench.device))
-      .add("threads", num_threads())
-      .add("engine", engine)
-      .add("roofline_seconds", least)
-      .add("of_roofline", least / timing.median);
+  Row row = conv_row(bench, layer, pass);
+  if (searched.empty()) {
+    row.add("engine", "");
+  } else {
+    add_search(row, searched[0]);
+  }
+  row.add("roofline_seconds", least).add("of_roofline", least / timing.median);
   bench.out.row(add_timing(row, timing, "operations", operations));
   std::vector<std::string> cells = conv_cells(layer.name, layer.count, pass, timing.median,
                                               operations / timing.median, least / timing.median);
-  if (bench.searches) cells.push_back(engine);
+  if (bench.searches && !searched.empty()) cells.push_back(chosen_engine(searched[0]));
   bench.out.text(bench.table.row(cells));
+}
+
+/// The time of a candidate that was timed, in seconds; NaN if there is none.
+double timed_seconds(const ConvTrial* trial) {
+  const bool timed = trial != nullptr && trial->outcome == ConvOutcome::kTimed;
+  return timed ? trial->ms / 1e3 : std::numeric_limits<double>::quiet_NaN();
+}
+
+void show_fused(const ConvBench& bench, const ConvLayer& layer, const Searched& searched) {
+  const auto& [key, choice] = searched;
+  const auto split = std::ranges::find(choice->trials, kSplitEngine,
+                                       [](const ConvTrial& t) { return t.candidate.engine.index; });
+  const double seconds = timed_seconds(&choice->trials[choice->chosen]),
+               split_seconds = timed_seconds(split == choice->trials.end() ? nullptr : &*split);
+  Row row = conv_row(bench, layer, concat(key.pass));
+  row.add("fusion", concat(key.fusion)).add("seconds", seconds).add("split_seconds", split_seconds);
+  add_search(row, searched);
+  bench.out.row(row);
+  bench.fused_rows.push_back({layer.name, formatted("{} x", layer.count), concat(key.pass),
+                              concat(key.fusion), formatted("{:.3f}", 1e3 * seconds),
+                              formatted("{:.3f}", 1e3 * split_seconds), chosen_engine(searched)});
+}
+
+/// What the search measures of the patterns that fuse relu(norm(x)) with the convolution, and the
+/// convolution with the sums for the norm behind it: in a forward and a backward pass, as a step
+/// of training has them.
+void search_fused(const ConvBench& bench, const ConvLayer& layer, const Tensor& x, const Tensor& w,
+                  const Tensor& dy, const Conv2dOptions& options) {
+  conv_search().clear();
+  const EnableGrad on;
+  const auto channels = [&](double value) {
+    return full({layer.sizes.C}, value, {.device = bench.device});
+  };
+  const BatchNormTensors norm{channels(1), channels(0), channels(0), channels(1)};
+  const Tensor input = x.detach().requires_grad_(), filters = w.detach().requires_grad_();
+  batch_norm_relu_conv2d(input, norm, filters, {.training = true}, options).backward(dy);
+  const auto searched = conv_search().choices();
+  for (const Searched& one : std::views::reverse(searched)) {  // in the order of the step
+    if (one.first.fusion != ConvFusion::kNone) show_fused(bench, layer, one);
+  }
 }
 
 void time_layer(const ConvBench& bench, const ConvLayer& layer, Total& total) {
@@ -112,6 +179,48 @@ void time_layer(const ConvBench& bench, const ConvLayer& layer, Total& total) {
   }
   time_pass(bench, layer, "backward_weight", total,
             [&] { conv2d_weight_grad(dy, x, w.shape(), options, format); });
+  if (bench.fuses && !layer.first) search_fused(bench, layer, x, w, dy, options);
+}
+
+/// In f16 and NHWC only, as conv2d_may_fuse() and conv2d_suits_fused() have it.
+bool may_fuse(const Settings& settings, Device device, DType dtype) {
+  return device.is_cuda() && dtype == kF16 && settings.layout == "nhwc" && cudnn::enabled() &&
+         cudnn::fusion() && cudnn::benchmark() && !deterministic();
+}
+
+void show_total(const ConvBench& bench, const Total& total) {
+  const Roofline& peaks = bench.roofline;
+  bench.out.row(Row()
+                    .add("bench", "conv")
+                    .add("layer", "all")
+                    .add("seconds", total.seconds)
+                    .add("operations_per_second", total.operations / total.seconds)
+                    .add("roofline_operations_per_second", peaks.operations_per_second)
+                    .add("roofline_bytes_per_second", peaks.bytes_per_second)
+                    .add("of_roofline", total.least_seconds / total.seconds));
+  std::vector<std::string> sums{formatted("{:.3f}", 1e3 * total.seconds),
+                                formatted("{:.1f}", total.operations / total.seconds / 1e9),
+                                formatted("{:.1f} %", 100 * total.least_seconds / total.seconds)};
+  if (bench.searches) sums.emplace_back();
+  bench.out.text(bench.table.sum("all layers of a step", sums));
+}
+
+/// The table of what can be fused.
+void show_fused_table(const ConvBench& bench) {
+  if (bench.fused_rows.empty()) return;
+  size_t name_width = 0;
+  for (const auto& cells : bench.fused_rows) name_width = std::max(name_width, cells[0].size());
+  Table table({{.heading = "fused", .width = name_width, .right = false},
+               {.heading = "", .width = 4},
+               {.heading = "pass", .width = 15, .right = false},
+               {.heading = "pattern", .width = 10, .right = false},
+               {.heading = "ms", .width = 7},
+               {.heading = "split", .width = 7},
+               {.heading = "engine", .width = kEngineWidth, .right = false, .rank = 1}},
+              2, terminal_width(STDOUT_FILENO));
+  bench.out.text("\n" + table.heading());
+  for (const auto& cells : bench.fused_rows) bench.out.text(table.row(cells));
+  bench.out.sentence("split: the same by several kernels; ms: the faster of both, by the search");
 }
 
 }  // namespace
@@ -132,6 +241,8 @@ ExitCode run_bench_conv(const Invocation& call) {
   const TimingOptions timing =
       lasting(settings.seconds,
               {.warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device});
+  if (const auto most = settings.search_per_engine)
+    cudnn::set_search_limits({.per_engine = *most, .of_first = *most});
   const bool searches = device.is_cuda() || cpu::conv2d_is_measured(dtype);
   std::vector<Column> more;
   if (searches)
@@ -140,9 +251,11 @@ ExitCode run_bench_conv(const Invocation& call) {
                     .right = false,
                     .rank = 1});
   Table table = conv_table(layers, more, terminal_width(STDOUT_FILENO));
-  const ConvBench bench{out,   settings, device,
-                        dtype, timing,   measure_roofline(settings, dtype, timing),
-                        table, searches};
+  std::vector<std::vector<std::string>> fused_rows;
+  const ConvBench bench{out,       settings, device,
+                        dtype,     timing,   measure_roofline(settings, dtype, timing),
+                        table,     searches, may_fuse(settings, device, dtype),
+                        fused_rows};
   const Roofline& peaks = bench.roofline;
   out.text(formatted("{} batch {} {} {} on {}, {}; roofline {:.1f} GFLOP/s, {:.1f} GB/s",
                      *settings.model, batch, settings.dtype, settings.layout, concat(device),
@@ -151,20 +264,9 @@ ExitCode run_bench_conv(const Invocation& call) {
   out.text(table.heading());
   Total total;
   for (const ConvLayer& layer : layers) time_layer(bench, layer, total);
-  out.row(Row()
-              .add("bench", "conv")
-              .add("layer", "all")
-              .add("seconds", total.seconds)
-              .add("operations_per_second", total.operations / total.seconds)
-              .add("roofline_operations_per_second", peaks.operations_per_second)
-              .add("roofline_bytes_per_second", peaks.bytes_per_second)
-              .add("of_roofline", total.least_seconds / total.seconds));
-  std::vector<std::string> sums{formatted("{:.3f}", 1e3 * total.seconds),
-                                formatted("{:.1f}", total.operations / total.seconds / 1e9),
-                                formatted("{:.1f} %", 100 * total.least_seconds / total.seconds)};
-  if (searches) sums.emplace_back();
-  out.text(table.sum("all layers of a step", sums));
+  show_total(bench, total);
   if (const std::string remark = table.remark(); !remark.empty()) out.sentence(remark);
+  show_fused_table(bench);
   if (!settings.svg.empty()) {
     const std::string title =
         formatted("{} on {}: convolutions and the roofline", *settings.model, concat(device));

@@ -91,6 +91,7 @@ struct Settings {
   bool deterministic = false;
   std::optional<bool> cudnn_benchmark;
   bool conv_fusion = true;
+  std::optional<int64_t> search_per_engine;
   bool capture = true;
   bool recompute = false;
   int64_t workspace_limit = 1024;

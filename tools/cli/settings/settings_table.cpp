@@ -179,6 +179,8 @@ constexpr Setting kSettings[] = {
    .help = "Time the algorithms of every new convolution on a GPU and take the fastest"},
   {.key = "conv-fusion", .group = "Speed", .target = &S::conv_fusion, .takes = kBenchStep,
    .help = "Of --cudnn-benchmark: also time kernels that compute a convolution together with the batch norm and relu around it"},
+  {.key = "search-per-engine", .group = "Speed", .target = &S::search_per_engine, .takes = kBenchConv, .unit = "N", .max = 1e6, .automatic = "16 of the one that cuDNN names first, 4 of others",
+   .help = "How many settings of each engine --cudnn-benchmark times; 0: all"},
   {.key = "capture", .group = "Speed", .target = &S::capture, .takes = kTrain | kBenchStep,
    .help = "Record a training step on a GPU once and launch it as one CUDA graph from then on"},
   {.key = "recompute", .group = "Speed", .target = &S::recompute, .takes = kSteps | kBenchStep | kPlan,

@@ -43,6 +43,7 @@ constexpr Dependence kDependences[] = {
     {"cudnn-benchmark", "device", "cuda", "; on a CPU it is --conv-benchmark"},
     {"cudnn-benchmark", "deterministic", "true", ": nothing is timed", kUnless},
     {"conv-fusion", "device", "cuda"},
+    {"search-per-engine", "device", "cuda"},
     {"workspace-limit", "device", "cuda"},
     {"capture", "device", "cuda"},
     {"capture", "detect-anomaly", "true", ", which looks at single ops", kUnless},
