@@ -94,10 +94,15 @@ class Folding {
     return output;
   }
 
-  /// The value in this dtype: itself, or a cast of it.
+  /// The value in this dtype: itself, what was cast to make it, or a cast of it.
   int as(DType dtype, int value) {
     Type result = type(value);
     if (result.dtype == dtype) return value;
+    const int maker = made_by_[static_cast<size_t>(value)];
+    if (!is_half(dtype) && maker != kNone) {
+      const Node& node = graph_.nodes[static_cast<size_t>(maker)];
+      if (node.op->name == "cast" && type(node.inputs[0]).dtype == dtype) return node.inputs[0];
+    }
     result.dtype = dtype;
     return call("cast", {value}, result, is_half(dtype) ? ".half" : ".wide", {"dtype"},
                 {std::string(name_of(dtype))});

@@ -200,6 +200,20 @@ void add_layers(std::vector<Op>& ops) {
 /// broadcast.
 bool is_pointwise(const Op& op) { return op.name != "glu" && op.name != "prelu"; }
 
+/// What the op's own amp::cast() says.
+std::optional<amp::Policy> amp_policy(std::string_view op) {
+  constexpr std::string_view kHalf[] = {"bmm",          "conv1d", "conv2d", "conv_transpose2d",
+                                        "fused_conv2d", "linear", "matmul", "mlp"};
+  constexpr std::string_view kFloat[] = {
+      "acos",       "asin",  "cos", "cosh",        "cross_entropy", "cumsum",   "exp",
+      "exp2",       "expm1", "log", "group_norm",  "layer_norm",    "log10",    "log1p",
+      "log2",       "norm",  "pow", "log_softmax", "logsumexp",     "nll_loss", "prod",
+      "reciprocal", "rsqrt", "sin", "sinh",        "softmax",       "sum",      "tan"};
+  if (std::ranges::find(kHalf, op) != std::end(kHalf)) return amp::kHalf;
+  if (std::ranges::find(kFloat, op) != std::end(kFloat)) return amp::kFloat;
+  return {};
+}
+
 /// Sorted by name.
 const std::vector<Op>& table() {
   static const std::vector<Op> ops = [] {
@@ -209,6 +223,7 @@ const std::vector<Op>& table() {
     add_views(all);
     add_sums(all);
     add_layers(all);
+    for (Op& op : all) op.amp = amp_policy(op.name);
     std::stable_sort(all.begin(), all.end(),
                      [](const Op& a, const Op& b) { return a.name < b.name; });
     return all;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "lathe/core/profile/arguments.h"
 #include "lathe/core/tensor.h"
 #include "lathe/graph/graph.h"
+#include "lathe/ops/autocast.h"
 
 namespace lathe::jit {
 
@@ -39,6 +41,10 @@ struct Op {
   // Each element of the result depends on the elements at its place of the inputs, which are
   // broadcast, and on nothing else.
   bool pointwise = false;
+
+  // To what the op casts its inputs under Autocast (ops/README.md, column amp); nothing: it takes
+  // them as they are.
+  std::optional<amp::Policy> amp = {};
 
   // Inputs that a call writes into, as batch norm writes its running statistics in training.
   std::vector<int> writes = {};

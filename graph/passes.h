@@ -25,7 +25,8 @@ LATHE_API void fold_constants(Graph& graph);
 ///   w' = w * s, b' = (b - mean) * s + bias, s = weight / sqrt(var + eps), per output channel
 /// The new filters are nodes of the graph, which fold_constants() then computes. A relu or a
 /// residual that the batch norm had taken in becomes nodes again. Filters and statistics must have
-/// one dtype. Results move by rounding: each product is rounded in another place.
+/// one dtype; half filters are multiplied in f32, as they were before a cast made them half, and
+/// rounded once. Results move by rounding: each product is rounded in another place.
 LATHE_API void fold_batch_norm(Graph& graph);
 
 /// Pointwise nodes of one shape become a group where nothing between them needs their values: they

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "lathe/autograd/autocast.h"
+#include "lathe/autograd/cast_cache.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
 #include "lathe/core/formats/tensor_bytes.h"
@@ -26,6 +28,7 @@ namespace {
 using Program = std::function<Tensors(const Tensors&)>;
 
 Graph record(const Program& f, const Tensors& inputs, const nn::Module* module, Purpose purpose) {
+  if (Autocast::active()) amp::drop_casts();  // this run has to make its casts itself
   Tracer tracer(purpose);
   if (module != nullptr) {
     for (const auto& [name, t] : module->named_parameters())

@@ -30,14 +30,16 @@ struct TraceOptions {
 /// of them; with dynamic_batch these have 2 * N + 1 rows for N, so an example of one or two rows is
 /// cheap. What is not the same in both, and not a multiple of the batch, cannot be part of a graph.
 /// The graph shares the tensors that it uses. `f` gets copies of the examples, with their strides.
+/// Where Autocast is on, around this call or in a scope that `f` opens, its casts are nodes of the
+/// graph. Run such a graph outside of the scope: it has the dtypes and the bits that `f` has in it.
 /// What tracing does not see is a branch that both examples take in the same way, memory that the
 /// program reads through data(), and detach() and NoGrad: the graph's gradients pass there.
 /// throws: TraceError if the program reads values of a traced tensor on the host (item(),
 /// to_vector()), draws random numbers, writes into a traced tensor, calls an op that graphs do not
-/// hold (op_table.h), calls an op where Autocast is on, takes another way for other values or
-/// another batch, or returns a tensor that depends on its input in a way that was not seen. A model
-/// in training mode does several of these: call eval() first. TraceError for a module with a name
-/// that the text cannot hold (is_name()). ValueError without examples; what `f` throws.
+/// hold (op_table.h), takes another way for other values or another batch, or returns a tensor that
+/// depends on its input in a way that was not seen. A model in training mode does several of these:
+/// call eval() first. TraceError for a module with a name that the text cannot hold (is_name()).
+/// ValueError without examples; what `f` throws.
 LATHE_API Graph trace(const std::function<Tensors(const Tensors&)>& f, const Tensors& examples,
                       const TraceOptions& options = {});
 /// The graph of a module whose forward() takes one tensor.

@@ -11,6 +11,7 @@
 #include "lathe/core/profile/stack.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/trace.h"
+#include "lathe/ops/autocast.h"
 
 namespace lathe::jit {
 
@@ -155,6 +156,25 @@ int Tracer::number_of(const Tensor& t) {
   return number;
 }
 
+/// The value that the op computes with, where t, a value with this number, is its input: where
+/// Autocast is on, a cast of it. The op makes that cast itself, unseen.
+int Tracer::number_of_cast(int number, const Tensor& t, const Op& op) {
+  if (number < 0 || !op.amp) return number;
+  const DType dtype = amp::target_dtype(*op.amp, t);
+  if (dtype == t.dtype()) return number;
+  const auto [at, is_new] = casts_.try_emplace({number, dtype}, -1);
+  if (is_new) {
+    static const Op* const cast = find_op("cast", std::vector<std::string>{"dtype"});
+    Type type = graph_.values[static_cast<size_t>(number)].type;
+    type.dtype = dtype;
+    at->second = graph_.add({std::to_string(results_++), Origin::kNode, std::move(type), {}});
+    known_.push_back({t, t.version(), known_[static_cast<size_t>(number)].live});
+    graph_.nodes.push_back(
+        {cast, {number}, {std::string(name_of(dtype))}, at->second, one_line(layer())});
+  }
+  return at->second;
+}
+
 bool Tracer::is_cut_off(const Tensor& t) const {
   return t.defined() && cut_off_.contains(t.handle().get());
 }
@@ -190,10 +210,9 @@ void Tracer::begins() {
   }
   if (find_ops(name).empty()) return;
   const Device gpu(DeviceType::kCUDA);
-  if (amp::autocast_enabled(kCPU) || amp::autocast_enabled(gpu)) {
-    fail(
-        concat("Autocast is on, which casts inside of ", open_ops().back().name,
-               " where a graph does not see it; trace without it, and run the graph in its scope"));
+  if (purpose_ != Purpose::kProgram &&
+      (amp::autocast_enabled(kCPU) || amp::autocast_enabled(gpu))) {
+    fail(concat("Autocast is on, which casts inside of ", open_ops().back().name));
   }
   call_ = Call{open_ops().size()};
 }
@@ -278,7 +297,12 @@ void Tracer::finish_call(const profile::WatchedOp& op) {
     Known& known = known_[static_cast<size_t>(number)];
     known.version = known.tensor.version();
   }
-  for (const Tensor& t : inputs) node.inputs.push_back(number_of(t));
+  for (const Tensor& t : inputs) {
+    node.inputs.push_back(number_of_cast(number_of(t), t, *node.op));
+  }
+  if (node.op->amp == amp::kHalf && amp::target_dtype(amp::kHalf, y) != y.dtype()) {
+    fail(concat(node.op->name, " has the dtype of an input that Autocast does not cast (", y, ")"));
+  }
   check_effects(node);
   if (known_number(y) >= 0 && numbers_.contains(y.handle().get())) return;  // returned as it is
   const bool live = takes_gradients(node, inputs, y);

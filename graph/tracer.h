@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
@@ -26,8 +28,9 @@ namespace lathe::jit {
 enum class Purpose : uint8_t { kProgram, kStandIn, kInside };
 
 /// An op of op_table.h is one node; an op that is not there is not seen itself, but those that it
-/// calls are. A tensor is known by its identity, or by its place in memory (after detach()); one
-/// that no traced op made is a constant.
+/// calls are. What Autocast casts inside of an op is a node of its own before it. A tensor is known
+/// by its identity, or by its place in memory (after detach()); one that no traced op made is a
+/// constant.
 class Tracer final : public profile::Watcher {
  public:
   /// Nothing is recorded on this thread while it lives.
@@ -67,6 +70,7 @@ class Tracer final : public profile::Watcher {
   int add_value(std::string name, Origin origin, const Tensor& t);
   int number_of(const Tensor& t);
   int known_number(const Tensor& t) const;
+  int number_of_cast(int number, const Tensor& t, const Op& op);
   bool is_traced(const Tensor& t) const;
   bool reads_traced(const profile::WatchedOp& op) const;
   void check_unwritten(int number);
@@ -85,6 +89,7 @@ class Tracer final : public profile::Watcher {
   std::vector<Known> known_;
   std::unordered_map<const TensorImpl*, int> numbers_;
   std::unordered_multimap<const Storage*, int> in_storage_;
+  std::map<std::pair<int, DType>, int> casts_;       // value, dtype → the value of its cast
   Tensors aliases_;                                  // keeps the keys of numbers_ alive
   std::unordered_set<const TensorImpl*> cut_off_;    // no gradient passes; keys as in numbers_
   std::unordered_set<const Storage*> taken_inside_;  // by described ops

@@ -194,6 +194,12 @@ TEST_CASE("compile: what cannot be traced is called itself, and explained") {
       jit::compile([](const Tensors& t) { return Tensors{dropout(t[0], {.p = 0.5})}; });
   CHECK(!equal(random({ones({100})})[0], random({ones({100})})[0]));
 
+  const jit::CompiledFunction own = jit::compile([](const Tensors& t) {
+    const Autocast half(kCPU, kBF16);
+    return Tensors{t[0] * 2};
+  });
+  CHECK(own({x})[0].defined());
+  CHECK(own.explain().find("Autocast is on") != std::string::npos);
   const Autocast on(kCPU, kBF16);
   const jit::CompiledFunction cast =
       jit::compile([](const Tensors& t) { return Tensors{t[0] * 2}; });

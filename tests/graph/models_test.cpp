@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/generator.h"
 #include "lathe/graph/compile.h"
@@ -41,6 +42,12 @@ void check_traced(nn::Module& model, const Tensor& x, const Tensor& other) {
   CHECK(model(x).abs().max().item<double>() > 0);
   CHECK(equal(graph(x), model(x)));
   CHECK(equal(graph(other), model(other)));
+  const auto in_half = [&](auto&& call) {
+    const Autocast half(kCPU, kBF16);
+    return call();
+  };
+  const jit::Graph half = in_half([&] { return jit::trace(model, x); });
+  CHECK(equal(half(other), in_half([&] { return model(other); })));
 
   const auto f = [&](const Tensors& t) { return Tensors{model(t[0])}; };
   const jit::CompiledFunction compiled = jit::compile(f, &model);

@@ -7,9 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "lathe/autograd/autocast.h"
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/generator.h"
 #include "lathe/graph/trace.h"
+#include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/isclose.h"
 #include "lathe/ops/random.h"
@@ -219,4 +223,58 @@ TEST_CASE("op table: the trace of a graph that calls every op is this graph") {
   const jit::Graph traced = jit::trace(f, inputs, {.dynamic_batch = false});
   CHECK(traced.text() == text);
   CHECK(equal(traced.run(inputs)[0], graph.run(inputs)[0]));
+}
+
+TEST_CASE("op table: each op's trace under Autocast has the op's bits") {
+  const NoGrad off;
+  const jit::Graph graph = jit::parse(testing::every_op_text(true));
+  std::vector<Tensor> values(graph.values.size());
+  const Tensors inputs = testing::every_op_inputs();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    values[static_cast<size_t>(graph.inputs[i])] = inputs[i];
+  }
+  for (const jit::Node& node : graph.nodes) {
+    Tensors given, as_half;  // those that are defined
+    std::vector<int> place;
+    for (const int input : node.inputs) {
+      const Tensor t = input < 0 ? Tensor() : graph.values[static_cast<size_t>(input)].tensor;
+      const Tensor known = input < 0 || t.defined() ? t : values[static_cast<size_t>(input)];
+      place.push_back(known.defined() ? static_cast<int>(given.size()) : -1);
+      if (!known.defined()) continue;
+      given.push_back(known);
+      as_half.push_back(known.dtype() == kF32 && known.ndim() > 1 ? cast(known, kF16) : known);
+    }
+    const auto call = [&](const Tensors& t) {
+      Tensors in;
+      for (const int at : place) in.push_back(at < 0 ? Tensor() : t[static_cast<size_t>(at)]);
+      return Tensors{node.op->call(in, node.attributes)};
+    };
+    const auto in_half = [&](const Tensors& t) {
+      const Autocast half(kCPU, kF16);
+      return call(t);
+    };
+    for (const bool is_half : {false, true}) {
+      if (node.op->name == "contiguous") break;  // calls nothing where the order is right already
+      const Tensors& t = is_half ? as_half : given;
+      const std::string what = concat(node.op->name, is_half ? " of f16" : " of f32");
+      CAPTURE(what);
+      Tensor want;
+      try {
+        want = in_half(t)[0];
+      } catch (const DTypeError&) {
+        CHECK(is_half);  // which not every op takes beside f32
+        continue;
+      }
+      const jit::TraceOptions fixed{.dynamic_batch = false};
+      if (node.op->name == "fused_conv2d" && !is_half) {  // its residual stays f32, so does the sum
+        CHECK_THROWS_WITH_AS(jit::trace(in_half, t, fixed), doctest::Contains("does not cast"),
+                             jit::TraceError);
+        continue;
+      }
+      const Tensor got = jit::trace(in_half, t, fixed).run(t)[0];
+      CHECK(got.dtype() == want.dtype());
+      CHECK(equal(got, want));
+    }
+    values[static_cast<size_t>(node.output)] = call(given)[0];
+  }
 }

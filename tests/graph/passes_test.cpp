@@ -161,6 +161,29 @@ TEST_CASE("passes: batch norm goes into the convolution before it") {
   }
 }
 
+TEST_CASE("passes: batch norm goes into half filters as they were before their cast") {
+  std::string head = kNorm;
+  head.resize(head.find("%0"));
+  const std::string folded = after(
+      jit::fold_batch_norm,
+      head +
+          "param @c: f16[4]\n"
+          "%x16: f16[N,3,8,8] = cast(%x, dtype=\"f16\")\n"
+          "%w16: f16[4,3,3,3] = cast(@w, dtype=\"f16\")\n"
+          "%0: f16[N,4,8,8] = conv2d(%x16, %w16, @c, stride=[1,1], pad=[1,1], dilation=[1,1], "
+          "groups=1)\n"
+          "%1: f16[N,4,8,8] = batch_norm(%0, @g, @b, @m, @v, training=false, eps=1e-05)\n"
+          "output %1\n");
+  INFO(folded);
+  for (const char* const line :
+       {"%0.weight: f32[4,3,3,3] = mul(@w, %0.factors)\n",
+        "%0.half: f16[4,3,3,3] = cast(%0.weight, dtype=\"f16\")\n",
+        "%0.wide: f32[4] = cast(@c, dtype=\"f32\")\n", "%0.shift: f32[4] = sub(%0.wide, @m)\n",
+        "%1: f16[N,4,8,8] = conv2d(%x16, %0.half, %0.half_, "}) {
+    CHECK_MESSAGE(folded.find(line) != std::string::npos, line);
+  }
+}
+
 TEST_CASE("passes: sum and relu go into the convolution before them") {
   const std::string head =
       "input %x: f32[N,4,8,8]\n"

@@ -4,12 +4,15 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <functional>
 #include <limits>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "lathe/autograd/autocast.h"
+#include "lathe/graph/op_table.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/dropout.h"
 #include "lathe/nn/linear.h"
@@ -20,6 +23,7 @@
 #include "lathe/ops/isclose.h"
 #include "lathe/ops/losses.h"
 #include "lathe/ops/matmul.h"
+#include "lathe/ops/products.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/sort.h"
@@ -34,8 +38,9 @@ namespace {
 
 Tensor example() { return arange(6, {.dtype = kF32}).reshape({2, 3}); }
 
-jit::Graph traced(Tensor (*f)(const Tensor&), const jit::TraceOptions& options = {}) {
-  return jit::trace([f](const Tensors& x) { return Tensors{f(x[0])}; }, {example()}, options);
+jit::Graph traced(const std::function<Tensor(const Tensor&)>& f,
+                  const jit::TraceOptions& options = {}) {
+  return jit::trace([&f](const Tensors& x) { return Tensors{f(x[0])}; }, {example()}, options);
 }
 
 void check_refused(Tensor (*f)(const Tensor&), const char* what) {
@@ -206,19 +211,40 @@ TEST_CASE("trace: a model in training mode is refused with the layer's name") {
   CHECK_THROWS_WITH_AS(jit::trace(net, example()), Contains("Net.dropout"), jit::TraceError);
 }
 
-TEST_CASE("trace: casts of Autocast are refused") {
-  const auto f = [](const Tensors& x) {
-    const Autocast half(kCPU, kBF16);
-    return Tensors{matmul(x[0], ones({3, 2}))};
+TEST_CASE("trace: casts of Autocast are nodes") {
+  const Tensor w = randn({3, 3}).requires_grad_(), v = randn({3}).requires_grad_(), x = example();
+  // w is cast once. In a scope of the caller's the first run would keep v's cast for the second:
+  // dot() is no op of the table, and what it casts is a cast of its own.
+  const auto f = [&](const Tensor& t) {
+    return exp(matmul(matmul(t, w), w)) + t + dot(select(t, 0, 0), v);
   };
-  CHECK_THROWS_WITH_AS(jit::trace(f, {example()}), Contains("Autocast is on"), jit::TraceError);
-  const auto sums = [](const Tensor& x) { return add(x, x); };
-  {
+  const auto inside = [&](const Tensor& t) {
     const Autocast half(kCPU, kBF16);
-    CHECK_THROWS_WITH_AS(traced(sums), Contains("inside of add"), jit::TraceError);
-    const Autocast off(kCPU, kBF16, false);
-    CHECK(traced(sums).nodes.size() == 1);
-  }
+    return f(t);
+  };
+  const Tensor want = inside(x);
+  CHECK(!equal(want, f(x)));
+  const auto check = [&](const jit::Graph& graph) {
+    std::set<int> cast;  // no tensor twice
+    for (const jit::Node& node : graph.nodes) {
+      if (node.op->name == "cast") CHECK(cast.insert(node.inputs[0]).second);
+    }
+    CHECK(cast.size() >= 5);  // t, w, the row, v, and back to f32 for exp()
+    CHECK(equal(graph(x), want));
+  };
+  check(traced(inside));
+  const Autocast half(kCPU, kBF16);
+  const jit::Graph graph = traced(f);
+  check(graph);  // in the scope there is nothing left to cast
+  const Autocast off(kCPU, kBF16, false);
+  check(graph);
+  const auto loss = [](const Tensor& t) {
+    const Autocast on(kCPU, kBF16);
+    const Tensor y = matmul(t, ones({3, 2}));
+    return mse_loss(y, y.neg());
+  };
+  CHECK(equal(traced(loss)(x), loss(x)));
+  CHECK(loss(x).dtype() == kF32);
 }
 
 TEST_CASE("trace: a graph for one batch") {
