@@ -1,5 +1,5 @@
-// ComputeStream: what waits for what at its ends, on the emulated GPU, whose queues run as late as
-// they may; and that a training is on it.
+// ComputeStream: what waits for what at its ends, on a GPU or an emulated one, whose queues run as
+// late as they may; and that a training is on it.
 #include "lathe/tools/cli/training/compute_stream.h"
 
 #include <doctest/doctest.h>
@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "../cuda_case.h"
-#include "../emulation/kernel_access.h"
-#include "../emulation/schedule.h"
+#include "../emulated_order.h"
 #include "lathe/core/cuda.h"
 #include "lathe/ops/creation.h"
 #include "lathe/tests/cli/small_run.h"
@@ -26,10 +25,10 @@ bool on_default_stream() { return current_stream(kGpu).native == nullptr; }
 
 TEST_CASE("compute stream: it begins behind the default stream, which goes on behind it" *
           lathe::test::cuda_case()) {
-  const emulation::WatchScope races(emulation::Watch::kRaces);
+  const lathe::test::NoRaces races;
   for (const unsigned early : {0u, 1u, 3u}) {
     CAPTURE(early);
-    const emulation::ScheduleScope order({.seed = 1, .resident = 1, .early = early});
+    const lathe::test::EmulatedOrder order(1, early);
     const Tensor value = full({8}, 1, {.device = kGpu});
     Tensor inside;
     {
@@ -70,8 +69,8 @@ TEST_CASE("compute stream: a scope has one, unless the thread is on another stre
 
 TEST_CASE("compute stream: a training is on one, and its weights are there afterwards" *
           lathe::test::cuda_case()) {
-  const emulation::WatchScope races(emulation::Watch::kRaces);
-  const emulation::ScheduleScope order({.seed = 2, .resident = 1, .early = 3});
+  const lathe::test::NoRaces races;
+  const lathe::test::EmulatedOrder order(2, 3);
   lathe::test::Run run;
   lathe::test::add_linear(run.model);
   run.to(kGpu);

@@ -1,11 +1,11 @@
-// A snapshot that goes to the host while the GPU computes: what waits for what, on the emulated GPU,
-// whose queues run as late as they may.
+// A snapshot that goes to the host while the GPU computes: what it holds, on a GPU or an emulated
+// one. What waits for what: snapshot_order_test.cpp.
 #include <doctest/doctest.h>
 
 #include <vector>
 
 #include "../cuda_case.h"
-#include "../emulation/schedule.h"
+#include "../emulated_order.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
 #include "lathe/core/stream.h"
@@ -31,34 +31,10 @@ std::vector<float> all(float value) { return std::vector<float>(24, value); }
 
 }  // namespace
 
-TEST_CASE("snapshot: while it is copied, the GPU computes, and the host goes on" *
-          lathe::test::cuda_case()) {
-  const emulation::ScheduleScope late({.seed = 1});
-  Number number;
-  number.value = full({2, 3, 4}, 1, {.device = kGpu});
-  Snapshot snapshot;
-  snapshot.begin(state_of(number));
-  snapshot.finish();
-  CHECK(values(snapshot) == all(1));
-  number.value.fill_(2.0);
-  cuda::synchronize(kGpu);
-
-  const uint64_t waits = cuda::counters().synchronizations;
-  snapshot.begin(state_of(number));
-  CHECK(cuda::counters().synchronizations == waits);
-  number.value.fill_(3.0);  // the next step
-  synchronize(current_stream(kGpu));
-  CHECK(number.value.cpu().to_vector<float>() == all(3));
-  CHECK(values(snapshot) == all(1));  // that step has run, and did not wait for the copy
-  snapshot.finish();
-  CHECK(values(snapshot) == all(2));
-  CHECK(snapshot.checkpoint().tensors.at("value").is_pinned());
-}
-
 TEST_CASE("snapshot: whenever the copies run, it has the values from its begin" *
           lathe::test::cuda_case()) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    const emulation::ScheduleScope scope({.seed = seed, .early = 1});
+    const test::EmulatedOrder order(seed, 1);
     Number number;
     number.value = full({2, 3, 4}, 0, {.device = kGpu});
     Snapshot good, candidate;

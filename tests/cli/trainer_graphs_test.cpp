@@ -1,143 +1,30 @@
 // Training as CUDA graphs: steps, parts of steps, last batches and evaluations beside the same
-// queued kernel by kernel; what a launch costs the host; and what happens if recording fails.
+// queued kernel by kernel, and what happens if memory is missing while they are recorded. What a
+// launch costs the host, and what happens if recording is refused: trainer_graphs_emulated_test.cpp.
 #include <doctest/doctest.h>
 
-#include <time.h>
-
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
-#include <functional>
-#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "../cuda_case.h"
+#include "../emulated_count.h"
+#include "graph_training.h"
 #include "lathe/core/config.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/error.h"
-#include "lathe/core/fault.h"
-#include "lathe/core/generator.h"
-#include "lathe/core/gpu/memory_cuda.h"
-#include "lathe/core/memory/block_pool.h"
-#include "lathe/data/images/image_datasets.h"
-#include "lathe/nn/activation.h"
-#include "lathe/nn/batch_norm.h"
-#include "lathe/nn/dropout.h"
-#include "lathe/ops/creation.h"
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/core/math_mode.h"
 #include "lathe/ops/isclose.h"
-#include "lathe/tests/cli/small_run.h"
-#include "lathe/tests/emulation/cuda_runtime_emulation.h"
 
 using namespace lathe;
 using lathe::test::Bytes;
+using lathe::test::differences;
 using lathe::test::Run;
+using Training = lathe::test::GraphTraining;
 
 namespace {
-
-/// A training with dropout and batch norm of 26 images in batches of 4: seven batches an epoch, the
-/// last one of two images.
-struct Training {
-  int64_t steps = 42, epochs = 6;
-  int64_t accumulate = 1;
-  int64_t eval_every = 2;
-  bool half = false, capture = true;
-  bool resident = false;  // bytes on the GPU, from which each step makes its batch
-  int64_t pause_after = 0, log_every = 50;
-  std::function<void(int64_t step)> after_step = {};
-
-  /// The run, continued from what `paused` has saved unless that is null.
-  void operator()(Run& run, const Run* paused = nullptr) const {
-    manual_seed(7);
-    run.train.loader = data::DataLoader(lathe::test::images(26, -1), {.batch_size = 4});
-    run.test.loader = data::DataLoader(lathe::test::images(10, -1), {.batch_size = 4});
-    if (resident) use_resident_images(run);
-    run.model.add<nn::Flatten>();
-    run.model.add<nn::Linear>(resident ? 3 * 5 * 5 : 4, 8);
-    run.model.add<nn::BatchNorm1d>(8);
-    run.model.add<nn::ReLU>();
-    run.model.add<nn::Dropout>(0.3);
-    run.model.add<nn::Linear>(8, 2);
-    run.to(Device(DeviceType::kCUDA));
-    cli::Settings& s = run.settings;
-    s.epochs = epochs;
-    s.accumulate = accumulate;
-    s.capture = capture;
-    s.stop_after = pause_after;
-    s.log_every = log_every;
-    s.clip_grad_norm = 1;
-    s.ema = 0.9;
-    s.eval_every = eval_every;
-    if (half) s.amp = "fp16";
-    s.init_scale = 0x1p18;
-    s.growth_interval = 6;  // again and again to where gradients overflow
-    optim::SGD optimizer(run.model.parameters(), {.lr = 0.1, .momentum = 0.9});
-    optim::LambdaLR schedule(
-        optimizer, [](int64_t step) { return 1 / (1 + 0.02 * static_cast<double>(step)); });
-    cli::Trainer trainer({.settings = s,
-                          .model = run.model,
-                          .schedule = schedule,
-                          .train = run.train,
-                          .test = run.test,
-                          .out = run.out,
-                          .log = run.log,
-                          .after_step =
-                              [&](int64_t step) {
-                                if (after_step) after_step(step);
-                                return true;
-                              }},
-                         steps);
-    if (paused != nullptr) {
-      const std::string last = (paused->folder.path() / "last.safetensors").string();
-      CHECK(trainer.resume(read_checkpoint(last), last, {}) > 0);
-    }
-    trainer.open(run.folder.path(), false);
-    trainer.run();
-  }
-
-  void use_resident_images(Run& run) const {
-    const Device gpu(DeviceType::kCUDA);
-    data::ImageSet set{3, 6, 6, {}, {}};
-    for (int64_t i = 0; i < 26 * set.image_bytes(); ++i)
-      set.pixels.push_back(static_cast<uint8_t>(i * i % 251));
-    for (int64_t i = 0; i < 26; ++i) set.labels.push_back(static_cast<uint8_t>(i % 2));
-    cli::Settings settings = run.settings;
-    settings.data_cache = "gpu";
-    settings.batch_size = 4;
-    settings.workers = 0;
-    settings.amp = half ? "fp16" : "off";
-    const auto images = [&](const data::Transform& transform) {
-      return std::make_shared<data::StoredImages>(set, std::vector<std::string>{"a", "b"},
-                                                  std::vector{.5, .5, .5}, std::vector{.2, .3, .2},
-                                                  transform);
-    };
-    const data::Transform normal = data::normalize({.5, .4, .3}, {.2, .3, .2});
-    run.train = cli::make_input(
-        images(compose(data::pad_crop(5, 2), data::hflip(), normal, data::cutout(2))), settings,
-        gpu, true);
-    run.test = cli::make_input(images(compose(data::center_crop(5), normal)), settings, gpu, false);
-  }
-
-  Bytes saved() const {
-    Run run;
-    (*this)(run);
-    return run.saved_bytes();
-  }
-};
-
-/// Names of the tensors that differ.
-std::string differences(const Bytes& a, const Bytes& b) {
-  std::string out;
-  CHECK(a.size() == b.size());
-  for (const auto& [name, bytes] : a) {
-    const auto other = b.find(name);
-    if (other == b.end() || other->second != bytes) out += name + " ";
-  }
-  return out;
-}
 
 struct Scale {
   double scale, skipped;
@@ -157,13 +44,6 @@ std::map<int64_t, Scale> scales_in_rows(const Run& run) {
     out[static_cast<int64_t>(number("step"))] = {number("loss_scale"), number("skipped_steps")};
   }
   return out;
-}
-
-/// Microseconds of this thread's processor time.
-double thread_us() {
-  timespec now = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return 1e6 * static_cast<double>(now.tv_sec) + 1e-3 * static_cast<double>(now.tv_nsec);
 }
 
 /// What the host does in each step, as counters say.
@@ -254,7 +134,8 @@ TEST_CASE("trainer graphs: a row has the loss scale after its step, also after a
     CAPTURE(step);
     if (step % 5 == 0 || rows.contains(step)) CHECK(rows.at(step) == expected);
   }
-  CHECK(expected.skipped == 2);
+  // A gradient near the largest f16 number may be on either side of it on another GPU.
+  CHECK((test::kEmulated ? expected.skipped == 2 : expected.skipped >= 1));
 }
 
 TEST_CASE("trainer graphs: a captured step has few launches, no waits and no allocations" *
@@ -282,77 +163,9 @@ TEST_CASE("trainer graphs: a captured step has few launches, no waits and no all
     }
 }
 
-// 20 us a step are wished; 11 were measured on an idle Xeon (g++ 12, -O1), 40 beside other work. A
-// limit in us would fail on a slow or busy processor and under sanitizers. The measure is a step that
-// is queued op by op between the captured ones, over a GPU that does nothing: forward, backward and
-// update alone. The captured one, with loader, augmentation, clipping, scale, averages and metrics,
-// costs about as much.
-TEST_CASE("trainer graphs: a captured step costs the host no more than a few ops" *
+TEST_CASE("trainer graphs: without memory for what is recorded, the numbers are the same" *
           test::cuda_case()) {
-  const Device gpu(DeviceType::kCUDA);
-  nn::Sequential model{nn::Linear(75, 8), nn::BatchNorm1d(8), nn::ReLU(), nn::Linear(8, 2)};
-  model.to(gpu);
-  optim::SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9});
-  const Tensor images = zeros({4, 75}, {.device = gpu}),
-               labels = zeros({4}, {.dtype = kI64, .device = gpu});
-  const auto queued_step = [&] {
-    optimizer.zero_grad();
-    cross_entropy(model(images), labels).backward();
-    optimizer.step();
-  };
-  Training training{.steps = 70, .epochs = 10, .eval_every = 0, .half = true, .resident = true};
-  double before = 0, captured_us = std::numeric_limits<double>::infinity(), queued_us = captured_us;
-  bool& idle = emulation::runtime_probe().idle;
-  training.after_step = [&](int64_t step) {
-    const double after = thread_us();
-    if (idle) captured_us = std::min(captured_us, after - before);
-    queued_step();
-    if (idle) queued_us = std::min(queued_us, thread_us() - after);
-    // What the host reads from an idle GPU is anything: at the end of an epoch (7 steps) and of 50
-    // steps it works again.
-    idle = step > 28 && step < 48 && step % 7 >= 1 && step % 7 <= 5;
-    before = thread_us();
-  };
-  training.saved();
-  MESSAGE("least of 15 steps: captured ", captured_us, " us, queued ", queued_us, " us");
-  CHECK(captured_us < 2 * queued_us);
-}
-
-// Sampled: every call in turn would take minutes.
-TEST_CASE("trainer graphs: whatever fails while steps are recorded, the numbers are the same" *
-          test::cuda_case()) {
-  const Training training{.steps = 8, .epochs = 2, .accumulate = 2, .eval_every = 1, .half = true};
-  const Bytes expected = training.saved();
-  struct {
-    std::string what;
-    FaultPoint& point;
-    int64_t samples;
-  } const faults[] = {{"call of a graph", emulation::runtime_probe().graph_fault, 10},
-                      {"call of the driver for memory", emulation::runtime_probe().malloc_fault, 3},
-                      {"allocation", cuda::block_pool(Device(DeviceType::kCUDA)).fault(), 8}};
-  for (const auto& [what, point, samples] : faults) {
-    CAPTURE(what);
-    cuda::empty_cache();
-    point.count();
-    training.saved();
-    point.disarm();
-    const int64_t calls = point.calls();
-    CHECK(calls >= samples);
-    int done = 0;
-    for (int64_t i = 0; i < samples; ++i) {
-      const int64_t n = 1 + i * (calls - 1) / (samples - 1);
-      CAPTURE(n);
-      cuda::empty_cache();
-      Run run;
-      try {
-        const ArmedFault armed(point, n);
-        training(run);
-      } catch (const Error&) {  // outside of a capture
-        continue;
-      }
-      ++done;
-      CHECK(differences(run.saved_bytes(), expected) == "");
-    }
-    CHECK(done > 0);
-  }
+  set_deterministic(true);  // else a product without a workspace may add in another order
+  test::check_failures(cuda::allocation_fault(), 8);
+  set_deterministic(false);
 }
