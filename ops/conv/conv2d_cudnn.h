@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lathe/core/cuda_graph.h"
 #include "lathe/core/function_ref.h"
 #include "lathe/core/gpu/cudnn_plan.h"
 #include "lathe/core/gpu/workspace.h"
@@ -85,11 +86,14 @@ class Conv2dTimingCopies {
 
   /// The tensors for the next run. They live as long as this object.
   const Conv2dOperands& next();
+  /// An empty graph, whose pool serves all graphs of timed runs, one at a time.
+  const Graph& pool();
 
  private:
   void copy_all(ConvPass pass, const Conv2dOperands& operands, int64_t count);
 
   std::optional<Workspace> memory_;
+  std::optional<Graph> pool_;
   std::vector<Conv2dOperands> copies_;
   size_t next_ = 0;
 };
@@ -97,9 +101,10 @@ class Conv2dTimingCopies {
 /// The time of one of `runs` runs on the device, without what the host takes to queue them: they
 /// are one captured graph, which is launched behind a first launch of itself. Before the capture
 /// `run` runs once, which finds its algorithms and loads its code. Where nothing can be captured
-/// (LATHE_NO_CACHE=1) the runs are queued one by one. Waits for the device.
+/// (LATHE_NO_CACHE=1) the runs are queued one by one. Waits for the device. The graph takes its
+/// memory from the pool of `pool`. A pool of its own would stay reserved when the graph is gone.
 /// throws: what `run` throws.
-ConvTime conv2d_time_graph(Device device, int runs, FunctionRef<void()> run);
+ConvTime conv2d_time_graph(const Graph& pool, Device device, int runs, FunctionRef<void()> run);
 
 /// The engines for one call; see conv_engines.h.
 class Conv2dEngines final : public ConvEngines {

@@ -103,7 +103,7 @@ ConvTime Conv2dEngines::time_graph(const ConvEngine& engine, int runs, Conv2dTim
   cudnn::ExecutionPlan& ready = plan(engine);
   const cudnn::ExecutionPlan::Uses before = ready.uses();
   try {
-    const ConvTime time = conv2d_time_graph(device_, runs, [&] {
+    const ConvTime time = conv2d_time_graph(copies.pool(), device_, runs, [&] {
       const Conv2dOperands& operands = copies.next();
       run(ready, operands);
       after(operands);

@@ -41,7 +41,7 @@ class FusedEngines final : public ConvEngines {
   ConvTime time(const ConvEngine& engine, int runs) override {
     if (!copies_) copies_.emplace(key_.pass, operands_);
     if (!is_split(engine)) return library().time_graph(engine, runs, *copies_, ways_.after_fused);
-    return conv2d_time_graph(operands_.x.device(), runs,
+    return conv2d_time_graph(copies_->pool(), operands_.x.device(), runs,
                              [&] { ways_.timed_split(copies_->next()); });
   }
   void execute(const ConvEngine& engine) override {

@@ -141,13 +141,18 @@ void Conv2dTimingCopies::copy_all(ConvPass pass, const Conv2dOperands& operands,
 
 const Conv2dOperands& Conv2dTimingCopies::next() { return copies_[next_++ % copies_.size()]; }
 
-ConvTime conv2d_time_graph(Device device, int runs, FunctionRef<void()> run) {
+const Graph& Conv2dTimingCopies::pool() {
+  if (!pool_) pool_.emplace(copies_.front().x.device());
+  return *pool_;
+}
+
+ConvTime conv2d_time_graph(const Graph& pool, Device device, int runs, FunctionRef<void()> run) {
   run();
   const auto all = [&] {
     for (int i = 0; i < runs; ++i) run();
   };
   const profile::MeantWait search;  // once for a shape; a graph's end waits, too
-  std::optional<Graph> graph(std::in_place, device);
+  std::optional<Graph> graph(Graph::with_pool_of(pool));
   try {
     graph->capture(all);
   } catch (const StateError&) {

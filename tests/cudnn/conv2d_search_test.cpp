@@ -87,6 +87,22 @@ TEST_CASE("search: 16 settings of the engine that comes first, 4 of others, all 
   CHECK(timed(ConvFusion::kStatistics, true) == std::map<int64_t, int>{{kSplitEngine, 1}});
 }
 
+TEST_CASE("search: the graphs that are timed take turns in one pool of memory") {
+  Fixture f;
+  cudnn::set_benchmark(true);
+  cudnn_probe().offers_many = true;
+  const size_t before = cuda::memory_reserved(kGpu);
+  for (const int64_t size : {9, 11, 13, 15}) {
+    const Problem p(8, 8, size, kF16);
+    const Tensor x = Problem::on_gpu(p.x), w = Problem::on_gpu(p.w).contiguous(kChannelsLast);
+    Tensor sums;
+    cuda::conv2d_forward_with_sums(p.g, x, w, sums);
+    CHECK(conv_search().choices().at(0).second->trials.size() == 12);
+  }
+  // The split way is measured three times or more, each time by a graph that takes 2 MiB.
+  CHECK(cuda::memory_reserved(kGpu) - before < size_t{16} << 20);
+}
+
 TEST_CASE(
     "search: timed runs use copies that fill the L2 cache twice, the call's own are its own") {
   Fixture f;
