@@ -17,6 +17,7 @@
 #include "lathe/autograd/leaf_listener.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/recompute.h"
+#include "lathe/autograd/waiting.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/log.h"
 #include "lathe/core/profile/memory_tag.h"
@@ -28,17 +29,24 @@ namespace autograd {
 
 namespace {
 
+class BackwardPass;
 constinit thread_local Node* t_current_node = nullptr;
+constinit thread_local BackwardPass* t_current_pass = nullptr;
 
 class CurrentNode {
  public:
-  explicit CurrentNode(Node* node) : before_(std::exchange(t_current_node, node)) {}
-  ~CurrentNode() { t_current_node = before_; }
+  CurrentNode(Node* node, BackwardPass* pass)
+      : node_(std::exchange(t_current_node, node)), pass_(std::exchange(t_current_pass, pass)) {}
+  ~CurrentNode() {
+    t_current_node = node_;
+    t_current_pass = pass_;
+  }
   CurrentNode(const CurrentNode&) = delete;
   CurrentNode& operator=(const CurrentNode&) = delete;
 
  private:
-  Node* before_;
+  Node* node_;
+  BackwardPass* pass_;
 };
 
 void add_to(Tensor& sum, const Tensor& gradient) {
@@ -78,6 +86,15 @@ class BackwardPass {
       throw;
     }
     return std::move(captured_);
+  }
+
+  /// What waits at the maker of an input, for waiting_gradient(). Null: nothing that may be taken.
+  Tensor* waiting(const Node& node, size_t input) {
+    if (call_.create_graph || input >= node.edges.size()) return nullptr;
+    Node* const maker = node.edges[input].node.get();
+    const auto at = pending_.find(maker);
+    if (maker == nullptr || at == pending_.end() || is_seen(*maker)) return nullptr;
+    return at->second.second.defined() ? nullptr : &at->second.gradient;
   }
 
  private:
@@ -205,7 +222,7 @@ class BackwardPass {
   }
 
   void run_node(Node& node, Pending& pending) {
-    const CurrentNode current(&node);
+    const CurrentNode current(&node, this);
     const profile::BackwardRange range(node.name, node.number, node.device);
     if (pending.second.defined() && is_seen(node)) {
       add_to(pending.gradient, std::exchange(pending.second, Tensor()));
@@ -330,6 +347,17 @@ class BackwardPass {
 }  // namespace
 
 Node* current_node() noexcept { return t_current_node; }
+
+Tensor waiting_gradient(size_t input) {
+  if (t_current_pass == nullptr) return {};
+  const Tensor* const waiting = t_current_pass->waiting(*t_current_node, input);
+  return waiting == nullptr ? Tensor() : *waiting;
+}
+
+void take_waiting_gradient(size_t input) {
+  Tensor* const waiting = t_current_pass->waiting(*t_current_node, input);
+  if (waiting != nullptr) *waiting = {};
+}
 
 Tensors run_backward(const BackwardCall& call) {
   profile::raise_found();

@@ -12,7 +12,8 @@ namespace lathe {
 
 namespace {
 
-constexpr std::array<std::string_view, 2> kPartNames = {"relu-bits", "dependent-launch"};
+constexpr std::array<std::string_view, 3> kPartNames = {"relu-bits", "dependent-launch",
+                                                        "residual-grad"};
 
 unsigned bit_of(size_t part) { return 1u << part; }
 
@@ -23,7 +24,7 @@ unsigned named_parts(std::string_view list) {
     list.remove_prefix(std::min(name.size() + 1, list.size()));
     const auto at = std::ranges::find(kPartNames, name);
     LATHE_CHECK(ValueError, at != kPartNames.end(), "LATHE_UNMEASURED: no part is named '", name,
-                "'; there are relu-bits and dependent-launch");
+                "'; there are relu-bits, dependent-launch and residual-grad");
     parts |= bit_of(static_cast<size_t>(at - kPartNames.begin()));
   }
   return parts;

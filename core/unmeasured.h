@@ -1,6 +1,6 @@
 // Ways to a faster training step on a GPU that no GPU has measured yet. All are off until the
 // environment variable LATHE_UNMEASURED names them: LATHE_UNMEASURED=relu-bits,… The results of a
-// step have the same bits with and without them. `lathe plan` predicts what each gains.
+// step have the same bits with and without the first two. `lathe plan` predicts what each gains.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@ namespace lathe {
 enum class Unmeasured : uint8_t {
   kReluBits,         // "relu-bits": batch_norm_add_relu keeps a bit per number for its gradient
   kDependentLaunch,  // "dependent-launch": most of our own kernels start as the one before ends
+  kResidualGrad,  // "residual-grad": an input gradient goes on through the end of the block before
 };
 
 /// Whether the part is on. Thread-safe.
@@ -23,7 +24,7 @@ LATHE_API bool tries(Unmeasured part);
 /// throws: ValueError for a part that does not exist. Then nothing has changed.
 LATHE_API void set_unmeasured(std::string_view list);
 
-/// "relu-bits", "dependent-launch"
+/// "relu-bits", "dependent-launch", "residual-grad"
 LATHE_API std::string_view name_of(Unmeasured part) noexcept;
 
 }  // namespace lathe

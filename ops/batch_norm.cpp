@@ -16,6 +16,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/conv/conv2d_block_end.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/reduce.h"
@@ -176,6 +177,26 @@ Tensor compute(BatchNormCall& call, const Inputs& in, const Tensor& residual, in
   return y;
 }
 
+/// Records the gradient. At a block's end on a GPU the node shows what it is to a convolution
+/// behind it, and keeps the residual: not where values are computed again or packed away.
+template <class F>
+void record_norm(const char* op, const Tensor& y, const BatchNormCall& call,
+                 std::initializer_list<autograd::TensorRef> inputs, F gradient) {
+  if constexpr (kHasCuda) {
+    const bool shows = call.form == BatchNormForm::kAddRelu && call.batch_stats &&
+                       y.device().is_cuda() && tries(Unmeasured::kResidualGrad) &&
+                       !autograd::recomputes() && !autograd::packs_saved();
+    if (shows && autograd::wants_record(inputs.begin(), inputs.size())) {
+      profile::note_output(y);
+      const Tensor& residual = *inputs.begin()[1].tensor;
+      return autograd::attach(
+          y, inputs.begin(), inputs.size(),
+          autograd::NodePtr(new cuda::BlockEnd(op, call, residual, std::move(gradient))));
+    }
+  }
+  record(op, y, inputs, std::move(gradient));
+}
+
 Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
                  const BatchNormOptions& opt) {
   check(op, in, opt);
@@ -198,28 +219,29 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
     autograd::set_recipe(y, recipe);
     if (mask.defined()) autograd::set_recipe(mask, recipe);
   }
-  record(op, y, {x, residual, in.weight, in.bias},
-         [form, x = Saved(x), weight = Saved(in.weight), bias = Saved(in.bias), y = Saved(mask),
-          mean = call.mean, invstd = call.invstd, batch_stats, format, eps = opt.eps,
-          passed = call.passed, recipe](const Tensors& parts, const Needs& need) {
-           BatchNormCall c{form, x.get(), mean, invstd, weight.get(), bias.get(), batch_stats};
-           if (grad_enabled()) return batch_norm_gradients(c, eps, parts.front(), y.get());
-           BatchNormGrads grads{need[0], need[1], need[2] || need[3], {}, {}, {}, {}};
-           // Whoever gets dx is to find it in the order of x.
-           const auto is_free = [&](const Tensor& part) {
-             return autograd::is_sole_owner(part) && part.strides() == c.x.strides();
-           };
-           const Tensor& given = parts.front();
-           grads.dy_is_free = is_free(given);
-           grads.second_is_free = parts.size() > 1 && is_free(parts[1]);
-           c.passed = passed;
-           // Not computed again for a gradient that does not read it.
-           const Tensor kept = passed.defined() && recipe != nullptr ? Tensor() : y.get();
-           const Tensor dy = given.device().is_cuda() ? given : contiguous(given, format);
-           if (parts.size() > 1) grads.second_dy = contiguous(parts[1], format);
-           LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, kept));
-           return Tensors{grads.dx, grads.dresidual, grads.dweight, grads.dbias};
-         });
+  record_norm(
+      op, y, call, {x, residual, in.weight, in.bias},
+      [form, x = Saved(x), weight = Saved(in.weight), bias = Saved(in.bias), y = Saved(mask),
+       mean = call.mean, invstd = call.invstd, batch_stats, format, eps = opt.eps,
+       passed = call.passed, recipe](const Tensors& parts, const Needs& need) {
+        BatchNormCall c{form, x.get(), mean, invstd, weight.get(), bias.get(), batch_stats};
+        if (grad_enabled()) return batch_norm_gradients(c, eps, parts.front(), y.get());
+        BatchNormGrads grads{need[0], need[1], need[2] || need[3], {}, {}, {}, {}};
+        // Whoever gets dx is to find it in the order of x.
+        const auto is_free = [&](const Tensor& part) {
+          return autograd::is_sole_owner(part) && part.strides() == c.x.strides();
+        };
+        const Tensor& given = parts.front();
+        grads.dy_is_free = is_free(given);
+        grads.second_is_free = parts.size() > 1 && is_free(parts[1]);
+        c.passed = passed;
+        // Not computed again for a gradient that does not read it.
+        const Tensor kept = passed.defined() && recipe != nullptr ? Tensor() : y.get();
+        const Tensor dy = given.device().is_cuda() ? given : contiguous(given, format);
+        if (parts.size() > 1) grads.second_dy = contiguous(parts[1], format);
+        LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, kept));
+        return Tensors{grads.dx, grads.dresidual, grads.dweight, grads.dbias};
+      });
   if (count > 0) {
     in.running_mean.bump_version();
     in.running_var.bump_version();

@@ -9,7 +9,9 @@
 #include "lathe/core/dispatch.h"
 #include "lathe/core/profile/arguments.h"
 #include "lathe/core/profile/range.h"
+#include "lathe/core/unmeasured.h"
 #include "lathe/ops/autocast.h"
+#include "lathe/ops/conv/conv2d_block_end.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/memory_format.h"
@@ -38,6 +40,18 @@ static Conv2dOptions without_bias(Conv2dOptions opt) {
 static Tensor weight_grad_like(const Tensor& w, const Tensor& dy, const Tensor& x,
                                const Conv2dOptions& opt) {
   return conv2d_weight_grad(dy, x, w.shape(), opt, memory_format_of(w));
+}
+
+/// The gradient of x. On a GPU one kernel may go on through the end of the block that made x.
+static Tensor input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
+                         const Conv2dOptions& opt) {
+  if constexpr (kHasCuda) {
+    if (dy.device().is_cuda() && tries(Unmeasured::kResidualGrad)) {
+      Tensor dx = cuda::conv2d_backward_to_block_end(dy, w, x_shape, opt);
+      if (dx.defined()) return dx;
+    }
+  }
+  return conv2d_input_grad(dy, w, x_shape, opt);
 }
 
 /// True where gradients are recorded, and in the first call of checkpoint(), which must compute the
@@ -78,7 +92,7 @@ Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions& opt) 
     Tensor dx, dw, db;  // stay undefined if not needed
     // In this order, so that x is gone before dx comes if it was computed again.
     if (need[1]) dw = weight_grad_like(w.get(), dy, x.get(), opt);
-    if (need[0]) dx = conv2d_input_grad(dy, w.get(), x_shape, opt);
+    if (need[0]) dx = input_grad(dy, w.get(), x_shape, opt);
     if (need[2]) db = sum(dy, {0, 2, 3});
     return Tensors{dx, dw, db};
   };

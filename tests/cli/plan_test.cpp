@@ -132,6 +132,28 @@ TEST_CASE("plan: kernels that can wait are dependent behind another of ours, not
         doctest::Approx(1.5e-6));
 }
 
+TEST_CASE("plan: input gradients with a stride of 1 go on through the end of the block before") {
+  Settings settings = small_model("fp16", "resnet18", 32);
+  std::vector<Launch> step = launches_of(record_small_step(settings, 2), settings);
+  step = fused_step(step).launches;
+  const std::vector<Launch> on = with_part(step, Unmeasured::kResidualGrad);
+  REQUIRE(on.size() == step.size());
+  std::string through;
+  for (size_t i = 0; i < on.size(); ++i) {
+    if (on[i].kernel == step[i].kernel) continue;
+    if (on[i].kernel == "combine_kernel") {
+      CHECK(on[i].bytes() == step[i].bytes());
+      continue;
+    }
+    CHECK(on[i].kernel == "dbn_stats_kernel");
+    CHECK(on[i].library);
+    CHECK(on[i].bytes() == 0);
+    CHECK(on[i - 1].read_bytes == step[i - 1].read_bytes + 3 * step[i - 1].written_bytes);
+    through += concat(" ", on[i - 1].layer);
+  }
+  CHECK(through == " layer4.1.conv1 layer3.1.conv1 layer2.1.conv1 layer1.1.conv1");
+}
+
 TEST_CASE("plan: what nn fuses in ResNets") {
   const auto layers = [](const char* amp, const char* model, const char* layout = "nhwc") {
     Settings settings = small_model(amp, model, 32);

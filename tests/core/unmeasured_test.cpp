@@ -13,7 +13,7 @@ TEST_CASE(
   CHECK(tries(Unmeasured::kReluBits));
   CHECK(tries(Unmeasured::kDependentLaunch));
   CHECK_THROWS_WITH_AS(set_unmeasured("relu-bits,relu-bit"),
-                       doctest::Contains("no part is named 'relu-bit'; there are relu-bits and"),
+                       doctest::Contains("no part is named 'relu-bit'; there are relu-bits, "),
                        ValueError);
   CHECK(tries(Unmeasured::kDependentLaunch));
   set_unmeasured("relu-bits");

@@ -44,7 +44,7 @@ HOT = "stats_kernel|train_kernel|sums_kernel|input_kernel|update_kernel"
 NCU_METRICS = ("dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__warps_active.avg.pct_of_peak_sustained_active,"
                "sm__inst_executed.avg.per_cycle_active,launch__registers_per_thread,gpu__time_duration.sum")
 NORM_THREADS = (256, 512)
-UNMEASURED = ("relu-bits", "dependent-launch")  # core/unmeasured.h
+UNMEASURED = ("relu-bits", "dependent-launch", "residual-grad")  # core/unmeasured.h
 DATA_SETS = {"cifar10": ("cifar-10-batches-bin", "cifar10", "cifar-10"), "cifar100": ("cifar-100-binary", "cifar100", "cifar-100"),
              "fashion-mnist": ("fashion-mnist", "FashionMNIST"), "mnist": ("mnist", "MNIST")}
 

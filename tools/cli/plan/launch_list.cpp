@@ -205,8 +205,12 @@ class Launches {
     add_cudnn(g, dtype, dense_bytes(dtype, g.x_shape()) + dense_bytes(dtype, g.w_shape()),
               dense_bytes(dtype, g.y_shape()));
     const bool has_bias = op_->inputs.size() > 2;
-    list_.back().fuses = dtype == kF16 && settings_.layout == "nhwc" && g.groups == 1 &&
-                         x[1] % 8 == 0 && w[0] % 8 == 0 && std::max(g.R, g.S) <= 5 && !has_bias;
+    list_.back().fuses = suits_fused(g, x, w, dtype) && !has_bias;
+  }
+
+  bool suits_fused(const Conv2dGeometry& g, const Shape& x, const Shape& w, DType dtype) const {
+    return dtype == kF16 && settings_.layout == "nhwc" && g.groups == 1 && x[1] % 8 == 0 &&
+           w[0] % 8 == 0 && std::max(g.R, g.S) <= 5;
   }
 
   void add_input_grad() {
@@ -215,6 +219,8 @@ class Launches {
     const Conv2dGeometry g = padded(dx.shape, w.shape, dy.shape, dy.dtype);
     add_cudnn(g, dy.dtype, dense_bytes(dy.dtype, g.y_shape()) + dense_bytes(dy.dtype, g.w_shape()),
               dense_bytes(dy.dtype, g.x_shape()));
+    const bool strided = dy.shape[2] != dx.shape[2] || dy.shape[3] != dx.shape[3];
+    list_.back().fuses = suits_fused(g, dx.shape, w.shape, half_or(dy.dtype)) && !strided;
     add_cut(g.x_shape(), dx);
   }
 

@@ -37,8 +37,10 @@ struct Launch {
   LaunchKind kind = LaunchKind::kElementwise;
   bool library = false;  // not one of our own kernels
   DType dtype = DType::kF32;
-  bool tf32 = false;   // of a library with f32: products may be rounded
-  bool fuses = false;  // a convolution that cuDNN can fuse with a norm and relu before it
+  bool tf32 = false;  // of a library with f32: products may be rounded
+  // A convolution that cuDNN can fuse with a norm and relu before it; an input gradient that can go
+  // on through the end of the block before.
+  bool fuses = false;
   double read_bytes = 0, written_bytes = 0, flops = 0;
   // Of the bytes read those that the launch before has read or written too: what of them the L2
   // cache still holds need not come from memory.

@@ -229,11 +229,14 @@ void print_unmeasured(const Output& out, const GpuDescription& gpu,
   std::vector<Launch> plain = launches, fused = fused_step(launches).launches;
   for (const Unmeasured part : parts) {
     names += concat(names.empty() ? "" : ",", std::string(name_of(part)));
-    plain = with_part(std::move(plain), part);
+    // Only fused kernels can go on through a block's end.
+    if (part != Unmeasured::kResidualGrad) plain = with_part(std::move(plain), part);
     fused = with_part(std::move(fused), part);
   }
-  const double before = seconds_of(launches, gpu, kFast);
-  if (seconds_of(plain, gpu, kFast) == before) return;  // nothing in it for these parts
+  const double before =
+      seconds_of(launches, gpu, kFast) + seconds_of(fused_step(launches).launches, gpu, kFast);
+  if (seconds_of(plain, gpu, kFast) + seconds_of(fused, gpu, kFast) == before)
+    return;  // nothing in it for these parts
   const Range time{seconds_of(plain, gpu, kFast), seconds_of(plain, gpu, kSlow)},
       of_fused{seconds_of(fused, gpu, kFast), seconds_of(fused, gpu, kSlow)};
   const auto images = static_cast<double>(batch);
@@ -389,7 +392,9 @@ ExitCode run_plan(const Invocation& call) {
   print_fused(out, gpu, launches, batch);
   for (const std::vector<Unmeasured>& parts :
        {std::vector{Unmeasured::kReluBits}, std::vector{Unmeasured::kDependentLaunch},
-        std::vector{Unmeasured::kReluBits, Unmeasured::kDependentLaunch}})
+        std::vector{Unmeasured::kResidualGrad},
+        std::vector{Unmeasured::kReluBits, Unmeasured::kResidualGrad,
+                    Unmeasured::kDependentLaunch}})
     print_unmeasured(out, gpu, launches, batch, parts);
   print_memory(out, gpu, script, batch);
   if (!settings.svg.empty()) {

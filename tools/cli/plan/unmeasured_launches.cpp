@@ -34,9 +34,28 @@ bool can_wait(const Launch& launch) {
   }
 }
 
+/// Whether this input gradient can go on through a block's end, the op behind it.
+bool goes_on(const Launch& convolution, const Launch& sums) {
+  return convolution.op == "conv2d_input_grad" && convolution.fuses &&
+         sums.op == "batch_norm_add_relu backward" && sums.kernel == "sums_kernel";
+}
+
+/// The convolution also reads the other gradient, the residual and what was normalised, and writes
+/// what the relu passed. The sums go, and a kernel of cuDNN adds up what it left of them.
+void go_on(Launch& convolution, Launch& sums, Launch& of_input) {
+  convolution.read_bytes += 3 * convolution.written_bytes;
+  sums.kernel = "dbn_stats_kernel";  // numbers per channel only
+  sums.library = true;
+  sums.read_bytes = sums.written_bytes = sums.again_bytes = sums.masked_bytes = 0;
+  of_input.kernel = "combine_kernel";
+}
+
 }  // namespace
 
 std::vector<Launch> with_part(std::vector<Launch> launches, Unmeasured part) {
+  for (size_t i = 0; part == Unmeasured::kResidualGrad && i + 2 < launches.size(); ++i) {
+    if (goes_on(launches[i], launches[i + 1])) go_on(launches[i], launches[i + 1], launches[i + 2]);
+  }
   const Launch* before = nullptr;
   for (Launch& launch : launches) {
     if (part == Unmeasured::kReluBits) use_bits(launch);
