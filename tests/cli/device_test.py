@@ -16,10 +16,12 @@ TALKING = ["--dataset", "synthetic", "--synthetic-size", 40, "--model", "resnet8
 TINY = [*TALKING, "--quiet"]  # without the forecast of memory, which takes three steps
 
 
-def on_gpu(*arguments, devices=1, memory=1 << 28, life=0, libraries=None, capabilities=None, **options):
+def on_gpu(*arguments, devices=1, memory=1 << 28, life=0, libraries=None, capabilities=None, fusion=True, **options):
     """Runs the command where it can see a GPU. The settings are those of the emulated runtime; a real GPU ignores them."""
     env = {"LATHE_EMULATED_DEVICES": str(devices), "LATHE_EMULATED_MEMORY": str(memory), "LATHE_EMULATED_LIFE": str(life),
            "LATHE_EMULATED_WATCH": "0"}  # what kernels read and write is looked at in tests/cuda
+    if not fusion:
+        env["LATHE_CONV_FUSION"] = "0"
     if libraries is not None:
         env["LATHE_EMULATED_LIBRARIES"] = libraries
     if capabilities is not None:
@@ -65,6 +67,26 @@ def test_mixed_precision_trains(folder):
         expect(on_gpu("train", *TINY, *steps, "--amp", amp, "--run-dir", amp), 0)
         for step, (got, want) in enumerate(zip(losses(amp), losses("off"), strict=True)):
             assert abs(got - want) <= 2e-2 * want, (amp, step, got, want)
+    if SANITIZED:  # without the search there is no graph
+        return
+    # eval and predict run the model as a graph, or layer by layer: what people see is the same, but for a few roundings of f16 in scores around 1.
+    seen = []
+    for fusion in (True, False):
+        result = expect(on_gpu("eval", "--run-dir", "fp16", "--worst", 8, "--json", fusion=fusion), 0)
+        assert "one by one" not in result.stderr, result.stderr
+        rows = map(json.loads, result.stdout.splitlines())
+        seen.append({(row["event"], row.get("index"), row.get("class")): row for row in rows})
+    assert seen[0].keys() == seen[1].keys() and len(seen[0]) > 3, seen
+    for key, row in seen[0].items():
+        for name, value in row.items():
+            other = seen[1][key][name]
+            assert value == other or name == "images_per_second" or name in ("loss", "probability") and abs(value - other) <= 5e-3, (key, name, value, other)
+    assert any(row.get("loss") != seen[1][key].get("loss") for key, row in seen[0].items()), "nothing was rounded in another way: no graph"
+    rows = map(json.loads, expect(on_gpu("predict", "--run-dir", "fp16", "--index", "0:8", "--json"), 0).stdout.splitlines())
+    for row in rows:
+        wrong = seen[0].get(("mistake", row["index"], None))
+        assert (wrong is None) == (row["label"] == row["predicted"]), row
+        assert wrong is None or wrong["predicted"] == row["predicted"] and abs(wrong["probability"] - row["probability"]) <= 5e-3, (wrong, row)
 
 
 def saved_tensors(run):

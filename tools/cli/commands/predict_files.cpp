@@ -35,6 +35,7 @@
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/graph_file.h"
+#include "lathe/tools/cli/training/inference_graph.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/reading_data.h"
@@ -363,6 +364,10 @@ Loaded load(const Invocation& call) {
     write_stderr_line(printable(line));
   place_model(*out.model, out.device, settings);
   out.model->eval();
+  Log log(settings.quiet);
+  const int64_t side = out.input.side;
+  out.model = for_inference(std::move(out.model), {out.input.channels, side, side}, out.device,
+                            settings, log);
   return out;
 }
 

@@ -2,6 +2,7 @@
 #include "lathe/tools/cli/training/saved_run.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
@@ -14,6 +15,7 @@
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/inference_graph.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
 
@@ -119,6 +121,8 @@ SavedRun open_saved_run(const Settings& asked) {
     log.line(line);
   place_model(*run.model, run.device, run.settings);
   run.model->eval();
+  run.model = for_inference(std::move(run.model), run.images->spec().fields[0].shape, run.device,
+                            run.settings, log);
   return run;
 }
 

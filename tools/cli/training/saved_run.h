@@ -15,7 +15,7 @@ struct SavedRun {
   Settings settings;  // all definite
   Device device;
   std::shared_ptr<data::ImageDataset> images;
-  std::unique_ptr<nn::Module> model;  // on the device, weights loaded
+  std::unique_ptr<nn::Module> model;  // on the device, weights loaded; what for_inference() made
 };
 
 /// The file of --weights or, from --run-dir, best.safetensors (if missing last.safetensors).

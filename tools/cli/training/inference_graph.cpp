@@ -1,0 +1,87 @@
+// for_inference(): the trace, its checks, and the module that runs it.
+#include "lathe/tools/cli/training/inference_graph.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "lathe/autograd/autocast.h"
+#include "lathe/autograd/grad_mode.h"
+#include "lathe/core/error.h"
+#include "lathe/graph/passes.h"
+#include "lathe/graph/trace.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
+#include "lathe/tools/cli/formatted.h"
+#include "lathe/tools/cli/training/compute.h"
+
+namespace lathe::cli {
+namespace {
+
+/// Takes images in f16, which batches on a GPU are made of, and in f32.
+class GraphOfModel final : public nn::Module {
+ public:
+  explicit GraphOfModel(jit::Graph graph) : graph_(std::move(graph)) {}
+  Tensor forward(const Tensor& x) override {
+    const Autocast off(x.device(), kF16, false);  // its casts are in the graph
+    return graph_(cast(x, kF16));
+  }
+
+ private:
+  jit::Graph graph_;
+};
+
+/// Traces one image and three, whose sizes no search need know.
+class WithoutSearch {
+ public:
+  WithoutSearch() { cudnn::set_benchmark(false); }
+  ~WithoutSearch() { cudnn::set_benchmark(true); }
+  WithoutSearch(const WithoutSearch&) = delete;
+  WithoutSearch& operator=(const WithoutSearch&) = delete;
+};
+
+jit::Graph graph_of(nn::Module& model, const Shape& image, Device device,
+                    const Settings& settings) {
+  const WithoutSearch quick;
+  Shape one{1};
+  for (const int64_t size : image) one.push_back(size);
+  const Tensor x = in_layout(zeros(one, {.dtype = kF16, .device = device}), settings);
+  const Autocast half(device, kF16);
+  jit::Graph graph = jit::trace(model, x);
+  jit::optimize_for_inference(graph);
+  return graph;
+}
+
+bool is_beyond_f16(const jit::Graph& graph) {
+  return std::ranges::any_of(graph.values, [](const jit::Value& value) {
+    return value.tensor.defined() && value.tensor.dtype() == kF16 &&
+           any(isinf(value.tensor)).item<bool>();
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<nn::Module> for_inference(std::unique_ptr<nn::Module> model, const Shape& image,
+                                          Device device, const Settings& settings, Log& log) {
+  const bool may_fuse = device.is_cuda() && settings.amp == "fp16" && cudnn::enabled() &&
+                        cudnn::fusion() && cudnn::benchmark() && !settings.deterministic;
+  if (!may_fuse) return model;
+  const NoGrad off;
+  std::string why;
+  try {
+    jit::Graph graph = graph_of(*model, image, device, settings);
+    if (!is_beyond_f16(graph)) return std::make_unique<GraphOfModel>(std::move(graph));
+    why = "a weight with its batch norm is beyond 65504";
+  } catch (const jit::TraceError& e) {
+    why = e.message();
+  } catch (const OutOfMemoryError& e) {  // a trace keeps all that it computes
+    why = e.message();
+  }
+  log.line(formatted("the layers are computed one by one, not as a graph: {}", why));
+  return model;
+}
+
+}  // namespace lathe::cli
