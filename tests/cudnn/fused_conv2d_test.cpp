@@ -84,8 +84,13 @@ struct SmallNet final : nn::Module {
   Tensor forward(const Tensor& x) override { return blocks(bn1.relu(conv1(x))); }
 };
 
+/// How a net comes to compute in f16: it is converted, or Autocast casts.
+enum class HalfBy : uint8_t { kConversion, kAutocast };
+
 /// The net as a graph in f16 with each of its blocks' convolutions in one kernel, and split.
-void check_graph(nn::Module& net, int64_t blocks, int64_t convolutions) {
+/// `layers`: how many convolutions and linear layers are behind one another.
+void check_graph(nn::Module& net, int64_t blocks, int64_t convolutions, int64_t layers,
+                 HalfBy how) {
   CudnnFixture f;
   cudnn::set_benchmark(true);
   const NoGrad off;
@@ -93,16 +98,28 @@ void check_graph(nn::Module& net, int64_t blocks, int64_t convolutions) {
   for (int i = 0; i < 3; ++i) net(images);  // running statistics
   net.eval();
   const Tensor want = cast(net(images.narrow(0, 0, 1)), kF64);
-  net.to(kF16).to(kGpu).to(kChannelsLast);
-  const Tensor x = cast(images.narrow(0, 0, 1), kF16).to(kGpu).contiguous(kChannelsLast);
-  jit::Graph graph = jit::trace(net, x);
+  const bool casts = how == HalfBy::kAutocast;
+  if (!casts) net.to(kF16);
+  net.to(kGpu).to(kChannelsLast);
+  const DType dtype = casts ? kF32 : kF16;
+  const Tensor x = cast(images.narrow(0, 0, 1), dtype).to(kGpu).contiguous(kChannelsLast);
+  const auto in_scope = [&](auto&& call) {
+    const Autocast half(kGpu, kF16, casts);
+    return call();
+  };
+  jit::Graph graph = in_scope([&] { return jit::trace(net, x); });
   jit::optimize_for_inference(graph);
+  for (const auto& [name, t] : graph.state()) CHECK_MESSAGE(t.dtype() == kF16, name);
+  // Each layer rounds its filters and its results to f16.
+  const double most = static_cast<double>(layers) * 2 * kHalfRounding;
+  Tensors results;
   const auto launches_of = [&](auto&& run) {
     run();  // the first run searches, and folds what is constant
     forget_executions();
     Tensor y;
     const int64_t launches = own_launches([&] { y = run(); });
-    CHECK(error_of(y, want) < 1e-2);
+    CHECK(error_of(y, want) < most);
+    results.push_back(cast(y.cpu(), kF64));
     CHECK(executions() == convolutions);
     return launches;
   };
@@ -113,8 +130,12 @@ void check_graph(nn::Module& net, int64_t blocks, int64_t convolutions) {
   CHECK(fused_executions() == 2 * blocks);  // all but the stem and the shortcuts
   CHECK(f.dropped() == 0);
   choose(searched, kSplit);
-  const int64_t split = launches_of(run), eager = launches_of([&] { return net(x); });
-  MESSAGE("launches of our own kernels: ", fused, ", split ", split, ", by the model ", eager);
+  const int64_t split = launches_of(run);
+  const int64_t eager = launches_of([&] { return in_scope([&] { return net(x); }); });
+  CHECK(error_of(results[0], results[2]) < most);
+  CHECK(error_of(results[1], results[2]) < most);
+  MESSAGE("launches of our own kernels: ", fused, ", split ", split, ", by the model ", eager,
+          "; off the model's results by ", error_of(results[0], results[2]));
   CHECK(split - fused == 3 * blocks);  // two relus and a sum
 }
 
@@ -189,17 +210,23 @@ TEST_CASE("fused conv2d on a GPU: NaN passes, and what a kernel does not take is
 }
 
 TEST_CASE("fused conv2d on a GPU: a half graph has one kernel for each convolution with a relu") {
-  manual_seed(3);
-  SmallNet net;
-  check_graph(net, 2, 6);
+  for (const HalfBy how : {HalfBy::kConversion, HalfBy::kAutocast}) {
+    CAPTURE(how == HalfBy::kAutocast);
+    manual_seed(3);
+    SmallNet net;
+    check_graph(net, 2, 6, 5, how);
+  }
 }
 
 TEST_CASE("fused conv2d on a GPU: so does ResNet-18" * doctest::skip(kEmulated) *
           doctest::description("takes long over the emulation; by hand with --no-skip") *
           cuda_case()) {
-  manual_seed(3);
-  NarrowResNet18 net;
-  check_graph(net, 8, 20);
+  for (const HalfBy how : {HalfBy::kConversion, HalfBy::kAutocast}) {
+    CAPTURE(how == HalfBy::kAutocast);
+    manual_seed(3);
+    NarrowResNet18 net;
+    check_graph(net, 8, 20, 18, how);
+  }
 }
 
 TEST_SUITE_END();
