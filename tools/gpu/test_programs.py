@@ -11,7 +11,8 @@ from gpu import machine
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped\s*$", re.MULTILINE)
 # These read files of the tree in which they were built.
 NEED_THE_TREE = ("cache_file_test.cpp", "shared_library_test.cpp", "op_table_test.cpp")
-FUSED = re.compile(r"fused|norm_relu|resnet_layers|deferred_norm|plan_life|relu_bits|step_launches|mlp|cuda_graph|capture|graphs_test|nccl")
+FUSED = re.compile(r"fused|norm_relu|resnet_layers|deferred_norm|block_end|plan_life|relu_bits|step_launches|mlp|"
+                   r"(cuda|inference)_graph|capture|graphs_test|nccl")
 MEASURED = re.compile(r"MESSAGE: (.+)")
 OF_A_GPU = ("test_cuda", "test_cudnn", "test_cublas")
 
