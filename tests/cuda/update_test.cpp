@@ -144,8 +144,11 @@ TEST_CASE("update kernels: half gradients and half copies of f32 parameters") {
 }
 TEST_CASE("update kernels: nothing changes while the fault record is raised") {
   const Rule adam = rules()[3];
+  // Not one state moved to the device: a build without CUDA would leave both in the same memory.
+  manual_seed(39);
   const State before = make_state({300}, kF32, adam.used);
-  const State device = on_device(before);
+  manual_seed(39);
+  const State device = on_device(make_state({300}, kF32, adam.used));
   const Tensor bad = on_device(full({1}, 9, {.dtype = kI64}));
   cuda::check_index("embedding", bad, 5);
   adam.on_cuda(device.items());
