@@ -34,6 +34,7 @@
 #  include "lathe/core/profile/memory_use.h"
 #  include "lathe/core/profile/profiler.h"
 #  include "lathe/core/random_state.h"
+#  include "lathe/core/step_graphs.h"
 #  include "lathe/core/stream.h"
 #  include "lathe/core/tensor.h"
 #  include "lathe/core/thread_pool.h"
@@ -186,5 +187,9 @@
 #  include "lathe/distributed/replicate.h"
 #  include "lathe/distributed/sync_batch_norm.h"
 #  include "lathe/distributed/zero_redundancy.h"
+
+#  include "lathe/train/losses.h"
+#  include "lathe/train/metric.h"
+#  include "lathe/train/step.h"
 
 #endif  // C++20

@@ -22,12 +22,12 @@ list(APPEND _private_headers core/json.h ops/conv/conv2d_fused_cudnn.h ops/conv/
 list(APPEND _private_headers distributed/backend.h distributed/buckets.h distributed/control.h
      distributed/control_client.h distributed/control_server.h distributed/device_backend.h distributed/device_calls.h
      distributed/group_state.h distributed/hex.h distributed/reducer.h
-     distributed/socket.h)
+     distributed/socket.h train/step_impl.h)
 if(LATHE_HAS_CUDA_LIBRARIES)
   list(REMOVE_ITEM _private_headers core/gpu/launch.h)  # programs start kernels of their own through it, too
 endif()
 list(TRANSFORM _private_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
-install(DIRECTORY core autograd ops nn graph optim data distributed DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
+install(DIRECTORY core autograd ops nn graph optim data distributed train DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
         FILES_MATCHING PATTERN "*.h" PATTERN ".*" EXCLUDE ${_private_headers})  # ".*": an editor's
 if(LATHE_BUILD_CLI)
   if(BUILD_SHARED_LIBS)  # so the build folder is laid out as the installed one

@@ -1,60 +1,26 @@
 // The calls of a captured step: as ever, recorded, launched.
 #include "lathe/core/cuda_capture.h"
 
-#include <cstdint>
+#include <exception>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "lathe/core/copy.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/error.h"
-#include "lathe/core/profile/stack.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/step_graphs.h"
 #include "lathe/core/stream.h"
 
 namespace lathe::cuda {
 
-namespace {
-
-/// Names the op that waits for the GPU, and where the program calls it: the refusal that follows
-/// knows neither.
-class RefusesWaits final : public profile::Watcher {
- public:
-  RefusesWaits() : Watcher(Gradients::kIgnore) {}
-
-  void node(const char*, uint64_t) override {}  // a wait is where the program waits
-
-  void wait(const char* why) override {
-    const auto ops = open_ops();
-    if (ops.empty()) return;  // the program asked for it, and is refused as it is
-    const profile::CallPlace place = profile::call_place(profile::call_stack(), layer());
-    StateError error(concat(ops.front().name, ": a step that is captured cannot wait for the GPU (",
-                            why, ")",
-                            place.call.empty() ? "" : concat(", called at ", place.call)));
-    if (!place.layer.empty()) error.set_origin(place.layer);
-    throw error;
-  }
-};
-
-}  // namespace
-
 struct CapturedStep::Impl {
   void check_inputs(const Tensors& inputs) const;
-  void check_state() const;
-  void record(const Tensors& inputs);
+  void fail_if_moved() const;
 
   Step step;
   CaptureOptions options;
-  int calls = 0;                    // that ran the step as ever
-  Tensors like;                     // inputs of the shapes of the first call
-  Tensors inputs;                   // of the graph
-  Tensors outputs;                  // of the last call
-  std::vector<const void*> memory;  // of the state
-  std::optional<Event> done;        // after the last launch
-  bool launched = false;
-  std::optional<Graph> graph;  // after the tensors: its memory is theirs
+  std::optional<StepGraphs> graphs;
+  Tensors like;               // inputs of the shapes of the first call
+  Tensors outputs;            // of the last call that ran the step
+  std::optional<Event> done;  // after the last launch
 };
 
 CapturedStep::CapturedStep(Step step, const CaptureOptions& options)
@@ -64,6 +30,7 @@ CapturedStep::CapturedStep(Step step, const CaptureOptions& options)
               "cuda::capture: eager_calls must not be negative, got ", options.eager_calls);
   impl_->step = std::move(step);
   impl_->options = options;
+  impl_->graphs.emplace(options.state, options.eager_calls);
 }
 CapturedStep::~CapturedStep() = default;
 CapturedStep::CapturedStep(CapturedStep&&) noexcept = default;
@@ -93,61 +60,43 @@ void CapturedStep::Impl::check_inputs(const Tensors& given) const {
   }
 }
 
-void CapturedStep::Impl::check_state() const {
-  for (size_t i = 0; i < options.state.size(); ++i) {
-    LATHE_CHECK(StateError, options.state[i].raw_data() == memory[i], "captured step: tensor ", i,
-                " of the state has other memory than when the step was recorded, which the graph "
-                "does not see (",
-                options.state[i], "); capture the step anew, or copy values into the old memory");
-  }
-}
-
-void CapturedStep::Impl::record(const Tensors& given) {
-  Tensors made;
-  for (const Tensor& t : given) made.push_back(empty_like(t));
-  Graph fresh(given.front().device());
-  Tensors results;
-  fresh.capture([&] {
-    const RefusesWaits refuses;
-    results = step(made);
-  });
-  // Without their history, whose memory the graph can give to others.
-  for (Tensor& t : results) {
-    if (t.defined()) t = t.detach();
-  }
-  memory.clear();
-  for (const Tensor& t : options.state) memory.push_back(t.raw_data());
-  inputs = std::move(made);
-  outputs = std::move(results);
-  done.emplace(given.front().device());
-  graph.emplace(std::move(fresh));
+void CapturedStep::Impl::fail_if_moved() const {
+  const std::optional<size_t> moved = graphs->moved_state();
+  LATHE_CHECK(StateError, !moved, "captured step: tensor ", *moved,
+              " of the state has other memory than when the step was recorded, which the graph "
+              "does not see (",
+              options.state[*moved],
+              "); capture the step anew, or copy values into the old memory");
 }
 
 const Tensors& CapturedStep::operator()(const Tensors& inputs) {
   Impl& c = *impl_;
   c.check_inputs(inputs);
-  if (c.graph) c.check_state();
-  if (!c.graph && c.calls < c.options.eager_calls) {
+  if (!c.graphs->takes({inputs}, 0, c.step)) {
+    if (c.graphs->has_problem()) {
+      const std::exception_ptr error = c.graphs->error();
+      c.graphs.emplace(c.options.state, 0);  // the next call records again
+      std::rethrow_exception(error);
+    }
+    c.fail_if_moved();
     c.outputs = c.step(inputs);
-    ++c.calls;
     if (c.like.empty()) c.like = inputs;
     return c.outputs;
   }
-  if (!c.graph) {
-    c.record(inputs);
-    c.like = c.inputs;  // and lets go of the first ones
+  if (!c.done) {  // the first launch
+    c.done.emplace(inputs.front().device());
+    c.outputs.clear();
+    c.like = c.graphs->inputs();
+  } else {
+    // The launch before may still read what is overwritten here, and waits for it too late itself.
+    c.done->block(current_stream(inputs.front().device()));
   }
-  const Stream stream = current_stream(inputs.front().device());
-  // The launch before may still read what is overwritten here, and launch() waits for it too late.
-  if (c.launched) c.done->block(stream);
-  for (size_t i = 0; i < inputs.size(); ++i) copy_values(c.inputs[i], inputs[i]);
-  c.graph->launch();
-  c.done->record(stream);
-  c.launched = true;
-  return c.outputs;
+  const Tensors& outputs = c.graphs->launch({inputs});
+  c.done->record(current_stream(inputs.front().device()));
+  return outputs;
 }
 
-bool CapturedStep::is_captured() const noexcept { return impl_->graph.has_value(); }
-size_t CapturedStep::size() const noexcept { return impl_->graph ? impl_->graph->size() : 0; }
+bool CapturedStep::is_captured() const noexcept { return impl_->graphs->recorded() > 0; }
+size_t CapturedStep::size() const noexcept { return impl_->graphs->size(); }
 
 }  // namespace lathe::cuda

@@ -17,7 +17,7 @@ CONVOLUTION = {"ops/conv", "ops/conv_search"}
 OPS_ROOMS = CONVOLUTION | {"ops/batch_norm_kernels", "ops/elementwise_kernels", "ops/index_kernels", "ops/matmul_kernels",
                            "ops/random_kernels", "ops/reduce_kernels", "ops/row_kernels", "ops/window_kernels"}
 OPS = RECORD | {"ops"}
-LIBRARY = OPS | {"core/debug", "core/memory", "core/formats", "nn", "graph", "optim", "data", "data/images", "data/transforms", "distributed"} | CONVOLUTION
+LIBRARY = OPS | {"core/debug", "core/memory", "core/formats", "nn", "graph", "optim", "data", "data/images", "data/transforms", "distributed", "train"} | CONVOLUTION
 
 # room: the rooms that it may include, apart from itself. A folder's root is a room: "core" is what lies in core/ itself.
 MAY_INCLUDE = {
@@ -49,6 +49,7 @@ MAY_INCLUDE = {
     # What ranks exchange are tensors, gradients, layers and parts of an epoch: so it stands on all of these. NCCL is opened as
     # the libraries of kernels are.
     "distributed": OPS | KERNELS | {"nn", "optim", "data"},
+    "train": LIBRARY,  # what trains stands on all of the library
     "tools/bench": LIBRARY,
     "tools/cli": LIBRARY | {"tools/cli/settings"},
     "tools/cli/settings": LIBRARY | {"tools/cli"},

@@ -8,7 +8,7 @@ import os
 import pathlib
 import subprocess
 
-FOLDERS = (".ci", "autograd", "cmake", "core", "data", "distributed", "docs", "examples", "graph", "nn", "ops", "optim", "tests", "tools")
+FOLDERS = (".ci", "autograd", "cmake", "core", "data", "distributed", "docs", "examples", "graph", "nn", "ops", "optim", "tests", "tools", "train")
 ROOT_FILES = ("CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "lathe.h", "trainer.h")
 
 

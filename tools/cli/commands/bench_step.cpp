@@ -8,18 +8,17 @@
 #include <string>
 
 #include "lathe/core/cuda.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/debug/determinism.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/profiler.h"
 #include "lathe/core/profile/rates.h"
 #include "lathe/core/profile/table.h"
+#include "lathe/core/step_graphs.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/compile.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/ops/cross_entropy.h"
-#include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tools/cli/commands/bench.h"
 #include "lathe/tools/cli/commands/conv_layers.h"
@@ -31,7 +30,6 @@
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
-#include "lathe/tools/cli/training/loss_scale.h"
 #include "lathe/tools/cli/training/random_batch.h"
 #include "lathe/tools/cli/training/run_memory.h"
 #include "lathe/tools/cli/wrapping.h"
@@ -39,16 +37,19 @@
 namespace lathe::cli {
 namespace {
 
-/// The step as a graph, after two that make what stays: the optimiser's memory, the algorithms.
-cuda::Graph recorded(const std::function<void()>& step, optim::Optimizer& optimizer,
-                     Device device) {
-  optimizer.set_capturable();
-  for (int i = 0; i < 2; ++i) step();
+/// The first steps make what stays: the optimiser's memory, the algorithms. The third one records
+/// the graph, if steps are captured. The peak of memory is that of the steps after it.
+/// throws: CommandError if the step cannot be recorded.
+void prepare(train::Step& step, const std::function<void()>& make_step, Device device) {
+  profile::reset_memory_peak(device);
+  cuda::StepGraphs* const graphs = step.graphs();
+  if (graphs == nullptr) return;
+  for (int i = 0; i < 2; ++i) make_step();
   cuda::empty_cache();  // of those steps: the graph has memory of its own
   profile::reset_memory_peak(device);
-  cuda::Graph graph(device);
-  graph.capture(step);
-  return graph;
+  make_step();
+  if (const std::string problem = graphs->take_problem(); !problem.empty())
+    throw CommandError(ExitCode::kError, "the step cannot be a CUDA graph: " + problem);
 }
 
 constexpr int64_t kProfiledSteps = 5;
@@ -224,33 +225,30 @@ ExitCode run_bench_step(const Invocation& call) {
   const auto model = make_model(settings, shape);
   place_model(*model, device, settings);
   optim::SGD optimizer(model->parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
-  if (settings.amp != "off") optimizer.set_half_copies();
-  optim::GradScaler scaler(scaler_options(settings));
   const RandomBatch made = random_batch(settings, shape, device, batch);
   if (settings.check_determinism) return check_step(out, settings, *model, made);
-  const auto forward = [&](const Tensors& t) {
-    return Tensors{cross_entropy(scores_of(*model, t[0], settings), t[1])};
-  };
+  const train::LossFunction loss = loss_of(*model, settings);
   std::optional<jit::CompiledFunction> compiled;
-  if (settings.compile) compiled = jit::compile(forward, model.get());
-  const std::function<void()> step = [&] {
-    const Tensors inputs{made.x, made.y};
-    const Tensor loss = compiled ? (*compiled)(inputs)[0] : forward(inputs)[0];
-    scaler.scale(loss).backward();
-    scaler.step(optimizer, {.fused = true});
-    scaler.update();
-    optimizer.zero_grad();
+  if (settings.compile) {
+    compiled = jit::compile([&](const Tensors& t) { return Tensors{loss(t).loss}; }, model.get());
+  }
+  const train::LossFunction compiled_loss = [&](const Tensors& t) {
+    return train::Result{.loss = (*compiled)(t)[0]};
   };
-  std::optional<cuda::Graph> graph;
-  profile::reset_memory_peak(device);
-  if (device.is_cuda() && settings.capture) graph.emplace(recorded(step, optimizer, device));
+  train::StepOptions options = step_options(settings);
+  train::Step step(*model, optimizer, compiled ? compiled_loss : loss, options);
+  const std::function<void()> make_step = [&] { step({made.x, made.y}, {.stays = true}); };
+  prepare(step, make_step, device);
   const Timing timing = measure(
-      graph ? std::function<void()>([&] { graph->launch(); }) : step,
+      make_step,
       lasting(settings.seconds, {.warm_up_seconds = 1, .window_seconds = 0.5, .device = device}));
   print_timing(out, settings, device, batch, timing);
   if (compiled) out.verbatim(compiled->explain());
-  if (settings.profile) print_profile(out, settings, device, step);
-  if (settings.layers) print_layers(out, settings, *model, made, step);
+  options.capture = false;  // tables show each op
+  train::Step by_ops(*model, optimizer, compiled ? compiled_loss : loss, options);
+  const std::function<void()> make_ops = [&] { by_ops({made.x, made.y}); };
+  if (settings.profile) print_profile(out, settings, device, make_ops);
+  if (settings.layers) print_layers(out, settings, *model, made, make_ops);
   return ExitCode::kDone;
 }
 

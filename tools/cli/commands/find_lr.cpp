@@ -5,9 +5,6 @@
 
 #include "lathe/core/file.h"
 #include "lathe/core/generator.h"
-#include "lathe/ops/binary.h"
-#include "lathe/ops/cross_entropy.h"
-#include "lathe/optim/clip_grad.h"
 #include "lathe/tools/cli/commands/found_setting.h"
 #include "lathe/tools/cli/commands/lr_range.h"
 #include "lathe/tools/cli/formatted.h"
@@ -25,7 +22,6 @@
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/progress.h"
 #include "lathe/tools/cli/training/reading_data.h"
-#include "lathe/tools/cli/training/update_batches.h"
 
 namespace lathe::cli {
 namespace {
@@ -48,34 +44,21 @@ void sweep(LrRange& range, const Settings& settings, nn::Module& model, Input& i
            StatusLine& status) {
   const auto optimizer = make_optimizer(settings, model);
   const Frozen frozen = freeze(model, settings.freeze);
-  optim::GradScaler scaler(scaler_options(settings));
-  const Tensors parameters = model.parameters();
-  const double part = 1.0 / static_cast<double>(settings.accumulate);
-  UpdateBatches batches;  // the end of an epoch may lie among them
+  train::StepOptions options = step_options(settings);
+  options.capture = false;  // the host reads each loss
+  train::Step step(model, *optimizer, loss_of(model, settings), options);
+  int64_t images = 0;  // since the last update; the end of an epoch may lie among them
   double loss_sum = 0;
   model.train();
   frozen.hold();
   optimizer->set_lr(range.lr_at(0));
   each_batch(input, [&](const Tensor& x, const Tensor& y) {
-    batches.add(x.dim(0));
-    const Tensor loss = cross_entropy(scores_of(model, x, settings), y,
-                                      {.label_smoothing = settings.label_smoothing});
-    scaler.scale(batches.weighted(loss * part)).backward();
-    loss_sum += loss.item<double>() * part * batches.weight();
-    if (batches.count() < settings.accumulate) return true;
-    const double rest = static_cast<double>(settings.accumulate) / batches.sum_of_weights();
-    for (const Tensor& p : parameters) {
-      if (rest != 1 && p.grad().defined()) p.grad().mul_(rest);
-    }
-    if (settings.clip_grad_norm > 0) {
-      scaler.unscale_(*optimizer);
-      optim::clip_grad_norm_(parameters, settings.clip_grad_norm);
-    }
-    scaler.step(*optimizer);
-    scaler.update();
-    optimizer->zero_grad();
-    const bool more = range.add(std::exchange(loss_sum, 0) * rest);
-    batches.clear();
+    const auto count = x.dim(0);
+    loss_sum += step({x, y}).loss.item<double>() * static_cast<double>(count);
+    images += count;
+    if (step.batches() > 0) return true;
+    const bool more =
+        range.add(std::exchange(loss_sum, 0) / static_cast<double>(std::exchange(images, 0)));
     const auto steps = static_cast<int64_t>(range.points().size());
     if (more) optimizer->set_lr(range.lr_at(steps));
     if (more && status.is_due()) {
@@ -87,7 +70,7 @@ void sweep(LrRange& range, const Settings& settings, nn::Module& model, Input& i
     return more;
   });
   status.clear();
-  const auto progress = scaler.read_progress();
+  const auto progress = step.scaler().read_progress();
   fail_if_all_skipped(settings, progress.skipped, progress.steps);
 }
 

@@ -15,10 +15,7 @@
 #include "lathe/core/generator.h"
 #include "lathe/core/profile/profiler.h"
 #include "lathe/core/seconds_since.h"
-#include "lathe/ops/cross_entropy.h"
-#include "lathe/optim/grad_scaler.h"
 #include "lathe/tools/cli/training/compute.h"
-#include "lathe/tools/cli/training/loss_scale.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/random_batch.h"
 
@@ -149,16 +146,12 @@ MeasuredStep measure_step(const Settings& settings, Device gpu, int64_t batch) {
   update.lr = 1e-8;
   update.weight_decay = 5e-4;
   const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(update, *model);
-  if (settings.amp != "off") optimizer->set_half_copies();
-  optim::GradScaler scaler(scaler_options(settings));
   const RandomBatch made = random_batch(settings, shape, gpu, batch);
-  const std::function<void()> step = [&] {
-    const Tensor loss = cross_entropy(scores_of(*model, made.x, settings), made.y);
-    scaler.scale(loss).backward();
-    scaler.step(*optimizer, {.max_grad_norm = settings.clip_grad_norm, .fused = true});
-    scaler.update();
-    optimizer->zero_grad();
-  };
+  train::StepOptions options = step_options(settings);
+  options.accumulate = 1;
+  options.capture = false;
+  train::Step train_step(*model, *optimizer, loss_of(*model, settings), options);
+  const std::function<void()> step = [&] { train_step({made.x, made.y}); };
   for (int i = 0; i < kWarmUps; ++i) step();
   cuda::synchronize(gpu);
   std::vector<std::vector<MeasuredOp>> steps;

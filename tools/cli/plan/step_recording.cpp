@@ -11,12 +11,9 @@
 #include "lathe/core/generator.h"
 #include "lathe/core/profile/watch.h"
 #include "lathe/core/storage.h"
-#include "lathe/ops/cross_entropy.h"
-#include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/optimizer.h"
 #include "lathe/tools/cli/plan/op_notes.h"
 #include "lathe/tools/cli/training/compute.h"
-#include "lathe/tools/cli/training/loss_scale.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/random_batch.h"
 
@@ -164,17 +161,18 @@ StepRecording record_small_step(const Settings& settings, int64_t batch,
   const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(wide, *model);
   // No step may be skipped, as one with infinite gradients would be: a scale of 1, and bf16, which
   // has f16's size and f32's range.
-  optim::GradScalerOptions scaling = scaler_options(settings);
-  scaling.init_scale = scaling.min_scale = 1;
-  optim::GradScaler scaler(scaling);
-  if (wide.amp == "fp16") wide.amp = "bf16";
+  train::StepOptions options = step_options(settings);
+  options.scaling->init_scale = options.scaling->min_scale = 1;
+  options.accumulate = 1;
+  if (wide.amp == "fp16") wide.amp = options.amp = "bf16";
   const RandomBatch made = random_batch(settings, shape, kCPU, batch);
+  train::Step train_step(*model, *optimizer, loss_of(*model, wide), options);
   recording.steps_begin = recording.memory.size();
   for (int step = 0; step < 3; ++step) {
     recording.first_op = static_cast<int>(recording.ops.size());
     recording.last_step = recording.memory.size();
-    const Tensor loss = cross_entropy(scores_of(*model, made.x, wide), made.y);
-    scaler.scale(loss).backward();
+    train_step.forward({made.x, made.y}, {});
+    train_step.backward();
     recording.parameters.clear();
     for (size_t g = 0; g < optimizer->num_groups(); ++g) {
       auto& notes = recording.parameters.emplace_back();
@@ -182,9 +180,7 @@ StepRecording record_small_step(const Settings& settings, int64_t batch,
         if (p.grad().defined()) notes.push_back(watcher.note_of(p));
       }
     }
-    scaler.step(*optimizer, {.max_grad_norm = settings.clip_grad_norm, .fused = true});
-    scaler.update();
-    optimizer->zero_grad();
+    train_step.update();
   }
   return recording;
 }

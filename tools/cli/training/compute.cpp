@@ -10,10 +10,12 @@
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv_search/cpu_settings.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/ops/cross_entropy.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/training/loss_scale.h"
 
 namespace lathe::cli {
 namespace {
@@ -134,6 +136,25 @@ Tensor scores_of(nn::Module& model, const Tensor& x, const Settings& settings) {
   const Recompute again(settings.recompute);
   const Autocast half(x.device(), settings.amp == "bf16" ? kBF16 : kF16, settings.amp != "off");
   return model(in_layout(x, settings)).to(kF32);
+}
+
+train::LossFunction loss_of(nn::Module& model, const Settings& settings) {
+  return [&model, &settings](const Tensors& batch) {
+    const Tensor scores = model(in_layout(batch[0], settings)).to(kF32);
+    return train::Result{
+        .loss = cross_entropy(scores, batch[1], {.label_smoothing = settings.label_smoothing}),
+        .output = scores,
+        .target = batch[1]};
+  };
+}
+
+train::StepOptions step_options(const Settings& settings) {
+  return {.amp = settings.amp,
+          .scaling = scaler_options(settings),
+          .accumulate = settings.accumulate,
+          .clip_grad_norm = settings.clip_grad_norm,
+          .recompute = settings.recompute,
+          .capture = settings.capture};
 }
 
 }  // namespace lathe::cli

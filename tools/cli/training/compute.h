@@ -10,6 +10,7 @@
 #include "lathe/nn/module.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/tools/cli/settings/settings.h"
+#include "lathe/train/step.h"
 
 namespace lathe::cli {
 
@@ -61,5 +62,14 @@ Tensor in_layout(const Tensor& x, const Settings& settings);
 
 /// The model's scores of a batch, in f32, computed as --layout and --amp say.
 Tensor scores_of(nn::Module& model, const Tensor& x, const Settings& settings);
+
+/// The loss of images and labels: cross entropy of the model's scores with --label-smoothing. The
+/// scores are in f32, computed as --layout says.
+train::LossFunction loss_of(nn::Module& model, const Settings& settings);
+
+/// How --amp, --loss-scale, --accumulate, --clip-grad-norm, --recompute and --capture say that a
+/// step is made.
+/// throws: UsageError for a loss scale that is not possible.
+train::StepOptions step_options(const Settings& settings);
 
 }  // namespace lathe::cli

@@ -13,7 +13,8 @@ namespace lathe::cli {
 
 namespace {
 constexpr int64_t kBatchesBetweenReads = 20;  // of a GPU's sums, for the progress line
-}
+constexpr int64_t kEvaluationKind = -1;       // of the graphs of a training
+}  // namespace
 
 Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, int64_t classes,
                     Progress& progress, const BatchObserver& observer,
@@ -25,34 +26,37 @@ Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings, i
   Evaluation result{Tally(classes)};
   Tally& tally = graphs != nullptr ? graphs->sums : result.tally;
   tally.clear();
-  const auto forward = [&](StepTensors& step) {
-    input.make_batch(step.x, step.y);
-    step.scores = scores_of(model, step.x, settings);
-    step.loss = cross_entropy(step.scores, step.y);
+  const cuda::StepGraphs::Work forward = [&](const Tensors& batch) {
+    Tensor x = batch[0], y = batch[1];
+    input.make_batch(x, y);
+    const Tensor scores = scores_of(model, x, settings);
+    return Tensors{scores, y, cross_entropy(scores, y)};
   };
-  const StepGraphs::Work recorded = [&](StepTensors& step) {
-    forward(step);
-    tally.record(step.scores, step.y, step.loss);
+  const cuda::StepGraphs::Work recorded = [&](const Tensors& batch) {
+    Tensors made = forward(batch);
+    tally.record(made[0], made[1], made[2]);
+    return made;
   };
-  const auto launches = [&](const StepGraphs::Batch& batch) {
+  const auto launches = [&](const cuda::StepGraphs::Batch& batch) {
     if (graphs == nullptr) return false;
     const bool had_problem = graphs->graphs.has_problem();
-    const bool takes = graphs->graphs.takes(batch, {.evaluation = true}, recorded);
+    const bool takes = graphs->graphs.takes(batch, kEvaluationKind, recorded);
     if (!had_problem && graphs->graphs.has_problem()) graphs->graphs.give_pool_back();
     return takes;
   };
   ProgressState state{.label = "eval", .total = input.loader.size()};
   for (auto& [x, y] : input.batches()) {
-    StepTensors step{.x = x, .y = y, .scores = {}, .loss = {}};
-    const StepGraphs::Batch batch{x, y, input.keeps_places()};
+    const Tensors inputs{x, y};
+    const cuda::StepGraphs::Batch batch{inputs, input.keeps_places()};
+    Tensors made;  // scores, labels, loss
     if (launches(batch)) {
-      step = graphs->graphs.launch(batch);
+      made = graphs->graphs.launch(batch);
       tally.launched(x.dim(0));
     } else {
-      forward(step);
-      tally.add(step.scores, step.y, step.loss);
+      made = forward(inputs);
+      tally.add(made[0], made[1], made[2]);
     }
-    if (observer) observer(step.scores, step.y);
+    if (observer) observer(made[0], made[1]);
     result.seconds = seconds_since(begin);
     result.complete = StopRequests::asked() == 0;
     if (!result.complete) break;

@@ -3,11 +3,11 @@
 
 #include <functional>
 
+#include "lathe/core/step_graphs.h"
 #include "lathe/nn/module.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/progress.h"
-#include "lathe/tools/cli/training/step_graphs.h"
 #include "lathe/tools/cli/training/tally.h"
 
 namespace lathe::cli {
@@ -21,7 +21,7 @@ struct Evaluation {
 /// For evaluations whose batches are launched as CUDA graphs. Both stay from one to the next: the
 /// graphs add to these sums.
 struct EvaluationGraphs {
-  StepGraphs& graphs;
+  cuda::StepGraphs& graphs;
   Tally& sums;
 };
 

@@ -1,7 +1,6 @@
 // RandomBatch, and a step on it.
 #include "lathe/tools/cli/training/random_batch.h"
 
-#include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/random.h"
 
 namespace lathe::cli {
@@ -15,9 +14,12 @@ RandomBatch random_batch(const Settings& settings, const ModelShape& shape, Devi
 
 void train_on(const RandomBatch& batch, nn::Module& model, optim::Optimizer& optimizer,
               const Settings& settings) {
-  cross_entropy(scores_of(model, batch.x, settings), batch.y).backward();
-  optimizer.step();
-  optimizer.zero_grad();
+  train::Step step(model, optimizer, loss_of(model, settings),
+                   {.amp = settings.amp,
+                    .scaling = optim::GradScalerOptions{.enabled = false},
+                    .recompute = settings.recompute,
+                    .capture = false});
+  step({batch.x, batch.y});
 }
 
 }  // namespace lathe::cli

@@ -22,7 +22,7 @@ struct RandomBatch {
 RandomBatch random_batch(const Settings& settings, const ModelShape& shape, Device device,
                          int64_t images);
 
-/// Forward, loss, backward and update, as --layout and --amp say but without a loss scale. The
+/// One training step, kernel by kernel, as --layout and --amp say but without a loss scale. The
 /// gradients are gone afterwards. Does not wait for a GPU.
 void train_on(const RandomBatch& batch, nn::Module& model, optim::Optimizer& optimizer,
               const Settings& settings);

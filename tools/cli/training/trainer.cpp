@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lathe/core/cuda_graph.h"
 #include "lathe/core/seconds_since.h"
+#include "lathe/core/step_graphs.h"
 #include "lathe/distributed/sync_batch_norm.h"
 #include "lathe/nn/summary.h"
-#include "lathe/ops/cross_entropy.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -23,8 +24,6 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
     : settings_(parts.settings),
       parts_(parts),
       optimizer_(parts.schedule.optimizer()),
-      scaler_(scaler_options(parts.settings)),
-      parameters_(parts.model.parameters()),
       memory_(parts.train.device),
       progress_(parts.settings.progress, parts.settings.quiet),
       broken_({&parts.train.loader.dataset(), &parts.test.loader.dataset(),
@@ -34,22 +33,20 @@ Trainer::Trainer(const TrainingParts& parts, int64_t total_steps)
       undo_(parts.model) {
   if (settings_.ema > 0)
     ema_.emplace(parts_.model, optim::EMAOptions{.decay = settings_.ema, .warm_up = true});
-  if (!parts_.ranks.alone()) {
-    distributed::ProcessGroup& group = parts_.ranks.group();
-    if (settings_.sync_batch_norm) distributed::convert_sync_batch_norm(group, parts_.model);
-    // Without an order that is learnt, a run that is resumed has the same bits.
-    parallel_.emplace(group, parts_.model, distributed::DataParallelOptions{.learn_order = false});
-  }
-  if (captures_steps()) {
-    Tensors state = parameters_;
-    for (const auto& [name, buffer] : parts_.model.named_buffers()) state.push_back(buffer);
-    graphs_.emplace(std::move(state));
+  if (on_ranks() && settings_.sync_batch_norm)
+    distributed::convert_sync_batch_norm(parts_.ranks.group(), parts_.model);
+  train::StepOptions options = step_options(settings_);
+  options.ema = ema_ ? &*ema_ : nullptr;
+  options.group = on_ranks() ? &parts_.ranks.group() : nullptr;
+  options.capture = captures_steps();
+  const auto forward_of = [this, loss = loss_of(parts_.model, settings_)](const Tensors& batch) {
+    return forward(batch, loss);
+  };
+  train_step_ = std::make_unique<train::Step>(parts_.model, optimizer_, forward_of, options);
+  if (train_step_->graphs() != nullptr) {
     parts_.train.keep_places();
     parts_.test.keep_places();
-    optimizer_.set_capturable();
-    if (ema_) ema_->set_capturable();
   }
-  if (settings_.amp != "off") optimizer_.set_half_copies();
   parts_.log.before_line([this] { progress_.clear(); });
 }
 
@@ -59,7 +56,7 @@ void Trainer::open(const std::filesystem::path& folder, bool goes_on) {
     saves_.emplace(folder, settings_.keep, nullptr);
     return;
   }
-  metrics_.emplace(folder, metrics_row({.loss_scale = scaler_.enabled() ? 1.0 : 0.0}), goes_on);
+  metrics_.emplace(folder, metrics_row({.loss_scale = scaler().enabled() ? 1.0 : 0.0}), goes_on);
   if (settings_.tensorboard) events_.emplace(folder, step_, parts_.log);
   saves_.emplace(folder, settings_.keep, [this] { return checkpoint(); });
 }
@@ -73,7 +70,7 @@ void Trainer::go_back(double accuracy_of_best) {
 ExitCode Trainer::run() {
   const ComputeStream on(parts_.train.device);
   saves_->begin(step_);
-  announce_debug_scopes(settings_, parts_.train.device, scaler_.enabled(), parts_.log);
+  announce_debug_scopes(settings_, parts_.train.device, scaler().enabled(), parts_.log);
   if (settings_.profile)
     profile_.emplace(parse_profile_steps(settings_.profile_steps), steps_to_make(),
                      parts_.train.device, folder_, parts_.log);
@@ -146,16 +143,16 @@ void Trainer::train_batches() {
   parts_.frozen.hold();
   parts_.train.loader.set_epoch(epoch_ - 1, batch_);
   batch_began_ = Clock::now();
-  DebugScopes scopes(settings_, parts_.train.device, scaler_.enabled());
+  DebugScopes scopes(settings_, parts_.train.device, scaler().enabled());
   for (auto& [x, y] : parts_.train.batches()) {
     step_batch(x, y);
-    if (ends_update()) update();
+    if (train_step_->ends_update()) update();
     const debug::AllowSync between_steps;
     const double took = seconds_since(batch_began_);
     batch_began_ = Clock::now();
     window_seconds_ += took;
     train_seconds_ += took;
-    if (micro_batches_.count() > 0) continue;
+    if (train_step_->batches() > 0) continue;
     after_step();
     say_saved();
     show_progress();
@@ -177,33 +174,38 @@ void Trainer::after_step() {
   }
 }
 
-bool Trainer::ends_update() const {
-  return micro_batches_.count() == settings_.accumulate ||
-         batch_ + micro_batches_.count() == parts_.train.loader.size();
+// Steps whose host looks at each op, or at the values of all ranks, are not captured.
+bool Trainer::captures_steps() const {
+  return settings_.capture && !wants_single_ops(settings_) &&
+         !(on_ranks() && settings_.sync_batch_norm);
+}
+
+// Whether the epoch ends with the batch that comes next.
+bool Trainer::is_last_batch() const {
+  return batch_ + train_step_->batches() + 1 == parts_.train.loader.size();
 }
 
 // One batch. Its gradients add up until update(), which a graph may have done with the batch.
 void Trainer::step_batch(const Tensor& x, const Tensor& y) {
-  const bool snapshot =
-      step_ % kStepsBetweenCandidates == 0 && step_ > 0 && micro_batches_.count() == 0;
+  const bool begins = train_step_->batches() == 0;
+  const bool snapshot = step_ % kStepsBetweenCandidates == 0 && step_ > 0 && begins;
   if (snapshot) {
     const debug::AllowSync copies_the_state;
     saves_->take_candidate();
   }
-  if (micro_batches_.count() == 0 && parts_.train.device.is_cpu()) undo_.begin(window_);
+  if (begins && parts_.train.device.is_cpu()) undo_.begin(window_);
   inside_step_ = true;
-  micro_batches_.add(x.dim(0));
   if (window_.count() == 0) memory_.begin_part();
-  StepTensors step{.x = x, .y = y, .scores = {}, .loss = {}};
-  const StepGraphs::Batch batch{x, y, parts_.train.keeps_places()};
-  const bool launched = runs_as_graph(batch);
-  if (launched) {
-    step = graphs_->launch(batch);
-  } else {
-    forward(step);
+  cuda::StepGraphs* const graphs = train_step_->graphs();
+  const size_t recorded = graphs != nullptr ? graphs->recorded() : 0;
+  const train::Result result =
+      train_step_->forward({x, y}, {.last = is_last_batch(), .stays = parts_.train.keeps_places()});
+  if (graphs != nullptr) {
+    if (graphs->recorded() > recorded) memory_.part_is_graph(true);
+    say_not_recorded("steps are");
   }
-  if (parallel_) {
-    backward_on_ranks(step, launched);
+  if (on_ranks()) {
+    backward_on_ranks(result);
     if (!snapshot) return;
     const debug::AllowSync waits_for_the_copy;
     meet_over_gpus();
@@ -212,70 +214,63 @@ void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   if (snapshot ||
       parts_.train.device.is_cpu()) {  // for a GPU see write_window(): it is not waited for here
     const debug::AllowSync seldom;
-    const double value = step.loss.item<double>();
+    const double value = result.loss.item<double>();
     if (!std::isfinite(value)) fail_diverged("train", value);
   }
   if (snapshot) {
     const debug::AllowSync waits_for_the_copy;
     saves_->accept_candidate(step_);
   }
-  if (!launched) scaler_.scale(micro_batches_.weighted(step.loss)).backward();
-  if (launched) {
+  train_step_->backward();
+  if (train_step_->launched()) {
     window_.launched(x.dim(0));
   } else {
-    window_.add(step.scores, step.y, step.loss);
+    window_.add(result.output, result.target, result.loss);
   }
   window_images_ += x.dim(0);
 }
 
-void Trainer::forward(StepTensors& step) {
-  parts_.train.make_batch(step.x, step.y);
-  ForwardScope scope(settings_, scaler_.enabled());
-  if (parallel_) parallel_->broadcast_buffers();
-  step.scores = scores_of(parts_.model, step.x, settings_);
-  step.loss = cross_entropy(step.scores, step.y, {.label_smoothing = settings_.label_smoothing});
+// The loss of a batch. A graph also has the sums of losses and hits; with ranks see
+// backward_on_ranks().
+train::Result Trainer::forward(const Tensors& batch, const train::LossFunction& loss) {
+  const bool is_recorded = cuda::capture_number() != 0;
+  if (is_recorded) memory_.begin_part();
+  Tensor x = batch[0], y = batch[1];
+  parts_.train.make_batch(x, y);
+  ForwardScope scope(settings_, scaler().enabled());
+  const train::Result result = loss({x, y});
   scope.check();
+  if (is_recorded && !on_ranks()) window_.record(result.output, result.target, result.loss);
+  return result;
 }
 
-void Trainer::average_gradients() {
-  if (micro_batches_.count() == 1) return;
-  for (const Tensor& p : parameters_) {
-    if (p.grad().defined()) p.grad().mul_(1.0 / micro_batches_.sum_of_weights());
-  }
+void Trainer::say_not_recorded(const char* what) {
+  const std::string problem = train_step_->graphs()->take_problem();
+  if (problem.empty()) return;
+  parts_.log.line(formatted("{} queued kernel by kernel, not as a CUDA graph: {}", what, problem));
 }
 
-// From gradients to new weights. Gradients that are logged next are unscaled and clipped in memory.
-void Trainer::apply_gradients(bool logged) {
-  scaler_.step(optimizer_, {.max_grad_norm = settings_.clip_grad_norm, .fused = !logged});
-  if (ema_) ema_->update({.found_inf = scaler_.found_inf(optimizer_)});
-  scaler_.update();
-}
-
-// In the last step of an epoch that is evaluated. The same on all ranks, which then round alike.
+// In the last step of an epoch that is evaluated.
 bool Trainer::logs_gradients() const {
-  const bool ends = batch_ + micro_batches_.count() >= parts_.train.loader.size();
+  const bool ends = batch_ + train_step_->batches() >= parts_.train.loader.size();
   return settings_.tensorboard && ends && evaluates_after(epoch_);
 }
 
 // As the optimiser has used them.
 void Trainer::log_gradients() {
+  if (!events_) return;
   const debug::AllowSync seldom;
   events_->add_gradients(parts_.model, step_ + 1);
 }
 
 void Trainer::update() {
+  const int64_t batches = train_step_->batches();
   undo_.forget();
   last_lr_ = optimizer_.lr();
   try {
-    if (updated_) {
-      scaler_.after_launch();
-    } else {
-      average_gradients();
-      const bool logged = logs_gradients();
-      apply_gradients(logged);
-      if (logged && events_) log_gradients();
-    }
-    optimizer_.zero_grad();
+    std::function<void()> look;  // on all ranks, which then round alike
+    if (logs_gradients()) look = [this] { log_gradients(); };
+    train_step_->update(look);
   } catch (const optim::LossScaleError& e) {  // these steps were skipped, so the weights are good
     const debug::AllowSync the_end;
     save("last");
@@ -284,13 +279,12 @@ void Trainer::update() {
     throw CommandError(ExitCode::kDiverged, formatted("{}; {} holds the weights of step {}",
                                                       e.message(), saves_->last_file(), step_));
   }
-  batch_ += micro_batches_.count();
-  micro_batches_.clear();
+  batch_ += batches;
   evaluated_ = false;
   // After the last step there is no next one that needs a learning rate.
   if (++step_ < total_steps_) parts_.schedule.step();
   inside_step_ = false;
-  if (parallel_) saves_->losses_are_finite(step_);  // or the ranks would have ended
+  if (on_ranks()) saves_->losses_are_finite(step_);  // or the ranks would have ended
   if (profile_) profile_->after_step();
   if (parts_.after_step && !parts_.after_step(step_)) told_to_pause_ = true;
 }
@@ -303,10 +297,11 @@ void Trainer::evaluate_now() {
   memory_.begin_part();
   std::optional<optim::EMA::Applied> averaged;
   if (ema_) averaged.emplace(*ema_);
-  const size_t recorded = graphs_ ? graphs_->recorded() : 0;
+  cuda::StepGraphs* const graphs = train_step_->graphs();
+  const size_t recorded = graphs != nullptr ? graphs->recorded() : 0;
   const Evaluation result = evaluate_on(parts_.test, true);
-  if (graphs_) {
-    if (graphs_->recorded() > recorded) memory_.part_is_graph(false);
+  if (graphs != nullptr) {
+    if (graphs->recorded() > recorded) memory_.part_is_graph(false);
     say_not_recorded("evaluations are");
   }
   if (!result.complete) return;
@@ -382,7 +377,7 @@ Trainer::Stop Trainer::stop_reason() const {
   if (step_ >= total_steps_) return Stop::kSteps;
   if (told_to_pause_ || (settings_.stop_after > 0 && step_ >= settings_.stop_after))
     return Stop::kPause;
-  const bool time_is_over = parallel_
+  const bool time_is_over = on_ranks()
                                 ? agreed_.time_is_over
                                 : settings_.time_limit > 0 && seconds() >= settings_.time_limit;
   return time_is_over ? Stop::kTime : Stop::kNo;

@@ -19,7 +19,7 @@
 // is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp). Saves
 // decides what may overwrite what (saves.h).
 // On a GPU it works on a stream of its own (compute_stream.h), where steps and evaluations are
-// launched as CUDA graphs (trainer_graphs.cpp).
+// launched as CUDA graphs (train/step_capture.cpp).
 // Several ranks do the same steps, each with its part of every batch. After the loss of each step
 // they add up their losses and what they were asked for (trainer_ranks.cpp), so that all of them
 // log, save, stop and fail after the same step, with the same numbers. That is before the update,
@@ -34,16 +34,15 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "lathe/distributed/data_parallel.h"
 #include "lathe/nn/checkpoint.h"
 #include "lathe/nn/module.h"
 #include "lathe/optim/ema.h"
-#include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/scheduler.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/output.h"
@@ -58,9 +57,8 @@
 #include "lathe/tools/cli/training/run_memory.h"
 #include "lathe/tools/cli/training/run_profile.h"
 #include "lathe/tools/cli/training/saves.h"
-#include "lathe/tools/cli/training/step_graphs.h"
 #include "lathe/tools/cli/training/step_undo.h"
-#include "lathe/tools/cli/training/update_batches.h"
+#include "lathe/train/step.h"
 
 namespace lathe::cli {
 
@@ -134,8 +132,8 @@ class Trainer {
   void train_epoch();
   void train_batches();
   void step_batch(const Tensor& x, const Tensor& y);
-  bool ends_update() const;
-  void backward_on_ranks(const StepTensors& step, bool launched);
+  bool is_last_batch() const;
+  void backward_on_ranks(const train::Result& result);
   std::vector<double> agree(RankSums sums);
   RankSums begin_to_agree(const Tally& tally, bool complete);
   Evaluation evaluate_on(Input& input, bool may_launch);
@@ -143,16 +141,8 @@ class Trainer {
   void meet_over_gpus() const;
   bool take_save_request();
   bool captures_steps() const;
-  std::string problem_of_any_rank(const std::string& own) const;
-  bool runs_as_graph(const StepGraphs::Batch& batch);
-  void record_step(StepTensors& step, const StepKind& kind);
-  void abandon_recording(const StepKind& kind);
-  void use_recorded_gradients();
-  void move_to_recorded_gradients();
   void say_not_recorded(const char* what);
-  void forward(StepTensors& step);
-  void average_gradients();
-  void apply_gradients(bool logged);
+  train::Result forward(const Tensors& batch, const train::LossFunction& loss);
   bool logs_gradients() const;
   void log_gradients();
   void update();
@@ -182,6 +172,8 @@ class Trainer {
   bool pauses() const;
   int64_t steps_to_make() const;
   bool evaluates_after(int64_t epoch) const;
+  optim::GradScaler& scaler() const { return train_step_->scaler(); }
+  bool on_ranks() const { return !parts_.ranks.alone(); }
   double seconds() const;
   double data_wait() const;  // part of the training time spent waiting for batches
   double save_wait() const;  // part of the whole time spent in Saves
@@ -189,15 +181,9 @@ class Trainer {
   const Settings& settings_;
   TrainingParts parts_;
   optim::Optimizer& optimizer_;
-  optim::GradScaler scaler_;       // for --amp fp16; otherwise disabled
   std::optional<optim::EMA> ema_;  // for --ema
-  Tensors parameters_;
-  std::optional<distributed::DistributedDataParallel> parallel_;  // on several ranks
-  std::optional<StepGraphs> graphs_;  // unless steps are queued kernel by kernel
-  Tensors gradients_;                 // what graphs add gradients up in, of parameters_
-  Shape first_batch_;                 // of the graph that makes them
-  bool gradients_in_graph_ = false;   // those of the present update are there
-  std::filesystem::path folder_;      // empty before open(), as are the next two
+  std::unique_ptr<train::Step> train_step_;
+  std::filesystem::path folder_;  // empty before open(), as are the next two
   std::optional<MetricsFiles> metrics_;
   std::optional<EventLog> events_;     // for --tensorboard
   std::optional<Saves> saves_;         // which state is good, and what may overwrite what
@@ -208,13 +194,11 @@ class Trainer {
   const int64_t total_steps_;
 
   int64_t epoch_ = 0, step_ = 0;
-  int64_t batch_ = 0;            // batches of the epoch that an update has used
-  bool epoch_open_ = false;      // the epoch has begun and not ended
-  UpdateBatches micro_batches_;  // since the last update
-  bool inside_step_ = false;     // a batch is in use, or the sums of a row: no state to go on from
-  StepUndo undo_;                // of that step, on a CPU
-  bool updated_ = false;         // a graph has updated the weights too
-  bool told_to_pause_ = false;   // by after_step
+  int64_t batch_ = 0;           // batches of the epoch that an update has used
+  bool epoch_open_ = false;     // the epoch has begun and not ended
+  bool inside_step_ = false;    // a batch is in use, or the sums of a row: no state to go on from
+  StepUndo undo_;               // of that step, on a CPU
+  bool told_to_pause_ = false;  // by after_step
   struct Requests {
     int signal = 0;
     bool save = false, time_is_over = false;

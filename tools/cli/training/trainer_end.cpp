@@ -40,7 +40,7 @@ ExitCode Trainer::finish() {
   print_result(held_out);
   parts_.ranks.part();
   if (stop_reason() != Stop::kTime)  // then the run can continue with a smaller scale
-    fail_if_all_skipped(settings_, skipped_before_ + scaler_.read_progress().skipped, step_);
+    fail_if_all_skipped(settings_, skipped_before_ + scaler().read_progress().skipped, step_);
   const double target =
       settings_.target_acc > 1 ? settings_.target_acc / 100 : settings_.target_acc;
   if (best_accuracy_ < target) {
@@ -149,7 +149,7 @@ ExitCode Trainer::pause() {
   const std::string text =
       formatted("stopped after step {} by {}; {} holds the checkpoint, and {} goes on", step_, by,
                 saves_->last_file(),
-                parallel_ ? formatted("{} on {} ranks", call, parts_.ranks.size()) : call);
+                on_ranks() ? formatted("{} on {} ranks", call, parts_.ranks.size()) : call);
   if (asked != 0) {
     if (!parts_.is_trial && parts_.ranks.is_first()) parts_.log.error(text);
     return exit_code_of_signal(asked);
@@ -186,7 +186,7 @@ void Trainer::end_at_good_state(const std::string& why, bool all_ranks_know) {
 // False also if a failed device does not say whether the state is good, or does not give it.
 bool Trainer::save_if_good() try {
   if (inside_step_ && undo_.undo(window_)) inside_step_ = false;
-  if (parallel_ && (inside_step_ || parts_.train.device.is_cuda())) return false;
+  if (on_ranks() && (inside_step_ || parts_.train.device.is_cuda())) return false;
   if (!window_is_finite()) return false;
   save("last");
   saves_->wait();

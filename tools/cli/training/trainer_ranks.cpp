@@ -47,46 +47,31 @@ std::vector<double> Trainer::agree(RankSums sums) {
 
 // The sums travel while the backward pass computes. Those of a launched step begin when all of its
 // graph is done. A loss that is not finite on any rank ends all, before the update, unless a graph
-// has made that too (`launched`).
-void Trainer::backward_on_ranks(const StepTensors& step, bool launched) {
+// has made that too.
+void Trainer::backward_on_ranks(const train::Result& result) {
   Tally own;
   {
     const debug::AllowSync for_the_sums;
-    own.add(step.scores, step.y, step.loss);
+    own.add(result.output, result.target, result.loss);
     own.read();
   }
   RankSums sums = begin_to_agree(own, true);
-  if (launched) {
-    // The graph has done it.
-  } else if (ends_update()) {
-    scaler_.scale(micro_batches_.weighted(step.loss)).backward();
-  } else {
-    const auto adds_up = parallel_->no_sync();
-    scaler_.scale(micro_batches_.weighted(step.loss)).backward();
-  }
+  train_step_->backward();
   const Tally all = Tally::of_numbers(agree(std::move(sums)));
   if (!std::isfinite(all.loss())) fail_diverged("train", all.loss());
   window_.join(all);
   window_images_ += all.count();
 }
 
-// Of a step that all ranks have tried to record: why the first of those that could not could not.
-std::string Trainer::problem_of_any_rank(const std::string& own) const {
-  const std::vector<std::string> problems = parts_.ranks.from_all(own);
-  for (size_t rank = 0; rank < problems.size(); ++rank) {
-    if (!problems[rank].empty()) return formatted("rank {}: {}", rank, problems[rank]);
-  }
-  return {};
-}
-
 // Each rank evaluates its share of the images, with the batch norms of the first one.
 Evaluation Trainer::evaluate_on(Input& input, bool may_launch) {
-  if (parallel_) parts_.ranks.share_buffers(parts_.model);
+  if (on_ranks()) parts_.ranks.share_buffers(parts_.model);
   std::optional<EvaluationGraphs> graphs;
-  if (graphs_ && may_launch) graphs.emplace(EvaluationGraphs{*graphs_, evaluation_});
+  if (train_step_->graphs() != nullptr && may_launch)
+    graphs.emplace(EvaluationGraphs{*train_step_->graphs(), evaluation_});
   Evaluation result =
       evaluate(parts_.model, input, settings_, 0, progress_, {}, graphs ? &*graphs : nullptr);
-  if (!parallel_) return result;
+  if (!on_ranks()) return result;
   const std::vector<double> all = agree(begin_to_agree(result.tally, result.complete));
   result.tally = Tally::of_numbers(all);
   result.complete = all[kIncomplete] == 0;
@@ -106,13 +91,13 @@ std::pair<bool, Checkpoint> Trainer::chosen_weights() {
 // Before a state is taken for good: what the GPUs of all ranks have queued for it is done, or this
 // throws. On CPUs a reduction that fails throws before the update.
 void Trainer::meet_over_gpus() const {
-  if (parallel_ && parts_.train.device.is_cuda()) parts_.ranks.meet();
+  if (on_ranks() && parts_.train.device.is_cuda()) parts_.ranks.meet();
 }
 
 bool Trainer::take_save_request() {
-  return parallel_ ? std::exchange(agreed_.save, false) : StopRequests::take_save();
+  return on_ranks() ? std::exchange(agreed_.save, false) : StopRequests::take_save();
 }
 
-int Trainer::signal() const { return parallel_ ? agreed_.signal : StopRequests::asked(); }
+int Trainer::signal() const { return on_ranks() ? agreed_.signal : StopRequests::asked(); }
 
 }  // namespace lathe::cli

@@ -12,9 +12,9 @@ namespace lathe::cli {
 // It waits for a GPU, so that the loss scale is that after the row's step, as in a checkpoint of
 // that step. What the host happens to know by then depends on how far the GPU has got.
 Row Trainer::add_row(Metrics metrics) {
-  const auto scale = scaler_.read_progress();
+  const auto scale = scaler().read_progress();
   metrics.time = time_text(std::chrono::system_clock::now());
-  metrics.loss_scale = scaler_.enabled() ? scale.scale : 0;
+  metrics.loss_scale = scaler().enabled() ? scale.scale : 0;
   metrics.skipped_steps = skipped_before_ + scale.skipped;
   metrics.memory = memory_.part(metrics.split == "train");
   Row row = metrics_row(metrics);
@@ -56,14 +56,14 @@ void Trainer::show_progress() {
   so_far.join(window_);
   const int64_t evaluations =
       settings_.eval_every > 0 ? (*settings_.epochs - epoch_) / settings_.eval_every + 1 : 1;
-  const auto scale = scaler_.progress();
+  const auto scale = scaler().progress();
   progress_.show({.label = formatted("epoch {}/{}", epoch_, *settings_.epochs),
                   .done = step_ - (epoch_ - 1) * per_epoch,
                   .total = per_epoch,
                   .loss = so_far.loss(),
                   .accuracy = so_far.accuracy(),
                   .lr = last_lr_,
-                  .loss_scale = scaler_.enabled() ? scale.scale : 0,
+                  .loss_scale = scaler().enabled() ? scale.scale : 0,
                   .skipped_steps = skipped_before_ + scale.skipped,
                   .images_per_second =
                       rate * static_cast<double>(*settings_.batch_size * settings_.accumulate),

@@ -83,7 +83,7 @@ CheckpointParts Trainer::checkpoint_parts() {
   CheckpointParts parts = {{"model", parts_.model},
                            {"optimizer", optimizer_},
                            {"scheduler", parts_.schedule},
-                           {"scaler", scaler_},
+                           {"scaler", scaler()},
                            {"trainer", *this}};
   if (ema_) parts.emplace_back("ema", *ema_);
   return parts;
@@ -112,7 +112,7 @@ StateDict Trainer::state_dict() const {
   out.add_number("last_accuracy", last_accuracy_);
   out.add_number("last_loss", last_loss_);
   out.add_number("last_lr", last_lr_);
-  out.add_number("skipped_steps", skipped_before_ + scaler_.read_progress().skipped);
+  out.add_number("skipped_steps", skipped_before_ + scaler().read_progress().skipped);
   out.add_number("metrics_rows", metrics_ ? metrics_->rows() : resumed_rows_);
   out.add_all("window.", window_.state_dict());
   out.add_all("epoch_tally.", epoch_tally_.state_dict());
@@ -152,7 +152,7 @@ void Trainer::load_state_dict(const StateDict& state) {
 }
 
 int64_t Trainer::resume(const Checkpoint& from, const std::string& name, const Unchanged& same) {
-  const Checkpoint asked = with_settings(from, optimizer_, scaler_);
+  const Checkpoint asked = with_settings(from, optimizer_, scaler());
   restore_checkpoint(same.evaluated ? asked : without_losses(asked, parts_.schedule),
                      checkpoint_parts(), name);
   resumed_step_ = step_;
@@ -173,7 +173,7 @@ int64_t Trainer::resume(const Checkpoint& from, const std::string& name, const U
 
 std::vector<std::string> Trainer::misfits(const Checkpoint& from) {
   std::vector<std::string> names;
-  const Checkpoint asked = with_settings(from, optimizer_, scaler_);
+  const Checkpoint asked = with_settings(from, optimizer_, scaler());
   for (const CheckpointPart& part : checkpoint_parts()) {
     try {
       part.load(checkpoint_section(asked, part.name()));
