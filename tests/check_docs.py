@@ -314,7 +314,7 @@ def counts(tree):
     yield "docs/formats.md", "the % `torch.*Storage`", len(re.findall(r'{"torch \w+Storage"', tree.texts["core/formats/pth.cpp"]))
     yield "docs/formats.md", "graph of opset %,", first("graph/onnx_file.h", r"kOpset = (\d+)")
     yield "docs/guarantees.md", "at most % dimensions", first("core/shape.h", r"kMaxDims = (\d+)")
-    yield "docs/cli.md", "at the start and every % steps", first("tools/cli/training/saves.h", r"kStepsBetweenCandidates = (\d+)")
+    yield "docs/cli.md", "at the start and every % steps", first("train/run_folder.h", r"kStepsBetweenCandidates = (\d+)")
     yield "docs/conv-search.md", "At most % settings of one engine", first("ops/conv_search/conv_limits.h", r"per_engine = (\d+)")
     for page, words in (("docs/conv-search.md", "; % of the engine that it names first"),
                         ("docs/cli-convolutions.md", "the search times % of the engine that cuDNN names first")):
@@ -357,7 +357,7 @@ def self_test(tree, command):
              "`tools/fuzz.sh --zz-none`", "`/usr/bin/python3 tools/gpu_check.py --zz-none`",
              "`build/release/bin/lathe train --zz-none`", "`zz_none()`", "`ZzNone`", "`ZZ_NONE`", "`kZzNone`",
              "`Tensor::zz_none()`", "`LATHE_ZZ_NONE=1`", "`launch()` (`core/tensor.h`)",
-             "`Saves::zz_none()` | `tools/cli/training/saves.cpp`", "| `launch()` | `core/tensor.h` |", "`--keep K` (4)",
+             "`RunFolder::zz_none()` | `train/run_folder.cpp`", "| `launch()` | `core/tensor.h` |", "`--keep K` (4)",
              "`lathe launch --epochs 3 train`", "`lathe launch train --nodes 2`", "```sh\nlathe eval --epochs 3\n```"]
     right = ["`core/tensor.h`", "`core/loop_nest`", "`ops/<op>.cpp`", "`tensor.h`", "`core/{tensor,shape}.h`", "`formats/`",
              "`/no/such.h`", "[x](cli.md)", "[x](cli.md#settings)", "`--epochs 3`", "`--no-pin-memory`", "`nvcc --zz-none`",

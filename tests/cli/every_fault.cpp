@@ -39,6 +39,7 @@
 #include "lathe/tests/emulation/cuda_runtime_emulation.h"
 #include "lathe/tests/emulation/device_failure.h"
 #include "lathe/tools/cli/training/resume.h"
+#include "lathe/train/run_folder.h"
 
 using namespace lathe;
 using lathe::test::Bytes;
@@ -247,7 +248,7 @@ class Trainings {
     const std::filesystem::path last = run.folder.path() / "last.safetensors";
     if (!std::filesystem::exists(last)) return "";
     ++counts.saved;
-    if (read_checkpoint(last.string()).metadata.contains(cli::kInexactKey)) {
+    if (read_checkpoint(last.string()).metadata.contains(train::kInexactKey)) {
       ++counts.inexact;
       return "";
     }

@@ -25,7 +25,6 @@
 #include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/broken_files.h"
-#include "lathe/tools/cli/training/checkpoint_writer.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/compute_stream.h"
 #include "lathe/tools/cli/training/datasets.h"
@@ -47,6 +46,7 @@
 #include "lathe/tools/cli/training/schedule.h"
 #include "lathe/tools/cli/training/shared_start.h"
 #include "lathe/tools/cli/training/trainer.h"
+#include "lathe/train/checkpoint_writer.h"
 
 namespace lathe::cli {
 namespace {
@@ -145,7 +145,7 @@ double go_back(const StartPoint& start, const Settings& settings, int64_t step) 
   if (start.file.lexically_normal() != last.lexically_normal())
     safetensors::write(last.string(), start.from->tensors, start.from->metadata);
   clean_run_folder(start.folder, step);
-  keep_newest(start.folder, step, settings.keep, *start.from);
+  train::keep_newest(start.folder, step, settings.keep, *start.from);
   return accuracy_of_best(start.folder);
 }
 

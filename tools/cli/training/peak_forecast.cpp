@@ -13,7 +13,7 @@
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/random_batch.h"
-#include "lathe/tools/cli/training/saves.h"
+#include "lathe/train/run_folder.h"
 
 namespace lathe::cli {
 namespace {
@@ -48,7 +48,7 @@ class NoSearch {
 
 /// Copies of the state in host memory: of the good state, of two that are written, and, in a long
 /// run, of a candidate (saves.h).
-int64_t copies_of_state(int64_t steps) { return steps > kStepsBetweenCandidates ? 4 : 3; }
+int64_t copies_of_state(int64_t steps) { return steps > train::kStepsBetweenCandidates ? 4 : 3; }
 
 }  // namespace
 

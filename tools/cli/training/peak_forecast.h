@@ -13,7 +13,7 @@
 namespace lathe::cli {
 
 /// The peak of a training with these settings on `device`: of its steps, of the batches that are
-/// read ahead, and, on a CPU, of the copies of its state (training/snapshot.h). Makes three steps
+/// read ahead, and, on a CPU, of the copies of its state (train/snapshot.h). Makes three steps
 /// on a model of its own, which is gone afterwards. A step has at most 32 random images, and not
 /// more than a batch, or 4 if a batch is smaller.
 ///   steps  of the run

@@ -16,6 +16,7 @@
 #include "lathe/tools/cli/training/given_flags.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/run_checkpoints.h"
+#include "lathe/train/run_folder.h"
 
 namespace lathe::cli {
 namespace {
@@ -276,7 +277,7 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
   if (!lengths.empty()) log.line(formatted("other than before: {}", lengths));
   if (!roundings.empty())
     log.warning(formatted("numbers may round differently from here on: {}", roundings));
-  if (const std::string why = metadata_text(*start.from, kInexactKey); !why.empty())
+  if (const std::string why = metadata_text(*start.from, train::kInexactKey); !why.empty())
     log.warning(formatted("{} does not go on bit by bit: {}", start.file.string(), why));
   return same;
 }

@@ -20,14 +20,6 @@ inline constexpr std::string_view kConfigKey = "lathe.config";  // settings that
 inline constexpr std::string_view kImagesKey = "lathe.images";  // length of the training set
 inline constexpr std::string_view kEvaluatedKey = "lathe.evaluated";  // RunImages::evaluated
 inline constexpr std::string_view kRanksKey = "lathe.ranks";  // how many trained; absent: one
-/// Why training cannot continue from it bit by bit: it was made in the middle of a step after an
-/// error (the batch norms have seen a batch more than the optimiser), with averaged weights
-/// (--ema), or with an evaluation at the --time-limit.
-inline constexpr std::string_view kInexactKey = "lathe.inexact";
-/// In a last.safetensors of an earlier step than the run had reached, because what came after it
-/// may be bad: a loss was not finite, or a device failed.
-inline constexpr std::string_view kWentBackKey = "lathe.went_back";
-
 /// Locks a run folder against other processes that train in it. It locks the folder itself, which
 /// cannot be deleted while files are in it, and log.txt, whose lock other machines see if the
 /// folder is on a server (NFS).

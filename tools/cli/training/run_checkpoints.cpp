@@ -16,8 +16,9 @@
 #include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/formatted.h"
-#include "lathe/tools/cli/training/checkpoint_writer.h"
 #include "lathe/tools/cli/training/resume.h"
+#include "lathe/train/checkpoint_writer.h"
+#include "lathe/train/run_folder.h"
 
 namespace lathe::cli {
 namespace {
@@ -61,16 +62,17 @@ std::pair<std::vector<Candidate>, bool> candidates_in(const fs::path& folder, Lo
     any = true;
     try {
       const safetensors::Metadata metadata = safetensors::read_metadata(file.string());
-      const bool went_back = !is_best && metadata.contains(kWentBackKey);
+      const bool went_back = !is_best && metadata.contains(train::kWentBackKey);
       // Averaged weights, for example, do not continue bit by bit.
-      const bool inexact = is_best && metadata.contains(kInexactKey);
+      const bool inexact = is_best && metadata.contains(train::kInexactKey);
       found.push_back({file, step_in(metadata), inexact ? 1 : went_back ? -1 : 0});
     } catch (const Error& e) {
       log.warning(e.message());
     }
   };
   look_at("last.safetensors", false);  // so that it comes first among files of one step
-  for (const int64_t step : steps_in(folder)) found.push_back({folder / step_file(step), step});
+  for (const int64_t step : train::steps_in(folder))
+    found.push_back({folder / train::step_file(step), step});
   look_at("best.safetensors", true);
   std::ranges::stable_sort(found, [](const Candidate& a, const Candidate& b) {
     return a.rank != b.rank ? a.rank < b.rank : a.step > b.step;
@@ -97,7 +99,7 @@ bool holds_run(const fs::path& folder) {
        {"log.txt", "metrics.jsonl", "metrics.csv", "last.safetensors", "best.safetensors"}) {
     if (is_there(folder / name)) return true;
   }
-  return !steps_in(folder).empty();
+  return !train::steps_in(folder).empty();
 }
 
 std::optional<FoundCheckpoint> newest_checkpoint(const fs::path& folder, Log& log) {
@@ -118,8 +120,8 @@ std::optional<FoundCheckpoint> newest_checkpoint(const fs::path& folder, Log& lo
 }
 
 void clean_run_folder(const fs::path& folder, int64_t step) {
-  for (const int64_t later : steps_in(folder)) {
-    if (later > step) remove_path(folder / step_file(later));
+  for (const int64_t later : train::steps_in(folder)) {
+    if (later > step) remove_path(folder / train::step_file(later));
   }
   const fs::path best = folder / "best.safetensors";
   if (is_there(best) && step_of(best) > step) remove_path(best);

@@ -89,7 +89,10 @@ ExitCode Trainer::run() {
       end_epoch();
     }
     return finish();
-  } catch (const FileError& e) {  // during training only samples are read from files
+  } catch (const train::SaveError&) {
+    save_after_error();
+    throw;
+  } catch (const FileError& e) {  // apart from that, only samples are read from files
     save_after_error();
     throw CommandError(ExitCode::kData, e.message());
   } catch (...) {
@@ -188,7 +191,7 @@ bool Trainer::is_last_batch() const {
 // One batch. Its gradients add up until update(), which a graph may have done with the batch.
 void Trainer::step_batch(const Tensor& x, const Tensor& y) {
   const bool begins = train_step_->batches() == 0;
-  const bool snapshot = step_ % kStepsBetweenCandidates == 0 && step_ > 0 && begins;
+  const bool snapshot = step_ % train::kStepsBetweenCandidates == 0 && step_ > 0 && begins;
   if (snapshot) {
     const debug::AllowSync copies_the_state;
     saves_->take_candidate();

@@ -16,8 +16,8 @@
 //   Another rank has ended: the same, but only a state between two steps is saved. On GPUs that is
 //     the last one known to be good: a reduction that has failed may have changed the present one.
 // Only if the folder cannot be written is nothing saved; the old file is still complete then. What
-// is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp). Saves
-// decides what may overwrite what (saves.h).
+// is saved is a checkpoint, from which resume() continues bit by bit (trainer_state.cpp).
+// RunFolder decides what may overwrite what (train/run_folder.h).
 // On a GPU it works on a stream of its own (compute_stream.h), where steps and evaluations are
 // launched as CUDA graphs (train/step_capture.cpp).
 // Several ranks do the same steps, each with its part of every batch. After the loss of each step
@@ -25,7 +25,7 @@
 // log, save, stop and fail after the same step, with the same numbers. That is before the update,
 // unless a graph has made the update too.
 // The peaks of the device's memory begin again with each row of metrics (run_memory.h).
-// Host memory: at most four copies of the state (Snapshot), two in Saves and two in
+// Host memory: at most four copies of the state (Snapshot), two in RunFolder and two in
 // CheckpointWriter. While one is written, one tensor at a time exists once more, row-major. A GPU
 // holds one more copy for some milliseconds in every 50 steps, where it has room for it.
 #pragma once
@@ -56,8 +56,8 @@
 #include "lathe/tools/cli/training/run_folder.h"
 #include "lathe/tools/cli/training/run_memory.h"
 #include "lathe/tools/cli/training/run_profile.h"
-#include "lathe/tools/cli/training/saves.h"
 #include "lathe/tools/cli/training/step_undo.h"
+#include "lathe/train/run_folder.h"
 #include "lathe/train/step.h"
 
 namespace lathe::cli {
@@ -176,7 +176,7 @@ class Trainer {
   bool on_ranks() const { return !parts_.ranks.alone(); }
   double seconds() const;
   double data_wait() const;  // part of the training time spent waiting for batches
-  double save_wait() const;  // part of the whole time spent in Saves
+  double save_wait() const;  // part of the whole time spent in RunFolder
 
   const Settings& settings_;
   TrainingParts parts_;
@@ -185,9 +185,9 @@ class Trainer {
   std::unique_ptr<train::Step> train_step_;
   std::filesystem::path folder_;  // empty before open(), as are the next two
   std::optional<MetricsFiles> metrics_;
-  std::optional<EventLog> events_;     // for --tensorboard
-  std::optional<Saves> saves_;         // which state is good, and what may overwrite what
-  std::optional<RunProfile> profile_;  // with --profile, while run() trains
+  std::optional<EventLog> events_;         // for --tensorboard
+  std::optional<train::RunFolder> saves_;  // which state is good, and what may overwrite what
+  std::optional<RunProfile> profile_;      // with --profile, while run() trains
   RunMemory memory_;
   Progress progress_;
   BrokenFiles broken_;

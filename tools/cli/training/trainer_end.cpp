@@ -191,7 +191,7 @@ bool Trainer::save_if_good() try {
   save("last");
   saves_->wait();
   return true;
-} catch (const SaveError&) {
+} catch (const train::SaveError&) {
   throw;
 } catch (const std::exception&) {
   return false;
@@ -208,7 +208,7 @@ void Trainer::save_after_error() {
   };
   try {
     throw;
-  } catch (const SaveError&) {
+  } catch (const train::SaveError&) {
     return;
   } catch (const CommandError& e) {
     // Saved already. After a loss that is not finite the present state is bad.

@@ -96,7 +96,8 @@ Checkpoint Trainer::checkpoint() {
   about["lathe.dataset"] = *settings_.dataset;
   about["lathe.epoch"] = std::to_string(epoch_);
   about["lathe.step"] = std::to_string(step_);
-  if (inside_step_) about[std::string(kInexactKey)] = "made inside of a step, after an error";
+  if (inside_step_)
+    about[std::string(train::kInexactKey)] = "made inside of a step, after an error";
   return collect_checkpoint(checkpoint_parts(), about);
 }
 

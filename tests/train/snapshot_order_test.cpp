@@ -10,11 +10,11 @@
 #include "lathe/core/error.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/creation.h"
-#include "lathe/tests/cli/saved_number.h"
-#include "lathe/tools/cli/training/snapshot.h"
+#include "lathe/tests/train/saved_number.h"
+#include "lathe/train/snapshot.h"
 
 using namespace lathe;
-using namespace lathe::cli;
+using namespace lathe::train;
 using lathe::test::Number;
 
 namespace {

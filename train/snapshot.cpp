@@ -1,5 +1,5 @@
 // Snapshot: memory for the copies, the copies, and waiting for the GPUs.
-#include "lathe/tools/cli/training/snapshot.h"
+#include "lathe/train/snapshot.h"
 
 #include <exception>
 #include <string>
@@ -9,7 +9,7 @@
 #include "lathe/core/dense.h"
 #include "lathe/ops/memory_format.h"
 
-namespace lathe::cli {
+namespace lathe::train {
 namespace {
 
 Tensor new_room(const Tensor& from) {
@@ -127,4 +127,4 @@ void Snapshot::finish() {
   if (std::exchange(begun_, false)) synchronize(*stream_);
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::train

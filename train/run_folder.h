@@ -1,5 +1,5 @@
-// Saves: the checkpoints that a training leaves in its run folder. It knows which state is known to
-// be good, and therefore what may overwrite what. Trainer tells it what happens;
+// RunFolder: the checkpoints that a training leaves in its folder. It knows which state is known to
+// be good, and therefore what may overwrite what. The training tells it what happens;
 // CheckpointWriter writes the files.
 //   good       a state whose own loss is known to be finite: at first the one that training begins
 //              with. A copy in host memory, which save_good() writes if later states may be bad.
@@ -17,28 +17,37 @@
 #include <string_view>
 #include <utility>
 
-#include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/training/checkpoint_writer.h"
-#include "lathe/tools/cli/training/snapshot.h"
+#include "lathe/core/config.h"
+#include "lathe/core/error.h"
+#include "lathe/train/checkpoint_writer.h"
+#include "lathe/train/snapshot.h"
 
-namespace lathe::cli {
+namespace lathe::train {
+
+/// Keys of a checkpoint's metadata.
+/// Why training cannot continue from it bit by bit: it was made in the middle of a step after an
+/// error (the batch norms have seen a batch more than the optimiser), with averaged weights
+/// (--ema), or with an evaluation at the --time-limit.
+inline constexpr std::string_view kInexactKey = "lathe.inexact";
+/// In a last.safetensors of an earlier step than the run had reached, because what came after it
+/// may be bad: a loss was not finite, or a device failed.
+inline constexpr std::string_view kWentBackKey = "lathe.went_back";
 
 /// Steps between copies of the state. A copy takes about a hundredth of a step on a CPU. From a GPU
 /// it takes some milliseconds, beside the step that follows. This seldom it costs nothing.
 inline constexpr int64_t kStepsBetweenCandidates = 50;
 
 /// The run folder cannot be written, so there is nowhere to save to.
-class SaveError : public CommandError {
- public:
-  using CommandError::CommandError;
+class LATHE_API SaveError : public FileError {
+  using FileError::FileError;
 };
 
 /// A step here is the number of updates that a state has behind it.
-class Saves {
+class LATHE_API RunFolder {
  public:
   /// `present` makes a checkpoint of the present state. It may share its values with the model.
   /// Without it nothing is copied or written, and all else is the same: of several ranks one saves.
-  Saves(const std::filesystem::path& folder, int64_t keep, std::function<Checkpoint()> present);
+  RunFolder(const std::filesystem::path& folder, int64_t keep, std::function<Checkpoint()> present);
 
   // --- which state is good ----
   /// The present state is good. Call before the first step.
@@ -98,4 +107,4 @@ class Saves {
   double seconds_ = 0;
 };
 
-}  // namespace lathe::cli
+}  // namespace lathe::train

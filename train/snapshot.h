@@ -3,16 +3,17 @@
 
 #include <optional>
 
+#include "lathe/core/config.h"
 #include "lathe/core/stream.h"
 #include "lathe/nn/checkpoint.h"
 
-namespace lathe::cli {
+namespace lathe::train {
 
 /// The copy lies in host memory: it survives a failure of the GPU and takes none of the GPU's
 /// memory. For tensors from a GPU the memory is page-locked if possible. Such memory is handed out
 /// in powers of two and at least 512 bytes, so a tensor may take up to twice its bytes, a small one
 /// more.
-class Snapshot {
+class LATHE_API Snapshot {
  public:
   /// Copies the values into memory of this object, which the next copy of the same shapes uses
   /// again: row-major from the host, in their own memory order from a GPU. When it returns, the
@@ -42,4 +43,4 @@ class Snapshot {
   bool begun_ = false;                 // and finish() has not waited for
 };
 
-}  // namespace lathe::cli
+}  // namespace lathe::train

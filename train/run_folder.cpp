@@ -1,33 +1,32 @@
 // What a training saves: the order in which states become good, and the files that hold them.
-#include "lathe/tools/cli/training/saves.h"
+#include "lathe/train/run_folder.h"
 
 #include <algorithm>
 #include <chrono>
 
-#include "lathe/core/error.h"
 #include "lathe/core/seconds_since.h"
-#include "lathe/tools/cli/training/resume.h"
 
-namespace lathe::cli {
+namespace lathe::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-Saves::Saves(const std::filesystem::path& folder, int64_t keep, std::function<Checkpoint()> present)
+RunFolder::RunFolder(const std::filesystem::path& folder, int64_t keep,
+                     std::function<Checkpoint()> present)
     : folder_(folder), present_(std::move(present)), writer_(folder, keep) {}
 
-void Saves::begin(int64_t step) {
+void RunFolder::begin(int64_t step) {
   if (present_) good_.take(present_());
   good_step_ = step;
 }
 
-void Saves::take_candidate() {
+void RunFolder::take_candidate() {
   if (present_) candidate_.begin(present_());
 }
 
-void Saves::accept_candidate(int64_t step) {
+void RunFolder::accept_candidate(int64_t step) {
   if (present_) {
     candidate_.finish();
     std::swap(good_, candidate_);
@@ -35,7 +34,7 @@ void Saves::accept_candidate(int64_t step) {
   good_step_ = step;
 }
 
-void Saves::save(std::string_view name, int64_t step, bool averages) {
+void RunFolder::save(std::string_view name, int64_t step, bool averages) {
   const bool is_last = name == "last";
   if (is_last && last_is_sealed_) return;
   const auto began = Clock::now();
@@ -54,7 +53,7 @@ void Saves::save(std::string_view name, int64_t step, bool averages) {
   has_saved_best_ = has_saved_best_ || name == "best";
 }
 
-int64_t Saves::save_good(int64_t step) {
+int64_t RunFolder::save_good(int64_t step) {
   if (present_ && good_on_disk_ < good_step_) {
     Checkpoint good = good_.checkpoint();
     if (good_step_ < step) good.metadata.emplace(kWentBackKey, "what came after may be no good");
@@ -65,18 +64,18 @@ int64_t Saves::save_good(int64_t step) {
   return good_on_disk_;
 }
 
-void Saves::write(std::string_view name, const Checkpoint& checkpoint, int64_t step) try {
+void RunFolder::write(std::string_view name, const Checkpoint& checkpoint, int64_t step) try {
   writer_.save(checkpoint, std::string(name), step);
 } catch (const FileError& e) {
-  throw SaveError(ExitCode::kError, e.message());
+  throw SaveError(e.message());
 }
 
-void Saves::wait() try {
+void RunFolder::wait() try {
   const auto began = Clock::now();
   writer_.finish();
   seconds_ += seconds_since(began);
 } catch (const FileError& e) {
-  throw SaveError(ExitCode::kError, e.message());
+  throw SaveError(e.message());
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::train

@@ -1,15 +1,14 @@
 // Which state is known to be good, and what may overwrite what.
-#include "lathe/tools/cli/training/saves.h"
+#include "lathe/train/run_folder.h"
 
 #include <doctest/doctest.h>
 
 #include "lathe/core/file.h"
-#include "lathe/tests/cli/saved_number.h"
 #include "lathe/tests/cli/temporary_folder.h"
-#include "lathe/tools/cli/training/resume.h"
+#include "lathe/tests/train/saved_number.h"
 
 using namespace lathe;
-using namespace lathe::cli;
+using namespace lathe::train;
 using lathe::test::Number;
 using lathe::test::TemporaryFolder;
 namespace fs = std::filesystem;
@@ -20,7 +19,7 @@ namespace {
 struct Training {
   TemporaryFolder folder;
   Number number;
-  Saves saves{folder.path(), 1, [this] { return collect_checkpoint({{"model", number}}); }};
+  RunFolder saves{folder.path(), 1, [this] { return collect_checkpoint({{"model", number}}); }};
 
   void reach(int64_t step) { number.value.fill_(static_cast<double>(step)); }
   Checkpoint file(const char* name = "last") {
@@ -38,7 +37,7 @@ bool has(const Checkpoint& checkpoint, std::string_view key) {
 
 }  // namespace
 
-TEST_CASE("saves: after a bad loss the good state replaces a later file, and says so") {
+TEST_CASE("run folder: after a bad loss the good state replaces a later file, and says so") {
   Training t;
   t.saves.begin(0);
   t.reach(50);
@@ -53,7 +52,7 @@ TEST_CASE("saves: after a bad loss the good state replaces a later file, and say
   CHECK(has(t.file(), kWentBackKey));
 }
 
-TEST_CASE("saves: a candidate whose loss stays unknown is not gone back to") {
+TEST_CASE("run folder: a candidate whose loss stays unknown is not gone back to") {
   Training t;
   t.saves.begin(0);
   t.reach(50);
@@ -63,7 +62,7 @@ TEST_CASE("saves: a candidate whose loss stays unknown is not gone back to") {
   CHECK(t.number_in() == 0);
 }
 
-TEST_CASE("saves: a later file whose losses are all finite is kept") {
+TEST_CASE("run folder: a later file whose losses are all finite is kept") {
   Training t;
   t.saves.begin(0);
   t.reach(7);
@@ -78,7 +77,8 @@ TEST_CASE("saves: a later file whose losses are all finite is kept") {
   CHECK(t.number_in() == 0);
 }
 
-TEST_CASE("saves: the state that training began with is no step back where nothing came after it") {
+TEST_CASE(
+    "run folder: the state that training began with is no step back where nothing came after it") {
   Training t;
   t.reach(3);
   t.saves.begin(3);
@@ -86,7 +86,7 @@ TEST_CASE("saves: the state that training began with is no step back where nothi
   CHECK_FALSE(has(t.file(), kWentBackKey));
 }
 
-TEST_CASE("saves: a sealed last stays, and a best that comes after it is inexact") {
+TEST_CASE("run folder: a sealed last stays, and a best that comes after it is inexact") {
   Training t;
   t.saves.begin(0);
   CHECK_FALSE(t.saves.has_last());
@@ -106,14 +106,15 @@ TEST_CASE("saves: a sealed last stays, and a best that comes after it is inexact
   CHECK_FALSE(t.saves.take_best_saved());
 }
 
-TEST_CASE("saves: averages are marked as what cannot go on bit by bit") {
+TEST_CASE("run folder: averages are marked as what cannot go on bit by bit") {
   Training t;
   t.saves.begin(0);
   t.saves.save("best", 1, true);
   CHECK(t.file("best").metadata.at(std::string(kInexactKey)).find("averages") != std::string::npos);
 }
 
-TEST_CASE("saves: a folder that is gone is a SaveError, from the save after it or from the wait") {
+TEST_CASE(
+    "run folder: a folder that is gone is a SaveError, from the save after it or from the wait") {
   Training t;
   t.saves.begin(0);
   fs::remove_all(t.folder.path());

@@ -1,5 +1,5 @@
 // The writer of checkpoints: order, bounded memory, errors, what is kept.
-#include "lathe/tools/cli/training/checkpoint_writer.h"
+#include "lathe/train/checkpoint_writer.h"
 
 #include <doctest/doctest.h>
 
@@ -9,12 +9,12 @@
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/memory/host_allocator.h"
-#include "lathe/tests/cli/saved_number.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tests/cuda_case.h"
+#include "lathe/tests/train/saved_number.h"
 
 using namespace lathe;
-using namespace lathe::cli;
+using namespace lathe::train;
 using lathe::test::Number;
 using lathe::test::saved_number;
 using lathe::test::TemporaryFolder;

@@ -17,11 +17,12 @@
 #include <string>
 #include <thread>
 
-#include "lathe/tools/cli/training/snapshot.h"
+#include "lathe/core/config.h"
+#include "lathe/train/snapshot.h"
 
-namespace lathe::cli {
+namespace lathe::train {
 
-class CheckpointWriter {
+class LATHE_API CheckpointWriter {
  public:
   CheckpointWriter(std::filesystem::path folder, int64_t keep);
   /// Writes what is waiting. Errors of that are lost, so call finish() first.
@@ -68,16 +69,16 @@ class CheckpointWriter {
 };
 
 /// "step-120.safetensors".
-std::string step_file(int64_t step);
+LATHE_API std::string step_file(int64_t step);
 
 /// Links last.safetensors, which holds `last`, to the step file of `step`, and removes all but the
 /// newest `keep` step files; all of them if `keep` is 1.
 /// throws: FileError.
-void keep_newest(const std::filesystem::path& folder, int64_t step, int64_t keep,
-                 const Checkpoint& last);
+LATHE_API void keep_newest(const std::filesystem::path& folder, int64_t step, int64_t keep,
+                           const Checkpoint& last);
 
 /// The steps of the step files in a folder, ascending.
 /// throws: FileError if it cannot be listed.
-std::vector<int64_t> steps_in(const std::filesystem::path& folder);
+LATHE_API std::vector<int64_t> steps_in(const std::filesystem::path& folder);
 
-}  // namespace lathe::cli
+}  // namespace lathe::train

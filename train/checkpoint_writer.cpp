@@ -1,14 +1,14 @@
 // CheckpointWriter: its thread and places; and the step files of a run folder.
-#include "lathe/tools/cli/training/checkpoint_writer.h"
+#include "lathe/train/checkpoint_writer.h"
 
 #include <algorithm>
 #include <charconv>
 
+#include "lathe/core/error.h"
 #include "lathe/core/paths.h"
 #include "lathe/core/start_thread.h"
-#include "lathe/tools/cli/formatted.h"
 
-namespace lathe::cli {
+namespace lathe::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,7 +27,7 @@ int64_t step_of(std::string_view name) {
 
 }  // namespace
 
-std::string step_file(int64_t step) { return formatted("{}{}{}", kStepPrefix, step, kSuffix); }
+std::string step_file(int64_t step) { return concat(kStepPrefix, step, kSuffix); }
 
 std::vector<int64_t> steps_in(const fs::path& folder) {
   std::vector<int64_t> steps;
@@ -130,4 +130,4 @@ void CheckpointWriter::write(const Place& place) const {
   if (place.name == "last") keep_newest(folder_, place.step, keep_, checkpoint);
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::train
