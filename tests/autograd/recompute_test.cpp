@@ -50,7 +50,7 @@ struct Way {
 };
 
 /// Two steps: the losses, and all parameters' gradients and buffers.
-Tensors train(const Way& way, bool recompute) {
+Tensors trained(const Way& way, bool recompute) {
   manual_seed(3);
   Net net;
   net.to(way.device).to(way.format);
@@ -103,11 +103,11 @@ Tensor norm_relu(const Leaves& l, const Tensor& x) {
 TEST_CASE("recompute: losses, gradients and statistics have the same bits") {
   for (const Way& way : {Way{kCPU, kF32, kContiguous}, Way{kCPU, kF32}, Way{kCPU, kBF16},
                          Way{.device = kCPU, .half = kF32, .training = false}})
-    check_same(train(way, false), train(way, true));
+    check_same(trained(way, false), trained(way, true));
 }
 
 TEST_CASE("recompute: the same on a GPU" * test::cuda_case()) {
-  check_same(train({kGpu, kF16}, false), train({kGpu, kF16}, true));
+  check_same(trained({kGpu, kF16}, false), trained({kGpu, kF16}, true));
 }
 
 TEST_CASE("recompute: of conv(relu(norm(x))) only x is kept, and each result is made once") {
