@@ -22,8 +22,9 @@ class Accumulation {
   }
   void clear() { *this = Accumulation(); }
 
-  /// Batches since the last update.
+  /// Batches since the last update, and samples in them.
   int64_t count() const { return count_; }
+  int64_t samples() const { return samples_; }
   /// How much the last batch counts. A batch as large as the first one counts 1.
   double weight() const { return static_cast<double>(last_) / static_cast<double>(first_); }
   /// Over all batches: count() if they have one size.

@@ -9,9 +9,10 @@
 // its gradients there. An update whose first batch was not launched runs kernel by kernel. One
 // whose first batch was launched can go on either way: kernels that are queued one by one add to
 // the same tensors, in place.
-// A graph holds the weight of its batch and the sum of all of them as constants (accumulation.h).
-// Both follow from the kind of step and the batch's shape: within an epoch only the last batch can
-// have another size.
+// A graph holds the weight of its batch as a constant, and that of an update the sum of all weights
+// (accumulation.h). The first batch of an update has one size in all graphs (`first_batch`), so the
+// weight follows from the batch's shape. The sum follows from the samples of the update, which are
+// a part of its kind.
 // With several ranks a graph has the reductions too, if NCCL makes them. One that hands gradients
 // on is not made there: they travel in memory of DistributedDataParallel. All ranks try to record
 // the same steps. If one of them cannot, none launches what it has recorded: all make the same
@@ -40,9 +41,9 @@ void Step::Impl::prepare_capture() {
 
 namespace {
 
-// The kinds of steps of StepGraphs: how many batches the update has (0: it is not made yet), and
+// The kinds of steps of StepGraphs: how many samples the update has (0: it is not made yet), and
 // whether the batch adds to gradients.
-int64_t kind_of(int64_t updates, bool adds) { return 2 * updates + static_cast<int64_t>(adds); }
+int64_t kind_of(int64_t samples, bool adds) { return 2 * samples + static_cast<int64_t>(adds); }
 
 // Why the first of the ranks that could not record could not; "" if all could.
 std::string problem_of_any_rank(distributed::ProcessGroup& group, const std::string& own) {
@@ -57,8 +58,7 @@ std::string problem_of_any_rank(distributed::ProcessGroup& group, const std::str
 
 // Whether the batch is launched as a CUDA graph. Then `result` is its result.
 bool Step::Impl::launches(const Tensors& batch, bool stays) {
-  const int64_t count = batches.count(), updates = ends ? count : 0;
-  const bool adds = count > 1, makes_gradients = !adds && !ends;
+  const bool adds = batches.count() > 1, makes_gradients = !adds && !ends;
   if (adds && !gradients_in_graph) return false;
   if (!adds) gradients_in_graph = false;
   const Shape& shape = batch.front().shape();
@@ -69,8 +69,8 @@ bool Step::Impl::launches(const Tensors& batch, bool stays) {
   }
   const cuda::StepGraphs::Batch given{batch, stays};
   const bool takes = graphs->takes(
-      given, kind_of(updates, adds), [&](const Tensors& in) { return record(in, updates, adds); },
-      agree);
+      given, kind_of(ends ? batches.samples() : 0, adds),
+      [&](const Tensors& in) { return record(in, adds); }, agree);
   if (!takes) {
     if (graphs->has_problem()) {
       abandon_recording(adds);
@@ -88,10 +88,10 @@ bool Step::Impl::launches(const Tensors& batch, bool stays) {
 }
 
 // Within a capture.
-Tensors Step::Impl::record(const Tensors& batch, int64_t updates, bool adds) {
+Tensors Step::Impl::record(const Tensors& batch, bool adds) {
   const Result made = compute(batch);
   scaler.scale(batches.weighted(made.loss)).backward();
-  if (updates > 0) {
+  if (ends) {
     average_gradients();
     apply_gradients(false);
     optimizer.zero_grad();

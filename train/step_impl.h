@@ -27,7 +27,7 @@ struct Step::Impl {
   bool can_capture() const;
   void prepare_capture();
   bool launches(const Tensors& batch, bool stays);
-  Tensors record(const Tensors& batch, int64_t updates, bool adds);
+  Tensors record(const Tensors& batch, bool adds);
   void abandon_recording(bool adds);
   void move_to_recorded_gradients();
   void use_recorded_gradients();
