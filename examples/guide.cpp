@@ -6,6 +6,7 @@
 
 namespace nn = lathe::nn;
 namespace optim = lathe::optim;
+namespace train = lathe::train;
 namespace data = lathe::data;
 using lathe::Tensor;
 
@@ -116,6 +117,19 @@ void training() {
         {{"model", model}, {"optimizer", opt}, {"scheduler", schedule}, {"loader", loader}});
   }
 }
+// [step]
+void one_step() {
+  lathe::Device device = lathe::cuda_is_available() ? "cuda" : "cpu";
+  data::Synthetic images({.size = 256}, data::normalize({0.5, 0.5, 0.5}, {0.3, 0.3, 0.3}));
+  data::DataLoader loader(images, {.batch_size = 64, .shuffle = true, .seed = 7});
+  Classifier model;
+  model.to(device);
+  optim::AdamW opt(model.parameters(), {.lr = 3e-3});
+  train::Step step(model, opt, train::classification(model), {.amp = "bf16", .clip_grad_norm = 1});
+  train::Metric accuracy = train::accuracy();
+  for (auto& [x, y] : data::prefetch(loader, device)) accuracy.add(step({x, y}));
+  std::cout << "accuracy " << accuracy.value() << '\n';
+}
 // [graphs]
 void captured_step() {
   if (!lathe::cuda_is_available()) return;
@@ -155,6 +169,7 @@ int main() {
   custom_function();
   models();
   training();
+  one_step();
   captured_step();
   errors();
   for (const char* file : {"classifier.safetensors", "last.safetensors"})

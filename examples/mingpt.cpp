@@ -211,18 +211,19 @@ int main(int argc, char** argv) {
 
   const int64_t batch = 32, T = model.config.context;
   const Tensor offsets = lathe::arange(T + 1);
+  const auto next_characters = [&](const lathe::Tensors& windows) {
+    const Tensor scores = model(windows[0].slice(1, 0, T)).flatten(0, 1);
+    const Tensor next = windows[0].slice(1, 1, T + 1).flatten();
+    return lathe::train::Result{
+        .loss = lathe::cross_entropy(scores, next), .output = scores, .target = next};
+  };
+  lathe::train::Step train(model, opt, next_characters, {.clip_grad_norm = 1.0});
   const auto began = std::chrono::steady_clock::now();
   for (int64_t step = 1; step <= steps; ++step) {
     // Windows that begin anywhere in the text; each place is asked for the character after it.
     const Tensor starts = lathe::randint(0, all.numel() - T, {batch, 1});
     const Tensor window = all.index({starts + offsets});
-    opt.zero_grad();
-    const Tensor scores = model(window.slice(1, 0, T));
-    const Tensor loss =
-        lathe::cross_entropy(scores.flatten(0, 1), window.slice(1, 1, T + 1).flatten());
-    loss.backward();
-    optim::clip_grad_norm_(model.parameters(), 1.0);
-    opt.step();
+    const Tensor loss = train({window}).loss;
     schedule.step();
     if (step % 100 == 0 || step == steps) {
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;

@@ -108,15 +108,12 @@ int main(int argc, char** argv) {
   optim::CosineAnnealingLR schedule(opt, {.t_max = steps});
 
   const Tensor weight = lathe::tensor({0.3, 1.0, 1.0}).to(device);  // most pixels are background
+  // Scores [N,C,H,W] against labels [N,H,W].
+  lathe::train::Step train(net, opt, lathe::train::classification(net, {.weight = weight}));
   const auto began = std::chrono::steady_clock::now();
   for (int64_t step = 1; step <= steps; ++step) {
     const Images batch = draw(16, random);
-    opt.zero_grad();
-    // Scores [N,C,H,W] against labels [N,H,W].
-    const Tensor loss = lathe::cross_entropy(net(batch.pixels.to(device)), batch.labels.to(device),
-                                             {.weight = weight});
-    loss.backward();
-    opt.step();
+    const Tensor loss = train({batch.pixels.to(device), batch.labels.to(device)}).loss;
     schedule.step();
     if (step % 50 == 0 || step == steps) {
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;

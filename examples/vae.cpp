@@ -75,12 +75,13 @@ int main(int argc, char** argv) {
   vae.to(device);
   optim::Adam opt(vae.parameters(), {.lr = 2e-3});
 
+  lathe::train::Step train(vae, opt, [&](const lathe::Tensors& batch) {
+    const auto [image, code] = vae.loss(batch[0]);
+    return lathe::train::Result{.loss = image + code, .output = image, .target = code};
+  });
   const auto began = std::chrono::steady_clock::now();
   for (int64_t step = 1; step <= steps; ++step) {
-    opt.zero_grad();
-    const auto [image, code] = vae.loss(rectangles(128, random).to(device));
-    (image + code).backward();
-    opt.step();
+    const auto [loss, image, code, samples] = train({rectangles(128, random).to(device)});
     if (step % 500 == 0 || step == steps) {
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
       std::cout << seconds.count() << " s  step " << step << "  image " << image.item<float>()

@@ -18,6 +18,7 @@
 
 namespace nn = lathe::nn;
 namespace optim = lathe::optim;
+namespace train = lathe::train;
 using lathe::Tensor;
 
 constexpr int64_t kModes = 8, kNoise = 8;
@@ -92,20 +93,23 @@ int main(int argc, char** argv) {
     return lathe::randn({count, kNoise}, {.device = device});
   };
 
+  // Two steps take turns, each with an optimiser of its own.
+  train::Step train_critic(critic, critic_opt, [&](const lathe::Tensors& in) {
+    const Tensor real = in[0], fake = generator(in[1]).detach();
+    const Tensor gap = critic(real).mean() - critic(fake).mean();
+    return train::Result{.loss = kPenalty * gradient_penalty(critic, real, fake) - gap,
+                         .output = gap};
+  });
+  train::Step train_generator(generator, generator_opt, [&](const lathe::Tensors& in) {
+    return train::Result{.loss = -critic(generator(in[0])).mean()};
+  });
+
   const auto began = std::chrono::steady_clock::now();
   for (int64_t step = 1; step <= steps; ++step) {
     Tensor gap;
-    for (int i = 0; i < 3; ++i) {  // the critic learns faster, so that its gap means something
-      const Tensor real = real_points(batch).to(device);
-      const Tensor fake = generator(noise(batch)).detach();
-      critic_opt.zero_grad();
-      gap = critic(real).mean() - critic(fake).mean();
-      (kPenalty * gradient_penalty(critic, real, fake) - gap).backward();
-      critic_opt.step();
-    }
-    generator_opt.zero_grad();
-    (-critic(generator(noise(batch))).mean()).backward();
-    generator_opt.step();
+    for (int i = 0; i < 3; ++i)  // the critic learns faster, so that its gap means something
+      gap = train_critic({real_points(batch).to(device), noise(batch)}).output;
+    train_generator({noise(batch)});
     critic_lr.step();
     generator_lr.step();
     if (step % 500 == 0 || step == steps) {
