@@ -1,4 +1,4 @@
-// The gradients that wait at an op, for an op that can add its own to them as it computes it.
+// For an op that computes the sum of its own gradient and the one that came to its input before.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,13 @@
 
 namespace lathe::autograd {
 
-/// While a backward pass computes the gradients of an op on this thread: the gradient that has
-/// reached the op of input `input` so far. Undefined where there is none, where several wait, or
-/// where somebody besides that op is to see their sum: a hook, retain_grad(), a watcher, or a
-/// gradient that is recorded.
+/// The gradient that other ops have already sent to input `input` of the op whose gradients this
+/// thread computes. Undefined:
+///   - outside of a backward pass, or if no gradient waits there, or more than one
+///   - if anything else looks at the sum of the gradients: a hook, retain_grad(), a watcher, or a
+///     pass that records gradients
 LATHE_API Tensor waiting_gradient(size_t input);
-/// Takes it away: what this op returns for the input has it added already.
+/// Removes that gradient: the op returns the sum of both for the input.
 LATHE_API void take_waiting_gradient(size_t input);
 
 }  // namespace lathe::autograd

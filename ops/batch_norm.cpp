@@ -177,8 +177,9 @@ Tensor compute(BatchNormCall& call, const Inputs& in, const Tensor& residual, in
   return y;
 }
 
-/// Records the gradient. At a block's end on a GPU the node shows what it is to a convolution
-/// behind it, and keeps the residual: not where values are computed again or packed away.
+/// Records the gradient. At a block's end on a GPU the node is a cuda::BlockEnd, which a
+/// convolution that reads y can recognise. It keeps the residual, so it is not used where Recompute
+/// or SavedTensorHooks are to save memory.
 template <class F>
 void record_norm(const char* op, const Tensor& y, const BatchNormCall& call,
                  std::initializer_list<autograd::TensorRef> inputs, F gradient) {

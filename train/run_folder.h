@@ -24,13 +24,14 @@
 
 namespace lathe::train {
 
-/// Keys of a checkpoint's metadata.
-/// Why training cannot continue from it bit by bit: it was made in the middle of a step after an
-/// error (the batch norms have seen a batch more than the optimiser), with averaged weights
-/// (--ema), or with an evaluation at the --time-limit.
+/// A key of a checkpoint's metadata: why training cannot continue from it bit by bit.
+///   - It was made in the middle of a step, after an error: the batch norms have seen a batch more
+///     than the optimiser.
+///   - Its weights are averages (optim::EMA).
+///   - An evaluation came before it that the training would not have made there.
 inline constexpr std::string_view kInexactKey = "lathe.inexact";
-/// In a last.safetensors of an earlier step than the run had reached, because what came after it
-/// may be bad: a loss was not finite, or a device failed.
+/// The key of a last.safetensors that is of an earlier step than the run had reached: later states
+/// may be bad, because a loss was not finite or a device failed.
 inline constexpr std::string_view kWentBackKey = "lathe.went_back";
 
 /// Steps between copies of the state. A copy takes about a hundredth of a step on a CPU. From a GPU

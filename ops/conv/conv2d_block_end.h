@@ -26,11 +26,13 @@ class BlockEnd final : public autograd::Node {
   /// What the gradient reads, but for y.
   /// throws: StateError if x, weight or bias was written.
   BatchNormCall call() const;
-  /// What was added, which no gradient reads else. Undefined if it was written.
+  /// The residual that was added. Undefined if it was modified in place since.
   Tensor residual() const;
 
-  /// What is computed already when g reaches the op: the gradient of y where relu passed it, and 0
-  /// elsewhere. With dx = g_factor * g + x_factor * x + constant.
+  /// What the convolution's kernel has computed of this op's gradients:
+  ///   g                          the gradient of y where the relu passed it, 0 elsewhere
+  ///   dweight, dbias             gradients of batch norm's weight and bias
+  ///   dx = g_factor * g + x_factor * x + constant
   struct Left {
     Tensor g, dweight, dbias, g_factor, x_factor, constant;
   };
@@ -51,12 +53,14 @@ class BlockEnd final : public autograd::Node {
   Left left_;
 };
 
-/// The gradient of a convolution's input, from that op: where the input's maker is a BlockEnd at
-/// which one gradient waits (autograd/waiting.h), and the search finds it to be the fastest. Then
-/// it is Left::g of both gradients, and none waits any more. Else undefined. To be called while the
-/// gradient of the convolution is computed, whose first input x is.
-/// Values are those of the two ops, but for the rounding of the sum of the gradients, which stays
-/// in f32 here; and relu passes the gradient where its input is 0.
+/// The gradient of a convolution's input x, computed through the end of the block that made x. Call
+/// it from the convolution's gradient; x is the convolution's first input.
+/// It computes something only if a BlockEnd made x and one gradient waits there
+/// (autograd/waiting.h). If the search finds the fused kernel fastest, the result is Left::g of
+/// both gradients, and none waits any more. Otherwise it is the plain input gradient, or undefined.
+/// Values differ from those of the two ops in two ways:
+///   - The sum of the gradients is not rounded to f16.
+///   - The relu passes the gradient where its input is 0.
 Tensor conv2d_backward_to_block_end(const Tensor& dy, const Tensor& w, const Shape& x_shape,
                                     const Conv2dOptions& opt);
 

@@ -16,16 +16,12 @@
 using namespace lathe;
 using namespace lathe::train;
 using lathe::test::Number;
+using lathe::test::state_of;
+using lathe::test::values_of;
 
 namespace {
 
 const Device kGpu(DeviceType::kCUDA);
-
-Checkpoint state_of(Number& number) { return collect_checkpoint({{"model", number}}); }
-
-std::vector<float> values(const Snapshot& snapshot) {
-  return snapshot.checkpoint().tensors.at("value").to_vector<float>();
-}
 
 std::vector<float> all(float value) { return std::vector<float>(24, value); }
 
@@ -39,7 +35,7 @@ TEST_CASE("snapshot: while it is copied, the GPU computes, and the host goes on"
   Snapshot snapshot;
   snapshot.begin(state_of(number));
   snapshot.finish();
-  CHECK(values(snapshot) == all(1));
+  CHECK(values_of(snapshot) == all(1));
   number.value.fill_(2.0);
   cuda::synchronize(kGpu);
 
@@ -49,8 +45,8 @@ TEST_CASE("snapshot: while it is copied, the GPU computes, and the host goes on"
   number.value.fill_(3.0);  // the next step
   synchronize(current_stream(kGpu));
   CHECK(number.value.cpu().to_vector<float>() == all(3));
-  CHECK(values(snapshot) == all(1));  // that step has run, and did not wait for the copy
+  CHECK(values_of(snapshot) == all(1));  // that step has run, and did not wait for the copy
   snapshot.finish();
-  CHECK(values(snapshot) == all(2));
+  CHECK(values_of(snapshot) == all(2));
   CHECK(snapshot.checkpoint().tensors.at("value").is_pinned());
 }

@@ -16,16 +16,12 @@
 using namespace lathe;
 using namespace lathe::train;
 using lathe::test::Number;
+using lathe::test::state_of;
+using lathe::test::values_of;
 
 namespace {
 
 const Device kGpu(DeviceType::kCUDA);
-
-Checkpoint state_of(Number& number) { return collect_checkpoint({{"model", number}}); }
-
-std::vector<float> values(const Snapshot& snapshot) {
-  return snapshot.checkpoint().tensors.at("value").to_vector<float>();
-}
 
 std::vector<float> all(float value) { return std::vector<float>(24, value); }
 
@@ -46,8 +42,8 @@ TEST_CASE("snapshot: whenever the copies run, it has the values from its begin" 
       if (seed % 2 == 0) synchronize(current_stream(kGpu));
       candidate.finish();
       std::swap(good, candidate);
-      CHECK(values(good) == all(static_cast<float>(step)));
-      if (step > 1) CHECK(values(candidate) == all(static_cast<float>(step - 1)));
+      CHECK(values_of(good) == all(static_cast<float>(step)));
+      if (step > 1) CHECK(values_of(candidate) == all(static_cast<float>(step - 1)));
     }
   }
 }
@@ -62,13 +58,13 @@ TEST_CASE("snapshot: one that is begun again or dropped was complete before" *
   snapshot.begin(state_of(number));
   number.value.fill_(3.0);
   snapshot.take(state_of(number));
-  CHECK(values(snapshot) == all(3));
+  CHECK(values_of(snapshot) == all(3));
   {
     Snapshot dropped;
     dropped.begin(state_of(number));
   }
   cuda::synchronize(kGpu);
-  CHECK(values(snapshot) == all(3));
+  CHECK(values_of(snapshot) == all(3));
 }
 
 TEST_CASE("snapshot: without memory on the GPU for the values, it waits as take() does" *
@@ -84,6 +80,6 @@ TEST_CASE("snapshot: without memory on the GPU for the values, it waits as take(
     snapshot.begin(state_of(number));
   }
   CHECK(cuda::counters().synchronizations > waits);
-  CHECK(values(snapshot) == all(1));
+  CHECK(values_of(snapshot) == all(1));
   snapshot.finish();
 }

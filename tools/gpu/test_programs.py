@@ -30,7 +30,7 @@ class TestPrograms:
 
     def __init__(self, programs, packed, env, scratch, report):
         self.programs, self.packed, self.scratch, self.report = programs, packed, scratch, report
-        # The tests make up choices of convolutions, which belong into no file of others.
+        # Tests make up choices of convolutions: they must not go into the file of measured ones.
         self.env = {**env, "LATHE_TEST_THREADS": "4", "OMP_NUM_THREADS": "4", "LATHE_ALGO_CACHE": ""}
         self.totals = [0, 0, 0]
 

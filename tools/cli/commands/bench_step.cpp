@@ -244,6 +244,7 @@ ExitCode run_bench_step(const Invocation& call) {
       lasting(settings.seconds, {.warm_up_seconds = 1, .window_seconds = 0.5, .device = device}));
   print_timing(out, settings, device, batch, timing);
   if (compiled) out.verbatim(compiled->explain());
+  if (!settings.profile && !settings.layers) return ExitCode::kDone;
   options.capture = false;  // tables show each op
   train::Step by_ops(*model, optimizer, compiled ? compiled_loss : loss, options);
   const std::function<void()> make_ops = [&] { by_ops({made.x, made.y}); };

@@ -17,6 +17,7 @@
 #include "lathe/ops/unary.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/no_search.h"
 
 namespace lathe::cli {
 namespace {
@@ -34,18 +35,9 @@ class GraphOfModel final : public nn::Module {
   jit::Graph graph_;
 };
 
-/// Traces one image and three, whose sizes no search need know.
-class WithoutSearch {
- public:
-  WithoutSearch() { cudnn::set_benchmark(false); }
-  ~WithoutSearch() { cudnn::set_benchmark(true); }
-  WithoutSearch(const WithoutSearch&) = delete;
-  WithoutSearch& operator=(const WithoutSearch&) = delete;
-};
-
 jit::Graph graph_of(nn::Module& model, const Shape& image, Device device,
                     const Settings& settings) {
-  const WithoutSearch quick;
+  const NoSearch no_search;  // a trace runs batches of one image and of three
   Shape one{1};
   for (const int64_t size : image) one.push_back(size);
   const Tensor x = in_layout(zeros(one, {.dtype = kF16, .device = device}), settings);

@@ -6,11 +6,10 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/profile/memory_use.h"
-#include "lathe/ops/conv_search/cpu_settings.h"
-#include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/optim/ema.h"
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/no_search.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/random_batch.h"
 #include "lathe/train/run_folder.h"
@@ -28,26 +27,8 @@ int64_t small_batch(int64_t side, int64_t batch) {
   return std::min(quick, std::max<int64_t>(batch / 2, 2));
 }
 
-/// The small batches need no search for the fastest convolution.
-class NoSearch {
- public:
-  NoSearch() {
-    cudnn::set_benchmark(false);
-    cpu::set_conv_benchmark(false);
-  }
-  ~NoSearch() {
-    cudnn::set_benchmark(before_);
-    cpu::set_conv_benchmark(on_cpu_);
-  }
-  NoSearch(const NoSearch&) = delete;
-  NoSearch& operator=(const NoSearch&) = delete;
-
- private:
-  const bool before_ = cudnn::benchmark(), on_cpu_ = cpu::conv_benchmark();
-};
-
 /// Copies of the state in host memory: of the good state, of two that are written, and, in a long
-/// run, of a candidate (saves.h).
+/// run, of a candidate (train/run_folder.h).
 int64_t copies_of_state(int64_t steps) { return steps > train::kStepsBetweenCandidates ? 4 : 3; }
 
 }  // namespace
@@ -56,7 +37,7 @@ std::optional<profile::MemoryForecast> forecast_peak(const Settings& settings,
                                                      const ModelShape& shape, Device device,
                                                      int64_t steps) try {
   const profile::MemoryUse before = profile::memory_use(device);
-  const NoSearch no_search;
+  const NoSearch no_search;  // for the small batches
   const auto model = make_model(settings, shape);
   place_model(*model, device, settings);
   const auto optimizer = make_optimizer(settings, *model);

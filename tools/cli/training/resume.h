@@ -20,6 +20,7 @@ inline constexpr std::string_view kConfigKey = "lathe.config";  // settings that
 inline constexpr std::string_view kImagesKey = "lathe.images";  // length of the training set
 inline constexpr std::string_view kEvaluatedKey = "lathe.evaluated";  // RunImages::evaluated
 inline constexpr std::string_view kRanksKey = "lathe.ranks";  // how many trained; absent: one
+
 /// Locks a run folder against other processes that train in it. It locks the folder itself, which
 /// cannot be deleted while files are in it, and log.txt, whose lock other machines see if the
 /// folder is on a server (NFS).
