@@ -89,9 +89,9 @@ ExitCode Trainer::run() {
       end_epoch();
     }
     return finish();
-  } catch (const train::SaveError&) {
+  } catch (const train::SaveError& e) {
     save_after_error();
-    throw;
+    throw CommandError(ExitCode::kError, e.message());
   } catch (const FileError& e) {  // apart from that, only samples are read from files
     save_after_error();
     throw CommandError(ExitCode::kData, e.message());
