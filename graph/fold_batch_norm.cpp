@@ -94,15 +94,26 @@ class Folding {
     return output;
   }
 
-  /// The value in this dtype: itself, what was cast to make it, or a cast of it.
+  /// The value that was cast to make this one, if it has this dtype; else kNone.
+  int before_cast(DType dtype, int value) const {
+    const int maker = made_by_[static_cast<size_t>(value)];
+    if (maker == kNone) return kNone;
+    const Node& node = graph_.nodes[static_cast<size_t>(maker)];
+    const bool fits = node.op->name == "cast" && type(node.inputs[0]).dtype == dtype;
+    return fits ? node.inputs[0] : kNone;
+  }
+
+  /// An input of the convolution as it is multiplied: half values as they were before their cast.
+  int widened(DType dtype, int value) {
+    if (type(value).dtype == dtype) return value;
+    const int before = before_cast(dtype, value);
+    return before == kNone ? as(dtype, value) : before;
+  }
+
+  /// The value in this dtype: itself or a cast of it.
   int as(DType dtype, int value) {
     Type result = type(value);
     if (result.dtype == dtype) return value;
-    const int maker = made_by_[static_cast<size_t>(value)];
-    if (!is_half(dtype) && maker != kNone) {
-      const Node& node = graph_.nodes[static_cast<size_t>(maker)];
-      if (node.op->name == "cast" && type(node.inputs[0]).dtype == dtype) return node.inputs[0];
-    }
     result.dtype = dtype;
     return call("cast", {value}, result, is_half(dtype) ? ".half" : ".wide", {"dtype"},
                 {std::string(name_of(dtype))});
@@ -130,12 +141,13 @@ class Folding {
     const Norm norm(node);
     graph_.nodes[static_cast<size_t>(made_by_[static_cast<size_t>(conv.output)])].op = nullptr;
     std::erase_if(graph_.nodes, [](const Node& n) { return n.op == nullptr; });
+    note_makers();
     base_ = graph_.values[static_cast<size_t>(conv.output)].name;
     place_ = conv.place;
 
     const DType half = type(conv.inputs[1]).dtype, wide = compute_dtype(half);  // often the same
-    const int plain = as(wide, conv.inputs[1]);
-    const int plain_bias = conv.inputs[2] == kNone ? kNone : as(wide, conv.inputs[2]);
+    const int plain = widened(wide, conv.inputs[1]);
+    const int plain_bias = conv.inputs[2] == kNone ? kNone : widened(wide, conv.inputs[2]);
     const Type filters = type(plain);
     const Size channels = filters.shape[0];
     const int scale = scale_of(norm);
