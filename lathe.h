@@ -60,7 +60,6 @@
 #  include "lathe/ops/cast.h"
 #  include "lathe/ops/conv1d.h"
 #  include "lathe/ops/conv2d.h"
-#  include "lathe/ops/conv_search/cpu_settings.h"
 #  include "lathe/ops/conv_search/cudnn_settings.h"
 #  include "lathe/ops/conv_transpose2d.h"
 #  include "lathe/ops/counting.h"

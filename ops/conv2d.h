@@ -31,7 +31,7 @@ struct Conv2dOptions {
 /// faster than a pass over y of their own.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.
 /// ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, 3x3 kernels may run as Winograd
-/// (Lavin and Gray 2015, arXiv:1509.09308); see cpu::set_conv_exact and cpu::set_conv_benchmark.
+/// (Lavin and Gray 2015, arXiv:1509.09308); see cpu::set_conv_exact.
 LATHE_API Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt = {});
 
 /// The adjoint in x: the gradient of sum(conv2d(x, w) * dy) with respect to an x of shape

@@ -2,10 +2,8 @@
 #include "lathe/ops/conv/channel_moments_cpu.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
-#include "lathe/core/ceil_div.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/conv/winograd_kernels.h"
 
@@ -69,30 +67,6 @@ Tensor ChannelMoments::joined() const {
     }
   });
   return result;
-}
-
-Tensor channel_moments(const Tensor& y) {
-  constexpr int64_t kPixels = 128, kGrain = 32768;  // of a block; numbers
-  const int64_t channels = y.dim(1), pixels = y.numel() / channels;
-  const int64_t blocks = ceil_div(pixels, kPixels);
-  ChannelMoments all(blocks, channels);
-  parallel_for(blocks, std::max<int64_t>(1, kGrain / (kPixels * channels)),
-               [&](int64_t first, int64_t last) {
-                 std::array<const float*, kPixels> rows;
-                 for (int64_t block = first; block < last; ++block) {
-                   const int64_t count = std::min(kPixels, pixels - block * kPixels);
-                   for (int64_t c = 0; c < channels; c += winograd::kBlock) {
-                     for (int64_t i = 0; i < count; ++i) {
-                       rows[size_t(i)] = y.data<float>() + (block * kPixels + i) * channels + c;
-                     }
-                     const int64_t n = std::min(winograd::kBlock, channels - c);
-                     BlockMoments sums;
-                     sums.add(rows.data(), count, n);
-                     all.keep(block, c, n, sums);
-                   }
-                 }
-               });
-  return all.joined();
 }
 
 }  // namespace lathe::cpu

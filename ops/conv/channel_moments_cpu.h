@@ -40,7 +40,4 @@ class ChannelMoments {
   Tensor counts_;           // f32 [blocks]
 };
 
-/// The moments of y, dense f32 NHWC, by a pass over it.
-Tensor channel_moments(const Tensor& y);
-
 }  // namespace lathe::cpu

@@ -1,13 +1,10 @@
 // Convolution on the CPU: brings dtypes and layouts into the form of conv2d_passes_cpu.h, and runs
-// the pass as the rule (conv2d_ways_cpu.h) or a measurement (conv2d_engines_cpu.h) says. Contracts:
-// conv2d.h.
+// the pass as the rule (conv2d_ways_cpu.h) says. Contracts: conv2d.h.
 #include <atomic>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
-#include "lathe/ops/conv/channel_moments_cpu.h"
-#include "lathe/ops/conv/conv2d_engines_cpu.h"
 #include "lathe/ops/conv/conv2d_epilogue_cpu.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/conv/conv2d_ways_cpu.h"
@@ -80,26 +77,8 @@ static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Te
     apply_epilogue(y, epilogue);
     return rounded(y, x_in.dtype());
   }
-  const ConvWay rule = conv2d_rule(g, format, dtype, then.constant_filters);
-  const auto run = [&](ConvWay way) {
-    conv2d_forward_by(way, g, y, x, w, bias, epilogue, moments);
-  };
-  if (conv2d_is_measured(dtype)) {
-    // Moments that a way does not leave cost batch norm a pass over y. In training conv2d wants
-    // them where it has no bias. The fused op says the same, because of the two calls of
-    // checkpoint() one may be that op, the other conv2d.
-    const bool in_training = !bias.defined() && x_in.dtype() == kF32 && conv2d_is_training();
-    const bool wants_moments = (moments != nullptr || in_training) && format == kChannelsLast;
-    const auto time = [&](ConvWay way, const Tensor& from, const Tensor& filters,
-                          const Tensor& to) {
-      Tensor left;
-      conv2d_forward_by(way, g, to, from, filters, {}, {}, wants_moments ? &left : nullptr);
-      if (wants_moments && !left.defined()) channel_moments(to);
-    };
-    run_measured_conv2d({ConvPass::kForward, g, x, w, y, wants_moments}, rule, run, time);
-  } else {
-    run(rule);
-  }
+  conv2d_forward_by(conv2d_rule(g, format, dtype, then.constant_filters), g, y, x, w, bias,
+                    epilogue, moments);
   return rounded(y, x_in.dtype());
 }
 
@@ -128,16 +107,7 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const
     fill_values(dx, 0);
     return rounded(dx, dy_in.dtype());
   }
-  const ConvWay rule = conv2d_rule(g, format, dtype);
-  const auto time = [&](ConvWay way, const Tensor& from, const Tensor& filters, const Tensor& to) {
-    conv2d_backward_input_by(way, g, to, from, filters);
-  };
-  const auto run = [&](ConvWay way) { time(way, dy, w, dx); };
-  if (conv2d_is_measured(dtype)) {
-    run_measured_conv2d({ConvPass::kBackwardInput, g, dy, w, dx}, rule, run, time);
-  } else {
-    run(rule);
-  }
+  conv2d_backward_input_by(conv2d_rule(g, format, dtype), g, dx, dy, w);
   return rounded(dx, dy_in.dtype());
 }
 
@@ -151,35 +121,13 @@ Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, cons
     fill_values(dw, 0);
     return rounded(dw, dy_in.dtype());
   }
-  const ConvWay rule = conv2d_rule(g, format, dtype);
-  const auto time = [&](ConvWay way, const Tensor& images, const Tensor& of_y, const Tensor& to) {
-    conv2d_backward_weight_by(way, g, to, of_y, images);
-  };
-  const auto run = [&](ConvWay way) { time(way, x, dy, dw); };
-  if (conv2d_is_measured(dtype)) {
-    run_measured_conv2d({ConvPass::kBackwardWeight, g, x, dy, dw}, rule, run, time);
-  } else {
-    run(rule);
-  }
+  conv2d_backward_weight_by(conv2d_rule(g, format, dtype), g, dw, dy, x);
   return rounded(dw, dy_in.dtype());
 }
 
-std::optional<WinogradStep> conv2d_winograd_step(const Conv2dGeometry& g, const Tensor& x,
-                                                 const Tensor& w) {
+std::optional<WinogradTile> conv2d_winograd_tile(const Conv2dGeometry& g, const Tensor& x) {
   if (g.is_trivial()) return {};
-  if (!conv2d_is_measured(x.dtype())) {
-    const auto tile = winograd_tile(conv2d_rule(g, conv2d_format(x), x.dtype()));
-    return tile ? std::optional(WinogradStep{*tile, *tile}) : std::nullopt;
-  }
-  const auto tile_of = [&](ConvPass pass, bool moments) {
-    const auto way = measured_conv2d_way({pass, g, x, w, w, moments});
-    return way ? winograd_tile(*way) : std::nullopt;
-  };
-  const auto forward = tile_of(ConvPass::kForward, true);
-  // Filters that are not trained have no gradient to measure.
-  const auto weight =
-      forward && w.requires_grad() ? tile_of(ConvPass::kBackwardWeight, false) : forward;
-  return weight ? std::optional(WinogradStep{*forward, *weight}) : std::nullopt;
+  return winograd_tile(conv2d_rule(g, conv2d_format(x), x.dtype()));
 }
 
 }  // namespace lathe::cpu

@@ -146,9 +146,9 @@ std::optional<Conv2dStrips> strips_for(ConvPass pass, const Conv2dGeometry& g, c
 }
 
 void forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
-             const Tensor& bias, ConvWay way) {
+             const Tensor& bias) {
   const OmpThreads threads(conv2d_threads(g));
-  const auto made = conv2d_primitive(ConvPass::kForward, g, x, w, bias.defined(), way);
+  const auto made = conv2d_primitive(ConvPass::kForward, g, x, w, bias.defined());
   Run run(*made);
   run.in(DNNL_ARG_SRC, made->x, x);
   run.in(DNNL_ARG_WEIGHTS, made->w, w, packed_filters);
@@ -156,21 +156,18 @@ void forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Te
   run.out(DNNL_ARG_DST, made->y, y);
 }
 
-void backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy, const Tensor& w,
-                    ConvWay way) {
+void backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy, const Tensor& w) {
   const OmpThreads threads(conv2d_threads(g));
-  const auto made = conv2d_primitive(ConvPass::kBackwardInput, g, dy, w, false, way);
+  const auto made = conv2d_primitive(ConvPass::kBackwardInput, g, dy, w, false);
   Run run(*made);
-  // A way that was measured keeps nothing: no other call may follow to take it.
-  run.in(DNNL_ARG_DIFF_DST, made->y, dy, way == ConvWay::kByLibrary ? packed_and_kept_dy : packed);
+  run.in(DNNL_ARG_DIFF_DST, made->y, dy, packed_and_kept_dy);
   run.in(DNNL_ARG_WEIGHTS, made->w, w);
   run.out(DNNL_ARG_DIFF_SRC, made->x, dx);
 }
 
-void backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy, const Tensor& x,
-                     ConvWay way) {
+void backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy, const Tensor& x) {
   const OmpThreads threads(conv2d_threads(g));
-  const auto made = conv2d_primitive(ConvPass::kBackwardWeight, g, x, dw, false, way);
+  const auto made = conv2d_primitive(ConvPass::kBackwardWeight, g, x, dw, false);
   Run run(*made);
   run.in(DNNL_ARG_SRC, made->x, x);
   run.in(DNNL_ARG_DIFF_DST, made->y, dy, packed_dy);
@@ -179,24 +176,12 @@ void backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy
 
 }  // namespace
 
-/// The newest of these sets that oneDNN uses.
-static std::string instructions() {
-  using dnnl::cpu_isa;
-  for (const auto& [set, name] :
-       {std::pair(cpu_isa::avx512_core, "avx512_core"), std::pair(cpu_isa::avx2, "avx2"),
-        std::pair(cpu_isa::avx, "avx"), std::pair(cpu_isa::sse41, "sse41")}) {
-    if (dnnl_uses(set)) return name;
-  }
-  return "";
-}
-
 FastConv2dInfo fast_conv2d_info() try {
   const dnnl_version_t& v = *dnnl_version();
   return {.library = concat("oneDNN ", v.major, '.', v.minor, '.', v.patch),
           .problem = {},
           .winograd = translate_dnnl_errors("conv2d", dnnl_has_winograd),
-          .bf16 = fast_conv2d_takes(kBF16),
-          .instructions = translate_dnnl_errors("conv2d", instructions)};
+          .bf16 = fast_conv2d_takes(kBF16)};
 } catch (const Error& e) {
   return {.library = "oneDNN", .problem = e.message()};
 }
@@ -215,46 +200,41 @@ bool fast_conv2d_has_tiles() noexcept try {
 }
 
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
-                         const Tensor& bias, ConvWay way) {
+                         const Tensor& bias) {
   t_dy = {};
   translate_dnnl_errors("conv2d", [&] {
     if (const auto strips = strips_for(ConvPass::kForward, g, x)) {
       const Tensor wide_y = strips->empty_y(y.dtype());
-      forward(strips->strip, wide_y, strips->strips_of_x(x), w, bias, way);
+      forward(strips->strip, wide_y, strips->strips_of_x(x), w, bias);
       strips->take_y(y, wide_y);
     } else {
-      forward(g, y, x, w, bias, way);
+      forward(g, y, x, w, bias);
     }
   });
 }
 
 void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
-                                const Tensor& w, ConvWay way) {
+                                const Tensor& w) {
   translate_dnnl_errors("conv2d_input_grad", [&] {
     if (const auto strips = strips_for(ConvPass::kBackwardInput, g, dy)) {
       const Tensor wide_dx = strips->empty_x(dx.dtype());
-      backward_input(strips->strip, wide_dx, strips->strips_of_y(dy), w, way);
+      backward_input(strips->strip, wide_dx, strips->strips_of_y(dy), w);
       strips->take_x(dx, wide_dx);
     } else {
-      backward_input(g, dx, dy, w, way);
+      backward_input(g, dx, dy, w);
     }
   });
 }
 
 void fast_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
-                                 const Tensor& x, ConvWay way) {
+                                 const Tensor& x) {
   translate_dnnl_errors("conv2d_weight_grad", [&] {
     if (const auto strips = strips_for(ConvPass::kBackwardWeight, g, x)) {
-      backward_weight(strips->strip, dw, strips->strips_of_y(dy), strips->strips_of_x(x), way);
+      backward_weight(strips->strip, dw, strips->strips_of_y(dy), strips->strips_of_x(x));
     } else {
-      backward_weight(g, dw, dy, x, way);
+      backward_weight(g, dw, dy, x);
     }
   });
-}
-
-std::vector<ConvWay> fast_conv2d_ways(ConvPass pass, const Conv2dGeometry& g, const Tensor& x,
-                                      const Tensor& w) {
-  return translate_dnnl_errors("conv2d", [&] { return dnnl_ways(pass, g, x, w); });
 }
 
 }  // namespace lathe::cpu

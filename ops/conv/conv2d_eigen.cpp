@@ -9,23 +9,18 @@ bool fast_conv2d_takes(DType dtype) noexcept { return dtype == kF32; }
 bool fast_conv2d_has_tiles() noexcept { return false; }
 
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
-                         const Tensor& bias, ConvWay) {
+                         const Tensor& bias) {
   im2col_forward(g, y, x, w, bias);
 }
 
 void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
-                                const Tensor& w, ConvWay) {
+                                const Tensor& w) {
   im2col_backward_input(g, dx, dy, w);
 }
 
 void fast_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
-                                 const Tensor& x, ConvWay) {
+                                 const Tensor& x) {
   im2col_backward_weight(g, dw, dy, x);
-}
-
-std::vector<ConvWay> fast_conv2d_ways(ConvPass, const Conv2dGeometry&, const Tensor&,
-                                      const Tensor&) {
-  return {};
 }
 
 }  // namespace lathe::cpu

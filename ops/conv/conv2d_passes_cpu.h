@@ -4,13 +4,10 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "lathe/core/config.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv/conv2d_winograd_cpu.h"
-#include "lathe/ops/conv_pass.h"
-#include "lathe/ops/conv_search/conv_ways.h"
 
 namespace lathe::cpu {
 
@@ -20,9 +17,6 @@ struct FastConv2dInfo {
   std::string problem;    // why it cannot be loaded; convolutions then throw this
   bool winograd = false;  // it has Winograd, for row-major images; oneDNN 3 has none for x86
   bool bf16 = false;      // fast_conv2d_takes(kBF16)
-  // The newest that it uses for f32, "avx512_core", "avx2", "avx" or "sse41"; ONEDNN_MAX_CPU_ISA
-  // limits it. Empty where there is no library or it names none of these.
-  std::string instructions = {};
 };
 LATHE_API FastConv2dInfo fast_conv2d_info();
 
@@ -32,15 +26,8 @@ LATHE_API FastConv2dInfo fast_conv2d_info();
 Tensor conv2d_forward_with_moments(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                                    Tensor& moments);
 
-/// The tiles of our own Winograd in a training step.
-struct WinogradStep {
-  WinogradTile forward, weight;  // of the forward pass, of the filters' gradient
-};
-/// Its tiles where it computes both of these passes, now. Where passes are measured
-/// (conv2d_engines_cpu.h), only after both have been, or where w requires no gradient,
-/// after the forward pass has been.
-std::optional<WinogradStep> conv2d_winograd_step(const Conv2dGeometry& g, const Tensor& x,
-                                                 const Tensor& w);
+/// The tile where our own Winograd computes the forward pass and the filters' gradient.
+std::optional<WinogradTile> conv2d_winograd_tile(const Conv2dGeometry& g, const Tensor& x);
 
 /// The dtypes of the fast path: f32, and bf16 where oneDNN and the processor have it.
 bool fast_conv2d_takes(DType dtype) noexcept;
@@ -49,19 +36,13 @@ bool fast_conv2d_has_tiles() noexcept;
 
 /// The fast path: conv2d_dnnl.cpp, or conv2d_eigen.cpp in a build without oneDNN. x and y (and
 /// their gradients) are both row-major or both NHWC; w is row-major or channels-last; bias is dense
-/// or undefined. In the given way of oneDNN; in a build without it the way does not count.
+/// or undefined.
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
-                         const Tensor& bias, ConvWay way = ConvWay::kByLibrary);
+                         const Tensor& bias);
 void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
-                                const Tensor& w, ConvWay way = ConvWay::kByLibrary);
+                                const Tensor& w);
 void fast_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
-                                 const Tensor& x, ConvWay way = ConvWay::kByLibrary);
-/// The ways that oneDNN has for f32 tensors like these, what kByLibrary is first. Without Winograd
-/// if cpu::conv_exact(). None in a build without oneDNN.
-///   x  the images, or for kBackwardInput dy     w  the filters or dw
-/// throws: Error if oneDNN cannot be loaded.
-std::vector<ConvWay> fast_conv2d_ways(ConvPass pass, const Conv2dGeometry& g, const Tensor& x,
-                                      const Tensor& w);
+                                 const Tensor& x);
 
 /// f32 and f64 by im2col and matrix products, all tensors in any dense order
 /// (conv2d_im2col_cpu.cpp). The order of summation depends on the sizes alone, not on the number of

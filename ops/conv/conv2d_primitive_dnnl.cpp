@@ -134,12 +134,11 @@ struct Request {
   ConvPass pass;
   Conv2dGeometry g;
   bool nhwc, w_channels_last, has_bias, exact, bf16;
-  ConvWay way;
   int threads;      // oneDNN divides the work among them when it makes the primitive
   int all_threads;  // the same for reorders of large tensors
 
   auto key() const {
-    return std::array<int64_t, 25>{static_cast<int64_t>(pass),
+    return std::array<int64_t, 24>{static_cast<int64_t>(pass),
                                    g.N,
                                    g.C,
                                    g.H,
@@ -161,7 +160,6 @@ struct Request {
                                    has_bias,
                                    exact,
                                    bf16,
-                                   static_cast<int64_t>(way),
                                    threads,
                                    all_threads};
   }
@@ -175,17 +173,14 @@ Conv2dPrimitive make_primitive(const Request& r) {
   const Layouts user = layouts(r.g, type, r.nhwc ? Tag::nhwc : Tag::nchw, filters, r.has_bias);
   const Layouts free = layouts(r.g, type, Tag::any, Tag::any, r.has_bias);
   const Filter filter(r.g);
-  const bool by_rule = r.way == ConvWay::kByLibrary;
-  const bool winograd_pays = !r.exact && !r.bf16 && dnnl_winograd_pays(r.g) && dnnl_has_winograd();
-  if (by_rule ? winograd_pays : r.way == ConvWay::kDnnlWinograd) {
+  if (!r.exact && !r.bf16 && dnnl_winograd_pays(r.g) && dnnl_has_winograd()) {
     try {
       return make_primitive(r.pass, algorithm::convolution_winograd, user, free, filter);
     } catch (const dnnl::error& e) {  // not available for these sizes
-      if (!by_rule || e.status != dnnl_unimplemented) throw;
+      if (e.status != dnnl_unimplemented) throw;
     }
   }
-  const bool in_place =
-      r.nhwc && (by_rule ? in_place_pays(r.pass, r.g) : r.way == ConvWay::kDnnlDirect);
+  const bool in_place = r.nhwc && in_place_pays(r.pass, r.g);
   const Layouts nhwc = layouts(r.g, type, Tag::nhwc, Tag::any, r.has_bias);
   return make_primitive(r.pass, algorithm::convolution_direct, user, in_place ? nhwc : free,
                         filter);
@@ -222,7 +217,7 @@ int reorder_threads(const Layout& tensor) {
 
 std::shared_ptr<const Conv2dPrimitive> conv2d_primitive(ConvPass pass, const Conv2dGeometry& g,
                                                         const Tensor& x, const Tensor& w,
-                                                        bool has_bias, ConvWay way) {
+                                                        bool has_bias) {
   constexpr size_t kPrimitives = 1024;
   static PrimitiveCache cache(kPrimitives);
   const Request request{.pass = pass,
@@ -232,37 +227,9 @@ std::shared_ptr<const Conv2dPrimitive> conv2d_primitive(ConvPass pass, const Con
                         .has_bias = has_bias,
                         .exact = conv_exact(),
                         .bf16 = x.dtype() == kBF16,
-                        .way = way,
                         .threads = conv2d_threads(g),
                         .all_threads = dnnl_threads()};
   return cache.get(request.key(), [&] { return make_primitive(request); });
-}
-
-std::vector<ConvWay> dnnl_ways(ConvPass pass, const Conv2dGeometry& g, const Tensor& x,
-                               const Tensor& w) {
-  std::vector<ConvWay> ways;
-  const auto add_winograd = [&] {
-    try {
-      const OmpThreads threads(conv2d_threads(g));
-      conv2d_primitive(pass, g, x, w, false, ConvWay::kDnnlWinograd);
-      ways.push_back(ConvWay::kDnnlWinograd);
-    } catch (const dnnl::error& e) {
-      if (e.status != dnnl_unimplemented) throw;
-    }
-  };
-  const bool has_winograd = !conv_exact() && winograd_takes(g) && g.stride == Pair(1) &&
-                            g.pad.rows <= 1 && g.pad.cols <= 1 && dnnl_has_winograd();
-  const bool first = has_winograd && dnnl_winograd_pays(g);
-  if (first) add_winograd();
-  if (conv2d_format(x) != kChannelsLast) {
-    ways.push_back(ConvWay::kDnnlBlocks);
-  } else if (in_place_pays(pass, g)) {
-    ways.insert(ways.end(), {ConvWay::kDnnlDirect, ConvWay::kDnnlBlocks});
-  } else {
-    ways.insert(ways.end(), {ConvWay::kDnnlBlocks, ConvWay::kDnnlDirect});
-  }
-  if (has_winograd && !first) add_winograd();
-  return ways;
 }
 
 }  // namespace lathe::cpu

@@ -5,11 +5,9 @@
 
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv_pass.h"
-#include "lathe/ops/conv_search/conv_ways.h"
 #include "lathe/ops/onednn.h"
 
 namespace lathe::cpu {
@@ -40,17 +38,10 @@ int reorder_threads(const Layout& tensor);
 /// run it in the scope of OmpThreads(conv2d_threads(g)), its reorders in that of theirs. Its
 /// tensors have the order and dtype (f32 or bf16) of `x`, its filters the order of `w`. For
 /// kBackwardInput `x` is dy, because a 1x1 plane of dx fits both orders. Thread-safe.
-///   way  kByLibrary: what the rule chooses (conv2d_primitive_dnnl.cpp); else one of oneDNN's, f32
-/// throws: dnnl::error; its status is dnnl_unimplemented where oneDNN has not this way.
+/// throws: dnnl::error.
 std::shared_ptr<const Conv2dPrimitive> conv2d_primitive(ConvPass pass, const Conv2dGeometry& g,
                                                         const Tensor& x, const Tensor& w,
-                                                        bool has_bias,
-                                                        ConvWay way = ConvWay::kByLibrary);
-
-/// fast_conv2d_ways.
-/// throws: dnnl::error.
-std::vector<ConvWay> dnnl_ways(ConvPass pass, const Conv2dGeometry& g, const Tensor& x,
-                               const Tensor& w);
+                                                        bool has_bias);
 
 /// True if this oneDNN has Winograd on this processor. If not, all primitives are direct.
 bool dnnl_has_winograd();

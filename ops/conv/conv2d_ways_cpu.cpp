@@ -1,11 +1,10 @@
-// The rule, the list and the passes of a CPU's ways. Contracts: conv2d_ways_cpu.h.
+// The rule and the passes of a CPU's ways. Contracts: conv2d_ways_cpu.h.
 #include "lathe/ops/conv/conv2d_ways_cpu.h"
 
 #include <algorithm>
 #include <climits>
 #include <optional>
 
-#include "lathe/core/error.h"
 #include "lathe/ops/conv/conv2d_epilogue_cpu.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"
 #include "lathe/ops/conv/conv2d_pointwise_cpu.h"
@@ -37,50 +36,6 @@ ConvWay conv2d_rule(const Conv2dGeometry& g, MemoryFormat format, DType dtype,
   return conv2d_is_fast(g, dtype) ? ConvWay::kByLibrary : ConvWay::kIm2col;
 }
 
-bool conv2d_may_run(ConvWay way, const Conv2dGeometry& g, MemoryFormat format) {
-  const bool winograd = winograd_takes(g) && !conv_exact();
-  switch (way) {
-    case ConvWay::kWinograd4: return format == kChannelsLast && winograd;
-    case ConvWay::kWinograd2: return format == kChannelsLast && winograd && g.stride == Pair(1);
-    case ConvWay::kProducts: return format == kChannelsLast && pointwise_takes(g);
-    case ConvWay::kDnnlDirect: return format == kChannelsLast && conv2d_is_fast(g, kF32);
-    case ConvWay::kDnnlBlocks: return conv2d_is_fast(g, kF32);
-    case ConvWay::kDnnlWinograd: return winograd && g.stride == Pair(1) && conv2d_is_fast(g, kF32);
-    case ConvWay::kIm2col: return true;
-    case ConvWay::kByLibrary: break;
-  }
-  return false;
-}
-
-std::vector<ConvWay> conv2d_ways(ConvPass pass, const Conv2dGeometry& g, const Tensor& x,
-                                 const Tensor& w, ConvWay rule) {
-  std::vector<ConvWay> ways;
-  const auto add = [&](ConvWay way) {
-    if (std::ranges::find(ways, way) == ways.end()) ways.push_back(way);
-  };
-  const auto add_library = [&] {
-    for (const ConvWay way : fast_conv2d_ways(pass, g, x, w)) add(way);
-  };
-  if (rule == ConvWay::kByLibrary) {
-    add_library();
-  } else if (rule != ConvWay::kIm2col) {
-    add(rule);
-  }
-  for (const ConvWay own : {ConvWay::kWinograd4, ConvWay::kWinograd2, ConvWay::kProducts}) {
-    if (conv2d_may_run(own, g, conv2d_format(x))) add(own);
-  }
-  if (rule != ConvWay::kByLibrary && conv2d_is_fast(g, kF32)) {
-    try {
-      add_library();
-    } catch (const OutOfMemoryError&) {
-      throw;
-    } catch (const Error&) {  // cannot be loaded: what the rule chooses needs no library
-    }
-  }
-  add(ConvWay::kIm2col);
-  return ways;
-}
-
 void conv2d_forward_by(ConvWay way, const Conv2dGeometry& g, const Tensor& y, const Tensor& x,
                        const Tensor& w, const Tensor& bias, const Conv2dEpilogue& then,
                        Tensor* moments) {
@@ -92,7 +47,7 @@ void conv2d_forward_by(ConvWay way, const Conv2dGeometry& g, const Tensor& y, co
   } else if (way == ConvWay::kIm2col) {
     im2col_forward(g, y, x, w, bias);
   } else {
-    fast_conv2d_forward(g, y, x, w, bias, way);
+    fast_conv2d_forward(g, y, x, w, bias);
   }
   apply_epilogue(y, then);
 }
@@ -102,7 +57,7 @@ void conv2d_backward_input_by(ConvWay way, const Conv2dGeometry& g, const Tensor
   if (const auto tile = winograd_tile(way)) return winograd_backward_input(g, *tile, dx, dy, w);
   if (way == ConvWay::kProducts) return pointwise_backward_input(g, dx, dy, w);
   if (way == ConvWay::kIm2col) return im2col_backward_input(g, dx, dy, w);
-  fast_conv2d_backward_input(g, dx, dy, w, way);
+  fast_conv2d_backward_input(g, dx, dy, w);
 }
 
 void conv2d_backward_weight_by(ConvWay way, const Conv2dGeometry& g, const Tensor& dw,
@@ -110,7 +65,7 @@ void conv2d_backward_weight_by(ConvWay way, const Conv2dGeometry& g, const Tenso
   if (const auto tile = winograd_tile(way)) return winograd_backward_weight(g, *tile, dw, dy, x);
   if (way == ConvWay::kProducts) return pointwise_backward_weight(g, dw, dy, x);
   if (way == ConvWay::kIm2col) return im2col_backward_weight(g, dw, dy, x);
-  fast_conv2d_backward_weight(g, dw, dy, x, way);
+  fast_conv2d_backward_weight(g, dw, dy, x);
 }
 
 }  // namespace lathe::cpu

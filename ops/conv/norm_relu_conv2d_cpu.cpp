@@ -82,7 +82,7 @@ bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call) {
     return false;
   }
   const Conv2dGeometry g = conv2d_geometry("conv2d", x.shape(), w.shape(), conv);
-  return conv2d_winograd_step(g, x, w).has_value();
+  return conv2d_winograd_tile(g, x).has_value();
 }
 
 Tensor norm_relu_conv2d(const NormReluConv2dCall& in) {
@@ -97,16 +97,15 @@ Tensor norm_relu_conv2d(const NormReluConv2dCall& in) {
   norm.invstd = batch.invstd;
   Tensor moments;
   // Another thread may have changed the settings since norm_relu_conv2d_fuses.
-  const WinogradStep tiles = conv2d_winograd_step(g, in.x, in.w)
-                                 .value_or(WinogradStep{WinogradTile::k4, WinogradTile::k4});
-  Tensor y = convolve(g, tiles.forward, norm, in.w, moments);
+  const WinogradTile tile = conv2d_winograd_tile(g, in.x).value_or(WinogradTile::k4);
+  Tensor y = convolve(g, tile, norm, in.w, moments);
   // After all memory is there: a call that fails leaves them unchanged.
   batch_norm_update_({running_mean, running_var, in.norm.momentum, in.norm.num_batches}, batch,
                      in.x.numel() / in.x.dim(1));
   autograd::record(
       "batch_norm_relu_conv2d", y, {in.x, weight, bias, in.w},
-      [g, tile = tiles.weight, x = Saved(in.x), weight = Saved(weight), bias = Saved(bias),
-       w = Saved(in.w), mean = norm.mean, invstd = norm.invstd, eps = in.norm.eps,
+      [g, tile, x = Saved(in.x), weight = Saved(weight), bias = Saved(bias), w = Saved(in.w),
+       mean = norm.mean, invstd = norm.invstd, eps = in.norm.eps,
        conv = in.conv](const Tensor& dy_in, const Needs& need) {
         const BatchNormCall call{BatchNormForm::kRelu, x.get(),    mean, invstd,
                                  weight.get(),         bias.get(), true};

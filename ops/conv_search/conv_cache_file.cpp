@@ -128,11 +128,6 @@ Json json_of(const ConvKey& key, const ConvChoice& choice) {
           {"candidates", std::move(candidates)}};
 }
 
-/// True if both are versions for GPUs, or both for CPUs.
-bool are_alike(const ConvVersions& a, const ConvVersions& b) {
-  return is_cpu_library(a.library) == is_cpu_library(b.library);
-}
-
 std::chrono::sys_days date_of(const std::string& text) {
   int year = 0;
   unsigned month = 0, day = 0;
@@ -172,8 +167,7 @@ ConvCache cache_of(const Json& json) {
   cache.versions.driver = string_of(json, "driver");
   for (const Json& entry : choices) {
     ConvKey key = parse_conv_key(string_of(entry, "key"));
-    const ConvVersions found_by = versions_of(*key.machine);
-    LATHE_CHECK(DataError, found_by == cache.versions || !are_alike(found_by, cache.versions),
+    LATHE_CHECK(DataError, versions_of(*key.machine) == cache.versions,
                 "convolution cache: found by ", cache.versions, ", but holds the key ", key);
     LATHE_CHECK(DataError, cache.choices.emplace(std::move(key), choice_of(entry, schema)).second,
                 "convolution cache: a key stands in it twice");
@@ -229,9 +223,7 @@ ConvVersions versions_of(const ConvMachine& machine) {
 }
 
 void append_text(std::string& out, const ConvVersions& versions) {
-  out += versions.library;
-  if (is_cpu_library(versions.library)) return;
-  out += concat(", CUDA ", versions.runtime, ", driver for ", versions.driver);
+  out += concat(versions.library, ", CUDA ", versions.runtime, ", driver for ", versions.driver);
 }
 
 std::string date_text(std::chrono::sys_days date) {
@@ -280,14 +272,10 @@ ConvChoices load_conv_cache(const std::string& path, const ConvVersions& version
   try {
     if (!exists(path)) return {};
     ConvCache cache = read_conv_cache(path);
-    std::erase_if(cache.choices, [&](const auto& choice) {
-      return !are_alike(versions_of(*choice.first.machine), versions);
-    });
     if (cache.choices.empty()) return {};
-    const ConvVersions found_by = versions_of(*cache.choices.begin()->first.machine);
-    if (found_by == versions) return std::move(cache.choices);
+    if (cache.versions == versions) return std::move(cache.choices);
     warn_once(concat("conv cache versions ", path),
-              concat(path, ": found by ", found_by, "; this is ", versions,
+              concat(path, ": found by ", cache.versions, "; this is ", versions,
                      ", so its algorithms are not used"));
   } catch (const Error& error) {
     warn_once(concat("conv cache ", path),
@@ -304,11 +292,7 @@ void add_to_conv_cache(const std::string& path, const ConvCache& added,
   ConvCache cache = added;
   try {
     ConvCache old = parse_conv_cache(text);
-    std::erase_if(old.choices, [&](const auto& choice) {
-      const ConvVersions found_by = versions_of(*choice.first.machine);
-      return found_by != added.versions && are_alike(found_by, added.versions);
-    });
-    cache.choices.merge(old.choices);
+    if (old.versions == added.versions) cache.choices.merge(old.choices);
   } catch (const DataError&) {  // damaged: it is replaced
   }
   if (cache.choices.size() > limits.choices) {

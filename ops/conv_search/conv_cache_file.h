@@ -36,20 +36,20 @@ struct ConvCacheLimits {
 
 using ConvChoices = std::map<ConvKey, ConvChoice>;
 
-/// The libraries that found choices. In a file they are the same for all choices of GPUs, and for
-/// all of CPUs, and equal to those in the keys. The devices may differ: each key names its own.
+/// The libraries that found choices, the same for all choices of a file and equal to those in the
+/// keys. The devices may differ: each key names its own.
 struct ConvVersions {
   std::string library, runtime, driver;
 
   bool operator==(const ConvVersions&) const = default;
 };
 LATHE_API ConvVersions versions_of(const ConvMachine& machine);
-/// "cudnn 9.19.0, CUDA 13.0, driver for 13.0", "lathe 0.1.0, oneDNN 3.7.2".
+/// "cudnn 9.19.0, CUDA 13.0, driver for 13.0".
 LATHE_API void append_text(std::string& out, const ConvVersions& versions);
 
 /// What a file holds.
 struct ConvCache {
-  ConvVersions versions;  // of the device for which it was written last
+  ConvVersions versions;
   ConvChoices choices;
 };
 
@@ -66,12 +66,11 @@ LATHE_API ConvCache parse_conv_cache(std::string_view text);
 /// throws: FileError; DataError naming it.
 LATHE_API ConvCache read_conv_cache(const std::string& path);
 
-/// The file's choices for such a device, a GPU or a CPU; none if other versions found them. The
-/// state of the file never throws.
+/// The file's choices; none if other versions found them. The state of the file never throws.
 LATHE_API ConvChoices load_conv_cache(const std::string& path, const ConvVersions& versions);
 
-/// Adds choices to the file, replacing those with the same keys and those that other versions found
-/// for such a device. A file that is damaged is replaced; a file that never was a cache is left
+/// Adds choices to the file, replacing those with the same keys and those that other versions
+/// found. A file that is damaged is replaced; a file that never was a cache is left
 /// alone. If the file would exceed the limits, the choices unused for longest are dropped, but
 /// never those that are added.
 /// throws: FileError.

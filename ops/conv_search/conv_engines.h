@@ -1,6 +1,6 @@
 // What the convolution search (conv_search.h) needs from a library: a list of engines, and how to
 // make one of them ready, time it and run it. conv2d_engines_cudnn.cpp implements it over cuDNN,
-// conv2d_engines_cpu.cpp over the ways of a CPU (conv_ways.h), the tests over a list of fakes.
+// the tests over a list of fakes.
 #pragma once
 
 #include <compare>
@@ -61,10 +61,9 @@ struct ConvTime {
 /// Used by the calling thread only.
 ///
 /// prepare, time and execute may throw OutOfMemoryError, upon which the search tries less
-/// workspace, or CudaError, upon which it gives this engine up and tries the next; so a CPU's ways
-/// throw a CudaError, too. Before throwing either, they clear the CUDA runtime's error state
-/// (cudaGetLastError), so that the next engine's calls do not report it again. Any other exception,
-/// and any from another function, ends the call.
+/// workspace, or CudaError, upon which it gives this engine up and tries the next. Before throwing
+/// either, they clear the CUDA runtime's error state (cudaGetLastError), so that the next engine's
+/// calls do not report it again. Any other exception, and any from another function, ends the call.
 class ConvEngines {
  public:
   virtual ~ConvEngines() = default;
@@ -80,8 +79,7 @@ class ConvEngines {
   /// Runs a prepared engine `runs` times, on the call's stream, with outputs and workspace of its
   /// own, and waits for it. The time is that on the device, without what the host takes to start
   /// it. The inputs are the call's. Where a run would find them in a cache because the run before
-  /// left them there, copies of them take turns, as far as there is memory. A CPU does
-  /// fewer runs if they are long, and none of what has been far slower than others.
+  /// left them there, copies of them take turns, as far as there is memory.
   virtual ConvTime time(const ConvEngine& engine, int runs) = 0;
 
   /// Queues the engine on the call's inputs and outputs; first prepares it if this thread has not.
@@ -93,7 +91,7 @@ class ConvEngines {
   virtual int64_t available_bytes() = 0;
 
   /// True while the call's stream is captured into a graph: nothing may be timed then, and no code
-  /// loaded. Never on a CPU.
+  /// loaded.
   virtual bool capturing() = 0;
 };
 

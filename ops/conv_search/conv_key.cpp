@@ -19,7 +19,6 @@ constexpr std::string_view kFused[] = {"none",      "statistics",    "norm_relu"
 static_assert(std::size(kFused) == kConvFusions + 1);
 constexpr std::string_view kModes[] = {"heuristic", "benchmark", "deterministic"};
 constexpr std::string_view kSwitch[] = {"no", "yes"};
-constexpr std::string_view kFilterWords[] = {"changing", "parameters", "constant"};
 constexpr std::string_view kDigits = "0123456789abcdef";
 
 template <size_t N>
@@ -113,8 +112,6 @@ void add(WordHash& hash, const ConvTensor& t) {
 
 }  // namespace
 
-bool is_cpu_library(std::string_view library) { return library.starts_with("lathe "); }
-
 SharedMachine::SharedMachine(ConvMachine machine) {
   if (machine != ConvMachine{}) machine_ = std::make_shared<const ConvMachine>(std::move(machine));
 }
@@ -138,7 +135,6 @@ size_t ConvKeyHash::operator()(const ConvKey& key) const noexcept {
     hash.add(key.dilation[i]);
   }
   hash.add(key.workspace_limit_bytes);
-  hash.add(static_cast<int64_t>(key.filters) << 1 | static_cast<int64_t>(key.direct));
   return hash.value();
 }
 
@@ -163,7 +159,7 @@ void append_text(std::string& out, const ConvTensor& tensor) {
 void append_text(std::string& out, const ConvKey& key) {
   // With a new field of ConvKey or ConvMachine this does not compile until the text has it too.
   const auto& [pass, mode, x, w, y, bias, fusion, compute, stride, pad, dilation, groups, tf32,
-               workspace, direct, filters, machine] = key;
+               workspace, machine] = key;
   const auto& [device, major, minor, multiprocessors, library, runtime, driver] = *machine;
   const auto fused = bias != ConvTensor{} ? size_t{kConvFusions} : static_cast<size_t>(fusion);
   out += concat(pass, " ", kFused[fused], " ", mode, " x=", x, " w=", w, " y=", y, " bias=", bias,
@@ -176,9 +172,6 @@ void append_text(std::string& out, const ConvKey& key) {
   sizes(" pad=", pad);
   sizes(" dilation=", dilation);
   out += concat(" groups=", groups, " tf32=", kSwitch[tf32], " workspace=", workspace);
-  if (direct) out += " sums=direct";
-  if (filters != ConvFilters::kChanging)
-    out += concat(" filters=", kFilterWords[static_cast<size_t>(filters)]);
   out += " device=";
   append_quoted(out, device);
   out += concat(" sm=", major, ".", minor, " multiprocessors=", multiprocessors, " library=");
@@ -214,8 +207,6 @@ ConvKey parse_conv_key(std::string_view text) {
   key.groups = after(" groups=").number();
   key.tf32 = after(" tf32=").one_of<int>(kSwitch, " ") != 0;
   key.workspace_limit_bytes = after(" workspace=").number();
-  key.direct = in.skip(" sums=direct");
-  if (in.skip(" filters=")) key.filters = in.one_of<ConvFilters>(kFilterWords, " ");
   ConvMachine machine;
   machine.device = read_quoted(after(" device="));
   machine.major = read_int(after(" sm="));

@@ -35,27 +35,16 @@ struct ConvTensor {
   auto operator<=>(const ConvTensor&) const = default;
 };
 
-/// Which copies of the filters a CPU may keep from call to call, in another order or transformed.
-/// Words in texts: nothing, "filters=parameters", "filters=constant".
-enum class ConvFilters : uint8_t {
-  kChanging,    // none: they are trained
-  kParameters,  // reordered ones: nothing is recorded, but the filters require a gradient
-  kConstant,    // all
-};
-
-/// The device and the libraries that compute. Of a CPU what stands in brackets; the rest is empty.
+/// The device and the libraries that compute.
 struct ConvMachine {
-  std::string device;           // "NVIDIA H200" ["Intel(R) Xeon(R) …, oneDNN avx512_core, …"]
-  int major = 0, minor = 0;     // compute capability
-  int multiprocessors = 0;      // [threads]
-  std::string library;          // "cudnn 9.19.0" ["lathe 0.1.0, oneDNN 3.7.2"]
+  std::string device;        // "NVIDIA H200"
+  int major = 0, minor = 0;  // compute capability
+  int multiprocessors = 0;
+  std::string library;          // "cudnn 9.19.0"
   std::string runtime, driver;  // CUDA versions: "13.0"
 
   auto operator<=>(const ConvMachine&) const = default;
 };
-
-/// True if these libraries (ConvMachine::library) compute on a CPU.
-LATHE_API bool is_cpu_library(std::string_view library);
 
 /// A ConvMachine as keys hold it. Copies share one object, so copying a key copies no text. It is
 /// compared by value, which is immediate for a shared object.
@@ -91,8 +80,6 @@ struct ConvKey {
   int64_t groups = 1;
   bool tf32 = false;  // f32 products may be rounded to TF32
   int64_t workspace_limit_bytes = 0;
-  bool direct = false;  // of a CPU: direct sums only, no Winograd
-  ConvFilters filters = ConvFilters::kChanging;
   SharedMachine machine;
 
   bool deterministic() const { return mode == ConvMode::kDeterministic; }
@@ -110,7 +97,6 @@ struct LATHE_API ConvKeyHash {
 ///   residual=- compute=f32 stride=[1,1] pad=[1,1] dilation=[1,1] groups=1 tf32=no
 ///   workspace=1073741824 device="NVIDIA H200" sm=9.0 multiprocessors=132 library="cudnn 9.19.0"
 ///   runtime="13.0" driver="13.0"
-/// Where they are so, `sums=direct` and `filters=…` stand before the device.
 /// The second word is `bias` if there is one, else the fusion's (conv_pass.h). `residual=-` says
 /// nothing; earlier versions could have had a tensor there.
 LATHE_API void append_text(std::string& out, const ConvKey& key);

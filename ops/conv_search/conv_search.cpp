@@ -2,7 +2,6 @@
 // conv_search.h.
 #include "lathe/ops/conv_search/conv_search.h"
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -15,7 +14,6 @@
 #include "lathe/core/error.h"
 #include "lathe/core/log.h"
 #include "lathe/ops/conv_search/conv_cache_file.h"
-#include "lathe/ops/conv_search/conv_ways.h"
 #include "lathe/ops/lru_cache.h"
 
 namespace lathe {
@@ -76,11 +74,7 @@ class ConvSearch::State {
   // Held while engines are timed, so that one search does not disturb another; guards `stored_`.
   // Recursive, because a timed engine may itself run convolutions: the split way of a fused key.
   std::recursive_mutex searching_;
-  // What the file held for GPUs and for the CPU; absent until it is read.
-  std::array<std::optional<ConvChoices>, 2> stored_;
-  std::optional<ConvChoices>& stored_for(const ConvKey& key) {
-    return stored_.at(is_cpu_library(key.machine->library) ? 1 : 0);
-  }
+  std::optional<ConvChoices> stored_;  // what the file held; absent until it is read
 
  private:
   Choice known(const ConvKey& key);
@@ -192,10 +186,9 @@ void ConvSearch::State::write(const ConvKey& key, const ConvChoice& choice,
 /// The choice that the file has for the key, if its engine can be used; else null.
 Choice ConvSearch::State::stored(const ConvKey& key, ConvEngines& engines,
                                  const std::string& path) {
-  std::optional<ConvChoices>& held = stored_for(key);
-  if (!held) held = load_conv_cache(path, versions_of(*key.machine));
-  const auto at = held->find(key);
-  if (at == held->end()) return nullptr;
+  if (!stored_) stored_ = load_conv_cache(path, versions_of(*key.machine));
+  const auto at = stored_->find(key);
+  if (at == stored_->end()) return nullptr;
   ConvChoice choice = at->second;
   ConvCandidate& candidate = choice.trials[choice.chosen].candidate;
   try {
@@ -213,7 +206,7 @@ Choice ConvSearch::State::stored(const ConvKey& key, ConvEngines& engines,
   } catch (const CudaError&) {  // a search follows and finds what can be used
   } catch (const OutOfMemoryError&) {
   }
-  held->erase(at);
+  stored_->erase(at);
   return nullptr;
 }
 
@@ -224,8 +217,7 @@ Choice ConvSearch::State::after(const ConvKey& key, const Choice& failed, ConvEn
   if (left.chosen == left.trials.size()) {
     {
       const std::lock_guard one_at_a_time(searching_);
-      std::optional<ConvChoices>& held = stored_for(key);
-      from_file = held && held->erase(key) > 0;
+      from_file = stored_ && stored_->erase(key) > 0;
     }
     const int64_t bytes = failed->candidate().workspace_bytes;
     if (!from_file && !left.has_fallback) {
@@ -251,10 +243,10 @@ Choice ConvSearch::State::after(const ConvKey& key, const Choice& failed, ConvEn
     return choice_for(key, engines);
   }
   if (!any) fail_without_engine(key, *next);
-  const std::string given_up = engine_text(key, failed->candidate().engine);
+  const std::string given_up = concat(failed->candidate().engine);
   warn_once(concat("conv engine ", given_up, " ", key),
             concat("conv2d: engine ", given_up, " is given up for engine ",
-                   engine_text(key, next->candidate().engine), ": ", why, " (", key, ")"));
+                   next->candidate().engine, ": ", why, " (", key, ")"));
   return next;
 }
 
@@ -310,7 +302,7 @@ void ConvSearch::set_file(const std::string& path) {
   const std::lock_guard one_at_a_time(state_->searching_);
   const std::lock_guard lock(state_->mutex_);
   state_->path_ = path;
-  state_->stored_ = {};
+  state_->stored_.reset();
 }
 std::string ConvSearch::file() const {
   const std::lock_guard lock(state_->mutex_);

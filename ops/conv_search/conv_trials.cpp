@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "lathe/core/error.h"
-#include "lathe/ops/conv_search/conv_ways.h"
 
 namespace lathe {
 
@@ -331,7 +330,7 @@ void fail_without_engine(const ConvKey& key, const ConvChoice& choice) {
   for (const ConvTrial& trial : choice.trials) {
     ++counts[static_cast<size_t>(trial.outcome)];
     if (trial.usable()) continue;
-    reasons += concat("\n  engine ", engine_text(key, trial.candidate.engine), ": ", trial.note);
+    reasons += concat("\n  engine ", trial.candidate.engine, ": ", trial.note);
   }
   const auto count = [&](ConvOutcome outcome) { return counts[static_cast<size_t>(outcome)]; };
   const std::string text =

@@ -90,8 +90,7 @@ LATHE_API std::string refusal(const ConvKey& key, const ConvCandidate& candidate
 /// can be used those of B. Engines with tensor cores come first for tensors of a half type, and for
 /// f32 that may be rounded to TF32. The fall-back is asked only if no other candidate can be used.
 /// Timing: each candidate runs 9 times, or 6 if it is clearly slower than the fastest so far. Then
-/// the fastest, at most 5, run 15 times each, by turns, and the fastest of these wins. Engines may
-/// do fewer runs (ConvEngines::time); those that were done count.
+/// the fastest, at most 5, run 15 times each, by turns, and the fastest of these wins.
 /// throws: as fail_without_engine if no candidate can be used; in deterministic mode the
 /// OutOfMemoryError of the first candidate.
 LATHE_API ConvChoice choose_engine(const ConvKey& key, ConvEngines& engines,

@@ -1,7 +1,6 @@
-// Settings for convolutions on a GPU. The limits of searches and the file are those of a CPU, too
-// (cpu_settings.h). The rest a build without CUDA keeps, and nothing reads it. Thread-safe; a
-// change affects later calls. Deterministic mode and TF32 are in core/math_mode.h. How engines
-// are searched: docs/conv-search.md.
+// Settings for convolutions on a GPU. A build without CUDA keeps them, and nothing reads them.
+// Thread-safe; a change affects later calls. Deterministic mode and TF32 are in core/math_mode.h.
+// How engines are searched: docs/conv-search.md.
 #pragma once
 
 #include <cstdint>

@@ -29,32 +29,6 @@ def test_algos_shows_every_candidate_without_a_gpu(folder):
     assert rows[0]["workspace_bytes"] == 4718592 and rows[0]["tensor_cores"] and rows[0]["deterministic"]
 
 
-def test_a_cpu_measures_its_convolutions_once(folder):
-    search = ["--conv-benchmark", "--algo-cache", folder / "algos.json"]
-    run = ["train", "--dataset", "synthetic", "--synthetic-size", 16, "--model", "resnet8", "--image-size", 16, "--batch-size", 8, "--max-steps", 1,
-           "--threads", 1, "--eval-every", 0, *search]
-    said = expect(lathe(*run), 0)
-    assert "the ways of each are timed once, the fastest is taken; " in said.stdout + said.stderr, said
-    rows = [json.loads(line) for line in expect(lathe("algos", "show", "--algo-cache", "algos.json", "--json"), 0).stdout.splitlines()]
-    keys = {row["key"] for row in rows}
-    assert len(keys) > 12 and all(" multiprocessors=1 library=\"lathe " in key for key in keys), keys
-    assert {row["engine"] for row in rows} >= {"winograd-4x4", "winograd-2x2", "im2col"}
-    assert sum(row["chosen"] for row in rows) == len(keys)
-    shown = expect(lathe("algos", "show", "--algo-cache", "algos.json"), 0).stdout
-    assert "convolutions, found by lathe " in shown and "workspace " not in shown and "  im2col " in shown, shown
-    before = (folder / "algos.json").read_bytes()
-    expect(lathe(*run), 0)
-    assert (folder / "algos.json").read_bytes() == before, "nothing is timed again"
-    said = expect(lathe(*run, "--deterministic"), 0)
-    assert "nothing is timed with --deterministic, the sizes choose" in said.stdout + said.stderr, said
-    conv = ["bench", "conv", "--model", "resnet8", "--batch-size", 1, "--image-size", 8, "--peak-gflops", 1, "--peak-gbytes", 1, "--seconds", 0.01, "--json"]
-    for flags, searched in (([], False), (["--conv-benchmark"], True)):
-        rows = [json.loads(line) for line in expect(lathe(*conv, *flags), 0).stdout.splitlines()]
-        assert all(bool(row["engine"]) == searched for row in rows[:-1]), rows
-    exact = [json.loads(line) for line in expect(lathe(*conv, "--conv-benchmark", "--conv-exact"), 0).stdout.splitlines()]
-    assert not any("winograd" in row["engine"] for row in exact[:-1]), exact
-
-
 def test_algos_clear_removes_the_file_and_nothing_else(folder):
     shutil.copy(EXAMPLE_CACHE, "algos.json")
     assert "algos.json: removed" in expect(lathe("algos", "clear", "--algo-cache", "algos.json"), 0).stdout

@@ -30,18 +30,5 @@ TEST_CASE("convolution_remark: one line about what a build without oneDNN costs 
   CHECK(convolution_remark(kVersion3, kCPU).empty());
 }
 
-TEST_CASE("measured_remark: what is timed, and where it is kept") {
-  Settings settings;
-  CHECK(measured_remark(settings, kCPU).empty());
-  settings.conv_benchmark = true;
-  CHECK(measured_remark(settings, Device("cuda:0")).empty());
-  CHECK(measured_remark(settings, kCPU).find("timed once") != std::string::npos);
-  CHECK(measured_remark(settings, kCPU).find("--algo-cache FILE keeps") != std::string::npos);
-  settings.algo_cache = "there.json";
-  CHECK(measured_remark(settings, kCPU).find("there.json keeps what") != std::string::npos);
-  settings.deterministic = true;
-  CHECK(measured_remark(settings, kCPU).find("nothing is timed") != std::string::npos);
-}
-
 }  // namespace
 }  // namespace lathe::cli

@@ -21,7 +21,7 @@ FREE = {  # it changes neither a parameter nor a row of metrics
     "profile-steps": "1:3", "detect-anomaly": True, "sync": "warn"}
 LENGTH = {"epochs": 4, "max-steps": 5, "eval-every": 2, "log-every": 2, "early-stopping": 3}  # how long to train, and what to write of it
 ROUNDING = {  # the same numbers, computed in another way
-    "threads": 2, "conv-exact": True, "conv-benchmark": True, "layout": "nchw", "tf32": False, "deterministic": True, "cudnn-benchmark": False, "workspace-limit": 77}
+    "threads": 2, "conv-exact": True, "layout": "nchw", "tf32": False, "deterministic": True, "cudnn-benchmark": False, "workspace-limit": 77}
 REFUSED = {  # anything else, unless --allow-changes is given
     "synthetic-size": 32, "augment": "flip", "image-size": 20, "skip-broken": True, "drop-last": True, "model": "resnet20",
     "stem": "imagenet", "weights": "a/last.safetensors", "new-head": True, "weights-section": "model", "freeze": "conv1", "head-lr": 0.3, "optimizer": "adam", "lr": 0.2, "lr-scale-batch": True, "momentum": 0.8, "nesterov": True,

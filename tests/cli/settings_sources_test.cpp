@@ -114,7 +114,6 @@ TEST_CASE("settings: of a finished run's config, the training machine's settings
   const std::string text =
       "threads = 97\ndevice = \"cuda:9\"\nworkers = 7\ndata-cache = \"gpu\"\npin-memory = true\n"
       "cudnn-benchmark = true\nworkspace-limit = 3\nalgo-cache = \"there\"\nprefetch-factor = 9\n"
-      "conv-benchmark = true\n"
       "weights = \"start.pth\"\nmodel = \"resnet20\"\nlayout = \"nchw\"\n";
   SettingSources run, saved, own;
   own.config_path = run.config_path = folder.write("config.toml", text);

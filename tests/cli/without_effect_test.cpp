@@ -73,9 +73,6 @@ TEST_CASE(
         Remarks{"--no-decay-norm has no effect with --weight-decay 0"});
   CHECK(remarks_of({{"tf32", "true"}, {"device", "cpu"}}) ==
         Remarks{"--tf32 has no effect with --device cpu, only with cuda"});
-  CHECK(remarks_of({{"conv-benchmark", "true"}, {"device", "cuda:1"}}) ==
-        Remarks{"--conv-benchmark has no effect with --device cuda, only with cpu; on a GPU it is "
-                "--cudnn-benchmark"});
   CHECK(remarks_of({{"cudnn-benchmark", "true"}, {"deterministic", "true"}}) ==
         Remarks{"--cudnn-benchmark has no effect with --deterministic: nothing is timed"});
   CHECK(remarks_of({{"capture", "true"}, {"sync", "warn"}}) ==
@@ -86,6 +83,24 @@ TEST_CASE(
   CHECK(remarks_of({{"data-root", "a"}, {"dataset", "synthetic"}}) ==
         Remarks{"--data-root has no effect with --dataset synthetic, only with cifar10, cifar100, "
                 "mnist, fashion-mnist, folder or packed"});
+}
+
+TEST_CASE("without effect: a setting of earlier versions is accepted, and named if it was on") {
+  SettingSources sources;
+  sources.config_path = "old.toml";
+  sources.config = parse_config("lr = 0.3\nconv-benchmark = true\n", "old.toml");
+  const std::string why = " has no effect any more: the sizes say how a CPU computes a convolution";
+  CHECK(merge_settings(sources, kTrain).lr == 0.3);
+  CHECK(gone_settings(sources) == Remarks{"old.toml:2: conv-benchmark" + why});
+  CHECK(flags_without_effect(merge_settings(sources, kTrain), sources) == gone_settings(sources));
+  sources.config = parse_config("conv-benchmark = false\n", "old.toml");
+  CHECK(gone_settings(sources).empty());  // as each run wrote it that did without
+  sources.environment = [](const char* name) -> const char* {
+    return std::string_view(name) == "LATHE_CONV_BENCHMARK" ? "1" : nullptr;
+  };
+  CHECK(gone_settings(sources) == Remarks{"LATHE_CONV_BENCHMARK" + why});
+  CHECK(find_setting("conv-benchmark") == nullptr);
+  CHECK(why_gone("lr").empty());
 }
 
 TEST_CASE("without effect: a device, a model or one process may leave a flag nothing to do") {
@@ -114,8 +129,7 @@ TEST_CASE("without effect: a device, a model or one process may leave a flag not
         Remarks{"--tf32 has no effect with --device cpu, only with cuda"});
   CHECK(remarks({{"tf32", "true"}}, plain, 1, "cuda:0").empty());
   CHECK(remarks({{"algo-cache", "a"}}, plain, 1, "cpu") ==
-        Remarks{"--algo-cache has no effect without --conv-benchmark"});
-  CHECK(remarks({{"algo-cache", "a"}, {"conv-benchmark", "true"}}, plain, 1, "cpu").empty());
+        Remarks{"--algo-cache has no effect with --device cpu, only with cuda"});
   CHECK(remarks({{"algo-cache", "a"}}, plain, 1, "cuda:0").empty());
   CHECK(remarks({{"algo-cache", "a"}, {"deterministic", "true"}}, plain, 1, "cuda:0") ==
         Remarks{"--algo-cache has no effect with --deterministic: nothing is timed"});

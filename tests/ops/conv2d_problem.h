@@ -8,12 +8,15 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/tensor.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/conv/conv2d_engines_cpu.h"
+#include "lathe/ops/conv/conv2d_pointwise_cpu.h"
 #include "lathe/ops/conv/conv2d_ways_cpu.h"
+#include "lathe/ops/conv_pass.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
 
 namespace lathe::test {
+
+using cpu::ConvWay;
 
 inline constexpr ConvPass kPasses[] = {ConvPass::kForward, ConvPass::kBackwardInput,
                                        ConvPass::kBackwardWeight};
@@ -47,18 +50,16 @@ struct Problem {
   }
 
   const Tensor& of(ConvPass pass) const { return result[static_cast<size_t>(pass)]; }
-  cpu::MeasuredConv2d call(ConvPass pass, bool moments = false) const {
-    return {pass,
-            g,
-            pass == ConvPass::kBackwardInput ? dy : x,
-            pass == ConvPass::kBackwardWeight ? dy : w,
-            of(pass),
-            moments};
+  /// All ways that take these sizes, whether the rule chooses them or not.
+  std::vector<ConvWay> ways() const {
+    std::vector<ConvWay> all{ConvWay::kByLibrary, ConvWay::kIm2col};
+    if (conv2d_format(x) != kChannelsLast) return all;
+    if (cpu::winograd_takes(g)) all.push_back(ConvWay::kWinograd4);
+    if (cpu::winograd_takes(g) && g.stride == Pair(1)) all.push_back(ConvWay::kWinograd2);
+    if (cpu::pointwise_takes(g)) all.push_back(ConvWay::kProducts);
+    return all;
   }
-  std::vector<ConvWay> ways(ConvPass pass) const {
-    const cpu::MeasuredConv2d c = call(pass);
-    return cpu::conv2d_ways(pass, g, c.x, c.w(), cpu::conv2d_rule(g, conv2d_format(c.x), kF32));
-  }
+  ConvWay rule() const { return cpu::conv2d_rule(g, conv2d_format(x), kF32); }
   /// The pass in a way, into memory of its own.
   Tensor by(ConvWay way, ConvPass pass) const {
     const Tensor to = nan(of(pass).shape(), memory_format_of(of(pass)));
@@ -73,7 +74,7 @@ struct Problem {
     if (pass == ConvPass::kBackwardInput) return conv2d_input_grad(dy, w, x.shape(), opt);
     return conv2d_weight_grad(dy, x, w.shape(), opt, memory_format_of(w));
   }
-  /// The same in f64, which is never measured.
+  /// The same in f64.
   Tensor exact(ConvPass pass) const {
     Problem wide = *this;
     wide.x = cast(x, kF64), wide.w = cast(w, kF64), wide.dy = cast(dy, kF64);
@@ -84,10 +85,6 @@ struct Problem {
   Conv2dOptions opt;
   Tensor x, w, dy, result[3];
 };
-
-inline bool is_winograd(ConvWay way) {
-  return cpu::winograd_tile(way).has_value() || way == ConvWay::kDnnlWinograd;
-}
 
 inline std::vector<float> bits(const Tensor& t) { return t.to_vector<float>(); }
 

@@ -195,33 +195,6 @@ TEST_CASE("cache file: another device's choices stay beside ours") {
   CHECK(load_conv_cache(file.path, kVersions).size() == 2);
 }
 
-TEST_CASE("cache file: a CPU's choices stay beside a GPU's, each as long as its own libraries") {
-  const TemporaryFile file;
-  const Warnings warnings;
-  const ConvCache gpu = example_cache(2);
-  const auto of_cpu = [&](const std::string& library) {
-    ConvKey key = example_key();
-    key.machine = ConvMachine{.device = "some CPU", .multiprocessors = 2, .library = library};
-    return ConvCache{versions_of(*key.machine), {{key, gpu.choices.begin()->second}}};
-  };
-  const ConvCache cpu = of_cpu("lathe 0.1.0, oneDNN 2.6.3"),
-                  newer = of_cpu("lathe 0.1.0, oneDNN 3.7.2");
-  CHECK(concat(cpu.versions) == "lathe 0.1.0, oneDNN 2.6.3");
-  CHECK(load_conv_cache(file.path, cpu.versions).empty());
-  for (const ConvCache& added : {gpu, cpu, gpu, cpu}) add_to_conv_cache(file.path, added);
-  CHECK(load_conv_cache(file.path, gpu.versions) == gpu.choices);
-  CHECK(load_conv_cache(file.path, cpu.versions) == cpu.choices);
-  CHECK(warnings.lines.empty());
-  CHECK(load_conv_cache(file.path, newer.versions).empty());
-  REQUIRE(warnings.lines.size() == 1);
-  CHECK(warnings.lines[0].find(": found by lathe 0.1.0, oneDNN 2.6.3; this is lathe") !=
-        std::string::npos);
-  add_to_conv_cache(file.path, newer);
-  CHECK(load_conv_cache(file.path, gpu.versions) == gpu.choices);
-  CHECK(load_conv_cache(file.path, newer.versions) == newer.choices);
-  CHECK(read_conv_cache(file.path).choices.size() == 3);
-}
-
 TEST_CASE("cache file: cut off anywhere it is refused, and replaced by the next search") {
   const std::string text = conv_cache_text(example_cache(1));
   const TemporaryFile file;

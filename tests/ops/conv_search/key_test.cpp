@@ -11,7 +11,6 @@
 
 #include "fake_library.h"
 #include "lathe/core/error.h"
-#include "lathe/ops/conv_search/conv_ways.h"
 
 namespace lathe {
 namespace {
@@ -39,9 +38,6 @@ const std::vector<Change>& changes() {
         {"groups", [](ConvKey& k) { k.groups = 2; }},
         {"tf32", [](ConvKey& k) { k.tf32 = true; }},
         {"workspace", [](ConvKey& k) { k.workspace_limit_bytes -= 1; }},
-        {"direct", [](ConvKey& k) { k.direct = true; }},
-        {"filters", [](ConvKey& k) { k.filters = ConvFilters::kParameters; }},
-        {"filters 2", [](ConvKey& k) { k.filters = ConvFilters::kConstant; }},
         {"device", on_machine([](ConvMachine& m) { m.device = "NVIDIA H100"; })},
         {"major", on_machine([](ConvMachine& m) { m.major = 8; })},
         {"minor", on_machine([](ConvMachine& m) { m.minor = 9; })},
@@ -180,32 +176,6 @@ TEST_CASE("key: a text that is not exactly a key's is refused, and nothing else 
     CHECK_THROWS_AS(parse_conv_key(changed), DataError);
   CHECK_THROWS_WITH_AS(parse_conv_key(with("groups", "group")),
                        doctest::Contains("expected \" groups=\" at byte"), DataError);
-}
-
-TEST_CASE("key: what a CPU adds stands before the device, and only where it is so") {
-  ConvKey key = example_key();
-  key.direct = true;
-  key.filters = ConvFilters::kConstant;
-  const std::string text = concat(key), words = " sums=direct filters=constant ";
-  CHECK(text.find(" workspace=1073741824 sums=direct filters=constant device=") != text.npos);
-  for (const char* other : {" filters=constant sums=direct ", " sums=direct filters=changing ",
-                            " sums=products filters=constant ", " sums=direct filters= "}) {
-    std::string changed = text;
-    changed.replace(text.find(words), words.size(), other);
-    CHECK_THROWS_AS(parse_conv_key(changed), DataError);
-  }
-}
-
-TEST_CASE("engine: on a CPU it is the name of a way, where there is one") {
-  ConvKey key = example_key();
-  CHECK(engine_text(key, {1, {}}) == "1");
-  change_machine(key, [](ConvMachine& m) { m.library = "lathe 0.1.0, oneDNN 3.7.2"; });
-  CHECK(is_cpu_library(key.machine->library));
-  CHECK(engine_text(key, engine_of(ConvWay::kWinograd4)) == "winograd-4x4");
-  CHECK(engine_text(key, engine_of(ConvWay::kIm2col)) == "im2col");
-  for (const ConvEngine& engine :
-       {ConvEngine{0, {}}, ConvEngine{8, {}}, ConvEngine{-1, {}}, ConvEngine{1, {{2, 5}}}})
-    CHECK(engine_text(key, engine) == concat(engine));
 }
 
 TEST_CASE("engine: texts read back, and only those") {

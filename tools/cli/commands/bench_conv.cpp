@@ -1,7 +1,7 @@
 // lathe bench conv: the convolutions of a model, layer by layer and pass by pass, next to the least
-// time that the device needs for them; also the engine that the search chose, on a GPU and with
-// --conv-benchmark on a CPU (ops/conv_search/conv_search.h). On a GPU in f16 also what the search
-// measured of the patterns that fuse a convolution with a batch norm.
+// time that the device needs for them; on a GPU also the engine that the search chose
+// (ops/conv_search/conv_search.h), and in f16 what it measured of the patterns that fuse a
+// convolution with a batch norm.
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,9 +19,7 @@
 #include "lathe/core/math_mode.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/batch_norm_conv2d.h"
-#include "lathe/ops/conv/conv2d_engines_cpu.h"
 #include "lathe/ops/conv_search/conv_search.h"
-#include "lathe/ops/conv_search/conv_ways.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
@@ -39,8 +37,7 @@
 namespace lathe::cli {
 namespace {
 
-// Of most engines of a GPU with their knobs, and of the ways of a CPU.
-constexpr size_t kEngineWidth = 48, kWayWidth = 15;
+constexpr size_t kEngineWidth = 48;  // of most engines with their knobs
 
 /// What is the same for all layers: device, settings, peaks.
 struct ConvBench {
@@ -51,8 +48,7 @@ struct ConvBench {
   TimingOptions timing;
   Roofline roofline;
   Table& table;
-  bool searches;  // for an engine
-  bool fuses;     // searches for patterns with a batch norm, too
+  bool fuses;  // searches for patterns with a batch norm, too
   std::vector<std::vector<std::string>>& fused_rows;  // of their table, behind the other
 };
 
@@ -60,7 +56,7 @@ struct ConvBench {
 using Searched = std::pair<ConvKey, std::shared_ptr<const ConvChoice>>;
 
 std::string chosen_engine(const Searched& searched) {
-  return engine_text(searched.first, searched.second->candidate().engine);
+  return concat(searched.second->candidate().engine);
 }
 
 /// Adds the engine that was chosen, how many settings the search knows, and how many it timed.
@@ -117,7 +113,7 @@ void time_pass(const ConvBench& bench, const ConvLayer& layer, const char* pass,
   bench.out.row(add_timing(row, timing, "operations", operations));
   std::vector<std::string> cells = conv_cells(layer.name, layer.count, pass, timing.median,
                                               operations / timing.median, least / timing.median);
-  if (bench.searches && !searched.empty()) cells.push_back(chosen_engine(searched[0]));
+  if (!searched.empty()) cells.push_back(chosen_engine(searched[0]));
   bench.out.text(bench.table.row(cells));
 }
 
@@ -201,7 +197,7 @@ void show_total(const ConvBench& bench, const Total& total) {
   std::vector<std::string> sums{formatted("{:.3f}", 1e3 * total.seconds),
                                 formatted("{:.1f}", total.operations / total.seconds / 1e9),
                                 formatted("{:.1f} %", 100 * total.least_seconds / total.seconds)};
-  if (bench.searches) sums.emplace_back();
+  if (bench.device.is_cuda()) sums.emplace_back();
   bench.out.text(bench.table.sum("all layers of a step", sums));
 }
 
@@ -243,18 +239,15 @@ ExitCode run_bench_conv(const Invocation& call) {
               {.warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device});
   if (const auto most = settings.search_per_engine)
     cudnn::set_search_limits({.per_engine = *most, .of_first = *most});
-  const bool searches = device.is_cuda() || cpu::conv2d_is_measured(dtype);
   std::vector<Column> more;
-  if (searches)
-    more.push_back({.heading = "engine",
-                    .width = device.is_cuda() ? kEngineWidth : kWayWidth,
-                    .right = false,
-                    .rank = 1});
+  if (device.is_cuda())
+    more.push_back({.heading = "engine", .width = kEngineWidth, .right = false, .rank = 1});
   Table table = conv_table(layers, more, terminal_width(STDOUT_FILENO));
   std::vector<std::vector<std::string>> fused_rows;
-  const ConvBench bench{out,       settings, device,
-                        dtype,     timing,   measure_roofline(settings, dtype, timing),
-                        table,     searches, may_fuse(settings, device, dtype),
+  const ConvBench bench{out,       settings,
+                        device,    dtype,
+                        timing,    measure_roofline(settings, dtype, timing),
+                        table,     may_fuse(settings, device, dtype),
                         fused_rows};
   const Roofline& peaks = bench.roofline;
   out.text(formatted("{} batch {} {} {} on {}, {}; roofline {:.1f} GFLOP/s, {:.1f} GB/s",

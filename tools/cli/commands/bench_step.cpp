@@ -186,7 +186,6 @@ void print_timing(const Output& out, const Settings& settings, Device device, in
       .add("layout", settings.layout)
       .add("amp", settings.amp)
       .add("conv_exact", settings.conv_exact)
-      .add("conv_benchmark", settings.conv_benchmark)
       .add("recompute", settings.recompute)
       .add("compile", settings.compile);
   if (device.is_cuda()) {

@@ -9,6 +9,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/small_letters.h"
 #include "lathe/tools/cli/weights_name.h"
 
@@ -252,6 +253,8 @@ std::string flag_hint(std::string_view word, unsigned takes,
                      prefix.empty() ? line_for(flag, text) : concat(prefix, flag, text));
   };
   if (has(keys, dashed)) return meant(dashed, "");
+  if (const std::string_view why = why_gone(dashed); !why.empty())
+    return formatted("; it is gone: {}", why);
   for (const Answer& answer : kAnswers) {
     if ((answer.takes & takes) != 0 && has_word(answer.words, dashed))
       return formatted("; {}", answer.text);

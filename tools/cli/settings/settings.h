@@ -84,7 +84,6 @@ struct Settings {
   std::string device = "auto";
   std::optional<int64_t> threads;
   bool conv_exact = false;
-  bool conv_benchmark = false;
   std::string layout = "nhwc";
   std::string dtype = "f32";
   std::optional<bool> tf32;

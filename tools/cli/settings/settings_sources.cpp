@@ -11,6 +11,7 @@
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/other_names.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
+#include "lathe/tools/cli/settings/without_effect.h"
 
 namespace lathe::cli {
 namespace {
@@ -26,9 +27,9 @@ size_t mistyped_letters(std::string_view name) {
 
 // What a run's config says of the machine that trained: the machine that uses it chooses for
 // itself.
-constexpr std::string_view kOfMachine[] = {
-    "device",     "threads",         "workers",         "prefetch-factor", "pin-memory",
-    "data-cache", "cudnn-benchmark", "workspace-limit", "algo-cache",      "conv-benchmark"};
+constexpr std::string_view kOfMachine[] = {"device",          "threads",         "workers",
+                                           "prefetch-factor", "pin-memory",      "data-cache",
+                                           "cudnn-benchmark", "workspace-limit", "algo-cache"};
 
 // Whether a command that reads the config of a finished run leaves out this entry. `trains`: it
 // repeats the training itself.
@@ -53,6 +54,7 @@ void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
   for (const ConfigEntry& entry : entries) {
     const std::string name = formatted("{}:{}: {}", file, entry.line, entry.key);
     const Setting* const setting = find_setting(entry.key);
+    if (!setting && !why_gone(entry.key).empty()) continue;
     if (!setting)
       throw UsageError(formatted("{}: unknown key{}", name, key_hint(entry.key, takes)));
     Settings other;

@@ -1,4 +1,5 @@
-// The table of dependences between settings, and the search for flags without effect.
+// The tables of dependences between settings and of those that are gone, and the search for what
+// has no effect.
 #include "lathe/tools/cli/settings/without_effect.h"
 
 #include <algorithm>
@@ -38,18 +39,25 @@ constexpr Dependence kDependences[] = {
     {"growth-interval", "amp", "fp16"},
     {"growth-interval", "loss-scale", "dynamic"},
     {"conv-exact", "device", "cpu"},
-    {"conv-benchmark", "device", "cpu", "; on a GPU it is --cudnn-benchmark"},
     {"tf32", "device", "cuda"},
-    {"cudnn-benchmark", "device", "cuda", "; on a CPU it is --conv-benchmark"},
+    {"cudnn-benchmark", "device", "cuda"},
     {"cudnn-benchmark", "deterministic", "true", ": nothing is timed", kUnless},
     {"conv-fusion", "device", "cuda"},
     {"search-per-engine", "device", "cuda"},
     {"workspace-limit", "device", "cuda"},
+    {"algo-cache", "device", "cuda"},
     {"capture", "device", "cuda"},
     {"capture", "detect-anomaly", "true", ", which looks at single ops", kUnless},
     {"capture", "sync", "warn|error", ", which looks at single ops", kUnless},
     {"allow-changes", "resume", ""},
     {"profile-steps", "profile", ""},
+};
+
+struct GoneSetting {
+  std::string_view key, why;
+};
+constexpr GoneSetting kGone[] = {
+    {"conv-benchmark", "the sizes say how a CPU computes a convolution"},
 };
 
 bool is_one_of(std::string_view value, std::string_view values) {
@@ -93,9 +101,32 @@ std::string remark_of(const Dependence& row, const Setting& chooser, const std::
 
 std::span<const Dependence> all_dependences() { return kDependences; }
 
+std::string_view why_gone(std::string_view key) {
+  const auto* const found = std::ranges::find(kGone, key, &GoneSetting::key);
+  return found == std::end(kGone) ? "" : found->why;
+}
+
+std::vector<std::string> gone_settings(const SettingSources& sources) {
+  std::vector<std::string> remarks;
+  const auto note = [&](const std::string& place, std::string_view why) {
+    remarks.push_back(formatted("{} has no effect any more: {}", place, why));
+  };
+  for (const ConfigEntry& entry : config_of(sources)) {
+    const std::string_view why = why_gone(entry.key);
+    if (!why.empty() && entry.value != "false")
+      note(formatted("{}:{}: {}", sources.config_path, entry.line, entry.key), why);
+  }
+  for (const GoneSetting& gone : kGone) {
+    const std::string name = environment_name({.key = gone.key});
+    const char* const value = sources.environment ? sources.environment(name.c_str()) : nullptr;
+    if (value != nullptr && *value != '\0') note(name, gone.why);
+  }
+  return remarks;
+}
+
 std::vector<std::string> flags_without_effect(const Settings& settings,
                                               const SettingSources& sources) {
-  std::vector<std::string> remarks;
+  std::vector<std::string> remarks = gone_settings(sources);
   std::string_view reported;  // rows of one key are adjacent; one report is enough
   for (const Dependence& row : kDependences) {
     if (row.key == reported || !is_flag_given(sources, row.key)) continue;

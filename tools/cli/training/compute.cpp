@@ -8,7 +8,6 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/nn/init.h"
 #include "lathe/ops/conv2d.h"
-#include "lathe/ops/conv_search/cpu_settings.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/tools/cli/exit_codes.h"
@@ -59,22 +58,11 @@ std::string convolution_remark(const cpu::FastConv2dInfo& fast, Device device) {
   return formatted("slow convolutions: {}", kWithoutOneDnn);
 }
 
-std::string measured_remark(const Settings& settings, Device device) {
-  if (device.is_cuda() || !settings.conv_benchmark) return {};
-  if (settings.deterministic)
-    return "convolutions: nothing is timed with --deterministic, the sizes choose";
-  return formatted("convolutions: the ways of each are timed once, the fastest is taken; {}",
-                   settings.algo_cache.empty()
-                       ? "--algo-cache FILE keeps what is found"
-                       : formatted("{} keeps what is found", settings.algo_cache));
-}
-
 Device prepare_compute(Settings& settings) {
   const Device device = device_of(settings.device);
   if (device.is_cuda()) complete_for_gpu(settings);
   if (settings.threads) set_num_threads(static_cast<int>(*settings.threads));
   cpu::set_conv_exact(settings.conv_exact);
-  cpu::set_conv_benchmark(settings.conv_benchmark);
   set_tf32(settings.tf32.value_or(false));
   set_deterministic(settings.deterministic);
   cudnn::set_benchmark(settings.cudnn_benchmark.value_or(false));

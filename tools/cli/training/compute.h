@@ -30,10 +30,6 @@ std::string convolution_text(const cpu::FastConv2dInfo& fast);
 /// it is not.
 std::string convolution_remark(const cpu::FastConv2dInfo& fast, Device device);
 
-/// With --conv-benchmark on a CPU one line that says what is timed and where it is kept, otherwise
-/// "".
-std::string measured_remark(const Settings& settings, Device device);
-
 struct ModelShape {
   int64_t classes = 10, in_channels = 3;
 };

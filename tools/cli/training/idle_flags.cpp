@@ -15,12 +15,11 @@
 namespace lathe::cli {
 namespace {
 
-// Why no convolution is timed, whose result --algo-cache would keep; "" if they are.
+// Why a GPU times no convolution, whose result --algo-cache would keep; "" if it does.
 std::string_view untimed(const Settings& settings, Device device) {
+  if (!device.is_cuda()) return "";  // which flags_without_effect() says
   if (settings.deterministic) return "with --deterministic: nothing is timed";
-  if (device.is_cuda())
-    return settings.cudnn_benchmark.value_or(true) ? "" : "without --cudnn-benchmark";
-  return settings.conv_benchmark ? "" : "without --conv-benchmark";
+  return settings.cudnn_benchmark.value_or(true) ? "" : "without --cudnn-benchmark";
 }
 
 // What of the schedule lies beyond the end of the run, or is too short.

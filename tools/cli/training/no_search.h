@@ -1,7 +1,6 @@
 // NoSearch: convolutions without a search for the fastest engine.
 #pragma once
 
-#include "lathe/ops/conv_search/cpu_settings.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 
 namespace lathe::cli {
@@ -10,19 +9,13 @@ namespace lathe::cli {
 /// do not come again.
 class NoSearch {
  public:
-  NoSearch() {
-    cudnn::set_benchmark(false);
-    cpu::set_conv_benchmark(false);
-  }
-  ~NoSearch() {
-    cudnn::set_benchmark(on_gpu_);
-    cpu::set_conv_benchmark(on_cpu_);
-  }
+  NoSearch() { cudnn::set_benchmark(false); }
+  ~NoSearch() { cudnn::set_benchmark(was_on_); }
   NoSearch(const NoSearch&) = delete;
   NoSearch& operator=(const NoSearch&) = delete;
 
  private:
-  const bool on_gpu_ = cudnn::benchmark(), on_cpu_ = cpu::conv_benchmark();
+  const bool was_on_ = cudnn::benchmark();
 };
 
 }  // namespace lathe::cli

@@ -13,6 +13,7 @@
 #include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
+#include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/training/given_flags.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/run_checkpoints.h"
@@ -36,8 +37,8 @@ constexpr std::string_view kLength[] = {"epochs", "max-steps", "eval-every", "lo
                                         "early-stopping"};
 // How the same numbers are computed: another choice rounds differently.
 constexpr std::string_view kRounding[] = {
-    "device",        "threads",         "conv-exact",      "layout",     "tf32",
-    "deterministic", "cudnn-benchmark", "workspace-limit", "data-cache", "conv-benchmark"};
+    "device",        "threads",         "conv-exact",      "layout",    "tf32",
+    "deterministic", "cudnn-benchmark", "workspace-limit", "data-cache"};
 // Which samples are in which batch.
 constexpr std::string_view kBatches[] = {"batch-size",     "accumulate", "drop-last", "seed",
                                          "synthetic-size", "dataset",    "data-root", "val-split"};
@@ -116,10 +117,11 @@ std::string recipe_of(const SettingSources& run, const Invocation& call, const f
 
 // Precedence: flags and environment, the config file of the call, then the checkpoint's settings,
 // then the config.toml beside it.
-void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& beside) {
+void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& beside, Log& log) {
   SettingSources run;
   if (reading_data([&] { return is_there(beside / "config.toml"); }))
     run.config_path = (beside / "config.toml").string();
+  for (const std::string& remark : gone_settings(run)) log.warning(remark);
   if (start.from) {
     run.saved_config = metadata_text(*start.from, kConfigKey);
     run.saved_name = start.file.string();
@@ -204,7 +206,7 @@ StartPoint find_start(const Invocation& call, Log& log) {
     // A job that ended before its first checkpoint begins anew with the file that it is given: the
     // config.toml beside it holds what was chosen for an earlier one.
     if (!start.from && !call.sources.config_path.empty()) return start;
-    merge_with_run(start, call, folder);
+    merge_with_run(start, call, folder, log);
     return start;
   }
 
@@ -228,7 +230,7 @@ StartPoint find_start(const Invocation& call, Log& log) {
     refuse_weights(resume);
     return read_checkpoint(resume);
   });
-  merge_with_run(start, call, home);
+  merge_with_run(start, call, home, log);
   return start;
 }
 
