@@ -1,4 +1,4 @@
-// fuse_pointwise: neighbours of one shape become a group, which Graph::run takes tile by tile.
+// fuse_pointwise: neighbours of one shape become a group, which Graph::run takes piece by piece.
 #include <algorithm>
 #include <unordered_set>
 #include <utility>

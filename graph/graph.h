@@ -70,7 +70,7 @@ struct Node {
   std::vector<Attribute> attributes = {};  // in the order of op->attributes
   int output = -1;                         // the number of its value
   std::string place = {};                  // the layer that made the call, "Net.conv1"
-  // Neighbours of one group other than 0 may run together, tile by tile (fuse_pointwise). The
+  // Neighbours of one group other than 0 may run together, piece by piece (fuse_pointwise). The
   // results do not depend on it.
   int group = 0;
 };

@@ -30,7 +30,7 @@ LATHE_API void fold_constants(Graph& graph);
 LATHE_API void fold_batch_norm(Graph& graph);
 
 /// Pointwise nodes of one shape become a group where nothing between them needs their values: they
-/// run tile by tile on the CPU, and what is between them stays in its cache. Nodes that do not
+/// run piece by piece on the CPU, and what is between them stays in its cache. Nodes that do not
 /// depend on a group move before it. Results keep their bits. Not part of
 /// optimize_for_inference().
 LATHE_API void fuse_pointwise(Graph& graph);

@@ -28,6 +28,15 @@ Tensors chosen(const PointwiseGradient& gradient, const Tensors& made, const Ten
   return gradients;
 }
 
+/// A gradient that is one number for a whole dimension, as that of a mean, with this dimension of
+/// size 1.
+Tensor unexpanded(Tensor t) {
+  for (int d = 0; d < t.ndim(); ++d) {
+    if (t.dim(d) > 1 && t.strides()[d] == 0) t = narrow(t, d, 0, 1);
+  }
+  return t;
+}
+
 /// The gradients by a plan on the CPU, if there is one.
 std::optional<Tensors> gradients_on_cpu(const PointwiseProgram& program, const Tensors& inputs,
                                         const Tensors& dy, const std::vector<bool>& wanted) {
@@ -77,13 +86,6 @@ std::optional<Tensors> gradients_on_gpu(const PointwiseProgram& program, const T
 }
 
 }  // namespace
-
-Tensor unexpanded(Tensor t) {
-  for (int d = 0; d < t.ndim(); ++d) {
-    if (t.dim(d) > 1 && t.strides()[d] == 0) t = narrow(t, d, 0, 1);
-  }
-  return t;
-}
 
 std::optional<Tensors> planned_gradients(const PointwiseProgram& program, const Tensors& inputs,
                                          const Tensors& dy, const std::vector<bool>& wanted,

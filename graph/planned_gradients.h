@@ -13,10 +13,6 @@
 
 namespace lathe::jit {
 
-/// A gradient that is one number for a whole dimension, as that of a mean, with this dimension of
-/// size 1.
-Tensor unexpanded(Tensor t);
-
 /// The gradients of `inputs`, undefined where they are zero or not `wanted`, with the bits of the
 /// ops; nothing if there is no plan, or on a GPU no kernel. `gpu`: where the inputs are; none: on
 /// the CPU. Gradients that are only passed on need no kernel. On a GPU a `dy` that is expanded

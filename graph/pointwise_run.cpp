@@ -1,5 +1,4 @@
-// Pointwise programs: by a plan or by the loop over tiles, forward and backward. Contract:
-// pointwise_run.h.
+// Pointwise programs: by a plan or one by one, forward and backward. Contract: pointwise_run.h.
 #include "lathe/graph/pointwise_run.h"
 
 #include <algorithm>
@@ -18,12 +17,10 @@
 #include "lathe/core/function_ref.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/tensor_impl.h"
-#include "lathe/core/thread_pool.h"
 #include "lathe/graph/group_kernel.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/planned_gradients.h"
 #include "lathe/graph/pointwise_plan.h"
-#include "lathe/graph/tiles.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/views.h"
@@ -62,33 +59,6 @@ void call_steps(const PointwiseProgram& program, const Tensors& inputs, const Sh
     take(k, y);
     if (step.last > static_cast<int>(k)) live[k] = std::move(y);
   }
-}
-
-Tensors cut_all(const Tiles& tiles, size_t count, int64_t tile, size_t first = 0) {
-  Tensors cut;
-  for (size_t i = 0; i < count; ++i) cut.push_back(tiles.cut(first + i, tile));
-  return cut;
-}
-
-Tensors tile_by_tile(const PointwiseProgram& program, const Tensors& inputs, const Tiles& tiles) {
-  Tensors made;
-  for (const int k : program.results) {
-    made.push_back(tiles.make(program.steps[static_cast<size_t>(k)].dtype));
-  }
-  parallel_for(tiles.count(), 1, [&](int64_t begin, int64_t end) {
-    const NoGrad off;
-    for (int64_t tile = begin; tile < end; ++tile) {
-      call_steps(program, cut_all(tiles, inputs.size(), tile), tiles.shape(tile),
-                 [&](size_t k, const Tensor& y) {
-                   for (size_t r = 0; r < made.size(); ++r) {
-                     if (program.results[r] != static_cast<int>(k)) continue;
-                     tiles.part(made[r], tile).copy_(y);
-                   }
-                 });
-    }
-  });
-  for (Tensor& t : made) t = tiles.restore(t);
-  return made;
 }
 
 /// What the gradients of a program's inputs are computed from.
@@ -132,11 +102,6 @@ struct Pullback {
     return leaves;
   }
 
-  Tensors recorded(const Tensors& inputs, const Shape& shape) const {
-    const EnableGrad on;
-    return call_in_turn(program, inputs, shape);
-  }
-
   /// The inputs with their history, each behind a node of its own: what one input owes to another
   /// is not part of these gradients.
   Tensors apart(const Tensors& inputs) const {
@@ -150,58 +115,11 @@ struct Pullback {
 
   Tensors whole(const Tensors& inputs, const Tensors& dy, bool create_graph) const {
     const Tensors used = create_graph ? apart(inputs) : leaves_of(inputs);
-    return of(used, recorded(used, program.shape), dy, create_graph);
-  }
-
-  /// True if parts of a gradient would be added up in a half type: their sums may overflow where
-  /// the whole sum does not.
-  bool adds_halves(const Tensors& inputs) const {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (wanted[i] && (inputs[i].dtype() == kF16 || inputs[i].dtype() == kBF16) &&
-          inputs[i].numel() != numel_of(program.shape))
-        return true;
-    }
-    return false;
-  }
-
-  /// The tiles are those of the inputs, and behind them of `dys` gradients of the results.
-  Tensors tiled(const Tensors& inputs, size_t dys, const Tiles& tiles) const {
-    Tensors made(inputs.size());
-    std::vector<Tensors> parts(inputs.size());  // of the inputs that are broadcast, by tile
-    std::vector<char> found(inputs.size());     // of those that are cut; the same in all tiles
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (!wanted[i]) continue;
-      if (tiles.is_cut(i)) made[i] = tiles.make_operand(i);
-      if (!tiles.is_cut(i)) parts[i].resize(static_cast<size_t>(tiles.count()));
-    }
-    parallel_for(tiles.count(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t tile = begin; tile < end; ++tile) {
-        const NoGrad off;
-        const Tensors leaves = leaves_of(cut_all(tiles, inputs.size(), tile));
-        Tensors seeds = cut_all(tiles, dys, tile, inputs.size());
-        for (Tensor& seed : seeds) {
-          if (seed.defined()) seed = expand(seed, tiles.shape(tile));
-        }
-        const Tensors gradients = of(leaves, recorded(leaves, tiles.shape(tile)), seeds, false);
-        for (size_t i = 0; i < inputs.size(); ++i) {
-          if (!wanted[i]) continue;
-          if (!tiles.is_cut(i)) {
-            parts[i][static_cast<size_t>(tile)] = gradients[i];
-            continue;
-          }
-          if (tile == 0) found[i] = gradients[i].defined();
-          if (gradients[i].defined()) tiles.part(made[i], tile).copy_(gradients[i]);
-        }
-      }
-    });
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (wanted[i] && tiles.is_cut(i) && !found[i]) made[i] = {};
-      for (const Tensor& part : parts[i]) {  // in the order of the tiles, whoever computed them
-        if (part.defined()) made[i] = made[i].defined() ? add(made[i], part) : part;
-      }
-      if (made[i].defined()) made[i] = tiles.restore_operand(made[i], i, inputs[i].shape());
-    }
-    return made;
+    const auto record = [&] {
+      const EnableGrad on;
+      return call_in_turn(program, used, program.shape);
+    };
+    return of(used, record(), dy, create_graph);
   }
 };
 
@@ -256,11 +174,7 @@ struct FusedPointwise : CustomFunction<FusedPointwise> {
     if (std::optional<Tensors> planned =
             planned_gradients(*context.program, inputs, dy, pullback.wanted, gpu))
       return std::move(*planned);
-    if (pullback.adds_halves(inputs)) return pullback.whole(inputs, dy, false);
-    Tensors operands = inputs;
-    for (const Tensor& t : dy) operands.push_back(t.defined() ? unexpanded(t) : t);
-    const std::optional<Tiles> tiles = Tiles::of(context.program->shape, operands);
-    return tiles ? pullback.tiled(inputs, dy.size(), *tiles) : pullback.whole(inputs, dy, false);
+    return pullback.whole(inputs, dy, false);
   }
 };
 
@@ -369,21 +283,11 @@ Tensors run_pointwise(const ProgramPtr& program, const Tensors& inputs, std::str
     if (const std::optional<InputForms> forms = input_forms(program->shape, inputs))
       plan = PointwisePlan::of(*program, *forms);
   }
-  if (!plan && program->total.step >= 0) {
-    Tensors values = run_pointwise(without_total(program), inputs);
-    values.back() = program->total.mean ? mean(values.back()) : sum(values.back());
-    return values;
-  }
-  std::optional<Tiles> tiles;
-  if (!plan && together) {
-    const NoGrad off;
-    tiles = Tiles::of(program->shape, inputs);
-  }
-  if (!plan && !tiles) return call_in_turn(*program, inputs, program->shape);
-  const auto compute = [&] {
-    return plan ? plan->run(inputs) : tile_by_tile(*program, inputs, *tiles);
-  };
-  return as_one_node(program, inputs, compute);
+  if (plan) return as_one_node(program, inputs, [&] { return plan->run(inputs); });
+  if (program->total.step < 0) return call_in_turn(*program, inputs, program->shape);
+  Tensors values = run_pointwise(without_total(program), inputs);
+  values.back() = program->total.mean ? mean(values.back()) : sum(values.back());
+  return values;
 }
 
 }  // namespace lathe::jit

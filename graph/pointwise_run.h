@@ -1,5 +1,5 @@
-// Pointwise ops of one shape, run together: piece by piece, so that what is between them stays in
-// the processor's cache. Each piece goes through the kernels of the ops, or the ops themselves.
+// Pointwise ops of one shape, run together: each piece goes through the kernels of all ops, so that
+// what is between them stays in the processor's cache.
 #pragma once
 
 #include <memory>
@@ -35,18 +35,19 @@ struct PointwiseProgram {
   Total total = {};
 };
 
+/// The fewest elements that are worth it on a CPU.
+constexpr int64_t kLeastFused = 32768;
+
 /// The results, with the bits of the same calls one after another, and their strides. Where each
 /// input is full or one number and each op has a kernel of its own, these are called by a plan
-/// (pointwise_plan.h); else the ops are, tile by tile (tiles.h). Where the inputs cannot be cut
-/// into tiles, or something watches ops (profiler, debug scopes, a trace), the calls are made one
-/// after another.
+/// (pointwise_plan.h). Otherwise, and where something watches ops (profiler, debug scopes, a
+/// trace), the calls are made one after another.
 /// A total is added up by the plan in the order of the op; without a plan the op does it.
 /// On a GPU a plan is one kernel that is compiled at run time (group_kernel.h); without it the
 /// calls are made one after another. `way`, if given, is then how it ran: "one kernel for sm_90",
 /// or "one by one: " and why. Where gradients are recorded, a group is a kernel only if its
 /// backward pass with full gradients is one, too, or passes gradients on.
-/// grad: the inputs (twice), by a plan (pointwise_gradient.h), or by the ops, tile by tile. The
-/// gradient of an input that is broadcast is summed in another order.
+/// grad: the inputs (twice), by a plan (pointwise_gradient.h), or by the ops.
 /// throws: what the ops throw; ShapeError, DTypeError if a value is not of `shape` and `dtype`.
 LATHE_API Tensors run_pointwise(const std::shared_ptr<const PointwiseProgram>& program,
                                 const Tensors& inputs, std::string* way = nullptr);

@@ -15,7 +15,6 @@
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/pointwise_run.h"
 #include "lathe/graph/run.h"
-#include "lathe/graph/tiles.h"
 #include "lathe/graph/work.h"
 
 namespace lathe::jit {
@@ -183,10 +182,10 @@ class Run {
     return shape;
   }
 
-  /// On a CPU two tiles, on a GPU one launch in place of two.
+  /// On a GPU, one launch in place of two.
   bool is_worth_it(size_t n) {
     const int64_t elements = numel_of(shape_of(n));
-    return elements >= kLeastTiled || (elements > 1 && reads_gpu(graph_.nodes[n]));
+    return elements >= kLeastFused || (elements > 1 && reads_gpu(graph_.nodes[n]));
   }
 
   bool reads_gpu(const Node& node) {

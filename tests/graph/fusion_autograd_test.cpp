@@ -29,7 +29,7 @@ Tensor leaf(const Tensor& t) { return t.detach().requires_grad_(); }
 TEST_CASE("fused groups: checkpoint() sees that they would be recorded") {
   const auto sums = [](const Tensors& t) { return Tensors{(t[0] * 2 + square(t[0])).sum()}; };
   const auto values = [](const Tensors& t) { return Tensors{t[0] * 2 + square(t[0])}; };
-  const auto repeated = [](const Tensors& t) {  // no plan: tile by tile
+  const auto repeated = [](const Tensors& t) {  // no plan: one by one
     return Tensors{t[0] * t[1] + t[0]};
   };
   const Tensor x = randn({200, 200}, {.dtype = kF64}), s = randn({200}, {.dtype = kF64});
@@ -49,7 +49,7 @@ TEST_CASE("fused groups: checkpoint() sees that they would be recorded") {
 TEST_CASE("fused groups: an input that a result does not depend on has no gradient") {
   const auto f = [](const Tensors& t) { return Tensors{t[0] * 2 + t[1], t[2] * 3 + 1}; };
   const jit::CompiledFunction compiled = jit::compile(f);
-  for (const Shape& second : {Shape{200, 200}, Shape{1, 200}}) {  // by a plan, and tile by tile
+  for (const Shape& second : {Shape{200, 200}, Shape{1, 200}}) {  // by a plan, and one by one
     CAPTURE(second);
     const Tensors x = {leaf(randn({200, 200})), leaf(randn(second)), leaf(randn({200, 200}))};
     compiled(x)[0].sum().backward();

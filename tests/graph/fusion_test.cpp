@@ -76,7 +76,7 @@ Tensor chain(const Tensor& a, const Tensor& b) {
   return where(t > 0, t, t * 0.1).tanh() * b;
 }
 
-/// Every layout and way of broadcasting that is cut differently. Sizes are no multiples of a tile.
+/// Every layout and way of broadcasting. Sizes are no multiples of a plan's piece.
 std::vector<Case> cases() {
   manual_seed(5);
   const Function two = [](const Tensors& t) { return Tensors{chain(t[0], t[1])}; };
@@ -177,7 +177,7 @@ TEST_CASE("fusion: a group of text that is none runs all the same") {
       DataError);
 }
 
-TEST_CASE("fusion: a value that is not of its type is an error in a tile, too") {
+TEST_CASE("fusion: a value that is not of its type is an error in a group, too") {
   const auto run = [](const char* type) {
     const jit::Graph graph =
         jit::parse(std::string("lathe graph 1\ninput %x: f32[N]\n%0: ") + type +
