@@ -11,7 +11,6 @@
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/log.h"
-#include "lathe/graph/kernel_cache.h"
 #include "lathe/graph/kernel_compiler.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -29,8 +28,7 @@ LoadedGroup load(const std::string& text, Device gpu) {
   try {
     const cuda::ComputeCapability capability = cuda::compute_capability(gpu);
     made.target = kernel_target(capability.major, capability.minor);
-    load_kernel_code(text, made.target,
-                     [&](const std::string& code) { made.kernel.emplace(code, kKernelName, gpu); });
+    made.kernel.emplace(compile_kernels(text, made.target), kKernelName, gpu);
   } catch (const NoCudaError& absent) {
     made.why_not = absent.message();
   } catch (const Error& error) {

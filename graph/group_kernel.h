@@ -1,5 +1,5 @@
 // A group of pointwise ops as one kernel of a GPU: written (kernel_source.h), compiled
-// (kernel_cache.h), loaded and launched.
+// (kernel_compiler.h), loaded and launched.
 #pragma once
 
 #include <map>

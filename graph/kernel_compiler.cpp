@@ -10,7 +10,6 @@
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/gpu/nvrtc_functions.h"
-#include "lathe/core/hash.h"
 #include "lathe/graph/kernel_text.h"
 
 namespace lathe::jit {
@@ -96,19 +95,6 @@ std::string kernel_target(int major, int minor) {
   LATHE_CHECK(CudaError, newest > 0, "NVRTC: compute capability ", major, ".", minor,
               " is older than all that it compiles for");
   return concat(newest == wanted ? "sm_" : "compute_", newest);
-}
-
-std::string kernel_compiler_identity() {
-  static const std::string fixed = [] {
-    Sha256 headers;
-    for (const KernelHeader& header : kernel_headers()) headers.update(header.text);
-    std::string text = headers.hex();
-    for (const char* const option : kOptions) text += concat(" ", option);
-    return text;
-  }();
-  int major = 0, minor = 0;
-  check_nvrtc(nvrtc::functions().nvrtcVersion(&major, &minor), "nvrtcVersion");
-  return concat("NVRTC ", major, ".", minor, " ", fixed);
 }
 
 }  // namespace lathe::jit

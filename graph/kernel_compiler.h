@@ -20,9 +20,4 @@ LATHE_API std::string compile_kernels(const std::string& text, const std::string
 /// throws: NoCudaError; CudaError if all that NVRTC knows are newer.
 LATHE_API std::string kernel_target(int major, int minor);
 
-/// All that decides about the code beside the text and the architecture: NVRTC's version, its
-/// options, and what kernel_text.h lists.
-/// throws: NoCudaError.
-LATHE_API std::string kernel_compiler_identity();
-
 }  // namespace lathe::jit

@@ -16,6 +16,4 @@ std::string compile_kernels(const std::string&, const std::string&) { refuse_to_
 
 std::string kernel_target(int, int) { refuse_to_compile(); }
 
-std::string kernel_compiler_identity() { refuse_to_compile(); }
-
 }  // namespace lathe::jit

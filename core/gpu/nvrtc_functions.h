@@ -21,7 +21,6 @@ struct Functions {
   LATHE_FUNCTION(nvrtcGetErrorString);
   LATHE_FUNCTION(nvrtcGetNumSupportedArchs);
   LATHE_FUNCTION(nvrtcGetSupportedArchs);
-  LATHE_FUNCTION(nvrtcVersion);
 };
 
 /// The table, made by the first call, which opens the library.

@@ -1,10 +1,8 @@
 // Fused groups on a GPU as programs use them: compiled at their first call, loaded by the driver,
-// launched, and kept in a folder. The GPU is the interpreter.
+// and launched. The GPU is the interpreter.
 #include <doctest/doctest.h>
 
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,11 +13,7 @@
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/error.h"
 #include "lathe/core/generator.h"
-#include "lathe/core/log.h"
 #include "lathe/graph/compile.h"
-#include "lathe/graph/kernel_cache.h"
-#include "lathe/graph/kernel_compiler.h"
-#include "lathe/graph/kernel_folder.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/pointwise_run.h"
 #include "lathe/ops/activations.h"
@@ -31,12 +25,10 @@
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/where.h"
-#include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tests/cuda/on_device.h"
 #include "nvrtc_case.h"
 
 using namespace lathe;
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -235,81 +227,6 @@ TEST_CASE("fused groups: a captured graph holds a kernel that was loaded before,
     CHECK(same_bits(test::on_host(jit::run_pointwise(program, {x}, &way)[0]), want));
     CHECK(way == "one kernel for compute_80");
   }
-}
-
-TEST_CASE("kernel cache: a file for each text, which is read again, and replaced if it is damaged" *
-          test::nvrtc_case()) {
-  const test::TemporaryFolder folder;
-  const std::string cache = (folder.path() / "kernels").string();
-  const auto files = [&] {
-    std::vector<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(cache)) found.push_back(entry.path());
-    return found;
-  };
-  const std::string one = "extern \"C\" __global__ void one(int* y) { *y = 1; }\n";
-  jit::set_kernel_cache(cache);
-  const std::string code = jit::kernel_code(one, "compute_80");
-  REQUIRE(files().size() == 1);
-  const fs::path file = files()[0];
-  CHECK(code == jit::compile_kernels(one, "compute_80"));
-  CHECK(jit::kernel_code(one, "compute_80") == code);
-  // Another text's file shows that files are read.
-  const std::string two = "extern \"C\" __global__ void two(int* y) { *y = 2; }\n";
-  jit::kernel_code(two, "compute_80");
-  jit::kernel_code(one, "compute_90");
-  CHECK(files().size() == 3);
-  for (const fs::path& each : files()) {
-    if (each != file) fs::copy_file(file, each, fs::copy_options::overwrite_existing);
-  }
-  CHECK(jit::kernel_code(two, "compute_80") == code);
-  // Cut off, and changed.
-  size_t warnings = 0;
-  const LogHandler before = set_log_handler([&](LogLevel, std::string_view) { ++warnings; });
-  fs::resize_file(file, fs::file_size(file) - 1);
-  CHECK(jit::kernel_code(one, "compute_80") == code);
-  std::fstream(file, std::ios::in | std::ios::out).seekp(100).put('~');
-  CHECK(jit::kernel_code(one, "compute_80") == code);
-  std::fstream(file, std::ios::out | std::ios::trunc);
-  CHECK(jit::kernel_code(one, "compute_80") == code);
-  CHECK(warnings == 1);  // once for each file
-  CHECK(fs::file_size(file) > code.size());
-  // A folder that cannot be.
-  jit::set_kernel_cache((file / "below").string());
-  CHECK(jit::kernel_code(one, "compute_80") == code);
-  CHECK(warnings == 2);
-  set_log_handler(before);
-  jit::set_kernel_cache("");
-}
-
-TEST_CASE("kernel cache: a file that the driver refuses is compiled again and replaced" *
-          test::nvrtc_case()) {
-  const test::TemporaryFolder folder;
-  const std::string text = "extern \"C\" __global__ void refused(int* y) { *y = 4; }\n";
-  jit::set_kernel_cache((folder.path() / "kernels").string());
-  const std::string code = jit::kernel_code(text, "compute_80");
-  const std::string name = fs::directory_iterator(jit::kernel_cache())->path().stem().string();
-  jit::keep_code(jit::kernel_cache(), name, "of another driver");
-  std::vector<std::string> warnings, given;
-  const LogHandler before =
-      set_log_handler([&](LogLevel, std::string_view said) { warnings.emplace_back(said); });
-  jit::load_kernel_code(text, "compute_80", [&](const std::string& each) {
-    given.push_back(each);
-    if (each != code) LATHE_FAIL(CudaError, "cuModuleLoadData: no");
-  });
-  CHECK(given == std::vector<std::string>{"of another driver", code});
-  REQUIRE(warnings.size() == 1);
-  CHECK(warnings[0].find("cuModuleLoadData: no") != std::string::npos);
-  CHECK(jit::kept_code(jit::kernel_cache(), name) == code);
-  // What is refused although it is new is the caller's.
-  size_t calls = 0;
-  const auto refuse = [&](const std::string&) {
-    ++calls;
-    LATHE_FAIL(CudaError, "no");
-  };
-  CHECK_THROWS_AS(jit::load_kernel_code(text, "compute_80", refuse), CudaError);
-  CHECK(calls == 2);
-  set_log_handler(before);
-  jit::set_kernel_cache("");
 }
 
 TEST_SUITE_END();

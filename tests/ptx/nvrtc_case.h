@@ -15,7 +15,7 @@ namespace lathe::test {
 inline CudaCase nvrtc_case() {
   static const std::string& problem = *new const std::string([]() -> std::string {
     try {
-      return jit::kernel_compiler_identity().empty() ? "NVRTC has no version" : "";
+      return jit::kernel_target(9, 0).empty() ? "NVRTC has no target" : "";
     } catch (const NoCudaError& absent) {
       return absent.message();
     }
