@@ -282,7 +282,7 @@ constexpr Setting kSettings[] = {
    .help = "Keep what each rank prints in DIR/rank-0.log, DIR/rank-1.log and so on"},
 
   {.key = "output", .group = "Output", .target = &S::output, .takes = kReport | kGraph, .unit = "FILE",
-   .help = "Of report the page to write, otherwise report.html in the run's folder, of several runs in the working directory; of graph FILE.svg or FILE.dot"},
+   .help = "Of report the page to write, otherwise report.html in the run's folder, of several runs in the working directory; of graph FILE.dot, or FILE.svg, which graphviz draws"},
   {.key = "svg", .group = "Output", .target = &S::svg, .takes = kFindLr | kBenchConv | kPlan, .unit = "FILE",
    .help = "Write a picture: of find-lr the curve, of bench conv the roofline, of plan the memory over the step"},
   {.key = "evaluate", .group = "Output", .target = &S::evaluate, .takes = kReport,

@@ -1,5 +1,5 @@
-// GraphPicture: what the boxes say, and the two formats.
-#include "lathe/tools/cli/observe/graph_picture.h"
+// GraphPicture: what the boxes say, and its text.
+#include "lathe/tools/cli/observe/graph_dot.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,6 @@
 #include "lathe/core/format.h"
 #include "lathe/core/printable.h"
 #include "lathe/tools/cli/formatted.h"
-#include "lathe/tools/cli/markup.h"
 #include "lathe/tools/cli/observe/op_formulas.h"
 #include "lathe/tools/cli/wrapping.h"
 
@@ -19,15 +18,6 @@ using autograd::RecordedNode;
 using autograd::SavedTensor;
 
 constexpr size_t kMostColumns = 64;  // of a line of a box
-constexpr double kCharacter = 7.3, kLineHeight = 16, kPadding = 10, kMargin = 24, kHeadHeight = 56;
-
-constexpr std::string_view kGraphStyle =
-    "<style>.graph{color:#222;background:#fff;font:12px ui-monospace,monospace}"
-    ".graph text{fill:currentColor;white-space:pre}.graph .title{font-weight:bold}"
-    ".graph rect{stroke:currentColor;stroke-opacity:.6;fill:#0072b2}"
-    ".graph .line{fill:none;stroke:currentColor;stroke-opacity:.7;stroke-width:1.3}"
-    ".graph marker path{fill:currentColor}"
-    "@media (prefers-color-scheme:dark){.graph{color:#ddd;background:#181818}}</style>";
 
 /// Cut to what a box has room for, between two characters.
 std::string shortened(const std::string& text) {
@@ -88,49 +78,14 @@ std::string dot_text(std::string_view text) {
   return out;
 }
 
-std::string path_of(const std::vector<Place>& line) {
-  std::string out = formatted("M{:.0f} {:.0f}", line[0].x, line[0].y);
-  for (size_t i = 1; i < line.size(); ++i) {
-    const Place &a = line[i - 1], &b = line[i];
-    if (a.x == b.x) {
-      out += formatted("V{:.0f}", b.y);
-    } else {
-      const double middle = (a.y + b.y) / 2;
-      out += formatted("C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}", a.x, middle, b.x, middle, b.x,
-                       b.y);
-    }
-  }
-  return out;
-}
-
-Box size_of(const PictureBox& box) {
-  size_t columns = columns_of(shortened(box.title));
-  for (const std::string& line : box.lines)
-    columns = std::max(columns, columns_of(shortened(line)));
-  return {.width = std::ceil(kCharacter * static_cast<double>(columns) + 2 * kPadding),
-          .height = kLineHeight * static_cast<double>(1 + box.lines.size()) + kPadding};
-}
-
-std::string svg_box(const PictureBox& box, Place at, Box size, int64_t most_saved) {
+/// The fill's opacity in hexadecimal: 0d where a box keeps nothing, 73 where it keeps most.
+std::string opacity_of(const PictureBox& box, int64_t most_saved) {
   // The root, because a few large tensors would leave all other boxes white.
   const double part =
       most_saved == 0
           ? 0
           : std::sqrt(static_cast<double>(box.saved_bytes) / static_cast<double>(most_saved));
-  std::string out = formatted(
-      "<g><title>{}</title><rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"{:.0f}\" height=\"{:.0f}\" "
-      "rx=\"4\" fill-opacity=\"{:.2f}\"/>",
-      markup_text(box.lines.empty() ? box.title : box.title + " " + box.lines[0]), at.x, at.y,
-      size.width, size.height, 0.05 + 0.4 * part);
-  double y = at.y + kLineHeight;
-  const auto add = [&](const std::string& text, const char* style) {
-    out += formatted("<text{} x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", style, at.x + kPadding, y,
-                     markup_text(shortened(text)));
-    y += kLineHeight;
-  };
-  add(box.title, " class=\"title\"");
-  for (const std::string& line : box.lines) add(line, "");
-  return out + "</g>\n";
+  return formatted("{:02x}", static_cast<int>(std::lround(255 * (0.05 + 0.4 * part))));
 }
 
 }  // namespace
@@ -156,43 +111,20 @@ GraphPicture picture_of(const RecordedStep& step) {
 
 std::string dot_of(const GraphPicture& picture) {
   std::string out = formatted(
-      "{}\n  label=\"{}\"; labelloc=t;\n  node [shape=box, fontname=monospace, fontsize=10];\n",
+      "{}\n  label=\"{}\"; labelloc=t;\n"
+      "  node [shape=box, style=filled, fontname=monospace, fontsize=10];\n",
       kDotBegin, dot_text(picture.title));
+  int64_t most_saved = 0;
+  for (const PictureBox& box : picture.boxes) most_saved = std::max(most_saved, box.saved_bytes);
   for (size_t i = 0; i < picture.boxes.size(); ++i) {
     const PictureBox& box = picture.boxes[i];
     std::string label = dot_text(shortened(box.title)) + "\\l";
     for (const std::string& line : box.lines) label += dot_text(shortened(line)) + "\\l";
-    out += formatted("  n{} [label=\"{}\"];\n", i, label);
+    out += formatted("  n{} [label=\"{}\", fillcolor=\"#0072b2{}\"];\n", i, label,
+                     opacity_of(box, most_saved));
   }
-  for (const Line& line : picture.lines) out += formatted("  n{} -> n{};\n", line.from, line.to);
+  for (const auto& line : picture.lines) out += formatted("  n{} -> n{};\n", line.from, line.to);
   return out + "}\n";
-}
-
-std::string svg_of(const GraphPicture& picture) {
-  std::vector<Box> sizes;
-  int64_t most_saved = 0;
-  for (const PictureBox& box : picture.boxes) {
-    sizes.push_back(size_of(box));
-    most_saved = std::max(most_saved, box.saved_bytes);
-  }
-  const GraphLayout layout = lay_out(sizes, picture.lines);
-  const auto title_width = kCharacter * static_cast<double>(columns_of(printable(picture.title)));
-  const double width = std::max(layout.width, title_width) + 2 * kMargin;
-  const double height = layout.height + kHeadHeight + kMargin;
-  std::string out = formatted(
-      "{0}width=\"{1:.0f}\" height=\"{2:.0f}\" viewBox=\"0 0 {1:.0f} {2:.0f}\" role=\"img\" "
-      "aria-label=\"{3}\"><title>{3}</title>{4}<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" "
-      "refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\">"
-      "<path d=\"M0 0L8 4L0 8Z\"/></marker></defs>\n"
-      "<text class=\"title\" x=\"{5}\" y=\"28\">{3}</text>\n"
-      "<g transform=\"translate({6:.0f} {7})\">\n",
-      kGraphSvgBegin, width, height, markup_text(picture.title), kGraphStyle, kMargin,
-      (width - layout.width) / 2, kHeadHeight);
-  for (const std::vector<Place>& line : layout.lines)
-    out += formatted("<path class=\"line\" marker-end=\"url(#tip)\" d=\"{}\"/>\n", path_of(line));
-  for (size_t i = 0; i < picture.boxes.size(); ++i)
-    out += svg_box(picture.boxes[i], layout.boxes[i], sizes[i], most_saved);
-  return out + "</g></svg>\n";
 }
 
 }  // namespace lathe::cli
