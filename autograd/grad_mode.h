@@ -19,6 +19,10 @@ struct Mode {
 };
 LATHE_API Mode exchange_mode(Mode mode) noexcept;  // → the mode before
 LATHE_API Mode current_mode() noexcept;
+/// True where ops may be recorded: where gradients are, and in the first call of checkpoint(),
+/// which must compute the same bits as the second one. There nothing that was computed requires a
+/// gradient.
+LATHE_API bool may_record() noexcept;
 
 class LATHE_API ModeScope {
  public:

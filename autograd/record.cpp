@@ -93,7 +93,7 @@ Edge gradient_edge(const Tensor& t) {
 bool wants_record(const TensorRef* inputs, size_t count) {
   profile::raise_found();
   bool* const would_record = current_mode().would_record;
-  if (!grad_enabled() && would_record == nullptr) return false;
+  if (!may_record()) return false;
   // Asks every input, also after a yes: a view whose base was written gets its new history here.
   // That history needs a smaller number than the node that will be made of these inputs.
   bool wanted = false;

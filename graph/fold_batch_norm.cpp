@@ -16,20 +16,13 @@ namespace {
 
 constexpr int kNone = -1;
 
-/// The node's attribute of this name.
-const Attribute& attribute(const Node& node, std::string_view name) {
-  size_t i = 0;
-  while (node.op->attributes[i].name != name) ++i;
-  return node.attributes[i];
-}
-
 /// The inputs of any of the three forms of batch norm. Those that count batches have one more
 /// behind them, an option tensor.
 struct Norm {
   explicit Norm(const Node& node)
       : residual(node.op->inputs == 6 ? node.inputs[1] : kNone),
         relu(node.op->name != "batch_norm"),
-        eps(std::get<double>(attribute(node, "eps"))) {
+        eps(std::get<double>(attribute_of(node, "eps"))) {
     const int* const statistics = node.inputs.data() + node.op->inputs - 4;
     weight = statistics[0], bias = statistics[1], mean = statistics[2], var = statistics[3];
   }
@@ -65,7 +58,7 @@ class Folding {
     if (!node.op->name.starts_with("batch_norm")) return nullptr;
     const Norm norm(node);
     const auto x = static_cast<size_t>(node.inputs[0]);
-    if (std::get<bool>(attribute(node, "training"))) return nullptr;
+    if (std::get<bool>(attribute_of(node, "training"))) return nullptr;
     if (norm.mean == kNone || norm.var == kNone) return nullptr;
     if (x >= made_by_.size() || made_by_[x] == kNone || uses_[x] != 1) return nullptr;
     Node& conv = graph_.nodes[static_cast<size_t>(made_by_[x])];

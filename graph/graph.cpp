@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lathe/core/format.h"
+#include "lathe/graph/op_table.h"
 
 namespace lathe::jit {
 
@@ -22,6 +23,13 @@ Shape fixed_shape(const Type& type) {
 }
 
 }  // namespace
+
+const Attribute* find_attribute(const Node& node, std::string_view name) {
+  const auto& attributes = node.op->attributes;
+  const auto found = std::ranges::find(attributes, name, &AttributeName::name);
+  const auto at = static_cast<size_t>(found - attributes.begin());
+  return at < std::min(attributes.size(), node.attributes.size()) ? &node.attributes[at] : nullptr;
+}
 
 int Graph::add(Value value) {
   values.push_back(std::move(value));

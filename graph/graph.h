@@ -75,6 +75,13 @@ struct Node {
   int group = 0;
 };
 
+/// The node's attribute of this name; null if its op has none.
+const Attribute* find_attribute(const Node& node, std::string_view name);
+/// The same where the op has it.
+inline const Attribute& attribute_of(const Node& node, std::string_view name) {
+  return *find_attribute(node, name);
+}
+
 /// Numbers of values are indices into `values`; a pass may leave values that nothing uses.
 class LATHE_API Graph {
  public:

@@ -137,14 +137,12 @@ int64_t Emission::fixed(size_t i, size_t d) const {
 }
 
 bool Emission::has_attribute(std::string_view name) const {
-  const auto& all = node_.op->attributes;
-  return std::any_of(all.begin(), all.end(), [&](const auto& a) { return a.name == name; });
+  return find_attribute(node_, name) != nullptr;
 }
 const Attribute& Emission::attribute(std::string_view name) const {
-  size_t i = 0;
-  while (i < node_.op->attributes.size() && node_.op->attributes[i].name != name) ++i;
-  if (i == node_.attributes.size()) refuse(concat("it has no attribute ", name));
-  return node_.attributes[i];
+  const Attribute* const found = find_attribute(node_, name);
+  if (found == nullptr) refuse(concat("it has no attribute ", name));
+  return *found;
 }
 double Emission::real(std::string_view name) const { return std::get<double>(attribute(name)); }
 bool Emission::flag(std::string_view name) const { return std::get<bool>(attribute(name)); }

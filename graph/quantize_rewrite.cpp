@@ -286,12 +286,6 @@ class Rewriting {
 
 }  // namespace
 
-const Attribute& attribute_of(const Node& node, std::string_view name) {
-  size_t i = 0;
-  while (node.op->attributes.at(i).name != name) ++i;
-  return node.attributes.at(i);
-}
-
 bool is_layer(const Graph& graph, const Node& node) {
   if (!convolves(node) && node.op->name != "linear") return false;
   const auto value = [&](size_t i) { return &graph.values[static_cast<size_t>(node.inputs[i])]; };

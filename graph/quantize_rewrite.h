@@ -36,7 +36,4 @@ struct Rewritten {
 Rewritten rewrite(const Graph& graph, const std::vector<bool>& marked,
                   const std::vector<Quantum>& quanta);
 
-/// An attribute of a node by name.
-const Attribute& attribute_of(const Node& node, std::string_view name);
-
 }  // namespace lathe::jit

@@ -56,13 +56,13 @@ class Call {
   }
 
   double real(std::string_view name) const {
-    const Attribute* const a = find(name);
+    const Attribute* const a = find_attribute(node_, name);
     const double* const real = a != nullptr ? std::get_if<double>(a) : nullptr;
     return real != nullptr && *real > 0 ? *real : 0;
   }
   /// The d-th size of an attribute that is a list, or is one size; `otherwise` if there is none.
   double size(std::string_view name, size_t d, double otherwise) const {
-    const Attribute* const a = find(name);
+    const Attribute* const a = find_attribute(node_, name);
     if (a == nullptr) return otherwise;
     if (const auto* const one = std::get_if<Size>(a)) return std::max(0.0, number_of(*one));
     const auto* const list = std::get_if<std::vector<Size>>(a);
@@ -75,14 +75,6 @@ class Call {
   }
 
  private:
-  const Attribute* find(std::string_view name) const {
-    const auto& names = node_.op->attributes;
-    for (size_t i = 0; i < names.size() && i < node_.attributes.size(); ++i) {
-      if (names[i].name == name) return &node_.attributes[i];
-    }
-    return nullptr;
-  }
-
   const Graph& graph_;
   const Node& node_;
 };

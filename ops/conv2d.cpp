@@ -54,18 +54,11 @@ static Tensor input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape
   return conv2d_input_grad(dy, w, x_shape, opt);
 }
 
-/// True where gradients are recorded, and in the first call of checkpoint(), which must compute the
-/// same bits as the second one. Whether x or w requires one is not asked: in that call nothing that
-/// was computed does.
-static bool is_training() {
-  return grad_enabled() || autograd::current_mode().would_record != nullptr;
-}
-
 /// The values. In training a convolution without a bias is likely to have a batch norm behind it,
 /// for which the kernel can leave sums (on a CPU mean and variance).
 static Tensor forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w, const Tensor& bias,
                       Tensor& sums) {
-  if (!bias.defined() && is_training()) {
+  if (!bias.defined() && autograd::may_record()) {
     if (x.device() == kCPU) return cpu::conv2d_forward_with_moments(g, x, w, sums);
     if constexpr (kHasCuda) {
       const cuda::DeviceScope on(x.device(), "conv2d_forward(g, x, w, bias)");
