@@ -157,7 +157,7 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   core/gpu/driver_function.h
   core/gpu/nccl_functions.h
   core/gpu/nvrtc_functions.h
-  core/gpu/shared_library.h
+  core/shared_library.h
   core/gpu/virtual_memory_cuda.h
   ops/conv/conv2d_cudnn.h
   ops/conv/conv2d_fused_cudnn.h
@@ -232,7 +232,7 @@ function(lathe_add_kernels target)
     return()
   endif()
   lathe_cuda_flags(${target})
-  # Never libcuda, nor a library that core/gpu/shared_library.h opens: a program that needs them does not start without them.
+  # Never libcuda, nor a library that core/shared_library.h opens: a program that needs them does not start without them.
   target_link_libraries(${target} PRIVATE
     CUDA::cudart_static "$<BUILD_INTERFACE:CUDNN::headers>" ${CMAKE_DL_LIBS})
   if(BUILD_SHARED_LIBS)  # its copy of the runtime is its own: a program that links another one must not get into it

@@ -1,7 +1,6 @@
 // Loads oneDNN and the OpenMP that it brings along; see onednn_table.h.
 #include "lathe/ops/onednn_table.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -16,13 +15,12 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/log.h"
+#include "lathe/core/shared_library.h"
 #include "lathe/core/start_thread.h"
 #include "lathe/core/thread_pool.h"
 
 namespace lathe::cpu {
 namespace {
-
-constexpr const char* kLibrary = LATHE_ONEDNN_LIBRARY;  // from cmake/FindDNNL.cmake
 
 thread_local bool came_through_fork = false;  // see Note [OpenMP's threads]
 
@@ -54,36 +52,28 @@ class PassiveWaiting {
   char **before_ = nullptr, **ours_ = nullptr;
 };
 
-void* open_library() {
-  constexpr int kHow = RTLD_NOW | RTLD_LOCAL;
-#ifdef LATHE_ONEDNN_FOLDER  // the build's folder goes first, where the system does not look in it
-  if (void* const built_with = dlopen(concat(LATHE_ONEDNN_FOLDER "/", kLibrary).c_str(), kHow))
-    return built_with;
+SharedLibrary& library() {
+  static SharedLibrary& the_library =
+      *new SharedLibrary({.name = "oneDNN",
+                          .file = LATHE_ONEDNN_LIBRARY,  // from cmake/FindDNNL.cmake
+#ifdef LATHE_ONEDNN_FOLDER                               // where the system does not look
+                          .folder = LATHE_ONEDNN_FOLDER,
 #endif
-  void* const library = dlopen(kLibrary, kHow);
-  LATHE_CHECK(Error, library, "oneDNN cannot be loaded: ", library ? "" : dlerror(),
-              " (install it, or build with LATHE_ONEDNN=OFF)");
-  return library;
-}
-
-template <class F>
-void find(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(library, name));
+                          .built = {DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH},
+                          .advice = "install it, or build with LATHE_ONEDNN=OFF",
+                          .of_gpu = false});
+  return the_library;
 }
 
 OneDnn load() {
   const PassiveWaiting waiting;
-  void* const library = open_library();  // stays loaded
   OneDnn table = {};
-#define LATHE_ONEDNN_FIND(name)     \
-  find(library, #name, table.name); \
-  LATHE_CHECK(Error, table.name, kLibrary, " lacks the function " #name);
+#define LATHE_ONEDNN_FIND(name) table.name = library().find(#name);
   LATHE_ONEDNN_FUNCTIONS(LATHE_ONEDNN_FIND)
   LATHE_ONEDNN_VERSION_FUNCTIONS(LATHE_ONEDNN_FIND)
 #undef LATHE_ONEDNN_FIND
-  // This also searches the libraries that oneDNN is linked with.
-  find(library, "omp_get_max_threads", table.omp_get_max_threads);
-  find(library, "omp_set_num_threads", table.omp_set_num_threads);
+  table.omp_get_max_threads = library().find_optional("omp_get_max_threads");
+  table.omp_set_num_threads = library().find_optional("omp_set_num_threads");
   // LLVM's OpenMP reads the environment in the first call.
   if (table.omp_get_max_threads) table.omp_get_max_threads();
   pthread_atfork(nullptr, nullptr, [] { came_through_fork = true; });

@@ -3,12 +3,12 @@
 
 #include <cublasLt.h>
 
-#include "lathe/core/gpu/shared_library.h"
+#include "lathe/core/shared_library.h"
 
 namespace lathe::cublas {
 
 struct Functions {
-  cuda::SharedLibrary& library;
+  SharedLibrary& library;
   LATHE_FUNCTION(cublasLtGetStatusString);
   LATHE_FUNCTION(cublasLtCreate);
   LATHE_FUNCTION(cublasLtMatmulDescCreate);

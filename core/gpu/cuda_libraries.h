@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "lathe/core/gpu/shared_library.h"
+#include "lathe/core/shared_library.h"
 
 namespace lathe::cuda {
 

@@ -3,7 +3,7 @@
 
 #include <cudnn.h>
 
-#include "lathe/core/gpu/shared_library.h"
+#include "lathe/core/shared_library.h"
 
 // What a header older than 9.8 does not name. The library that is loaded may be newer.
 #if CUDNN_VERSION < 90800
@@ -17,7 +17,7 @@ inline constexpr auto CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION = cudnnBackendAt
 namespace lathe::cudnn {
 
 struct Functions {
-  cuda::SharedLibrary& library;
+  SharedLibrary& library;
   LATHE_FUNCTION(cudnnGetVersion);
   LATHE_FUNCTION(cudnnGetErrorString);
   LATHE_FUNCTION(cudnnGetLastErrorString);

@@ -7,11 +7,11 @@
 namespace lathe {
 
 const cupti::Functions& cupti::functions() {
-  static auto& library = *new cuda::SharedLibrary({.name = "CUPTI",
-                                                   .file = concat("libcupti.so.", LATHE_CUDA_MAJOR),
-                                                   .folder = LATHE_LIBRARY_FOLDER,
-                                                   .advice = LATHE_LIBRARY_ADVICE},
-                                                  cuda::library_loader());
+  static auto& library = *new SharedLibrary({.name = "CUPTI",
+                                             .file = concat("libcupti.so.", LATHE_CUDA_MAJOR),
+                                             .folder = LATHE_LIBRARY_FOLDER,
+                                             .advice = LATHE_LIBRARY_ADVICE},
+                                            cuda::library_loader());
   static const Functions the_functions{library};
   return the_functions;
 }

@@ -3,12 +3,12 @@
 
 #include <cupti.h>
 
-#include "lathe/core/gpu/shared_library.h"
+#include "lathe/core/shared_library.h"
 
 namespace lathe::cupti {
 
 struct Functions {
-  cuda::SharedLibrary& library;
+  SharedLibrary& library;
   LATHE_FUNCTION(cuptiActivityRegisterCallbacks);
   LATHE_FUNCTION(cuptiActivityRegisterTimestampCallback);
   LATHE_FUNCTION(cuptiActivityEnable);

@@ -3,12 +3,12 @@
 
 #include <curand.h>
 
-#include "lathe/core/gpu/shared_library.h"
+#include "lathe/core/shared_library.h"
 
 namespace lathe::curand {
 
 struct Functions {
-  cuda::SharedLibrary& library;
+  SharedLibrary& library;
   LATHE_FUNCTION(curandCreateGenerator);
   LATHE_FUNCTION(curandDestroyGenerator);
   LATHE_FUNCTION(curandSetStream);

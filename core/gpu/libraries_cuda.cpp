@@ -24,7 +24,7 @@ bool is_of_the_build(const Library& library, LibrarySource::Version built) {
 Library describe(const SharedLibrary& library) {
   const LibrarySource& source = library.source();
   Library known = {.name = source.name,
-                   .built = text_of(source.built),
+                   .built = version_text(source.built),
                    .loaded = library.version(),
                    .path = library.path(),
                    .problem = library.problem()};

@@ -4,12 +4,12 @@
 
 #include <nccl.h>
 
-#include "lathe/core/gpu/shared_library.h"
+#include "lathe/core/shared_library.h"
 
 namespace lathe::nccl {
 
 struct Functions {
-  cuda::SharedLibrary& library;
+  SharedLibrary& library;
   LATHE_FUNCTION(ncclGetUniqueId);
   LATHE_FUNCTION(ncclCommInitRankConfig);
   LATHE_FUNCTION(ncclCommFinalize);

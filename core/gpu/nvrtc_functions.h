@@ -3,12 +3,12 @@
 
 #include <nvrtc.h>
 
-#include "lathe/core/gpu/shared_library.h"
+#include "lathe/core/shared_library.h"
 
 namespace lathe::nvrtc {
 
 struct Functions {
-  cuda::SharedLibrary& library;
+  SharedLibrary& library;
   LATHE_FUNCTION(nvrtcCreateProgram);
   LATHE_FUNCTION(nvrtcDestroyProgram);
   LATHE_FUNCTION(nvrtcCompileProgram);

@@ -1,6 +1,6 @@
 // Libraries that are opened when they are first called: where they are looked for, and what is said
 // of those that are not there. The libraries 1, 2 and 3 are made of tiny_library.cpp.
-#include "lathe/core/gpu/shared_library.h"
+#include "lathe/core/shared_library.h"
 
 #include <dlfcn.h>
 #include <doctest/doctest.h>
@@ -17,8 +17,6 @@
 
 using namespace lathe;
 using namespace lathe::data::testing;
-using cuda::LibrarySource;
-using cuda::SharedLibrary;
 namespace fs = std::filesystem;
 
 namespace {
@@ -61,7 +59,7 @@ int number_of(SharedLibrary& library) {
 }
 
 /// Counts what is asked of it, and has one library with one function.
-class CountingLoader final : public cuda::LibraryLoader {
+class CountingLoader final : public LibraryLoader {
  public:
   explicit CountingLoader(bool has_library) : has_library_(has_library) {}
   void* find_loaded(const std::string&) override { return nullptr; }

@@ -1,4 +1,4 @@
 // Stands in for core/gpu/libraries_cuda.cpp, which knows libraries that this program does not need.
 #include "lathe/core/gpu/cuda_libraries.h"
 
-lathe::cuda::LibraryLoader& lathe::cuda::library_loader() { return system_loader(); }
+lathe::LibraryLoader& lathe::cuda::library_loader() { return system_loader(); }

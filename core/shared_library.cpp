@@ -1,5 +1,5 @@
 // Looking for a library, opening it and asking its version.
-#include "lathe/core/gpu/shared_library.h"
+#include "lathe/core/shared_library.h"
 
 #include <dlfcn.h>
 #include <glob.h>
@@ -12,7 +12,7 @@
 
 #include "lathe/core/error.h"
 
-namespace lathe::cuda {
+namespace lathe {
 
 namespace {
 
@@ -72,7 +72,7 @@ LibraryLoader& system_loader() {
   return the_loader;
 }
 
-std::string text_of(LibrarySource::Version version) {
+std::string version_text(LibrarySource::Version version) {
   return concat(version.major, ".", version.minor, ".", version.patch);
 }
 
@@ -114,21 +114,30 @@ void SharedLibrary::look_for_it() {
   }
 }
 
+void SharedLibrary::fail() const {
+  if (source_.of_gpu) LATHE_FAIL(NoCudaError, problem_);
+  LATHE_FAIL(Error, problem_);
+}
+
 void SharedLibrary::open() {
   const std::lock_guard lock(mutex_);
   if (!was_looked_for_) look_for_it();
-  LATHE_CHECK(NoCudaError, handle_ != nullptr, problem_);
+  if (handle_ == nullptr) fail();
+}
+
+FunctionAddress SharedLibrary::find_optional(const char* function) {
+  open();
+  return {loader_.find(handle_, function)};
 }
 
 FunctionAddress SharedLibrary::find(const char* function) {
-  open();
-  const FunctionAddress found{loader_.find(handle_, function)};
+  const FunctionAddress found = find_optional(function);
   if (found.address != nullptr) return found;
   const std::string loaded = version();
   const std::lock_guard lock(mutex_);
   problem_ = concat(source_.name, " ", loaded, " is loaded (", path_, "), but it has no function ",
-                    function, ", which ", text_of(source_.built), " has; ", source_.advice);
-  LATHE_FAIL(NoCudaError, problem_);
+                    function, ", which ", version_text(source_.built), " has; ", source_.advice);
+  fail();
 }
 
 bool SharedLibrary::is_open() const {
@@ -157,7 +166,7 @@ std::string SharedLibrary::version() const {
   property(0, &loaded.major);
   property(1, &loaded.minor);
   property(2, &loaded.patch);
-  return text_of(loaded);
+  return version_text(loaded);
 }
 
-}  // namespace lathe::cuda
+}  // namespace lathe

@@ -1,13 +1,13 @@
 // SharedLibrary: a library that is opened when it is first called, not when the program starts. So
 // the program also starts where the library is absent, and starts quickly. NVIDIA's libraries are
-// in cuda_libraries.h.
+// in gpu/cuda_libraries.h, oneDNN is in ops/onednn_table.h.
 #pragma once
 
 #include <mutex>
 #include <string>
 #include <vector>
 
-namespace lathe::cuda {
+namespace lathe {
 
 /// dlopen and dlsym. The emulated GPU and tests have loaders of their own. Thread-safe.
 class LibraryLoader {
@@ -37,6 +37,7 @@ struct LibrarySource {
   Version built = {};              // the version that the build was compiled with
   const char* property = nullptr;  // "cudnnGetProperty": returns the version
   std::string advice = {};         // "install libcudnn9-cuda-13, or nvidia-cudnn-cu13 with pip"
+  bool of_gpu = true;              // errors are NoCudaErrors; else plain Errors
 };
 
 /// What open() tries, in this order:
@@ -66,22 +67,25 @@ class SharedLibrary {
   explicit SharedLibrary(LibrarySource source, LibraryLoader& loader = system_loader());
 
   /// Opens the library. Later calls do nothing, or throw again what the first one threw.
-  /// throws: NoCudaError with the system's reason:
+  /// throws: NoCudaError (or Error, see of_gpu) with the system's reason:
   ///   cuDNN cannot be loaded: libcudnn.so.9: cannot open shared object file: …; install …
   void open();
   /// The address of a function. Opens the library.
-  /// throws: NoCudaError, also if it has no such function: the message names function and file.
+  /// throws: as open(), also if it has no such function: the message names function and file.
   FunctionAddress find(const char* function);
+  /// The same; null if it has no such function, or none of the libraries that it was linked with.
+  FunctionAddress find_optional(const char* function);
 
   const LibrarySource& source() const { return source_; }
   bool is_open() const;
   std::string path() const;     // of the file; "" before open() and if unknown
   std::string version() const;  // "9.19.0", from source().property; "" before open()
-  /// The message of the last NoCudaError, or "".
+  /// The message of the last error, or "".
   std::string problem() const;
 
  private:
   void look_for_it();
+  [[noreturn]] void fail() const;
 
   const LibrarySource source_;
   LibraryLoader& loader_;
@@ -91,9 +95,10 @@ class SharedLibrary {
   std::string path_, problem_;
 };
 
-std::string text_of(LibrarySource::Version version);
+/// "9.19.0".
+std::string version_text(LibrarySource::Version version);
 
-}  // namespace lathe::cuda
+}  // namespace lathe
 
 // A line of a table of functions: struct Functions { SharedLibrary& library; LATHE_FUNCTION(f); …};
 // The member has the name and the type of the C function, and is found when the table is made. (A
