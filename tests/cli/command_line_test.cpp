@@ -10,9 +10,9 @@ namespace {
 
 constexpr Command kSome[] = {
     {.name = "train", .help = "Train", .takes = kTrain, .run = nullptr},
-    {.name = "gradcheck",
+    {.name = "prepare",
      .help = "Check",
-     .takes = kGradcheck,
+     .takes = kDataPrepare,
      .words = "[OP...]",
      .max_words = 3,
      .run = nullptr},
@@ -151,9 +151,9 @@ TEST_CASE("command line: a value that begins with -- stands behind =, for a flag
 }
 
 TEST_CASE("command line: what looks like a switch may be a word") {
-  CHECK(parse({"gradcheck", "-", "[a,b]"}).invocation.words ==
+  CHECK(parse({"prepare", "-", "[a,b]"}).invocation.words ==
         std::vector<std::string>{"-", "[a,b]"});
-  CHECK(parse({"gradcheck", "--", "--json=on", "--"}).invocation.words ==
+  CHECK(parse({"prepare", "--", "--json=on", "--"}).invocation.words ==
         std::vector<std::string>{"--json=on", "--"});
   CHECK_THROWS_WITH_AS(parse({"train", "--", "--json"}), "unexpected argument \"--json\"",
                        UsageError);
@@ -162,7 +162,7 @@ TEST_CASE("command line: what looks like a switch may be a word") {
 }
 
 TEST_CASE("command line: words go to the commands that take them") {
-  CHECK(parse({"gradcheck", "relu", "conv2d", "--seed", "3"}).invocation.words ==
+  CHECK(parse({"prepare", "relu", "conv2d", "--seed", "3"}).invocation.words ==
         std::vector<std::string>{"relu", "conv2d"});
   CHECK(parse({"data", "fetch", "cifar10"}).command == &kSome[2]);
   CHECK_THROWS_WITH_AS(parse({"data", "fetch"}), "expected one data set", UsageError);
@@ -191,14 +191,14 @@ TEST_CASE("command line: mistakes name the flag and the nearest one") {
   CHECK_THROWS_WITH_AS(parse({"data", "fetsh", "x"}),
                        "data fetsh: unknown command; did you mean lathe data fetch?", UsageError);
   CHECK(parse({}).code == ExitCode::kUsage);
-  CHECK(parse({}).text.find("gradcheck") != std::string::npos);
+  CHECK(parse({}).text.find("prepare") != std::string::npos);
 }
 
 TEST_CASE("command line: help and version") {
   CHECK(parse({"--version"}).text.starts_with("lathe "));
   CHECK(parse({"--version"}).text.find(revision()) != std::string::npos);
   for (const auto& arguments : {std::vector<std::string>{"--help"}, {"help"}, {"-h"}}) {
-    CHECK(parse(arguments).text.find("gradcheck") != std::string::npos);
+    CHECK(parse(arguments).text.find("prepare") != std::string::npos);
   }
   for (const auto& arguments : {std::vector<std::string>{"help", "train"}, {"train", "--help"}}) {
     const std::string text = parse(arguments).text;

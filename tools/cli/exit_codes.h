@@ -15,7 +15,7 @@ enum class ExitCode : int {
   kDevice = 4,         // a device or driver that is missing, not supported or has failed
   kOutOfMemory = 5,    // of any kind
   kDiverged = 6,       // the loss is no longer a number
-  kCheckFailed = 7,    // gradcheck, data verify, a target accuracy
+  kCheckFailed = 7,    // data verify, a target accuracy
   kRanks = 8,          // the ranks of a training did not meet, or another one has failed
   kHungUp = 129,       // SIGHUP, after saving
   kInterrupted = 130,  // SIGINT, after saving

@@ -51,7 +51,6 @@ ExitCode run_data_verify(const Invocation&);
 ExitCode run_find_lr(const Invocation&);
 ExitCode run_find_batch(const Invocation&);
 ExitCode run_find_workers(const Invocation&);
-ExitCode run_gradcheck(const Invocation&);
 ExitCode run_bench_step(const Invocation&);
 ExitCode run_bench_op(const Invocation&);
 ExitCode run_bench_conv(const Invocation&);

@@ -168,7 +168,6 @@ enum Takes : unsigned {
   kInfo = 128,
   kDataFetch = 256,
   kDataVerify = 512,
-  kGradcheck = 1024,
   kBenchConv = 2048,
   kAlgos = 4096,
   kFindLr = 8192,

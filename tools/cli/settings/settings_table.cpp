@@ -27,7 +27,7 @@ constexpr unsigned kCompute =
 constexpr unsigned kSynthetic =
     kBenchStep | kBenchInfer | kBenchConv | kFindBatch | kStepViews | kAlgosPlan | kPlan;
 constexpr unsigned kRows = kImages | kSummary | kInfo | kBenchStep | kBenchInfer | kBenchOp |
-                           kBenchConv | kDataVerify | kDataFetch | kGradcheck | kAlgos | kCkpt |
+                           kBenchConv | kDataVerify | kDataFetch | kAlgos | kCkpt |
                            kFindBatch | kWatch | kAlgosPlan | kPlan;
 constexpr double kMaxThreads = 1024;
 
@@ -161,7 +161,7 @@ constexpr Setting kSettings[] = {
 
   {.key = "device", .group = "Speed", .target = &S::device, .takes = kCompute | kPlan, .unit = "auto|cpu|cuda:N",
    .help = "Where to compute"},
-  {.key = "threads", .group = "Speed", .target = &S::threads, .takes = kCompute | kGradcheck | kDataPrepare | kDataVerify, .unit = "N", .min = 1, .max = kMaxThreads, .automatic = "all processors",
+  {.key = "threads", .group = "Speed", .target = &S::threads, .takes = kCompute | kDataPrepare | kDataVerify, .unit = "N", .min = 1, .max = kMaxThreads, .automatic = "all processors",
    .help = "Threads that compute"},
   {.key = "conv-exact", .group = "Speed", .target = &S::conv_exact, .takes = kCompute,
    .help = "Direct convolutions instead of the faster Winograd ones, which round more"},
@@ -199,7 +199,7 @@ constexpr Setting kSettings[] = {
   {.key = "max-batch", .group = "Speed", .target = &S::max_batch, .takes = kFindBatch, .unit = "N", .min = 1, .max = 1e6,
    .help = "Largest batch to try"},
 
-  {.key = "seed", .group = "Run", .target = &S::seed, .takes = kImages | kSynthetic | kGradcheck, .unit = "N", .max = 9e18,
+  {.key = "seed", .group = "Run", .target = &S::seed, .takes = kImages | kSynthetic, .unit = "N", .max = 9e18,
    .help = "Of everything random"},
   {.key = "run-dir", .group = "Run", .target = &S::run_dir, .takes = kTrain | kEval | kPredict, .unit = "DIR",
    .help = "Run folder; training makes it (otherwise runs/DATASET-MODEL-DATE-N), eval and predict read it"},
