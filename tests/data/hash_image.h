@@ -1,8 +1,11 @@
-// The images of golden_transforms.py, and the hash that it keeps of results.
+// The images of golden_transforms.py, what a transform makes of one, and the hash that the script
+// keeps of results.
 #pragma once
 
 #include <cstdint>
 #include <vector>
+
+#include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data::testing {
 
@@ -23,6 +26,14 @@ inline uint64_t fnv(const std::vector<uint8_t>& bytes) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
   return hash;
+}
+
+/// Every byte must be written.
+inline std::vector<uint8_t> applied(const Transform& t, const std::vector<uint8_t>& image,
+                                    const ImageSpec& spec, Key key = {}) {
+  std::vector<uint8_t> out(static_cast<size_t>(t.output(spec).pixels()), 0xaa);
+  t.apply(image.data(), spec, key, out.data());
+  return out;
 }
 
 }  // namespace lathe::data::testing

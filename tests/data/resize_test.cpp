@@ -16,16 +16,10 @@
 namespace lathe::data {
 namespace {
 
+using testing::applied;
 using testing::fnv;
 using testing::hash_image;
 using testing::message_of;
-
-std::vector<uint8_t> applied(const Transform& t, const std::vector<uint8_t>& image,
-                             const ImageSpec& spec, Key key = {}) {
-  std::vector<uint8_t> out(static_cast<size_t>(t.output(spec).pixels()), 0xaa);
-  t.apply(image.data(), spec, key, out.data());
-  return out;
-}
 
 /// Weighted mean of the source around each centre, the weights falling linearly to 0 over max(1,
 /// in / out) pixels.

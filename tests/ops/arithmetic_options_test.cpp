@@ -25,12 +25,6 @@ const Values kBottom = {2, 2, -2, -2, 1, 2, 2, kInf, 2, 2, 0, 0, kInf, kInf};
 const Values kTruncated = {3, -3, -3, 3, kNaN, kInf, -kInf, 0, 0, -0.0, kInf, -kInf, 0, -0.0};
 const Values kFloored = {3, -4, -4, 3, kNaN, kNaN, kNaN, 0, 0, -0.0, kInf, -kInf, 0, -1};
 
-std::vector<Device> devices() {
-  std::vector<Device> all{kCPU};
-  if (cuda_is_available()) all.emplace_back(DeviceType::kCUDA);
-  return all;
-}
-
 }  // namespace
 
 TEST_CASE("div: rounded to zero and down, as PyTorch rounds, in every dtype and layout") {

@@ -33,6 +33,13 @@ inline double tolerance_of(DType dtype) {
   }
 }
 
+/// The CPU, and a GPU if there is one.
+inline std::vector<Device> devices() {
+  std::vector<Device> all{kCPU};
+  if (cuda_is_available()) all.emplace_back(DeviceType::kCUDA);
+  return all;
+}
+
 /// f32 on two devices: sums in other orders, and TF32 off. As for convolutions and products.
 inline constexpr double kDeviceTolerance = 1e-4;
 

@@ -15,11 +15,6 @@ using doctest::Contains;
 namespace {
 using Values = std::vector<double>;
 
-std::vector<Device> devices() {
-  std::vector<Device> all{kCPU};
-  if (cuda_is_available()) all.emplace_back(DeviceType::kCUDA);
-  return all;
-}
 }  // namespace
 
 TEST_CASE("bincount: counts and weights on every device") {

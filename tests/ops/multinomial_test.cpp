@@ -12,14 +12,6 @@ using namespace lathe;
 using namespace lathe::test;
 using doctest::Contains;
 
-namespace {
-std::vector<Device> devices() {
-  std::vector<Device> all{kCPU};
-  if (cuda_is_available()) all.emplace_back(DeviceType::kCUDA);
-  return all;
-}
-}  // namespace
-
 TEST_CASE("multinomial: with replacement classes come in proportion to their weights") {
   manual_seed(27);
   constexpr int64_t kDraws = 20000;

@@ -14,12 +14,6 @@ namespace {
 using Values = std::vector<double>;
 using In = const Tensors&;
 
-std::vector<Device> devices() {
-  std::vector<Device> all{kCPU};
-  if (cuda_is_available()) all.emplace_back(DeviceType::kCUDA);
-  return all;
-}
-
 }  // namespace
 
 TEST_CASE("nonzero: coordinates row by row, in every layout and dtype, on every device") {

@@ -13,11 +13,6 @@ using Values = std::vector<double>;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-std::vector<Device> devices() {
-  std::vector<Device> all{kCPU};
-  if (cuda_is_available()) all.emplace_back(DeviceType::kCUDA);
-  return all;
-}
 }  // namespace
 
 TEST_CASE("fmod, remainder: values in every dtype and layout") {

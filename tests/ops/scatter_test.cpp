@@ -16,12 +16,6 @@ namespace {
 using Values = std::vector<double>;
 using In = const Tensors&;
 
-std::vector<Device> devices() {
-  std::vector<Device> all{kCPU};
-  if (cuda_is_available()) all.emplace_back(DeviceType::kCUDA);
-  return all;
-}
-
 struct Case {
   Shape x;
   int64_t dim;

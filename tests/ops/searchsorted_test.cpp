@@ -15,12 +15,6 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-std::vector<Device> devices() {
-  std::vector<Device> all{kCPU};
-  if (cuda_is_available()) all.emplace_back(DeviceType::kCUDA);
-  return all;
-}
-
 std::vector<double> reference(const Tensor& sorted, const Tensor& values, bool right) {
   const std::vector<double> table = sorted.to_vector<double>(), v = values.to_vector<double>();
   const size_t n = static_cast<size_t>(sorted.dim(-1));

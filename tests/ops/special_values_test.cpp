@@ -91,12 +91,6 @@ const Case kTwo[] = {
 };
 // clang-format on
 
-std::vector<Device> devices() {
-  std::vector<Device> all{kCPU};
-  if (cuda_is_available()) all.emplace_back(DeviceType::kCUDA);
-  return all;
-}
-
 Tensors leaves(const std::vector<Values>& inputs, DType dtype, Device device) {
   Tensors all;
   for (const Values& v : inputs)

@@ -14,12 +14,6 @@ using namespace lathe::test;
 
 namespace {
 
-std::vector<Device> devices() {
-  std::vector<Device> out{kCPU};
-  if (cuda_is_available()) out.emplace_back(DeviceType::kCUDA);
-  return out;
-}
-
 struct Numbers {
   double loss;
   std::vector<int64_t> counts, confusion;
