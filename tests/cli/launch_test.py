@@ -62,7 +62,7 @@ def test_one_of_two_machines(_):
 
 
 def test_the_processors_are_shared(_):
-    result = expect(lathe("launch", "-n", 1, LATHE, "bench", "op", "relu", "--seconds", "0.01", "--json",
+    result = expect(lathe("launch", "-n", 1, LATHE, "bench", "kernels", "relu", "--seconds", "0.01", "--json",
                           env={"OMP_NUM_THREADS": "3", "LATHE_THREADS": ""}), 0)
     assert json.loads(result.stdout.splitlines()[0])["threads"] == 3, result.stdout
     cpus = json.loads(expect(lathe("info", "--json"), 0).stdout.splitlines()[0])["usable_cpus"]

@@ -67,7 +67,7 @@ def test_no_line_is_wider_than_the_terminal(folder):
                 assert shown.split() == expect(lathe(*command), 0).stdout.split(), command
     # ckpt show names every entry whole, and watch cuts nothing.
     assert "..." not in read_screen(*open_screen(60, "watch", "a", "--once"))
-    check_width(read_screen(*open_screen(80, "bench", "op", "add", "--seconds", 0.01)), 80)
+    check_width(read_screen(*open_screen(80, "bench", "kernels", "add", "--seconds", 0.01)), 80)
     # What may be copied stays as it is.
     config = read_screen(*open_screen(60, "train", *TINY, "--freeze", "conv1, bn1, layer1.0.conv1, layer1.0.bn1, layer1.0.conv2", "--dry-run"))
     assert 'freeze = "conv1, bn1, layer1.0.conv1, layer1.0.bn1, layer1.0.conv2"\r\n' in config, config

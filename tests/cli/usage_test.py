@@ -73,7 +73,7 @@ def test_a_config_file_that_is_a_pipe_counts(folder):
 
 
 def test_openmp_waits_passively_and_nothing_starts_anew(folder):
-    step = ["bench", "op", "matmul", "--seconds", "0.1", "--json"]
+    step = ["bench", "step", "--model", "resnet8", "--batch-size", "8", "--seconds", "0.1", "--json"]
     for said, spins in (({}, "0"), ({"OMP_WAIT_POLICY": "active"}, "30000000000"), ({"GOMP_SPINCOUNT": "1234"}, "1234")):
         unset = {k: v for k, v in environment(OMP_DISPLAY_ENV="verbose", **said).items()
                  if k in said or k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}

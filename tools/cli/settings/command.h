@@ -52,7 +52,6 @@ ExitCode run_find_lr(const Invocation&);
 ExitCode run_find_batch(const Invocation&);
 ExitCode run_find_workers(const Invocation&);
 ExitCode run_bench_step(const Invocation&);
-ExitCode run_bench_op(const Invocation&);
 ExitCode run_bench_conv(const Invocation&);
 ExitCode run_bench_kernels(const Invocation&);
 ExitCode run_bench_infer(const Invocation&);

@@ -163,7 +163,7 @@ enum Takes : unsigned {
   kPredict = 4,
   kSummary = 8,
   kBenchStep = 16,
-  kBenchOp = 32,
+  kBenchKernels = 32,
   kBenchLoader = 64,
   kInfo = 128,
   kDataFetch = 256,

@@ -23,12 +23,12 @@ constexpr unsigned kModels = kSteps | kLook | kPredict | kSummary | kBenchStep |
 constexpr unsigned kData = kTrain | kFindLr | kLook | kPredict | kLoading;
 constexpr unsigned kImages = kData | kDataPrepare | kStepViews;
 constexpr unsigned kCompute =
-    kSteps | kLook | kPredict | kBenchStep | kBenchInfer | kBenchOp | kBenchConv | kStepViews;
+    kSteps | kLook | kPredict | kBenchStep | kBenchInfer | kBenchKernels | kBenchConv | kStepViews;
 constexpr unsigned kSynthetic =
     kBenchStep | kBenchInfer | kBenchConv | kFindBatch | kStepViews | kAlgosPlan | kPlan;
-constexpr unsigned kRows = kImages | kSummary | kInfo | kBenchStep | kBenchInfer | kBenchOp |
-                           kBenchConv | kDataVerify | kDataFetch | kAlgos | kCkpt |
-                           kFindBatch | kWatch | kAlgosPlan | kPlan;
+constexpr unsigned kRows = kImages | kSummary | kInfo | kBenchStep | kBenchInfer | kBenchKernels |
+                           kBenchConv | kDataVerify | kDataFetch | kAlgos | kCkpt | kFindBatch |
+                           kWatch | kAlgosPlan | kPlan;
 constexpr double kMaxThreads = 1024;
 
 // clang-format off
@@ -225,7 +225,7 @@ constexpr Setting kSettings[] = {
    .help = "Save and stop after step N as after a signal, to be resumed; 0: do not"},
   {.key = "steps", .group = "Run", .target = &S::steps, .takes = kCkptVerify | kDoctor, .unit = "N", .min = 2, .max = 1e15,
    .help = "Steps of each of the trainings that are compared; of doctor: steps that are profiled"},
-  {.key = "seconds", .group = "Run", .target = &S::seconds, .takes = kTips | kBenchStep | kBenchInfer | kBenchOp | kBenchConv | kBenchLoader, .unit = "SECONDS", .min = 0.01, .max = 86400,
+  {.key = "seconds", .group = "Run", .target = &S::seconds, .takes = kTips | kBenchStep | kBenchInfer | kBenchKernels | kBenchConv | kBenchLoader, .unit = "SECONDS", .min = 0.01, .max = 86400,
    .automatic = "by benchmark", .help = "Time for each measurement; of bench tips: for all together (240)"},
   {.key = "interrupt-at", .group = "Run", .target = &S::interrupt_at, .takes = kCkptVerify, .unit = "N", .max = 1e15,
    .help = "The step after which one of them stops and is resumed; 0: in the middle"},
