@@ -120,4 +120,17 @@ def test_another_text_of_the_same_value_is_no_change(folder):
     expect(lathe(*resume, "--freeze", "conv1"), 2, "was made with other settings (freeze nothing → conv1)")
 
 
+def test_a_setting_of_earlier_versions_is_accepted_and_named(folder):
+    expect(train("--run-dir", "r", "--epochs", 1), 0)
+    config, gone = folder / "r/config.toml", "conv-benchmark has no effect any more"
+    for value, named in (("false", 0), ("true", 1)):  # each run of theirs had it
+        config.write_text(config.read_text() + f"conv-benchmark = {value}\n")
+        expect(train("--run-dir", "r", "--resume", "auto", "--epochs", 2), 0)
+        assert (folder / "r/log.txt").read_text().count(gone) == named
+        assert "conv-benchmark" not in config.read_text()
+    config.write_text(config.read_text() + "conv-benchmark = true\n")
+    said = expect(lathe("eval", "--run-dir", "r", "--no-quiet"), 0).stderr
+    assert f"warning: r/config.toml:{len(config.read_text().splitlines())}: {gone}: " in said, said
+
+
 main(globals())
