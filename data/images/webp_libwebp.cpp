@@ -1,15 +1,27 @@
 // WebP through libwebp. The contract is in decode.h.
 #include <webp/decode.h>
 
+#include <cstdlib>
+#include <memory>
+
 #include "lathe/core/error.h"
 #include "lathe/data/images/decode.h"
 
 namespace lathe::data {
 namespace {
 
-void check(VP8StatusCode status, const std::filesystem::path& path) {
-  LATHE_CHECK(OutOfMemoryError, status != VP8_STATUS_OUT_OF_MEMORY, path.string(),
-              ": libwebp has no memory for it");
+// What libwebp needs beside the picture is a few times its bytes, and tables of less than this.
+constexpr size_t kTables = size_t{4} << 20;
+
+bool has_room(size_t bytes) {
+  const std::unique_ptr<void, decltype(&std::free)> room(std::malloc(bytes), std::free);
+  return room != nullptr;
+}
+
+// libwebp 1.5 says that it has no memory also of codes that are damaged.
+void check(VP8StatusCode status, const std::filesystem::path& path, size_t picture = 0) {
+  const bool is_short = status == VP8_STATUS_OUT_OF_MEMORY && !has_room(4 * picture + kTables);
+  LATHE_CHECK(OutOfMemoryError, !is_short, path.string(), ": libwebp has no memory for it");
   LATHE_CHECK(DataError, status == VP8_STATUS_OK, path.string(), ": is a damaged WebP file",
               status == VP8_STATUS_NOT_ENOUGH_DATA ? ": it ends too early" : "");
 }
@@ -37,7 +49,7 @@ ImageSpec decode_webp(FileBytes file, const std::filesystem::path& path,
   config.output.u.RGBA = {.rgba = interleaved.data(),
                           .stride = static_cast<int>(3 * spec.width),
                           .size = interleaved.size()};
-  check(WebPDecode(file.data(), file.size(), &config), path);
+  check(WebPDecode(file.data(), file.size(), &config), path, interleaved.size());
   pixels.resize(interleaved.size());
   planes_of(interleaved.data(), spec.height * spec.width, 3, pixels.data());
   return spec;
