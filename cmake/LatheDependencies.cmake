@@ -107,8 +107,11 @@ include(LatheCuda)
 # libraries that a static liblathe.a asks its user to link (cmake/latheConfig.cmake.in, cmake/lathe.pc.in).
 function(lathe_link_dependencies target)
   target_link_libraries(${target} PRIVATE
-    "$<BUILD_INTERFACE:Eigen3::Eigen>" "$<BUILD_INTERFACE:fmt::fmt-header-only>"
-    "$<BUILD_INTERFACE:nlohmann_json::nlohmann_json>" Threads::Threads ${CMAKE_DL_LIBS})
+    "$<BUILD_INTERFACE:Eigen3::Eigen>" "$<BUILD_INTERFACE:nlohmann_json::nlohmann_json>"
+    Threads::Threads ${CMAKE_DL_LIBS})
+  # Of {fmt} the headers are enough: core/text/formatted.cpp compiles its code.
+  target_include_directories(${target} SYSTEM PRIVATE
+    $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
   target_compile_definitions(${target} PRIVATE EIGEN_MPL2_ONLY)
   if(LATHE_HAS_ONEDNN)
     target_include_directories(${target} SYSTEM PRIVATE "${DNNL_INCLUDE_DIR}")

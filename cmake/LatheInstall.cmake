@@ -11,18 +11,18 @@ set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lathe")
 set(_search_path "")
 set_target_properties(lathe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON)
 install(TARGETS lathe EXPORT latheTargets)
-install(FILES lathe.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
+install(FILES lathe.h train.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
 set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
 list(APPEND _private_headers graph/onnx_export.h graph/onnx_file.h graph/onnx_import.h graph/onnx_proto.h
      graph/op_arguments.h graph/op_table.h graph/tracer.h)
 # Of these, some name libraries that a user of Lathe needs not have.
-list(APPEND _private_headers core/json.h ops/conv/conv2d_fused_cudnn.h ops/conv/conv2d_fused_graph_cudnn.h
+list(APPEND _private_headers core/json.h core/text/count_text.h core/text/formatted.h ops/conv/conv2d_fused_cudnn.h ops/conv/conv2d_fused_graph_cudnn.h
      ops/conv/conv2d_primitive_dnnl.h ops/conv/conv2d_strips_dnnl.h ops/matmul_kernels/gemm_kernel_eigen.h
      ops/onednn.h ops/onednn_table.h)
 list(APPEND _private_headers distributed/backend.h distributed/buckets.h distributed/control.h
      distributed/control_client.h distributed/control_server.h distributed/device_backend.h distributed/device_calls.h
      distributed/group_state.h distributed/hex.h distributed/reducer.h
-     distributed/socket.h train/step_impl.h)
+     distributed/socket.h train/step_impl.h train/trainer_impl.h)
 if(LATHE_HAS_CUDA_LIBRARIES)
   list(REMOVE_ITEM _private_headers core/gpu/launch.h)  # programs start kernels of their own through it, too
 endif()

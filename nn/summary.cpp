@@ -2,10 +2,6 @@
 // modules that are fused into one op.
 #include "lathe/nn/summary.h"
 
-// Note [Names of header-only libraries] in core/json.h.
-#define fmt fmt_for_lathe
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <ostream>
@@ -14,6 +10,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/printable.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/nn/conv.h"
 #include "lathe/nn/pool2d.h"
 #include "lathe/ops/creation.h"
@@ -57,7 +54,7 @@ std::string with_commas(int64_t value) {
 }
 
 std::string mebibytes(int64_t bytes) {
-  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
+  return formatted("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
 int64_t bytes_of(const Tensors& tensors) {
@@ -183,8 +180,8 @@ std::string count_or_dash(int64_t count) { return count > 0 ? with_commas(count)
 
 std::string share_of(const SummaryRow& row, const Summary& s) {
   if (row.parameters == 0) return "-";
-  return fmt::format("{:.2f} %",
-                     100 * static_cast<double>(row.parameters) / static_cast<double>(s.parameters));
+  return formatted("{:.2f} %",
+                   100 * static_cast<double>(row.parameters) / static_cast<double>(s.parameters));
 }
 
 std::string trainable_text(const SummaryRow& row, const Summary&) {
@@ -249,16 +246,16 @@ std::string summary_text(const Summary& s, int width) {
     std::string text;
     for (const Cells& cells : columns) {
       text += text.empty() ? "" : "  ";
-      text += cells.column->right ? fmt::format("{:>{}}", cells.texts[line], cells.width)
-                                  : fmt::format("{:<{}}", cells.texts[line], cells.width);
+      text += cells.column->right ? formatted("{:>{}}", cells.texts[line], cells.width)
+                                  : formatted("{:<{}}", cells.texts[line], cells.width);
     }
     out += text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
   }
-  out += fmt::format("parameters     {} ({} trainable)\n", with_commas(s.parameters),
-                     with_commas(s.trainable));
-  out += fmt::format("multiply-adds  {} per forward\n", with_commas(s.macs));
-  return out + fmt::format(
-                   "memory         {} = {} input + {} forward and backward pass + {} parameters\n",
+  out += formatted("parameters     {} ({} trainable)\n", with_commas(s.parameters),
+                   with_commas(s.trainable));
+  out += formatted("multiply-adds  {} per forward\n", with_commas(s.macs));
+  return out +
+         formatted("memory         {} = {} input + {} forward and backward pass + {} parameters\n",
                    mebibytes(s.total_bytes()), mebibytes(s.input_bytes), mebibytes(s.pass_bytes),
                    mebibytes(s.parameter_bytes));
 }

@@ -17,7 +17,8 @@ CONVOLUTION = {"ops/conv", "ops/conv_search"}
 OPS_ROOMS = CONVOLUTION | {"ops/batch_norm_kernels", "ops/elementwise_kernels", "ops/index_kernels", "ops/matmul_kernels",
                            "ops/random_kernels", "ops/reduce_kernels", "ops/row_kernels", "ops/window_kernels"}
 OPS = RECORD | {"ops"}
-LIBRARY = OPS | {"core/debug", "core/memory", "core/formats", "nn", "graph", "optim", "data", "data/images", "data/transforms", "distributed", "train"} | CONVOLUTION
+TEXT = {"core/text"}  # what is written for people
+LIBRARY = OPS | TEXT | {"core/debug", "core/memory", "core/formats", "nn", "graph", "optim", "data", "data/images", "data/transforms", "distributed", "train"} | CONVOLUTION
 
 # room: the rooms that it may include, apart from itself. A folder's root is a room: "core" is what lies in core/ itself.
 MAY_INCLUDE = {
@@ -27,6 +28,7 @@ MAY_INCLUDE = {
     "core/memory": CORE,
     "core/gpu": CORE | {"core/memory"},
     "core/formats": CORE,
+    "core/text": CORE,
     "autograd": CORE,
     "ops": RECORD | KERNELS | OPS_ROOMS,
     "ops/elementwise_kernels": OPS | KERNELS,
@@ -39,7 +41,7 @@ MAY_INCLUDE = {
     "ops/conv_search": OPS,
     "ops/matmul_kernels": OPS | KERNELS,
     "ops/conv": OPS | KERNELS | {"ops/conv_search", "ops/matmul_kernels"},
-    "nn": OPS | {"core/formats"},
+    "nn": OPS | TEXT | {"core/formats"},
     "graph": OPS | KERNELS | {"nn", "core/formats", "ops/elementwise_kernels"},  # fused kernels are made of the ops' arithmetic
     "optim": OPS | {"nn", "optim/kernels"},
     "optim/kernels": OPS | KERNELS | {"optim", "ops/reduce_kernels"},

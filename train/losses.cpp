@@ -2,6 +2,7 @@
 #include "lathe/train/losses.h"
 
 #include "lathe/core/error.h"
+#include "lathe/ops/argmax.h"
 
 namespace lathe::train {
 
@@ -11,7 +12,10 @@ LossFunction classification(nn::Module& model, const CrossEntropyOptions& option
                 "train::classification: a batch must have images and labels, got ", batch.size(),
                 " tensors");
     const Tensor scores = model(batch[0]).to(kF32);
-    return Result{cross_entropy(scores, batch[1], options), scores, batch[1]};
+    const Tensor& labels = batch[1];
+    const bool is_soft = is_floating(labels.dtype());
+    return Result{cross_entropy(scores, labels, options), scores,
+                  is_soft ? argmax(labels.detach(), 1) : labels};
   };
 }
 

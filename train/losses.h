@@ -9,7 +9,8 @@
 namespace lathe::train {
 
 /// Classification: cross_entropy(model(x), y) of a batch {x, y}, with the labels y as integers or
-/// as probabilities. The output is the model's scores in f32, the target y.
+/// as probabilities. The output is the model's scores in f32. The target is the labels, or the
+/// most probable class of each sample.
 /// The model must outlive the function.
 LATHE_API LossFunction classification(nn::Module& model, const CrossEntropyOptions& options = {});
 

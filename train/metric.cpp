@@ -2,8 +2,10 @@
 #include "lathe/train/metric.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,9 +25,13 @@
 
 namespace lathe::train {
 
-Metric::Metric(std::string name, Sums sums, Value value)
-    : name_(std::move(name)), sums_(std::move(sums)), value_(std::move(value)) {
-  LATHE_CHECK(ValueError, !name_.empty(), "train::Metric: the name is empty");
+Metric::Metric(std::string name, Sums sums, Value value, Better better)
+    : name_(std::move(name)), sums_(std::move(sums)), value_(std::move(value)), better_(better) {
+  const auto fits = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("_-./@").find(c) != std::string_view::npos;
+  };
+  LATHE_CHECK(ValueError, !name_.empty() && std::ranges::all_of(name_, fits),
+              "train::Metric: a name is made of letters, digits and _-./@, got \"", name_, "\"");
   LATHE_CHECK(ValueError, sums_ != nullptr && value_ != nullptr, "train::Metric: ", name_,
               " lacks a function");
 }
@@ -111,11 +117,12 @@ Tensor hits_of(const Tensor& hit, const Tensor& target) {
 
 }  // namespace
 
-Metric mean(std::string name, std::function<Tensor(const Result&)> of_batch) {
+Metric mean(std::string name, std::function<Tensor(const Result&)> of_batch, Better better) {
   LATHE_CHECK(ValueError, of_batch != nullptr, "train::mean: the function is empty");
   return Metric(
       std::move(name),
-      [of = std::move(of_batch)](const Result& r) { return weighted(of(r), r.samples); }, ratio);
+      [of = std::move(of_batch)](const Result& r) { return weighted(of(r), r.samples); }, ratio,
+      better);
 }
 
 Metric mean_loss() {
@@ -125,7 +132,7 @@ Metric mean_loss() {
 Metric perplexity() {
   return Metric(
       "perplexity", [](const Result& r) { return weighted(r.loss, r.samples); },
-      [](std::span<const double> totals) { return std::exp(ratio(totals)); });
+      [](std::span<const double> totals) { return std::exp(ratio(totals)); }, Better::kLower);
 }
 
 Metric accuracy() {

@@ -19,6 +19,9 @@
 
 namespace lathe::train {
 
+/// Which values of a metric are the better ones.
+enum class Better { kHigher, kLower };
+
 /// A metric is made of sums: numbers of each batch whose totals decide its value. So it can be
 /// added up over batches and over ranks. The totals are f64, on the device of the first batch.
 class LATHE_API Metric {
@@ -29,10 +32,12 @@ class LATHE_API Metric {
   /// The value from the totals, k numbers.
   using Value = std::function<double(std::span<const double> totals)>;
 
-  /// throws: ValueError for an empty name or function.
-  Metric(std::string name, Sums sums, Value value);
+  /// The name heads columns and keys: letters, digits and _-./@.
+  /// throws: ValueError for another name, or an empty function.
+  Metric(std::string name, Sums sums, Value value, Better better = Better::kHigher);
 
   const std::string& name() const { return name_; }
+  Better better() const { return better_; }
 
   /// Adds a batch. Never waits for a GPU. May be captured into a graph, whose launches then add
   /// their batches: after at least one call that was not.
@@ -58,12 +63,15 @@ class LATHE_API Metric {
   std::string name_;
   Sums sums_;
   Value value_;
+  Better better_;
   Tensor totals_;
 };
 
 /// The mean over samples of a number per batch: `of_batch` returns the mean over the batch's
-/// samples, 0-d. Batches count by their samples (Result::samples).
-LATHE_API Metric mean(std::string name, std::function<Tensor(const Result&)> of_batch);
+/// samples, 0-d. Batches count by their samples (Result::samples). A mean is an error unless
+/// `better` says otherwise: the lower, the better.
+LATHE_API Metric mean(std::string name, std::function<Tensor(const Result&)> of_batch,
+                      Better better = Better::kLower);
 /// The mean loss, "loss".
 LATHE_API Metric mean_loss();
 /// exp(mean loss), "perplexity". The loss is a mean negative log-likelihood in nats.

@@ -18,8 +18,8 @@
 #include <utility>
 
 #include "lathe/core/config.h"
-#include "lathe/core/error.h"
 #include "lathe/train/checkpoint_writer.h"
+#include "lathe/train/errors.h"
 #include "lathe/train/snapshot.h"
 
 namespace lathe::train {
@@ -37,11 +37,6 @@ inline constexpr std::string_view kWentBackKey = "lathe.went_back";
 /// Steps between copies of the state. A copy takes about a hundredth of a step on a CPU. From a GPU
 /// it takes some milliseconds, beside the step that follows. This seldom it costs nothing.
 inline constexpr int64_t kStepsBetweenCandidates = 50;
-
-/// The run folder cannot be written, so there is nowhere to save to.
-class LATHE_API SaveError : public FileError {
-  using FileError::FileError;
-};
 
 /// A step here is the number of updates that a state has behind it.
 class LATHE_API RunFolder {

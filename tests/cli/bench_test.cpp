@@ -20,7 +20,7 @@ TEST_CASE("bench: seconds per call, the median between its quartiles") {
   CHECK(timing.median >= 0.001);
   CHECK(timing.low <= timing.median);
   CHECK(timing.median <= timing.high);
-  Row row;
+  lathe::train::Row row;
   add_timing(row, timing, "images", 10);
   CHECK(row.values().back().first == "images_per_second");
   CHECK(std::get<double>(row.values().back().second) == doctest::Approx(10 / timing.median));

@@ -1,6 +1,6 @@
 // ComputeStream: what waits for what at its ends, on a GPU or an emulated one, whose queues run as
 // late as they may; and that a training is on it.
-#include "lathe/tools/cli/training/compute_stream.h"
+#include "lathe/train/compute_stream.h"
 
 #include <doctest/doctest.h>
 
@@ -32,7 +32,7 @@ TEST_CASE("compute stream: it begins behind the default stream, which goes on be
     const Tensor value = full({8}, 1, {.device = kGpu});
     Tensor inside;
     {
-      const cli::ComputeStream on(kGpu);
+      const train::ComputeStream on(kGpu);
       value.add_(full({8}, 2, {.device = kGpu}));
       CHECK(value.cpu().to_vector<float>() == std::vector<float>(8, 3));
       inside = full({8}, 4, {.device = kGpu});
@@ -48,22 +48,22 @@ TEST_CASE("compute stream: a scope has one, unless the thread is on another stre
           lathe::test::cuda_case()) {
   Stream first;
   {
-    const cli::ComputeStream nothing(kCPU);
+    const train::ComputeStream nothing(kCPU);
     CHECK(on_default_stream());
   }
   {
-    const cli::ComputeStream on(kGpu);
+    const train::ComputeStream on(kGpu);
     CHECK_FALSE(on_default_stream());
     const Stream own = current_stream(kGpu);
     {
-      const cli::ComputeStream again(kGpu);
+      const train::ComputeStream again(kGpu);
       CHECK(current_stream(kGpu) == own);
     }
     CHECK(current_stream(kGpu) == own);
     first = own;
   }
   CHECK(on_default_stream());
-  const cli::ComputeStream later(kGpu);
+  const train::ComputeStream later(kGpu);
   CHECK(current_stream(kGpu) == first);
 }
 
@@ -77,22 +77,22 @@ TEST_CASE("compute stream: a training is on one, and its weights are there after
   optim::SGD optimizer(run.model.parameters(), {.lr = 0.1});
   optim::LambdaLR schedule(optimizer, [](int64_t) { return 1.0; });
   int64_t steps = 0;
-  cli::Trainer trainer({.settings = run.settings,
-                        .model = run.model,
-                        .schedule = schedule,
-                        .train = run.train,
-                        .test = run.test,
-                        .out = run.out,
-                        .log = run.log,
-                        .after_step =
-                            [&](int64_t) {
-                              ++steps;
-                              CHECK_FALSE(on_default_stream());
-                              return true;
-                            }},
-                       run.steps);
-  trainer.open(run.folder.path(), false);
-  CHECK(trainer.run() == cli::ExitCode::kDone);
+  cli::Training training({.settings = run.settings,
+                          .model = run.model,
+                          .schedule = schedule,
+                          .train = run.train,
+                          .test = run.test,
+                          .out = run.out,
+                          .log = run.log,
+                          .after_step =
+                              [&](int64_t) {
+                                ++steps;
+                                CHECK_FALSE(on_default_stream());
+                                return true;
+                              }},
+                         run.steps);
+  training.trainer().use_folder(run.folder.path(), false, {});
+  CHECK(training.run() == cli::ExitCode::kDone);
   CHECK(steps == run.steps);
   CHECK(on_default_stream());
   const auto saved = run.saved();

@@ -90,18 +90,18 @@ void train_here(Run& run, const std::filesystem::path& continued = {}) {
   optim::SGD optimizer(run.model.parameters(), {.lr = 0.1, .momentum = 0.9});
   optim::LambdaLR schedule(optimizer,
                            [](int64_t step) { return 1 / (1 + 0.02 * static_cast<double>(step)); });
-  cli::Trainer trainer({.settings = s,
-                        .model = run.model,
-                        .schedule = schedule,
-                        .train = run.train,
-                        .test = run.test,
-                        .out = silent,
-                        .log = run.log},
-                       kSteps);
+  cli::Training training({.settings = s,
+                          .model = run.model,
+                          .schedule = schedule,
+                          .train = run.train,
+                          .test = run.test,
+                          .out = silent,
+                          .log = run.log},
+                         kSteps);
   if (!continued.empty())
-    trainer.resume(read_checkpoint(continued.string()), continued.string(), {});
-  trainer.open(run.folder.path(), false);
-  trainer.run();
+    training.trainer().resume(read_checkpoint(continued.string()), continued.string());
+  training.trainer().use_folder(run.folder.path(), false, {});
+  training.run();
 }
 
 /// On a thread of its own, which has no plans yet.

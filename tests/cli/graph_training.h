@@ -61,25 +61,25 @@ struct GraphTraining {
     optim::SGD optimizer(run.model.parameters(), {.lr = 0.1, .momentum = 0.9});
     optim::LambdaLR schedule(
         optimizer, [](int64_t step) { return 1 / (1 + 0.02 * static_cast<double>(step)); });
-    cli::Trainer trainer({.settings = s,
-                          .model = run.model,
-                          .schedule = schedule,
-                          .train = run.train,
-                          .test = run.test,
-                          .out = run.out,
-                          .log = run.log,
-                          .after_step =
-                              [&](int64_t step) {
-                                if (after_step) after_step(step);
-                                return true;
-                              }},
-                         steps);
+    cli::Training training({.settings = s,
+                            .model = run.model,
+                            .schedule = schedule,
+                            .train = run.train,
+                            .test = run.test,
+                            .out = run.out,
+                            .log = run.log,
+                            .after_step =
+                                [&](int64_t step) {
+                                  if (after_step) after_step(step);
+                                  return true;
+                                }},
+                           steps);
     if (paused != nullptr) {
       const std::string last = (paused->folder.path() / "last.safetensors").string();
-      CHECK(trainer.resume(read_checkpoint(last), last, {}) > 0);
+      CHECK(training.trainer().resume(read_checkpoint(last), last) > 0);
     }
-    trainer.open(run.folder.path(), false);
-    trainer.run();
+    training.trainer().use_folder(run.folder.path(), false, {});
+    training.run();
   }
 
   void use_resident_images(Run& run) const {

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <limits>
 
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
 
+using namespace lathe;
 using namespace lathe::cli;
 
 TEST_CASE("parse_integer: whole numbers only, inside the range") {

@@ -17,7 +17,7 @@
 #include "lathe/ops/creation.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tests/cli/temporary_folder.h"
-#include "lathe/tools/cli/training/trainer.h"
+#include "lathe/tools/cli/training/training.h"
 
 namespace lathe::test {
 
@@ -62,9 +62,9 @@ struct Run {
   cli::ExitCode operator()() {
     optim::SGD optimizer(model.parameters(), {.lr = 0.1});
     optim::LambdaLR schedule(optimizer, [](int64_t) { return 1.0; });
-    cli::Trainer trainer({settings, model, schedule, train, test, out, log}, steps);
-    trainer.open(folder.path(), false);
-    return trainer.run();
+    cli::Training training({settings, model, schedule, train, test, out, log}, steps);
+    training.trainer().use_folder(folder.path(), false, {});
+    return training.run();
   }
 
   /// The exit code of an error, after checking its text.

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/tools/cli/wrapping.h"
+#include "lathe/core/text/wrapping.h"
 
 using namespace lathe::cli;
 
@@ -73,7 +73,7 @@ TEST_CASE("table: no row is wider than the terminal while there are columns to l
     std::istringstream lines(text_of(width));
     for (std::string line; std::getline(lines, line);) {
       if (line.find("have no room") != std::string::npos || line.starts_with("all")) continue;
-      CHECK_MESSAGE(columns_of(line) <= static_cast<size_t>(width), line);
+      CHECK_MESSAGE(lathe::columns_of(line) <= static_cast<size_t>(width), line);
       CHECK_FALSE(line.ends_with(' '));
     }
   }

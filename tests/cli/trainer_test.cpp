@@ -1,11 +1,12 @@
 // How training ends when a sample cannot be read: a data set of our own gives the errors. The other
 // ways to end are driven from outside, in stop_test.py. And updates of several batches.
-#include "lathe/tools/cli/training/trainer.h"
+#include "lathe/tools/cli/training/training.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -149,23 +150,27 @@ TEST_CASE(
 TEST_CASE(
     "trainer: after a resume with other images to evaluate, the next evaluation is the best") {
   struct Result {
-    StateDict trainer, schedule;
+    double best;
+    StateDict schedule;
     Checkpoint saved;
   };
-  const auto train = [](const Checkpoint* from, const Unchanged& same) {
+  const auto trained = [](const Checkpoint* from, const train::Unchanged& same) {
     Run run;
     add_linear(run.model);
     optim::SGD optimizer(run.model.parameters(), {.lr = 0.1});
     optim::ReduceLROnPlateau schedule(optimizer);
-    Trainer trainer({run.settings, run.model, schedule, run.train, run.test, run.out, run.log}, 4);
+    Training training({run.settings, run.model, schedule, run.train, run.test, run.out, run.log},
+                      4);
+    train::Trainer& trainer = training.trainer();
     if (from != nullptr) CHECK(trainer.resume(*from, "last.safetensors", same) == 4);
-    trainer.open(run.folder.path(), false);
-    CHECK(trainer.run() == ExitCode::kDone);
+    trainer.use_folder(run.folder.path(), false, {});
+    CHECK(training.run() == ExitCode::kDone);
     const std::string last = (run.folder.path() / "last.safetensors").string();
-    return Result{trainer.state_dict(), schedule.memory(),
-                  from != nullptr ? Checkpoint() : read_checkpoint(last)};
+    const bool is_saved = std::filesystem::exists(last);  // a run that was over saves nothing
+    return Result{trainer.best(), schedule.memory(),
+                  is_saved ? read_checkpoint(last) : Checkpoint()};
   };
-  Checkpoint easy = train(nullptr, {}).saved;  // as if the images so far had been easy
+  Checkpoint easy = trained(nullptr, {}).saved;  // as if the images so far had been easy
   StateDict changed;
   for (const auto& [name, value] : easy.tensors) {
     if (name == "trainer.best_accuracy") {
@@ -180,12 +185,14 @@ TEST_CASE(
   const auto number = [](const StateDict& state, const char* name) {
     return state.at(name).item<double>();
   };
-  const Result same = train(&easy, {}), other = train(&easy, {.evaluated = false});
-  CHECK(number(same.trainer, "best_accuracy") == 2);
+  const Result same = trained(&easy, {}), other = trained(&easy, {.evaluated = false});
+  CHECK(same.best == 2);
   CHECK(number(same.schedule, "best") == 1e-9);
-  CHECK(number(other.trainer, "best_accuracy") == number(other.trainer, "last_accuracy"));
-  CHECK(number(other.trainer, "best_epoch") == 1);
-  CHECK(number(other.schedule, "best") == number(other.trainer, "last_loss"));
+  const StateDict trainer = checkpoint_section(other.saved, "trainer");
+  CHECK(other.best == number(trainer, "last_accuracy"));
+  CHECK(number(trainer, "best_accuracy") == other.best);
+  CHECK(number(trainer, "best_epoch") == 1);
+  CHECK(number(other.schedule, "best") == number(trainer, "last_loss"));
 }
 
 TEST_CASE("trainer: --scheduler plateau looks at the loss, whatever the accuracy does") {
@@ -205,22 +212,22 @@ TEST_CASE("trainer: --scheduler plateau looks at the loss, whatever the accuracy
     bias.select(0, 0).fill_(class_0);
   };
   std::vector<double> rates;
-  Trainer trainer({.settings = run.settings,
-                   .model = run.model,
-                   .schedule = schedule,
-                   .train = run.train,
-                   .test = run.test,
-                   .out = run.out,
-                   .log = run.log,
-                   .after_step =
-                       [&](int64_t step) {
-                         rates.push_back(optimizer.lr());
-                         step == 2 ? set(20, -0.01) : set(0.01, 0.01);
-                         return true;
-                       }},
-                  3);
-  trainer.open(run.folder.path(), false);
-  CHECK(trainer.run() == ExitCode::kDone);
+  Training training({.settings = run.settings,
+                     .model = run.model,
+                     .schedule = schedule,
+                     .train = run.train,
+                     .test = run.test,
+                     .out = run.out,
+                     .log = run.log,
+                     .after_step =
+                         [&](int64_t step) {
+                           rates.push_back(optimizer.lr());
+                           step == 2 ? set(20, -0.01) : set(0.01, 0.01);
+                           return true;
+                         }},
+                    3);
+  training.trainer().use_folder(run.folder.path(), false, {});
+  CHECK(training.run() == ExitCode::kDone);
   CHECK(rates == std::vector<double>{0.1, 0.1, 0.1});  // the second one is less accurate
   CHECK(optimizer.lr() == doctest::Approx(0.01));      // the third one is more accurate
 }
@@ -230,30 +237,33 @@ TEST_CASE(
   const auto best_after_going_back = [](double best_so_far, double of_file) {
     Run run;
     add_linear(run.model);
-    const auto train = [&](const Checkpoint* from) {
+    const auto train_from = [&](const Checkpoint* from) {
       optim::SGD optimizer(run.model.parameters(), {.lr = 0.1});
       optim::LambdaLR schedule(optimizer, [](int64_t) { return 1.0; });
-      Trainer trainer({run.settings, run.model, schedule, run.train, run.test, run.out, run.log},
-                      4);
-      if (from != nullptr) CHECK(trainer.resume(*from, "last.safetensors", {}) == 2);
-      trainer.open(run.folder.path(), from != nullptr);
-      if (from != nullptr) trainer.go_back(of_file);
-      CHECK(trainer.run() == ExitCode::kDone);
+      Training training({run.settings, run.model, schedule, run.train, run.test, run.out, run.log},
+                        4);
+      train::Trainer& trainer = training.trainer();
+      if (from != nullptr) CHECK(trainer.resume(*from, "last.safetensors") == 2);
+      trainer.use_folder(run.folder.path(), from != nullptr,
+                         from != nullptr ? std::optional(of_file) : std::nullopt);
+      CHECK(training.run() == ExitCode::kDone);
     };
     run.settings.stop_after = 2;
-    train(nullptr);
+    train_from(nullptr);
     Checkpoint paused = read_checkpoint((run.folder.path() / "last.safetensors").string());
     StateDict changed;
     for (const auto& [name, value] : paused.tensors) {
       if (name == "trainer.best_accuracy") {
         changed.add_number(name, best_so_far);
+      } else if (name == "trainer.best_epoch") {
+        changed.add_number(name, 1);
       } else {
         changed.add(name, value);
       }
     }
     paused.tensors = std::move(changed);
     run.settings.stop_after = 0;
-    train(&paused);  // its accuracy is at least a half
+    train_from(&paused);  // its accuracy is at least a half
     return std::filesystem::exists(run.folder.path() / "best.safetensors");
   };
   CHECK(best_after_going_back(2, 0.1));        // the better one is gone

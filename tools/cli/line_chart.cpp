@@ -7,7 +7,7 @@
 #include <limits>
 #include <string_view>
 
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/markup.h"
 
 namespace lathe::cli {

@@ -9,9 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include "lathe/tools/cli/row.h"
+#include "lathe/train/log_file.h"
+#include "lathe/train/row.h"
 
 namespace lathe::cli {
+
+using train::Row;
 
 /// Call this first in main. Opens descriptors 0 to 2 if they are closed, so that no file of ours
 /// gets one of them; writing to a stdout that was closed still fails. Ignores SIGPIPE and SIGXFSZ,
@@ -22,20 +25,6 @@ void prepare_standard_streams();
 /// Writes all of `text` to a descriptor.
 /// throws: CommandError (kError) naming `what` and the cause.
 void write_all(int descriptor, std::string_view text, std::string_view what);
-
-/// Opens a regular file to append lines to. Creates it if it is missing.
-/// throws: FileError.
-int open_to_append(const std::string& path);
-/// Keeps the first `lines` complete lines of such a file, or all if there are fewer.
-/// → how many it kept
-/// throws: FileError.
-int64_t cut_lines(int descriptor, const std::string& path, int64_t lines);
-
-/// Writes to stderr. It is no error if nobody reads it.
-void write_stderr(std::string_view text) noexcept;
-
-/// Writes a line and a line break to stderr; a terminal gets it broken between words (wrapping.h).
-void write_stderr_line(std::string_view line) noexcept;
 
 /// Results. If stdout fails (closed, a full disk), CommandError (kError) is thrown at once;
 /// training then saves and ends.
@@ -65,14 +54,13 @@ class Output {
 class Log {
  public:
   explicit Log(bool quiet) : quiet_(quiet) {}
-  ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
   /// From now on also writes to this file, beginning with the messages so far. Removes an
   /// incomplete last line that a kill left there.
   /// throws: FileError.
-  void open(const std::filesystem::path& path);
+  void open(const std::filesystem::path& path) { file_.open(path); }
   void line(std::string_view text);
   void warning(std::string_view text);
   /// A line that tells what was chosen for the user. It waits for the next line() or
@@ -86,14 +74,11 @@ class Log {
 
  private:
   void say(const std::string& text, bool on_stderr);
-  void write_file(std::string_view text);
-  void write_what_waits();
 
   bool quiet_;
-  std::mutex mutex_;  // for the file and choices_: lines come from any thread
-  int file_ = -1;
+  std::mutex mutex_;  // for choices_: lines come from any thread
   std::vector<std::string> choices_;
-  std::string waiting_;  // text that the file has not taken yet
+  train::LogFile file_;
   std::function<void()> before_line_;
 };
 

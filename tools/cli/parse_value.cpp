@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "lathe/core/range_text.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {
@@ -92,12 +92,6 @@ std::vector<std::string> split_list(std::string_view text) {
     text.remove_prefix(std::min(comma + 1, text.size()));
   }
   return parts;
-}
-
-std::string number_text(double value) { return formatted("{}", without_sign_of_nan(value)); }
-
-double without_sign_of_nan(double value) {
-  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates,

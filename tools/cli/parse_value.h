@@ -19,12 +19,6 @@ bool parse_switch(std::string_view name, std::string_view text);
 /// The parts of "a,b,c", without spaces around them; "" has none.
 std::vector<std::string> split_list(std::string_view text);
 
-/// The shortest text that parse_number reads back as the same value; "nan" for any NaN.
-std::string number_text(double value);
-
-/// For {fmt}, which writes "-nan" if a NaN has the sign bit. The sign of a NaN means nothing.
-double without_sign_of_nan(double value);
-
 /// The candidate that is the fewest edits (insert, delete, replace, swap neighbours) away from
 /// `word`; "" if none is nearer than half the word's length, or within `most` edits.
 std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates,

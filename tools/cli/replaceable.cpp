@@ -8,8 +8,8 @@
 #include "lathe/core/file.h"
 #include "lathe/core/paths.h"
 #include "lathe/core/temporary_files.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/line_chart.h"
 
 namespace lathe::cli {

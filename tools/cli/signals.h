@@ -1,9 +1,8 @@
-// Ctrl-C, SIGTERM and SIGHUP: the first one asks to stop after the step, the second stops at once.
-// Where nobody asks for them they end the process, without its temporary files.
-// SIGUSR1 asks to save after the step and to go on.
+// What signals do to the command: the end without temporary files, exit codes and names.
 #pragma once
 
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/train/stop_signals.h"
 
 namespace lathe::cli {
 
@@ -18,21 +17,7 @@ class CleanEnd {
   CleanEnd& operator=(const CleanEnd&) = delete;
 };
 
-/// While it exists, SIGINT, SIGTERM and SIGHUP are requests to stop. Only one may exist at a time.
-class StopRequests {
- public:
-  StopRequests();
-  ~StopRequests();
-  StopRequests(const StopRequests&) = delete;
-  StopRequests& operator=(const StopRequests&) = delete;
-
-  /// The signal that asked to stop, or 0.
-  static int asked() noexcept;
-  /// From now on SIGUSR1 is a request to save, and no longer ends the process.
-  static void note_saves();
-  /// Whether there was a SIGUSR1 since the last call.
-  static bool take_save() noexcept;
-};
+using StopRequests = train::StopSignals;
 
 /// 130 for SIGINT, 131 for SIGQUIT, 143 for SIGTERM, 129 for SIGHUP.
 ExitCode exit_code_of_signal(int signal);

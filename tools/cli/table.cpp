@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "lathe/tools/cli/formatted.h"
-#include "lathe/tools/cli/wrapping.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/wrapping.h"
 
 namespace lathe::cli {
 namespace {

@@ -10,17 +10,18 @@
 #include "lathe/core/gpu_description.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/core/printable.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/terminal.h"
+#include "lathe/core/text/wrapping.h"
 #include "lathe/ops/conv/conv2d_key.h"
 #include "lathe/ops/conv/conv2d_planner.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/tools/cli/commands/conv_layers.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/described_gpu.h"
 #include "lathe/tools/cli/table.h"
 #include "lathe/tools/cli/training/compute.h"
-#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {

@@ -7,9 +7,11 @@
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/seconds_since.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
 
 namespace lathe::cli {
+
+using train::Row;
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -6,7 +6,7 @@
 
 #include "lathe/core/device.h"
 #include "lathe/core/function_ref.h"
-#include "lathe/tools/cli/row.h"
+#include "lathe/train/row.h"
 
 namespace lathe::cli {
 
@@ -31,6 +31,6 @@ TimingOptions lasting(std::optional<double> seconds, TimingOptions options);
 Timing measure(FunctionRef<void()> f, const TimingOptions& options = {});
 
 /// Adds seconds, seconds_low, seconds_high, windows and `<unit>_per_second`, for `units` per call.
-Row& add_timing(Row& row, const Timing& timing, const char* unit, double units);
+train::Row& add_timing(train::Row& row, const Timing& timing, const char* unit, double units);
 
 }  // namespace lathe::cli

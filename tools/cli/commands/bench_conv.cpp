@@ -17,6 +17,10 @@
 #include "lathe/core/file.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/math_mode.h"
+#include "lathe/core/text/count_text.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/terminal.h"
+#include "lathe/core/text/wrapping.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/conv_search/conv_search.h"
@@ -26,13 +30,10 @@
 #include "lathe/tools/cli/commands/bench.h"
 #include "lathe/tools/cli/commands/conv_layers.h"
 #include "lathe/tools/cli/commands/roofline.h"
-#include "lathe/tools/cli/count_text.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
-#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {

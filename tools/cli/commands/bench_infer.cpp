@@ -23,6 +23,8 @@
 #include "lathe/core/printable.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/start_thread.h"
+#include "lathe/core/text/count_text.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/quantize.h"
@@ -30,15 +32,13 @@
 #include "lathe/nn/module.h"
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/bench.h"
-#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
-#include "lathe/tools/cli/row.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/train/row.h"
 
 namespace lathe::cli {
 namespace {

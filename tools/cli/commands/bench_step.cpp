@@ -15,6 +15,10 @@
 #include "lathe/core/profile/rates.h"
 #include "lathe/core/profile/table.h"
 #include "lathe/core/step_graphs.h"
+#include "lathe/core/text/count_text.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/terminal.h"
+#include "lathe/core/text/wrapping.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/compile.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
@@ -24,15 +28,12 @@
 #include "lathe/tools/cli/commands/conv_layers.h"
 #include "lathe/tools/cli/commands/roofline.h"
 #include "lathe/tools/cli/commands/step_layers.h"
-#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/random_batch.h"
-#include "lathe/tools/cli/training/run_memory.h"
-#include "lathe/tools/cli/wrapping.h"
+#include "lathe/train/metrics_row.h"
 
 namespace lathe::cli {
 namespace {
@@ -194,7 +195,7 @@ void print_timing(const Output& out, const Settings& settings, Device device, in
     row.add("memory_reserved_peak", static_cast<int64_t>(cuda::max_memory_reserved(device)));
   }
   const profile::MemoryUse memory = profile::memory_use(device);
-  add_memory(row, memory);
+  train::add_memory(row, memory);
   const double rate = static_cast<double>(batch) / timing.median;
   out.row(add_timing(row, timing, "images", static_cast<double>(batch)));
   out.text(formatted("{} batch {}, {}: {:.1f} img/s, {:.2f} ms per step ({:.2f} to {:.2f})",

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "lathe/core/hash.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
 
 namespace lathe::cli {
 

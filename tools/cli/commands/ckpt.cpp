@@ -14,6 +14,9 @@
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/paths.h"
 #include "lathe/core/printable.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/terminal.h"
+#include "lathe/core/text/wrapping.h"
 #include "lathe/data/images/packed_file.h"
 #include "lathe/graph/file.h"
 #include "lathe/graph/onnx.h"
@@ -22,7 +25,6 @@
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/checkpoint_hashes.h"
 #include "lathe/tools/cli/commands/int8.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/replaceable.h"
@@ -35,7 +37,6 @@
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/saved_run.h"
-#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/nn/conv.h"
 #include "lathe/ops/creation.h"
-#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {

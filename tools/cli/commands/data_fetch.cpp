@@ -1,7 +1,7 @@
 // lathe data fetch: the only command besides `train --download` that uses the network.
 
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/commands/named_dataset.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/fetch.h"

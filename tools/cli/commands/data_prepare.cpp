@@ -7,18 +7,18 @@
 #include "lathe/core/file.h"
 #include "lathe/core/paths.h"
 #include "lathe/core/seconds_since.h"
+#include "lathe/core/text/count_text.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/images/pack_images.h"
-#include "lathe/tools/cli/count_text.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/folder_images.h"
-#include "lathe/tools/cli/training/progress.h"
 #include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/train/progress.h"
 
 namespace lathe::cli {
 namespace {
@@ -52,7 +52,7 @@ void end_if_asked() {
 /// Appends one part, with its progress.   → images left out
 int64_t pack_part(const Settings& settings, Part part, const data::ImageDataset& images,
                   data::PackedWriter& writer, Log& log) {
-  StatusLine line(settings.progress, settings.quiet);
+  train::StatusLine line(settings.progress, settings.quiet);
   const auto began = std::chrono::steady_clock::now();
   const char* name = part == Part::kTrain ? "train" : "test";
   data::PackOptions options{.side = settings.image_size.value_or(0),
@@ -62,7 +62,7 @@ int64_t pack_part(const Settings& settings, Part part, const data::ImageDataset&
     if (!line.is_due()) return;
     line.show([&](int, bool) {
       return formatted("{}  {}/{} images  {} img/s", name, done, images.size(),
-                       rate_text(static_cast<double>(done) / seconds_since(began)));
+                       train::rate_text(static_cast<double>(done) / seconds_since(began)));
     });
   };
   const auto broken = data::pack_images(images, writer, options);

@@ -8,19 +8,19 @@
 
 #include "lathe/core/hash.h"
 #include "lathe/core/printable.h"
+#include "lathe/core/text/count_text.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/images/packed_images.h"
 #include "lathe/data/images/verify.h"
 #include "lathe/tools/cli/commands/named_dataset.h"
-#include "lathe/tools/cli/count_text.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/shell_word.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/folder_images.h"
-#include "lathe/tools/cli/training/progress.h"
+#include "lathe/train/progress.h"
 
 namespace lathe::cli {
 namespace {
@@ -72,7 +72,7 @@ int64_t verify_part(data::ImageDataset& images, const char* part, const Settings
     out.text(formatted("{:<8} {}", part, printable(left_out)));
     out.row(Row().add("event", "left_out").add("part", part).add("detail", left_out));
   }
-  StatusLine line(settings.progress, settings.quiet);
+  train::StatusLine line(settings.progress, settings.quiet);
   const data::ImagesReport report = data::verify_images(images, [&](int64_t done) {
     if (!line.is_due()) return;
     line.show([&](int, bool) { return formatted("{}  {}/{}", part, done, images.size()); });

@@ -5,8 +5,10 @@
 
 #include "lathe/core/file.h"
 #include "lathe/core/printable.h"
-#include "lathe/tools/cli/count_text.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/count_text.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/terminal.h"
+#include "lathe/core/text/wrapping.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/replaceable.h"
@@ -19,9 +21,10 @@
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/saved_run.h"
 #include "lathe/tools/cli/training/worst_mistakes.h"
-#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
+
+using train::Evaluation, train::Progress, train::Tally;
 namespace {
 
 constexpr int64_t kMistakesAsFiles = 16;  // unless --worst says how many
@@ -153,7 +156,7 @@ ExitCode run_eval(const Invocation& call) {
   out.sentence(formatted("{} {}: {} images, loss {:.4f}, top-1 {:.2f} %{}, {} img/s",
                          *settings.dataset, settings.split, tally.count(),
                          without_sign_of_nan(tally.loss()), 100 * tally.accuracy(), more,
-                         rate_text(rate)));
+                         train::rate_text(rate)));
   if (!settings.quiet) print_classes(out, tally, run.images->class_names());
   print_mistakes(out, worst.found(), *run.images);
   if (!settings.confusion.empty()) {

@@ -5,9 +5,9 @@
 
 #include "lathe/core/file.h"
 #include "lathe/core/generator.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/commands/found_setting.h"
 #include "lathe/tools/cli/commands/lr_range.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/line_chart.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
@@ -20,8 +20,8 @@
 #include "lathe/tools/cli/training/last_batch.h"
 #include "lathe/tools/cli/training/loss_scale.h"
 #include "lathe/tools/cli/training/optimizers.h"
-#include "lathe/tools/cli/training/progress.h"
 #include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/train/progress.h"
 
 namespace lathe::cli {
 namespace {
@@ -41,7 +41,7 @@ void each_batch(Input& input, F f) {
 
 // Makes training steps with the learning rates of the range, until that has seen enough.
 void sweep(LrRange& range, const Settings& settings, nn::Module& model, Input& input,
-           StatusLine& status) {
+           train::StatusLine& status) {
   const auto optimizer = make_optimizer(settings, model);
   const Frozen frozen = freeze(model, settings.freeze);
   train::StepOptions options = step_options(settings);
@@ -162,7 +162,7 @@ ExitCode run_find_lr(const Invocation& call) {
   }
   place_model(*model, device, settings);
   log.say_choices();
-  StatusLine status(settings.progress, settings.quiet);
+  train::StatusLine status(settings.progress, settings.quiet);
   BrokenFiles broken({images.get()}, log);
   reading_data([&] { sweep(range, settings, *model, input, status); });  // writes no file
   if (settings.skip_broken) broken.report();

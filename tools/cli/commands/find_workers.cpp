@@ -2,18 +2,18 @@
 #include <algorithm>
 #include <vector>
 
+#include "lathe/core/text/formatted.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/tools/cli/commands/bench.h"
 #include "lathe/tools/cli/commands/found_setting.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/input.h"
-#include "lathe/tools/cli/training/progress.h"
 #include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/train/progress.h"
 
 namespace lathe::cli {
 namespace {
@@ -85,7 +85,7 @@ ExitCode run_find_workers(const Invocation& call) {
                 .add("workers", trial.workers)
                 .add("images_per_second", trial.images_per_second));
     out.text(formatted("{:4} worker{}  {:>9} img/s", trial.workers, trial.workers == 1 ? " " : "s",
-                       rate_text(trial.images_per_second)));
+                       train::rate_text(trial.images_per_second)));
   }
   Log log(settings.quiet);
   BrokenFiles broken({images.get()}, log);
@@ -106,7 +106,8 @@ ExitCode run_find_workers(const Invocation& call) {
       "--workers {} is enough if training itself leaves the processors to it: {} img/s, {:.0f} % "
       "of "
       "the fastest",
-      chosen.workers, rate_text(chosen.images_per_second), 100 * chosen.images_per_second / best));
+      chosen.workers, train::rate_text(chosen.images_per_second),
+      100 * chosen.images_per_second / best));
   if (const std::string said = found.write(std::to_string(chosen.workers)); !said.empty())
     out.sentence(said);
   return ExitCode::kDone;

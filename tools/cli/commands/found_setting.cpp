@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "lathe/core/file.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"
 
 namespace lathe::cli {

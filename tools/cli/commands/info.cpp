@@ -4,7 +4,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/device.h"
 #include "lathe/core/dtype.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/environment.h"

@@ -1,5 +1,6 @@
 // Calibration images and the quantised graph of `lathe ckpt convert --int8`. Contract: int8.h.
 #include "lathe/tools/cli/commands/int8.h"
+#include "lathe/core/text/terminal.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/paths.h"
 #include "lathe/core/printable.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/data/batch.h"
 #include "lathe/data/images/image_datasets.h"
 #include "lathe/data/images/image_files.h"
@@ -17,7 +19,6 @@
 #include "lathe/graph/quantize.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/training/datasets.h"
@@ -25,6 +26,8 @@
 #include "lathe/tools/cli/training/resume.h"
 
 namespace lathe::cli {
+
+using train::Row;
 namespace {
 
 constexpr int64_t kBatch = 16;  // of calibration: all activations of one are kept

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/line_chart.h"
 #include "lathe/tools/cli/parse_value.h"
 
 namespace lathe::cli {
+
+using train::Row;
 namespace {
 
 bool lower(const LrRangePoint& a, const LrRangePoint& b) { return a.smoothed < b.smoothed; }

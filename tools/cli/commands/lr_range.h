@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/tools/cli/row.h"
+#include "lathe/train/row.h"
 
 namespace lathe::cli {
 
@@ -76,6 +76,6 @@ std::string lr_plot(const LrRange& range, int width, int height);
 /// The same as SVG, with the single losses behind the smoothed ones.
 std::string lr_svg(const LrRange& range);
 
-Row lr_range_row(const LrRangePoint& point, int64_t step);
+train::Row lr_range_row(const LrRangePoint& point, int64_t step);
 
 }  // namespace lathe::cli

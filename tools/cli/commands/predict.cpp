@@ -8,10 +8,12 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
 #include "lathe/core/printable.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/terminal.h"
+#include "lathe/core/text/wrapping.h"
 #include "lathe/data/batch.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/tools/cli/commands/predict_files.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -20,7 +22,6 @@
 #include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/saved_run.h"
-#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {

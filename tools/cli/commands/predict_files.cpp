@@ -19,6 +19,9 @@
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/json.h"
 #include "lathe/core/printable.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/terminal.h"
+#include "lathe/core/text/wrapping.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/images/image_files.h"
 #include "lathe/data/images/image_folder.h"
@@ -28,7 +31,6 @@
 #include "lathe/ops/softmax.h"
 #include "lathe/ops/views.h"
 #include "lathe/tools/cli/commands/predict_files.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/recipe.h"
@@ -42,7 +44,6 @@
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/saved_run.h"
 #include "lathe/tools/cli/weights_name.h"
-#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {

@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <string>
 
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/terminal.h"
+#include "lathe/core/text/wrapping.h"
 #include "lathe/nn/summary.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
-#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 

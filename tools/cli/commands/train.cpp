@@ -1,5 +1,5 @@
 // lathe train: makes the parts of a training from the settings, and the run folder. The loop itself
-// is tools/cli/training/trainer.cpp.
+// is train/trainer.cpp.
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,11 +13,11 @@
 #include "lathe/core/generator.h"
 #include "lathe/core/log.h"
 #include "lathe/core/paths.h"
+#include "lathe/core/text/count_text.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/distributed/error.h"
 #include "lathe/nn/summary.h"
 #include "lathe/tools/cli/commands/largest_batch.h"
-#include "lathe/tools/cli/count_text.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/recipe.h"
@@ -26,29 +26,31 @@
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/compute.h"
-#include "lathe/tools/cli/training/compute_stream.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/environment.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/idle_flags.h"
+#include "lathe/tools/cli/training/join_ranks.h"
 #include "lathe/tools/cli/training/last_batch.h"
 #include "lathe/tools/cli/training/memory_advice.h"
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/peak_forecast.h"
-#include "lathe/tools/cli/training/ranks.h"
 #include "lathe/tools/cli/training/resume.h"
-#include "lathe/tools/cli/training/run_checkpoints.h"
 #include "lathe/tools/cli/training/run_data.h"
 #include "lathe/tools/cli/training/run_folder.h"
 #include "lathe/tools/cli/training/run_profile.h"
 #include "lathe/tools/cli/training/schedule.h"
 #include "lathe/tools/cli/training/shared_start.h"
-#include "lathe/tools/cli/training/trainer.h"
+#include "lathe/tools/cli/training/training.h"
 #include "lathe/train/checkpoint_writer.h"
+#include "lathe/train/compute_stream.h"
+#include "lathe/train/run_checkpoints.h"
 
 namespace lathe::cli {
+
+using train::Row;
 namespace {
 
 // Chooses dataset, model and stem, and downloads the data set if asked to. If nothing was given and
@@ -120,33 +122,21 @@ void print_plan(const Settings& settings, const Output& out, int64_t steps, int6
 void open_folder(StartPoint& start, const Settings& settings, Log& log) {
   if (!start.folder.empty()) {
     if (start.from) return;
-    set_metrics_aside(start.folder, log);  // killed before its first checkpoint
-    clean_run_folder(start.folder, -1);
+    train::set_metrics_aside(start.folder, [&](const std::string& text) { log.warning(text); });
+    train::clean_run_folder(start.folder, -1);  // killed before its first checkpoint
     return;
   }
   start.folder = make_run_folder(settings.run_dir,
                                  formatted("{}-{}", *settings.dataset, *settings.model), today());
-  start.lock = std::make_unique<RunLock>(start.folder);
+  start.lock = lock_run(start.folder);
 }
 
 // Resumes the trainer, or fails with the settings that do not fit.   → the step
-int64_t resume(Trainer& trainer, const StartPoint& start, const Settings& settings,
+int64_t resume(train::Trainer& trainer, const StartPoint& start, const Settings& settings,
                const Unchanged& same) try {
   return trainer.resume(*start.from, start.file.string(), same);
 } catch (const ValueError& e) {
   fail_misfit(start, settings, trainer.misfits(*start.from), e.message());
-}
-
-// Makes the folder that of the resumed step, with last.safetensors of that step. That file is
-// written first: everything cut off or removed after it belongs to later steps, so an interruption
-// does no harm. → the accuracy of best.safetensors
-double go_back(const StartPoint& start, const Settings& settings, int64_t step) {
-  const std::filesystem::path last = start.folder / "last.safetensors";
-  if (start.file.lexically_normal() != last.lexically_normal())
-    safetensors::write(last.string(), start.from->tensors, start.from->metadata);
-  clean_run_folder(start.folder, step);
-  train::keep_newest(start.folder, step, settings.keep, *start.from);
-  return accuracy_of_best(start.folder);
 }
 
 // The steps of an epoch, one at least.
@@ -205,21 +195,19 @@ Frozen freeze_parameters(nn::Module& model, const Settings& settings, Log& log) 
   return frozen;
 }
 
-// Brings the run's folder, trainer and log to the state in which training goes on from `step`. A
-// rank that is not the first one keeps a log of its own, in the folder that the first one made. On
-// another machine the folder may not be there. What the first rank found there decides on all ranks
-// which files are saved: they meet before each.
-void begin_run(Trainer& trainer, StartPoint& start, const Settings& settings, int64_t step,
+// Brings the run's folder and log to the state in which training goes on from `step`. A rank that
+// is not the first one keeps a log of its own, in the folder that the first one made. On another
+// machine the folder may not be there.
+void begin_run(train::Trainer& trainer, StartPoint& start, const Settings& settings, int64_t step,
                const Ranks& ranks, Log& log) {
   const bool goes_on = start.from && !start.folder.empty();
   if (ranks.is_first()) open_folder(start, settings, log);
   start.folder = ranks.from_first(start.folder.string());
   if (!ranks.is_first()) make_folders(start.folder);
-  trainer.open(start.folder, goes_on);
-  if (start.from) {
-    const double accuracy = ranks.is_first() ? go_back(start, settings, step) : 0;
-    trainer.go_back(std::stod(ranks.from_first(formatted("{}", accuracy))));
-  }
+  std::optional<double> kept;
+  if (start.from && ranks.is_first())
+    kept = train::go_back(start.folder, start.file, *start.from, step, settings.keep, "accuracy");
+  trainer.use_folder(start.folder, goes_on, kept);
   if (!ranks.is_first()) return log.open(start.folder / formatted("log-{}.txt", ranks.rank()));
   write_file_atomic((start.folder / "config.toml").string(), reusable_config(settings));
   write_file_atomic((start.folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
@@ -287,14 +275,14 @@ void say_start(const Settings& settings, const RunData& data, const StartPoint& 
 
 /// Trains. Where memory of `device` was not enough, the error ends with advice for its peak; where
 /// an image cannot be read, with how to go on.
-ExitCode run_with_advice(Trainer& trainer, FunctionRef<std::string(int64_t peak)> memory,
+ExitCode run_with_advice(Training& training, FunctionRef<std::string(int64_t peak)> memory,
                          const Settings& settings, Device device) {
   try {
-    return with_image_advice(settings, [&] { return trainer.run(); });
+    return with_image_advice(settings, [&] { return training.run(); });
   } catch (const OutOfMemoryError& e) {
     // Host memory of a run on a GPU.
     if (device.is_cuda() && e.message().find(concat(device)) == std::string::npos) throw;
-    throw OutOfMemoryError(concat(e.message(), "; ", memory(trainer.memory_peak())));
+    throw OutOfMemoryError(concat(e.message(), "; ", memory(training.trainer().memory_peak())));
   }
 }
 
@@ -342,7 +330,8 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   Settings settings = choose_on_ranks(call, start, ranks, log);
   if (settings.profile) parse_profile_steps(settings.profile_steps);  // may be wrong: say so early
   const Device device = prepare_rank(settings, ranks);
-  const ComputeStream on(device);  // from here on: what comes before the training shares its memory
+  const train::ComputeStream on(
+      device);  // from here on: what comes before the training shares its memory
   RunData data = with_image_advice(settings, [&] { return open_data(settings, device, ranks); });
   const RunImages images = data.images(settings);
   check_same_steps(ranks, images, device);
@@ -367,20 +356,20 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   RunSchedule lr(*optimizer, schedule);
   safetensors::Metadata about = describe_run(settings, images, ranks.size());
   about.merge(metadata_of(model_input(settings, *data.test_set)));
-  Trainer trainer({.settings = settings,
-                   .model = *model,
-                   .schedule = *lr,
-                   .train = data.train,
-                   .test = data.val,
-                   .out = out,
-                   .log = log,
-                   .about = std::move(about),
-                   .frozen = std::move(frozen),
-                   .held_out = data.test ? &*data.test : nullptr,
-                   .ranks = ranks},
-                  steps);
+  Training training({.settings = settings,
+                     .model = *model,
+                     .schedule = *lr,
+                     .train = data.train,
+                     .test = data.val,
+                     .out = out,
+                     .log = log,
+                     .about = std::move(about),
+                     .frozen = std::move(frozen),
+                     .held_out = data.test ? &*data.test : nullptr,
+                     .ranks = ranks},
+                    steps);
+  train::Trainer& trainer = training.trainer();
   const int64_t step = start.from ? resume(trainer, start, settings, same) : 0;
-  ranks.separate_random_numbers(device);
   if (settings.dry_run) {  // all checks of the settings have been made
     log.say_choices();
     print_plan(settings, out, steps, parameters);
@@ -392,13 +381,13 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   const RunCounts counts{parameters, images.training, per_epoch, steps, ranks.size(), step, memory};
   say_start(settings, data, start, same, counts, device, log);
   start.from.reset();  // the trainer has its values: a run that goes on holds no second state
-  std::optional<RunFilesCheck> files;
-  if (ranks.is_first()) files.emplace(start.folder);
+  const auto files = std::make_shared<RunFilesCheck>();
+  if (ranks.is_first()) trainer.add(files);
   const ExitCode end = run_with_advice(
-      trainer,
+      training,
       [&](int64_t had) { return memory_advice(of_rank, shape, device, *model, *optimizer, had); },
       settings, device);
-  if (files) files->check(trainer.has_saved_best());
+  if (ranks.is_first()) files->check(trainer.has_saved_best());
   return end;
 }
 
@@ -406,8 +395,9 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
 
 ExitCode run_train(const Invocation& call) {
   StopRequests::note_saves();  // it may come while the data is opened
-  if (Ranks::expected() > 1) check_shared_config(call.sources.config_path);
-  const Ranks ranks = Ranks::join();
+  if (expected_ranks() > 1) check_shared_config(call.sources.config_path);
+  const std::unique_ptr<distributed::ProcessGroup> group = join_ranks();
+  const Ranks ranks(group.get());
   const Output out(call.settings.json, !ranks.is_first());
   Log log(call.settings.quiet || !ranks.is_first());
   set_log_handler([&log](LogLevel, std::string_view text) { log.warning(text); });

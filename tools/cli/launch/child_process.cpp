@@ -12,8 +12,8 @@
 #include <cstring>
 
 #include "lathe/core/process_limits.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 
 extern char** environ;
 

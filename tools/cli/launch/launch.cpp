@@ -11,9 +11,10 @@
 
 #include "lathe/core/device.h"
 #include "lathe/core/printable.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/terminal.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/distributed/process_group.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/launch/signal_input.h"
 #include "lathe/tools/cli/launch/world.h"
 #include "lathe/tools/cli/output.h"

@@ -9,7 +9,7 @@
 #include <climits>
 #include <cstring>
 
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
 
 namespace lathe::cli {
 

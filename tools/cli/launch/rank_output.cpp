@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "lathe/core/printable.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 
 namespace lathe::cli {

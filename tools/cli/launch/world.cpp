@@ -12,10 +12,11 @@
 #include <filesystem>
 
 #include "lathe/core/printable.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/launch/rank_output.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/train/append_file.h"
 
 namespace lathe::cli {
 namespace {
@@ -124,7 +125,7 @@ class World {
     const std::string prefix = options_.world_size > 1 ? formatted("[{}] ", number) : std::string();
     LogFile log(options_.log_dir.empty()
                     ? -1
-                    : open_to_append(formatted("{}/rank-{}.log", options_.log_dir, number)));
+                    : train::open_to_append(formatted("{}/rank-{}.log", options_.log_dir, number)));
     const int file = log.descriptor();
     return {.number = number,
             .log = std::move(log),

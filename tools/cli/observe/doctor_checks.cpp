@@ -9,7 +9,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/profile/memory_forecast.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
 
 namespace lathe::cli {
 namespace {

@@ -6,13 +6,13 @@
 
 #include "lathe/core/printable.h"
 #include "lathe/core/profile/stack.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/wrapping.h"
 #include "lathe/tools/cli/observe/op_formulas.h"
 #include "lathe/tools/cli/observe/recorded_step.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/help.h"
-#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {

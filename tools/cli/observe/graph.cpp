@@ -10,7 +10,7 @@
 #include <string>
 
 #include "lathe/core/file.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/observe/graph_dot.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"

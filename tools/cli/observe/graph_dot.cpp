@@ -6,9 +6,9 @@
 
 #include "lathe/core/format.h"
 #include "lathe/core/printable.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/wrapping.h"
 #include "lathe/tools/cli/observe/op_formulas.h"
-#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/markup.h"
 
 namespace lathe::cli {

@@ -1,5 +1,6 @@
 // One recorded step: the model and its batch are made as the commands that train make them.
 #include "lathe/tools/cli/observe/recorded_step.h"
+#include "lathe/core/text/terminal.h"
 
 #include <cmath>
 #include <memory>
@@ -10,8 +11,8 @@
 #include "lathe/core/format.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/printable.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/ops/cross_entropy.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/fine_tuning.h"

@@ -6,9 +6,9 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/data/images/image.h"
 #include "lathe/ops/creation.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/observe/html.h"
 #include "lathe/tools/cli/observe/report_page.h"
 #include "lathe/tools/cli/observe/run_view.h"
@@ -55,8 +55,8 @@ ReportEvaluation evaluate_run(const Settings& asked) {
   WorstMistakes worst(kWorst);
   Input input = make_input(run.images, run.settings, run.device, false);
   const StopRequests signals;
-  Progress progress(asked.progress, asked.quiet);
-  const Evaluation result =
+  train::Progress progress(asked.progress, asked.quiet);
+  const train::Evaluation result =
       evaluate(*run.model, input, run.settings, run.images->classes(), progress,
                [&](const Tensor& scores, const Tensor& labels) { worst.add(scores, labels); });
   if (!result.complete)

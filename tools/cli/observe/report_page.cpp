@@ -7,8 +7,8 @@
 #include <set>
 
 #include "lathe/core/format.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/core/version.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/line_chart.h"
 #include "lathe/tools/cli/markup.h"
 #include "lathe/tools/cli/observe/html.h"

@@ -10,11 +10,11 @@
 #include "lathe/core/file.h"
 #include "lathe/core/json.h"
 #include "lathe/core/paths.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/training/reading_data.h"
-#include "lathe/tools/cli/training/run_memory.h"
+#include "lathe/train/metrics_row.h"
 
 namespace lathe::cli {
 namespace {
@@ -68,7 +68,7 @@ std::string word(const Json& row, const char* name) {
 std::array<double, profile::kMemoryTags> memory_of_tag(const Json& row) {
   std::array<double, profile::kMemoryTags> out;
   for (int t = 0; t < profile::kMemoryTags; ++t) {
-    const std::string column = memory_column(static_cast<profile::MemoryTag>(t));
+    const std::string column = train::memory_column(static_cast<profile::MemoryTag>(t));
     out[static_cast<size_t>(t)] = size_in_bytes(row, column.c_str());
   }
   return out;

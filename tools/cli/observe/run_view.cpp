@@ -14,9 +14,9 @@
 
 #include "lathe/core/format.h"
 #include "lathe/core/printable.h"
-#include "lathe/tools/cli/formatted.h"
-#include "lathe/tools/cli/training/progress.h"
-#include "lathe/tools/cli/wrapping.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/wrapping.h"
+#include "lathe/train/progress.h"
 
 namespace lathe::cli {
 namespace {
@@ -66,7 +66,7 @@ std::string training_line(const RunFiles& run, const MetricsPoint& row) {
       formatted("epoch {}/{}  step {}  loss {:.4g}  acc {:.1f} %  lr {:.3g}", row.epoch,
                 run.setting("epochs"), row.step, row.loss, 100 * row.accuracy, row.lr);
   if (std::isfinite(row.images_per_second))
-    text += formatted("  {} img/s", rate_text(row.images_per_second));
+    text += formatted("  {} img/s", train::rate_text(row.images_per_second));
   const auto part = part_done(run);
   const auto took = duration(run);
   if (part && took && *part > 0 && *part < 1) {
@@ -74,7 +74,8 @@ std::string training_line(const RunFiles& run, const MetricsPoint& row) {
     const double before = static_cast<double>(run.metrics.front().step) /
                           static_cast<double>(std::max<int64_t>(run.metrics.back().step, 1)) *
                           *part;
-    if (*part > before) text += "  ETA " + duration_text(*took * (1 - *part) / (*part - before));
+    if (*part > before)
+      text += "  ETA " + train::duration_text(*took * (1 - *part) / (*part - before));
   }
   return text;
 }
@@ -160,7 +161,7 @@ std::vector<std::string> run_view(const RunFiles& run, const RunActivity& activi
                                   bool plain) {
   std::string state = activity.training ? "training" : "no process of this machine trains in it";
   if (activity.seconds_since_row)
-    state += formatted(", last row {} ago", duration_text(*activity.seconds_since_row));
+    state += formatted(", last row {} ago", train::duration_text(*activity.seconds_since_row));
   std::vector<std::string> lines;
   const auto add_line = [&](const std::string& text) {
     const std::string broken = wrapped(text, width > 0 ? width - 1 : 0);

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "lathe/core/error.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/nn/conv.h"
 #include "lathe/ops/creation.h"
-#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {

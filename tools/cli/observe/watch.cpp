@@ -11,13 +11,14 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/device.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/terminal.h"
+#include "lathe/core/text/wrapping.h"
 #include "lathe/tools/cli/observe/run_view.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/signals.h"
-#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {

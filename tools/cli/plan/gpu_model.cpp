@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "lathe/core/printable.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
 
 namespace lathe::cli {
 namespace {

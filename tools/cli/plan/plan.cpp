@@ -12,7 +12,9 @@
 #include "lathe/core/file.h"
 #include "lathe/core/format.h"
 #include "lathe/core/printable.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/terminal.h"
+#include "lathe/core/text/wrapping.h"
 #include "lathe/tools/cli/line_chart.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/plan/fused_launches.h"
@@ -28,7 +30,6 @@
 #include "lathe/tools/cli/settings/described_gpu.h"
 #include "lathe/tools/cli/table.h"
 #include "lathe/tools/cli/training/compute.h"
-#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {

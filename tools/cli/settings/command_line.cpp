@@ -8,7 +8,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/info.h"
 #include "lathe/core/paths.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/revision.h"
 #include "lathe/tools/cli/settings/config_file.h"

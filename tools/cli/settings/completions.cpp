@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lathe/core/format.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/help.h"
 
 namespace lathe::cli {

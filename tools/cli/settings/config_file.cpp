@@ -12,8 +12,8 @@
 #include <set>
 #include <string>
 
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {

@@ -2,8 +2,8 @@
 #include "lathe/tools/cli/settings/described_gpu.h"
 
 #include "lathe/core/error.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 

@@ -1,12 +1,13 @@
 // The texts of --help: two columns, flags and what they mean, wrapped to the width.
 #include "lathe/tools/cli/settings/help.h"
+#include "lathe/core/text/terminal.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 
-#include "lathe/tools/cli/formatted.h"
-#include "lathe/tools/cli/wrapping.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/wrapping.h"
 
 namespace lathe::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "lathe/core/format.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/settings/without_effect.h"

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/shell_word.h"
 
 namespace lathe::cli {

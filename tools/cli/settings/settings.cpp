@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/small_letters.h"
 

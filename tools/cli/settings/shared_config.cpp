@@ -5,8 +5,8 @@
 #include <system_error>
 
 #include "lathe/core/paths.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 
 namespace lathe::cli {
 namespace {

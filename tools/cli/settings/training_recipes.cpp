@@ -5,11 +5,11 @@
 #include <iterator>
 #include <vector>
 
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/wrapping.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/config_file.h"
-#include "lathe/tools/cli/wrapping.h"
 
 namespace lathe::cli {
 namespace {

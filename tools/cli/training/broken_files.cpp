@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "lathe/core/text/formatted.h"
 #include "lathe/data/images/image_folder.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/shell_word.h"
 

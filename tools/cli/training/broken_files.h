@@ -10,7 +10,7 @@
 #include "lathe/data/images/image_datasets.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/settings.h"
-#include "lathe/tools/cli/training/ranks.h"
+#include "lathe/tools/cli/training/join_ranks.h"
 
 namespace lathe::cli {
 

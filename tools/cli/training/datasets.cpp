@@ -7,6 +7,7 @@
 
 #include "lathe/core/device.h"
 #include "lathe/core/paths.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/dataset_parts.h"
 #include "lathe/data/images/cached_images.h"
@@ -16,7 +17,6 @@
 #include "lathe/data/images/published_datasets.h"
 #include "lathe/data/images/record_images.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/fetch.h"

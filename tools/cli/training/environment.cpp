@@ -5,11 +5,13 @@
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/info.h"
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/revision.h"
 #include "lathe/tools/cli/training/compute.h"
 
 namespace lathe::cli {
+
+using train::Row;
 
 Row environment_row() {
   const BuildInfo build = build_info();

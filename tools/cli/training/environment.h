@@ -1,10 +1,10 @@
 // environment_row(): the machine and the build, for `lathe info --json` and env.json.
 #pragma once
 
-#include "lathe/tools/cli/row.h"
+#include "lathe/train/row.h"
 
 namespace lathe::cli {
 
-Row environment_row();
+train::Row environment_row();
 
 }  // namespace lathe::cli

@@ -5,12 +5,12 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/seconds_since.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/data/images/fetch.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/signals.h"
-#include "lathe/tools/cli/training/progress.h"
+#include "lathe/train/progress.h"
 
 namespace lathe::cli {
 namespace {
@@ -28,7 +28,7 @@ std::string fetch_text(const data::FetchProgress& p, double bytes_per_second) {
   return formatted("{}  {:.1f}/{:.1f} MiB  {:.1f} MiB/s  ETA {}",
                    p.url.substr(p.url.rfind('/') + 1), static_cast<double>(p.done_bytes) / mib,
                    static_cast<double>(p.total_bytes) / mib, bytes_per_second / mib,
-                   duration_text(left));
+                   train::duration_text(left));
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ std::filesystem::path fetch_dataset_shown(const data::DatasetSource& source,
                                           const Settings& settings) {
   using Clock = std::chrono::steady_clock;
   const StopRequests signals;
-  StatusLine line(settings.progress, settings.quiet);
+  train::StatusLine line(settings.progress, settings.quiet);
   std::string url;
   int64_t first_bytes = 0;
   Clock::time_point began;

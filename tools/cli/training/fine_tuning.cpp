@@ -9,10 +9,10 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/formats/tensor_file.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/nn/models.h"
 #include "lathe/nn/weights.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/training/graph_file.h"

@@ -8,10 +8,10 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/paths.h"
+#include "lathe/core/text/count_text.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/data/images/cached_images.h"
-#include "lathe/tools/cli/count_text.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/small_letters.h"
 #include "lathe/tools/cli/training/reading_data.h"
 

@@ -5,9 +5,9 @@
 #include <functional>
 
 #include "lathe/core/ceil_div.h"
+#include "lathe/core/text/count_text.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/nn/batch_norm.h"
-#include "lathe/tools/cli/count_text.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/training/fine_tuning.h"

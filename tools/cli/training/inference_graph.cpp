@@ -8,6 +8,7 @@
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/trace.h"
 #include "lathe/ops/cast.h"
@@ -15,7 +16,6 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/no_search.h"
 

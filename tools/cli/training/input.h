@@ -6,6 +6,7 @@
 #include "lathe/data/device_batches.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/datasets.h"
+#include "lathe/train/batches.h"
 
 namespace lathe::cli {
 
@@ -25,6 +26,22 @@ struct Input {
   /// Makes the images and labels of what batches() handed out, unless they are there. Work on the
   /// device that can be captured.
   void make_batch(Tensor& x, Tensor& y) const;
+};
+
+/// An input as train::Trainer takes it. Refers to the input, which must outlive it.
+class InputBatches : public train::Batches {
+ public:
+  explicit InputBatches(Input& input) : input_(input) {}
+
+  int64_t size() const override { return input_.loader.size(); }
+  std::unique_ptr<train::Pass> begin(int64_t epoch, int64_t first) override;
+  void keep_places() override { input_.keep_places(); }
+  bool keeps_places() const override { return input_.keeps_places(); }
+  void make(Tensors& batch) const override { input_.make_batch(batch[0], batch[1]); }
+  double wait_seconds() const override { return input_.loader.stats().wait_seconds; }
+
+ private:
+  Input& input_;
 };
 
 /// On a CPU the loader's workers transform the images. A GPU gets bytes and transforms them itself,

@@ -4,8 +4,8 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/random_batch.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/nn/init.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/training/compute.h"
 

@@ -2,8 +2,8 @@
 #include "lathe/tools/cli/training/model_input.h"
 
 #include "lathe/core/json.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 
 namespace lathe::cli {

@@ -6,8 +6,8 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/profile/memory_use.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/optim/ema.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/no_search.h"
 #include "lathe/tools/cli/training/optimizers.h"

@@ -9,14 +9,14 @@
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/paths.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/training/given_flags.h"
 #include "lathe/tools/cli/training/reading_data.h"
-#include "lathe/tools/cli/training/run_checkpoints.h"
+#include "lathe/train/run_checkpoints.h"
 #include "lathe/train/run_folder.h"
 
 namespace lathe::cli {
@@ -153,28 +153,20 @@ void refuse_weights(const std::string& file) {
                 file, kind, file));
 }
 
+std::optional<train::FoundCheckpoint> newest_of(const fs::path& folder, Log& log) try {
+  return train::newest_checkpoint(folder, [&](const std::string& text) { log.warning(text); });
+} catch (const DataError& e) {
+  throw CommandError(ExitCode::kData, formatted("--resume: {}", e.message()));
+}
+
 }  // namespace
 
-RunLock::RunLock(const fs::path& folder) {
-  const fs::path log = folder / "log.txt";
-  std::error_code unreadable;  // locking reports the reason
-  const fs::file_status status = fs::status(log, unreadable);
-  if (fs::exists(status) && !fs::is_regular_file(status))
-    throw CommandError(ExitCode::kError, log.string() + ": not a regular file");
-  try {
-    try {
-      folder_.emplace(folder.string(), 0);
-    } catch (const LockHeldError&) {
-      throw;
-    } catch (const FileError&) {  // the file system locks no folders: the lock of log.txt is enough
-    }
-    log_.emplace(log.string(), 0);
-  } catch (const LockHeldError&) {
-    throw UsageError(formatted("{}: another process trains in it", folder.string()));
-  } catch (const FileError& e) {
-    throw CommandError(ExitCode::kError,
-                       formatted("{}: cannot be locked: {}", folder.string(), e.message()));
-  }
+std::unique_ptr<train::RunLock> lock_run(const fs::path& folder) try {
+  return std::make_unique<train::RunLock>(folder);
+} catch (const LockHeldError& e) {
+  throw UsageError(e.message());
+} catch (const FileError& e) {
+  throw CommandError(ExitCode::kError, e.message());
 }
 
 StartPoint find_start(const Invocation& call, Log& log) {
@@ -191,13 +183,13 @@ StartPoint find_start(const Invocation& call, Log& log) {
   if (is_auto || reading_data([&] { return is_folder(resume); })) {
     const fs::path folder = is_auto ? run_dir : resume;
     // No run has begun there: start a new one, which finds out what else may be wrong.
-    if (is_auto && !reading_data([&] { return holds_run(folder); })) return start;
+    if (is_auto && !reading_data([&] { return train::holds_run(folder); })) return start;
     if (!is_auto && !run_dir.empty() && !is_one_place(folder, run_dir))
       throw UsageError(formatted("--resume FOLDER goes on in that folder: leave out {}",
                                  place_of(call.sources, *find_setting("run-dir"))));
     start.folder = folder;
-    start.lock = std::make_unique<RunLock>(folder);
-    if (auto found = reading_data([&] { return newest_checkpoint(folder, log); })) {
+    start.lock = lock_run(folder);
+    if (auto found = reading_data([&] { return newest_of(folder, log); })) {
       start.file = std::move(found->file);
       start.from = std::move(found->checkpoint);
     }
@@ -224,7 +216,7 @@ StartPoint find_start(const Invocation& call, Log& log) {
   const fs::path home = start.file.has_parent_path() ? start.file.parent_path() : fs::path(".");
   if (run_dir.empty() || is_one_place(home, run_dir)) {
     start.folder = home;
-    start.lock = std::make_unique<RunLock>(home);
+    start.lock = lock_run(home);
   }
   start.from = reading_data([&] {
     refuse_weights(resume);

@@ -8,10 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "lathe/core/file_lock.h"
 #include "lathe/nn/checkpoint.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
+#include "lathe/train/run_lock.h"
+#include "lathe/train/trainer.h"
 
 namespace lathe::cli {
 
@@ -21,35 +22,24 @@ inline constexpr std::string_view kImagesKey = "lathe.images";  // length of the
 inline constexpr std::string_view kEvaluatedKey = "lathe.evaluated";  // RunImages::evaluated
 inline constexpr std::string_view kRanksKey = "lathe.ranks";  // how many trained; absent: one
 
-/// Locks a run folder against other processes that train in it. It locks the folder itself, which
-/// cannot be deleted while files are in it, and log.txt, whose lock other machines see if the
-/// folder is on a server (NFS).
-class RunLock {
- public:
-  /// throws: UsageError if another process trains in it; CommandError if log.txt is no file, or
-  /// cannot be locked.
-  explicit RunLock(const std::filesystem::path& folder);
-
- private:
-  std::optional<FileLock> folder_, log_;
-};
+/// Locks a run folder.
+/// throws: UsageError if another process trains in it; CommandError if log.txt is no file, or
+/// cannot be locked.
+std::unique_ptr<train::RunLock> lock_run(const std::filesystem::path& folder);
 
 /// Where a training begins.
 struct StartPoint {
   Settings settings;  // flags > environment > file of --config > what the run was begun with
-  std::filesystem::path folder;   // of the run to continue; empty: a new one for settings.run_dir
-  std::unique_ptr<RunLock> lock;  // on that folder
-  std::filesystem::path file;     // the checkpoint; empty: begin a new run
+  std::filesystem::path folder;  // of the run to continue; empty: a new one for settings.run_dir
+  std::unique_ptr<train::RunLock> lock;  // on that folder
+  std::filesystem::path file;            // the checkpoint; empty: begin a new run
   std::optional<Checkpoint> from;
   std::optional<Settings> before;  // the settings of the run so far
 };
 
 /// The start that --resume asks for; a new run if it asks for nothing.
-///   auto     the newest complete checkpoint of --run-dir by its step. For the same step,
-///            last.safetensors comes before step-N and best. A last.safetensors that went back
-///            (kWentBackKey) comes before all others; a best.safetensors that is inexact
-///            (kInexactKey) counts only if there is no other. Without any, a new run, also in a
-///            folder that has begun one (set_metrics_aside(), run_checkpoints.h)
+///   auto     the newest complete checkpoint of --run-dir (train::newest_checkpoint). Without any,
+///            a new run, also in a folder that has begun one (train::set_metrics_aside)
 ///   FOLDER   the same, but there must be one
 ///   FILE     this one, continued in its own folder or in the new folder --run-dir; not of a config
 ///            file, which would go back to it again and again
@@ -62,11 +52,7 @@ struct RunImages {
   std::string evaluated;  // which ones evaluations look at: "100 images of test"
 };
 
-/// What a resumed run has in common with the run so far.
-struct Unchanged {
-  bool batches = true;
-  bool evaluated = true;  // the images that evaluations look at: accuracies can be compared
-};
+using train::Unchanged;
 
 /// Compares settings and data with those of the run so far. Another length, and what only rounds
 /// differently, is a line of the log.

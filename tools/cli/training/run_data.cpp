@@ -1,7 +1,7 @@
 // RunData: opening the parts of a data set, and naming the one that chooses the best.
 #include "lathe/tools/cli/training/run_data.h"
 
-#include "lathe/tools/cli/formatted.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/training/folder_images.h"
 
 namespace lathe::cli {

@@ -12,7 +12,7 @@
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/input.h"
-#include "lathe/tools/cli/training/ranks.h"
+#include "lathe/tools/cli/training/join_ranks.h"
 #include "lathe/tools/cli/training/resume.h"
 
 namespace lathe::cli {

@@ -7,9 +7,9 @@
 #include "lathe/core/file.h"
 #include "lathe/core/profile/memory_use.h"
 #include "lathe/core/profile/trace.h"
-#include "lathe/tools/cli/count_text.h"
+#include "lathe/core/text/count_text.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 
 namespace lathe::cli {

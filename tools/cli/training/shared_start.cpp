@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "lathe/core/cuda.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
 #include "lathe/tools/cli/training/given_flags.h"

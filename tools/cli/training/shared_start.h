@@ -5,7 +5,7 @@
 #include <string>
 
 #include "lathe/tools/cli/settings/settings_sources.h"
-#include "lathe/tools/cli/training/ranks.h"
+#include "lathe/tools/cli/training/join_ranks.h"
 #include "lathe/tools/cli/training/resume.h"
 
 namespace lathe::cli {

@@ -12,19 +12,19 @@
 #include "lathe/core/error.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/seconds_since.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/scratch_folder.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/compute.h"
-#include "lathe/tools/cli/training/compute_stream.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/last_batch.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/schedule.h"
-#include "lathe/tools/cli/training/trainer.h"
+#include "lathe/tools/cli/training/training.h"
+#include "lathe/train/compute_stream.h"
 
 namespace lathe::cli {
 namespace {
@@ -102,10 +102,10 @@ std::unique_ptr<nn::Module> start_of(const Settings& settings, const TrialData& 
   return model;
 }
 
-// The trainer's own message names the weights that it saved, which go with the folder.
-ExitCode run(Trainer& trainer) {
+// The training's own message names the weights that it saved, which go with the folder.
+ExitCode run(Training& training) {
   try {
-    return trainer.run();
+    return training.run();
   } catch (const CommandError& e) {
     if (e.code() != ExitCode::kDiverged) throw;
     throw CommandError(e.code(),
@@ -132,7 +132,7 @@ TrialTimes try_training(const Settings& asked, const TrialData& data, const Tria
               "try_training: neither steps nor seconds are given");
   Settings settings = of_trial(asked);
   const Device device = prepare_compute(settings);
-  const ComputeStream on(device);
+  const train::ComputeStream on(device);
   data.images->set_transform(data.transform);
   Input input = make_input(data.images, settings, device, true);
   const int64_t per_epoch = ceil_div(input.loader.size(), settings.accumulate);
@@ -151,19 +151,19 @@ TrialTimes try_training(const Settings& asked, const TrialData& data, const Tria
   const Output out(false);
   Log log(true);
   StepClock clock(options, input, *model);
-  Trainer trainer({.settings = settings,
-                   .model = *model,
-                   .schedule = *lr,
-                   .train = input,
-                   .test = input,  // nothing is evaluated
-                   .out = out,
-                   .log = log,
-                   .frozen = std::move(frozen),
-                   .after_step = [&](int64_t step) { return clock.after_step(step); },
-                   .is_trial = true},
-                  std::numeric_limits<int64_t>::max());
-  trainer.open(folder.path(), false);
-  if (run(trainer) != ExitCode::kDone) throw stopped_by(StopRequests::asked());
+  Training training({.settings = settings,
+                     .model = *model,
+                     .schedule = *lr,
+                     .train = input,
+                     .test = input,  // nothing is evaluated
+                     .out = out,
+                     .log = log,
+                     .frozen = std::move(frozen),
+                     .after_step = [&](int64_t step) { return clock.after_step(step); },
+                     .is_trial = true},
+                    std::numeric_limits<int64_t>::max());
+  training.trainer().use_folder(folder.path(), false, {});
+  if (run(training) != ExitCode::kDone) throw stopped_by(StopRequests::asked());
   return clock.times();
 }
 

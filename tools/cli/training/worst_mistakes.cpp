@@ -8,11 +8,11 @@
 #include "lathe/core/error.h"
 #include "lathe/core/paths.h"
 #include "lathe/core/tensor.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/data/images/image.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/formatted.h"
 #include "lathe/tools/cli/training/folder_images.h"
 
 namespace lathe::cli {

@@ -1,0 +1,73 @@
+// Training: train::Trainer as the settings of the command say, with the observers that show a
+// training and write its files.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/nn/module.h"
+#include "lathe/optim/scheduler.h"
+#include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/training/broken_files.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/join_ranks.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe::cli {
+
+/// What a training works on. Everything must outlive it.
+struct TrainingParts {
+  const Settings& settings;
+  nn::Module& model;
+  optim::LRScheduler& schedule;  // its unit is a step; its optimiser is that of the training
+  Input& train;                  // its device is where training computes
+  Input& test;                   // what evaluations look at, and the best is chosen by
+  const Output& out;
+  Log& log;
+  safetensors::Metadata about = {};  // metadata for the checkpoints
+  Frozen frozen = {};
+  Input* held_out = nullptr;  // evaluated once, at the end, with the weights of best.safetensors
+  // Called after each step, with the steps so far; false: the training pauses there, as after
+  // --stop-after.
+  std::function<bool(int64_t step)> after_step = {};
+  // Those that train together, each with its share of `train` and `test`. The first one writes the
+  // run folder.
+  const Ranks& ranks = Ranks::one();
+  bool is_trial = false;  // it writes and shows nothing but its last checkpoint
+};
+
+class Training {
+ public:
+  /// `total_steps`: of the whole run, those before a resume included.
+  Training(const TrainingParts& parts, int64_t total_steps);
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+  train::Trainer& trainer() { return trainer_; }
+
+  /// Trains in the folder of Trainer::use_folder(). A signal asks it to stop while StopRequests
+  /// exist.
+  /// → kDone, or the code of the signal that stopped it
+  /// throws: CommandError: kDiverged; kData for a sample that cannot be read; kError if the run
+  /// folder cannot be written; kCheckFailed if --target-acc was missed. Other errors as they are.
+  ExitCode run();
+
+ private:
+  void add_observers();
+  ExitCode end(const train::FitResult& result) const;
+
+  const Settings& settings_;
+  TrainingParts parts_;
+  InputBatches train_, test_;
+  std::optional<InputBatches> held_out_;
+  BrokenFiles broken_;
+  train::Trainer trainer_;
+};
+
+}  // namespace lathe::cli

@@ -1,0 +1,17 @@
+// Training as a library: everything of train/. A program that includes it needs lathe.h besides.
+#pragma once
+
+#include "lathe/train/batches.h"
+#include "lathe/train/errors.h"
+#include "lathe/train/evaluate.h"
+#include "lathe/train/event_log.h"
+#include "lathe/train/log_file.h"
+#include "lathe/train/losses.h"
+#include "lathe/train/metric.h"
+#include "lathe/train/metrics_files.h"
+#include "lathe/train/observer.h"
+#include "lathe/train/progress.h"
+#include "lathe/train/run_folder.h"
+#include "lathe/train/step.h"
+#include "lathe/train/stop_signals.h"
+#include "lathe/train/trainer.h"

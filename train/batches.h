@@ -1,0 +1,229 @@
+// Batches: where a training gets its batches from. Any loader can be one: batches_of(loader).
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/core/device.h"
+#include "lathe/core/tensor.h"
+#include "lathe/data/batch.h"
+#include "lathe/data/data_loader.h"
+
+namespace lathe::train {
+
+/// One pass over batches, on the device of the training.
+class Pass {
+ public:
+  Pass() = default;
+  virtual ~Pass() = default;
+  Pass(const Pass&) = delete;
+  Pass& operator=(const Pass&) = delete;
+
+  /// The next batch.   → false if there is none
+  /// throws: what reading a sample throws.
+  virtual bool next(Tensors& batch) = 0;
+};
+
+/// Batches that can be gone through epoch by epoch. The first dimension of a batch's first tensor
+/// counts its samples.
+class LATHE_API Batches {
+ public:
+  Batches() = default;
+  virtual ~Batches() = default;
+  Batches(const Batches&) = delete;
+  Batches& operator=(const Batches&) = delete;
+
+  /// Batches in an epoch; -1 if that is not known.
+  virtual int64_t size() const = 0;
+  /// Begins epoch `epoch`, from batch `first` on. One pass at a time.
+  virtual std::unique_ptr<Pass> begin(int64_t epoch, int64_t first) = 0;
+
+  /// Asks that batches on a GPU lie in the same memory again and again, for graphs that read them
+  /// there. A batch is then for what is queued before the next one is asked for.
+  virtual void keep_places() {}
+  virtual bool keeps_places() const { return false; }
+  /// Makes what a pass hands out into the batch that the loss function gets: work on the device
+  /// that is a part of the step, and may be captured.
+  virtual void make(Tensors& /*batch*/) const {}
+  /// Seconds that passes have waited for their batches.
+  virtual double wait_seconds() const { return 0; }
+};
+
+namespace detail {
+
+struct Any {
+  template <class T>
+  operator T() const;
+};
+
+/// How many members an aggregate has.
+template <class T, class... Members>
+consteval size_t members_of() {
+  if constexpr (requires { T{std::declval<Members>()..., Any{}}; }) {
+    return members_of<T, Members..., Any>();
+  } else {
+    return sizeof...(Members);
+  }
+}
+
+template <class T>
+concept TupleLike = requires {
+  std::tuple_size<T>::value;
+};
+
+template <class Tuple>
+Tensors elements(const Tuple& tuple) {
+  return std::apply([](const auto&... element) { return Tensors{element...}; }, tuple);
+}
+
+}  // namespace detail
+
+/// The tensors of a batch, in order: of a tensor, a vector, an array, a pair or tuple of tensors,
+/// or a struct of at most six.
+template <class Batch>
+Tensors tensors_of(const Batch& batch) {
+  if constexpr (std::convertible_to<Batch, Tensor>) {
+    return {batch};
+  } else if constexpr (std::convertible_to<Batch, Tensors>) {
+    return batch;
+  } else if constexpr (std::same_as<Batch, data::Batch>) {
+    Tensors all{batch.x};
+    if (batch.y.defined()) all.push_back(batch.y);
+    all.insert(all.end(), batch.more.begin(), batch.more.end());
+    return all;
+  } else if constexpr (detail::TupleLike<Batch>) {
+    return detail::elements(batch);
+  } else {
+    static_assert(std::is_aggregate_v<Batch>,
+                  "train: a batch must be a tensor, a vector, an array, a pair or tuple of "
+                  "tensors, or a struct of tensors without constructors");
+    constexpr size_t kMembers = detail::members_of<Batch>();
+    static_assert(kMembers <= 6, "train: a batch that is a struct has at most six tensors");
+    if constexpr (kMembers == 1) {
+      const auto& [a] = batch;
+      return {a};
+    } else if constexpr (kMembers == 2) {
+      const auto& [a, b] = batch;
+      return {a, b};
+    } else if constexpr (kMembers == 3) {
+      const auto& [a, b, c] = batch;
+      return {a, b, c};
+    } else if constexpr (kMembers == 4) {
+      const auto& [a, b, c, d] = batch;
+      return {a, b, c, d};
+    } else if constexpr (kMembers == 5) {
+      const auto& [a, b, c, d, e] = batch;
+      return {a, b, c, d, e};
+    } else {
+      const auto& [a, b, c, d, e, f] = batch;
+      return {a, b, c, d, e, f};
+    }
+  }
+}
+
+/// The batch that tensors_of() took apart.
+/// throws: ShapeError if there are fewer tensors than the type has.
+template <class Batch>
+Batch batch_of(const Tensors& tensors) {
+  if constexpr (std::same_as<Batch, Tensors>) {
+    return tensors;
+  } else if constexpr (std::same_as<Batch, Tensor>) {
+    return tensors.at(0);
+  } else {
+    const auto make = [&]<size_t... I>(std::index_sequence<I...>) {
+      return Batch{tensors.at(I)...};
+    };
+    if constexpr (detail::TupleLike<Batch>) {
+      return make(std::make_index_sequence<std::tuple_size_v<Batch>>());
+    } else {
+      return make(std::make_index_sequence<detail::members_of<Batch>()>());
+    }
+  }
+}
+
+namespace detail {
+
+/// The tensors on the device, without a wait where that is possible.
+LATHE_API Tensors on_device(const Tensors& tensors, Device device);
+
+template <class Loader>
+class RangeBatches : public Batches {
+ public:
+  RangeBatches(Loader& loader, Device device) : loader_(loader), device_(device) {}
+
+  int64_t size() const override {
+    if constexpr (requires { loader_.size(); }) {
+      return static_cast<int64_t>(loader_.size());
+    } else {
+      return -1;
+    }
+  }
+
+  std::unique_ptr<Pass> begin(int64_t epoch, int64_t first) override {
+    if constexpr (requires { loader_.set_epoch(epoch, first); }) {
+      loader_.set_epoch(epoch, first);
+      return std::make_unique<RangePass>(loader_, device_, 0);
+    } else {
+      return std::make_unique<RangePass>(loader_, device_, first);
+    }
+  }
+
+  double wait_seconds() const override {
+    if constexpr (requires { loader_.stats().wait_seconds; }) {
+      return loader_.stats().wait_seconds;
+    } else {
+      return 0;
+    }
+  }
+
+ private:
+  class RangePass : public Pass {
+   public:
+    RangePass(Loader& loader, Device device, int64_t skipped)
+        : at_(loader.begin()), end_(loader.end()), device_(device) {
+      for (; skipped > 0 && at_ != end_; --skipped) ++at_;
+    }
+
+    bool next(Tensors& batch) override {
+      batch.clear();  // frees its memory for the next one
+      if (begun_) ++at_;
+      begun_ = true;
+      if (at_ == end_) return false;
+      batch = on_device(tensors_of(std::as_const(*at_)), device_);
+      return true;
+    }
+
+   private:
+    decltype(std::declval<Loader&>().begin()) at_;
+    decltype(std::declval<Loader&>().end()) end_;
+    Device device_;
+    bool begun_ = false;
+  };
+
+  Loader& loader_;
+  Device device_;
+};
+
+}  // namespace detail
+
+/// The batches of a loader on a device. The loader is a range whose elements tensors_of() knows. It
+/// must outlive the result.
+///   - size(), the number of its batches, says where an epoch ends.
+///   - set_epoch(epoch, first) makes it begin there. A range without that is read from its begin,
+///     and the first batches are skipped: it must give the same batches in every pass.
+///   - Batches of a DataLoader are copied to a GPU ahead of their use (data/device_batches.h).
+template <class Loader>
+std::unique_ptr<Batches> batches_of(Loader& loader, Device device) {
+  return std::make_unique<detail::RangeBatches<Loader>>(loader, device);
+}
+LATHE_API std::unique_ptr<Batches> batches_of(data::DataLoader& loader, Device device);
+
+}  // namespace lathe::train

@@ -1,0 +1,93 @@
+// Progress of training and evaluation: on a terminal one line that is redrawn, elsewhere a line now
+// and then. The texts are pure functions of what they show.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lathe/core/config.h"
+#include "lathe/core/function_ref.h"
+#include "lathe/train/observer.h"
+
+namespace lathe::train {
+
+/// An observer that shows on stderr how far a training is: on a terminal a line that is redrawn,
+/// elsewhere a line every ten seconds; and a line for each epoch that has ended.
+LATHE_API std::shared_ptr<Observer> progress_bar();
+
+/// "0:07", "12:34", "1:02:03"; "?" if unknown.
+LATHE_API std::string duration_text(double seconds);
+/// "986", "12.3k".
+LATHE_API std::string rate_text(double samples_per_second);
+
+/// One line of at most `width` - 3 columns: a terminal that shows ^C after it does not begin
+/// another. The bar takes the room that the numbers leave when they are as long as they usually
+/// get, so that it keeps its length during an epoch. If there is too little room, this is left
+/// out, in this order: the wait for data, learning rate and loss scale, the bar, the samples per
+/// second.
+LATHE_API std::string bar_text(const ProgressState& state, int width, bool colour,
+                               const std::string& unit = "samples");
+/// The same without a bar, for logs.
+LATHE_API std::string plain_text(const ProgressState& state, const std::string& unit = "samples");
+
+/// The columns that epoch_text() has where no terminal says.
+inline constexpr size_t kEpochColumns = 80;
+
+/// One line. If it would have more than `columns` otherwise, this is left out, in this order: the
+/// learning rate, the word "saved", the time.
+LATHE_API std::string epoch_text(const EpochReport& report, size_t columns = kEpochColumns);
+
+enum class ProgressMode { kBar, kPlain, kNone };
+
+/// "auto" is a bar if stderr is a terminal (and TERM is not "dumb"), otherwise lines.
+LATHE_API ProgressMode progress_mode(std::string_view setting, bool is_terminal, const char* term);
+/// Colour: on a terminal, unless NO_COLOR is set to any value.
+LATHE_API bool wants_colour(bool is_terminal, const char* no_color);
+
+/// A line on stderr that is shown again and again: at most ten times a second as a bar, every ten
+/// seconds as lines.
+class LATHE_API StatusLine {
+ public:
+  StatusLine(std::string_view setting, bool quiet);
+  ~StatusLine() { clear(); }
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+
+  /// Whether it is time for the next line; then call show().
+  bool is_due() const { return mode_ != ProgressMode::kNone && Clock::now() >= next_; }
+  /// Draws text(width, colour); width 0 asks for a plain line.
+  void show(FunctionRef<std::string(int, bool)> text);
+  /// Removes the line from the terminal.
+  void clear();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  ProgressMode mode_;
+  bool colour_;
+  bool drawn_ = false;
+  Clock::time_point next_;
+};
+
+/// The status line of training and evaluation.
+class LATHE_API Progress {
+ public:
+  /// `unit`: what a sample is called in "986 img/s".
+  Progress(std::string_view setting, bool quiet, std::string unit = "samples")
+      : line_(setting, quiet), unit_(std::move(unit)) {}
+
+  /// Whether it is time for the next line; then call show().
+  bool is_due() const { return line_.is_due(); }
+  void show(const ProgressState& state);
+  void clear() { line_.clear(); }
+
+ private:
+  StatusLine line_;
+  std::string unit_;
+};
+
+}  // namespace lathe::train

@@ -1,0 +1,229 @@
+// Trainer: trains a model: epochs, evaluations, checkpoints.
+//
+//   train::Trainer trainer(net, optimizer,
+//                          {.epochs = 30, .amp = "bf16", .run_dir = "runs/a", .resume = "auto"});
+//   trainer.add(train::progress_bar()).add(train::accuracy());
+//   const train::FitResult result = trainer.fit(loader, test_loader);
+//
+// A program that is killed at any moment and started again goes on where it was, to the same bits.
+// Model, optimiser and loaders of any task will do: loss() says what a batch means.
+//
+// trainer.cpp: the loop; trainer_start.cpp: new runs and resumed ones; trainer_state.cpp: what a
+// checkpoint holds; trainer_end.cpp: ways to end; trainer_rows.cpp: metrics and progress;
+// trainer_ranks.cpp: several ranks.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/nn/checkpoint.h"
+#include "lathe/nn/module.h"
+#include "lathe/optim/grad_scaler.h"
+#include "lathe/optim/optimizer.h"
+#include "lathe/optim/scheduler.h"
+#include "lathe/train/batches.h"
+#include "lathe/train/errors.h"
+#include "lathe/train/metric.h"
+#include "lathe/train/observer.h"
+#include "lathe/train/step.h"
+
+namespace lathe::train {
+
+struct TrainerOptions {
+  // --- how long; the first of these that is reached ends the training
+  int64_t epochs = 1;
+  int64_t max_steps = 0;         // updates; 0: no limit
+  double time_limit = 0;         // seconds; 0: no limit
+  int64_t early_stopping = 0;    // epochs without a better evaluation; 0: no limit
+  int64_t pause_after = 0;       // updates; the run can be resumed; 0: no pause
+  bool stop_on_signals = false;  // SIGINT, SIGTERM, SIGHUP: stop after the step (stop_signals.h)
+
+  // --- steps (StepOptions)
+  std::string amp = "off";  // or "bf16", "fp16"
+  std::optional<optim::GradScalerOptions> scaling = {};
+  int64_t accumulate = 1;
+  double clip_grad_norm = 0;
+  double ema = 0;  // decay of an average of the weights, which is evaluated and saved as the best
+  bool recompute = false;
+  bool capture = true;
+
+  // --- learning rate and evaluation
+  optim::LRScheduler* schedule = nullptr;  // must outlive the trainer; null: the rate is constant
+  bool schedule_by_epoch = false;          // its step() is called once an epoch, not once a step
+  int64_t eval_every = 1;                  // epochs; 0: only at the end
+  // The metric whose best value chooses best.safetensors. Empty: the first metric, or without one
+  // the loss.
+  std::string monitor = {};
+
+  // --- the run folder; empty: nothing is written
+  std::filesystem::path run_dir = {};
+  // Where to go on. "": a new run, in a folder that holds none. "auto": the run of run_dir, or a
+  // new one if there is none. A folder: its run. A checkpoint: its run goes on in run_dir.
+  std::string resume = {};
+  int64_t save_every = 0;  // updates between checkpoints; each epoch saves one in any case
+  int64_t keep = 1;        // above 1: so many of them stay, as step-N.safetensors
+  int64_t log_every = 50;  // updates between rows of metrics
+  safetensors::Metadata metadata = {};  // of the checkpoints
+
+  // --- ranks (distributed/): each trains on its part of every batch. It must outlive the trainer.
+  distributed::ProcessGroup* group = nullptr;
+  bool sync_batch_norm = false;
+};
+
+/// What a resumed run has in common with the run so far.
+struct Unchanged {
+  bool batches = true;
+  bool evaluated = true;  // the samples that evaluations look at: their metrics can be compared
+};
+
+/// A training. It ends in one of these ways:
+///   - The epochs, max_steps, time_limit or the patience of early_stopping are over: it evaluates.
+///   - A signal, pause_after or stop(): after the present step.
+///   - A loss is not finite, DetectAnomaly finds a bad value, or the loss scale would fall below
+///     its floor: DivergedError. It saves the last state known to be good, its own loss included,
+///     because a later one may have led to the bad loss.
+///   - Any other error, which it passes on. It saves the present state; on a CPU it takes back a
+///     step that had begun. If that state is not known to be good, or a failed GPU no longer gives
+///     it, it saves the last state known to be good.
+///   - Another rank has ended: the same, but only a state between two steps is saved.
+/// With a run folder it always leaves last.safetensors, from which a training goes on bit by bit,
+/// and best.safetensors, the best state by `monitor` (run_folder.h says what overwrites what).
+///
+/// On a GPU it works on a stream of its own, and launches steps and evaluations as CUDA graphs.
+/// Several ranks end, save and log after the same step, with the same numbers.
+///
+/// It prints nothing and catches no signal, unless options or observers ask for it. A thread writes
+/// checkpoints; it ends with the trainer. Neither copied nor moved. Not thread-safe.
+class LATHE_API Trainer {
+ public:
+  /// Model and optimiser must outlive it. The model is on the device that training computes on.
+  /// throws: ValueError for options out of range or that exclude each other.
+  Trainer(nn::Module& model, optim::Optimizer& optimizer, TrainerOptions options = {});
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // --- before fit() ----
+  /// The forward pass: f(batch) → the loss, 0-d, or a Result. `batch` is a Tensors, or any type
+  /// that batch_of() makes: pairs, tuples and structs of tensors. Without it the task is
+  /// classification(model), with train::accuracy().
+  template <class Batch = Tensors, class F>
+  Trainer& loss(F f) {
+    return set_loss(as_loss_function<Batch>(std::move(f)));
+  }
+  /// The forward pass of evaluations, if it differs: without label smoothing, for example.
+  template <class Batch = Tensors, class F>
+  Trainer& evaluation_loss(F f) {
+    return set_evaluation_loss(as_loss_function<Batch>(std::move(f)));
+  }
+  /// Says that `output` of the loss function is class scores [N,C] and `target` classes [N]: then
+  /// "accuracy" is added up with the losses.
+  Trainer& classifies(bool yes = true);
+  Trainer& add(Metric metric);
+  Trainer& add(std::shared_ptr<Observer> observer);
+
+  /// Trains. `train` and `validation` are loaders (batches_of()); without `validation` nothing is
+  /// evaluated. `test` is evaluated once, at the end, with the weights of best.safetensors.
+  /// throws: see above; StateError if it was called before; SaveError, RecordError for a run folder
+  /// that cannot be written; FileError, DataError for what cannot be resumed; what the loaders
+  /// throw.
+  template <class Train>
+  FitResult fit(Train&& train) {
+    return fit_on(*as_batches(train), nullptr, nullptr);
+  }
+  template <class Train, class Validation>
+  FitResult fit(Train&& train, Validation&& validation) {
+    return fit_on(*as_batches(train), as_batches(validation).get(), nullptr);
+  }
+  template <class Train, class Validation, class Test>
+  FitResult fit(Train&& train, Validation&& validation, Test&& test) {
+    return fit_on(*as_batches(train), as_batches(validation).get(), as_batches(test).get());
+  }
+
+  // --- in pieces: for a program that finds the start of a run itself ----
+  /// Goes on from a checkpoint, with the hyper-parameters of the present optimiser and schedule.
+  /// Messages call it `name`. If the batches are not the same any more, an epoch that had begun
+  /// starts again. If evaluations look at other samples, what they found so far is forgotten: the
+  /// next one is the best.   → the step
+  /// throws: ValueError listing what does not fit; then nothing has changed.
+  int64_t resume(const Checkpoint& from, const std::string& name, const Unchanged& same = {});
+  /// The parts of a checkpoint ("model", "optimizer", …) that resume() cannot take. The other parts
+  /// have the checkpoint's state afterwards: use this for a message, not to train on.
+  std::vector<std::string> misfits(const Checkpoint& from);
+  /// fit() will write into this folder, which the caller has locked (RunLock). `goes_on`: it holds
+  /// the run so far. `kept`: the value of `monitor` of its best.safetensors; going back may have
+  /// removed a better one.
+  void use_folder(const std::filesystem::path& folder, bool goes_on, std::optional<double> kept);
+
+  // --- for observers ----
+  /// The training pauses after the present step, as with pause_after.
+  void stop();
+  nn::Module& model();
+  optim::Optimizer& optimizer();
+  Device device() const;
+  const TrainerOptions& options() const;
+  const std::filesystem::path& folder() const;  // of the run; empty if nothing is written
+  bool is_first_rank() const;
+  int64_t epoch() const;        // from 1
+  int64_t step() const;         // updates of the run so far
+  int64_t begin_step() const;   // from which this process goes on
+  int64_t rows() const;         // of metrics, those before a resume included
+  void set_rows(int64_t rows);  // for who keeps them: what was found in the files
+  bool goes_on() const;         // the folder holds the run so far
+  int64_t total_steps() const;  // of the whole run, unless something ends it early
+  double best() const;          // the best value of the metric that chooses, so far
+  int64_t best_epoch() const;   // its epoch; 0 if there was no evaluation
+  bool scales_loss() const;
+  /// A row with the columns that rows of this training have.
+  MetricsRow row_layout() const;
+  /// Tells all observers (Observer::on_message).
+  void say(MessageKind kind, const std::string& text);
+  /// How far the epoch is. On a GPU the losses are those of the last row of metrics.
+  ProgressState progress() const;
+  /// Bytes that tensors held at most on the device, since the trainer was made.
+  int64_t memory_peak() const;
+  bool has_saved_best() const;
+
+ private:
+  struct Impl;
+
+  Trainer& set_loss(LossFunction loss);
+  Trainer& set_evaluation_loss(LossFunction loss);
+  FitResult fit_on(Batches& train, Batches* validation, Batches* test);
+
+  template <class Batch, class F>
+  static LossFunction as_loss_function(F f) {
+    if constexpr (std::same_as<Batch, Tensors> && std::same_as<F, LossFunction>) {
+      return f;
+    } else {
+      return [f = std::move(f)](const Tensors& batch) {
+        if constexpr (std::convertible_to<decltype(f(batch_of<Batch>(batch))), Result>) {
+          return static_cast<Result>(f(batch_of<Batch>(batch)));
+        } else {
+          return Result{.loss = f(batch_of<Batch>(batch))};
+        }
+      };
+    }
+  }
+
+  template <class Loader>
+  std::shared_ptr<Batches> as_batches(Loader& loader) {
+    if constexpr (std::derived_from<Loader, Batches>) {
+      return {std::shared_ptr<void>(), &loader};
+    } else {
+      return batches_of(loader, device());
+    }
+  }
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lathe::train

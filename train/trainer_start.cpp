@@ -1,0 +1,211 @@
+// How a training begins: its parts, and the run folder of a new run or of one that goes on.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "lathe/core/ceil_div.h"
+#include "lathe/core/error.h"
+#include "lathe/core/paths.h"
+#include "lathe/distributed/sync_batch_norm.h"
+#include "lathe/train/losses.h"
+#include "lathe/train/run_checkpoints.h"
+#include "lathe/train/trainer_impl.h"
+
+namespace lathe::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// How many batches an epoch had: with another number the batches are others.
+constexpr std::string_view kBatchesKey = "lathe.batches";
+
+/// The learning rate stays as it is set.
+class KeptRate final : public optim::LRScheduler {
+ public:
+  explicit KeptRate(optim::Optimizer& optimizer) : LRScheduler(optimizer) { start(); }
+  double lr_at(int64_t, double before, double) const override { return before; }
+};
+
+void check(const TrainerOptions& o) {
+  const auto not_negative = [](const char* name, double value) {
+    LATHE_CHECK(ValueError, value >= 0 && !std::isnan(value), "train::Trainer: ", name,
+                " must not be negative, got ", value);
+  };
+  not_negative("epochs", static_cast<double>(o.epochs));
+  not_negative("max_steps", static_cast<double>(o.max_steps));
+  not_negative("time_limit", o.time_limit);
+  not_negative("early_stopping", static_cast<double>(o.early_stopping));
+  not_negative("pause_after", static_cast<double>(o.pause_after));
+  not_negative("eval_every", static_cast<double>(o.eval_every));
+  not_negative("save_every", static_cast<double>(o.save_every));
+  LATHE_CHECK(ValueError, o.ema >= 0 && o.ema < 1,
+              "train::Trainer: ema must be from 0 to below 1, got ", o.ema);
+  LATHE_CHECK(ValueError, o.log_every >= 1, "train::Trainer: log_every must be at least 1, got ",
+              o.log_every);
+  LATHE_CHECK(ValueError, o.keep >= 1, "train::Trainer: keep must be at least 1, got ", o.keep);
+  LATHE_CHECK(ValueError, o.resume != "auto" || !o.run_dir.empty(),
+              "train::Trainer: resume is \"auto\", which needs a run_dir");
+}
+
+Device device_of(nn::Module& model) {
+  const Tensors parameters = model.parameters();
+  LATHE_CHECK(ValueError, !parameters.empty(), "train::Trainer: the model has no parameters");
+  return parameters.front().device();
+}
+
+}  // namespace
+
+Trainer::Impl::Impl(Trainer& trainer, nn::Module& model, optim::Optimizer& optimizer,
+                    TrainerOptions options)
+    : self(trainer),
+      task{.model = model, .optimizer = optimizer, .options = std::move(options)},
+      device(device_of(model)),
+      ranks(task.options.group),
+      constant(std::make_unique<KeptRate>(optimizer)),
+      memory(device),
+      undo(model) {
+  check(task.options);
+}
+
+void Trainer::Impl::prepare() {
+  if (step) return;
+  TrainerOptions& o = task.options;
+  if (!task.loss) {
+    task.loss = classification(task.model);
+    task.sums.scores = true;
+  }
+  // Scores count "accuracy" by themselves.
+  if (task.sums.scores)
+    std::erase_if(task.sums.metrics, [](const Metric& m) { return m.name() == "accuracy"; });
+  const std::vector<Metric>& metrics = task.sums.metrics;
+  monitor.name = !o.monitor.empty() ? o.monitor
+                 : task.sums.scores ? "accuracy"
+                 : !metrics.empty() ? metrics.front().name()
+                                    : "loss";
+  const auto chosen = std::ranges::find(metrics, monitor.name, &Metric::name);
+  const bool is_own = monitor.name == "loss" || (monitor.name == "accuracy" && task.sums.scores);
+  LATHE_CHECK(ValueError, is_own || chosen != metrics.end(), "train::Trainer: monitor is \"",
+              monitor.name, "\", but there is no such metric");
+  monitor.better = monitor.name == "loss" ? Better::kLower
+                   : is_own               ? Better::kHigher
+                                          : chosen->better();
+  sums = {.window = Tally(task.sums), .epoch = Tally(task.sums), .evaluation = Tally(task.sums)};
+
+  if (o.ema > 0) ema.emplace(task.model, optim::EMAOptions{.decay = o.ema, .warm_up = true});
+  const bool syncs = on_ranks() && o.sync_batch_norm;
+  if (syncs) distributed::convert_sync_batch_norm(ranks.group(), task.model);
+  step = std::make_unique<Step>(
+      task.model, task.optimizer, [this](const Tensors& batch) { return forward(batch); },
+      StepOptions{.amp = o.amp,
+                  .scaling = o.scaling,
+                  .accumulate = o.accumulate,
+                  .clip_grad_norm = o.clip_grad_norm,
+                  .recompute = o.recompute,
+                  .ema = ema ? &*ema : nullptr,
+                  .group = o.group,
+                  .capture = o.capture && !syncs});  // its host looks at the values of all ranks
+}
+
+void Trainer::use_folder(const fs::path& folder, bool goes_on, std::optional<double> kept) {
+  impl_->files.folder = folder;
+  impl_->files.goes_on = goes_on;
+  impl_->evaluated.kept = kept;
+}
+
+// Finds the start that options.resume asks for, and opens the folder.
+void Trainer::Impl::find_start() {
+  const TrainerOptions& o = task.options;
+  if (o.run_dir.empty() && o.resume.empty()) return;
+  std::optional<FoundCheckpoint> from;
+  if (ranks.is_first()) {
+    const bool is_folder_name = o.resume != "auto" && !o.resume.empty() && is_folder(o.resume);
+    files.folder = is_folder_name ? fs::path(o.resume) : o.run_dir;
+    bool is_home = false;  // the checkpoint is one of the folder
+    const bool looks = is_folder_name || (o.resume == "auto" && holds_run(files.folder));
+    if (!o.resume.empty() && o.resume != "auto" && !is_folder_name) {
+      from = FoundCheckpoint{o.resume, read_checkpoint(o.resume)};
+      const fs::path file = o.resume;
+      const fs::path home = file.has_parent_path() ? file.parent_path() : fs::path(".");
+      if (files.folder.empty() || (is_folder(files.folder) && is_same_file(files.folder, home)))
+        files.folder = home;
+      is_home = files.folder == home;
+    }
+    if (looks || is_home) {
+      files.lock = std::make_unique<RunLock>(files.folder);
+      files.goes_on = true;
+    } else {
+      LATHE_CHECK(ValueError, !is_folder(files.folder) || !holds_run(files.folder),
+                  "train::Trainer: ", files.folder.string(),
+                  " already holds a run; resume = \"auto\" goes on with it");
+      claim_run_folder(files.folder);
+      files.lock = std::make_unique<RunLock>(files.folder);
+    }
+    const auto warn = [this](const std::string& text) { say(MessageKind::kWarning, text); };
+    if (looks) from = newest_checkpoint(files.folder, warn);
+    LATHE_CHECK(DataError, from || !is_folder_name, files.folder.string(), " holds no checkpoint");
+    if (looks && !from) {  // killed before its first checkpoint
+      set_metrics_aside(files.folder, warn);
+      clean_run_folder(files.folder, -1);
+      files.goes_on = false;
+    }
+  }
+  files.folder = ranks.from_first(files.folder.string());
+  files.goes_on = ranks.from_first(std::string(files.goes_on ? "1" : "0")) == "1";
+  std::optional<Checkpoint> checkpoint;
+  if (from) checkpoint = std::move(from->checkpoint);
+  checkpoint = ranks.from_first(checkpoint);
+  if (!checkpoint) return;
+  const auto batches = checkpoint->metadata.find(kBatchesKey);
+  const bool same = batches == checkpoint->metadata.end() || inputs.train->size() < 0 ||
+                    batches->second == std::to_string(inputs.train->size());
+  if (!same) {
+    say(MessageKind::kWarning,
+        concat("the run had ", batches->second, " batches in an epoch, now ", inputs.train->size(),
+               ": an epoch that had begun starts again"));
+  }
+  resume(*checkpoint, from ? from->file.string() : files.folder.string(), {.batches = same});
+  if (!files.goes_on) at.rows = 0;
+  if (ranks.is_first() && from)
+    evaluated.kept = go_back(files.folder, from->file, *checkpoint, at.step, o.keep, monitor.name);
+}
+
+// What comes after the start is known, and before the first step.
+void Trainer::Impl::open() {
+  const TrainerOptions& o = task.options;
+  if (inputs.train->size() >= 0) {
+    const int64_t per_epoch = ceil_div(inputs.train->size(), o.accumulate);
+    const int64_t rest =
+        at.epoch_open ? ceil_div(inputs.train->size() - at.batch, o.accumulate) : 0;
+    here.total_steps = at.step + rest + std::max<int64_t>(o.epochs - at.epoch, 0) * per_epoch;
+  } else {
+    here.total_steps = std::numeric_limits<int64_t>::max();
+  }
+  if (o.max_steps > 0) here.total_steps = std::min(here.total_steps, o.max_steps);
+  // A run that had ended did not set the learning rate of the step, or epoch, that now follows.
+  const int64_t begun = o.schedule_by_epoch ? at.epoch - (at.epoch_open ? 1 : 0) : at.step;
+  if (at.step < here.total_steps && schedule().last_epoch() < begun) schedule().step();
+  if (files.folder.empty()) {
+    files.saves.emplace(files.folder, o.keep, nullptr);
+    return;
+  }
+  // What the first rank found decides on all ranks which files are saved: they meet before each.
+  if (on_ranks()) {
+    const std::string kept =
+        ranks.from_first(evaluated.kept ? concat(*evaluated.kept) : std::string("none"));
+    evaluated.kept = kept == "none" ? std::nullopt : std::optional(std::stod(kept));
+  }
+  if (evaluated.best_epoch == 0) evaluated.kept.reset();
+  if (evaluated.kept && (monitor.better == Better::kHigher ? evaluated.best < *evaluated.kept
+                                                           : evaluated.best > *evaluated.kept))
+    evaluated.kept = evaluated.best;
+  if (files.lock) task.options.metadata.emplace(kBatchesKey, std::to_string(inputs.train->size()));
+  std::function<Checkpoint()> present;
+  if (ranks.is_first()) present = [this] { return checkpoint(); };
+  files.saves.emplace(files.folder, o.keep, std::move(present));
+  const bool has_last = ranks.is_first() && is_there(files.folder / "last.safetensors");
+  if (ranks.from_first(std::string(has_last ? "1" : "0")) == "1") files.saves->found_last();
+}
+
+}  // namespace lathe::train

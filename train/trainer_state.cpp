@@ -1,0 +1,186 @@
+// What a Trainer saves of itself and of its parts, and how it continues from that.
+#include <functional>
+#include <map>
+
+#include "lathe/core/error.h"
+#include "lathe/train/trainer_impl.h"
+
+namespace lathe::train {
+namespace {
+
+using Replacements = std::map<std::string, Tensor, std::less<>>;
+
+void replace_number(Replacements& out, const std::string& name, double value) {
+  StateDict number;
+  number.add_number(name, value);
+  out.insert_or_assign(name, number.at(name));
+}
+
+// The optimiser's entries of a checkpoint that the present settings replace: its hyper-parameters.
+// The learning rate in use is scaled with the initial one, so that the schedule's factor stays.
+Replacements settings_of(const optim::Optimizer& optimizer, const StateDict& saved) {
+  Replacements out;
+  const StateDict here = optimizer.state_dict();
+  for (size_t g = 0; g < optimizer.num_groups(); ++g) {
+    const std::string group = concat("group.", g, ".");
+    for (const auto& [name, value] : here.section(group)) {
+      if (name != "params" && name != "lr") out.emplace(concat("optimizer.", group, name), value);
+    }
+    const double initial = optimizer.initial_lr(g);
+    const Tensor* before = saved.find(concat("optimizer.", group, "initial_lr"));
+    if (before == nullptr || before->numel() != 1 || before->item<double>() == initial) continue;
+    for (const char* part : {"optimizer.", "scheduler."}) {
+      const std::string name = concat(part, group, "lr");
+      const Tensor* rate = saved.find(name);
+      if (rate == nullptr || rate->numel() != 1) continue;
+      const double then = before->item<double>();
+      replace_number(out, name, then > 0 ? rate->item<double>() * (initial / then) : initial);
+    }
+  }
+  return out;
+}
+
+// The same for the loss scale, which is a setting unless it is dynamic.
+Replacements settings_of(const optim::GradScaler& scaler) {
+  Replacements out;
+  const bool dynamic = scaler.options().dynamic;
+  for (const auto& [name, value] : scaler.state_dict()) {
+    if (name == "growth_interval" || (name == "scale" && !dynamic))
+      out.emplace(concat("scaler.", name), value);
+  }
+  return out;
+}
+
+Checkpoint with(const Replacements& others, const Checkpoint& from) {
+  Checkpoint out{.tensors = {}, .metadata = from.metadata, .has_checksum = from.has_checksum};
+  for (const auto& [name, value] : from.tensors) {
+    const auto other = others.find(name);
+    out.tensors.add(name, other == others.end() ? value : other->second);
+  }
+  return out;
+}
+
+// Entries that are settings and not state. They agree with the call unless --allow-changes let them
+// change.
+Checkpoint with_settings(const Checkpoint& from, const optim::Optimizer& optimizer,
+                         const optim::GradScaler& scaler) {
+  Replacements settings = settings_of(optimizer, from.tensors);
+  settings.merge(settings_of(scaler));
+  return with(settings, from);
+}
+
+// The best loss that a schedule remembers is one of other images: that of a new schedule instead.
+Checkpoint without_losses(const Checkpoint& from, const optim::LRScheduler& fresh) {
+  Replacements memory;
+  for (const auto& [name, value] : fresh.memory())
+    memory.emplace(concat("scheduler.", name), value);
+  return with(memory, from);
+}
+
+}  // namespace
+
+CheckpointParts Trainer::Impl::parts() {
+  CheckpointParts parts = {{"model", task.model},
+                           {"optimizer", task.optimizer},
+                           {"scheduler", schedule()},
+                           {"scaler", scaler()},
+                           {"trainer", *this}};
+  if (ema) parts.emplace_back("ema", *ema);
+  return parts;
+}
+
+// The state shares its values with the objects.
+Checkpoint Trainer::Impl::checkpoint() {
+  safetensors::Metadata about = task.options.metadata;
+  about["lathe.epoch"] = std::to_string(at.epoch);
+  about["lathe.step"] = std::to_string(at.step);
+  if (here.inside_step) about[std::string(kInexactKey)] = "made inside of a step, after an error";
+  return collect_checkpoint(parts(), about);
+}
+
+StateDict Trainer::Impl::state_dict() const {
+  StateDict out;
+  out.add_number("epoch", at.epoch);
+  out.add_number("batch", at.batch);
+  out.add_number("step", at.step);
+  out.add_number("epoch_open", at.epoch_open);
+  out.add_number("evaluated", evaluated.now);
+  out.add_number(concat("best_", monitor.name), evaluated.best);
+  out.add_number("best_epoch", evaluated.best_epoch);
+  out.add_number(concat("last_", monitor.name), evaluated.value);
+  if (monitor.name != "loss") out.add_number("last_loss", evaluated.loss);
+  out.add_number("last_lr", at.last_lr);
+  out.add_number("skipped_steps", here.skipped_before + scaler().read_progress().skipped);
+  out.add_number("metrics_rows", at.rows);
+  out.add_all("window.", sums.window.state_dict());
+  out.add_all("epoch_tally.", sums.epoch.state_dict());
+  return out;
+}
+
+void Trainer::Impl::load_state_dict(const StateDict& state) {
+  // Everything is read before anything changes.
+  const Position to{.epoch = state.count("epoch"),
+                    .step = state.count("step"),
+                    .batch = state.count("batch"),
+                    .rows = state.count("metrics_rows"),
+                    .epoch_open = state.number<bool>("epoch_open"),
+                    .last_lr = state.number<double>("last_lr")};
+  Evaluated found{.now = state.number<bool>("evaluated"),
+                  .loss = state.number<double>("last_loss"),
+                  .value = state.number<double>(concat("last_", monitor.name)),
+                  .best = state.number<double>(concat("best_", monitor.name)),
+                  .best_epoch = state.count("best_epoch")};
+  if (monitor.name != "loss") found.metrics = {{monitor.name, found.value}};
+  const int64_t skipped = state.count("skipped_steps");
+  Tally window(task.sums), epoch_tally(task.sums);
+  window.load_state_dict(state.section("window."), device);
+  epoch_tally.load_state_dict(state.section("epoch_tally."), device);
+  LATHE_CHECK(ValueError, !to.epoch_open || to.epoch >= 1, "trainer: inside of epoch ", to.epoch);
+
+  at = to;
+  evaluated = found;
+  here.skipped_before = skipped;
+  sums.window = std::move(window);
+  sums.epoch = std::move(epoch_tally);
+}
+
+int64_t Trainer::Impl::resume(const Checkpoint& from, const std::string& name,
+                              const Unchanged& same) {
+  prepare();
+  const Checkpoint asked = with_settings(from, task.optimizer, scaler());
+  restore_checkpoint(same.evaluated ? asked : without_losses(asked, schedule()), parts(), name);
+  here.begin_step = at.step;
+  if (!same.evaluated) {
+    evaluated.now = false;
+    evaluated.best = -1;
+    evaluated.best_epoch = 0;
+  }
+  if (!same.batches && at.epoch_open) {  // the epoch starts again
+    at.batch = 0;
+    sums.window.clear();
+    sums.epoch.clear();
+  }
+  return at.step;
+}
+
+int64_t Trainer::resume(const Checkpoint& from, const std::string& name, const Unchanged& same) {
+  return impl_->resume(from, name, same);
+}
+
+std::vector<std::string> Trainer::misfits(const Checkpoint& from) { return impl_->misfits(from); }
+
+std::vector<std::string> Trainer::Impl::misfits(const Checkpoint& from) {
+  prepare();
+  std::vector<std::string> names;
+  const Checkpoint asked = with_settings(from, task.optimizer, scaler());
+  for (const CheckpointPart& part : parts()) {
+    try {
+      part.load(checkpoint_section(asked, part.name()));
+    } catch (const Error&) {
+      names.push_back(part.name());
+    }
+  }
+  return names;
+}
+
+}  // namespace lathe::train
