@@ -168,6 +168,7 @@ CHANGES = (
     Change("af97e3cb", "batches of an accumulated step count by their images", results=("accumulate-smaller-batch",)),
     Change("ed573836", "gradients in a synchronised batch norm have PyTorch's order in memory, and are summed in it",
            results=("two-ranks-sync-batch-norm",)),
+    Change("61445f47", "a CPU's convolutions are not timed any more", old="conv-benchmark = false"),
 )
 
 
