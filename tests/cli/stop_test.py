@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from driver import LATHE, SANITIZED, Skip, environment, expect, expect_one_line, lathe, main, start, with_fault
+from driver import LATHE, SANITIZED, SAVE_FAULT, Skip, environment, expect, expect_one_line, lathe, main, start, with_fault
 from runs import TINY, safetensors_header, train, write_png
 
 
@@ -231,6 +231,19 @@ def test_nothing_is_called_saved_before_it_is(folder):
         files |= set(re.findall(r"\w+\.safetensors", result.stderr))
         assert "saved" not in result.stdout, (call, result.stdout, result.stderr)
     assert files == {"best.safetensors", "last.safetensors"} and call > 5, (files, call)
+
+
+def test_a_signal_that_a_library_takes_when_it_is_loaded_is_given_back(folder):
+    """UCX, which Gloo brings along on Debian 13, takes SIGHUP to wait for a debugger."""
+    if SANITIZED or not SAVE_FAULT:
+        raise Skip("without the library that takes it")
+    taken = {"LD_PRELOAD": SAVE_FAULT, "LATHE_SAVE_FAULT": "HUP"}
+    job = ["launch", "-n", 1, "sh", "-c", "echo up; exec sleep 100"]
+    process = start(*job, env=taken, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process.stdout.readline()
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    assert int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16) & 1, f"SIGHUP is not ignored any more:\n{status}"
+    process.terminate()
 
 
 def test_a_stdout_over_the_limit_on_file_sizes_exits_1(folder):
