@@ -100,6 +100,10 @@ class Consumer:
         self.check_runs(program)
         self.check_waits(program)
         self.check_shared(program, self.o.kind == "shared")
+        folder = self.work / "run"
+        shutil.rmtree(folder, ignore_errors=True)
+        run(program.with_name("fit_resumed"), folder, "cpu", "32")
+        assert (folder / "last.safetensors").is_file()
         own_model = program.with_name("own_model")
         if self.o.kind == "static":  # the other project builds no command
             assert "PatchMixer" in run(own_model, "summary", "--model", "patch_mixer")
