@@ -70,12 +70,15 @@ bool Trainer::goes_on() const { return impl_->files.goes_on; }
 int64_t Trainer::total_steps() const { return impl_->here.total_steps; }
 double Trainer::best() const { return impl_->evaluated.best; }
 int64_t Trainer::best_epoch() const { return impl_->evaluated.best_epoch; }
-bool Trainer::scales_loss() const { return impl_->scaler().enabled(); }
+bool Trainer::scales_loss() const { return impl_->step && impl_->scaler().enabled(); }
+optim::EMA* Trainer::ema() { return impl_->ema ? &*impl_->ema : nullptr; }
 MetricsRow Trainer::row_layout() const {
   return {.metrics = impl_->sums.window.values(), .loss_scale = scales_loss() ? 1.0 : 0.0};
 }
 void Trainer::say(MessageKind kind, const std::string& text) { impl_->say(kind, text); }
-ProgressState Trainer::progress() const { return impl_->progress(); }
+ProgressState Trainer::progress() const {
+  return impl_->inputs.train != nullptr ? impl_->progress() : ProgressState();
+}
 int64_t Trainer::memory_peak() const { return impl_->memory.peak(); }
 bool Trainer::has_saved_best() const {
   return impl_->files.saves && impl_->files.saves->has_saved_best();

@@ -168,6 +168,8 @@ class LATHE_API Trainer {
   void stop();
   nn::Module& model();
   optim::Optimizer& optimizer();
+  /// The averages of the weights (options.ema) once fit() or resume() was called; null without.
+  optim::EMA* ema();
   Device device() const;
   const TrainerOptions& options() const;
   const std::filesystem::path& folder() const;  // of the run; empty if nothing is written

@@ -55,7 +55,7 @@ void Trainer::Impl::write_window() {
 
 ProgressState Trainer::Impl::progress() const {
   const TrainerOptions& o = task.options;
-  const int64_t batches = inputs.train != nullptr ? inputs.train->size() : -1;
+  const int64_t batches = inputs.train->size();
   const int64_t per_epoch = batches >= 0 ? ceil_div(batches, o.accumulate) : 0;
   const double rate =
       sums.seconds > 0 ? static_cast<double>(at.step - here.begin_step) / sums.seconds : 0;

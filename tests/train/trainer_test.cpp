@@ -115,6 +115,9 @@ TEST_CASE("trainer: without options it trains an epoch, evaluates, and writes no
   Net net;
   const auto listener = std::make_shared<Listener>();
   train::Trainer trainer(net.model, *net.optimizer);
+  CHECK(trainer.progress().total == 0);  // nothing has begun
+  CHECK_FALSE(trainer.scales_loss());
+  CHECK(trainer.ema() == nullptr);
   const train::FitResult result = trainer.add(listener).fit(net.train, net.test);
   fs::current_path(before);
   CHECK(result.end == train::End::kEpochs);
