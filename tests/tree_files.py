@@ -9,7 +9,7 @@ import pathlib
 import subprocess
 
 FOLDERS = (".ci", "autograd", "cmake", "core", "data", "distributed", "docs", "examples", "graph", "nn", "ops", "optim", "tests", "tools", "train")
-ROOT_FILES = ("CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "lathe.h", "trainer.h")
+ROOT_FILES = ("CHANGELOG.md", "CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "lathe.h", "train.h", "trainer.h")
 
 
 def files_of_git(root):
