@@ -86,7 +86,6 @@
 #  include "lathe/ops/matmul.h"
 #  include "lathe/ops/mlp.h"
 #  include "lathe/ops/multinomial.h"
-#  include "lathe/ops/named_tensor.h"
 #  include "lathe/ops/nll_loss.h"
 #  include "lathe/ops/nonzero.h"
 #  include "lathe/ops/pad.h"
