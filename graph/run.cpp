@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "lathe/core/format.h"
+#include "lathe/graph/fused/pointwise_run.h"
 #include "lathe/graph/graph.h"
 #include "lathe/graph/op_table.h"
-#include "lathe/graph/pointwise_run.h"
 #include "lathe/graph/run.h"
 #include "lathe/graph/work.h"
 

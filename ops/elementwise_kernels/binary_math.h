@@ -1,6 +1,6 @@
 // The arithmetic of ops/binary.h, used by the CPU loop and by the CUDA kernels: one functor per op.
 // binary_table.h is the table of all ops. This file is also compiled at run time, for fused kernels
-// (graph/kernel_text.h): it includes nothing that needs a host.
+// (graph/fused/kernel_text.h): it includes nothing that needs a host.
 #pragma once
 
 #include <cmath>

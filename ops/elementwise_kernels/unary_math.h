@@ -1,7 +1,7 @@
 // The arithmetic of ops/unary.h, shared by the CPU loop and the CUDA kernels: one functor per op.
 // T is a compute type (float, double or an integer), never a half type. unary_table.h is the table
-// of all ops. This file is also compiled at run time, for fused kernels (graph/kernel_text.h): it
-// includes nothing that needs a host.
+// of all ops. This file is also compiled at run time, for fused kernels
+// (graph/fused/kernel_text.h): it includes nothing that needs a host.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // The text of fused kernels; tests/ptx/fused_test.cpp compiles and runs them.
-#include "lathe/graph/kernel_source.h"
+#include "lathe/graph/fused/kernel_source.h"
 
 #include <doctest/doctest.h>
 
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lathe/core/error.h"
-#include "lathe/graph/kernel_compiler.h"
+#include "lathe/graph/fused/kernel_compiler.h"
 #include "lathe/graph/op_table.h"
 
 using namespace lathe;
@@ -49,7 +49,7 @@ TEST_CASE("kernel source: each op is a line, in the ops' own arithmetic and roun
       .results = {1, 3}};
   const auto source = source_of(program, {{kF16, Kind::kFull}, {kF32, Kind::kZeroDim}});
   REQUIRE(source);
-  CHECK(source->text == R"(#include "lathe/graph/fused_kernel.cuh"
+  CHECK(source->text == R"(#include "lathe/graph/fused/fused_kernel.cuh"
 
 using namespace lathe;
 using namespace lathe::cuda;

@@ -1,6 +1,6 @@
 // Plans of groups of pointwise ops: each op has its kernel, alone and in its gradient, and gives
 // the op's bits.
-#include "lathe/graph/pointwise_plan.h"
+#include "lathe/graph/fused/pointwise_plan.h"
 
 #include <doctest/doctest.h>
 
@@ -14,8 +14,8 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
 #include "lathe/core/generator.h"
+#include "lathe/graph/fused/pointwise_gradient.h"
 #include "lathe/graph/op_table.h"
-#include "lathe/graph/pointwise_gradient.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"

@@ -19,10 +19,10 @@
 #include "lathe/autograd/engine.h"
 #include "lathe/core/error.h"
 #include "lathe/core/generator.h"
-#include "lathe/graph/kernel_compiler.h"
-#include "lathe/graph/kernel_source.h"
+#include "lathe/graph/fused/kernel_compiler.h"
+#include "lathe/graph/fused/kernel_source.h"
+#include "lathe/graph/fused/pointwise_gradient.h"
 #include "lathe/graph/op_table.h"
-#include "lathe/graph/pointwise_gradient.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -341,7 +341,7 @@ TEST_CASE("fused kernels: machine code for GPUs that NVRTC knows, PTX for others
 TEST_CASE("fused kernels: a GPU's machine code; what cannot be compiled names its line" *
           test::nvrtc_case()) {
   const std::string text =
-      "#include \"lathe/graph/fused_kernel.cuh\"\n"
+      "#include \"lathe/graph/fused/fused_kernel.cuh\"\n"
       "extern \"C\" __global__ void k(float* y) { *y = lathe::math::Log{}(*y); }\n";
   CHECK(jit::compile_kernels(text, "sm_90")
             .starts_with("\x7f"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lathe/core/error.h"
-#include "lathe/graph/kernel_compiler.h"
+#include "lathe/graph/fused/kernel_compiler.h"
 #include "lathe/tests/cuda_case.h"
 
 namespace lathe::test {

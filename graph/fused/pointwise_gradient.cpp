@@ -1,6 +1,6 @@
 // Gradients of pointwise programs: the trace of their backward pass. Contract:
 // pointwise_gradient.h.
-#include "lathe/graph/pointwise_gradient.h"
+#include "lathe/graph/fused/pointwise_gradient.h"
 
 #include <algorithm>
 #include <memory>
@@ -12,7 +12,7 @@
 #include "lathe/core/format.h"
 #include "lathe/core/formats/tensor_bytes.h"
 #include "lathe/core/profile/range.h"
-#include "lathe/graph/group_kernel.h"
+#include "lathe/graph/fused/group_kernel.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/tracer.h"

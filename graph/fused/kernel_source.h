@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/graph/pointwise_plan.h"
+#include "lathe/graph/fused/pointwise_plan.h"
 
 namespace lathe::jit {
 

@@ -1,5 +1,5 @@
 // Which kernel computes which pointwise op. Contract: pointwise_kernels.h.
-#include "lathe/graph/pointwise_kernels.h"
+#include "lathe/graph/fused/pointwise_kernels.h"
 
 #include <algorithm>
 #include <array>

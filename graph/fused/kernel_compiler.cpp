@@ -1,5 +1,5 @@
 // Calls of NVRTC. Contract: kernel_compiler.h.
-#include "lathe/graph/kernel_compiler.h"
+#include "lathe/graph/fused/kernel_compiler.h"
 
 #include <algorithm>
 #include <iterator>
@@ -10,7 +10,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/gpu/nvrtc_functions.h"
-#include "lathe/graph/kernel_text.h"
+#include "lathe/graph/fused/kernel_text.h"
 
 namespace lathe::jit {
 

@@ -1,5 +1,5 @@
 // Writes the text of fused kernels. Contract: kernel_source.h.
-#include "lathe/graph/kernel_source.h"
+#include "lathe/graph/fused/kernel_source.h"
 
 #include <algorithm>
 #include <map>
@@ -127,7 +127,7 @@ class KernelWriter {
       at = end;
     }
     return concat(
-        "#include \"lathe/graph/fused_kernel.cuh\"\n\nusing namespace lathe;\n"
+        "#include \"lathe/graph/fused/fused_kernel.cuh\"\n\nusing namespace lathe;\n"
         "using namespace lathe::cuda;\nusing namespace lathe::math;\n\n",
         head, ") {\n", before, once, "  each_piece<", made_.packet,
         ">(n, packets, [&]<int V>(Neighbours<V>, int64_t i) {\n", loads,

@@ -1,5 +1,5 @@
 // Kernels of groups, by text and GPU. Contract: group_kernel.h.
-#include "lathe/graph/group_kernel.h"
+#include "lathe/graph/fused/group_kernel.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/log.h"
-#include "lathe/graph/kernel_compiler.h"
+#include "lathe/graph/fused/kernel_compiler.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/lru_cache.h"

@@ -1,11 +1,11 @@
 // The gradients of pointwise programs by plans and kernels. Contract: planned_gradients.h.
-#include "lathe/graph/planned_gradients.h"
+#include "lathe/graph/fused/planned_gradients.h"
 
 #include <algorithm>
 
 #include "lathe/core/dense.h"
-#include "lathe/graph/group_kernel.h"
-#include "lathe/graph/pointwise_gradient.h"
+#include "lathe/graph/fused/group_kernel.h"
+#include "lathe/graph/fused/pointwise_gradient.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/views.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lathe/core/row_kernel.h"
-#include "lathe/graph/pointwise_run.h"
+#include "lathe/graph/fused/pointwise_run.h"
 
 namespace lathe::jit {
 

@@ -1,5 +1,5 @@
 // Pointwise programs: by a plan or one by one, forward and backward. Contract: pointwise_run.h.
-#include "lathe/graph/pointwise_run.h"
+#include "lathe/graph/fused/pointwise_run.h"
 
 #include <algorithm>
 #include <atomic>
@@ -17,10 +17,10 @@
 #include "lathe/core/function_ref.h"
 #include "lathe/core/profile/range.h"
 #include "lathe/core/tensor_impl.h"
-#include "lathe/graph/group_kernel.h"
+#include "lathe/graph/fused/group_kernel.h"
+#include "lathe/graph/fused/planned_gradients.h"
+#include "lathe/graph/fused/pointwise_plan.h"
 #include "lathe/graph/op_table.h"
-#include "lathe/graph/planned_gradients.h"
-#include "lathe/graph/pointwise_plan.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/views.h"

@@ -1,6 +1,6 @@
 // Builds without NVRTC's header compile no kernels at run time. Contract: kernel_compiler.h.
 #include "lathe/core/error.h"
-#include "lathe/graph/kernel_compiler.h"
+#include "lathe/graph/fused/kernel_compiler.h"
 
 namespace lathe::jit {
 

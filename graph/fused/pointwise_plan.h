@@ -10,7 +10,7 @@
 
 #include "lathe/core/row_kernel.h"
 #include "lathe/core/tensor.h"
-#include "lathe/graph/pointwise_run.h"
+#include "lathe/graph/fused/pointwise_run.h"
 
 namespace lathe::jit {
 

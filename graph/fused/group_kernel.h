@@ -12,8 +12,8 @@
 #include "lathe/core/device.h"
 #include "lathe/core/gpu/loaded_kernel.h"
 #include "lathe/core/tensor.h"
-#include "lathe/graph/kernel_source.h"
-#include "lathe/graph/pointwise_plan.h"
+#include "lathe/graph/fused/kernel_source.h"
+#include "lathe/graph/fused/pointwise_plan.h"
 
 namespace lathe::jit {
 

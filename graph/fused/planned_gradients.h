@@ -8,8 +8,8 @@
 
 #include "lathe/core/device.h"
 #include "lathe/core/tensor.h"
-#include "lathe/graph/pointwise_plan.h"
-#include "lathe/graph/pointwise_run.h"
+#include "lathe/graph/fused/pointwise_plan.h"
+#include "lathe/graph/fused/pointwise_run.h"
 
 namespace lathe::jit {
 

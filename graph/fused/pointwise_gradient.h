@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lathe/core/tensor.h"
-#include "lathe/graph/pointwise_plan.h"
-#include "lathe/graph/pointwise_run.h"
+#include "lathe/graph/fused/pointwise_plan.h"
+#include "lathe/graph/fused/pointwise_run.h"
 
 namespace lathe::jit {
 

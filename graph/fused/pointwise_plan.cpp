@@ -1,6 +1,6 @@
 // Plans of pointwise programs: which kernel works on which memory, and the loop over pieces.
 // Contract: pointwise_plan.h.
-#include "lathe/graph/pointwise_plan.h"
+#include "lathe/graph/fused/pointwise_plan.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,8 +9,8 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/graph/fused/pointwise_kernels.h"
 #include "lathe/graph/op_table.h"
-#include "lathe/graph/pointwise_kernels.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/row_kernels.h"
