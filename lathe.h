@@ -137,7 +137,7 @@
 #  include "lathe/graph/compile.h"
 #  include "lathe/graph/file.h"
 #  include "lathe/graph/graph.h"
-#  include "lathe/graph/onnx.h"
+#  include "lathe/graph/onnx/onnx.h"
 #  include "lathe/graph/passes.h"
 #  include "lathe/graph/quantize.h"
 #  include "lathe/graph/trace.h"

@@ -80,13 +80,13 @@ function(lathe_harden_parsers target)
     data/images/verify.cpp
     data/images/webp_libwebp.cpp
     graph/file.cpp
-    graph/onnx_call.cpp
-    graph/onnx_import.cpp
-    graph/onnx_layers.cpp
-    graph/onnx_parts.cpp
-    graph/onnx_pointwise.cpp
-    graph/onnx_proto.cpp
-    graph/onnx_shapes.cpp
+    graph/onnx/onnx_call.cpp
+    graph/onnx/onnx_import.cpp
+    graph/onnx/onnx_layers.cpp
+    graph/onnx/onnx_parts.cpp
+    graph/onnx/onnx_pointwise.cpp
+    graph/onnx/onnx_proto.cpp
+    graph/onnx/onnx_shapes.cpp
     graph/parse.cpp
     nn/checkpoint.cpp
     nn/weights.cpp

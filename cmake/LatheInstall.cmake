@@ -13,7 +13,7 @@ set_target_properties(lathe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH
 install(TARGETS lathe EXPORT latheTargets)
 install(FILES lathe.h train.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
 set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
-list(APPEND _private_headers graph/onnx_export.h graph/onnx_file.h graph/onnx_import.h graph/onnx_proto.h
+list(APPEND _private_headers graph/onnx/onnx_export.h graph/onnx/onnx_file.h graph/onnx/onnx_import.h graph/onnx/onnx_proto.h
      graph/op_arguments.h graph/op_table.h graph/tracer.h)
 # Of these, some name libraries that a user of Lathe needs not have.
 list(APPEND _private_headers core/json.h core/text/count_text.h core/text/formatted.h ops/conv/conv2d_fused_cudnn.h ops/conv/conv2d_fused_graph_cudnn.h

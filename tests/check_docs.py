@@ -312,7 +312,7 @@ def counts(tree):
                                                    for name, text in tree.texts.items() if name.startswith("tests/"))
     yield "docs/features.md", "% dtypes with", first("core/dtype.h", r"kNumDTypes = (\d+)")
     yield "docs/formats.md", "the % `torch.*Storage`", len(re.findall(r'{"torch \w+Storage"', tree.texts["core/formats/pth.cpp"]))
-    yield "docs/formats.md", "graph of opset %,", first("graph/onnx_file.h", r"kOpset = (\d+)")
+    yield "docs/formats.md", "graph of opset %,", first("graph/onnx/onnx_file.h", r"kOpset = (\d+)")
     yield "docs/guarantees.md", "at most % dimensions", first("core/shape.h", r"kMaxDims = (\d+)")
     yield "docs/cli.md", "at the start and every % steps", first("train/run_folder.h", r"kStepsBetweenCandidates = (\d+)")
     yield "docs/conv-search.md", "At most % settings of one engine", first("ops/conv_search/conv_limits.h", r"per_engine = (\d+)")

@@ -2,7 +2,7 @@
 #include <stdexcept>
 
 #include "lathe/graph/graph.h"
-#include "lathe/graph/onnx.h"
+#include "lathe/graph/onnx/onnx.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
 #include "lathe/tests/graph/onnx_files.h"

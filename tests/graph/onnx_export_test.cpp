@@ -10,7 +10,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/generator.h"
-#include "lathe/graph/onnx.h"
+#include "lathe/graph/onnx/onnx.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/trace.h"

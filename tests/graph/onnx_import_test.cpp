@@ -9,7 +9,7 @@
 #include "lathe/core/file.h"
 #include "lathe/core/generator.h"
 #include "lathe/graph/file.h"
-#include "lathe/graph/onnx.h"
+#include "lathe/graph/onnx/onnx.h"
 #include "lathe/graph/passes.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/isclose.h"

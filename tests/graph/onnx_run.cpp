@@ -9,7 +9,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
 #include "lathe/core/formats/npy.h"
-#include "lathe/graph/onnx.h"
+#include "lathe/graph/onnx/onnx.h"
 
 namespace {
 

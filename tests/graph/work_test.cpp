@@ -5,7 +5,7 @@
 
 #include "lathe/core/format.h"
 #include "lathe/graph/file.h"
-#include "lathe/graph/onnx.h"
+#include "lathe/graph/onnx/onnx.h"
 #include "lathe/graph/passes.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/isclose.h"

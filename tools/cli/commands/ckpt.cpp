@@ -19,7 +19,7 @@
 #include "lathe/core/text/wrapping.h"
 #include "lathe/data/images/packed_file.h"
 #include "lathe/graph/file.h"
-#include "lathe/graph/onnx.h"
+#include "lathe/graph/onnx/onnx.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/trace.h"
 #include "lathe/ops/random.h"

@@ -13,7 +13,7 @@
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/graph/file.h"
-#include "lathe/graph/onnx.h"
+#include "lathe/graph/onnx/onnx.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/training/reading_data.h"

@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "lathe/core/format.h"
-#include "lathe/graph/onnx_export.h"
+#include "lathe/graph/onnx/onnx_export.h"
 #include "lathe/ops/creation.h"
 
 namespace lathe::jit::onnx {

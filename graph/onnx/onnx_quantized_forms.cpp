@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "lathe/core/format.h"
-#include "lathe/graph/onnx_export.h"
+#include "lathe/graph/onnx/onnx_export.h"
 #include "lathe/ops/creation.h"
 
 namespace lathe::jit::onnx {

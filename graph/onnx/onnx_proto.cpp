@@ -1,5 +1,5 @@
 // Reading ONNX's messages: nodes, attributes, tensors.
-#include "lathe/graph/onnx_proto.h"
+#include "lathe/graph/onnx/onnx_proto.h"
 
 #include <bit>
 #include <cstring>

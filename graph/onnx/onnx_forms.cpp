@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "lathe/core/format.h"
-#include "lathe/graph/onnx_export.h"
-#include "lathe/graph/onnx_import.h"
-#include "lathe/graph/onnx_proto.h"
+#include "lathe/graph/onnx/onnx_export.h"
+#include "lathe/graph/onnx/onnx_import.h"
+#include "lathe/graph/onnx/onnx_proto.h"
 
 namespace lathe::jit::onnx {
 

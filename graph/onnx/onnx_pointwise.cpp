@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "lathe/core/format.h"
-#include "lathe/graph/onnx_import.h"
+#include "lathe/graph/onnx/onnx_import.h"
 
 namespace lathe::jit::onnx {
 

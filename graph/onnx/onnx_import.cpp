@@ -1,5 +1,5 @@
 // Reading an ONNX file: its tensors, inputs, nodes and outputs. onnx_call.cpp: one node.
-#include "lathe/graph/onnx_import.h"
+#include "lathe/graph/onnx/onnx_import.h"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 #include "lathe/core/format.h"
 #include "lathe/core/formats/foreign_file.h"
 #include "lathe/core/printable.h"
-#include "lathe/graph/onnx.h"
+#include "lathe/graph/onnx/onnx.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/work.h"
 #include "lathe/ops/creation.h"

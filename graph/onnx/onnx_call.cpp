@@ -5,7 +5,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/printable.h"
-#include "lathe/graph/onnx_import.h"
+#include "lathe/graph/onnx/onnx_import.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/ops/creation.h"
 

@@ -1,5 +1,5 @@
 // Writing a graph as an ONNX file: names, types, tensors, and one node after the other.
-#include "lathe/graph/onnx_export.h"
+#include "lathe/graph/onnx/onnx_export.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -7,8 +7,8 @@
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
 #include "lathe/core/format.h"
-#include "lathe/graph/onnx.h"
-#include "lathe/graph/onnx_proto.h"
+#include "lathe/graph/onnx/onnx.h"
+#include "lathe/graph/onnx/onnx_proto.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/ops/creation.h"
 

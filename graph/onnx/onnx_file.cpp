@@ -1,11 +1,11 @@
 // Writing ONNX's messages: onnx.proto's field numbers, over core/formats/protobuf_writer.h.
-#include "lathe/graph/onnx_file.h"
+#include "lathe/graph/onnx/onnx_file.h"
 
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/formats/tensor_bytes.h"
 #include "lathe/core/version.h"
-#include "lathe/graph/onnx_proto.h"
+#include "lathe/graph/onnx/onnx_proto.h"
 
 namespace lathe::jit::onnx {
 

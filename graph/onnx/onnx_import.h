@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lathe/graph/graph.h"
-#include "lathe/graph/onnx_proto.h"
+#include "lathe/graph/onnx/onnx_proto.h"
 
 namespace lathe::jit::onnx {
 

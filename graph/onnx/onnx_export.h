@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lathe/graph/graph.h"
-#include "lathe/graph/onnx_file.h"
+#include "lathe/graph/onnx/onnx_file.h"
 
 namespace lathe::jit::onnx {
 
