@@ -139,7 +139,7 @@
 #  include "lathe/graph/graph.h"
 #  include "lathe/graph/onnx/onnx.h"
 #  include "lathe/graph/passes.h"
-#  include "lathe/graph/quantize.h"
+#  include "lathe/graph/quantize/quantize.h"
 #  include "lathe/graph/trace.h"
 
 #  include "lathe/optim/adam.h"

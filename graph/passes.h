@@ -1,4 +1,4 @@
-// Passes: rewrites of a graph in place. Each is a file of graph/passes/ and changes nothing where it
+// Passes: rewrites of a graph in place. Each is a file of graph/passes/. It changes nothing where it
 // finds nothing. optimize_for_inference() runs all but fuse_pointwise().
 #pragma once
 

@@ -4,7 +4,7 @@
 //
 // A quantised tensor is of u8 or i8, and a number, its scale, belongs to it: the integer q stands
 // for q * scale. Zero stands for zero, so that padding needs no care. u8 is for tensors without
-// negative values, as after a relu. graph/quantize.h makes a graph of these ops out of one in f32.
+// negative values, as after a relu. graph/quantize/ makes a graph of these ops out of one in f32.
 //
 // Sums of products are exact: they are kept in 32 bits on every processor. Without VNNI oneDNN's
 // kernels add pairs of products in 16 bits, which saturates; our own loops run there.

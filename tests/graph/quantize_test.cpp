@@ -1,6 +1,6 @@
 // Quantisation after training: what the graph becomes, on text; that its results are those of
 // integers, and close to f32's; ranges; layers that stay; calibration data that cannot be used.
-#include "lathe/graph/quantize.h"
+#include "lathe/graph/quantize/quantize.h"
 
 #include <doctest/doctest.h>
 

@@ -27,7 +27,7 @@
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/passes.h"
-#include "lathe/graph/quantize.h"
+#include "lathe/graph/quantize/quantize.h"
 #include "lathe/graph/trace.h"
 #include "lathe/nn/module.h"
 #include "lathe/ops/random.h"

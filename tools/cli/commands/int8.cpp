@@ -16,7 +16,7 @@
 #include "lathe/data/images/image_datasets.h"
 #include "lathe/data/images/image_files.h"
 #include "lathe/data/images/image_folder.h"
-#include "lathe/graph/quantize.h"
+#include "lathe/graph/quantize/quantize.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
 #include "lathe/tools/cli/parse_value.h"

@@ -1,5 +1,5 @@
 // Ranges of values and their scales. Contract: value_range.h.
-#include "lathe/graph/value_range.h"
+#include "lathe/graph/quantize/value_range.h"
 
 #include <algorithm>
 #include <cfloat>

@@ -2,7 +2,7 @@
 //
 // A value of the old graph may have two forms in the new one, as integers and in f32. Each is made
 // when the first reader asks for it: by the layer itself, by `quantize` or by `dequantize`.
-#include "lathe/graph/quantize_rewrite.h"
+#include "lathe/graph/quantize/quantize_rewrite.h"
 
 #include <algorithm>
 #include <cfloat>

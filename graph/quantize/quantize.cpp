@@ -1,6 +1,6 @@
 // Quantisation after training: the layers, what is seen of their inputs, and the report. Contract:
 // quantize.h.
-#include "lathe/graph/quantize.h"
+#include "lathe/graph/quantize/quantize.h"
 
 #include <algorithm>
 #include <array>
@@ -14,8 +14,8 @@
 #include "lathe/core/format.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
-#include "lathe/graph/quantize_rewrite.h"
-#include "lathe/graph/value_range.h"
+#include "lathe/graph/quantize/quantize_rewrite.h"
+#include "lathe/graph/quantize/value_range.h"
 #include "lathe/ops/quantized.h"
 #include "lathe/ops/unary.h"
 

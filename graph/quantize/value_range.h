@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lathe/core/tensor.h"
-#include "lathe/graph/quantize.h"
+#include "lathe/graph/quantize/quantize.h"
 
 namespace lathe::jit {
 
