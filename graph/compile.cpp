@@ -20,7 +20,6 @@
 #include "lathe/graph/graph.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
-#include "lathe/graph/run.h"
 #include "lathe/graph/trace.h"
 #include "lathe/graph/tracer.h"
 #include "lathe/graph/work.h"

@@ -148,4 +148,9 @@ LATHE_API std::string to_text(const Attribute& attribute);
 /// output of the graph.
 LATHE_API std::vector<int> count_uses(const Graph& graph);
 
+/// graph.run(inputs). `ways`, if given, becomes by the number of a group's first node how the group
+/// ran on a GPU (run_pointwise(): `way`); "" for other nodes, and on the CPU.
+Tensors run_graph(const Graph& graph, const Tensors& inputs,
+                  std::vector<std::string>* ways = nullptr);
+
 }  // namespace lathe::jit

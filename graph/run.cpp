@@ -14,7 +14,6 @@
 #include "lathe/graph/fused/pointwise_run.h"
 #include "lathe/graph/graph.h"
 #include "lathe/graph/op_table.h"
-#include "lathe/graph/run.h"
 #include "lathe/graph/work.h"
 
 namespace lathe::jit {
