@@ -18,8 +18,8 @@
 #include "lathe/autograd/lend.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/record.h"
-#include "lathe/core/profile/memory_tag.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/memory_tag.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/random_state.h"
 
 namespace lathe::autograd {

@@ -5,7 +5,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/watch.h"
 
 namespace lathe {
 

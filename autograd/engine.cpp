@@ -19,10 +19,10 @@
 #include "lathe/autograd/recompute.h"
 #include "lathe/autograd/waiting.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/hooks/memory_tag.h"
+#include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/core/log.h"
-#include "lathe/core/profile/memory_tag.h"
-#include "lathe/core/profile/range.h"
-#include "lathe/core/profile/watch.h"
 
 namespace lathe {
 namespace autograd {

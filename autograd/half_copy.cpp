@@ -11,7 +11,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/dense.h"
-#include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/hooks/memory_tag.h"
 #include "lathe/core/stream.h"
 
 namespace lathe::amp {

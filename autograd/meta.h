@@ -46,8 +46,8 @@ struct Meta {
 /// The tensor's Meta, made if absent.
 LATHE_API Meta& meta_of(const Tensor& t);
 
-/// Counts t's memory as activations (profile/memory_tag.h) unless it is known to be something else
-/// or is a weight: a leaf that requires grad, which is no module's.
+/// Counts t's memory as activations (core/hooks/memory_tag.h) unless it is known to be something
+/// else or is a weight: a leaf that requires grad, which is no module's.
 inline void note_activation(const Tensor& t) {
   const TensorImpl& impl = t.impl();
   if (impl.storage->tag() != profile::MemoryTag::kOther) return;

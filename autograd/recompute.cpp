@@ -9,7 +9,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/saved.h"
-#include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/hooks/memory_tag.h"
 
 namespace lathe {
 namespace autograd {

@@ -7,8 +7,8 @@
 
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/saved_tensor_hooks.h"
-#include "lathe/core/profile/live_memory.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/live_memory.h"
+#include "lathe/core/hooks/watch.h"
 
 namespace lathe::autograd {
 

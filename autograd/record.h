@@ -8,7 +8,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/node.h"
 #include "lathe/autograd/saved.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 
 namespace lathe::autograd {
 

@@ -11,8 +11,8 @@
 #include "lathe/autograd/node.h"
 #include "lathe/autograd/saved_tensor_hooks.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/profile/stack.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/stack.h"
+#include "lathe/core/hooks/watch.h"
 
 namespace lathe::autograd {
 

@@ -11,7 +11,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 
 namespace lathe {
 

@@ -27,7 +27,7 @@ if(LATHE_HAS_CUDA_LIBRARIES)
   list(REMOVE_ITEM _private_headers core/gpu/launch.h)  # programs start kernels of their own through it, too
 endif()
 list(TRANSFORM _private_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
-install(DIRECTORY core autograd ops nn graph optim data distributed train DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
+install(DIRECTORY core profile autograd ops nn graph optim data distributed train DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
         FILES_MATCHING PATTERN "*.h" PATTERN ".*" EXCLUDE ${_private_headers})  # ".*": an editor's
 if(LATHE_BUILD_CLI)
   if(BUILD_SHARED_LIBS)  # so the build folder is laid out as the installed one

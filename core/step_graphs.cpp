@@ -6,8 +6,8 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
-#include "lathe/core/profile/stack.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/stack.h"
+#include "lathe/core/hooks/watch.h"
 
 namespace lathe::cuda {
 

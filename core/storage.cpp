@@ -6,10 +6,10 @@
 
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/error.h"
-#include "lathe/core/profile/live_memory.h"
-#include "lathe/core/profile/memory_use.h"
-#include "lathe/core/profile/range.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/live_memory.h"
+#include "lathe/core/hooks/memory_use.h"
+#include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/watch.h"
 
 namespace lathe {
 

@@ -8,8 +8,8 @@
 
 #include "lathe/core/allocator.h"
 #include "lathe/core/device.h"
+#include "lathe/core/hooks/memory_tag.h"
 #include "lathe/core/intrusive.h"
-#include "lathe/core/profile/memory_tag.h"
 
 namespace lathe {
 
@@ -38,7 +38,7 @@ class LATHE_API Storage final : public RefCounted {
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// What the memory is for: what the thread said when it was made (profile/memory_tag.h), or
+  /// What the memory is for: what the thread said when it was made (core/hooks/memory_tag.h), or
   /// set_tag() since.
   profile::MemoryTag tag() const { return tag_.load(std::memory_order_relaxed); }
   void set_tag(profile::MemoryTag tag) noexcept;

@@ -5,8 +5,8 @@
 
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/profile/live_memory.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/live_memory.h"
+#include "lathe/core/hooks/watch.h"
 
 namespace lathe {
 

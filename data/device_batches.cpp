@@ -12,7 +12,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/error.h"
-#include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/hooks/memory_tag.h"
 #include "lathe/core/stream.h"
 #include "lathe/data/transforms/augment.h"
 #include "lathe/data/transforms/augment_rows.h"

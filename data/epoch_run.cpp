@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lathe/core/error.h"
-#include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/hooks/memory_tag.h"
 #include "lathe/data/worker_threads.h"
 
 namespace lathe::data {

@@ -13,7 +13,7 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/function_ref.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/state_dict.h"
 #include "lathe/data/sampler.h"
 

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "lathe/core/format.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/log.h"
-#include "lathe/core/profile/range.h"
 #include "lathe/core/start_thread.h"
 #include "lathe/core/write_signals.h"
 

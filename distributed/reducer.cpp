@@ -9,7 +9,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/format.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/distributed/control.h"
 #include "lathe/distributed/replicate.h"
 #include "lathe/ops/binary.h"

@@ -7,8 +7,8 @@
 
 #include "lathe/autograd/autocast.h"
 #include "lathe/core/format.h"
+#include "lathe/core/hooks/stack.h"
 #include "lathe/core/printable.h"
-#include "lathe/core/profile/stack.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/trace.h"
 #include "lathe/ops/autocast.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/graph/graph.h"
 #include "lathe/nn/module.h"
 

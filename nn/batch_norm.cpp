@@ -4,7 +4,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/saved.h"
 #include "lathe/core/device_scope.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/batch_norm_conv2d.h"

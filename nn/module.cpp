@@ -10,9 +10,9 @@
 #include <unordered_set>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/hooks/memory_tag.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/core/log.h"
-#include "lathe/core/profile/memory_tag.h"
-#include "lathe/core/profile/watch.h"
 #include "lathe/core/type_name.h"
 #include "lathe/ops/cast.h"
 

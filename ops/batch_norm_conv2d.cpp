@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "lathe/core/device_scope.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/floating_check.h"
 #include "lathe/ops/memory_format.h"

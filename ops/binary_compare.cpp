@@ -1,5 +1,5 @@
 // Comparisons and logic: results of bool, without gradients. Contracts: binary.h.
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/binary_acts.h"
 #include "lathe/ops/promote.h"
 

@@ -2,7 +2,7 @@
 #include <numbers>
 
 #include "lathe/autograd/record.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/binary_acts.h"
 #include "lathe/ops/unary.h"
 

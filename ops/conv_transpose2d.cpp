@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "lathe/core/checked_size.h"
-#include "lathe/core/profile/arguments.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/arguments.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/conv/conv2d_geometry.h"

@@ -7,7 +7,7 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/promote.h"
 

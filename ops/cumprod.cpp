@@ -1,7 +1,7 @@
 // cumprod: each pass multiplies by the product of twice as many predecessors. Contract: cumprod.h.
 #include "lathe/ops/cumprod.h"
 
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"

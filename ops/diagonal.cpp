@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lathe/core/checked_size.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/rearrange.h"
 #include "lathe/ops/reduce.h"

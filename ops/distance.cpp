@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"

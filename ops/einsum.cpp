@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/diagonal.h"

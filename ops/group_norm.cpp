@@ -1,8 +1,8 @@
 // Group normalisation: checks, then row_norm (row_norm.h). Contract: group_norm.h.
 #include "lathe/ops/group_norm.h"
 
-#include "lathe/core/profile/arguments.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/arguments.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/floating_check.h"
 #include "lathe/ops/lines.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lathe/autograd/record.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"

@@ -2,7 +2,7 @@
 #include "lathe/ops/isclose.h"
 
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"

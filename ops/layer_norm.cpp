@@ -1,8 +1,8 @@
 // Layer normalisation: checks, then row_norm (row_norm.h). Contract: layer_norm.h.
 #include "lathe/ops/layer_norm.h"
 
-#include "lathe/core/profile/arguments.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/arguments.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/floating_check.h"
 #include "lathe/ops/row_norm.h"

@@ -1,7 +1,7 @@
 // Local response normalisation, made of other ops. Contract: local_response_norm.h.
 #include "lathe/ops/local_response_norm.h"
 
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"

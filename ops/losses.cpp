@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "lathe/autograd/record.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/autocast.h"

@@ -1,7 +1,7 @@
 // Losses with a margin, by elementwise ops and distances. Contracts: margin_losses.h.
 #include "lathe/ops/margin_losses.h"
 
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"

@@ -2,7 +2,7 @@
 // nonzero.h.
 #include "lathe/ops/nonzero.h"
 
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"

@@ -1,7 +1,7 @@
 // 1-d pooling as pooling of images of one row, which brings the gradients. Contracts: pool1d.h.
 #include "lathe/ops/pool1d.h"
 
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/axis_map.h"
 #include "lathe/ops/floating_check.h"
 #include "lathe/ops/pool2d.h"

@@ -7,8 +7,8 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/profile/arguments.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/arguments.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/floating_check.h"
 #include "lathe/ops/memory_format.h"

@@ -1,7 +1,7 @@
 // dot, outer and kron, by matmul and mul. Contracts: products.h.
 #include "lathe/ops/products.h"
 
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/lines.h"

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "lathe/autograd/record.h"
-#include "lathe/core/profile/arguments.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/arguments.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/memory_format.h"

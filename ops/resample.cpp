@@ -4,7 +4,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/memory_format.h"
 

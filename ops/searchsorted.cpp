@@ -4,7 +4,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/views.h"

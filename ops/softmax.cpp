@@ -4,8 +4,8 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/profile/arguments.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/arguments.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"

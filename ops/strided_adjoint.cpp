@@ -5,7 +5,7 @@
 #include "lathe/autograd/accumulate.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 
 namespace lathe {
 

@@ -1,8 +1,8 @@
 // tril and triu, made of `where` and a mask for the matrix. Contracts: triangle.h.
 #include "lathe/ops/triangle.h"
 
-#include "lathe/core/profile/arguments.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/arguments.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/views.h"

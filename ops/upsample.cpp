@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "lathe/core/profile/arguments.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/arguments.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/resample.h"
 
 namespace lathe {

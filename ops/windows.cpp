@@ -1,7 +1,7 @@
 // windows, unfold and fold: strided views that overlap, and their adjoint. Contracts: windows.h.
 #include "lathe/ops/windows.h"
 
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/pad.h"
 #include "lathe/ops/strided_adjoint.h"

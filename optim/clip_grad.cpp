@@ -7,7 +7,7 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/optim/writable_grads.h"
 
 namespace lathe::optim {

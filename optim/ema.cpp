@@ -9,7 +9,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/hooks/memory_tag.h"
 #include "lathe/optim/kernels/update.h"
 
 namespace lathe::optim {

@@ -11,7 +11,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/optim/writable_grads.h"

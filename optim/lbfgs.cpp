@@ -6,8 +6,8 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/profile/memory_tag.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/memory_tag.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"

@@ -1,7 +1,7 @@
 // The state of LBFGS by name, for checkpoints.
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/hooks/memory_tag.h"
 #include "lathe/optim/lbfgs.h"
 
 namespace lathe::optim {

@@ -9,8 +9,8 @@
 #include "lathe/autograd/half_copy.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/log.h"
-#include "lathe/core/profile/range.h"
 
 namespace lathe::optim {
 

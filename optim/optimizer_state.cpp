@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "lathe/core/copy.h"
-#include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/hooks/memory_tag.h"
 #include "lathe/optim/optimizer.h"
 
 namespace lathe::optim {

@@ -7,8 +7,8 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/profile/memory_tag.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/memory_tag.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/optim/kernels/check_grads.h"
 #include "lathe/optim/optimizer.h"
 

@@ -14,7 +14,7 @@ import sys
 
 from tree_files import paths_below
 
-FOLDERS = ["core", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "tools"]
+FOLDERS = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "tools"]
 HEADERS, SOURCES = {".h", ".cuh"}, {".h", ".cuh", ".cpp", ".cu"}
 COLUMNS = 100
 KEYWORD = r"(?:dtypes|grad|amp|throws|ref):"

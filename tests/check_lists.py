@@ -18,8 +18,8 @@ import sys
 
 from tree_files import paths_below
 
-FOLDERS = ["core", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "tools", "tests", "examples"]
-LIBRARY = ["core", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train"]
+FOLDERS = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "tools", "tests", "examples"]
+LIBRARY = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train"]
 NVIDIA = re.compile(r"^#include <(?:cu(?!rl)\w+|nccl|nvrtc|nvml|nv\w+)\.h>", re.M)
 OURS = re.compile(r'^#include "lathe/([^"]+)"', re.M)
 SUFFIX = re.compile(r"_(cpu|dnnl|eigen|cuda|cudnn|cublas|curand|fuzz)$")

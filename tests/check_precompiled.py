@@ -13,7 +13,7 @@ import sys
 
 from tree_files import paths_below
 
-FOLDERS = ("core", "autograd", "data", "graph", "nn", "ops", "optim", "train", "tools/cli")
+FOLDERS = ("core", "autograd", "data", "graph", "nn", "ops", "optim", "profile", "train", "tools/cli")
 SOURCES = {".h", ".cpp"}
 
 # Headers, any of which is enough: names of namespace std.

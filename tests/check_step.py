@@ -11,7 +11,7 @@ import sys
 
 from tree_files import paths_below
 
-FOLDERS, SUFFIXES = ("autograd", "core", "data", "distributed", "graph", "nn", "ops", "optim", "tools/cli"), {".cpp", ".cu", ".h"}
+FOLDERS, SUFFIXES = ("autograd", "core", "data", "distributed", "graph", "nn", "ops", "optim", "profile", "tools/cli"), {".cpp", ".cu", ".h"}
 GRADIENTS = re.compile(r"(?:\.|->)backward\(\)")
 UPDATE = re.compile(r"(?:\.|->)(?:step|update)\(")
 STEP = re.compile(r"\b\w*step_?(?:\.|->)(?:forward|backward|update)\(")  # the parts of a train::Step

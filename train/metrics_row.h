@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lathe/core/config.h"
-#include "lathe/core/profile/memory_use.h"
+#include "lathe/core/hooks/memory_use.h"
 #include "lathe/train/row.h"
 
 namespace lathe::train {

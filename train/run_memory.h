@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lathe/core/profile/memory_use.h"
+#include "lathe/core/hooks/memory_use.h"
 
 namespace lathe::train {
 

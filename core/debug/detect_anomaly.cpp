@@ -18,8 +18,8 @@
 #include <optional>
 #include <string_view>
 
+#include "lathe/core/hooks/watch.h"
 #include "lathe/core/log.h"
-#include "lathe/core/profile/watch.h"
 
 namespace lathe::debug {
 

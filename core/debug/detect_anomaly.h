@@ -14,7 +14,7 @@
 #include "lathe/core/debug/bad_value.h"
 #include "lathe/core/dtype.h"
 #include "lathe/core/error.h"
-#include "lathe/core/profile/stack.h"
+#include "lathe/core/hooks/stack.h"
 
 namespace lathe::debug {
 

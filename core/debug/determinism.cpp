@@ -8,7 +8,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/crc32c.h"
 #include "lathe/core/debug/bad_value.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/watch.h"
 
 namespace lathe::debug {
 

@@ -8,7 +8,7 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/dtype.h"
-#include "lathe/core/profile/stack.h"
+#include "lathe/core/hooks/stack.h"
 #include "lathe/core/shape.h"
 
 namespace lathe::debug {

@@ -3,8 +3,8 @@
 
 #include <map>
 
+#include "lathe/core/hooks/watch.h"
 #include "lathe/core/log.h"
-#include "lathe/core/profile/watch.h"
 
 namespace lathe::debug {
 

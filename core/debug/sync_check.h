@@ -11,8 +11,8 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/error.h"
-#include "lathe/core/profile/stack.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/stack.h"
+#include "lathe/core/hooks/watch.h"
 
 namespace lathe::debug {
 

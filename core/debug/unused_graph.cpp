@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "lathe/core/format.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/watch.h"
 
 namespace lathe::debug {
 

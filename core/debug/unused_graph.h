@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lathe/core/config.h"
-#include "lathe/core/profile/stack.h"
+#include "lathe/core/hooks/stack.h"
 
 namespace lathe::debug {
 

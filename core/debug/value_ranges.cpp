@@ -11,8 +11,8 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/debug/bad_value.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/core/printable.h"
-#include "lathe/core/profile/watch.h"
 
 namespace lathe::debug {
 

@@ -11,8 +11,8 @@
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/memory_cuda.h"
 #include "lathe/core/gpu/relaxed_capture.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/memory/block_pool.h"
-#include "lathe/core/profile/range.h"
 
 namespace lathe::cuda {
 

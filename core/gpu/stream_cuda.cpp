@@ -6,7 +6,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/gpu/launch.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/watch.h"
 
 namespace lathe {
 

@@ -5,7 +5,7 @@
 #include "lathe/core/dense.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/gpu/launch.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/watch.h"
 
 namespace lathe::cuda {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/profile/memory_use.h"
+#include "lathe/core/hooks/memory_use.h"
 
 namespace lathe::cuda {
 

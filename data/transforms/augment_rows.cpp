@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "lathe/core/dispatch.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/data/transforms/pixel_plan.h"
 
 namespace lathe::data {

@@ -11,7 +11,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
 #include "lathe/core/formats/tensor_bytes.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/graph/fused/group_kernel.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"

@@ -15,7 +15,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/format.h"
 #include "lathe/core/function_ref.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/tensor_impl.h"
 #include "lathe/graph/fused/group_kernel.h"
 #include "lathe/graph/fused/planned_gradients.h"

@@ -9,7 +9,7 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/deal_work.h"
 #include "lathe/core/half.h"
-#include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/hooks/memory_tag.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_rows_cpu.h"
 

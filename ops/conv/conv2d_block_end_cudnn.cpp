@@ -10,7 +10,7 @@
 #include "lathe/autograd/waiting.h"
 #include "lathe/core/alignment.h"
 #include "lathe/core/device_scope.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv2d_fused_cudnn.h"
 #include "lathe/ops/conv/conv2d_fused_graph_cudnn.h"

@@ -12,8 +12,8 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
-#include "lathe/core/profile/memory_tag.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/memory_tag.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/storage.h"
 #include "lathe/core/tensor_impl.h"
 #include "lathe/ops/conv/conv2d_passes_cpu.h"

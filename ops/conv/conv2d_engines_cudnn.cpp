@@ -7,7 +7,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/gpu/cudnn_handle.h"
 #include "lathe/core/gpu/launch.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/ops/conv/conv2d_cudnn.h"
 #include "lathe/ops/lru_cache.h"
 

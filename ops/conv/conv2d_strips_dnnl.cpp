@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "lathe/core/ceil_div.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/conv/conv2d_primitive_dnnl.h"
 

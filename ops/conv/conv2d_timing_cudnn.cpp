@@ -8,7 +8,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/gpu/launch.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/ops/conv/conv2d_cudnn.h"
 
 namespace lathe::cuda {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/hooks/memory_tag.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/conv/channel_moments_cpu.h"
 #include "lathe/ops/conv/packed_weights_cpu.h"

@@ -2,7 +2,7 @@
 // ops/fused_conv2d.h. What the search compares it with: the convolution with its bias, the sum and
 // the relu.
 #include "lathe/core/alignment.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv2d_fused_cudnn.h"
 #include "lathe/ops/conv/conv2d_fused_graph_cudnn.h"

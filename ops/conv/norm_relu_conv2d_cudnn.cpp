@@ -13,7 +13,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/alignment.h"
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv2d_fused_cudnn.h"

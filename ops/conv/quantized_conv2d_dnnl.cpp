@@ -13,8 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lathe/core/profile/memory_tag.h"
-#include "lathe/core/profile/range.h"
+#include "lathe/core/hooks/memory_tag.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/conv/conv2d_primitive_dnnl.h"
 #include "lathe/ops/conv/packed_weights_cpu.h"
 #include "lathe/ops/conv/quantized_conv2d_cpu.h"

@@ -8,8 +8,8 @@
 
 #include "../cuda_case.h"
 #include "lathe/core/cuda_graph.h"
-#include "lathe/core/profile/memory_use.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/memory_use.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/lathe.h"
 
 using namespace lathe;

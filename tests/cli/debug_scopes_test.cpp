@@ -7,8 +7,8 @@
 
 #include "../cuda_case.h"
 #include "lathe/core/debug/sync_check.h"
+#include "lathe/core/hooks/stack.h"
 #include "lathe/core/log.h"
-#include "lathe/core/profile/stack.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/tests/cli/small_run.h"
 

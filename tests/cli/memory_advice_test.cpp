@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "lathe/core/hooks/memory_use.h"
 #include "lathe/core/memory/host_allocator.h"
-#include "lathe/core/profile/memory_use.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/random.h"

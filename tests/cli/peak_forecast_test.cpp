@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "lathe/core/hooks/memory_use.h"
 #include "lathe/core/memory/host_allocator.h"
-#include "lathe/core/profile/memory_use.h"
 #include "lathe/ops/conv_search/cudnn_settings.h"
 #include "lathe/tests/threads_scope.h"
 

@@ -11,8 +11,8 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/math_mode.h"
-#include "lathe/core/profile/profiler.h"
 #include "lathe/lathe.h"
+#include "lathe/profile/profiler.h"
 #include "lathe/tools/cli/plan/launch_list.h"
 #include "lathe/tools/cli/plan/optimizer_launches.h"
 #include "lathe/tools/cli/plan/step_ledger.h"

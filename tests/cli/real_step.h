@@ -10,7 +10,7 @@
 #include "../emulation/dependent_launch.h"
 #include "../emulation/kernel_access.h"
 #include "../emulation/kernel_name.h"
-#include "lathe/core/profile/memory_use.h"
+#include "lathe/core/hooks/memory_use.h"
 #include "lathe/lathe.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/optimizers.h"

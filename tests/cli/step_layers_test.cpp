@@ -5,10 +5,10 @@
 
 #include <map>
 
-#include "lathe/core/profile/profiler.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
+#include "lathe/profile/profiler.h"
 
 namespace lathe::cli {
 namespace {

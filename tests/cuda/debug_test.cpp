@@ -4,7 +4,7 @@
 
 #include "../cuda_case.h"
 #include "lathe/core/cuda_graph.h"
-#include "lathe/core/profile/stack.h"
+#include "lathe/core/hooks/stack.h"
 #include "lathe/lathe.h"
 
 namespace program {  // not of the library

@@ -2,7 +2,7 @@
 #include "../cuda_case.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/lathe.h"
-#include "lathe/tests/core/profile/recorded.h"
+#include "lathe/tests/profile/recorded.h"
 
 using namespace lathe;
 using profile::all_named;

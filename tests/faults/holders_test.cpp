@@ -5,8 +5,8 @@
 #include <string>
 
 #include "failing_calls.h"
+#include "lathe/core/hooks/live_memory.h"
 #include "lathe/core/memory/host_allocator.h"
-#include "lathe/core/profile/live_memory.h"
 #include "lathe/core/storage.h"
 #include "lathe/lathe.h"
 

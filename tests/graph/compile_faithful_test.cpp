@@ -11,7 +11,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
 #include "lathe/core/generator.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/graph/compile.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/ops/binary.h"

@@ -12,7 +12,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/generator.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/trace.h"
 #include "lathe/nn/containers.h"

@@ -14,11 +14,11 @@
 #include "compare.h"
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/profile/profiler.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/isclose.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/unary.h"
+#include "lathe/profile/profiler.h"
 
 using namespace lathe;
 using namespace lathe::test;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lathe/autograd/companion.h"
-#include "lathe/core/profile/memory_use.h"
+#include "lathe/core/hooks/memory_use.h"
 #include "lathe/lathe.h"
 #include "lathe/ops/batch_norm_conv2d.h"
 

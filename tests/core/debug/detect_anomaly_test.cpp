@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "lathe/core/profile/stack.h"
+#include "lathe/core/hooks/stack.h"
 #include "lathe/lathe.h"
 
 namespace program {  // not of the library

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lathe/core/profile/stack.h"
+#include "lathe/core/hooks/stack.h"
 #include "lathe/lathe.h"
 
 namespace program {  // not of the library

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/core/log.h"
-#include "lathe/core/profile/range.h"
-#include "lathe/core/profile/watch.h"
 
 namespace lathe::debug {
 namespace {

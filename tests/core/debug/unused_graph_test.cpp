@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "lathe/core/profile/stack.h"
-#include "lathe/core/profile/watch.h"
+#include "lathe/core/hooks/stack.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/lathe.h"
 
 namespace program {  // not of the library

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/core/profile/record.h"
+#include "lathe/core/hooks/record.h"
 #include "lathe/ops/conv_pass.h"
 #include "lathe/tools/cli/commands/conv_layers.h"
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "lathe/core/cuda.h"
-#include "lathe/core/profile/memory_use.h"
-#include "lathe/core/profile/profiler.h"
+#include "lathe/core/hooks/memory_use.h"
 #include "lathe/core/text/formatted.h"
+#include "lathe/profile/profiler.h"
 #include "lathe/tools/cli/observe/doctor_checks.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "lathe/core/error.h"
-#include "lathe/core/profile/memory_forecast.h"
 #include "lathe/core/text/formatted.h"
+#include "lathe/profile/memory_forecast.h"
 
 namespace lathe::cli {
 namespace {

@@ -4,8 +4,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lathe/core/hooks/stack.h"
 #include "lathe/core/printable.h"
-#include "lathe/core/profile/stack.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/wrapping.h"
 #include "lathe/tools/cli/observe/op_formulas.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/core/profile/memory_tag.h"
+#include "lathe/core/hooks/memory_tag.h"
 
 namespace lathe::cli {
 

@@ -13,8 +13,8 @@
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/generator.h"
-#include "lathe/core/profile/profiler.h"
 #include "lathe/core/seconds_since.h"
+#include "lathe/profile/profiler.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/random_batch.h"

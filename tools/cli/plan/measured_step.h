@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lathe/core/device.h"
-#include "lathe/core/profile/record.h"
+#include "lathe/core/hooks/record.h"
 #include "lathe/tools/cli/plan/launch_list.h"
 #include "lathe/tools/cli/settings/settings.h"
 

@@ -7,8 +7,8 @@
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/profile/memory_forecast.h"
 #include "lathe/core/text/formatted.h"
+#include "lathe/profile/memory_forecast.h"
 #include "lathe/tools/cli/training/idle_flags.h"
 #include "lathe/tools/cli/training/random_batch.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "lathe/core/error.h"
-#include "lathe/core/profile/memory_use.h"
+#include "lathe/core/hooks/memory_use.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/optim/ema.h"
 #include "lathe/tools/cli/training/fine_tuning.h"

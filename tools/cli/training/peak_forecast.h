@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lathe/core/device.h"
-#include "lathe/core/profile/memory_forecast.h"
+#include "lathe/profile/memory_forecast.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/compute.h"
 

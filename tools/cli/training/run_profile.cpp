@@ -5,10 +5,10 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/file.h"
-#include "lathe/core/profile/memory_use.h"
-#include "lathe/core/profile/trace.h"
+#include "lathe/core/hooks/memory_use.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"
+#include "lathe/profile/trace.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/parse_value.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "lathe/core/profile/profiler.h"
+#include "lathe/profile/profiler.h"
 #include "lathe/tools/cli/output.h"
 
 namespace lathe::cli {

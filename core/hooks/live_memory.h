@@ -1,0 +1,129 @@
+// LiveMemory: records which tensors are alive, the op and the call that made each, and what grows
+// from step to step. While none is there, it costs three loads in the life of a tensor and two in
+// that of a node of the graph.
+//
+//   profile::LiveMemory memory;
+//   for (…) { train(batch); memory.step(); }
+//   std::cout << memory.table() << memory.growth_text();
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/core/device.h"
+#include "lathe/core/dtype.h"
+#include "lathe/core/error.h"
+#include "lathe/core/hooks/memory_tag.h"
+#include "lathe/core/shape.h"
+
+namespace lathe {
+
+class Storage;
+struct TensorImpl;
+
+namespace profile {
+
+/// Memory of a tensor that is alive. Views share it, and count once.
+struct LATHE_API LiveTensor {
+  int64_t bytes = 0;
+  Device device;
+  bool pinned = false;
+  MemoryTag tag = MemoryTag::kOther;
+  DType dtype = DType::kU8;  // of the first tensor that had it
+  Shape shape = {};
+  const char* op = "";            // the recorded op whose result it is; "" for none
+  int64_t step = 0;               // how many step() there were before it was made
+  std::vector<void*> stack = {};  // return addresses, innermost first
+  std::string place() const;      // "train.cpp:42 (train())", see user_call() in stack.h
+};
+
+/// What one call of the program leaves behind, more from step to step.
+struct Growth {
+  std::string op, place;
+  double bytes_per_step = 0, tensors_per_step = 0;
+  double nodes_per_step = 0;  // of the autograd graph
+  // The growing graph ends here: the result of this op, or a tensor made of it, is what is kept.
+  bool holds_graph = false;
+};
+
+class LATHE_API LiveMemory {
+ public:
+  /// Begins. Tensors that are there already are not seen.
+  /// throws: StateError if another LiveMemory is there, with the place where it was made.
+  [[nodiscard]] explicit LiveMemory(SourcePlace place = here(__builtin_FILE(), __builtin_LINE()));
+  ~LiveMemory();
+  LiveMemory(const LiveMemory&) = delete;
+  LiveMemory& operator=(const LiveMemory&) = delete;
+
+  /// The tensors that were made since the begin and are alive, the largest first.
+  std::vector<LiveTensor> live() const;
+  /// The same as text: size, tag, dtype and shape, op, place; and how many tensors and nodes found
+  /// no memory for their record.
+  std::string table(size_t rows = 20) const;
+
+  /// Ends a step of the training: notes what is alive. Call it when what a step leaves is gone.
+  void step();
+  /// What grew in most of the steps, and is more at the last than at the first; graphs that are
+  /// kept come first, then the most bytes. The first step counts as warm-up. Empty before the
+  /// fourth step().
+  std::vector<Growth> growth() const;
+  /// A sentence for each. "" if nothing grows.
+  std::string growth_text() const;
+
+ private:
+  struct Key {
+    const char* op;
+    std::vector<void*> stack;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Sample {
+    int64_t step = 0, bytes = 0, tensors = 0, nodes = 0;
+  };
+  using Samples = std::vector<Sample>;
+
+  bool grows(const Samples& samples) const;
+  static std::set<Key> ends_of_graphs();
+
+  int64_t steps_ = 0;
+  std::map<Key, Samples> places_;
+};
+
+namespace detail {
+LATHE_API extern constinit std::atomic<bool> live_wanted;
+/// False only when no LiveMemory reads the tensor any more.
+inline bool notes_live() noexcept { return live_wanted.load(std::memory_order_acquire); }
+void note_alive(const Storage& storage) noexcept;
+void note_gone(const void* object) noexcept;
+void note_shape(const TensorImpl& tensor) noexcept;
+void note_maker(const void* node, const char* op, std::vector<const void*> inputs,
+                const Storage* output) noexcept;
+/// "; the largest: …", three tensors of `device` and where they were made; "" while none records.
+std::string largest_alive(Device device, bool pinned);
+}  // namespace detail
+
+/// Says that a storage or a node begins or ends to be alive. For the library.
+inline void note_alive(const Storage& storage) noexcept {
+  if (detail::notes_live()) [[unlikely]]
+    detail::note_alive(storage);
+}
+inline void note_gone(const Storage& storage) noexcept {
+  if (detail::notes_live()) [[unlikely]]
+    detail::note_gone(&storage);
+}
+inline void note_node_gone(const void* node) noexcept {
+  if (detail::notes_live()) [[unlikely]]
+    detail::note_gone(node);
+}
+/// The first tensor of its storage.
+inline void note_shape(const TensorImpl& tensor) noexcept {
+  if (detail::notes_live()) [[unlikely]]
+    detail::note_shape(tensor);
+}
+
+}  // namespace profile
+}  // namespace lathe

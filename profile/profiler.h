@@ -1,0 +1,93 @@
+// Profiler: records what the program does between its construction and stop(), on all threads.
+//
+//   profile::Profiler profiler({.record_shapes = true});
+//   for (…) { train(batch); profiler.step(); }
+//   profiler.stop();
+//   std::cout << profiler.key_averages().table();
+//   profiler.write_trace("trace.json");
+//
+// docs/profiler.md shows how to read the table.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "lathe/core/config.h"
+#include "lathe/core/error.h"
+#include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/record.h"
+#include "lathe/core/hooks/recorder.h"
+#include "lathe/profile/averages.h"
+
+namespace lathe::profile {
+
+/// Which steps are recorded: `wait` are not, `warmup` are and are thrown away, `active` are kept;
+/// then all again, `repeat` times, or for ever if that is 0. active = 0: everything is kept.
+struct Schedule {
+  int64_t wait = 0, warmup = 0, active = 0, repeat = 1;
+};
+
+class Profiler;
+
+struct ProfilerOptions {
+  bool record_shapes = false;   // the inputs of each op
+  bool profile_memory = false;  // bytes that tensors take and give back
+  bool with_stack = false;      // where each op was called; takes some microseconds an op
+  bool device_times = true;     // GPU times of ops (none inside a graph that is captured)
+  bool nvtx = false;            // the ranges in NVIDIA Nsight, in a build with CUDA
+  Schedule schedule = {};
+  /// Called by step() or stop() when the active steps are over.
+  std::function<void(Profiler&)> on_trace_ready = {};
+  int64_t max_ranges = 1 << 21;  // of one thread in one recording; further ones are only counted
+};
+
+class LATHE_API Profiler {
+ public:
+  /// Begins, or waits for the first step of the schedule.
+  /// throws: StateError if another profiler is there, with the place where it was made; ValueError
+  /// for a negative number.
+  explicit Profiler(ProfilerOptions options = {},
+                    SourcePlace place = here(__builtin_FILE(), __builtin_LINE()));
+  /// stop(), without on_trace_ready.
+  ~Profiler();
+  Profiler(const Profiler&) = delete;
+  Profiler& operator=(const Profiler&) = delete;
+
+  /// Ends a step of the training: the schedule goes on by one. What this thread does from one call
+  /// to the next is a range "step". A Range that is open during the call is not recorded.
+  void step();
+  /// Ends the recording. Waits for the GPUs that were measured. Later calls do nothing.
+  void stop();
+
+  /// The ranges added up by name, of the last active steps.
+  /// throws: StateError while they are being recorded.
+  Averages key_averages(const GroupOptions& options = {}) const;
+  /// The last active steps as a trace (trace.h).
+  /// throws: StateError as above; FileError.
+  void write_trace(const std::string& path) const;
+  /// The last active steps. Empty before the first ones are over.
+  const Recording& recording() const { return recording_; }
+
+ private:
+  enum class Work : uint8_t { kNothing, kWarmup, kActive };
+  struct Phase {
+    Work work = Work::kNothing;
+    int64_t cycle = 0;
+    bool operator==(const Phase&) const = default;
+  };
+
+  Phase phase_of(int64_t step) const;
+  bool is_recording() const;
+  void enter(Phase phase);
+  void leave();
+
+  const ProfilerOptions options_;
+  std::optional<Claim> claim_;  // until stop()
+  Phase phase_;
+  int64_t step_ = 0;
+  std::optional<Range> step_range_;
+  Recording recording_;
+};
+
+}  // namespace lathe::profile
