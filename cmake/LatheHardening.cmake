@@ -48,7 +48,7 @@ endfunction()
 # lathe_harden_parsers(target): the library's sources that read bytes which others have written.
 function(lathe_harden_parsers target)
   set(parsers
-    core/file.cpp
+    core/files/file.cpp
     core/formats/byte_source.cpp
     core/formats/deflate_zlib.cpp
     core/formats/json_cursor.cpp
@@ -62,7 +62,7 @@ function(lathe_harden_parsers target)
     core/formats/safetensors_header.cpp
     core/formats/tensor_file.cpp
     core/formats/zip_reader.cpp
-    core/mapped_file.cpp
+    core/files/mapped_file.cpp
     core/utf8.cpp
     data/images/byte_stream.cpp
     data/images/cifar.cpp

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/json.h"
-#include "lathe/core/paths.h"
 
 namespace lathe {
 

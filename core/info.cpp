@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/process_limits.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/version.h"

@@ -8,7 +8,7 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/error.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 
 namespace lathe::data {
 namespace {

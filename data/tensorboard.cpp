@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/core/crc32c.h"
 #include "lathe/core/error.h"
+#include "lathe/core/files/crc32c.h"
+#include "lathe/core/files/paths.h"
+#include "lathe/core/files/write_signals.h"
 #include "lathe/core/formats/protobuf_writer.h"
-#include "lathe/core/paths.h"
-#include "lathe/core/write_signals.h"
 #include "lathe/data/images/image.h"
 
 namespace lathe {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <random>
 
+#include "lathe/core/files/hash.h"
 #include "lathe/core/format.h"
-#include "lathe/core/hash.h"
 
 namespace lathe::distributed {
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lathe/core/files/write_signals.h"
 #include "lathe/core/format.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/log.h"
 #include "lathe/core/start_thread.h"
-#include "lathe/core/write_signals.h"
 
 namespace lathe::distributed::detail {
 

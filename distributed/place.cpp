@@ -10,7 +10,7 @@
 #include <cstring>
 #include <memory>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/distributed/control_client.h"
 #include "lathe/distributed/error.h"
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/hooks/stack.h"
 #include "lathe/core/log.h"
 #include "lathe/core/printable.h"

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 
 namespace lathe::train {
 

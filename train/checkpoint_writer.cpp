@@ -5,7 +5,7 @@
 #include <charconv>
 
 #include "lathe/core/error.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/start_thread.h"
 
 namespace lathe::train {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <variant>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/train/append_file.h"
 #include "lathe/train/errors.h"
 #include "lathe/train/trainer.h"

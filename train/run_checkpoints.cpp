@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
+#include "lathe/core/files/paths.h"
+#include "lathe/core/files/temporary_files.h"
 #include "lathe/core/formats/safetensors_header.h"
-#include "lathe/core/paths.h"
-#include "lathe/core/temporary_files.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/train/checkpoint_writer.h"

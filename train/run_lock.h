@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "lathe/core/config.h"
-#include "lathe/core/file_lock.h"
+#include "lathe/core/files/file_lock.h"
 
 namespace lathe::train {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lathe/core/debug/sync_check.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/train/stop_signals.h"
 #include "lathe/train/trainer_impl.h"
 

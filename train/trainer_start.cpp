@@ -7,7 +7,7 @@
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/distributed/sync_batch_norm.h"
 #include "lathe/train/losses.h"
 #include "lathe/train/run_checkpoints.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "lathe/core/copy.h"
-#include "lathe/core/crc32c.h"
 #include "lathe/core/debug/bad_value.h"
+#include "lathe/core/files/crc32c.h"
 #include "lathe/core/hooks/watch.h"
 
 namespace lathe::debug {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 
 namespace lathe {
 

@@ -28,7 +28,7 @@ LATHE_API Tensor read(const std::string& path);
 /// The same for bytes in memory; `name` stands for the file in messages.
 LATHE_API Tensor parse(std::span<const std::byte> bytes, std::string_view name);
 
-/// Writes a file in one step (core/file.h) from a tensor on any device, as version 1.0 and
+/// Writes a file in one step (core/files/file.h) from a tensor on any device, as version 1.0 and
 /// little-endian. The order is Fortran's if the values lie so in memory, otherwise C's.
 /// throws: FileError; DTypeError for bf16, which NumPy does not have (write t.to(kF32)).
 LATHE_API void write(const std::string& path, const Tensor& tensor);

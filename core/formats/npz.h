@@ -25,7 +25,7 @@ struct WriteOptions {
   bool compress = false;  // deflate, as np.savez_compressed does; needs zlib
 };
 
-/// Writes a file in one step (core/file.h). The same tensors give the same bytes.
+/// Writes a file in one step (core/files/file.h). The same tensors give the same bytes.
 /// throws: FileError; DTypeError that names the entry, for bf16, which NumPy does not have;
 /// ValueError for a name that is empty, is not UTF-8, contains a NUL or is too long for a zip
 /// archive, and for `compress` in a build without zlib.

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "lathe/core/copy.h"
-#include "lathe/core/crc32c.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/crc32c.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/function_ref.h"
 

@@ -39,7 +39,7 @@ LATHE_API Contents read(const std::string& path);
 LATHE_API Contents parse(std::span<const std::byte> bytes, std::string_view name);
 
 /// Writes a file in one step: at any moment `path` is the complete old file or the complete new one
-/// (core/file.h). Tensors may be on any device and have any strides; the values are written
+/// (core/files/file.h). Tensors may be on any device and have any strides; the values are written
 /// row-major, and at most one tensor at a time is copied for that. The checksum goes into the
 /// metadata.
 /// throws: FileError; ValueError for a name that is not UTF-8, a header beyond the limit, or

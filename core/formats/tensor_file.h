@@ -27,7 +27,7 @@ LATHE_API TensorFileFormat tensor_file_format(const std::string& path);
 LATHE_API safetensors::Contents read_tensor_file(const std::string& path,
                                                  const std::string& section = {});
 
-/// Writes the format of the name's suffix, .safetensors or .npz, in one step (core/file.h).
+/// Writes the format of the name's suffix, .safetensors or .npz, in one step (core/files/file.h).
 /// throws: ValueError for another suffix, and for metadata if the format has none; otherwise as
 /// safetensors::write and npz::write.
 LATHE_API void write_tensor_file(const std::string& path, const StateDict& tensors,

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/formats/byte_source.h"
 #include "lathe/core/formats/deflate.h"
 

@@ -3,8 +3,8 @@
 #include <numeric>
 
 #include "lathe/core/checked_size.h"
-#include "lathe/core/crc32.h"
 #include "lathe/core/error.h"
+#include "lathe/core/files/crc32.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/zip.h"
 #include "lathe/core/formats/zip_records.h"

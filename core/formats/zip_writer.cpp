@@ -1,8 +1,8 @@
 // Writing of zip archives: the record before each entry, the directory and its end, without clock.
 #include <limits>
 
-#include "lathe/core/crc32.h"
 #include "lathe/core/error.h"
+#include "lathe/core/files/crc32.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/zip.h"
 #include "lathe/core/formats/zip_records.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/file.h"
+#include "lathe/core/files/paths.h"
 
 namespace lathe::data {
 namespace {

@@ -11,11 +11,11 @@
 #include <thread>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
-#include "lathe/core/file_lock.h"
-#include "lathe/core/hash.h"
-#include "lathe/core/paths.h"
-#include "lathe/core/write_signals.h"
+#include "lathe/core/files/file.h"
+#include "lathe/core/files/file_lock.h"
+#include "lathe/core/files/hash.h"
+#include "lathe/core/files/paths.h"
+#include "lathe/core/files/write_signals.h"
 #include "lathe/data/images/http.h"
 #include "lathe/data/images/tar.h"
 #include "lathe/data/images/verify.h"

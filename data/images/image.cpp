@@ -9,7 +9,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/checked_size.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/data/images/encode.h"
 #include "lathe/data/images/image_file.h"
 #include "lathe/ops/binary.h"

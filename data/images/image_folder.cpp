@@ -5,7 +5,7 @@
 #include <cctype>
 
 #include "lathe/core/error.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/data/images/image_file.h"
 
 namespace lathe::data {

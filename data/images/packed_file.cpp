@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "lathe/core/checked_size.h"
-#include "lathe/core/crc32c.h"
 #include "lathe/core/error.h"
+#include "lathe/core/files/crc32c.h"
 #include "lathe/core/formats/little_endian.h"
 #include "lathe/core/range_text.h"
 #include "lathe/data/transforms/resize.h"

@@ -1,7 +1,7 @@
 // Packed files: decoded images, their labels and the class names in one file, which is mapped into
 // memory and read in place. packed_images.h is the data set over one.
 //
-// All numbers are little-endian; crc is CRC-32C (core/crc32c.h).
+// All numbers are little-endian; crc is CRC-32C (core/files/crc32c.h).
 //
 //   head    16 bytes   89 'L' 'P' 'K' 0D 0A 1A 0A, u32 version (1), u32 0
 //   images             one after another: u8 [channels, height, width], then the byte E5
@@ -14,7 +14,7 @@
 //                      'L' 'P' 'K' 'E'
 //
 // The table and names stand behind the images, so that a file is written in one pass. The byte E5
-// shows a reader of the mapped file that an image is still complete; see core/mapped_file.h.
+// shows a reader of the mapped file that an image is still complete; see core/files/mapped_file.h.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@
 #include <vector>
 
 #include "lathe/core/config.h"
-#include "lathe/core/file.h"
-#include "lathe/core/mapped_file.h"
+#include "lathe/core/files/file.h"
+#include "lathe/core/files/mapped_file.h"
 #include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {

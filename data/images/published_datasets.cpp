@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "lathe/core/error.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 
 namespace lathe::data {
 namespace {

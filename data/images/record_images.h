@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lathe/core/config.h"
-#include "lathe/core/mapped_file.h"
+#include "lathe/core/files/mapped_file.h"
 #include "lathe/data/images/image_datasets.h"
 
 namespace lathe::data {

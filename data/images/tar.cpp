@@ -9,7 +9,7 @@
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/data/images/byte_stream.h"
 
 namespace lathe::data {

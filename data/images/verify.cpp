@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "lathe/core/error.h"
-#include "lathe/core/hash.h"
+#include "lathe/core/files/hash.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/images/byte_stream.h"
 

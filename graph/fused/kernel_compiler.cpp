@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/core/files/hash.h"
 #include "lathe/core/format.h"
 #include "lathe/core/gpu/nvrtc_functions.h"
 #include "lathe/graph/fused/kernel_text.h"

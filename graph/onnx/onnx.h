@@ -50,7 +50,7 @@ struct OnnxOptions {
 
 /// Writes a graph as a file of opset 17 (IR version 8), whose tensors have their names and dtypes.
 /// A size N is called "N" there. The results are "output", or "output0", "output1", …. The file is
-/// replaced in one step (core/file.h).
+/// replaced in one step (core/files/file.h).
 /// throws: ValueError naming an op, and its layer, that has no ONNX form, and for a file above
 /// protobuf's limit of 2 GiB; StateError while a tensor is not bound; FileError.
 LATHE_API void save_onnx(const Graph& graph, const std::string& path,

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/format.h"
 #include "lathe/graph/onnx/onnx.h"
 #include "lathe/graph/onnx/onnx_proto.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/format.h"
 #include "lathe/core/formats/foreign_file.h"
 #include "lathe/core/printable.h"

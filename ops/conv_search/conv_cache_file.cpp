@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/core/crc32c.h"
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
-#include "lathe/core/file_lock.h"
+#include "lathe/core/files/crc32c.h"
+#include "lathe/core/files/file.h"
+#include "lathe/core/files/file_lock.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/json.h"
 #include "lathe/core/log.h"
-#include "lathe/core/paths.h"
 
 namespace lathe {
 

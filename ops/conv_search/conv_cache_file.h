@@ -5,8 +5,8 @@
 // It is a cache: no state of the file is an error for a program that computes, and none changes a
 // result. A file that is missing, cut off, damaged, of another kind or written by other libraries
 // counts as empty, with one warning unless it is merely missing. Writers replace it as a whole
-// (core/file.h, AtomicFile) and take turns (core/file_lock.h, <path>.lock), so several processes
-// may share one file.
+// (core/files/file.h, AtomicFile) and take turns (core/files/file_lock.h, <path>.lock), so several
+// processes may share one file.
 //
 // Its size is bounded. Each choice has the date of its last use (ConvChoice::used), and those
 // unused for longest make room for new ones. So keys of old drivers, models and batch sizes

@@ -3,8 +3,8 @@
 //   every_fault                    some calls of each kind
 //   every_fault --every [KIND]...  each of them in turn: minutes
 // Whatever fails, the run ends with the bits of a run without a fault; or an engine was given up,
-// and it ends near them; or it ends with an error, and continued from what it has saved it ends with
-// these bits, unless the file says that it cannot. No device memory and no graph is left.
+// and it ends near them; or it ends with an error, and continued from what it has saved it ends
+// with these bits, unless the file says that it cannot. No device memory and no graph is left.
 // Exit code 1 and a line for each call where that is not so.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
 #include "lathe/core/fault.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/gpu/memory_cuda.h"
 #include "lathe/core/log.h"

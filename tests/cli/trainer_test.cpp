@@ -13,7 +13,7 @@
 #include "../cuda_case.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/ceil_div.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/generator.h"
 #include "lathe/nn/linear.h"
 #include "lathe/ops/binary.h"

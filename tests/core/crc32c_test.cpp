@@ -1,5 +1,5 @@
 // CRC-32C against the published check values and a bit-by-bit computation.
-#include "lathe/core/crc32c.h"
+#include "lathe/core/files/crc32c.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "lathe/core/crc_slicing.h"
+#include "lathe/core/files/crc_slicing.h"
 
 namespace lathe {
 namespace {

@@ -1,5 +1,5 @@
 // FileLock: one at a time, between threads and processes, and free again however its holder ends.
-#include "lathe/core/file_lock.h"
+#include "lathe/core/files/file_lock.h"
 
 #include <doctest/doctest.h>
 #include <sys/file.h>

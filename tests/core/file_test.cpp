@@ -1,6 +1,6 @@
 // Files: contents, limits and error texts; and after every fault the target is the old file and
 // nothing else is left.
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "lathe/core/error.h"
-#include "lathe/core/temporary_files.h"
+#include "lathe/core/files/temporary_files.h"
 
 namespace lathe {
 namespace {

@@ -1,6 +1,6 @@
 // Checksums against the vectors of FIPS 180-4, NIST's CAVP and RFC 1321, in every way of cutting
 // the input.
-#include "lathe/core/hash.h"
+#include "lathe/core/files/hash.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

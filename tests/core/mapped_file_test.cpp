@@ -1,6 +1,6 @@
 // Mapped files: what they hold, and that a file cut off under a reader is an error and no end of
 // the process.
-#include "lathe/core/mapped_file.h"
+#include "lathe/core/files/mapped_file.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lathe/core/fault.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/views.h"
 #include "lathe/tests/data/files.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/core/crc32.h"
+#include "lathe/core/files/crc32.h"
 #include "lathe/core/formats/deflate.h"
 #include "lathe/core/formats/npy.h"
 #include "lathe/core/formats/zip.h"

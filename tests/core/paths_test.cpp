@@ -1,5 +1,5 @@
 // What is at a path: each kind, and that a path that cannot be looked at is never "nothing".
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/half.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/views.h"

@@ -4,7 +4,7 @@
 
 #include "files.h"
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/data/images/byte_stream.h"
 
 namespace lathe::data {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/core/hash.h"
+#include "lathe/core/files/hash.h"
 #include "lathe/data/data_loader.h"
 #include "lathe/data/images/image_datasets.h"
 #include "lathe/data/transforms/mix.h"

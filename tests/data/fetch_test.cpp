@@ -7,8 +7,8 @@
 #include "files.h"
 #include "http_server.h"
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
-#include "lathe/core/hash.h"
+#include "lathe/core/files/file.h"
+#include "lathe/core/files/hash.h"
 #include "lathe/data/images/byte_stream.h"
 #include "lathe/data/images/verify.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "files.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"

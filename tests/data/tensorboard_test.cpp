@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/lathe.h"
 #include "lathe/tests/cli/file_size_limit.h"
 #include "lathe/tests/cli/temporary_folder.h"

@@ -1,7 +1,7 @@
 // Writes event files of known values for tensorboard_python_test.py: write_events FOLDER.
 #include <iostream>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/data/images/image.h"
 #include "lathe/data/tensorboard.h"
 #include "lathe/lathe.h"

@@ -10,7 +10,7 @@
 
 #include "lathe/autograd/checkpoint.h"
 #include "lathe/autograd/engine.h"
-#include "lathe/core/hash.h"
+#include "lathe/core/files/hash.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/losses.h"

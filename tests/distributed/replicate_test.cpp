@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/files/hash.h"
 #include "lathe/core/generator.h"
-#include "lathe/core/hash.h"
 #include "lathe/distributed/data_parallel.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/ops/binary.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "failing_calls.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/lathe.h"
 #include "lathe/tests/data/files.h"

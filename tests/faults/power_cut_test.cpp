@@ -11,7 +11,7 @@
 #include <string>
 
 #include "crash_disk.h"
-#include "lathe/core/hash.h"
+#include "lathe/core/files/hash.h"
 #include "lathe/data/images/fetch.h"
 #include "lathe/nn/checkpoint.h"
 #include "lathe/nn/linear.h"

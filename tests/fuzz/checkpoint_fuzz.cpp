@@ -7,8 +7,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "lathe/core/crc32c.h"
 #include "lathe/core/error.h"
+#include "lathe/core/files/crc32c.h"
 #include "lathe/data/loader_core.h"
 #include "lathe/nn/linear.h"
 #include "lathe/ops/creation.h"

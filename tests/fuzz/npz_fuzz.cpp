@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/formats/deflate.h"
 #include "lathe/ops/creation.h"
 #include "lathe/tests/data/files.h"

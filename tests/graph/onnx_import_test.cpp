@@ -1,12 +1,12 @@
-// ONNX import: files of a few nodes become the graphs that they mean, and what has no counterpart is
-// refused by name. onnx_nodes_test.py has onnx's own tests of the operators.
+// ONNX import: files of a few nodes become the graphs that they mean, and what has no counterpart
+// is refused by name. onnx_nodes_test.py has onnx's own tests of the operators.
 #include <doctest/doctest.h>
 
 #include <limits>
 #include <string>
 
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/generator.h"
 #include "lathe/graph/file.h"
 #include "lathe/graph/onnx/onnx.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/random_state.h"
 #include "lathe/data/data_loader.h"

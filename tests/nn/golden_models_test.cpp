@@ -12,7 +12,7 @@
 
 #include "golden_weights.h"
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/crc32.h"
+#include "lathe/core/files/crc32.h"
 #include "lathe/nn/init.h"
 #include "lathe/nn/models.h"
 #include "lathe/nn/summary.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "golden_numbers.h"
-#include "lathe/core/crc32.h"
+#include "lathe/core/files/crc32.h"
 #include "lathe/nn/module.h"
 #include "lathe/ops/inplace.h"
 

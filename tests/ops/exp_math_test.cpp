@@ -1,5 +1,6 @@
 // The float forms of tanh, erf and the normal distribution: within their bounds of the exact
-// values, right at the ends, with the same bits in vector code as alone. fast_exp: softmax_test.cpp.
+// values, right at the ends, with the same bits in vector code as alone. fast_exp:
+// softmax_test.cpp.
 #include "lathe/ops/exp_math.h"
 
 #include <doctest/doctest.h>
@@ -10,7 +11,7 @@
 #include <limits>
 #include <vector>
 
-#include "lathe/core/crc32.h"
+#include "lathe/core/files/crc32.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/join.h"

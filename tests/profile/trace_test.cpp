@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/log.h"
 #include "lathe/tests/data/files.h"
 

@@ -7,7 +7,7 @@
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tests/cuda_case.h"

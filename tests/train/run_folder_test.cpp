@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tests/train/saved_number.h"
 

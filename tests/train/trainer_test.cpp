@@ -15,10 +15,10 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/formats/safetensors.h"
 #include "lathe/core/generator.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/data/data_loader.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/containers.h"

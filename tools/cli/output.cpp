@@ -13,7 +13,7 @@
 #include <new>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/wrapping.h"

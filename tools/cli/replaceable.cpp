@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
-#include "lathe/core/paths.h"
-#include "lathe/core/temporary_files.h"
+#include "lathe/core/files/file.h"
+#include "lathe/core/files/paths.h"
+#include "lathe/core/files/temporary_files.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/line_chart.h"

@@ -6,8 +6,8 @@
 #include <new>
 
 #include "lathe/core/error.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/log.h"
-#include "lathe/core/paths.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/terminal.h"

@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "lathe/core/error.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 
 namespace lathe::cli {
 

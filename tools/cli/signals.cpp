@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-#include "lathe/core/temporary_files.h"
+#include "lathe/core/files/temporary_files.h"
 
 namespace lathe::cli {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "fake_library.h"
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "temporary_file.h"
 
 namespace lathe {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/core/text/count_text.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "lathe/core/hash.h"
+#include "lathe/core/files/hash.h"
 #include "lathe/core/text/formatted.h"
 
 namespace lathe::cli {

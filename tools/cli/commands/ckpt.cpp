@@ -10,9 +10,9 @@
 #include <memory>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/formats/tensor_file.h"
-#include "lathe/core/paths.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/terminal.h"

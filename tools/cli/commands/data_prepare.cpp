@@ -4,8 +4,8 @@
 #include <memory>
 #include <set>
 
-#include "lathe/core/file.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/file.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"

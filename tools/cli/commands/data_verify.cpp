@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/core/hash.h"
+#include "lathe/core/files/hash.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"

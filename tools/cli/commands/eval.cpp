@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"

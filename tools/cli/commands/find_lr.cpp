@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/commands/found_setting.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/config_file.h"

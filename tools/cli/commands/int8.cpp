@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
+#include "lathe/core/files/paths.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
-#include "lathe/core/paths.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/data/batch.h"

@@ -55,7 +55,7 @@ struct Files {
   std::vector<std::string> paths;
   int64_t problems = 0;
 
-  // `why` may say of the file itself what core/file.h says of any.
+  // `why` may say of the file itself what core/files/file.h says of any.
   void skip(const std::string& name, std::string why) {
     ++problems;
     for (const char* verb : {"open", "read", "look at"}) {

@@ -8,11 +8,11 @@
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/function_ref.h"
 #include "lathe/core/generator.h"
 #include "lathe/core/log.h"
-#include "lathe/core/paths.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/distributed/error.h"

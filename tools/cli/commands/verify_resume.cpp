@@ -17,8 +17,8 @@
 #include <system_error>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
-#include "lathe/core/hash.h"
+#include "lathe/core/files/file.h"
+#include "lathe/core/files/hash.h"
 #include "lathe/core/json.h"
 #include "lathe/core/process_limits.h"
 #include "lathe/core/text/formatted.h"

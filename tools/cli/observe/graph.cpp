@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <string>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/observe/graph_dot.h"
 #include "lathe/tools/cli/output.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/data/images/image.h"
 #include "lathe/ops/creation.h"

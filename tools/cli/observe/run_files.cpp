@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/json.h"
-#include "lathe/core/paths.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/config_file.h"

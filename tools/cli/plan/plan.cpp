@@ -9,7 +9,7 @@
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/format.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/text/formatted.h"

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "lathe/core/error.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/info.h"
-#include "lathe/core/paths.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/revision.h"

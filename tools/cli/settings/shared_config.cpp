@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
 

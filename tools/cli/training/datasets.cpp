@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "lathe/core/device.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/dataset_parts.h"

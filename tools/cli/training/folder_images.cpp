@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lathe/core/error.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/data/images/cached_images.h"

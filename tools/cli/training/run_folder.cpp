@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "lathe/core/error.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/shell_word.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "lathe/core/error.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 #include "lathe/core/hooks/memory_use.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"

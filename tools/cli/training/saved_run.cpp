@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <utility>
 
+#include "lathe/core/files/paths.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
-#include "lathe/core/paths.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/output.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "lathe/core/error.h"
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/tensor.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/data/images/image.h"

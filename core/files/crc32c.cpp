@@ -1,7 +1,7 @@
 // CRC-32C by SSE 4.2's instruction where the processor has it, else by tables (crc_slicing.h).
-#include "lathe/core/crc32c.h"
+#include "lathe/core/files/crc32c.h"
 
-#include "lathe/core/crc_slicing.h"
+#include "lathe/core/files/crc_slicing.h"
 
 #if defined(__x86_64__)  // the processor has an instruction for this polynomial
 #  include <nmmintrin.h>

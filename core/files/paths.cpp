@@ -1,5 +1,5 @@
 // std::filesystem with the reasons of its failures. Contract: paths.h.
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 
 #include <algorithm>
 #include <system_error>

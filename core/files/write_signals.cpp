@@ -1,5 +1,5 @@
 // Blocks the signals during a write, and takes those that came with it.
-#include "lathe/core/write_signals.h"
+#include "lathe/core/files/write_signals.h"
 
 #include <cerrno>
 #include <ctime>

@@ -1,5 +1,5 @@
 // The SIGBUS handler, and the checks around each read.
-#include "lathe/core/mapped_file.h"
+#include "lathe/core/files/mapped_file.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>

@@ -1,12 +1,12 @@
 // The padding that SHA-256 and MD5 share, and the rounds of each.
-#include "lathe/core/hash.h"
+#include "lathe/core/files/hash.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <memory>
 
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 
 namespace lathe {
 

@@ -1,5 +1,5 @@
 // The system calls behind file.h, each with its fault point, and the steps of an atomic write.
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "lathe/core/error.h"
-#include "lathe/core/paths.h"
-#include "lathe/core/temporary_files.h"
-#include "lathe/core/write_signals.h"
+#include "lathe/core/files/paths.h"
+#include "lathe/core/files/temporary_files.h"
+#include "lathe/core/files/write_signals.h"
 
 namespace lathe {
 

@@ -17,7 +17,7 @@
 #include <string>
 
 #include "lathe/core/config.h"
-#include "lathe/core/file.h"
+#include "lathe/core/files/file.h"
 
 namespace lathe {
 

@@ -1,5 +1,5 @@
-// The arithmetic of the two 32-bit CRCs (core/crc32.h, core/crc32c.h): eight bytes per step
-// ("slicing by 8").
+// The arithmetic of the two 32-bit CRCs (core/files/crc32.h, core/files/crc32c.h): eight bytes per
+// step ("slicing by 8").
 // ref: Kounavis and Berry, "A systematic approach to building high performance software-based CRC
 // generators", 2005.
 #pragma once

@@ -1,5 +1,5 @@
 // FileLock by flock(2): the system releases the lock when the process ends.
-#include "lathe/core/file_lock.h"
+#include "lathe/core/files/file_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

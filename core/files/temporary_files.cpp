@@ -1,6 +1,6 @@
 // The names of this process's temporary files, where a signal handler can read them, and the
 // removal of those that others have left. Contract: temporary_files.h.
-#include "lathe/core/temporary_files.h"
+#include "lathe/core/files/temporary_files.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -13,7 +13,7 @@
 #include <cstring>
 #include <string>
 
-#include "lathe/core/paths.h"
+#include "lathe/core/files/paths.h"
 
 namespace lathe {
 

@@ -1,7 +1,7 @@
 // CRC-32 by tables; the loop is in crc_slicing.h.
-#include "lathe/core/crc32.h"
+#include "lathe/core/files/crc32.h"
 
-#include "lathe/core/crc_slicing.h"
+#include "lathe/core/files/crc_slicing.h"
 
 namespace lathe {
 
