@@ -20,7 +20,7 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/hooks/memory_tag.h"
 #include "lathe/core/hooks/range.h"
-#include "lathe/core/random_state.h"
+#include "lathe/core/random/random_state.h"
 
 namespace lathe::autograd {
 

@@ -55,7 +55,7 @@ void refuse_in_capture(const char* op, Stream stream);
 /// True while the current stream, or any stream that allocates from a graph's private pool, is
 /// captured: nothing may wait for the device then.
 bool capture_underway(Device device);
-/// As reserve_words() (core/random_start.h) while `device`'s current stream is captured.
+/// As reserve_words() (core/random/random_start.h) while `device`'s current stream is captured.
 RandomStart reserve_in_capture(Generator& generator, Device device, uint64_t counters);
 /// Bytes that the current stream could get now: the largest cached block and what the driver has
 /// left.

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "lathe/core/philox.h"
+#include "lathe/core/random/philox.h"
 
 namespace lathe::data {
 

@@ -16,7 +16,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/hooks/watch.h"
-#include "lathe/core/own_generators.h"
+#include "lathe/core/random/own_generators.h"
 #include "lathe/graph/graph.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"

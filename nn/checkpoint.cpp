@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "lathe/core/error.h"
-#include "lathe/core/random_state.h"
+#include "lathe/core/random/random_state.h"
 
 namespace lathe {
 

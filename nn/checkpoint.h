@@ -2,7 +2,7 @@
 // (core/formats/safetensors.h).
 //   conv1.weight, …                       the part "model", under its own names
 //   optimizer.group.0.lr, loader.seed, …  every other part, with its name as the prefix
-//   rng.cpu, rng.cuda.0, …                the default generators (core/random_state.h)
+//   rng.cpu, rng.cuda.0, …                the default generators (core/random/random_state.h)
 //   metadata                              lathe.checkpoint: the format's version; lathe.parts: the
 //                                         parts' names in order; what else the caller gives
 // A checkpoint is thus a weights file with more in it: nn::load reads the model out of it. This

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe::nn::init {

@@ -2,7 +2,7 @@
 // random_kernels/dropout_cpu.cpp, dropout_cuda.cu: kernels.
 #pragma once
 
-#include "lathe/core/random_start.h"
+#include "lathe/core/random/random_start.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe {

@@ -1,7 +1,7 @@
 // Random choices with given probabilities (multinomial.cpp, made of other ops).
 #pragma once
 
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe {

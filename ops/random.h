@@ -6,7 +6,7 @@
 
 #include <variant>
 
-#include "lathe/core/random_start.h"
+#include "lathe/core/random/random_start.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe {

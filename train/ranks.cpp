@@ -12,8 +12,8 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
-#include "lathe/core/generator.h"
 #include "lathe/core/json.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/start_thread.h"
 #include "lathe/distributed/replicate.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "lathe/core/copy.h"
-#include "lathe/core/random_state.h"
+#include "lathe/core/random/random_state.h"
 #include "lathe/ops/creation.h"
 
 namespace lathe::train {

@@ -6,7 +6,7 @@
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/gpu/loaded_kernel.h"
-#include "lathe/core/random_start.h"
+#include "lathe/core/random/random_start.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "lathe/core/random_start.h"
+#include "lathe/core/random/random_start.h"
 #include "lathe/core/stream.h"
 
 namespace lathe::cuda {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "lathe/core/copy.h"
-#include "lathe/core/philox.h"
+#include "lathe/core/random/philox.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/dropout.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lathe/core/config.h"
-#include "lathe/core/philox.h"
+#include "lathe/core/random/philox.h"
 
 namespace lathe::math {
 

@@ -2,7 +2,7 @@
 // into a few values.
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/philox.h"
+#include "lathe/core/random/philox.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/random_kernels/random_math.h"
 

@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "lathe/core/config.h"
-#include "lathe/core/philox.h"
+#include "lathe/core/random/philox.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/random.h"
 

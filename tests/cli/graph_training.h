@@ -13,7 +13,7 @@
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
 #include "lathe/core/fault.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/data/images/image_datasets.h"
 #include "lathe/nn/activation.h"
 #include "lathe/nn/batch_norm.h"

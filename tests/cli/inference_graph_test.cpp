@@ -13,7 +13,7 @@
 #include "../cuda_case.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/nn/models.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/binary.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lathe/core/error.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/ops/random.h"
 #include "lathe/tests/cli/small_job.h"

@@ -14,7 +14,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/files/file.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/nn/linear.h"
 #include "lathe/ops/binary.h"
 #include "lathe/optim/reduce_on_plateau.h"

@@ -11,7 +11,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"

@@ -8,7 +8,7 @@
 #include "lathe/autograd/checkpoint.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda_graph.h"
-#include "lathe/core/random_state.h"
+#include "lathe/core/random/random_state.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"

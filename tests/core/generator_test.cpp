@@ -1,5 +1,6 @@
-// Generators: runs of counters follow each other, state is two integers, threads share without overlap.
-#include "lathe/core/generator.h"
+// Generators: runs of counters follow each other, state is two integers, threads share without
+// overlap.
+#include "lathe/core/random/generator.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "lathe/core/own_generators.h"
+#include "lathe/core/random/own_generators.h"
 
 namespace lathe {
 namespace {

@@ -1,6 +1,6 @@
 // Philox against the published known answers; uniforms and normals at their edges and in
 // distribution.
-#include "lathe/core/philox.h"
+#include "lathe/core/random/philox.h"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 
 #include "../cuda_case.h"
 #include "lathe/core/gpu/launch.h"
-#include "lathe/core/philox.h"
+#include "lathe/core/random/philox.h"
 #include "lathe/ops/creation.h"
 
 using namespace lathe;

@@ -13,7 +13,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/nn/linear.h"
 #include "lathe/nn/module.h"
 #include "lathe/ops/binary.h"

@@ -7,7 +7,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/files/hash.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/distributed/data_parallel.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/ops/binary.h"

@@ -1,5 +1,5 @@
-// compile: all that a call of the function does besides its results stays as it is: gradients, writes,
-// random numbers, errors.
+// compile: all that a call of the function does besides its results stays as it is: gradients,
+// writes, random numbers, errors.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -10,8 +10,8 @@
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
-#include "lathe/core/generator.h"
 #include "lathe/core/hooks/watch.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/compile.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/ops/binary.h"

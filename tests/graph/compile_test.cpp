@@ -12,7 +12,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/linear.h"
 #include "lathe/ops/activations.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/trace.h"
 #include "lathe/nn/models.h"

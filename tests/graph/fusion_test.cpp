@@ -7,7 +7,7 @@
 
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/trace.h"

@@ -1,5 +1,6 @@
-// Layouts: what an optimised graph copies or reorders while it runs, of whole models. NHWC is chosen
-// for the whole graph, so nothing but the input changes its order; what else moves is named here.
+// Layouts: what an optimised graph copies or reorders while it runs, of whole models. NHWC is
+// chosen for the whole graph, so nothing but the input changes its order; what else moves is named
+// here.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/generator.h"
 #include "lathe/core/hooks/watch.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/trace.h"
 #include "lathe/nn/containers.h"

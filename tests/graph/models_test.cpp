@@ -8,7 +8,7 @@
 
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/compile.h"
 #include "lathe/graph/trace.h"
 #include "lathe/nn/attention.h"

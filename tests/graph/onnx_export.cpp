@@ -11,7 +11,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/formats/npy.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/onnx/onnx.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/trace.h"

@@ -1,5 +1,5 @@
-// ONNX export: what is written is read again as a graph of the same numbers: models, blocks of them,
-// and every op. onnx_python_test.py has onnx check and onnxruntime run the files.
+// ONNX export: what is written is read again as a graph of the same numbers: models, blocks of
+// them, and every op. onnx_python_test.py has onnx check and onnxruntime run the files.
 #include <doctest/doctest.h>
 
 #include <ctime>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/onnx/onnx.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"

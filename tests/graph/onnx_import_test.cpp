@@ -7,7 +7,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/files/file.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/file.h"
 #include "lathe/graph/onnx/onnx.h"
 #include "lathe/graph/passes.h"

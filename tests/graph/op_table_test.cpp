@@ -11,7 +11,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/trace.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"

@@ -8,8 +8,8 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/compute_alone.h"
-#include "lathe/core/generator.h"
 #include "lathe/core/memory/host_allocator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/trace.h"
 #include "lathe/nn/models.h"
 #include "lathe/ops/binary.h"

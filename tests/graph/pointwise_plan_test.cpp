@@ -13,7 +13,7 @@
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/fused/pointwise_gradient.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/ops/binary.h"

@@ -12,7 +12,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/passes.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/random.h"

@@ -9,7 +9,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/compute_alone.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/compile.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/trace.h"

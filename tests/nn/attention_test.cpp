@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lathe/autograd/gradcheck.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/nn/conv_norm.h"
 #include "lathe/nn/dropout.h"
 #include "lathe/nn/functional_call.h"

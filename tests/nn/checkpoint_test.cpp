@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "lathe/core/files/file.h"
-#include "lathe/core/generator.h"
-#include "lathe/core/random_state.h"
+#include "lathe/core/random/generator.h"
+#include "lathe/core/random/random_state.h"
 #include "lathe/data/data_loader.h"
 #include "lathe/nn/containers.h"
 #include "lathe/nn/dropout.h"

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/linear.h"
 #include "lathe/ops/binary.h"

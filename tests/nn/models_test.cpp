@@ -12,7 +12,7 @@
 
 #include "golden_weights.h"
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/nn/init.h"
 #include "lathe/nn/summary.h"
 #include "lathe/ops/binary.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lathe/core/formats/safetensors.h"
-#include "lathe/core/generator.h"
 #include "lathe/core/log.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/nn/dropout.h"
 #include "lathe/nn/embedding.h"
 #include "lathe/nn/init.h"

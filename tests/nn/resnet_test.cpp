@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/nn/init.h"
 #include "lathe/nn/summary.h"
 #include "lathe/ops/batch_norm.h"

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "compare.h"
-#include "lathe/core/philox.h"
+#include "lathe/core/random/philox.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/reduce.h"

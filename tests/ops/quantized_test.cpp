@@ -13,7 +13,7 @@
 
 #include "../cuda_case.h"
 #include "compare.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/isclose.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "compare.h"
-#include "lathe/core/philox.h"
+#include "lathe/core/random/philox.h"
 #include "lathe/ops/reduce.h"
 
 using namespace lathe;

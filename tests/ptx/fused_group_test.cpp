@@ -12,7 +12,7 @@
 #include "lathe/autograd/engine.h"
 #include "lathe/core/cuda_graph.h"
 #include "lathe/core/error.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/compile.h"
 #include "lathe/graph/fused/pointwise_run.h"
 #include "lathe/graph/op_table.h"

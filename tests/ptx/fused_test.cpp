@@ -1,6 +1,6 @@
-// Fused kernels as NVRTC compiles them, run by the interpreter, against the ops' own kernels as nvcc
-// compiled them: the same bits. fused_group_test.cpp: the way by which programs get there. Where
-// NVRTC is not installed the cases are skipped and counted.
+// Fused kernels as NVRTC compiles them, run by the interpreter, against the ops' own kernels as
+// nvcc compiled them: the same bits. fused_group_test.cpp: the way by which programs get there.
+// Where NVRTC is not installed the cases are skipped and counted.
 //
 // LATHE_FUSED_EVERY_DTYPE=1 compiles every op for every dtype, which takes 13 s.
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@
 
 #include "lathe/autograd/engine.h"
 #include "lathe/core/error.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/graph/fused/kernel_compiler.h"
 #include "lathe/graph/fused/kernel_source.h"
 #include "lathe/graph/fused/pointwise_gradient.h"

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "lathe/core/random_state.h"
+#include "lathe/core/random/random_state.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"

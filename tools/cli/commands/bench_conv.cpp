@@ -15,8 +15,8 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/files/file.h"
-#include "lathe/core/generator.h"
 #include "lathe/core/math_mode.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/terminal.h"

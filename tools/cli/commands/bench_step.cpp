@@ -9,8 +9,8 @@
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/debug/determinism.h"
-#include "lathe/core/generator.h"
 #include "lathe/core/hooks/memory_use.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/step_graphs.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"

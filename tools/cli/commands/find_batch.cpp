@@ -7,11 +7,11 @@
 
 #include "lathe/core/cuda.h"
 #include "lathe/core/format.h"
-#include "lathe/core/generator.h"
 #include "lathe/core/hooks/memory_use.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/memory/system_memory.h"
 #include "lathe/core/process_limits.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"

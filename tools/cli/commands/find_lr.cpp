@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "lathe/core/files/file.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/commands/found_setting.h"
 #include "lathe/tools/cli/commands/lr_range.h"

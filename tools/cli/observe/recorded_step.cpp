@@ -9,8 +9,8 @@
 
 #include "lathe/core/copy.h"
 #include "lathe/core/format.h"
-#include "lathe/core/generator.h"
 #include "lathe/core/printable.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/tools/cli/output.h"

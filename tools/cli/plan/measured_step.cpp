@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "lathe/core/cuda.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/profile/profiler.h"
 #include "lathe/tools/cli/training/compute.h"

@@ -8,8 +8,8 @@
 
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/node.h"
-#include "lathe/core/generator.h"
 #include "lathe/core/hooks/watch.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/storage.h"
 #include "lathe/optim/optimizer.h"
 #include "lathe/tools/cli/plan/op_notes.h"

@@ -10,7 +10,7 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/ops/cross_entropy.h"

@@ -1,7 +1,7 @@
 // Philox 4x32-10, the counter-based generator behind every random number, and the numbers made from
 // its bits. The same code runs on host and device. Word i of a random call is lane i % 4 of counter
-// offset + i / 4 under the key seed, so nothing random depends on threads; core/generator.h hands
-// out the offsets.
+// offset + i / 4 under the key seed, so nothing random depends on threads; core/random/generator.h
+// hands out the offsets.
 // ref: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 

@@ -1,8 +1,8 @@
 // RandomStart: where a random call starts, as ops hand it to their kernels. Generators are in
-// core/generator.h.
+// core/random/generator.h.
 #pragma once
 
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe {

@@ -1,6 +1,6 @@
-// Generators of random numbers: a seed and an offset. The bits come from core/philox.h. What ops
-// hand to their kernels is in core/random_start.h. The state of all default generators, for
-// checkpoints, is in core/random_state.h.
+// Generators of random numbers: a seed and an offset. The bits come from core/random/philox.h. What
+// ops hand to their kernels is in core/random/random_start.h. The state of all default generators,
+// for checkpoints, is in core/random/random_state.h.
 #pragma once
 
 #include <cstdint>

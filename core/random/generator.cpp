@@ -1,6 +1,6 @@
 // Generators, the default generators of all devices, those of one thread (own_generators.h), and
 // their state for checkpoints (random_state.h).
-#include "lathe/core/generator.h"
+#include "lathe/core/random/generator.h"
 
 #include <bit>
 #include <charconv>
@@ -9,9 +9,9 @@
 
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/error.h"
-#include "lathe/core/own_generators.h"
-#include "lathe/core/random_start.h"
-#include "lathe/core/random_state.h"
+#include "lathe/core/random/own_generators.h"
+#include "lathe/core/random/random_start.h"
+#include "lathe/core/random/random_state.h"
 
 namespace lathe {
 
