@@ -6,8 +6,9 @@
 #  error "Lathe needs C++20: compile with -std=c++20, or link lathe::lathe with CMake"
 #else
 
+#  include "lathe/core/capture/cuda_capture.h"
+#  include "lathe/core/capture/step_graphs.h"
 #  include "lathe/core/cuda.h"
-#  include "lathe/core/cuda_capture.h"
 #  include "lathe/core/debug/detect_anomaly.h"
 #  include "lathe/core/debug/determinism.h"
 #  include "lathe/core/debug/sync_check.h"
@@ -32,7 +33,6 @@
 #  include "lathe/core/memory/host_allocator.h"
 #  include "lathe/core/random/generator.h"
 #  include "lathe/core/random/random_state.h"
-#  include "lathe/core/step_graphs.h"
 #  include "lathe/core/stream.h"
 #  include "lathe/core/tensor.h"
 #  include "lathe/core/thread_pool.h"

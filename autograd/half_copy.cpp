@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "lathe/autograd/meta.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/hooks/memory_tag.h"
 #include "lathe/core/stream.h"

@@ -15,8 +15,8 @@
 #include <exception>
 #include <memory>
 
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/format.h"
 #include "lathe/core/json.h"
 #include "lathe/core/log.h"

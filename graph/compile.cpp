@@ -11,7 +11,7 @@
 
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/cuda_graph.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"

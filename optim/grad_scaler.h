@@ -88,8 +88,9 @@ class LATHE_API GradScaler {
   /// captured into a graph by after_launch().
   void update();
 
-  /// Call it after each launch of a graph (core/cuda_graph.h) into which update() was recorded: the
-  /// host asks for news of the scale, which the recorded update() does not send. Never waits.
+  /// Call it after each launch of a graph (core/capture/cuda_graph.h) into which update() was
+  /// recorded: the host asks for news of the scale, which the recorded update() does not send.
+  /// Never waits.
   /// throws: LossScaleError as update().
   void after_launch();
 

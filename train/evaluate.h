@@ -5,7 +5,7 @@
 #include <string>
 
 #include "lathe/core/config.h"
-#include "lathe/core/step_graphs.h"
+#include "lathe/core/capture/step_graphs.h"
 #include "lathe/nn/module.h"
 #include "lathe/train/batches.h"
 #include "lathe/train/observer.h"

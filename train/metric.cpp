@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/error.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/binary.h"

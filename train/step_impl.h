@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "lathe/core/capture/step_graphs.h"
 #include "lathe/core/device.h"
-#include "lathe/core/step_graphs.h"
 #include "lathe/distributed/data_parallel.h"
 #include "lathe/train/accumulation.h"
 #include "lathe/train/step.h"

@@ -33,8 +33,8 @@ class LATHE_API Tally {
   /// Adds a batch. Does not wait for a GPU.
   /// throws: what the metrics throw; ShapeError, DTypeError (tally_scores_).
   void add(const Result& result);
-  /// add() in two parts, for a graph (core/cuda_graph.h): what is recorded into it, and what the
-  /// host notes after each launch.
+  /// add() in two parts, for a graph (core/capture/cuda_graph.h): what is recorded into it, and
+  /// what the host notes after each launch.
   /// throws: StateError if nothing was added before, so that there are no sums yet.
   void record(const Result& result);
   void launched(int64_t samples) { count_ += samples; }

@@ -2,8 +2,8 @@
 #include "lathe/core/cuda.h"
 
 #include "lathe/core/allocator.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/gpu/loaded_kernel.h"
 #include "lathe/core/random/random_start.h"

@@ -1,11 +1,11 @@
-// cuda::Graph over the graphs of the CUDA runtime. Contract: core/cuda_graph.h.
+// cuda::Graph over the graphs of the CUDA runtime. Contract: core/capture/cuda_graph.h.
 #include <atomic>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/device_scope.h"
 #include "lathe/core/gpu/graph_draws.h"
 #include "lathe/core/gpu/launch.h"

@@ -1,4 +1,4 @@
-// GraphDraws: the random numbers of a cuda::Graph. Contract: core/cuda_graph.h.
+// GraphDraws: the random numbers of a cuda::Graph. Contract: core/capture/cuda_graph.h.
 #pragma once
 
 #include <vector>

@@ -40,7 +40,7 @@ class LATHE_API RandomStart {
 
 /// Counters for a random op on `device` that needs `words` words, of `generator` or, if that is
 /// null, of the device's default one. While the device's work is captured by a cuda::Graph, each
-/// launch takes its own (core/cuda_graph.h).
+/// launch takes its own (core/capture/cuda_graph.h).
 /// throws: StateError in a capture that no cuda::Graph makes, or if the generator was seeded or set
 /// back in the capture to before its first draw there.
 LATHE_API RandomStart reserve_words(Generator* generator, Device device, int64_t words);

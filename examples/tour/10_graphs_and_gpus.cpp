@@ -1,6 +1,6 @@
 // Chapter 10: what many GPUs compute is an average of gradients; and one step as a CUDA graph.
+#include <lathe/core/capture/cuda_graph.h>
 #include <lathe/core/copy.h>
-#include <lathe/core/cuda_graph.h>
 #include <lathe/lathe.h>
 
 #include <iostream>

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/core/cuda_graph.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/function_ref.h"
 #include "lathe/core/gpu/cudnn_plan.h"
 #include "lathe/core/gpu/workspace.h"

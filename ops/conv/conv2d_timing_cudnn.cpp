@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda_backend.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/hooks/watch.h"
 #include "lathe/ops/conv/conv2d_cudnn.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "../cuda_case.h"
-#include "lathe/core/cuda_graph.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/hooks/memory_use.h"
 #include "lathe/core/hooks/watch.h"
 #include "lathe/lathe.h"

@@ -1,6 +1,6 @@
 // cuda::capture(): calls that launch do what calls that run do, and what a graph takes for granted
 // is checked.
-#include "lathe/core/cuda_capture.h"
+#include "lathe/core/capture/cuda_capture.h"
 
 #include <doctest/doctest.h>
 

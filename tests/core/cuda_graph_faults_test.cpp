@@ -1,12 +1,12 @@
-// cuda::Graph where memory is missing: on a GPU or an emulated one. Where its own calls are refused:
-// cuda_graph_refusals_test.cpp.
+// cuda::Graph where memory is missing: on a GPU or an emulated one. Where its own calls are
+// refused: cuda_graph_refusals_test.cpp.
 #include <doctest/doctest.h>
 
 #include <vector>
 
 #include "../cuda_case.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/fault.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"

@@ -6,8 +6,8 @@
 
 #include "../cuda_case.h"
 #include "lathe/autograd/checkpoint.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/random/random_state.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/binary.h"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "../cuda_case.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/fault.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/random/generator.h"

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "../cuda_case.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"

@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 
 #include "../cuda_case.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/gpu/device_fault.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/cast.h"

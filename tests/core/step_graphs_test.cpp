@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "../cuda_case.h"
+#include "lathe/core/capture/step_graphs.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
-#include "lathe/core/step_graphs.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/reduce.h"

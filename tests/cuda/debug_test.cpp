@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "../cuda_case.h"
-#include "lathe/core/cuda_graph.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/hooks/stack.h"
 #include "lathe/lathe.h"
 

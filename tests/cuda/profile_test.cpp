@@ -1,6 +1,6 @@
 // The profiler on a GPU: times by events, and what it must leave alone.
 #include "../cuda_case.h"
-#include "lathe/core/cuda_graph.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/lathe.h"
 #include "lathe/tests/profile/recorded.h"
 

@@ -9,7 +9,7 @@
 #include "../same_memory.h"
 #include "conv_keys.h"
 #include "executions.h"
-#include "lathe/core/cuda_graph.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/gpu/cudnn_retired.h"
 #include "lathe/core/log.h"
 #include "lathe/core/stream.h"

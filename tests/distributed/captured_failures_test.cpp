@@ -1,5 +1,5 @@
-// Collectives in captured graphs where a rank fails or has no NCCL: over the emulated ones, which can be
-// made to. The rest: captured_test.cpp.
+// Collectives in captured graphs where a rank fails or has no NCCL: over the emulated ones, which
+// can be made to. The rest: captured_test.cpp.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "captured_training.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/tests/emulation/nccl_emulation.h"
 #include "patience.h"

@@ -1,5 +1,5 @@
-// Collectives in captured graphs, over NCCL or the emulated one: what a launch computes has the bits of
-// the step that is queued. What fails: captured_failures_test.cpp; one rank: nccl_test.cpp.
+// Collectives in captured graphs, over NCCL or the emulated one: what a launch computes has the
+// bits of the step that is queued. What fails: captured_failures_test.cpp; one rank: nccl_test.cpp.
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
@@ -10,9 +10,9 @@
 
 #include "../emulated_count.h"
 #include "captured_training.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/ops/reduce.h"
 
 using namespace lathe;

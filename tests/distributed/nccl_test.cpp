@@ -1,13 +1,13 @@
-// What only calls on GPUs have: streams, memory, ranks without a GPU of their own. What they compute,
-// and what ranks are told: the other tests with LATHE_TEST_DEVICE=cuda. NCCL's own failures:
-// nccl_failures_test.cpp.
+// What only calls on GPUs have: streams, memory, ranks without a GPU of their own. What they
+// compute, and what ranks are told: the other tests with LATHE_TEST_DEVICE=cuda. NCCL's own
+// failures: nccl_failures_test.cpp.
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gpu_ranks.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/distributed/device_backend.h"
 #include "lathe/distributed/process_group.h"
 #include "lathe/ops/binary.h"

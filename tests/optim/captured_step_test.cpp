@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "../cuda_case.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/lamb.h"
 #include "lathe/optim/lars.h"

@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 
 #include "../cuda_case.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/sgd.h"
 #include "loss_scaling.h"

@@ -9,7 +9,7 @@
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/half_copy.h"
-#include "lathe/core/cuda_graph.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/nn/linear.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lathe/autograd/engine.h"
-#include "lathe/core/cuda_graph.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/error.h"
 #include "lathe/core/random/generator.h"
 #include "lathe/graph/compile.h"

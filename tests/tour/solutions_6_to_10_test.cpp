@@ -9,8 +9,8 @@
 #include <set>
 
 #include "../cuda_case.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/memory/block_pool.h"
 #include "lathe/lathe.h"
 #include "lathe/ops/conv_search/conv_search.h"

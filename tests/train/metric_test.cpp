@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "../cuda_case.h"
-#include "lathe/core/cuda_graph.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/error.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
@@ -66,7 +66,8 @@ TEST_CASE("metric: accuracy and top k of classes, also of each pixel, without ig
   CHECK(all.value() == 1);
 }
 
-// Predictions 0 1 2 0. Class 0: both 1, either 2; class 1: 1 of 2; class 2: 0 of 1; class 3 is absent.
+// Predictions 0 1 2 0. Class 0: both 1, either 2; class 1: 1 of 2; class 2: 0 of 1; class 3 is
+// absent.
 TEST_CASE("metric: intersection over union by its definition") {
   train::Metric iou = train::mean_iou(4);
   const Tensor scores = tensor({{3.f, 1.f, 2.f, 0.f}, {0.f, 5.f, 5.f, 0.f}});

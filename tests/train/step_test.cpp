@@ -11,8 +11,8 @@
 
 #include "../cuda_case.h"
 #include "lathe/autograd/autocast.h"
+#include "lathe/core/capture/step_graphs.h"
 #include "lathe/core/error.h"
-#include "lathe/core/step_graphs.h"
 #include "lathe/nn/activation.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/containers.h"

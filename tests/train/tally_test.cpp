@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "../cuda_case.h"
-#include "lathe/core/cuda_graph.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/error.h"
 #include "lathe/ops/creation.h"
 

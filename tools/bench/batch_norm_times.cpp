@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "lathe/core/cuda_graph.h"
+#include "lathe/core/capture/cuda_graph.h"
 
 using lathe::Tensor;
 

@@ -7,11 +7,11 @@
 #include <optional>
 #include <string>
 
+#include "lathe/core/capture/step_graphs.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/debug/determinism.h"
 #include "lathe/core/hooks/memory_use.h"
 #include "lathe/core/random/generator.h"
-#include "lathe/core/step_graphs.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/terminal.h"

@@ -1,12 +1,12 @@
 // The calls of a captured step: as ever, recorded, launched.
-#include "lathe/core/cuda_capture.h"
+#include "lathe/core/capture/cuda_capture.h"
 
 #include <exception>
 #include <optional>
 #include <utility>
 
+#include "lathe/core/capture/step_graphs.h"
 #include "lathe/core/error.h"
-#include "lathe/core/step_graphs.h"
 #include "lathe/core/stream.h"
 
 namespace lathe::cuda {

@@ -1,5 +1,5 @@
 // cuda::capture(): a step as a callable that records itself into a CUDA graph and then launches
-// that. It checks what a graph takes for granted. The graph alone is in core/cuda_graph.h.
+// that. It checks what a graph takes for granted. The graph alone is in core/capture/cuda_graph.h.
 #pragma once
 
 #include <functional>

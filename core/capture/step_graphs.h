@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/config.h"
-#include "lathe/core/cuda_graph.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe::cuda {

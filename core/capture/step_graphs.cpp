@@ -1,5 +1,5 @@
 // When work is recorded, and what a launch copies.
-#include "lathe/core/step_graphs.h"
+#include "lathe/core/capture/step_graphs.h"
 
 #include <utility>
 
