@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lathe/core/gpu/cudnn_config.h"
-#include "lathe/core/gpu_description.h"
+#include "lathe/core/machine/gpu_description.h"
 
 namespace lathe::cudnn {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "lathe/core/config.h"
-#include "lathe/core/gpu_description.h"
+#include "lathe/core/machine/gpu_description.h"
 #include "lathe/ops/conv_search/conv_key.h"
 #include "lathe/ops/conv_search/conv_trials.h"
 

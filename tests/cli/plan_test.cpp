@@ -11,8 +11,8 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
-#include "lathe/core/gpu_description.h"
 #include "lathe/core/hooks/record.h"
+#include "lathe/core/machine/gpu_description.h"
 #include "lathe/tools/cli/plan/fused_launches.h"
 #include "lathe/tools/cli/plan/gpu_model.h"
 #include "lathe/tools/cli/plan/launch_list.h"

@@ -1,5 +1,5 @@
 // Descriptions of GPUs: those that are known, and what is said of damaged ones.
-#include "lathe/core/gpu_description.h"
+#include "lathe/core/machine/gpu_description.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Machine and build information: the parser on written texts, and plausibility on this machine.
-#include "lathe/core/info.h"
+#include "lathe/core/machine/info.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // Descriptions of GPUs: JSON with the keys that cuDNN needs. What is accepted is the same when it
 // is read again from its own text.
-#include "lathe/core/gpu_description.h"
+#include "lathe/core/machine/gpu_description.h"
 
 #include <stdexcept>
 

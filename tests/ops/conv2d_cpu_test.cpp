@@ -10,7 +10,7 @@
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/hooks/memory_use.h"
-#include "lathe/core/info.h"
+#include "lathe/core/machine/info.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/binary.h"

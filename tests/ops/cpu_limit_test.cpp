@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "lathe/core/info.h"
+#include "lathe/core/machine/info.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lathe/core/error.h"
-#include "lathe/core/gpu_description.h"
+#include "lathe/core/machine/gpu_description.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/text/formatted.h"

@@ -3,7 +3,7 @@
 
 #include <cerrno>  // GNU's program_invocation_short_name
 
-#include "lathe/core/info.h"
+#include "lathe/core/machine/info.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/completions.h"

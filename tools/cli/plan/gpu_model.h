@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lathe/core/gpu_description.h"
+#include "lathe/core/machine/gpu_description.h"
 #include "lathe/tools/cli/plan/launch_list.h"
 
 namespace lathe::cli {

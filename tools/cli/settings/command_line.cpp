@@ -7,7 +7,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/files/paths.h"
-#include "lathe/core/info.h"
+#include "lathe/core/machine/info.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/revision.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "lathe/core/gpu_description.h"
+#include "lathe/core/machine/gpu_description.h"
 
 namespace lathe::cli {
 

@@ -4,7 +4,7 @@
 #include <sys/utsname.h>
 
 #include "lathe/core/cuda.h"
-#include "lathe/core/info.h"
+#include "lathe/core/machine/info.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/revision.h"
 #include "lathe/tools/cli/training/compute.h"

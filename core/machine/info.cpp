@@ -1,6 +1,6 @@
 // Reads /proc for the machine; the build's facts are LATHE_INFO_* definitions from
 // core/CMakeLists.txt.
-#include "lathe/core/info.h"
+#include "lathe/core/machine/info.h"
 
 #include <algorithm>
 

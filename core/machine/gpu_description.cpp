@@ -1,5 +1,5 @@
 // The descriptions of known GPUs, and those of files. Contracts: gpu_description.h.
-#include "lathe/core/gpu_description.h"
+#include "lathe/core/machine/gpu_description.h"
 
 #include <algorithm>
 #include <array>
