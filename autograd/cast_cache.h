@@ -18,7 +18,7 @@ LATHE_API void keep_cast(const Tensor& t, const Tensor& cast);
 /// Drops all that this thread keeps, and then calls what after_drop() was given.
 void drop_casts() noexcept;
 
-/// For the one cache of what is made from casts (ops/conv/packed_weights_cpu.h), which can free
+/// For the one cache of what is made from casts (ops/conv/cpu/packed_weights_cpu.h), which can free
 /// that of casts that are gone.
 void after_drop(void (*trim)() noexcept) noexcept;
 

@@ -90,7 +90,7 @@ function(lathe_harden_parsers target)
     graph/parse.cpp
     nn/checkpoint.cpp
     nn/weights.cpp
-    ops/conv_search/conv_cache_file.cpp
+    ops/conv/search/conv_cache_file.cpp
   )
   lathe_require_files(${parsers})
   list(TRANSFORM parsers PREPEND "${PROJECT_SOURCE_DIR}/")

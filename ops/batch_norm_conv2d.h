@@ -1,6 +1,6 @@
 // Batch norm, relu and convolution as one op. Here: the contract. batch_norm_conv2d.cpp: when it is
-// one op and when two. conv/norm_relu_conv2d_cpu.cpp and conv/norm_relu_conv2d_cudnn.cpp: the op on
-// a CPU and on a GPU, with its gradient.
+// one op and when two. conv/cpu/norm_relu_conv2d_cpu.cpp and conv/cudnn/norm_relu_conv2d_cudnn.cpp:
+// the op on a CPU and on a GPU, with its gradient.
 #pragma once
 
 #include "lathe/autograd/node.h"
@@ -21,8 +21,8 @@ struct BatchNormTensors {
 /// It can be one op in training, without groups and without a bias of the convolution, where
 /// weight, bias and running statistics of the norm are there, f32 and dense.
 /// On a CPU it is one op where gradients of x, weight or bias are recorded, x and w are f32, x is
-/// in NHWC, and our own Winograd computes the convolution (conv/conv2d_winograd_cpu.h); not under
-/// Autocast or a watcher. It has the bits of the two ops above, but for gradients that have
+/// in NHWC, and our own Winograd computes the convolution (conv/cpu/conv2d_winograd_cpu.h); not
+/// under Autocast or a watcher. It has the bits of the two ops above, but for gradients that have
 /// gradients: those compute the normalised values anew, and may differ in their last bits.
 /// On a GPU its backward pass also goes back through relu and the sums of batch norm in the kernel
 /// that computes the input gradient (cuDNN's fused patterns). There it is one op only where all of

@@ -1,7 +1,8 @@
-// 2-d convolution. Here: contracts. conv2d.cpp: checks and gradients. conv/conv2d_cpu.cpp: dtypes
-// and layouts on the CPU, over conv2d_winograd_cpu.cpp (3x3, f32, NHWC), conv2d_dnnl.cpp (oneDNN)
-// or conv2d_eigen.cpp (without it) and conv2d_im2col_cpu.cpp (f64, portable f32).
-// conv/conv2d_cudnn.cpp and conv/conv2d_cuda.cu: GPUs. conv/conv2d_geometry.h: the shape rules.
+// 2-d convolution. Here: contracts. conv2d.cpp: checks and gradients. conv/cpu/conv2d_cpu.cpp:
+// dtypes and layouts on the CPU, over conv2d_winograd_cpu.cpp (3x3, f32, NHWC), conv2d_dnnl.cpp
+// (oneDNN) or conv2d_eigen.cpp (without it) and conv2d_im2col_cpu.cpp (f64, portable f32).
+// conv/cudnn/conv2d_cudnn.cpp and conv/conv2d_cuda.cu: GPUs. conv/conv2d_geometry.h: the shape
+// rules.
 #pragma once
 
 #include "lathe/core/pair.h"
@@ -57,12 +58,12 @@ namespace cpu {
 /// true: convolutions add up the products themselves. false, the default: 3x3 kernels with
 /// stride 1 or 2 may run as Winograd, up to 3.5 times as fast, in f32, in f16, which is computed in
 /// f32, and in bf16 on processors without AMX: NHWC images with 16 channels or more
-/// on both sides by our own (conv/conv2d_winograd_cpu.h chooses), row-major ones with 64 or more by
-/// oneDNN 2. Winograd's error is larger: at most 6e-6 of the largest element where direct sums have
-/// 2e-6, measured against f64, 64 to 512 channels (docs/conv-performance.md). Inf or NaN in x or
-/// dy becomes NaN in all elements of y that are computed with it: up to 4 rows and columns around,
-/// never in another image. From 1e37 on, sums may overflow that would not as direct sums. For the
-/// whole process; affects later calls.
+/// on both sides by our own (conv/cpu/conv2d_winograd_cpu.h chooses), row-major ones with 64 or
+/// more by oneDNN 2. Winograd's error is larger: at most 6e-6 of the largest element where direct
+/// sums have 2e-6, measured against f64, 64 to 512 channels (docs/conv-performance.md). Inf or NaN
+/// in x or dy becomes NaN in all elements of y that are computed with it: up to 4 rows and columns
+/// around, never in another image. From 1e37 on, sums may overflow that would not as direct sums.
+/// For the whole process; affects later calls.
 /// Either way filters of which no gradient is recorded are packed once: code that writes them
 /// through Tensor::data(), or another library that to_dlpack() showed them, must call
 /// bump_version(). Filters in the memory of others (from_blob, from_dlpack) are packed each time.

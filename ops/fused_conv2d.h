@@ -1,6 +1,6 @@
 // Convolution with the sum and the relu behind it, as one op. Here: the contract. fused_conv2d.cpp:
-// checks, and when it is one op and when several. conv/conv2d_cpu.cpp: the pass that is one;
-// conv/fused_conv2d_cudnn.cpp: the same on a GPU.
+// checks, and when it is one op and when several. conv/cpu/conv2d_cpu.cpp: the pass that is one;
+// conv/cudnn/fused_conv2d_cudnn.cpp: the same on a GPU.
 #pragma once
 
 #include "lathe/core/tensor.h"

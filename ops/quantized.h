@@ -1,6 +1,6 @@
 // Arithmetic in 8-bit integers, for inference. Here: the contracts. quantized.cpp: checks;
-// quantized_cpu.cpp: loops over elements; conv/quantized_conv2d_cpu.cpp: the convolution on any
-// processor; conv/quantized_conv2d_dnnl.cpp: oneDNN's, for processors with VNNI.
+// quantized_cpu.cpp: loops over elements; conv/cpu/quantized_conv2d_cpu.cpp: the convolution on any
+// processor; conv/cpu/quantized_conv2d_dnnl.cpp: oneDNN's, for processors with VNNI.
 //
 // A quantised tensor is of u8 or i8, and a number, its scale, belongs to it: the integer q stands
 // for q * scale. Zero stands for zero, so that padding needs no care. u8 is for tensors without

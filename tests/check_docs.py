@@ -315,13 +315,13 @@ def counts(tree):
     yield "docs/formats.md", "graph of opset %,", first("graph/onnx/onnx_file.h", r"kOpset = (\d+)")
     yield "docs/guarantees.md", "at most % dimensions", first("core/shape.h", r"kMaxDims = (\d+)")
     yield "docs/cli.md", "at the start and every % steps", first("train/run_folder.h", r"kStepsBetweenCandidates = (\d+)")
-    yield "docs/conv-search.md", "At most % settings of one engine", first("ops/conv_search/conv_limits.h", r"per_engine = (\d+)")
+    yield "docs/conv-search.md", "At most % settings of one engine", first("ops/conv/search/conv_limits.h", r"per_engine = (\d+)")
     for page, words in (("docs/conv-search.md", "; % of the engine that it names first"),
                         ("docs/cli-convolutions.md", "the search times % of the engine that cuDNN names first")):
-        yield page, words, first("ops/conv_search/conv_limits.h", r"of_first = (\d+)")
-    yield "docs/conv-search.md", "after % seconds of timed runs", first("ops/conv_search/conv_limits.h", r"double ms = (\d+)000")
-    yield "docs/conv-search.md", "beyond % choices", first("ops/conv_search/conv_cache_file.h", r"size_t choices = (\d+)")
-    yield "ops/README.md", "each of the latest % keys", first("ops/conv/conv2d_engines_cudnn.cpp", r"kKeys = (\d+)")
+        yield page, words, first("ops/conv/search/conv_limits.h", r"of_first = (\d+)")
+    yield "docs/conv-search.md", "after % seconds of timed runs", first("ops/conv/search/conv_limits.h", r"double ms = (\d+)000")
+    yield "docs/conv-search.md", "beyond % choices", first("ops/conv/search/conv_cache_file.h", r"size_t choices = (\d+)")
+    yield "ops/README.md", "each of the latest % keys", first("ops/conv/cudnn/conv2d_engines_cudnn.cpp", r"kKeys = (\d+)")
     yield "ops/README.md", "for the latest % shapes", first("ops/matmul_kernels/matmul_cublas.cpp", r"kPlans = (\d+)")
     yield "ops/README.md", "at most % MiB, comes", first("ops/matmul_kernels/matmul_plan_cublas.cpp",
                                                       r"kWorkspaceBytes = (\d+) << 20")

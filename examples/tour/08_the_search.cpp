@@ -1,6 +1,6 @@
 // Chapter 8: the search for a convolution's algorithm, over a library whose engines are made up.
 #include <lathe/core/error.h>
-#include <lathe/ops/conv_search/conv_search.h>
+#include <lathe/ops/conv/search/conv_search.h>
 
 #include <algorithm>
 #include <iostream>

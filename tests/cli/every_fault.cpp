@@ -34,7 +34,7 @@
 #include "lathe/core/memory/block_pool.h"
 #include "lathe/core/random/generator.h"
 #include "lathe/nn/resnet.h"
-#include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/ops/conv/search/cudnn_settings.h"
 #include "lathe/tests/cli/small_run.h"
 #include "lathe/tests/emulation/cuda_runtime_emulation.h"
 #include "lathe/tests/emulation/device_failure.h"

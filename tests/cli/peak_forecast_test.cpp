@@ -6,7 +6,7 @@
 
 #include "lathe/core/hooks/memory_use.h"
 #include "lathe/core/memory/host_allocator.h"
-#include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/ops/conv/search/cudnn_settings.h"
 #include "lathe/tests/threads_scope.h"
 
 namespace lathe::cli {

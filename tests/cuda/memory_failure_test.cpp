@@ -10,7 +10,7 @@
 #include "lathe/core/cuda.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/lathe.h"
-#include "lathe/ops/conv_search/conv_search.h"
+#include "lathe/ops/conv/search/conv_search.h"
 
 using namespace lathe;
 

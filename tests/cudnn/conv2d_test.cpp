@@ -10,8 +10,8 @@
 #include "conv_keys.h"
 #include "lathe/core/math_mode.h"
 #include "lathe/core/stream.h"
-#include "lathe/ops/conv_search/conv_search.h"
-#include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/ops/conv/search/conv_search.h"
+#include "lathe/ops/conv/search/cudnn_settings.h"
 
 using namespace lathe;
 using namespace lathe::test;

@@ -6,7 +6,7 @@
 
 #include "../ops/conv2d_cases.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
-#include "lathe/ops/conv/conv2d_key.h"
+#include "lathe/ops/conv/search/conv2d_key.h"
 
 namespace lathe::test {
 

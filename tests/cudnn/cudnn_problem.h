@@ -12,9 +12,9 @@
 #include "executions.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
+#include "lathe/ops/conv/search/conv_search.h"
+#include "lathe/ops/conv/search/cudnn_settings.h"
 #include "lathe/ops/conv2d.h"
-#include "lathe/ops/conv_search/conv_search.h"
-#include "lathe/ops/conv_search/cudnn_settings.h"
 
 namespace lathe::test {
 

@@ -10,7 +10,7 @@
 #include "../own_launches.h"
 #include "executions.h"
 #include "lathe/lathe.h"
-#include "lathe/ops/conv_search/conv_search.h"
+#include "lathe/ops/conv/search/conv_search.h"
 
 namespace lathe::test {
 

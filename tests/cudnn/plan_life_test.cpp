@@ -13,8 +13,8 @@
 #include "lathe/core/gpu/cudnn_retired.h"
 #include "lathe/core/log.h"
 #include "lathe/core/stream.h"
+#include "lathe/ops/conv/search/conv_search.h"
 #include "lathe/ops/conv2d.h"
-#include "lathe/ops/conv_search/conv_search.h"
 
 using namespace lathe;
 using namespace lathe::test;

@@ -10,9 +10,9 @@
 #include "../cudnn/conv_keys.h"
 #include "can_plan.h"
 #include "lathe/core/gpu/cudnn_described.h"
-#include "lathe/ops/conv/conv2d_graph_cudnn.h"
-#include "lathe/ops/conv/conv2d_key.h"
-#include "lathe/ops/conv/conv2d_planner.h"
+#include "lathe/ops/conv/cudnn/conv2d_graph_cudnn.h"
+#include "lathe/ops/conv/cudnn/conv2d_planner.h"
+#include "lathe/ops/conv/search/conv2d_key.h"
 
 using namespace lathe;
 using namespace lathe::test;

@@ -12,9 +12,9 @@
 #include "lathe/core/error.h"
 #include "lathe/core/gpu/cudnn_described.h"
 #include "lathe/core/math_mode.h"
-#include "lathe/ops/conv/conv2d_graph_cudnn.h"
-#include "lathe/ops/conv/conv2d_key.h"
-#include "lathe/ops/conv/conv2d_planner.h"
+#include "lathe/ops/conv/cudnn/conv2d_graph_cudnn.h"
+#include "lathe/ops/conv/cudnn/conv2d_planner.h"
+#include "lathe/ops/conv/search/conv2d_key.h"
 
 using namespace lathe;
 using namespace lathe::test;

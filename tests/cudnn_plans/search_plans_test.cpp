@@ -12,9 +12,9 @@
 #include "../cudnn/conv_keys.h"
 #include "can_plan.h"
 #include "lathe/core/gpu/cudnn_described.h"
-#include "lathe/ops/conv/conv2d_graph_cudnn.h"
-#include "lathe/ops/conv/conv2d_key.h"
-#include "lathe/ops/conv_search/conv_trials.h"
+#include "lathe/ops/conv/cudnn/conv2d_graph_cudnn.h"
+#include "lathe/ops/conv/search/conv2d_key.h"
+#include "lathe/ops/conv/search/conv_trials.h"
 #include "lathe/tools/cli/plan/gpu_model.h"
 
 using namespace lathe;

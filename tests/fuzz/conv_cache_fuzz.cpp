@@ -1,7 +1,7 @@
 // The file of the convolution search: JSON, checksum, keys, engines. What is accepted is written
 // back and read again. A key alone, for inputs that do not begin with a brace: no checksum protects
 // those.
-#include "lathe/ops/conv_search/conv_cache_file.h"
+#include "lathe/ops/conv/search/conv_cache_file.h"
 
 #include <stdexcept>
 

@@ -42,7 +42,7 @@ namespace {
 /// Each copy inside of an op, as "flatten: contiguous f32[2,8,7,7]@cpu", and each convolution whose
 /// image is not in NHWC: its kernels would copy it without a word. What a convolution to rows of
 /// fewer than 8 pixels reorders is left out: oneDNN's kernels for blocks of channels are faster
-/// there (ops/conv/conv2d_primitive_dnnl.cpp, in_place_pays).
+/// there (ops/conv/cpu/conv2d_primitive_dnnl.cpp, in_place_pays).
 class Moves final : public profile::Watcher {
  public:
   Moves() : Watcher(Gradients::kIgnore) {}

@@ -15,7 +15,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/conv/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/isclose.h"

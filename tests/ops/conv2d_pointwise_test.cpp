@@ -1,7 +1,7 @@
 // 1x1 convolutions by our own products against f64, whose passes are matrix products of another
 // library (conv2d_im2col_cpu.cpp): all passes, strides, ragged blocks, numbers of threads; and which
 // sizes they are chosen for.
-#include "lathe/ops/conv/conv2d_pointwise_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_pointwise_cpu.h"
 
 #include <doctest/doctest.h>
 

@@ -8,9 +8,9 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/tensor.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/conv/conv2d_pointwise_cpu.h"
-#include "lathe/ops/conv/conv2d_ways_cpu.h"
-#include "lathe/ops/conv_pass.h"
+#include "lathe/ops/conv/conv_pass.h"
+#include "lathe/ops/conv/cpu/conv2d_pointwise_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_ways_cpu.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
 

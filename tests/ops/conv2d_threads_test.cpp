@@ -12,11 +12,11 @@
 
 #include "lathe/core/strided_loop.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_tiles_cpu.h"
-#include "lathe/ops/conv/conv2d_pointwise_cpu.h"
-#include "lathe/ops/conv/conv2d_winograd_cpu.h"
-#include "lathe/ops/conv/pointwise_split.h"
-#include "lathe/ops/conv/winograd_split.h"
-#include "lathe/ops/conv/winograd_tiles.h"
+#include "lathe/ops/conv/cpu/conv2d_pointwise_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_winograd_cpu.h"
+#include "lathe/ops/conv/cpu/pointwise_split.h"
+#include "lathe/ops/conv/cpu/winograd_split.h"
+#include "lathe/ops/conv/cpu/winograd_tiles.h"
 #include "lathe/ops/conv2d.h"
 
 using namespace lathe;

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "conv2d_problem.h"
-#include "lathe/ops/conv/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
 #include "relative_error.h"
 
 using namespace lathe;

@@ -1,13 +1,13 @@
 // Winograd convolution against f64, whose passes are matrix products (conv2d_im2col_cpu.cpp): all
 // passes, both tiles, awkward sizes, numbers of threads; and which sizes it is chosen for.
-#include "lathe/ops/conv/conv2d_winograd_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_winograd_cpu.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
 #include "lathe/ops/cast.h"
-#include "lathe/ops/conv/winograd_tiles.h"
+#include "lathe/ops/conv/cpu/winograd_tiles.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"

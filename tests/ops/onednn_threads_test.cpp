@@ -13,7 +13,7 @@
 #include "lathe/core/log.h"
 #include "lathe/core/start_thread.h"
 #include "lathe/lathe.h"
-#include "lathe/ops/conv/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
 #include "lathe/tests/threads_scope.h"
 
 namespace lathe {

@@ -13,7 +13,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/memory/block_pool.h"
 #include "lathe/lathe.h"
-#include "lathe/ops/conv_search/conv_search.h"
+#include "lathe/ops/conv/search/conv_search.h"
 
 namespace lathe::test {
 namespace {

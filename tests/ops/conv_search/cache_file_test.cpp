@@ -1,5 +1,5 @@
 // The file of the search: what goes in comes out; anything else is refused as a whole.
-#include "lathe/ops/conv_search/conv_cache_file.h"
+#include "lathe/ops/conv/search/conv_cache_file.h"
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>

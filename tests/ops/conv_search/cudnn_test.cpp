@@ -1,11 +1,11 @@
 // The public settings.
-#include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/ops/conv/search/cudnn_settings.h"
 
 #include <doctest/doctest.h>
 
 #include "lathe/core/error.h"
 #include "lathe/core/math_mode.h"
-#include "lathe/ops/conv_search/conv_search.h"
+#include "lathe/ops/conv/search/conv_search.h"
 
 namespace lathe {
 namespace {

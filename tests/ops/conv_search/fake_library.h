@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/ops/conv_search/conv_engines.h"
-#include "lathe/ops/conv_search/conv_key.h"
-#include "lathe/ops/conv_search/conv_search.h"
+#include "lathe/ops/conv/search/conv_engines.h"
+#include "lathe/ops/conv/search/conv_key.h"
+#include "lathe/ops/conv/search/conv_search.h"
 
 namespace lathe {
 

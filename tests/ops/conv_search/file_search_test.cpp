@@ -7,7 +7,7 @@
 
 #include "fake_library.h"
 #include "lathe/core/error.h"
-#include "lathe/ops/conv_search/conv_cache_file.h"
+#include "lathe/ops/conv/search/conv_cache_file.h"
 #include "temporary_file.h"
 
 namespace lathe {

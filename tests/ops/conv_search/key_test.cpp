@@ -1,5 +1,5 @@
 // Keys and engines: every field counts, and every text reads back.
-#include "lathe/ops/conv_search/conv_key.h"
+#include "lathe/ops/conv/search/conv_key.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // What the search keeps between calls, and what it does when an engine fails in use.
-#include "lathe/ops/conv_search/conv_search.h"
+#include "lathe/ops/conv/search/conv_search.h"
 
 #include <doctest/doctest.h>
 

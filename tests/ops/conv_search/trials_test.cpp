@@ -1,6 +1,6 @@
 // Choosing an engine: filters, timing, limits, failures, memory. Against engines whose times the
 // test knows, by a clock of its own.
-#include "lathe/ops/conv_search/conv_trials.h"
+#include "lathe/ops/conv/search/conv_trials.h"
 
 #include <doctest/doctest.h>
 

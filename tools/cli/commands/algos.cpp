@@ -6,7 +6,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/text/formatted.h"
-#include "lathe/ops/conv_search/conv_cache_file.h"
+#include "lathe/ops/conv/search/conv_cache_file.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 

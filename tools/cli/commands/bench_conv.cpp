@@ -1,6 +1,6 @@
 // lathe bench conv: the convolutions of a model, layer by layer and pass by pass, next to the least
 // time that the device needs for them; on a GPU also the engine that the search chose
-// (ops/conv_search/conv_search.h), and in f16 what it measured of the patterns that fuse a
+// (ops/conv/search/conv_search.h), and in f16 what it measured of the patterns that fuse a
 // convolution with a batch norm.
 #include <unistd.h>
 
@@ -23,8 +23,8 @@
 #include "lathe/core/text/wrapping.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/batch_norm_conv2d.h"
-#include "lathe/ops/conv_search/conv_search.h"
-#include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/ops/conv/search/conv_search.h"
+#include "lathe/ops/conv/search/cudnn_settings.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/bench.h"

@@ -18,7 +18,7 @@
 #include "lathe/core/text/wrapping.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/compile.h"
-#include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/ops/conv/search/cudnn_settings.h"
 #include "lathe/ops/cross_entropy.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/profile/profiler.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lathe/core/hooks/record.h"
-#include "lathe/ops/conv_pass.h"
+#include "lathe/ops/conv/conv_pass.h"
 #include "lathe/tools/cli/commands/conv_layers.h"
 
 namespace lathe::cli {

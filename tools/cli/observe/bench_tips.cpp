@@ -9,7 +9,7 @@
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"
-#include "lathe/ops/conv/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
 #include "lathe/tools/cli/observe/tips.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"

@@ -5,7 +5,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/conv.h"
-#include "lathe/ops/conv/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
 
 namespace lathe::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "lathe/core/math_mode.h"
-#include "lathe/ops/conv/conv2d_key.h"
+#include "lathe/ops/conv/search/conv2d_key.h"
 #include "lathe/tools/cli/plan/op_notes.h"
 #include "lathe/tools/cli/plan/optimizer_launches.h"
 
@@ -30,7 +30,7 @@ LaunchKind kind_of(const std::string& name) {
   return LaunchKind::kElementwise;
 }
 
-/// tf32() for a scope: what conv2d_padded (ops/conv/conv2d_key.h) asks.
+/// tf32() for a scope: what conv2d_padded (ops/conv/search/conv2d_key.h) asks.
 class Tf32Scope {
  public:
   explicit Tf32Scope(bool on) : before_(tf32()) { set_tf32(on); }

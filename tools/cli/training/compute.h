@@ -8,7 +8,7 @@
 #include "lathe/core/function_ref.h"
 #include "lathe/core/tensor.h"
 #include "lathe/nn/module.h"
-#include "lathe/ops/conv/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/train/step.h"
 

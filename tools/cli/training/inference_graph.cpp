@@ -12,7 +12,7 @@
 #include "lathe/graph/passes.h"
 #include "lathe/graph/trace.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/ops/conv/search/cudnn_settings.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"

@@ -1,7 +1,7 @@
 // NoSearch: convolutions without a search for the fastest engine.
 #pragma once
 
-#include "lathe/ops/conv_search/cudnn_settings.h"
+#include "lathe/ops/conv/search/cudnn_settings.h"
 
 namespace lathe::cli {
 

@@ -1,0 +1,136 @@
+// Conv2dEngines: lists cuDNN's engines for a convolution, makes their plans, times and runs them.
+// Contracts: conv2d_cudnn.h and conv_engines.h.
+#include <algorithm>
+#include <array>
+
+#include "lathe/core/cuda_backend.h"
+#include "lathe/core/error.h"
+#include "lathe/core/gpu/cudnn_handle.h"
+#include "lathe/core/gpu/launch.h"
+#include "lathe/core/hooks/watch.h"
+#include "lathe/ops/conv/cudnn/conv2d_cudnn.h"
+#include "lathe/ops/lru_cache.h"
+
+namespace lathe::cuda {
+
+namespace {
+
+using PreparedKeys = LruMap<ConvKey, Conv2dPrepared, ConvKeyHash>;
+
+PreparedKeys& keys_of_thread(Device device) {
+  constexpr size_t kKeys = 1024;  // a plan takes about 200 kB of host memory
+  thread_local std::array<std::optional<PreparedKeys>, kMaxDevices> t_owned;
+  return t_owned[static_cast<size_t>(device.index)].emplace(kKeys);
+}
+
+}  // namespace
+
+Conv2dPrepared& conv2d_prepared(const ConvKey& key, Device device) {
+  thread_local std::array<PreparedKeys*, kMaxDevices> t_keys{};
+  PreparedKeys*& keys = t_keys.at(static_cast<size_t>(device.index));
+  if (keys == nullptr) {
+    cudnn::handle(device);  // before the plans, so that it outlives them
+    keys = &keys_of_thread(device);
+  }
+  Conv2dPrepared* const known = keys->find(key);
+  return known != nullptr ? *known : keys->add(key, {});
+}
+
+Conv2dEngines::Conv2dEngines(const ConvKey& key, const Conv2dOperands& operands,
+                             Conv2dPrepared& prepared)
+    : key_(key), operands_(operands), prepared_(prepared), device_(operands.x.device()) {
+  if (prepared_.graph == nullptr) {
+    prepared_.graph =
+        std::make_shared<const cudnn::OperationGraph>(conv2d_graph(key, cudnn::handle(device_)));
+  }
+}
+
+Conv2dEngines::~Conv2dEngines() = default;
+
+std::vector<ConvCandidate> Conv2dEngines::candidates(ConvHeuristic heuristic) {
+  return conv2d_candidates(*prepared_.graph, heuristic, found_);
+}
+
+cudnn::ExecutionPlan& Conv2dEngines::plan(const ConvEngine& engine) {
+  for (auto& [name, plan] : prepared_.plans) {
+    if (name == engine) return plan;
+  }
+  LATHE_CHECK(StateError, !capturing(),
+              "conv2d: this thread has not run this convolution before, and its code cannot be "
+              "loaded while a graph is captured; run the step once before the capture (",
+              key_, ")");
+  auto found = found_.extract(engine);
+  cudnn::EngineConfig config =
+      found ? std::move(found.mapped())
+            : cudnn::engine_config(*prepared_.graph, engine.index, engine.knobs);
+  cudnn::ExecutionPlan plan(device_, prepared_.graph, std::move(config));
+  return prepared_.plans.emplace_back(engine, std::move(plan)).second;
+}
+
+int64_t Conv2dEngines::prepare(const ConvEngine& engine) { return plan(engine).workspace_bytes(); }
+
+ConvTime Conv2dEngines::time(const ConvEngine& engine, int runs) {
+  if (!copies_) copies_.emplace(key_.pass, operands_);
+  const Stream stream = current_stream(device_);
+  cudnn::ExecutionPlan& ready = plan(engine);
+  const Workspace workspace(ready.workspace_bytes(), device_);
+  const cudnn::ExecutionPlan::Uses before = ready.uses();
+  const auto run_next = [&] {
+    ready.execute(Conv2dBindings(copies_->next()).get(), workspace.get());
+  };
+  Event begin(device_, {.timing = true}), end(device_, {.timing = true});
+  try {
+    // The first run keeps the device busy while the next is queued, so that the time between the
+    // events is the engine's and not that of the launches.
+    run_next();
+    begin.record(stream);
+    for (int i = 0; i < runs; ++i) run_next();
+    end.record(stream);
+    {
+      const profile::MeantWait search;  // once for a shape
+      end.synchronize();
+    }
+    ready.settle(before);
+    return {elapsed_ms(begin, end) / runs, runs};
+  } catch (const CudaError&) {
+    cudaGetLastError();
+    throw;
+  }
+}
+
+ConvTime Conv2dEngines::time_graph(const ConvEngine& engine, int runs, Conv2dTimingCopies& copies,
+                                   FunctionRef<void(const Conv2dOperands&)> after) {
+  cudnn::ExecutionPlan& ready = plan(engine);
+  const cudnn::ExecutionPlan::Uses before = ready.uses();
+  try {
+    const ConvTime time = conv2d_time_graph(copies.pool(), device_, runs, [&] {
+      const Conv2dOperands& operands = copies.next();
+      run(ready, operands);
+      after(operands);
+    });
+    ready.settle(before);
+    return time;
+  } catch (const CudaError&) {
+    cudaGetLastError();
+    throw;
+  }
+}
+
+void Conv2dEngines::run(cudnn::ExecutionPlan& ready, const Conv2dOperands& operands) {
+  const Workspace workspace(ready.workspace_bytes(), operands.x.device());
+  ready.execute(Conv2dBindings(operands).get(), workspace.get());
+}
+
+void Conv2dEngines::execute(const ConvEngine& engine) {
+  copies_.reset();
+  run(plan(engine), operands_);
+  if (prepared_.plans.size() > 1) {
+    std::erase_if(prepared_.plans, [&](const auto& made) { return made.first != engine; });
+  }
+}
+
+int64_t Conv2dEngines::available_bytes() { return static_cast<int64_t>(available_memory(device_)); }
+
+bool Conv2dEngines::capturing() { return is_capturing(current_stream(device_)); }
+
+}  // namespace lathe::cuda
