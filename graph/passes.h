@@ -1,5 +1,5 @@
-// Passes: rewrites of a graph in place. Each is a file of graph/passes/. It changes nothing where it
-// finds nothing. optimize_for_inference() runs all but fuse_pointwise().
+// Passes: rewrites of a graph in place. Each is a file of graph/passes/. It changes nothing where
+// it finds nothing. optimize_for_inference() runs all but fuse_pointwise().
 #pragma once
 
 #include "lathe/graph/graph.h"

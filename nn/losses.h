@@ -3,10 +3,10 @@
 // They have no parameters. The ops have the formulas.
 #pragma once
 
-#include "lathe/ops/cross_entropy.h"
-#include "lathe/ops/losses.h"
-#include "lathe/ops/margin_losses.h"
-#include "lathe/ops/nll_loss.h"
+#include "lathe/ops/losses/cross_entropy.h"
+#include "lathe/ops/losses/losses.h"
+#include "lathe/ops/losses/margin_losses.h"
+#include "lathe/ops/losses/nll_loss.h"
 
 namespace lathe::nn {
 

@@ -3,7 +3,7 @@
 
 #include "lathe/core/config.h"
 #include "lathe/nn/module.h"
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/train/step.h"
 
 namespace lathe::train {

@@ -1,10 +1,10 @@
-// The data-dependent checks of ops/index.h and ops/class_targets.h on the device. A bad value is
-// noted in the device's fault record, and the next synchronisation throws it.
+// The data-dependent checks of ops/index.h and ops/losses/class_targets.h on the device. A bad
+// value is noted in the device's fault record, and the next synchronisation throws it.
 #include "lathe/core/gpu/dependent_launch.cuh"
 #include "lathe/core/gpu/raise_fault.cuh"
 #include "lathe/core/gpu/strided_index.cuh"
-#include "lathe/ops/class_targets.h"
 #include "lathe/ops/index.h"
+#include "lathe/ops/losses/class_targets.h"
 
 namespace lathe::cuda {
 

@@ -7,8 +7,8 @@
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
-#include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/exp_math.h"
+#include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
 #include "lathe/ops/row_kernels/cross_entropy_math.h"
 

@@ -4,8 +4,8 @@
 
 #include "lathe/core/gpu/dependent_launch.cuh"
 #include "lathe/core/visit.h"
-#include "lathe/ops/class_targets.cuh"
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/losses/class_targets.cuh"
+#include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/ops/reduce_kernels/line_kernels.cuh"
 #include "lathe/ops/reduce_kernels/reduce_device.cuh"
 #include "lathe/ops/row_kernels/cross_entropy_math.h"

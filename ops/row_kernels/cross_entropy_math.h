@@ -1,5 +1,5 @@
-// The arithmetic of ops/cross_entropy.h per row and per score, shared by the CPU loops and the CUDA
-// kernels.
+// The arithmetic of ops/losses/cross_entropy.h per row and per score, shared by the CPU loops and
+// the CUDA kernels.
 #pragma once
 
 #include <cstdint>

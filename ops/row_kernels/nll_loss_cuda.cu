@@ -2,8 +2,8 @@
 #include <limits>
 
 #include "lathe/core/visit.h"
-#include "lathe/ops/class_targets.cuh"
-#include "lathe/ops/nll_loss.h"
+#include "lathe/ops/losses/class_targets.cuh"
+#include "lathe/ops/losses/nll_loss.h"
 #include "lathe/ops/reduce_kernels/line_kernels.cuh"
 
 namespace lathe::cuda {

@@ -9,7 +9,7 @@
 #include "lathe/core/hooks/memory_use.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/nn/resnet.h"
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/ops/random.h"
 #include "lathe/optim/sgd.h"
 

@@ -11,7 +11,7 @@
 #include "graph_training.h"
 #include "lathe/nn/linear.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/tests/emulation/cuda_runtime_emulation.h"
 
 using namespace lathe;

@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "lathe/ops/cross_entropy.h"
-#include "lathe/ops/nll_loss.h"
+#include "lathe/ops/losses/cross_entropy.h"
+#include "lathe/ops/losses/nll_loss.h"
 #include "on_device.h"
 
 using namespace lathe;

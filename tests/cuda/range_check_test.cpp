@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "fault.h"
-#include "lathe/ops/class_targets.h"
 #include "lathe/ops/index.h"
+#include "lathe/ops/losses/class_targets.h"
 
 using namespace lathe;
 using namespace lathe::test;

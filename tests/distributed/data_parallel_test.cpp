@@ -13,7 +13,7 @@
 #include "lathe/core/files/hash.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/losses.h"
+#include "lathe/ops/losses/losses.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/optim/sgd.h"
 #include "parts.h"

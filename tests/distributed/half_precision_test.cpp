@@ -15,7 +15,7 @@
 #include "lathe/distributed/zero_redundancy.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/losses.h"
+#include "lathe/ops/losses/losses.h"
 #include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/sgd.h"
 #include "parts.h"

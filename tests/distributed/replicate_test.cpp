@@ -12,7 +12,7 @@
 #include "lathe/nn/batch_norm.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/losses.h"
+#include "lathe/ops/losses/losses.h"
 #include "lathe/ops/random.h"
 #include "lathe/optim/sgd.h"
 #include "parts.h"

@@ -14,7 +14,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/isclose.h"
-#include "lathe/ops/losses.h"
+#include "lathe/ops/losses/losses.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/views.h"

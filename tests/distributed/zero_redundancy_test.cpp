@@ -21,7 +21,7 @@
 #include "lathe/distributed/data_parallel.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/losses.h"
+#include "lathe/ops/losses/losses.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/views.h"
 #include "lathe/optim/adam.h"

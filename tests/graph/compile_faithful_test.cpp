@@ -19,7 +19,7 @@
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/isclose.h"
-#include "lathe/ops/losses.h"
+#include "lathe/ops/losses/losses.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"

@@ -21,7 +21,7 @@
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/isclose.h"
-#include "lathe/ops/losses.h"
+#include "lathe/ops/losses/losses.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/products.h"
 #include "lathe/ops/random.h"

@@ -18,7 +18,7 @@
 #include "lathe/nn/linear.h"
 #include "lathe/nn/weights.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/unary.h"
 #include "lathe/optim/adam.h"

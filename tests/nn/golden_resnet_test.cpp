@@ -12,8 +12,8 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/ops/views.h"
 #include "lathe/optim/sgd.h"
 

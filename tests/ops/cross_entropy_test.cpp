@@ -1,6 +1,6 @@
 // Cross-entropy against the definition in f64: every option, edge cases, gradients,
 // errors.
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/losses/cross_entropy.h"
 
 #include <limits>
 
@@ -9,7 +9,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/embedding.h"
 #include "lathe/ops/inplace.h"
-#include "lathe/ops/nll_loss.h"
+#include "lathe/ops/losses/nll_loss.h"
 #include "lathe/ops/softmax.h"
 
 using namespace lathe;

@@ -1,5 +1,5 @@
 // mse, l1, smooth l1 and binary cross-entropy against the definitions in f64.
-#include "lathe/ops/losses.h"
+#include "lathe/ops/losses/losses.h"
 
 #include "compare.h"
 #include "lathe/autograd/autocast.h"

@@ -1,5 +1,5 @@
 // Losses with a margin. The numbers are PyTorch's (1.13, f64, reduction="none").
-#include "lathe/ops/margin_losses.h"
+#include "lathe/ops/losses/margin_losses.h"
 
 #include "compare.h"
 #include "lathe/autograd/autocast.h"

@@ -1,6 +1,6 @@
 // nll_loss against its formula: options, dtypes, gradients, errors. Against cross_entropy:
 // cross_entropy_test.cpp.
-#include "lathe/ops/nll_loss.h"
+#include "lathe/ops/losses/nll_loss.h"
 
 #include "compare.h"
 #include "lathe/autograd/autocast.h"

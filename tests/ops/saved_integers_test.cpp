@@ -6,9 +6,9 @@
 
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/cross_entropy.h"
 #include "lathe/ops/inplace.h"
-#include "lathe/ops/nll_loss.h"
+#include "lathe/ops/losses/cross_entropy.h"
+#include "lathe/ops/losses/nll_loss.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/sort.h"
 

@@ -9,8 +9,8 @@
 #include "lathe/ops/activations.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/distance.h"
-#include "lathe/ops/losses.h"
-#include "lathe/ops/margin_losses.h"
+#include "lathe/ops/losses/losses.h"
+#include "lathe/ops/losses/margin_losses.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 

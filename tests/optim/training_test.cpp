@@ -15,7 +15,7 @@
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/ops/random.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/clip_grad.h"

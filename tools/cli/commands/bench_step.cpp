@@ -19,7 +19,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/compile.h"
 #include "lathe/ops/conv/search/cudnn_settings.h"
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/profile/profiler.h"
 #include "lathe/profile/rates.h"

@@ -12,7 +12,7 @@
 #include "lathe/core/printable.h"
 #include "lathe/core/random/generator.h"
 #include "lathe/core/text/formatted.h"
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/fine_tuning.h"

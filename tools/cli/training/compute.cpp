@@ -10,7 +10,7 @@
 #include "lathe/nn/init.h"
 #include "lathe/ops/conv/search/cudnn_settings.h"
 #include "lathe/ops/conv2d.h"
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/settings/recipe.h"

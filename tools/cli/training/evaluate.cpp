@@ -1,7 +1,7 @@
 // evaluate(): train::evaluate() as the settings say.
 #include "lathe/tools/cli/training/evaluate.h"
 
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/compute.h"
 

@@ -13,7 +13,7 @@
 #include "lathe/core/random/generator.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/text/formatted.h"
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/scratch_folder.h"
 #include "lathe/tools/cli/signals.h"

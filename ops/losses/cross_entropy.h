@@ -3,8 +3,8 @@
 #pragma once
 
 #include "lathe/core/tensor.h"
-#include "lathe/ops/class_targets.h"
-#include "lathe/ops/loss_reduction.h"
+#include "lathe/ops/losses/class_targets.h"
+#include "lathe/ops/losses/loss_reduction.h"
 
 namespace lathe {
 

@@ -1,4 +1,4 @@
-// What the losses of ops/losses.h and ops/margin_losses.h ask of their operands.
+// What the losses of ops/losses/losses.h and ops/losses/margin_losses.h ask of their operands.
 #pragma once
 
 #include "lathe/core/tensor.h"

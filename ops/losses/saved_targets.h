@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lathe/autograd/saved.h"
-#include "lathe/ops/class_targets.h"
+#include "lathe/ops/losses/class_targets.h"
 
 namespace lathe {
 

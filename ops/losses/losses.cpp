@@ -1,5 +1,5 @@
 // Losses made of elementwise ops, which bring their gradients. Contracts: losses.h.
-#include "lathe/ops/losses.h"
+#include "lathe/ops/losses/losses.h"
 
 #include <cmath>
 #include <numbers>
@@ -11,7 +11,7 @@
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/loss_checks.h"
+#include "lathe/ops/losses/loss_checks.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/where.h"

@@ -1,5 +1,5 @@
 // Losses with a margin, by elementwise ops and distances. Contracts: margin_losses.h.
-#include "lathe/ops/margin_losses.h"
+#include "lathe/ops/losses/margin_losses.h"
 
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/visit.h"
@@ -7,7 +7,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/distance.h"
-#include "lathe/ops/loss_checks.h"
+#include "lathe/ops/losses/loss_checks.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/where.h"

@@ -1,6 +1,6 @@
 // Checks of class numbers and class weights, and the range check on the CPU. Contracts:
 // class_targets.h; the range check on a GPU: index_kernels/range_check_cuda.cu.
-#include "lathe/ops/class_targets.h"
+#include "lathe/ops/losses/class_targets.h"
 
 #include "lathe/core/dispatch.h"
 #include "lathe/ops/cast.h"

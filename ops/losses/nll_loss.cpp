@@ -1,6 +1,6 @@
 // Negative log-likelihood: checks and gradient. Contract: nll_loss.h; kernels:
 // row_kernels/nll_loss_cpu.cpp, nll_loss_cuda.cu.
-#include "lathe/ops/nll_loss.h"
+#include "lathe/ops/losses/nll_loss.h"
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
@@ -9,7 +9,7 @@
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/saved_targets.h"
+#include "lathe/ops/losses/saved_targets.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {

@@ -1,10 +1,10 @@
 // Negative log-likelihood of given log-probabilities (nll_loss.cpp). From scores:
-// ops/cross_entropy.h.
+// ops/losses/cross_entropy.h.
 #pragma once
 
 #include "lathe/core/tensor.h"
-#include "lathe/ops/class_targets.h"
-#include "lathe/ops/loss_reduction.h"
+#include "lathe/ops/losses/class_targets.h"
+#include "lathe/ops/losses/loss_reduction.h"
 
 namespace lathe {
 

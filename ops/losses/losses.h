@@ -1,12 +1,12 @@
 // Losses of a prediction x against a target y (losses.cpp, made of other ops). Of two predictions
-// against each other: ops/margin_losses.h.
+// against each other: ops/losses/margin_losses.h.
 //   x, y  one shape, any; they do not broadcast   →  0-d, or that shape for Reduction::kNone
 // dtypes: f16, bf16, f32, f64; mixed ones go to the wider.   grad: x and y (twice).   amp: float.
 // throws: ShapeError, DTypeError, DeviceError.
 #pragma once
 
 #include "lathe/core/tensor.h"
-#include "lathe/ops/loss_reduction.h"
+#include "lathe/ops/losses/loss_reduction.h"
 
 namespace lathe {
 

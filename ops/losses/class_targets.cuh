@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lathe/core/gpu/launch.h"
-#include "lathe/ops/class_targets.h"
+#include "lathe/ops/losses/class_targets.h"
 
 namespace lathe::cuda {
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "lathe/core/tensor.h"
-#include "lathe/ops/loss_reduction.h"
+#include "lathe/ops/losses/loss_reduction.h"
 
 namespace lathe {
 

@@ -1,6 +1,6 @@
 // Cross-entropy: checks and gradient. Contract: cross_entropy.h; kernels:
 // row_kernels/cross_entropy_cpu.cpp, cross_entropy_cuda.cu.
-#include "lathe/ops/cross_entropy.h"
+#include "lathe/ops/losses/cross_entropy.h"
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
@@ -10,7 +10,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/saved_targets.h"
+#include "lathe/ops/losses/saved_targets.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
