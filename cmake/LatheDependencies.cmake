@@ -67,7 +67,7 @@ endif()
 
 # --- optional --------------------------------------------------------------------------------------------------
 # Only oneDNN's header is needed here: it is loaded, and the OpenMP that it computes with, when the first operation needs
-# it (ops/onednn_table.h). A version 4 would change the interface that ops/onednn.h evens out between 2 and 3.
+# it (ops/onednn/onednn_table.h). A version 4 would change the interface that ops/onednn/onednn.h evens out between 2 and 3.
 find_package(DNNL 2.6...<4 QUIET)
 if(DNNL_FOUND)
   set(_onednn "${DNNL_VERSION}")

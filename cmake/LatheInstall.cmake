@@ -18,7 +18,7 @@ list(APPEND _private_headers graph/onnx/onnx_export.h graph/onnx/onnx_file.h gra
 # Of these, some name libraries that a user of Lathe needs not have.
 list(APPEND _private_headers core/json.h core/text/count_text.h core/text/formatted.h ops/conv/cudnn/conv2d_fused_cudnn.h ops/conv/cudnn/conv2d_fused_graph_cudnn.h
      ops/conv/cpu/conv2d_primitive_dnnl.h ops/conv/cpu/conv2d_strips_dnnl.h ops/matmul_kernels/gemm_kernel_eigen.h
-     ops/onednn.h ops/onednn_table.h)
+     ops/onednn/onednn.h ops/onednn/onednn_table.h)
 list(APPEND _private_headers distributed/backend.h distributed/buckets.h distributed/control.h
      distributed/control_client.h distributed/control_server.h distributed/device_backend.h distributed/device_calls.h
      distributed/group_state.h distributed/hex.h distributed/reducer.h

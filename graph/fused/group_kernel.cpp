@@ -14,7 +14,7 @@
 #include "lathe/graph/fused/kernel_compiler.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/lru_cache.h"
+#include "lathe/ops/plans/lru_cache.h"
 
 namespace lathe::jit {
 

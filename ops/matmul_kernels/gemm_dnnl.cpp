@@ -1,6 +1,6 @@
 // Large f32 matrix products by oneDNN's dnnl_sgemm. Contract: gemm.h.
 #include "lathe/ops/matmul_kernels/gemm.h"
-#include "lathe/ops/onednn.h"
+#include "lathe/ops/onednn/onednn.h"
 
 namespace lathe::cpu {
 

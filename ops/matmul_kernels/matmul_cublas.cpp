@@ -8,11 +8,11 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/log.h"
 #include "lathe/core/math_mode.h"
-#include "lathe/ops/backoff.h"
-#include "lathe/ops/lru_cache.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/matmul_kernels/matmul_cublas.h"
 #include "lathe/ops/matmul_kernels/matmul_cuda.h"
+#include "lathe/ops/plans/backoff.h"
+#include "lathe/ops/plans/lru_cache.h"
 #include "lathe/ops/reduce.h"
 
 namespace lathe::cuda {

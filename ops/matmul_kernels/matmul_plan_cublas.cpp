@@ -8,7 +8,7 @@
 #include "lathe/core/gpu/workspace.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/matmul_kernels/matmul_plan_cublas.h"
-#include "lathe/ops/word_hash.h"
+#include "lathe/ops/plans/word_hash.h"
 
 namespace lathe::cuda {
 

@@ -1,5 +1,5 @@
 // LruCache and LruMap: what they keep and what they drop.
-#include "lathe/ops/lru_cache.h"
+#include "lathe/ops/plans/lru_cache.h"
 
 #include <doctest/doctest.h>
 

@@ -18,7 +18,7 @@
 #include "lathe/ops/conv/cpu/conv2d_primitive_dnnl.h"
 #include "lathe/ops/conv/cpu/conv2d_winograd_cpu.h"
 #include "lathe/ops/conv2d.h"
-#include "lathe/ops/lru_cache.h"
+#include "lathe/ops/plans/lru_cache.h"
 
 namespace lathe::cpu {
 

@@ -8,7 +8,7 @@
 
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv/conv_pass.h"
-#include "lathe/ops/onednn.h"
+#include "lathe/ops/onednn/onednn.h"
 
 namespace lathe::cpu {
 

@@ -18,7 +18,7 @@
 #include "lathe/ops/conv/cpu/conv2d_primitive_dnnl.h"
 #include "lathe/ops/conv/cpu/packed_weights_cpu.h"
 #include "lathe/ops/conv/cpu/quantized_conv2d_cpu.h"
-#include "lathe/ops/lru_cache.h"
+#include "lathe/ops/plans/lru_cache.h"
 
 namespace lathe::cpu {
 

@@ -15,12 +15,12 @@
 #include "lathe/core/gpu/cudnn_plan.h"
 #include "lathe/core/gpu/workspace.h"
 #include "lathe/core/tensor.h"
-#include "lathe/ops/backoff.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv/cudnn/conv2d_graph_cudnn.h"
 #include "lathe/ops/conv/search/conv_engines.h"
 #include "lathe/ops/conv/search/conv_key.h"
 #include "lathe/ops/conv/search/conv_search.h"
+#include "lathe/ops/plans/backoff.h"
 
 namespace lathe::cuda {
 

@@ -9,7 +9,7 @@
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/hooks/watch.h"
 #include "lathe/ops/conv/cudnn/conv2d_cudnn.h"
-#include "lathe/ops/lru_cache.h"
+#include "lathe/ops/plans/lru_cache.h"
 
 namespace lathe::cuda {
 

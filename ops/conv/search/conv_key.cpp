@@ -5,7 +5,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/ops/conv/search/conv_text.h"
-#include "lathe/ops/word_hash.h"
+#include "lathe/ops/plans/word_hash.h"
 
 namespace lathe {
 

@@ -14,7 +14,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/log.h"
 #include "lathe/ops/conv/search/conv_cache_file.h"
-#include "lathe/ops/lru_cache.h"
+#include "lathe/ops/plans/lru_cache.h"
 
 namespace lathe {
 

@@ -3,7 +3,7 @@
 // interfaces of oneDNN 2 and 3 are in this file and onednn_table.h alone. For *_dnnl.cpp files.
 #pragma once
 
-#include "lathe/ops/onednn_table.h"
+#include "lathe/ops/onednn/onednn_table.h"
 
 // clang-format off
 // These make dnnl.hpp call the functions of the table.

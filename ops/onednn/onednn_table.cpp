@@ -1,5 +1,5 @@
 // Loads oneDNN and the OpenMP that it brings along; see onednn_table.h.
-#include "lathe/ops/onednn_table.h"
+#include "lathe/ops/onednn/onednn_table.h"
 
 #include <pthread.h>
 #include <unistd.h>
