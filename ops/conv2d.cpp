@@ -13,7 +13,6 @@
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/conv/conv2d_block_end.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
-#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/reduce.h"

@@ -72,6 +72,11 @@ LATHE_API bool conv_exact() noexcept;
 
 Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                       const Tensor& bias);
+/// conv2d_forward without a bias. Where our own kernels compute it in f32, `moments` becomes mean
+/// and biased variance of each channel of y, f32 [2,K], summed up while y is in the cache;
+/// elsewhere it stays as it is.
+Tensor conv2d_forward_with_moments(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
+                                   Tensor& moments);
 Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy, const Tensor& w);
 Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy, const Tensor& x,
                               MemoryFormat w_format = kContiguous);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lathe/core/tensor.h"
-#include "lathe/ops/elementwise_kernels/creation_math.h"
+#include "lathe/ops/creation_math.h"
 
 namespace lathe {
 

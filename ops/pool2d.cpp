@@ -14,7 +14,6 @@
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/resample.h"
 #include "lathe/ops/views.h"
-#include "lathe/ops/window_kernels/max_pool2d_size.h"
 
 namespace lathe {
 
@@ -91,7 +90,7 @@ Tensor index_scatter(const Tensor& dy_in, const Tensor& index, const Shape& shap
 ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt, bool wanted) {
   const char* const op = "max_pool2d";
   check_planes(op, x_in);
-  const Pair size = max_pool2d_size(op, x_in, opt);
+  const Pair size = detail::max_pool2d_size(op, x_in, opt);
 
   const MemoryFormat format = memory_format_of(x_in);
   const Tensor x = contiguous(x_in, format);
@@ -112,7 +111,7 @@ ValuesAndIndices pool_max(const Tensor& x_in, MaxPool2dOptions opt, bool wanted)
 
 }  // namespace
 
-Pair max_pool2d_size(const char* op, const Tensor& x, MaxPool2dOptions& opt) {
+Pair detail::max_pool2d_size(const char* op, const Tensor& x, MaxPool2dOptions& opt) {
   check_sizes(op, x);
   opt.stride = check_window(op, opt.kernel, opt.stride, opt.pad, opt.dilation);
   const auto [h, w] = std::array{x.dim(2), x.dim(3)};

@@ -51,6 +51,14 @@ LATHE_API Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
 /// grad: x (twice).
 LATHE_API Tensor adaptive_avg_pool2d(const Tensor& x, Pair out);
 
+namespace detail {
+/// For max_pool2d and quantized_max_pool2d: checks x, of any dtype, and the options for `op`.
+/// Replaces a stride of 0 by the kernel's size.
+/// → {P,Q} of the result
+/// throws: ShapeError, ValueError.
+Pair max_pool2d_size(const char* op, const Tensor& x, MaxPool2dOptions& opt);
+}  // namespace detail
+
 namespace cpu {
 /// y and index (i32; -1 for a window of padding only) of x. All three are dense in the same order,
 /// row-major or NHWC. cuda:: takes an undefined index, too: the places are not wanted.

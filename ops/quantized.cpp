@@ -10,7 +10,6 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/memory_format.h"
-#include "lathe/ops/window_kernels/max_pool2d_size.h"
 
 namespace lathe {
 
@@ -200,7 +199,7 @@ Tensor quantized_max_pool2d(const Tensor& x_in, const MaxPool2dOptions& options)
   check_quantized(op, "x", x_in);
   LATHE_CHECK(ShapeError, x_in.ndim() == 4, op, ": x must be [N,C,H,W] (x: ", x_in, ")");
   MaxPool2dOptions opt = options;
-  const Pair size = max_pool2d_size(op, x_in, opt);
+  const Pair size = detail::max_pool2d_size(op, x_in, opt);
   const Shape shape{x_in.dim(0), x_in.dim(1), size.rows, size.cols};
   const Tensor x = contiguous(x_in, kChannelsLast);
   const Tensor y = empty_in(kChannelsLast, shape, x.dtype(), kCPU);

@@ -14,7 +14,6 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/floating_check.h"
 #include "lathe/ops/promote.h"
-#include "lathe/ops/random_kernels/random_math.h"
 #include "lathe/ops/random_source.h"
 
 namespace lathe {

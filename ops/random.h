@@ -4,8 +4,10 @@
 // kernels.
 #pragma once
 
+#include <cstdint>
 #include <variant>
 
+#include "lathe/core/config.h"
 #include "lathe/core/random/random_start.h"
 #include "lathe/core/tensor.h"
 
@@ -57,8 +59,12 @@ struct IntegerDraw {
 };
 using RandomDraw = std::variant<UniformDraw, NormalDraw, IntegerDraw>;
 
-// From `start` on there is one word per element, or two for integers if math::is_wide_span(span)
-// (ops/random_kernels/random_math.h).
+namespace math {
+/// True for spans that one 32-bit word does not cover: such an integer takes two words.
+LATHE_HD constexpr bool is_wide_span(uint64_t span) { return span > UINT32_MAX; }
+}  // namespace math
+
+// From `start` on there is one word per element, or two for integers if math::is_wide_span(span).
 namespace cpu {
 void fill_random(const Tensor& out, const RandomDraw& draw, Generator::State start);
 }

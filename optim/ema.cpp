@@ -10,7 +10,7 @@
 #include "lathe/core/dense.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/hooks/memory_tag.h"
-#include "lathe/optim/kernels/update.h"
+#include "lathe/optim/update.h"
 
 namespace lathe::optim {
 

@@ -1,5 +1,5 @@
 // GradScaler: loss scaling for training in f16, whose gradients would otherwise vanish below 2^-24.
-// kernels/loss_scale_math.h has the arithmetic of the scale.
+// loss_scale_math.h has the arithmetic of the scale.
 //
 //   scale(loss).backward() → [unscale_(optimizer) → clip …] → step(optimizer) → update()
 #pragma once
@@ -11,7 +11,7 @@
 #include "lathe/core/state_dict.h"
 #include "lathe/core/stream.h"
 #include "lathe/core/tensor.h"
-#include "lathe/optim/kernels/loss_scale_math.h"
+#include "lathe/optim/loss_scale_math.h"
 #include "lathe/optim/optimizer.h"
 
 namespace lathe::optim {

@@ -2,7 +2,7 @@
 // adam.h, rmsprop.h, lars.h, lamb.h and novograd.h.
 // optimizer.cpp: groups and rates; optimizer_step.cpp: step(); optimizer_state.cpp: state_dict().
 // The update rules are in kernels/update_math.h and kernels/layerwise_math.h, the loops in
-// kernels/update.h.
+// update.h.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 #include "lathe/core/shape.h"
 #include "lathe/core/state_dict.h"
 #include "lathe/core/tensor.h"
-#include "lathe/optim/kernels/update.h"
 #include "lathe/optim/state_shares.h"
+#include "lathe/optim/update.h"
 
 namespace lathe::optim {
 
@@ -157,7 +157,7 @@ class LATHE_API Optimizer {
     bool one_number = false;        // 0-d; else of the parameter's shape
   };
 
-  /// `buffers`: those that this optimiser can need, at most kMaxBuffers (kernels/update.h).
+  /// `buffers`: those that this optimiser can need, at most kMaxBuffers (update.h).
   Optimizer(const char* name, std::vector<BufferName> buffers);
 
   /// Adds groups, whose absent options are those in `options` (Note [One list of options]). With

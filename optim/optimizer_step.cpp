@@ -1,4 +1,4 @@
-// Optimizer::step(): first everything that can fail, then the updates (kernels/update.h).
+// Optimizer::step(): first everything that can fail, then the updates (update.h).
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -9,7 +9,7 @@
 #include "lathe/core/dispatch.h"
 #include "lathe/core/hooks/memory_tag.h"
 #include "lathe/core/hooks/range.h"
-#include "lathe/optim/kernels/check_grads.h"
+#include "lathe/optim/check_grads.h"
 #include "lathe/optim/optimizer.h"
 
 namespace lathe::optim {

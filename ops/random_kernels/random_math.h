@@ -62,9 +62,6 @@ struct NormalValues {
   }
 };
 
-/// True for spans that one 32-bit word does not cover: such an integer takes two words.
-LATHE_HD constexpr bool is_wide_span(uint64_t span) { return span > UINT32_MAX; }
-
 /// low + bits mod span. The sum wraps, so any range within i64 works.
 template <class T>
 LATHE_HD constexpr T integer_from_bits(uint64_t bits, int64_t low, uint64_t span) {

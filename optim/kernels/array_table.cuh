@@ -7,7 +7,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/gpu/launch.h"
-#include "lathe/optim/kernels/update.h"
+#include "lathe/optim/update.h"
 
 namespace lathe::optim {
 

@@ -6,9 +6,9 @@
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
-#include "lathe/optim/kernels/check_grads.h"
+#include "lathe/optim/check_grads.h"
 #include "lathe/optim/kernels/clip_math.h"
-#include "lathe/optim/kernels/loss_scale_math.h"
+#include "lathe/optim/loss_scale_math.h"
 
 namespace lathe::optim::cpu {
 

@@ -1,12 +1,12 @@
 // Norms and overflow of gradients on the GPU, and the start of a step that depends on them. The
 // host waits for none of these values.
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
+#include "lathe/optim/check_grads.h"
 #include "lathe/optim/clip_grad.h"
-#include "lathe/optim/kernels/check_grads.h"
 #include "lathe/optim/kernels/clip_math.h"
 #include "lathe/optim/kernels/grad_tables.cuh"
-#include "lathe/optim/kernels/loss_scale_math.h"
 #include "lathe/optim/kernels/update_frame.cuh"
+#include "lathe/optim/loss_scale_math.h"
 
 namespace lathe::optim::cuda {
 

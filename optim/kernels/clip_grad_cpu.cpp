@@ -3,8 +3,8 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/visit.h"
+#include "lathe/optim/check_grads.h"
 #include "lathe/optim/clip_grad.h"
-#include "lathe/optim/kernels/check_grads.h"
 #include "lathe/optim/kernels/clip_math.h"
 
 namespace lathe::optim::cpu {

@@ -9,8 +9,8 @@
 #include "lathe/core/visit.h"
 #include "lathe/optim/kernels/layerwise_math.h"
 #include "lathe/optim/kernels/masters_cpu.h"
-#include "lathe/optim/kernels/update.h"
 #include "lathe/optim/kernels/update_math.h"
+#include "lathe/optim/update.h"
 
 namespace lathe::optim::cpu {
 

@@ -7,8 +7,8 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/optim/kernels/masters_cpu.h"
-#include "lathe/optim/kernels/update.h"
 #include "lathe/optim/kernels/update_math.h"
+#include "lathe/optim/update.h"
 
 namespace lathe::optim::cpu {
 

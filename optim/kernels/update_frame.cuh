@@ -11,8 +11,8 @@
 #include "lathe/core/gpu/packet.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/optim/kernels/array_table.cuh"
-#include "lathe/optim/kernels/update.h"
 #include "lathe/optim/kernels/update_math.h"
+#include "lathe/optim/update.h"
 
 namespace lathe::optim::cuda {
 

@@ -1,5 +1,5 @@
 // The start of a step on the GPU (optim/kernels/check_grads_cuda.cu) against the CPU.
-#include "lathe/optim/kernels/check_grads.h"
+#include "lathe/optim/check_grads.h"
 
 #include <algorithm>
 #include <limits>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/optim/kernels/update.h"
+#include "lathe/optim/update.h"
 #include "on_device.h"
 
 namespace lathe::test {

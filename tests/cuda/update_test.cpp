@@ -1,6 +1,6 @@
 // The update kernels of optim/kernels/update_cuda.cu against the CPU loops: one formula, so equal to the
 // last bit, for every rule, dtype and size, over several steps.
-#include "lathe/optim/kernels/update.h"
+#include "lathe/optim/update.h"
 
 #include "fault.h"
 #include "lathe/core/copy.h"

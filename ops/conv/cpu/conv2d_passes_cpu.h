@@ -1,5 +1,5 @@
 // What conv2d_cpu.cpp is built on: convolution of dense tensors of one dtype. Nothing is checked
-// here, and no size may be trivial (g.is_trivial()); conv2d_forward_with_moments takes any tensors.
+// here, and no size may be trivial (g.is_trivial()).
 #pragma once
 
 #include <optional>
@@ -19,12 +19,6 @@ struct FastConv2dInfo {
   bool bf16 = false;      // fast_conv2d_takes(kBF16)
 };
 LATHE_API FastConv2dInfo fast_conv2d_info();
-
-/// conv2d_forward without a bias. Where our own kernels compute it in f32, `moments` becomes mean
-/// and biased variance of each channel of y, f32 [2,K], summed up while y is in the cache;
-/// elsewhere it stays as it is.
-Tensor conv2d_forward_with_moments(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
-                                   Tensor& moments);
 
 /// The tile where our own Winograd computes the forward pass and the filters' gradient.
 std::optional<WinogradTile> conv2d_winograd_tile(const Conv2dGeometry& g, const Tensor& x);

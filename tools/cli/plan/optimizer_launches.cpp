@@ -33,7 +33,7 @@ Rule update_with(size_t buffers) {
   return {4 + buffers, {{"update_kernel", bytes, bytes}}};
 }
 
-/// optim/kernels/update.h lists the buffers; layerwise_cuda.cu has the kernels of the last three.
+/// optim/update.h lists the buffers; layerwise_cuda.cu has the kernels of the last three.
 Rule rule_of(const Settings& settings) {
   const std::string& name = settings.optimizer;
   const size_t momentum = settings.momentum != 0 ? 1 : 0;
@@ -61,7 +61,7 @@ struct Sizes {
 constexpr size_t table_capacity(size_t arrays) { return 3840 / (8 + 8 * arrays + 4); }
 constexpr size_t kCounts = 448;
 
-/// Norms are summed in chunks of this many numbers (optim/kernels/update.h).
+/// Norms are summed in chunks of this many numbers (optim/update.h).
 constexpr int64_t kChunk = 4096;
 
 class OptimizerLaunches {

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "lathe/core/tensor.h"
-#include "lathe/optim/kernels/update.h"
+#include "lathe/optim/update.h"
 
 namespace lathe::optim {
 
