@@ -163,7 +163,7 @@
 #  include "lathe/data/data_loader.h"
 #  include "lathe/data/dataset.h"
 #  include "lathe/data/dataset_parts.h"
-#  include "lathe/data/device_batches.h"
+#  include "lathe/data/device/device_batches.h"
 #  include "lathe/data/images/cached_images.h"
 #  include "lathe/data/images/image.h"
 #  include "lathe/data/images/image_datasets.h"

@@ -1,6 +1,6 @@
 // SharedLibrary: a library that is opened when it is first called, not when the program starts. So
 // the program also starts where the library is absent, and starts quickly. NVIDIA's libraries are
-// in gpu/cuda_libraries.h, oneDNN is in ops/onednn_table.h.
+// in gpu/cuda_libraries.h, oneDNN is in ops/onednn/onednn_table.h.
 #pragma once
 
 #include <mutex>

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "lathe/core/copy.h"
-#include "lathe/data/device_batches.h"
+#include "lathe/data/device/device_batches.h"
 
 namespace lathe::train {
 

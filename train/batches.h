@@ -219,7 +219,8 @@ class RangeBatches : public Batches {
 ///   - size(), the number of its batches, says where an epoch ends.
 ///   - set_epoch(epoch, first) makes it begin there. A range without that is read from its begin,
 ///     and the first batches are skipped: it must give the same batches in every pass.
-///   - Batches of a DataLoader are copied to a GPU ahead of their use (data/device_batches.h).
+///   - Batches of a DataLoader are copied to a GPU ahead of their use
+///     (data/device/device_batches.h).
 template <class Loader>
 std::unique_ptr<Batches> batches_of(Loader& loader, Device device) {
   return std::make_unique<detail::RangeBatches<Loader>>(loader, device);

@@ -90,7 +90,7 @@ class LATHE_API Step {
 
   struct BatchOptions {
     bool last = false;   // no batch follows, as at the end of an epoch: it ends the update
-    bool stays = false;  // later batches come in the same memory (data/batch_places.h)
+    bool stays = false;  // later batches come in the same memory (data/device/batch_places.h)
   };
 
   /// The whole step.   → what the loss function gave

@@ -5,10 +5,10 @@
 // accumulation the batches of an update are a graph each: the first makes the gradients, the next
 // ones add to them, and the last one updates the weights too. They hand the gradients on in tensors
 // that the first one's recording made (`gradients`): while they live, no other graph gets their
-// memory. Where such a first batch lies in the other place (data/batch_places.h), its graph copies
-// its gradients there. An update whose first batch was not launched runs kernel by kernel. One
-// whose first batch was launched can go on either way: kernels that are queued one by one add to
-// the same tensors, in place.
+// memory. Where such a first batch lies in the other place (data/device/batch_places.h), its graph
+// copies its gradients there. An update whose first batch was not launched runs kernel by kernel.
+// One whose first batch was launched can go on either way: kernels that are queued one by one add
+// to the same tensors, in place.
 // A graph holds the weight of its batch as a constant, and that of an update the sum of all weights
 // (accumulation.h). The first batch of an update has one size in all graphs (`first_batch`), so the
 // weight follows from the batch's shape. The sum follows from the samples of the update, which are

@@ -42,9 +42,9 @@ class LATHE_API StepGraphs {
 
   struct Batch {
     const Tensors& inputs;  // on a GPU, at least one
-    // Later batches come in the same memory (data/batch_places.h). A graph reads a batch that stays
-    // where it lies, so each of the two places has a graph of its own. Other batches are copied
-    // into memory of the graph.
+    // Later batches come in the same memory (data/device/batch_places.h). A graph reads a batch
+    // that stays where it lies, so each of the two places has a graph of its own. Other batches are
+    // copied into memory of the graph.
     bool stays = false;
   };
 

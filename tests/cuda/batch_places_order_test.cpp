@@ -1,4 +1,4 @@
-// What waits for what where batches lie in places (data/batch_places.h): on the emulated GPU, whose
+// What waits for what where batches lie in places (data/device/batch_places.h): on the emulated GPU, whose
 // queues run as late as they may.
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include "../cuda_case.h"
 #include "../emulation/kernel_access.h"
 #include "../emulation/schedule.h"
-#include "lathe/data/batch_places.h"
+#include "lathe/data/device/batch_places.h"
 #include "lathe/lathe.h"
 
 using namespace lathe;

@@ -1,6 +1,6 @@
 // Batches of prefetch() in places: the same values in memory that stays, which is never written
 // while it is read. Over the emulated GPU in orders drawn by lot, with a look for races (cuda_turns).
-#include "lathe/data/batch_places.h"
+#include "lathe/data/device/batch_places.h"
 
 #include <memory>
 #include <set>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../cuda_case.h"
-#include "lathe/data/device_batches.h"
+#include "lathe/data/device/device_batches.h"
 #include "lathe/lathe.h"
 
 using namespace lathe;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../cuda_case.h"
-#include "lathe/data/device_batches.h"
+#include "lathe/data/device/device_batches.h"
 #include "lathe/lathe.h"
 #include "lathe/tests/emulation/cuda_runtime_emulation.h"
 

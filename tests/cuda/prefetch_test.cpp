@@ -1,5 +1,5 @@
 // Batches copied ahead to a GPU.
-#include "lathe/data/device_batches.h"
+#include "lathe/data/device/device_batches.h"
 
 #include <algorithm>
 #include <set>

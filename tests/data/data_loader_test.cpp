@@ -13,7 +13,7 @@
 #include "files.h"
 #include "lathe/core/log.h"
 #include "lathe/data/dataset_parts.h"
-#include "lathe/data/device_batches.h"
+#include "lathe/data/device/device_batches.h"
 #include "lathe/data/images/image_datasets.h"
 
 namespace lathe::data {

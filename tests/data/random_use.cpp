@@ -12,7 +12,7 @@
 #include "lathe/core/cuda.h"
 #include "lathe/data/collate_loader.h"
 #include "lathe/data/data_loader.h"
-#include "lathe/data/device_batches.h"
+#include "lathe/data/device/device_batches.h"
 #include "lathe/data/iterable_loader.h"
 
 namespace lathe::data::testing {

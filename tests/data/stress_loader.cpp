@@ -20,7 +20,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/data/data_loader.h"
-#include "lathe/data/device_batches.h"
+#include "lathe/data/device/device_batches.h"
 #include "lathe/data/images/image_datasets.h"
 #include "random_use.h"
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "lathe/data/device_batches.h"
+#include "lathe/data/device/device_batches.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/train/batches.h"

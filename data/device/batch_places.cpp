@@ -1,5 +1,5 @@
 // BatchPlaces: which place a batch gets, and the events of those that read it.
-#include "lathe/data/batch_places.h"
+#include "lathe/data/device/batch_places.h"
 
 namespace lathe::data {
 namespace {

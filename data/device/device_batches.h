@@ -10,8 +10,8 @@
 #include "lathe/core/device.h"
 #include "lathe/core/dtype.h"
 #include "lathe/data/batch.h"
-#include "lathe/data/batch_places.h"
 #include "lathe/data/data_loader.h"
+#include "lathe/data/device/batch_places.h"
 #include "lathe/data/images/image_datasets.h"
 #include "lathe/data/transforms/transforms.h"
 

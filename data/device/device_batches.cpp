@@ -1,5 +1,5 @@
 // prefetch(): the copy and the transform of the next batch on a stream of their own.
-#include "lathe/data/device_batches.h"
+#include "lathe/data/device/device_batches.h"
 
 #include <algorithm>
 #include <exception>
