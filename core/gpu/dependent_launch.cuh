@@ -10,12 +10,9 @@
 
 #include <utility>
 
+#include "lathe/core/gpu/emulated_launch.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/unmeasured.h"
-
-#if !defined(LATHE_WITH_CUDA) || defined(LATHE_CUDA_EMULATED)
-#  include "lathe/tests/emulation/dependent_launch.h"
-#endif
 
 namespace lathe {
 

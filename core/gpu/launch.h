@@ -1,9 +1,11 @@
 // How every hand-written kernel is started:
 //   launch(kernel, grid, block, shared_bytes, stream, arguments…)
-// There is no <<<>>>, so that the same source compiles with nvcc, and with the host compiler
-// against the emulation in tests/emulation/. Programs with kernels of their own include this header
-// in their .cu files (examples/custom_op).
+// There is no <<<>>>, so that the same source compiles with nvcc, and with the host compiler over
+// another <cuda_runtime.h>, that of an emulated GPU. Programs with kernels of their own include
+// this header in their .cu files (examples/custom_op).
 #pragma once
+
+#include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,13 +17,6 @@
 #include "lathe/core/cuda.h"
 #include "lathe/core/error.h"
 #include "lathe/core/stream.h"
-
-#if defined(LATHE_WITH_CUDA) && !defined(LATHE_CUDA_EMULATED)
-#  include <cuda_runtime.h>
-#else
-#  include "lathe/tests/emulation/cuda_emulation.h"
-#  include "lathe/tests/emulation/cuda_runtime_emulation.h"
-#endif
 
 // LATHE_CUDA_CHECK(call): throws CudaError with the call's text and the runtime's reason, and
 // clears the runtime's error. (A macro, because the message contains the text of the call.)
@@ -69,15 +64,15 @@ inline void check_launch(cudaError_t launched) {
 
 }  // namespace detail
 
-#if defined(LATHE_WITH_CUDA) && !defined(LATHE_CUDA_EMULATED)
-
-// LATHE_SHARED(float[32], name): a variable in the block's shared memory, which the emulation knows
-// of. LATHE_DYNAMIC_SHARED(float, name): the block's dynamic shared memory. (Macros, because they
-// are declarations.)
+// LATHE_SHARED(float[32], name): a variable in the block's shared memory. LATHE_DYNAMIC_SHARED(
+// float, name): the block's dynamic shared memory. An emulated GPU has its own, to know of them.
+// (Macros, because they are declarations.)
+#ifndef LATHE_SHARED
 #  define LATHE_SHARED(T, name) __shared__ ::std::type_identity_t<T> name
 #  define LATHE_DYNAMIC_SHARED(T, name)                                   \
     extern __shared__ __align__(16) unsigned char lathe_dynamic_shared[]; \
     T* const name = reinterpret_cast<T*>(lathe_dynamic_shared)
+#endif
 
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
@@ -89,20 +84,5 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
   config.stream = static_cast<cudaStream_t>(stream.native);
   detail::check_launch(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
 }
-
-#else
-
-template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
-            Stream stream, const Arguments&... arguments) {
-  const auto start = [&](const Parameters&... parameters) {  // temporaries if an argument converts
-    const emulation::KernelArgument erased[] = {{&parameters, sizeof(Parameters)}...};
-    return emulation::launch_kernel(emulation::erase(kernel), grid, block, shared_bytes,
-                                    static_cast<cudaStream_t>(stream.native), erased);
-  };
-  detail::check_launch(start(arguments...));
-}
-
-#endif
 
 }  // namespace lathe

@@ -226,6 +226,26 @@ struct KernelArgument {
 cudaError_t launch_kernel(ErasedKernel kernel, dim3 grid, dim3 block, size_t shared_bytes,
                           cudaStream_t stream, std::span<const KernelArgument> arguments);
 
+}  // namespace lathe::emulation
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+/// How core/gpu/launch.h starts a kernel. Arguments that convert are temporaries.
+template <class... Parameters>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               const std::type_identity_t<Parameters>&... arguments) {
+  const lathe::emulation::KernelArgument erased[] = {{&arguments, sizeof(Parameters)}...};
+  return lathe::emulation::launch_kernel(lathe::emulation::erase(kernel), config->gridDim,
+                                         config->blockDim, config->dynamicSmemBytes, config->stream,
+                                         erased);
+}
+
+namespace lathe::emulation {
+
 /// For the other files of the emulation: the machine, until the lock ends; and a device's memory.
 std::unique_lock<std::recursive_mutex> enter_machine();
 size_t free_bytes_of(int device);

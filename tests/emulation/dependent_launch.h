@@ -3,13 +3,11 @@
 // that ends without, and one that uses memory of the device before, is a StateError that names it.
 #pragma once
 
+#include "lathe/core/gpu/emulated_launch.h"
+
 namespace lathe::emulation {
 
-/// From now on the kernel is held to its promise. Thread-safe.
-void expect_wait(void (*kernel)());
-/// Whether the kernel is. Thread-safe.
+/// Whether the kernel is held to its promise (expect_wait()). Thread-safe.
 bool must_wait(void (*kernel)());
-/// Of the thread that runs now.
-void after_previous_kernel() noexcept;
 
 }  // namespace lathe::emulation

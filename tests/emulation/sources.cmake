@@ -1,4 +1,5 @@
-# What the emulated GPU is made of, beside the kernels.
+# What the emulated GPU is made of, beside the kernels. The folder has <cuda_runtime.h> for the host compiler.
+set(LATHE_EMULATION_RUNTIME_DIR "${CMAKE_CURRENT_LIST_DIR}/runtime")
 set(LATHE_EMULATION_SOURCES
   "${CMAKE_CURRENT_LIST_DIR}/cuda_emulation.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/cuda_runtime_device.cpp"
