@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the arrows between the folders and their rooms: an include may only point to what MAY_INCLUDE allows
-(docs/design.md, "Layers").
+"""Checks the arrows between the folders and their rooms (docs/design.md, "Layers"):
+
+- An include may only point to what MAY_INCLUDE allows.
+- From a folder's root an arrow points into a room of its own only where INTO_ROOM says so, by file and with a reason. No other two
+  rooms include each other.
+- Nothing that is built for users includes tests/.
 
     check_includes.py SOURCE_ROOT
 """
@@ -10,50 +14,66 @@ import sys
 
 from tree_files import paths_below
 
-CORE = {"core", "core/profile"}  # what works says so to the profiler
-RECORD = CORE | {"autograd"}
+CORE = {"core", "core/hooks"}  # what works says so
+RECORD = CORE | {"core/capture", "core/random", "autograd"}
 KERNELS = {"core/gpu"}  # how a kernel is launched and reads its arguments
-CONVOLUTION = {"ops/conv", "ops/conv_search"}
-OPS_ROOMS = CONVOLUTION | {"ops/batch_norm_kernels", "ops/elementwise_kernels", "ops/index_kernels", "ops/matmul_kernels",
-                           "ops/random_kernels", "ops/reduce_kernels", "ops/row_kernels", "ops/window_kernels"}
+CONVOLUTION = {"ops/conv", "ops/conv/cpu", "ops/conv/cudnn", "ops/conv/search"}
 OPS = RECORD | {"ops"}
-TEXT = {"core/text"}  # what is written for people
-LIBRARY = OPS | TEXT | {"core/debug", "core/memory", "core/formats", "nn", "graph", "optim", "data", "data/images", "data/transforms", "distributed", "train"} | CONVOLUTION
+LIBRARY = OPS | CONVOLUTION | {
+    "core/debug", "core/files", "core/formats", "core/machine", "core/memory", "core/text", "profile", "ops/losses", "nn", "graph", "graph/onnx", "graph/quantize",
+    "optim", "data", "data/device", "data/images", "data/transforms", "distributed", "train"}
 
-# room: the rooms that it may include, apart from itself. A folder's root is a room: "core" is what lies in core/ itself.
+# room: the rooms that it may include, apart from itself. A folder's root is a room: "core" is what lies in core/ itself. A root is a
+# table of contents, and INTO_ROOM has its few arrows into rooms of its own.
 MAY_INCLUDE = {
-    "core": {"core/profile"},
-    "core/profile": {"core", "core/memory"},
-    "core/debug": CORE,
-    "core/memory": CORE,
-    "core/gpu": CORE | {"core/memory"},
-    "core/formats": CORE,
-    "core/text": CORE,
-    "autograd": CORE,
-    "ops": RECORD | KERNELS | OPS_ROOMS,
+    "core": set(),
+    "core/hooks": {"core", "core/memory"},
+    "core/capture": CORE,
+    "core/debug": CORE | {"core/files"},
+    "core/files": {"core"},
+    "core/formats": {"core", "core/files"},
+    "core/gpu": CORE | {"core/capture", "core/machine", "core/memory", "core/random"},
+    "core/machine": {"core", "core/files"},
+    "core/memory": {"core"},
+    "core/random": {"core"},
+    "core/text": {"core"},
+    "profile": CORE | {"core/files"},
+    "autograd": CORE | {"core/capture", "core/random"},
+    "ops": RECORD,
+    "ops/losses": OPS | KERNELS,
+    "ops/onednn": {"core"},
+    "ops/plans": set(),
     "ops/elementwise_kernels": OPS | KERNELS,
-    "ops/index_kernels": OPS | KERNELS,
+    "ops/index_kernels": OPS | KERNELS | {"ops/losses"},
     "ops/random_kernels": OPS | KERNELS,
     "ops/reduce_kernels": OPS | KERNELS,
-    "ops/row_kernels": OPS | KERNELS | {"ops/reduce_kernels"},
+    "ops/row_kernels": OPS | KERNELS | {"ops/losses", "ops/reduce_kernels"},
     "ops/window_kernels": OPS | KERNELS | {"ops/reduce_kernels"},
     "ops/batch_norm_kernels": OPS | KERNELS | {"ops/reduce_kernels"},
-    "ops/conv_search": OPS,
-    "ops/matmul_kernels": OPS | KERNELS,
-    "ops/conv": OPS | KERNELS | {"ops/conv_search", "ops/matmul_kernels"},
-    "nn": OPS | TEXT | {"core/formats"},
-    "graph": OPS | KERNELS | {"nn", "core/formats", "ops/elementwise_kernels"},  # fused kernels are made of the ops' arithmetic
-    "optim": OPS | {"nn", "optim/kernels"},
+    "ops/matmul_kernels": OPS | KERNELS | {"ops/onednn", "ops/plans"},
+    "ops/conv": OPS | KERNELS | {"ops/matmul_kernels"},
+    "ops/conv/search": {"core", "core/files", "ops/conv", "ops/plans"},
+    "ops/conv/cpu": OPS | {"core/machine", "ops/conv", "ops/conv/search", "ops/matmul_kernels", "ops/onednn", "ops/plans"},
+    "ops/conv/cudnn": OPS | KERNELS | {"core/machine", "ops/conv", "ops/conv/search", "ops/plans"},
+    "nn": OPS | {"core/formats", "core/text", "ops/losses"},
+    "graph": OPS | {"core/files", "core/formats", "ops/losses", "nn"},
+    # A room of graph/ stands on the root alone.
+    "graph/passes": OPS | {"core/formats", "graph"},
+    "graph/fused": OPS | KERNELS | {"core/files", "core/formats", "ops/elementwise_kernels", "ops/plans", "graph"},  # made of the ops' arithmetic
+    "graph/onnx": OPS | {"core/files", "core/formats", "graph"},
+    "graph/quantize": OPS | {"graph"},
+    "optim": OPS | {"nn"},
     "optim/kernels": OPS | KERNELS | {"optim", "ops/reduce_kernels"},
-    "data": OPS | {"core/formats", "data/images", "data/transforms"},
+    "data": OPS | {"core/files", "core/formats"},
     "data/transforms": OPS | KERNELS | {"data", "ops/reduce_kernels"},
-    "data/images": OPS | {"core/formats", "data", "data/transforms"},
+    "data/images": OPS | {"core/files", "core/formats", "data", "data/transforms"},
+    "data/device": OPS | {"data", "data/images", "data/transforms"},
     # What ranks exchange are tensors, gradients, layers and parts of an epoch: so it stands on all of these. NCCL is opened as
     # the libraries of kernels are.
-    "distributed": OPS | KERNELS | {"nn", "optim", "data"},
+    "distributed": OPS | KERNELS | {"core/files", "nn", "optim", "data"},
     "train": LIBRARY,  # what trains stands on all of the library
     "tools/bench": LIBRARY,
-    "tools/cli": LIBRARY | {"tools/cli/settings"},
+    "tools/cli": LIBRARY,
     "tools/cli/settings": LIBRARY | {"tools/cli"},
     "tools/cli/training": LIBRARY | {"tools/cli", "tools/cli/settings"},
     "tools/cli/observe": LIBRARY | {"tools/cli", "tools/cli/settings", "tools/cli/training"},
@@ -61,32 +81,46 @@ MAY_INCLUDE = {
     "tools/cli/launch": LIBRARY | {"tools/cli", "tools/cli/settings"},
     "tools/cli/commands": LIBRARY | {"tools/cli", "tools/cli/settings", "tools/cli/training"},
 }
+
+# (a root, a room of its own): the files of the root that may include the room, None for all, and why. These are the only rooms that
+# include each other.
+INTO_ROOM = {
+    ("core", "core/hooks"): (None, "what works says so where it works; what a range or a list of live memory is made of are tensors and devices"),
+    ("ops", "ops/conv"): (None, "an op computes its sizes once and hands them to the passes, which the op's header declares"),
+    ("graph", "graph/fused"): ({"graph/run.cpp"}, "Graph::run has a group's nodes run together"),
+    ("data", "data/images"): ({"data/tensorboard.cpp"}, "a picture in an event file is a PNG"),
+    ("tools/cli", "tools/cli/settings"): ({"tools/cli/run.cpp"}, "run.cpp and main.cpp stand above all rooms of the command"),
+}
 FOLDERS = sorted({room.partition("/")[0] for room in MAY_INCLUDE})
-# The one arrow into the tests: without nvcc, kernels start through the emulation (docs/design.md, "Dispatch and kernels").
-EXCEPTIONS = {("core/gpu/dependent_launch.cuh", "lathe/tests/emulation/dependent_launch.h"),
-              ("core/gpu/launch.h", "lathe/tests/emulation/cuda_emulation.h"),
-              ("core/gpu/launch.h", "lathe/tests/emulation/cuda_runtime_emulation.h")}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 SOURCES = {".h", ".cuh", ".cpp", ".cu"}
 
 
-def fault(room, quote, include):
-    """Says what is wrong with this include in a file of `room`; None if nothing is."""
+def fault(name, quote, include):
+    """Says what is wrong with this include in the file `name`; None if nothing is."""
+    room = name.rpartition("/")[0]
     if not include.startswith("lathe/"):
         return f'write "lathe/...", not "{include}"' if quote == '"' else None
     target = include.removeprefix("lathe/").rpartition("/")[0]
     if not target:
         return None if room.startswith("tools") else f'"{include}" is for users; include the headers that are needed'
+    if target.split("/")[0] == "tests":
+        return f'"{include}": what is built for users includes no tests; declare what tests implement in the library'
     if target not in MAY_INCLUDE:
         return f'"{include}": {target}/ is not a room of the library'
-    if target != room and target not in MAY_INCLUDE[room]:
-        return f'"{include}" points right: {room}/ must not know {target}/'
-    return None
+    if target == room or target in MAY_INCLUDE[room]:
+        return None
+    files, _ = INTO_ROOM.get((room, target), ((), ""))
+    if files is None or name in files:
+        return None
+    if target.startswith(f"{room}/"):
+        return f'"{include}": {room}/ is a table of contents; INTO_ROOM has no arrow from this file into {target}/'
+    return f'"{include}" points right: {room}/ must not know {target}/'
 
 
 def faults_in(root, path):
-    name = path.relative_to(root)
-    room = name.parent.as_posix()
+    name = path.relative_to(root).as_posix()
+    room = name.rpartition("/")[0]
     if room not in MAY_INCLUDE:
         yield f"{name}: {room}/ is not a room of the library; MAY_INCLUDE in check_includes.py lists them"
         return
@@ -94,34 +128,70 @@ def faults_in(root, path):
         match = INCLUDE.match(line)
         if not match:
             continue
-        text = fault(room, *match.groups()) if (name.as_posix(), match[2]) not in EXCEPTIONS else None
+        text = fault(name, *match.groups())
         if not text and match[2].startswith("lathe/") and not (root / match[2].removeprefix("lathe/")).exists():
             text = f'"{match[2]}" does not exist'
         if text:
             yield f"{name}:{number}: {text}"
 
 
+def faults_of_tables(may_include, into_room):
+    """Arrows of the tables that stand against their rules."""
+    for room, allowed in may_include.items():
+        yield from (f"MAY_INCLUDE: {room}/ includes {target}/, a room of its own; that is for INTO_ROOM"
+                    for target in sorted(allowed) if target.startswith(f"{room}/"))
+        yield from (f"MAY_INCLUDE: {room}/ and {target}/ include each other, and INTO_ROOM has no reason for it"
+                    for target in sorted(allowed) if room < target and room in may_include[target])
+    for (root, room), (_, reason) in into_room.items():
+        if not room.startswith(f"{root}/") or room not in may_include:
+            yield f"INTO_ROOM: {room}/ is not a room of {root}/"
+        if not reason:
+            yield f"INTO_ROOM: no reason for the arrow from {root}/ into {room}/"
+
+
+def unused(root, files):
+    """Arrows of INTO_ROOM that no include needs any more, by file or, for all files of a root, as a whole."""
+    named = {(path.relative_to(root).as_posix(), match[2].removeprefix("lathe/").rpartition("/")[0])
+             for path in files for match in map(INCLUDE.match, path.read_text(encoding="utf-8").splitlines()) if match}
+    rooms = {(name.rpartition("/")[0], target) for name, target in named}
+    for arrow, (sources, _) in INTO_ROOM.items():
+        if arrow not in rooms:
+            yield f"INTO_ROOM: nothing of {arrow[0]}/ includes {arrow[1]}/"
+        yield from (f"INTO_ROOM: {name} does not include {arrow[1]}/" for name in sorted(sources or ()) if (name, arrow[1]) not in named)
+
+
 def self_test():
     """The checker must see each kind of fault, and an arrow into each room that not all may include."""
-    assert fault("ops", '"', "conv2d.h")
-    assert fault("ops", '"', "lathe/lathe.h")
-    assert fault("ops", '"', "lathe/tests/emulation/cuda_emulation.h")
-    assert fault("ops", '"', "lathe/ops/nowhere/conv2d.h")
-    assert not fault("nn", '"', "lathe/nn/module.h")
-    assert not fault("tools/bench", "<", "lathe/lathe.h")
-    assert not fault("core", "<", "vector")
+    assert fault("ops/x.cpp", '"', "conv2d.h")
+    assert fault("ops/x.cpp", '"', "lathe/lathe.h")
+    assert "no tests" in fault("core/gpu/launch.h", '"', "lathe/tests/emulation/cuda_emulation.h")
+    assert "no tests" in fault("tools/cli/run.cpp", '"', "lathe/tests/count_calls.h")
+    assert fault("ops/x.cpp", '"', "lathe/ops/nowhere/conv2d.h")
+    assert not fault("nn/x.h", '"', "lathe/nn/module.h")
+    assert not fault("tools/bench/x.cpp", "<", "lathe/lathe.h")
+    assert not fault("core/x.h", "<", "vector")
+    assert "table of contents" in fault("graph/compile.cpp", '"', "lathe/graph/fused/pointwise_run.h")
+    assert not fault("graph/run.cpp", '"', "lathe/graph/fused/pointwise_run.h")
+    assert "table of contents" in fault("ops/pool2d.cpp", '"', "lathe/ops/window_kernels/pool2d_math.h")
+    assert fault("graph/onnx/x.cpp", '"', "lathe/graph/passes/x.h") and fault("graph/fused/x.cpp", '"', "lathe/graph/onnx/onnx.h")
     for target in MAY_INCLUDE:
         for room, allowed in MAY_INCLUDE.items():
-            forbidden = room != target and target not in allowed
-            assert bool(fault(room, '"', f"lathe/{target}/planted.h")) == forbidden, (room, target)
+            forbidden = room != target and target not in allowed and INTO_ROOM.get((room, target), ((),))[0] is not None
+            assert bool(fault(f"{room}/x.h", '"', f"lathe/{target}/planted.h")) == forbidden, (room, target)
         assert target == "core" or any(target not in allowed for allowed in MAY_INCLUDE.values()), target
+    tables = lambda may_include, into_room: list(faults_of_tables(may_include, into_room))
+    assert not tables({"a": set(), "a/b": {"a"}}, {("a", "a/b"): (None, "because")})
+    assert tables({"a": set(), "a/b": {"a"}}, {("a", "a/b"): (None, "")})
+    assert tables({"a": {"a/b"}, "a/b": set()}, {})
+    assert tables({"a": {"c"}, "c": {"a"}}, {})
+    assert tables({"a": set(), "c": set()}, {("a", "c"): (None, "because")})
 
 
 def main():
     self_test()
     root = pathlib.Path(sys.argv[1])
     files = paths_below(root, FOLDERS, SOURCES)
-    found = [text for path in files for text in faults_in(root, path)]
+    found = [text for path in files for text in faults_in(root, path)] + list(faults_of_tables(MAY_INCLUDE, INTO_ROOM)) + list(unused(root, files))
     print("\n".join(found))
     assert files, f"no sources under {root}"
     print(f"{len(files)} files in {len(MAY_INCLUDE)} rooms")
