@@ -1,5 +1,4 @@
-// Printing of tensors: values as nested brackets, then dtype, shape and device. Declared in
-// tensor.h.
+// Printing of tensors: values as nested brackets, then dtype, shape and device. Contract: tensor.h.
 #include <charconv>
 #include <cmath>
 #include <ostream>

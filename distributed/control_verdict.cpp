@@ -1,5 +1,5 @@
 // ControlServer: which rank is the cause when something went wrong, and the sentence that says so.
-// The messages: control_server.cpp.
+// The messages: control_server.cpp. Contract: control_server.h.
 #include <algorithm>
 #include <limits>
 

@@ -1,4 +1,4 @@
-// GroupState: calls that are queued on a GPU. The others: group_state.cpp.
+// GroupState: calls that are queued on a GPU. The others: group_state.cpp. Contract: group_state.h.
 //
 // Note [Calls on a GPU]
 // The caller's thread queues the collective on the backend's stream, between two events: it waits

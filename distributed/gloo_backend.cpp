@@ -1,4 +1,4 @@
-// The collectives, through Gloo over TCP. The only file that knows Gloo.
+// The collectives, through Gloo over TCP. The only file that knows Gloo. Contract: backend.h.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>

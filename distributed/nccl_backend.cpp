@@ -1,4 +1,4 @@
-// The collectives on GPUs, through NCCL. The only file that knows NCCL.
+// The collectives on GPUs, through NCCL. The only file that knows NCCL. Contract: device_backend.h.
 //
 // Note [A communicator that cannot block]
 // It is made non-blocking: no call of NCCL waits for another rank. A call that is not over returns

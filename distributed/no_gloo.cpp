@@ -1,4 +1,5 @@
 // In a build without Gloo: says so where processes should be joined. With it: gloo_backend.cpp.
+// Contract: backend.h.
 #include "lathe/distributed/backend.h"
 
 namespace lathe::distributed {

@@ -1,4 +1,4 @@
-// Where ranks meet: an address that all know, or a file that all see.
+// Where ranks meet: an address that all know, or a file that all see. Contract: control_client.h.
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <netdb.h>

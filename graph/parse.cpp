@@ -1,5 +1,5 @@
 // parse: the text of a graph, line by line. Text may come from a file that somebody else made: each
-// number is checked before it is used.
+// number is checked before it is used. Contract: graph.h.
 #include <charconv>
 #include <climits>
 #include <optional>

@@ -1,4 +1,4 @@
-// A graph as text, which parse.cpp reads, and as a picture for Graphviz.
+// A graph as text, which parse.cpp reads, and as a picture for Graphviz. Contract: graph.h.
 #include <array>
 #include <charconv>
 #include <cmath>

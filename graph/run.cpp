@@ -1,6 +1,6 @@
 // Graph::run: each node calls its op, or a group of them runs together (pointwise_run.h); a value
 // is given up after its last use. A node whose result nobody needs does not run, unless it has
-// effects.
+// effects. Contract: graph.h.
 #include <algorithm>
 #include <memory>
 #include <optional>

@@ -1,4 +1,4 @@
-// Which steps are launched as CUDA graphs, and what these leave.
+// Which steps are launched as CUDA graphs, and what these leave. Contract: step_impl.h.
 //
 // Note [Graphs of a training]
 // A batch that is an update by itself is one graph, from its tensors to new weights. With

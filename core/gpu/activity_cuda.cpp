@@ -1,6 +1,6 @@
 // CUPTI asks for buffers, fills them with records on a thread of its own, and gives them back. A
 // record of an external correlation comes before those of the calls made under it; kernels and
-// copies carry the number of their call.
+// copies carry the number of their call. Contract: device_activity.h.
 #include <cxxabi.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// What stands in the place of activity_cuda.cpp in a build without CUPTI's headers.
+// What stands in the place of activity_cuda.cpp in a build without CUPTI's headers. Contract:
+// device_activity.h.
 #include "lathe/core/device_activity.h"
 
 namespace lathe::cuda {

@@ -1,6 +1,6 @@
 // Which GPUs there are, and what is known about them. The driver is asked once, by the first call
 // that needs to know. GPUs count only if the libraries that compute on them can be loaded, and if
-// this build has kernels for at least one of them.
+// this build has kernels for at least one of them. Contract: cuda_backend.h.
 #include <algorithm>
 #include <array>
 #include <cstdint>

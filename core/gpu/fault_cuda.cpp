@@ -1,4 +1,4 @@
-// The fault record of each GPU: made once, read after waits, and cleared.
+// The fault record of each GPU: made once, read after waits, and cleared. Contract: cuda_backend.h.
 #include <atomic>
 #include <mutex>
 

@@ -1,5 +1,5 @@
 // NVIDIA's libraries for cuda.h: the versions that this build was compiled with, and what was
-// loaded. Asking creates no context and needs no driver.
+// loaded. Asking creates no context and needs no driver. Contract: cuda.h.
 #include "lathe/core/gpu/cuda_libraries.h"
 
 #include "lathe/core/cuda_backend.h"

@@ -1,5 +1,5 @@
 // Ranges for NVIDIA's tools, by NVTX's header: it loads the tool's library, if the program runs
-// under one, and does nothing otherwise.
+// under one, and does nothing otherwise. Contract: cuda_backend.h.
 #include <nvtx3/nvToolsExt.h>
 
 #include "lathe/core/cuda_backend.h"

@@ -1,4 +1,5 @@
-// What stands in the place of nvtx_cuda.cpp in a build without NVTX's header.
+// What stands in the place of nvtx_cuda.cpp in a build without NVTX's header. Contract:
+// cuda_backend.h.
 #include "lathe/core/cuda_backend.h"
 
 namespace lathe::cuda {

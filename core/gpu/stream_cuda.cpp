@@ -1,4 +1,4 @@
-// Streams, events and waits on GPUs.
+// Streams, events and waits on GPUs. Contract: cuda_backend.h.
 #include <atomic>
 #include <mutex>
 #include <vector>

@@ -1,5 +1,6 @@
 // Copies between host and GPUs, and between GPUs. What goes over the bus is dense and has the
-// source's dtype. Strides, broadcasting and conversion are done on either side.
+// source's dtype. Strides, broadcasting and conversion are done on either side. Contract:
+// cuda_backend.h.
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/dense.h"

@@ -1,5 +1,5 @@
 // Gzip streams through zlib. Stricter than gzread(): a truncated member is an error, and so are
-// other bytes after the last one.
+// other bytes after the last one. Contract: byte_stream.h.
 #include <zlib.h>
 
 #include <algorithm>

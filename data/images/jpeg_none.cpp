@@ -1,4 +1,4 @@
-// Replaces jpeg_turbo.cpp in a build without libjpeg-turbo: JPEG files throw.
+// Replaces jpeg_turbo.cpp in a build without libjpeg-turbo: JPEG files throw. Contract: decode.h.
 #include "lathe/core/error.h"
 #include "lathe/data/images/decode.h"
 #include "lathe/data/images/encode.h"

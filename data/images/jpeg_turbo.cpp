@@ -1,5 +1,5 @@
-// JPEG through libjpeg-turbo: header, scaled decoding, and CMYK files. The contract is in decode.h.
-// It uses libjpeg's interface, because TurboJPEG's does not tell harmless warnings from damage.
+// JPEG through libjpeg-turbo: header, scaled decoding, and CMYK files. It uses libjpeg's interface,
+// because TurboJPEG's does not tell harmless warnings from damage. Contract: decode.h.
 #include <cstdio>  // jpeglib.h needs FILE, and jerror.h needs jpeglib.h
 
 #include <jpeglib.h>

@@ -1,4 +1,4 @@
-// PNG through libpng. The contract is in decode.h.
+// PNG through libpng. Contract: decode.h.
 #include <png.h>
 
 #include <array>

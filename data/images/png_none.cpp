@@ -1,4 +1,4 @@
-// Replaces png_libpng.cpp in a build without libpng: PNG files throw.
+// Replaces png_libpng.cpp in a build without libpng: PNG files throw. Contract: decode.h.
 #include "lathe/core/error.h"
 #include "lathe/data/images/decode.h"
 #include "lathe/data/images/encode.h"

@@ -1,4 +1,4 @@
-// WebP through libwebp. The contract is in decode.h.
+// WebP through libwebp. Contract: decode.h.
 #include <webp/decode.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Replaces webp_libwebp.cpp in a build without libwebp: WebP files throw.
+// Replaces webp_libwebp.cpp in a build without libwebp: WebP files throw. Contract: decode.h.
 #include "lathe/core/error.h"
 #include "lathe/data/images/decode.h"
 

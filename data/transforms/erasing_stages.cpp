@@ -1,4 +1,4 @@
-// The stages random_erasing and cutout; contracts in transforms.h.
+// The stages random_erasing and cutout. Contract: transforms.h.
 #include <algorithm>
 #include <cmath>
 

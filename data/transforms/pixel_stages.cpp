@@ -1,4 +1,5 @@
-// The stages that only move or scale pixels: crops, flips, to_float, normalize; see transforms.h.
+// The stages that only move or scale pixels: crops, flips, to_float, normalize. Contract:
+// transforms.h.
 #include <algorithm>
 #include <cmath>
 

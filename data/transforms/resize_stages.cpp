@@ -1,4 +1,4 @@
-// The stages resize and random_resized_crop; contracts in transforms.h.
+// The stages resize and random_resized_crop. Contract: transforms.h.
 #include <algorithm>
 #include <cmath>
 

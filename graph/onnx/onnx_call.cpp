@@ -1,5 +1,5 @@
 // Call: a node of an ONNX file while it is imported: its inputs, attributes, results, and the
-// arithmetic of sizes.
+// arithmetic of sizes. Contract: onnx_import.h.
 #include <algorithm>
 
 #include "lathe/core/error.h"

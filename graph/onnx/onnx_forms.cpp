@@ -1,5 +1,6 @@
 // The ONNX forms of ops that work element by element, of views and of sums. onnx_layer_forms.cpp
-// has the others. Ops that are called alike on both sides stand in onnx_pointwise.cpp.
+// has the others. Ops that are called alike on both sides stand in onnx_pointwise.cpp. Contract:
+// onnx_export.h.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
 // The ONNX forms of ops that are layers: convolutions, pooling, products, normalisation, lookups.
-// onnx_forms.cpp has the others.
+// onnx_forms.cpp has the others. Contract: onnx_export.h.
 #include <algorithm>
 #include <cmath>
 #include <numbers>

@@ -1,5 +1,5 @@
 // ONNX operators that are layers: convolutions, pooling, products, normalisation, softmax; and what
-// turns f32 into integers and back.
+// turns f32 into integers and back. Contract: onnx_import.h.
 #include <algorithm>
 #include <array>
 #include <limits>

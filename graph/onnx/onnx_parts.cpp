@@ -1,5 +1,6 @@
 // ONNX operators that choose, join, pad or sum up elements along dimensions. Where the integers are
 // known, results are known, too, and no node is made. onnx_shapes.cpp: those that change shapes.
+// Contract: onnx_import.h.
 #include <algorithm>
 #include <limits>
 

@@ -1,5 +1,5 @@
 // ONNX operators that work element by element, and sums over dimensions. onnx_layers.cpp and
-// onnx_shapes.cpp have the others.
+// onnx_shapes.cpp have the others. Contract: onnx_import.h.
 #include <algorithm>
 #include <cmath>
 #include <limits>

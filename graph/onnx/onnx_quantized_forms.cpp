@@ -1,5 +1,5 @@
 // The ONNX forms of quantised ops: those in f32 between DequantizeLinear and QuantizeLinear, which
-// runtimes put together again. onnx_layer_forms.cpp has the ops in f32.
+// runtimes put together again. onnx_layer_forms.cpp has the ops in f32. Contract: onnx_export.h.
 #include <vector>
 
 #include "lathe/core/format.h"

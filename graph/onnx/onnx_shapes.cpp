@@ -1,5 +1,5 @@
 // ONNX operators that compute or change shapes. Where the integers are known, results are known,
-// too, and no node is made. onnx_parts.cpp: those that choose elements.
+// too, and no node is made. onnx_parts.cpp: those that choose elements. Contract: onnx_import.h.
 #include <algorithm>
 #include <limits>
 

@@ -1,5 +1,5 @@
 // use_channels_last: NHWC for the whole graph. Where a value is known to lie in that order already,
-// nothing is added.
+// nothing is added. Contract: graph/passes.h.
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>

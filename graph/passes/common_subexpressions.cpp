@@ -1,4 +1,5 @@
-// merge_common_subexpressions: one walk; what was seen is found by its text.
+// merge_common_subexpressions: one walk; what was seen is found by its text. Contract:
+// graph/passes.h.
 #include <algorithm>
 #include <numeric>
 #include <string>

@@ -1,4 +1,5 @@
-// remove_dead_code: nodes from the last to the first, then values get new numbers.
+// remove_dead_code: nodes from the last to the first, then values get new numbers. Contract:
+// graph/passes.h.
 #include <algorithm>
 #include <utility>
 

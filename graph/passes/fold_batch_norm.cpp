@@ -1,4 +1,5 @@
-// fold_batch_norm: convolution, then batch norm in inference mode → convolution.
+// fold_batch_norm: convolution, then batch norm in inference mode → convolution. Contract:
+// graph/passes.h.
 #include <algorithm>
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// fold_constants: runs the nodes that need no input.
+// fold_constants: runs the nodes that need no input. Contract: graph/passes.h.
 #include <algorithm>
 #include <string>
 #include <utility>

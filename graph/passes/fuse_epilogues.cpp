@@ -1,4 +1,5 @@
-// fuse_epilogues: what follows a convolution or a linear layer goes into it.
+// fuse_epilogues: what follows a convolution or a linear layer goes into it. Contract:
+// graph/passes.h.
 #include <cstddef>
 #include <cstdint>
 #include <string>

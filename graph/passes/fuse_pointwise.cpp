@@ -1,4 +1,5 @@
 // fuse_pointwise: neighbours of one shape become a group, which Graph::run takes piece by piece.
+// Contract: graph/passes.h.
 #include <algorithm>
 #include <unordered_set>
 #include <utility>

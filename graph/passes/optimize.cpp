@@ -1,4 +1,5 @@
 // optimize_for_inference: the passes in their order, and what is known once they are done.
+// Contract: graph/passes.h.
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/passes.h"
 

@@ -1,6 +1,6 @@
 // CUDA kernels of batch normalisation, forward: statistics, normalisation, running statistics; see
 // batch_norm.h. Backward: batch_norm_backward_cuda.cu. Arithmetic: batch_norm_math.h,
-// reduce_math.h.
+// reduce_math.h. Contract: ops/batch_norm.h.
 //
 // In training, a kernel computes the moments of each chunk, and the next one joins them and
 // normalises. Within a thread, moments are sums of deviations from the thread's first value;

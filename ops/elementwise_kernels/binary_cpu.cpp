@@ -1,4 +1,4 @@
-// CPU kernels of ops/binary.h: one row, one instance per op and dtype.
+// CPU kernels of ops/binary.h: one row, one instance per op and dtype. Contract: ops/binary.h.
 #include <type_traits>
 
 #include "lathe/ops/elementwise_kernels/binary_table.h"

@@ -1,5 +1,5 @@
 // CUDA kernels of ops/binary.h: core/gpu/pointwise.cuh with the arithmetic of binary_math.h, which
-// the CPU loop uses too.
+// the CPU loop uses too. Contract: ops/binary.h.
 #include "lathe/core/gpu/pointwise.cuh"
 #include "lathe/ops/elementwise_kernels/binary_table.h"
 

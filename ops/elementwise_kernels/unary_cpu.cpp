@@ -1,4 +1,4 @@
-// CPU kernels of ops/unary.h: one row, one instance per op and dtype.
+// CPU kernels of ops/unary.h: one row, one instance per op and dtype. Contract: ops/unary.h.
 #include <type_traits>
 
 #include "lathe/ops/elementwise_kernels/unary_table.h"

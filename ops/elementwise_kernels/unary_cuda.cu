@@ -1,4 +1,5 @@
 // CUDA kernels of ops/unary.h, with the arithmetic of unary_math.h, which the CPU loop uses too.
+// Contract: ops/unary.h.
 #include "lathe/core/gpu/pointwise.cuh"
 #include "lathe/ops/elementwise_kernels/unary_table.h"
 

@@ -1,4 +1,4 @@
-// Eigen's matrix product for AVX2 + FMA; see gemm_kernel.h.
+// Eigen's matrix product for AVX2 + FMA. Contract: gemm_kernel.h.
 #ifndef __FMA__
 #  error "gemm_avx2.cpp needs -mavx2 -mfma, set in ops/CMakeLists.txt"
 #endif

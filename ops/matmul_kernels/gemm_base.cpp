@@ -1,4 +1,4 @@
-// Eigen's matrix product for the build's baseline; see gemm_kernel.h.
+// Eigen's matrix product for the build's baseline. Contract: gemm_kernel.h.
 #define Eigen EigenForBaseline
 #include "lathe/ops/matmul_kernels/gemm_kernel_eigen.h"
 

@@ -1,5 +1,5 @@
 // CPU kernels of ops/random.h: a functor of random_math.h turns one Philox counter after another
-// into a few values.
+// into a few values. Contract: ops/random.h.
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/random/philox.h"

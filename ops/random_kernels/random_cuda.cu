@@ -1,5 +1,5 @@
 // CUDA kernels of ops/random.h: one Philox counter per thread, which a functor of random_math.h
-// turns into a few values, as on the CPU.
+// turns into a few values, as on the CPU. Contract: ops/random.h.
 #include "lathe/core/copy.h"
 #include "lathe/core/gpu/pointwise.cuh"
 #include "lathe/ops/random_kernels/counter_loop.cuh"

@@ -1,5 +1,6 @@
 // The cuRAND generators of ops/random_source.h. cuRAND writes contiguous f32 or f64, an even number
 // of normals, and uniforms in (0, 1]. Ops of ours turn them into other dtypes, strides and ranges.
+// Contract: ops/random_source.h.
 #include <memory>
 
 #include "lathe/autograd/grad_mode.h"

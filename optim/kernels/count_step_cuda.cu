@@ -1,4 +1,4 @@
-// count_step(): raises the counts of updates that live on the device; see update_frame.cuh.
+// count_step(): raises the counts of updates that live on the device. Contract: update_frame.cuh.
 #include "lathe/optim/kernels/update_frame.cuh"
 
 namespace lathe::optim::cuda {

@@ -1,6 +1,6 @@
 // The layer-wise rules on the CPU: a pass that measures, one rate per parameter, a pass that steps.
 // Sums are made over chunks of a fixed size and added in order, so the number of threads changes
-// nothing.
+// nothing. Contract: optim/update.h.
 #include <algorithm>
 #include <type_traits>
 

@@ -1,7 +1,7 @@
 // The layer-wise rules on the GPU. For all parameters of one kind there is a launch that measures
 // and one that steps; NovoGrad has one between them, which makes each parameter's rate and second
 // moment. The arithmetic is layerwise_math.h, as in the CPU loops. There are no float atomics, so
-// the same values give the same bits.
+// the same values give the same bits. Contract: optim/update.h.
 #include "lathe/ops/reduce_kernels/block_reduce.cuh"
 #include "lathe/optim/kernels/layerwise_math.h"
 #include "lathe/optim/kernels/update_frame.cuh"

@@ -1,5 +1,5 @@
 // The optimisers' updates on the GPU: many parameters in one launch. The arithmetic is
-// update_math.h, as in the CPU loops.
+// update_math.h, as in the CPU loops. Contract: optim/update.h.
 #include "lathe/optim/kernels/update_frame.cuh"
 #include "lathe/optim/kernels/update_math.h"
 

@@ -1,4 +1,4 @@
-// Quantised convolution in a build without oneDNN.
+// Quantised convolution in a build without oneDNN. Contract: quantized_conv2d_cpu.h.
 #include "lathe/ops/conv/cpu/quantized_conv2d_cpu.h"
 
 namespace lathe::cpu {

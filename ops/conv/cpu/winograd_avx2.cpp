@@ -1,4 +1,4 @@
-// Winograd's inner loops for AVX2 + FMA; see winograd_kernels.h.
+// Winograd's inner loops for AVX2 + FMA. Contract: winograd_kernels.h.
 #ifndef __FMA__
 #  error "winograd_avx2.cpp needs the options that ops/conv/cpu/CMakeLists.txt sets"
 #endif

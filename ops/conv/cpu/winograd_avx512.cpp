@@ -1,4 +1,4 @@
-// Winograd's inner loops for AVX-512; see winograd_kernels.h.
+// Winograd's inner loops for AVX-512. Contract: winograd_kernels.h.
 #ifndef __AVX512F__
 #  error "winograd_avx512.cpp needs the options that ops/conv/cpu/CMakeLists.txt sets"
 #endif

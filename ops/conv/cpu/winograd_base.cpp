@@ -1,4 +1,4 @@
-// Winograd's inner loops for the build's baseline; see winograd_kernels.h.
+// Winograd's inner loops for the build's baseline. Contract: winograd_kernels.h.
 #include "lathe/ops/conv/cpu/winograd_vector.h"
 
 namespace lathe::cpu {

@@ -1,5 +1,5 @@
 // Conv2dEngines: lists cuDNN's engines for a convolution, makes their plans, times and runs them.
-// Contracts: conv2d_cudnn.h and conv_engines.h.
+// Contracts: conv2d_cudnn.h and ops/conv/search/conv_engines.h.
 #include <algorithm>
 #include <array>
 
