@@ -1,5 +1,5 @@
 // DLPack: the layout of the structures, round trips, lifetimes, and what must be refused.
-#include "lathe/core/dlpack.h"
+#include "lathe/core/formats/dlpack.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "../cuda_case.h"
-#include "lathe/core/dlpack_abi.h"
+#include "lathe/core/formats/dlpack_abi.h"
 #include "lathe/core/half.h"
 #include "lathe/core/stream.h"
 #include "lathe/ops/creation.h"

@@ -1,6 +1,6 @@
 // DLPack: tensors handed to and taken from other libraries of the same process (NumPy, PyTorch,
 // JAX, CuPy, TVM) without a copy. The structures are those of the official dlpack.h; programs
-// without it include core/dlpack_abi.h.
+// without it include core/formats/dlpack_abi.h.
 //
 // Ownership: an exported structure keeps the tensor's memory alive until its deleter runs. The
 // library that took the structure calls the deleter once. An imported structure is deleted when the

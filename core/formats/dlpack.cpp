@@ -1,12 +1,12 @@
 // Export and import of DLPack structures: dtype codes, ownership, and checks of what comes in.
-#include "lathe/core/dlpack.h"
+#include "lathe/core/formats/dlpack.h"
 
 #include <algorithm>
 #include <memory>
 
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/dlpack_abi.h"
+#include "lathe/core/formats/dlpack_abi.h"
 #include "lathe/core/stream.h"
 
 namespace lathe {
