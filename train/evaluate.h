@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "lathe/core/config.h"
 #include "lathe/core/capture/step_graphs.h"
+#include "lathe/core/config.h"
 #include "lathe/nn/module.h"
 #include "lathe/train/batches.h"
 #include "lathe/train/observer.h"

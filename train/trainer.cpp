@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "lathe/core/capture/cuda_graph.h"
+#include "lathe/core/capture/step_graphs.h"
 #include "lathe/core/debug/detect_anomaly.h"
 #include "lathe/core/debug/sync_check.h"
 #include "lathe/core/error.h"
 #include "lathe/core/seconds_since.h"
-#include "lathe/core/capture/step_graphs.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/train/compute_stream.h"
 #include "lathe/train/losses.h"
