@@ -43,7 +43,7 @@ std::string new_token() {
 
 /// `launch train …` starts this program. What is wrong with its flags is said here, once, instead
 /// of by each rank.
-void check_training(const Settings& s, const std::vector<std::string>& words) {
+void check_training(const LaunchSettings& s, const std::vector<std::string>& words) {
   const CommandLine line = parse_command_line(
       words, commands(), [](const char* name) -> const char* { return ::getenv(name); });
   if (line.command == nullptr) return;  // --help
@@ -77,7 +77,7 @@ std::vector<std::string> program_of(const Invocation& call) {
   return words;
 }
 
-void check(const Settings& s) {
+void check(const LaunchSettings& s) {
   if (s.node_rank >= s.nodes) {
     throw UsageError(formatted("--node-rank: must be from 0 to {}, one less than --nodes, got {}",
                                s.nodes - 1, s.node_rank));
@@ -100,7 +100,7 @@ void check(const Settings& s) {
 /// those of the attempt before, of which a rank may still live elsewhere.
 class Meeting {
  public:
-  explicit Meeting(const Settings& settings)
+  explicit Meeting(const LaunchSettings& settings)
       : place_(settings.rendezvous.empty() ? formatted("file://{}/place", folder_.path().string())
                                            : settings.rendezvous),
         token_(variable("LATHE_JOB_TOKEN")) {

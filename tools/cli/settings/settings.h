@@ -12,10 +12,10 @@
 
 namespace lathe::cli {
 
-/// An absent optional means "auto": recipe.h chooses it.
-struct Settings {
-  std::string recipe = "none";  // or a name of training_recipes.h
-  // data
+// An absent optional means "auto": recipe.h chooses it.
+
+/// Which images, and how they look.
+struct DataSettings {
   std::optional<std::string> dataset;
   std::string data_root;
   bool download = false;
@@ -25,16 +25,23 @@ struct Settings {
   bool skip_broken = false;
   double val_split = 0;
   std::string split = "test";
-  std::string index = "0:16";
-  int64_t top = 5;
-  std::string format = "text";
-  // loading
+
+  bool operator==(const DataSettings&) const = default;
+};
+
+/// How batches are read.
+struct LoadingSettings {
   std::optional<int64_t> workers;
   int64_t prefetch_factor = 2;
   std::optional<bool> pin_memory;
   std::optional<std::string> data_cache;
   bool drop_last = false;
-  // model
+
+  bool operator==(const LoadingSettings&) const = default;
+};
+
+/// Which model, with which weights.
+struct ModelSettings {
   std::optional<std::string> model;
   std::optional<std::string> stem;
   std::string weights;
@@ -44,7 +51,12 @@ struct Settings {
   int64_t classes = 10;
   int64_t in_channels = 3;
   std::string input_size;
-  // optimisation
+
+  bool operator==(const ModelSettings&) const = default;
+};
+
+/// How an update is made of gradients.
+struct OptimizerSettings {
   std::string optimizer = "sgd";
   std::optional<double> lr;
   std::optional<double> head_lr;
@@ -54,6 +66,18 @@ struct Settings {
   double trust_coefficient = 0.02;
   std::optional<double> weight_decay;
   bool no_decay_norm = false;
+  double label_smoothing = 0;
+  double clip_grad_norm = 0;
+  double ema = 0;
+  std::optional<int64_t> batch_size;
+  int64_t accumulate = 1;
+  bool sync_batch_norm = false;
+
+  bool operator==(const OptimizerSettings&) const = default;
+};
+
+/// How long a training is, and its learning rate meanwhile.
+struct ScheduleSettings {
   std::string scheduler = "cosine";
   int64_t step_size = 30;
   std::string milestones;
@@ -61,33 +85,31 @@ struct Settings {
   double power = 2;
   int64_t patience = 5;
   double warmup_epochs = 0;
-  double label_smoothing = 0;
-  double clip_grad_norm = 0;
-  double ema = 0;
   std::optional<int64_t> epochs;
   int64_t max_steps = 0;
-  std::optional<int64_t> batch_size;
-  int64_t accumulate = 1;
-  bool sync_batch_norm = false;
-  // learning-rate range test
-  double min_lr = 1e-5;
-  double max_lr = 10;
-  int64_t sweep_steps = 100;
-  std::string csv;
-  std::string svg;
-  // precision
+
+  bool operator==(const ScheduleSettings&) const = default;
+};
+
+/// In which numbers it computes.
+struct PrecisionSettings {
   std::string amp = "off";
   std::string loss_scale = "dynamic";
   double init_scale = 65536;
   int64_t growth_interval = 2000;
-  // speed
+  std::string dtype = "f32";
+  std::optional<bool> tf32;
+  bool deterministic = false;
+
+  bool operator==(const PrecisionSettings&) const = default;
+};
+
+/// Where and how it computes.
+struct ComputeSettings {
   std::string device = "auto";
   std::optional<int64_t> threads;
   bool conv_exact = false;
   std::string layout = "nhwc";
-  std::string dtype = "f32";
-  std::optional<bool> tf32;
-  bool deterministic = false;
   std::optional<bool> cudnn_benchmark;
   bool conv_fusion = true;
   std::optional<int64_t> search_per_engine;
@@ -95,14 +117,13 @@ struct Settings {
   bool recompute = false;
   int64_t workspace_limit = 1024;
   std::string algo_cache;
-  std::string gpu;
-  double peak_gflops = 0;
-  double peak_gbytes = 0;
-  int64_t memory_limit = 0;
-  int64_t max_batch = 65536;
-  std::string write_config;
-  // run
   int64_t seed = 0;
+
+  bool operator==(const ComputeSettings&) const = default;
+};
+
+/// What a run does besides its steps: evaluations, files, stops.
+struct RunSettings {
   std::string run_dir;
   int64_t eval_every = 1;
   int64_t log_every = 50;
@@ -115,31 +136,64 @@ struct Settings {
   int64_t save_every = 0;
   int64_t keep = 3;
   int64_t stop_after = 0;
-  int64_t steps = 20;
-  std::optional<double> seconds;
-  int64_t interrupt_at = 0;
-  std::string confusion;
-  int64_t worst = 0;
-  std::string worst_dir;
   bool tensorboard = false;
-  std::string output;
-  bool evaluate = true;
-  double interval = 2;
-  bool once = false;
+
+  bool operator==(const RunSettings&) const = default;
+};
+
+/// What looks into the steps of a training.
+struct FaultSettings {
   bool profile = false;
   std::string profile_steps = "10:20";
   bool detect_anomaly = false;
   std::string sync = "off";
   bool check_determinism = false;
   bool layers = false;
+  bool ranges = false;
+
+  bool operator==(const FaultSettings&) const = default;
+};
+
+/// What find-lr, find-batch, bench and plan try, and for how long.
+struct SearchSettings {
+  double min_lr = 1e-5;
+  double max_lr = 10;
+  int64_t sweep_steps = 100;
+  std::string csv;
+  std::string svg;
+  std::string gpu;
+  double peak_gflops = 0;
+  double peak_gbytes = 0;
+  int64_t memory_limit = 0;
+  int64_t max_batch = 65536;
+  std::string write_config;
+  int64_t steps = 20;
+  std::optional<double> seconds;
+  int64_t interrupt_at = 0;
+
+  bool operator==(const SearchSettings&) const = default;
+};
+
+/// How a trained model is looked at, used and converted.
+struct InferenceSettings {
+  std::string index = "0:16";
+  int64_t top = 5;
+  std::string format = "text";
+  std::string confusion;
+  int64_t worst = 0;
+  std::string worst_dir;
   int64_t clients = 1;
   bool compile = false;
   bool int8 = false;
   std::string calibration;
   int64_t calibration_images = 256;
   std::string keep_f32;
-  bool ranges = false;
-  // launch
+
+  bool operator==(const InferenceSettings&) const = default;
+};
+
+/// The ranks of lathe launch.
+struct LaunchSettings {
   int64_t ranks = 1;
   int64_t nodes = 1;
   int64_t node_rank = 0;
@@ -147,10 +201,38 @@ struct Settings {
   int64_t max_restarts = 0;
   double grace = 10;
   std::string log_dir;
-  // output
+
+  bool operator==(const LaunchSettings&) const = default;
+};
+
+/// What is shown and written.
+struct OutputSettings {
   std::string progress = "auto";
   bool json = false;
   bool quiet = false;
+  std::string output;
+  bool evaluate = true;
+  double interval = 2;
+  bool once = false;
+
+  bool operator==(const OutputSettings&) const = default;
+};
+
+/// All of them. A function that needs one group alone takes that group.
+struct Settings : DataSettings,
+                  LoadingSettings,
+                  ModelSettings,
+                  OptimizerSettings,
+                  ScheduleSettings,
+                  PrecisionSettings,
+                  ComputeSettings,
+                  RunSettings,
+                  FaultSettings,
+                  SearchSettings,
+                  InferenceSettings,
+                  LaunchSettings,
+                  OutputSettings {
+  std::string recipe = "none";  // or a name of training_recipes.h
 
   bool operator==(const Settings&) const = default;
 };

@@ -3,7 +3,7 @@
 
 namespace lathe::cli {
 
-void announce_debug_scopes(const Settings& settings, Device device, bool scales_loss, Log& log) {
+void announce_debug_scopes(const FaultSettings& settings, Device device, bool scales_loss, Log& log) {
   if (settings.sync != "off" && device.is_cpu())
     log.line("--sync: on a CPU there is no device to wait for, so nothing is looked for");
   if (settings.detect_anomaly && scales_loss)
@@ -12,11 +12,11 @@ void announce_debug_scopes(const Settings& settings, Device device, bool scales_
         "pass is looked at");
 }
 
-bool wants_single_ops(const Settings& settings) {
+bool wants_single_ops(const FaultSettings& settings) {
   return settings.detect_anomaly || settings.sync != "off";
 }
 
-DebugScopes::DebugScopes(const Settings& settings, Device device, bool scales_loss) {
+DebugScopes::DebugScopes(const FaultSettings& settings, Device device, bool scales_loss) {
   if (settings.detect_anomaly && !scales_loss) anomaly_.emplace();
   if (settings.sync == "off" || device.is_cpu()) return;
   sync_.emplace(settings.sync == "error" ? debug::SyncMode::kError : debug::SyncMode::kWarn);
@@ -26,7 +26,7 @@ void DebugScopes::check() {
   if (anomaly_) anomaly_->check();
 }
 
-ForwardScope::ForwardScope(const Settings& settings, bool scales_loss) {
+ForwardScope::ForwardScope(const FaultSettings& settings, bool scales_loss) {
   if (settings.detect_anomaly && scales_loss) anomaly_.emplace();
 }
 

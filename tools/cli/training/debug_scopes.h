@@ -12,15 +12,15 @@
 namespace lathe::cli {
 
 /// Says what the settings ask for and cannot be had: --sync on a CPU, gradients under a loss scale.
-void announce_debug_scopes(const Settings& settings, Device device, bool scales_loss, Log& log);
+void announce_debug_scopes(const FaultSettings& settings, Device device, bool scales_loss, Log& log);
 
 /// True if the steps must be queued op by op, so that each can be looked at.
-bool wants_single_ops(const Settings& settings);
+bool wants_single_ops(const FaultSettings& settings);
 
 /// Around all steps. With `scales_loss` a ForwardScope in each step looks for bad values.
 class DebugScopes {
  public:
-  [[nodiscard]] DebugScopes(const Settings& settings, Device device, bool scales_loss);
+  [[nodiscard]] DebugScopes(const FaultSettings& settings, Device device, bool scales_loss);
 
   /// Call it at the end of the last step.
   /// throws: AnomalyError that the last op has left.
@@ -35,7 +35,7 @@ class DebugScopes {
 /// is raised until gradients overflow, and then they hold NaN until the step is skipped.
 class ForwardScope {
  public:
-  [[nodiscard]] ForwardScope(const Settings& settings, bool scales_loss);
+  [[nodiscard]] ForwardScope(const FaultSettings& settings, bool scales_loss);
 
   /// As DebugScopes::check(), at the end of the forward pass.
   void check();

@@ -10,7 +10,7 @@
 
 namespace lathe::cli {
 
-optim::GradScalerOptions scaler_options(const Settings& settings) {
+optim::GradScalerOptions scaler_options(const PrecisionSettings& settings) {
   const bool dynamic = settings.loss_scale == "dynamic";
   if (settings.amp != "fp16" && !dynamic)
     throw UsageError(formatted("--loss-scale {} needs --amp fp16", settings.loss_scale));
@@ -26,7 +26,7 @@ optim::GradScalerOptions scaler_options(const Settings& settings) {
   }
 }
 
-void fail_if_all_skipped(const Settings& settings, int64_t skipped, int64_t steps) {
+void fail_if_all_skipped(const PrecisionSettings& settings, int64_t skipped, int64_t steps) {
   if (steps == 0 || skipped < steps) return;
   const bool dynamic = settings.loss_scale == "dynamic";
   throw CommandError(

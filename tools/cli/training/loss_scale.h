@@ -10,10 +10,10 @@ namespace lathe::cli {
 
 /// The options for --amp and --loss-scale.
 /// throws: UsageError.
-optim::GradScalerOptions scaler_options(const Settings& settings);
+optim::GradScalerOptions scaler_options(const PrecisionSettings& settings);
 
 /// Call at the end of a run of `steps` steps.
 /// throws: CommandError (kDiverged) if each of them was skipped.
-void fail_if_all_skipped(const Settings& settings, int64_t skipped, int64_t steps);
+void fail_if_all_skipped(const PrecisionSettings& settings, int64_t skipped, int64_t steps);
 
 }  // namespace lathe::cli
