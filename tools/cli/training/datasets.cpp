@@ -41,12 +41,12 @@ data::SyntheticOptions synthetic_options(const Settings& settings, Part part) {
   return {.size = settings.synthetic_size, .height = side, .width = side, .seed = seed};
 }
 
-bool is_folder(const Settings& settings) { return settings.dataset == "folder"; }
+bool is_image_folder(const Settings& settings) { return settings.dataset == "folder"; }
 bool is_packed(const Settings& settings) { return settings.dataset == "packed"; }
 
 /// Whether the name is a published set with official files, which can be downloaded.
 bool is_published(const Settings& settings) {
-  return !is_folder(settings) && !is_packed(settings) && settings.dataset != "synthetic";
+  return !is_image_folder(settings) && !is_packed(settings) && settings.dataset != "synthetic";
 }
 
 bool draws_crops(const Settings& settings) {
@@ -60,7 +60,7 @@ bool has_other_sizes(const data::ImageDataset& images, const Settings& settings)
   const data::ImageSpec& spec = images.stored_spec();
   if (is_packed(settings))
     return !images.has_one_size() || spec.height != side || spec.width != side;
-  return is_folder(settings);
+  return is_image_folder(settings);
 }
 
 std::shared_ptr<data::ImageDataset> open_packed(const Settings& settings, Part part) {
@@ -123,7 +123,7 @@ std::string how_to_get(const data::DatasetSource& source, const std::string& roo
 
 std::shared_ptr<data::ImageDataset> open_images(const Settings& settings, Part part,
                                                 data::BrokenImage broken) {
-  if (is_folder(settings)) return open_folder(settings, part, broken);
+  if (is_image_folder(settings)) return open_folder(settings, part, broken);
   if (is_packed(settings)) return open_packed(settings, part);
   if (*settings.dataset == "synthetic") {
     return std::make_shared<data::Synthetic>(synthetic_options(settings, part));
@@ -196,7 +196,7 @@ DataRoot kind_of_data_root(const std::filesystem::path& root) {
 }  // namespace
 
 bool has_part(const Settings& settings, Part part) {
-  if (is_folder(settings)) {
+  if (is_image_folder(settings)) {
     const ImageFolders found = reading_data([&] { return look_into(settings.data_root); });
     if (part == Part::kVal) return settings.val_split > 0 || found.divides_three();
     return part == Part::kTrain || found.layout == FolderLayout::kOther || !found.tests().empty();
