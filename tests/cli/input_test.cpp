@@ -19,7 +19,8 @@ namespace {
 Tensor first_batch(const std::string& amp, const std::string& layout, Device device) {
   // Not assigned one by one: g++ 12 takes an assignment of the name for a use of what is not set.
   const Settings settings{
-      .dataset = "synthetic", .workers = 0, .batch_size = 4, .amp = amp, .layout = layout};
+      {.dataset = "synthetic"}, {.workers = 0}, {}, {.batch_size = 4}, {}, {.amp = amp},
+      {.layout = layout}};
   const auto images = std::make_shared<data::Synthetic>(data::SyntheticOptions{.size = 8});
   images->set_transform(data::normalize({0.5, 0.4, 0.3}, {0.2, 0.3, 0.4}));
   Input input = make_input(images, settings, device, false);

@@ -92,7 +92,8 @@ TEST_CASE("schedule: plateau falls by the test loss, from the warm-up on") {
 }
 
 TEST_CASE("schedule: made from settings") {
-  const Settings plain{.epochs = 100};
+  Settings plain;
+  plain.epochs = 100;
   Settings settings = plain;
   settings.scheduler = "multistep";
   settings.milestones = "80, 120";

@@ -152,7 +152,9 @@ TEST_CASE("without effect: a device, a model or one process may leave a flag not
 }
 
 TEST_CASE("without effect: a schedule beyond the end of the run is named") {
-  const auto remarks = [](Settings settings, int64_t epochs) {
+  const auto remarks = [](const ScheduleSettings& schedule, int64_t epochs) {
+    Settings settings;
+    static_cast<ScheduleSettings&>(settings) = schedule;
     settings.epochs = epochs;
     settings.batch_size = 1;
     lathe::nn::Sequential model;

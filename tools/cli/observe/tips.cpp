@@ -18,14 +18,14 @@ constexpr double kCoverage = 0.9;  // that an interval must have for a verdict
 constexpr const char* kNeedsGpu = "needs a GPU";
 
 // Sets one setting.
-template <class T, class V>
-std::function<void(Settings&)> set(T Settings::*member, V value) {
+template <class Group, class T, class V>
+std::function<void(Settings&)> set(T Group::*member, V value) {
   return [member, value](Settings& s) { s.*member = value; };
 }
 
 /// A tip that is a setting.
-template <class T, class V>
-Tip tip_of(std::string_view name, T Settings::*member, V bad, std::string bad_says, V good,
+template <class Group, class T, class V>
+Tip tip_of(std::string_view name, T Group::*member, V bad, std::string bad_says, V good,
            std::string good_says, std::string_view claim, int source) {
   return {.name = name,
           .without = {.says = std::move(bad_says), .change = set(member, bad)},
