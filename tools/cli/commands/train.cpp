@@ -195,9 +195,8 @@ Frozen freeze_parameters(nn::Module& model, const Settings& settings, Log& log) 
   return frozen;
 }
 
-// Brings the run's folder and log to the state in which training goes on from `step`. A rank that
-// is not the first one keeps a log of its own, in the folder that the first one made. On another
-// machine the folder may not be there.
+// Brings the run's folder to the state in which training goes on from `step`. On another machine
+// the folder that the first rank made may not be there.
 void begin_run(train::Trainer& trainer, StartPoint& start, const Settings& settings, int64_t step,
                const Ranks& ranks, Log& log) {
   const bool goes_on = start.from && !start.folder.empty();
@@ -208,11 +207,27 @@ void begin_run(train::Trainer& trainer, StartPoint& start, const Settings& setti
   if (start.from && ranks.is_first())
     kept = train::go_back(start.folder, start.file, *start.from, step, settings.keep, "accuracy");
   trainer.use_folder(start.folder, goes_on, kept);
-  if (!ranks.is_first()) return log.open(start.folder / formatted("log-{}.txt", ranks.rank()));
-  write_file_atomic((start.folder / "config.toml").string(), reusable_config(settings));
-  write_file_atomic((start.folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
-  log.open(start.folder / "log.txt");
 }
+
+/// The files of a run besides metrics and checkpoints. Another rank than the first has a log alone.
+class DescribeRun : public train::Observer {
+ public:
+  DescribeRun(const Settings& settings, const Ranks& ranks, Log& log)
+      : settings_(settings), ranks_(ranks), log_(log) {}
+
+  void on_start(train::Trainer& trainer) override {
+    const std::filesystem::path& folder = trainer.folder();
+    if (!ranks_.is_first()) return log_.open(folder / formatted("log-{}.txt", ranks_.rank()));
+    write_file_atomic((folder / "config.toml").string(), reusable_config(settings_));
+    write_file_atomic((folder / "env.json").string(), to_json(environment_row(), 2) + "\n");
+    log_.open(folder / "log.txt");
+  }
+
+ private:
+  const Settings& settings_;
+  const Ranks& ranks_;
+  Log& log_;
+};
 
 struct RunCounts {
   int64_t parameters, images, per_epoch, steps, ranks;
@@ -356,6 +371,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   RunSchedule lr(*optimizer, schedule);
   safetensors::Metadata about = describe_run(settings, images, ranks.size());
   about.merge(metadata_of(model_input(settings, *data.test_set)));
+  const auto files = std::make_shared<RunFilesCheck>();
   Training training({.settings = settings,
                      .model = *model,
                      .schedule = *lr,
@@ -366,7 +382,8 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
                      .about = std::move(about),
                      .frozen = std::move(frozen),
                      .held_out = data.test ? &*data.test : nullptr,
-                     .ranks = ranks},
+                     .ranks = ranks,
+                     .observers = {std::make_shared<DescribeRun>(settings, ranks, log), files}},
                     steps);
   train::Trainer& trainer = training.trainer();
   const int64_t step = start.from ? resume(trainer, start, settings, same) : 0;
@@ -381,8 +398,6 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   const RunCounts counts{parameters, images.training, per_epoch, steps, ranks.size(), step, memory};
   say_start(settings, data, start, same, counts, device, log);
   start.from.reset();  // the trainer has its values: a run that goes on holds no second state
-  const auto files = std::make_shared<RunFilesCheck>();
-  if (ranks.is_first()) trainer.add(files);
   const ExitCode end = run_with_advice(
       training,
       [&](int64_t had) { return memory_advice(of_rank, shape, device, *model, *optimizer, had); },

@@ -150,6 +150,7 @@ void Training::add_observers() {
   if (!parts_.is_trial) {
     trainer_.add(train::metrics_files());
     if (settings_.tensorboard) trainer_.add(train::tensorboard());
+    for (const auto& observer : parts_.observers) trainer_.add(observer);
     trainer_.add(std::make_shared<Screen>(settings_, parts_.out, log, broken_, parts_.ranks));
   }
   if (parts_.after_step) trainer_.add(std::make_shared<AfterStep>(parts_.after_step));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +41,8 @@ struct TrainingParts {
   // run folder.
   const Ranks& ranks = Ranks::one();
   bool is_trial = false;  // it writes and shows nothing but its last checkpoint
+  // Begin after the metrics files and before what is shown.
+  std::vector<std::shared_ptr<train::Observer>> observers = {};
 };
 
 class Training {
