@@ -1,4 +1,5 @@
-// Training as a library: everything of train/. A program that includes it needs lathe.h besides.
+// Training as a library: everything of train/. It does not include lathe.h: include that too, for
+// tensors, layers and optimisers.
 #pragma once
 
 #include "lathe/train/batches.h"

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lathe/core/copy.h"
+#include "lathe/core/error.h"
 #include "lathe/data/device/device_batches.h"
 
 namespace lathe::train {
@@ -14,6 +15,11 @@ Tensors detail::on_device(const Tensors& tensors, Device device) {
   for (const Tensor& each : tensors)
     out.push_back(!each.defined() || each.device() == device ? each : each.to(device));
   return out;
+}
+
+void detail::check_count(const Tensors& tensors, size_t wanted) {
+  LATHE_CHECK(ShapeError, tensors.size() == wanted, "train: a batch has ", tensors.size(),
+              " tensors, its type ", wanted);
 }
 
 namespace {

@@ -20,7 +20,7 @@
 namespace lathe::train {
 
 /// One pass over batches, on the device of the training.
-class Pass {
+class LATHE_API Pass {
  public:
   Pass() = default;
   virtual ~Pass() = default;
@@ -32,7 +32,7 @@ class Pass {
   virtual bool next(Tensors& batch) = 0;
 };
 
-/// Batches that can be gone through epoch by epoch. The first dimension of a batch's first tensor
+/// A source of batches that is read once per epoch. The first dimension of a batch's first tensor
 /// counts its samples.
 class LATHE_API Batches {
  public:
@@ -41,17 +41,17 @@ class LATHE_API Batches {
   Batches(const Batches&) = delete;
   Batches& operator=(const Batches&) = delete;
 
-  /// Batches in an epoch; -1 if that is not known.
+  /// Batches in an epoch, not samples; -1 if that is not known.
   virtual int64_t size() const = 0;
   /// Begins epoch `epoch`, from batch `first` on. One pass at a time.
   virtual std::unique_ptr<Pass> begin(int64_t epoch, int64_t first) = 0;
 
   /// Asks that batches on a GPU lie in the same memory again and again, for graphs that read them
-  /// there. A batch is then for what is queued before the next one is asked for.
+  /// there. A batch is then valid until the next one is requested. Queue all work on it before.
   virtual void keep_places() {}
   virtual bool keeps_places() const { return false; }
-  /// Makes what a pass hands out into the batch that the loss function gets: work on the device
-  /// that is a part of the step, and may be captured.
+  /// Turns the tensors of a pass into the batch for the loss function. Device work, a part of the
+  /// step; it may be captured.
   virtual void make(Tensors& /*batch*/) const {}
   /// Seconds that passes have waited for their batches.
   virtual double wait_seconds() const { return 0; }
@@ -106,7 +106,8 @@ Tensors tensors_of(const Batch& batch) {
                   "train: a batch must be a tensor, a vector, an array, a pair or tuple of "
                   "tensors, or a struct of tensors without constructors");
     constexpr size_t kMembers = detail::members_of<Batch>();
-    static_assert(kMembers <= 6, "train: a batch that is a struct has at most six tensors");
+    static_assert(kMembers >= 1 && kMembers <= 6,
+                  "train: a batch that is a struct has one to six tensors");
     if constexpr (kMembers == 1) {
       const auto& [a] = batch;
       return {a};
@@ -129,17 +130,26 @@ Tensors tensors_of(const Batch& batch) {
   }
 }
 
+namespace detail {
+
+/// throws: ShapeError unless there are so many tensors as the type of a batch has.
+LATHE_API void check_count(const Tensors& tensors, size_t wanted);
+
+}  // namespace detail
+
 /// The batch that tensors_of() took apart.
-/// throws: ShapeError if there are fewer tensors than the type has.
+/// throws: ShapeError if the type has another number of tensors.
 template <class Batch>
 Batch batch_of(const Tensors& tensors) {
   if constexpr (std::same_as<Batch, Tensors>) {
     return tensors;
   } else if constexpr (std::same_as<Batch, Tensor>) {
-    return tensors.at(0);
+    detail::check_count(tensors, 1);
+    return tensors[0];
   } else {
     const auto make = [&]<size_t... I>(std::index_sequence<I...>) {
-      return Batch{tensors.at(I)...};
+      detail::check_count(tensors, sizeof...(I));
+      return Batch{tensors[I]...};
     };
     if constexpr (detail::TupleLike<Batch>) {
       return make(std::make_index_sequence<std::tuple_size_v<Batch>>());
@@ -171,6 +181,9 @@ class RangeBatches : public Batches {
     if constexpr (requires { loader_.set_epoch(epoch, first); }) {
       loader_.set_epoch(epoch, first);
       return std::make_unique<RangePass>(loader_, device_, 0);
+    } else if constexpr (requires { loader_.set_epoch(epoch); }) {
+      loader_.set_epoch(epoch);
+      return std::make_unique<RangePass>(loader_, device_, first);
     } else {
       return std::make_unique<RangePass>(loader_, device_, first);
     }
@@ -197,7 +210,8 @@ class RangeBatches : public Batches {
       if (begun_) ++at_;
       begun_ = true;
       if (at_ == end_) return false;
-      batch = on_device(tensors_of(std::as_const(*at_)), device_);
+      const auto& taken = *at_;  // also where the iterator returns a value
+      batch = on_device(tensors_of(taken), device_);
       return true;
     }
 
@@ -217,8 +231,8 @@ class RangeBatches : public Batches {
 /// The batches of a loader on a device. The loader is a range whose elements tensors_of() knows. It
 /// must outlive the result.
 ///   - size(), the number of its batches, says where an epoch ends.
-///   - set_epoch(epoch, first) makes it begin there. A range without that is read from its begin,
-///     and the first batches are skipped: it must give the same batches in every pass.
+///   - set_epoch(epoch, first), or set_epoch(epoch), makes it begin there. Batches that were used
+///     before a resume are skipped otherwise. Without either, each pass must give the same batches.
 ///   - Batches of a DataLoader are copied to a GPU ahead of their use
 ///     (data/device/device_batches.h).
 template <class Loader>

@@ -7,6 +7,7 @@
 
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/error.h"
 #include "lathe/core/seconds_since.h"
 
 namespace lathe::train {
@@ -15,34 +16,44 @@ namespace {
 constexpr int64_t kBatchesBetweenReads = 20;  // of a GPU's sums, for the progress line
 constexpr int64_t kEvaluationKind = -1;       // of the graphs of a training
 
-// The mode of all modules as before, also after an error.
+// The mode of each module as before, also after an error.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(nn::Module& model) : model_(model), was_training_(model.is_training()) {
-    model_.eval();
+  explicit EvaluationMode(nn::Module& model) {
+    for (auto& [name, module] : model.named_modules())
+      modes_.emplace_back(module, module->is_training());
+    model.eval();
   }
-  ~EvaluationMode() { model_.train(was_training_); }
+  ~EvaluationMode() {
+    for (const auto& [module, was_training] : modes_) module->train(was_training);
+  }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
 
  private:
-  nn::Module& model_;
-  bool was_training_;
+  std::vector<std::pair<nn::Module*, bool>> modes_;  // a module before those within it
 };
 
-// Result as tensors and back, for graphs.
+// Result as tensors and back, for graphs. One without both output and target keeps its loss alone.
 Tensors tensors_of_result(const Result& r) {
   Tensors out{r.loss};
-  if (r.output.defined()) out.push_back(r.output);
-  if (r.target.defined()) out.push_back(r.target);
+  if (r.output.defined() && r.target.defined()) out.insert(out.end(), {r.output, r.target});
   return out;
 }
 
 Result result_of(const Tensors& made, int64_t samples) {
-  return {.loss = made[0],
-          .output = made.size() > 1 ? made[1] : Tensor(),
-          .target = made.size() > 2 ? made[2] : Tensor(),
-          .samples = samples};
+  Result out{.loss = made[0], .samples = samples};
+  if (made.size() == 3) {
+    out.output = made[1];
+    out.target = made[2];
+  }
+  return out;
+}
+
+void check(const Result& made) {
+  LATHE_CHECK(ValueError, made.loss.defined() && made.loss.ndim() == 0,
+              "train::evaluate: the loss must be 0-d, the mean over the batch (loss: ",
+              made.loss.defined() ? concat(made.loss) : "undefined", ")");
 }
 
 }  // namespace
@@ -58,10 +69,15 @@ Evaluation evaluate(nn::Module& model, Batches& batches, const LossFunction& los
   tally.clear();
   const auto forward = [&](const Tensors& inputs) {
     Tensors batch = inputs;
+    LATHE_CHECK(ValueError,
+                !batch.empty() && batch.front().defined() && batch.front().ndim() > 0 &&
+                    batch.front().dim(0) > 0,
+                "train::evaluate: a batch has no samples");
     batches.make(batch);
     const Autocast half(batch.front().device(), options.amp == "bf16" ? kBF16 : kF16,
                         options.amp != "off");
     Result made = loss(batch);
+    check(made);
     made.samples = batch.front().dim(0);
     return made;
   };
@@ -90,7 +106,7 @@ Evaluation evaluate(nn::Module& model, Batches& batches, const LossFunction& los
       made = forward(inputs);
       tally.add(made);
     }
-    if (options.batch) options.batch(made);
+    if (options.on_batch) options.on_batch(made);
     result.seconds = seconds_since(begin);
     result.complete = !options.stop || !options.stop();
     if (!result.complete) break;
@@ -105,7 +121,11 @@ Evaluation evaluate(nn::Module& model, Batches& batches, const LossFunction& los
       options.progress(state);
     }
   }
-  if (state.done < state.total) result.complete = false;  // also in the wait for a batch
+  if (state.done < state.total) {
+    result.complete = false;  // also if it was stopped in the wait for a batch
+    LATHE_CHECK(DataError, options.stop && options.stop(), "train::evaluate: the loader has ",
+                state.done, " batches, its size() says ", state.total);
+  }
   tally.read();
   if (options.graphs != nullptr) result.tally.join(tally);
   result.seconds = seconds_since(begin);

@@ -22,20 +22,21 @@ struct Evaluation {
 
 struct EvaluateOptions {
   std::string amp = "off";  // the forward pass runs under Autocast, as in StepOptions
-  // For batches that are launched as CUDA graphs where these take them. The graphs add to `sums`.
-  // Both stay from one evaluation to the next.
+  // Launches batches as CUDA graphs where that is possible. The graphs add to `sums`. Pass the same
+  // two objects to each evaluation.
   cuda::StepGraphs* graphs = nullptr;
   Tally* sums = nullptr;
   std::function<bool()> stop = {};  // asked after each batch: true ends the pass
-  // Called with the output and the target of each batch, in order.
-  std::function<void(const Result&)> batch = {};
+  // Called with the result of each batch, in order.
+  std::function<void(const Result&)> on_batch = {};
   std::function<void(const ProgressState&)> progress = {};  // called after each batch
 };
 
 /// One pass in evaluation mode without gradients; afterwards the model's mode is as before, that of
 /// frozen batch norms too. What a sample contributes does not depend on the batch size.
-///   tally  what is added up; what it holds is cleared
-/// throws: what the loader, the loss function and the metrics throw.
+///   tally  says what to add up; its sums are cleared first
+/// throws: ValueError for a batch without samples or a loss that is not 0-d; DataError for a loader
+/// with fewer batches than its size(); what the loader, the loss function and the metrics throw.
 LATHE_API Evaluation evaluate(nn::Module& model, Batches& batches, const LossFunction& loss,
                               Tally tally, const EvaluateOptions& options = {});
 

@@ -29,7 +29,7 @@ class LATHE_API LogFile {
   /// last line that a kill left there.
   /// throws: FileError.
   void open(const std::filesystem::path& path);
-  /// `text` is one line. Before open() the last mebibyte of lines waits.
+  /// `text` is one line. Before open() the first mebibyte of lines waits.
   void add(std::string_view text);
 
  private:

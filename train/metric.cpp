@@ -136,13 +136,15 @@ Metric perplexity() {
 }
 
 Metric accuracy() {
-  return Metric(
+  Metric metric(
       "accuracy",
       [](const Result& r) {
         check_scores("train::accuracy", r);
         return hits_of(eq(argmax(r.output, 1), r.target), r.target);
       },
       ratio);
+  metric.is_accuracy_ = true;
+  return metric;
 }
 
 Metric top_k(int64_t k) {

@@ -60,7 +60,11 @@ class LATHE_API Metric {
   void load_state_dict(const StateDict& state, Device device);
 
  private:
+  friend Metric accuracy();
+  friend class Trainer;
+
   std::string name_;
+  bool is_accuracy_ = false;  // that of the library, which a Trainer may count in another way
   Sums sums_;
   Value value_;
   Better better_;

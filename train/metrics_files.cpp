@@ -56,7 +56,7 @@ class RowWriter : public Observer {
     if (!trainer.is_first_rank() || trainer.folder().empty()) return;
     attempt([&] {
       files_.emplace(trainer.folder(), to_row(trainer.row_layout()), trainer.goes_on());
-      if (trainer.begin_step() > 0) files_->cut(trainer.rows());
+      files_->cut(trainer.rows());
       trainer.set_rows(files_->rows());
     });
   }

@@ -82,9 +82,9 @@ struct ProgressState {
 
 enum class MessageKind { kNote, kWarning, kError };
 
-/// The trainer calls these functions in its own thread, for one observer after the other in the
-/// order in which they were added. An exception ends the training: it saves what it can, and
-/// passes the exception on.
+/// The trainer calls these functions in the thread that called fit(), for one observer after the
+/// other in the order in which they were added, on every rank (Trainer::is_first_rank()). An
+/// exception ends the training: it saves what it can, and passes the exception on.
 class LATHE_API Observer {
  public:
   Observer() = default;
@@ -97,30 +97,33 @@ class LATHE_API Observer {
   virtual void on_start(Trainer&) {}
   /// Before the first batch of an epoch, or of its rest. The model is in training mode.
   virtual void on_epoch_begin(Trainer&) {}
-  /// What this returns lives until the batches of the epoch are used, or an error ends them.
+  /// The trainer keeps the returned object until the epoch's batches are used up, or an error ends
+  /// the epoch.
   virtual std::shared_ptr<void> around_batches(Trainer&) { return nullptr; }
   /// After the last batch of an epoch, or the last one before the training ends.
   virtual void on_batches_end(Trainer&) {}
-  /// Before the gradients that an update has used are cleared, if wants_gradients() says so.
-  /// The last update of an epoch that is evaluated is asked for.
-  virtual bool wants_gradients() const { return false; }
+  /// The gradients of the last update before an evaluation, unscaled and clipped. Called on the
+  /// first rank, if wants_gradients() says so; not for a step that a CUDA graph makes.
   virtual void on_gradients(Trainer&) {}
+  virtual bool wants_gradients() const { return false; }
   /// After an update, and after what is due with it: a row of metrics, a checkpoint.
   virtual void on_step(Trainer&) {}
-  /// A row of metrics is there, to be kept. If this throws, the run counts it as not written.
+  /// Write the row of metrics. If this throws, the run counts it as not written.
   virtual void on_row(Trainer&, const MetricsRow&) {}
-  /// The row of metrics of the last steps is kept.
+  /// All observers have written a row of the last steps.
   virtual void on_log(Trainer&, const MetricsRow&) {}
   /// After each batch of an evaluation.
   virtual void on_evaluation_batch(Trainer&, const ProgressState&) {}
-  /// An evaluation is over, its row is kept, and the best checkpoint is saved.
+  /// An evaluation is over ("val", and "test" at the end), its row is written, and the best
+  /// checkpoint is saved. With an EMA the model holds the averages meanwhile.
   virtual void on_evaluation(Trainer&, const MetricsRow&) {}
-  /// The epoch has ended, and what it saved is on the disk.
+  /// The epoch has ended, and what it saved is on the disk. This may be some steps later.
   virtual void on_epoch(Trainer&, const EpochReport&) {}
   /// Before the state is saved as `name`: "last" or "best".
   virtual void on_save(Trainer&, std::string_view /*name*/) {}
-  /// Training is over, all is saved. What follows is the evaluation of the test batches.
-  virtual void on_stop(Trainer&, End) {}
+  /// Training is over, all is saved. What follows is the evaluation of the test batches. Not called
+  /// for a training that pauses.
+  virtual void on_trained(Trainer&, End) {}
   /// fit() returns this result next.
   virtual void on_end(Trainer&, const FitResult&) {}
   /// Something that people should know. Called also while an error is handled.

@@ -25,10 +25,9 @@ LATHE_API std::string duration_text(double seconds);
 LATHE_API std::string rate_text(double samples_per_second);
 
 /// One line of at most `width` - 3 columns: a terminal that shows ^C after it does not begin
-/// another. The bar takes the room that the numbers leave when they are as long as they usually
-/// get, so that it keeps its length during an epoch. If there is too little room, this is left
-/// out, in this order: the wait for data, learning rate and loss scale, the bar, the samples per
-/// second.
+/// another. The bar's length is fixed for the usual length of the numbers, so it does not jump. If
+/// there is too little room, this is left out, in this order: the wait for data, learning rate and
+/// loss scale, the bar, the samples per second.
 LATHE_API std::string bar_text(const ProgressState& state, int width, bool colour,
                                const std::string& unit = "samples");
 /// The same without a bar, for logs.

@@ -1,8 +1,11 @@
 // StopSignals: the signal handlers.
 #include "lathe/train/stop_signals.h"
 
+#include <atomic>
 #include <csignal>
 #include <iterator>
+
+#include "lathe/core/error.h"
 
 namespace lathe::train {
 namespace {
@@ -12,6 +15,7 @@ using Handler = void (*)(int);
 constexpr int kHeard[] = {SIGINT, SIGTERM, SIGHUP};
 
 volatile std::sig_atomic_t g_asked = 0, g_save = 0;
+std::atomic<bool> g_exists = false;
 struct sigaction g_before[std::size(kHeard)];  // what these signals did before
 
 Handler handler_of(int signal) {
@@ -48,6 +52,8 @@ void note_save(int) { g_save = 1; }
 }  // namespace
 
 StopSignals::StopSignals() {
+  LATHE_CHECK(StateError, !g_exists.exchange(true),
+              "train::StopSignals: another one exists, as that of a training in another thread");
   g_asked = 0;
   for (size_t s = 0; s < std::size(kHeard); ++s) {
     const bool known = sigaction(kHeard[s], nullptr, &g_before[s]) == 0;
@@ -55,7 +61,11 @@ StopSignals::StopSignals() {
   }
 }
 
-StopSignals::~StopSignals() { give_back(); }
+StopSignals::~StopSignals() {
+  give_back();
+  g_asked = 0;
+  g_exists = false;
+}
 
 void StopSignals::note_saves() {
   g_save = 0;

@@ -2,6 +2,7 @@
 #include "lathe/train/tally.h"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "lathe/autograd/grad_mode.h"
@@ -122,6 +123,19 @@ void Tally::set_numbers(const std::vector<double>& numbers) {
   joined_ = read_;
   count_ = read_.count;
   sums_.reset();
+}
+
+std::string Tally::layout() const {
+  std::string out;
+  for (const std::vector<double>& each : read_.totals) out += concat(each.size(), " ");
+  return out;
+}
+
+void Tally::take_layout(const std::string& of_another) {
+  std::istringstream sizes(of_another);
+  std::vector<std::vector<double>> totals;
+  for (size_t size = 0; sizes >> size;) totals.emplace_back(size);
+  if (read_.count == 0) read_.totals = joined_.totals = std::move(totals);
 }
 
 Values Tally::values() const {

@@ -25,7 +25,7 @@ struct TallyOptions {
 };
 
 /// Sums over batches. On a GPU the sums are kept there, and the numbers here are those of the last
-/// read(). A copy has the same sums there.
+/// read(). A copy shares the sums there.
 class LATHE_API Tally {
  public:
   explicit Tally(TallyOptions options = {});
@@ -46,17 +46,21 @@ class LATHE_API Tally {
   /// On a GPU the sums keep their memory, and this queues what sets them to zero.
   void clear();
 
-  /// All sums except the confusion matrix, so that adding continues bit by bit. Shares no memory.
+  /// All sums except the confusion matrix. A tally that loads it adds on to the same bits. Shares
+  /// no memory.
   StateDict state_dict() const;
   /// Takes over such a state. Further batches come from `device`.
   /// throws: ValueError, ShapeError, DTypeError; nothing has changed then.
   void load_state_dict(const StateDict& state, Device device);
 
   /// The sums of the last read() without the confusion matrix, as numbers that can be added up over
-  /// processes. set_numbers() takes such sums: call it on a copy of the tally that numbers() was
-  /// called on.
+  /// processes. set_numbers() takes such sums, of a tally with the same layout.
   std::vector<double> numbers() const;
   void set_numbers(const std::vector<double>& numbers);
+
+  /// How many sums each metric has, and the tally of a rank without a batch that has as many.
+  std::string layout() const;
+  void take_layout(const std::string& of_another);
 
   /// Samples added, read or not.
   int64_t count() const { return count_; }

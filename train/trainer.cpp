@@ -25,11 +25,13 @@ Trainer::Trainer(nn::Module& model, optim::Optimizer& optimizer, TrainerOptions 
 Trainer::~Trainer() = default;
 
 Trainer& Trainer::set_loss(LossFunction loss) {
+  LATHE_CHECK(ValueError, loss != nullptr, "train::Trainer: the loss function is empty");
   impl_->task.loss = std::move(loss);
   return *this;
 }
 
 Trainer& Trainer::set_evaluation_loss(LossFunction loss) {
+  LATHE_CHECK(ValueError, loss != nullptr, "train::Trainer: the loss function is empty");
   impl_->task.evaluation_loss = std::move(loss);
   return *this;
 }
@@ -86,15 +88,22 @@ bool Trainer::has_saved_best() const {
 
 FitResult Trainer::Impl::fit(Batches& train_batches, Batches* validation_batches,
                              Batches* test_batches) {
-  LATHE_CHECK(StateError, inputs.train == nullptr, "train::Trainer: fit() was called before");
+  LATHE_CHECK(StateError, !here.was_fit, "train::Trainer: fit() was called before");
+  LATHE_CHECK(ValueError, train_batches.size() != 0,
+              "train::Trainer: there are no batches to train on");
   here.began = Clock::now();
   inputs = {&train_batches, validation_batches, test_batches};
+  const struct Leave {  // batches and lock are not the trainer's any more
+    Impl& impl;
+    ~Leave() {
+      impl.inputs = {};
+      impl.files.lock.reset();
+    }
+  } leave{*this};
   std::optional<StopSignals> signals;
-  if (task.options.stop_on_signals) {
-    StopSignals::note_saves();
-    signals.emplace();
-  }
+  if (task.options.stop_on_signals) signals.emplace();
   prepare();
+  here.was_fit = true;
   if (files.folder.empty()) find_start();
   if (on_ranks()) ranks.separate_random_numbers(device);
   open();
@@ -154,7 +163,7 @@ void Trainer::Impl::train_epoch() {
 void Trainer::Impl::train_batches() {
   // If the run so far ended at the step before, its row is still missing.
   if (sums.window.count() > 0 && at.step % task.options.log_every == 0) after_step();
-  task.model.train();
+  if (!task.model.is_training()) task.model.train();  // a part that is in eval() stays so
   tell([&](Observer& o) { o.on_epoch_begin(self); });
   std::vector<std::shared_ptr<void>> scopes;
   const std::unique_ptr<Pass> pass = inputs.train->begin(at.epoch - 1, at.batch);
@@ -183,7 +192,11 @@ void Trainer::Impl::train_batches() {
 bool Trainer::Impl::take_batch(Pass& pass, Tensors& batch) {
   if (inputs.train->size() >= 0) {
     const bool there = pass.next(batch);
-    reading.over = at.batch + step->batches() + (there ? 1 : 0) >= inputs.train->size();
+    const int64_t taken = at.batch + step->batches(), size = inputs.train->size();
+    LATHE_CHECK(DataError, there ? taken < size : taken == size || asked_by_signal(),
+                "train::Trainer: the loader has ", there ? "more than " : "", taken,
+                " batches, its size() says ", size);
+    reading.over = taken + (there ? 1 : 0) >= size;
     return there;
   }
   if (reading.ahead.empty() && !reading.over) reading.over = !pass.next(reading.ahead);
@@ -192,9 +205,6 @@ bool Trainer::Impl::take_batch(Pass& pass, Tensors& batch) {
   reading.over = !pass.next(reading.ahead);
   return true;
 }
-
-// Whether the epoch ends with the batch that was taken.
-bool Trainer::Impl::is_last_batch() const { return reading.over; }
 
 // Writes the row of metrics and the checkpoint if they are due.
 void Trainer::Impl::after_step() {
@@ -223,7 +233,7 @@ void Trainer::Impl::step_batch(const Tensors& batch) {
   cuda::StepGraphs* const graphs = step->graphs();
   const size_t recorded = graphs != nullptr ? graphs->recorded() : 0;
   const Result result =
-      step->forward(batch, {.last = is_last_batch(), .stays = inputs.train->keeps_places()});
+      step->forward(batch, {.last = reading.over, .stays = inputs.train->keeps_places()});
   if (graphs != nullptr) {
     if (graphs->recorded() > recorded) memory.part_is_graph(true);
     say_not_recorded("steps are");
@@ -278,13 +288,19 @@ void Trainer::Impl::update() {
   const int64_t batches = step->batches();
   undo.forget();
   at.last_lr = task.optimizer.lr();
+  std::exception_ptr failed;  // of an observer: the update is made all the same
   try {
     std::function<void()> look;  // on all ranks, which then round alike
     if (reading.over && evaluates_after(at.epoch) &&
         std::ranges::any_of(task.observers, [](const auto& o) { return o->wants_gradients(); })) {
-      look = [this] {
+      look = [this, &failed] {
         const debug::AllowSync seldom;
-        if (ranks.is_first()) tell([&](Observer& o) { o.on_gradients(self); });
+        if (!ranks.is_first()) return;
+        try {
+          tell([&](Observer& o) { o.on_gradients(self); });
+        } catch (...) {
+          failed = std::current_exception();
+        }
       };
     }
     step->update(look);
@@ -301,11 +317,14 @@ void Trainer::Impl::update() {
   if (++at.step < here.total_steps && !task.options.schedule_by_epoch) schedule().step();
   here.inside_step = false;
   if (on_ranks()) files.saves->losses_are_finite(at.step);  // or the ranks would have ended
+  if (failed) std::rethrow_exception(failed);
 }
 
 namespace {
 
+// NaN, as of a recall without positives, is worse than any number.
 bool is_better(double value, double than, Better better) {
+  if (std::isnan(than)) return !std::isnan(value);
   return better == Better::kHigher ? value > than : value < than;
 }
 
@@ -329,6 +348,7 @@ void Trainer::Impl::evaluate_now() {
   if (!result.complete) return;
   const Tally& tally = result.tally;
   if (!std::isfinite(tally.loss())) fail_diverged("val", tally.loss());
+  const int64_t rows = at.rows;
   const MetricsRow row =
       complete({.epoch = at.epoch,
                 .step = at.step,
@@ -337,6 +357,8 @@ void Trainer::Impl::evaluate_now() {
                 .metrics = tally.values(),
                 .lr = at.last_lr,
                 .samples_per_second = static_cast<double>(tally.count()) / result.seconds});
+  const Evaluated before = evaluated;
+  const StateDict rates = schedule().state_dict().clone();
   evaluated.now = true;
   evaluated.seconds = result.seconds;
   evaluated.loss = row.loss;
@@ -349,7 +371,14 @@ void Trainer::Impl::evaluate_now() {
   }
   if (!evaluated.kept || is_better(evaluated.value, *evaluated.kept, monitor.better)) {
     evaluated.kept = evaluated.value;
-    save("best");
+    try {
+      save("best");
+    } catch (...) {  // a run that goes on evaluates again
+      evaluated = before;
+      schedule().load_state_dict(rates);
+      at.rows = rows;
+      throw;
+    }
   }
   tell([&](Observer& o) { o.on_evaluation(self, row); });
 }

@@ -38,7 +38,8 @@
 namespace lathe::train {
 
 struct TrainerOptions {
-  // --- how long; the first of these that is reached ends the training
+  // --- how long; the first limit reached ends the training. pause_after and signals end this
+  // process alone: the run can be resumed.
   int64_t epochs = 1;
   int64_t max_steps = 0;         // updates; 0: no limit
   double time_limit = 0;         // seconds; 0: no limit
@@ -59,21 +60,23 @@ struct TrainerOptions {
   optim::LRScheduler* schedule = nullptr;  // must outlive the trainer; null: the rate is constant
   bool schedule_by_epoch = false;          // its step() is called once an epoch, not once a step
   int64_t eval_every = 1;                  // epochs; 0: only at the end
-  // The metric whose best value chooses best.safetensors. Empty: the first metric, or without one
-  // the loss.
+  // The metric whose best value chooses best.safetensors. Empty: the accuracy of a classification,
+  // else the first metric, else the loss.
   std::string monitor = {};
 
   // --- the run folder; empty: nothing is written
   std::filesystem::path run_dir = {};
   // Where to go on. "": a new run, in a folder that holds none. "auto": the run of run_dir, or a
-  // new one if there is none. A folder: its run. A checkpoint: its run goes on in run_dir.
+  // new one if there is none. A folder: its run. A checkpoint: from its state; the run goes on in
+  // run_dir. Only the number of batches is compared with that of the run so far.
   std::string resume = {};
   int64_t save_every = 0;  // updates between checkpoints; each epoch saves one in any case
   int64_t keep = 1;        // above 1: so many of them stay, as step-N.safetensors
   int64_t log_every = 50;  // updates between rows of metrics
   safetensors::Metadata metadata = {};  // of the checkpoints
 
-  // --- ranks (distributed/): each trains on its part of every batch. It must outlive the trainer.
+  // --- ranks (distributed/). The loader gives each rank its own part of every batch, as with a
+  // DistributedSampler; all ranks need the same number of batches. Must outlive the trainer.
   distributed::ProcessGroup* group = nullptr;
   bool sync_batch_norm = false;
 };
@@ -86,16 +89,16 @@ struct Unchanged {
 
 /// A training. It ends in one of these ways:
 ///   - The epochs, max_steps, time_limit or the patience of early_stopping are over: it evaluates.
-///   - A signal, pause_after or stop(): after the present step.
+///   - A signal, pause_after or stop(): after the present step. pause_after counts the updates of
+///     the whole run, time_limit the seconds of this process.
 ///   - A loss is not finite, DetectAnomaly finds a bad value, or the loss scale would fall below
-///     its floor: DivergedError. It saves the last state known to be good, its own loss included,
-///     because a later one may have led to the bad loss.
-///   - Any other error, which it passes on. It saves the present state; on a CPU it takes back a
-///     step that had begun. If that state is not known to be good, or a failed GPU no longer gives
-///     it, it saves the last state known to be good.
-///   - Another rank has ended: the same, but only a state between two steps is saved.
-/// With a run folder it always leaves last.safetensors, from which a training goes on bit by bit,
-/// and best.safetensors, the best state by `monitor` (run_folder.h says what overwrites what).
+///     its floor: DivergedError. It saves the last state whose own loss is known to be finite: a
+///     later one may have caused the bad loss.
+///   - Any other error, which it passes on. On a CPU an unfinished step is undone first. If the
+///     present state may be bad, or the GPU has failed, the last good state is saved instead.
+///   - Another rank has ended: as for any other error, but a state within a step is never saved.
+/// With a run folder it leaves last.safetensors, from which a training goes on bit by bit, and
+/// best.safetensors, the best state by `monitor` (run_folder.h says what overwrites what).
 ///
 /// On a GPU it works on a stream of its own, and launches steps and evaluations as CUDA graphs.
 /// Several ranks end, save and log after the same step, with the same numbers.
@@ -125,16 +128,18 @@ class LATHE_API Trainer {
     return set_evaluation_loss(as_loss_function<Batch>(std::move(f)));
   }
   /// Says that `output` of the loss function is class scores [N,C] and `target` classes [N]: then
-  /// "accuracy" is added up with the losses.
+  /// "accuracy" is added up with the losses. Class numbers outside [0, C) count as misses.
   Trainer& classifies(bool yes = true);
   Trainer& add(Metric metric);
   Trainer& add(std::shared_ptr<Observer> observer);
 
-  /// Trains. `train` and `validation` are loaders (batches_of()); without `validation` nothing is
-  /// evaluated. `test` is evaluated once, at the end, with the weights of best.safetensors.
-  /// throws: see above; StateError if it was called before; SaveError, RecordError for a run folder
-  /// that cannot be written; FileError, DataError for what cannot be resumed; what the loaders
-  /// throw.
+  /// Trains, once. `train` and `validation` are loaders (batches_of()); without `validation`
+  /// nothing is evaluated. `test` is evaluated once, at the end, with the weights of
+  /// best.safetensors.
+  /// throws: DivergedError; StateError if it was called before; ValueError for metrics of one name,
+  /// a monitor that is no metric and loaders without batches; DataError for a loader that has other
+  /// batches than its size(), and for what cannot be resumed; LockHeldError if another process,
+  /// or trainer, trains in the folder; SaveError, RecordError, FileError; what the loaders throw.
   template <class Train>
   FitResult fit(Train&& train) {
     return fit_on(*as_batches(train), nullptr, nullptr);
@@ -150,6 +155,7 @@ class LATHE_API Trainer {
 
   // --- in pieces: for a program that finds the start of a run itself ----
   /// Goes on from a checkpoint, with the hyper-parameters of the present optimiser and schedule.
+  /// Call it after loss() and add().
   /// Messages call it `name`. If the batches are not the same any more, an epoch that had begun
   /// starts again. If evaluations look at other samples, what they found so far is forgotten: the
   /// next one is the best.   → the step
@@ -158,9 +164,9 @@ class LATHE_API Trainer {
   /// The parts of a checkpoint ("model", "optimizer", …) that resume() cannot take. The other parts
   /// have the checkpoint's state afterwards: use this for a message, not to train on.
   std::vector<std::string> misfits(const Checkpoint& from);
-  /// fit() will write into this folder, which the caller has locked (RunLock). `goes_on`: it holds
-  /// the run so far. `kept`: the value of `monitor` of its best.safetensors; going back may have
-  /// removed a better one.
+  /// fit() will write into this folder, which the caller has locked (RunLock). `goes_on`: it
+  /// already holds this run. `kept`: the value of `monitor` in its best.safetensors, if there is
+  /// one.
   void use_folder(const std::filesystem::path& folder, bool goes_on, std::optional<double> kept);
 
   // --- for observers ----
@@ -178,13 +184,13 @@ class LATHE_API Trainer {
   int64_t step() const;         // updates of the run so far
   int64_t begin_step() const;   // from which this process goes on
   int64_t rows() const;         // of metrics, those before a resume included
-  void set_rows(int64_t rows);  // for who keeps them: what was found in the files
+  void set_rows(int64_t rows);  // for the observer that writes them: what the files hold
   bool goes_on() const;         // the folder holds the run so far
   int64_t total_steps() const;  // of the whole run, unless something ends it early
   double best() const;          // the best value of the metric that chooses, so far
   int64_t best_epoch() const;   // its epoch; 0 if there was no evaluation
   bool scales_loss() const;
-  /// A row with the columns that rows of this training have.
+  /// A row with all columns of this training's rows; its values mean nothing.
   MetricsRow row_layout() const;
   /// Tells all observers (Observer::on_message).
   void say(MessageKind kind, const std::string& text);
@@ -197,6 +203,7 @@ class LATHE_API Trainer {
  private:
   struct Impl;
 
+  static bool is_accuracy(const Metric& metric) { return metric.is_accuracy_; }
   Trainer& set_loss(LossFunction loss);
   Trainer& set_evaluation_loss(LossFunction loss);
   FitResult fit_on(Batches& train, Batches* validation, Batches* test);

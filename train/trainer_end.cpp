@@ -24,7 +24,7 @@ FitResult Trainer::Impl::finish() {
                   : reason        ? *reason
                   : stops_early() ? End::kEarly
                                   : End::kEpochs;
-  tell([&](Observer& o) { o.on_stop(self, reason == End::kTime ? End::kTime : end); });
+  tell([&](Observer& o) { o.on_trained(self, reason == End::kTime ? End::kTime : end); });
   if (inputs.test != nullptr)
     files.saves->seal_last();  // the state is saved; what follows is not part of it
   const std::optional<Evaluation> tested = evaluate_test();
@@ -47,7 +47,7 @@ FitResult Trainer::Impl::result(End end) const {
           .steps = at.step,
           .loss = inputs.validation != nullptr ? evaluated.loss : sums.epoch.loss(),
           .metrics = inputs.validation != nullptr ? evaluated.metrics : sums.epoch.values(),
-          .evaluated = evaluated.best_epoch > 0,
+          .evaluated = evaluated.now || evaluated.best_epoch > 0,
           .best = evaluated.best,
           .best_epoch = evaluated.best_epoch,
           .seconds = seconds(),
@@ -128,10 +128,12 @@ void Trainer::Impl::save_to_go_on() {
 
 // All ranks have the same losses, so all come
 void Trainer::Impl::fail_diverged(const char* split, double loss) {
-  end_at_good_state(DivergedError::Kind::kLoss,
-                    formatted("the {} loss is {} in step {} (epoch {})", split, number_text(loss),
-                              at.step + 1, at.epoch),
-                    true);
+  const bool is_evaluation = split != std::string_view("train");
+  end_at_good_state(
+      DivergedError::Kind::kLoss,
+      formatted("the {} loss is {} {} step {} (epoch {})", split, number_text(loss),
+                is_evaluation ? "after" : "in", at.step + (is_evaluation ? 0 : 1), at.epoch),
+      true);
 }
 
 std::string Trainer::Impl::saved_text(int64_t good) const {
@@ -168,7 +170,7 @@ void Trainer::Impl::save_after_error() {
   const auto say_what_is_on_disk = [this] {
     try {
       tell_epochs();
-    } catch (const std::exception&) {  // stdout may be what failed
+    } catch (...) {  // stdout may be what failed
     }
   };
   try {
@@ -197,8 +199,9 @@ void Trainer::Impl::save_after_error() {
   } catch (const std::exception& e) {
     try {
       say(MessageKind::kError, e.what());
-    } catch (const std::exception&) {
+    } catch (...) {  // the error that is being handled stays the one that is reported
     }
+  } catch (...) {
   }
 }
 

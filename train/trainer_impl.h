@@ -18,6 +18,7 @@
 #include "lathe/optim/scheduler.h"
 #include "lathe/train/evaluate.h"
 #include "lathe/train/ranks.h"
+#include "lathe/train/run_checkpoints.h"
 #include "lathe/train/run_folder.h"
 #include "lathe/train/run_lock.h"
 #include "lathe/train/run_memory.h"
@@ -107,6 +108,7 @@ struct Process {
   int64_t total_steps = 0;                     // at which the run ends
   bool inside_step = false;   // a batch is in use, or the sums of a row: no state to go on from
   bool told_to_stop = false;  // by stop()
+  bool was_fit = false;       // fit() was called
   Clock::time_point began = Clock::now(), batch_began = Clock::now();
 };
 
@@ -136,7 +138,6 @@ struct Trainer::Impl {
   void end_epoch();
   void save(const char* name);
   bool window_is_finite();
-  bool is_last_batch() const;
   std::optional<End> ends() const;
   bool pauses() const;
   bool stops_early() const;
@@ -148,8 +149,10 @@ struct Trainer::Impl {
 
   // --- trainer_start.cpp ----
   void prepare();  // makes the step, once loss and metrics are known
+  std::filesystem::path folder_asked_for() const;
+  std::optional<FoundCheckpoint> find_checkpoint();
   void find_start();
-  void claim_folder();
+  void take_state(const Checkpoint& checkpoint, const std::string& name);
   void open();
 
   // --- trainer_state.cpp ----
@@ -157,6 +160,7 @@ struct Trainer::Impl {
   Checkpoint checkpoint();
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
+  std::vector<std::string> metric_names() const;
   int64_t resume(const Checkpoint& from, const std::string& name, const Unchanged& same);
   std::vector<std::string> misfits(const Checkpoint& from);
 
@@ -197,6 +201,7 @@ struct Trainer::Impl {
   bool take_save_request();
   bool asked_to_stop() const;
   int signal() const;
+  bool asked_by_signal() const;
 
   optim::GradScaler& scaler() const { return step->scaler(); }
   optim::LRScheduler& schedule() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lathe/core/debug/sync_check.h"
+#include "lathe/core/error.h"
 #include "lathe/core/files/paths.h"
 #include "lathe/train/stop_signals.h"
 #include "lathe/train/trainer_impl.h"
@@ -66,6 +67,15 @@ void Trainer::Impl::backward_on_ranks(const Result& result) {
   sums.samples += all.count();
 }
 
+namespace {
+
+void check_count(const Evaluation& result) {
+  LATHE_CHECK(ValueError, !result.complete || result.tally.count() > 0,
+              "train::Trainer: there are no batches to evaluate");
+}
+
+}  // namespace
+
 // Each rank evaluates its share of the samples, with the batch norms of the first one.
 Evaluation Trainer::Impl::evaluate_on(Batches& batches, bool may_launch) {
   if (on_ranks()) ranks.share_buffers(task.model);
@@ -82,10 +92,18 @@ Evaluation Trainer::Impl::evaluate_on(Batches& batches, bool may_launch) {
   Evaluation result =
       evaluate(task.model, batches, task.evaluation_loss ? task.evaluation_loss : task.loss,
                Tally(task.sums), options);
-  if (!on_ranks()) return result;
+  if (on_ranks() && !task.sums.metrics.empty()) {  // a rank may have no batch
+    for (const std::string& layout : ranks.from_all(result.tally.layout()))
+      if (!layout.empty()) result.tally.take_layout(layout);
+  }
+  if (!on_ranks()) {
+    check_count(result);
+    return result;
+  }
   const std::vector<double> all = agree(begin_to_agree(result.tally, result.complete));
   result.tally.set_numbers(all);
   result.complete = all[all.size() - kRequests + kIncomplete] == 0;
+  check_count(result);
   return result;
 }
 
@@ -109,6 +127,9 @@ void Trainer::Impl::meet_over_gpus() const {
 bool Trainer::Impl::take_save_request() {
   return on_ranks() ? std::exchange(agreed.save, false) : StopSignals::take_save();
 }
+
+// Also one that the other ranks do not know of yet.
+bool Trainer::Impl::asked_by_signal() const { return StopSignals::asked() != 0; }
 
 bool Trainer::Impl::asked_to_stop() const { return on_ranks() ? agreed.stop : here.told_to_stop; }
 

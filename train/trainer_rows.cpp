@@ -65,7 +65,7 @@ ProgressState Trainer::Impl::progress() const {
   const auto scale = scaler().progress();
   return {
       .label = formatted("epoch {}/{}", at.epoch, o.epochs),
-      .done = per_epoch > 0 ? at.step - (at.epoch - 1) * per_epoch : at.batch,
+      .done = ceil_div(at.batch, o.accumulate),
       .total = per_epoch,
       .loss = so_far.loss(),
       .metrics = so_far.values(),

@@ -1,8 +1,12 @@
 // How a training begins: its parts, and the run folder of a new run or of one that goes on.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <set>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "lathe/core/ceil_div.h"
@@ -40,6 +44,13 @@ void check(const TrainerOptions& o) {
   not_negative("pause_after", static_cast<double>(o.pause_after));
   not_negative("eval_every", static_cast<double>(o.eval_every));
   not_negative("save_every", static_cast<double>(o.save_every));
+  LATHE_CHECK(ValueError, o.amp == "off" || o.amp == "bf16" || o.amp == "fp16",
+              "train::Trainer: amp must be off, bf16 or fp16, got \"", o.amp, "\"");
+  LATHE_CHECK(ValueError, o.accumulate >= 1, "train::Trainer: accumulate must be at least 1, got ",
+              o.accumulate);
+  LATHE_CHECK(ValueError, o.clip_grad_norm >= 0 && std::isfinite(o.clip_grad_norm),
+              "train::Trainer: clip_grad_norm must be finite and not negative, got ",
+              o.clip_grad_norm);
   LATHE_CHECK(ValueError, o.ema >= 0 && o.ema < 1,
               "train::Trainer: ema must be from 0 to below 1, got ", o.ema);
   LATHE_CHECK(ValueError, o.log_every >= 1, "train::Trainer: log_every must be at least 1, got ",
@@ -47,6 +58,21 @@ void check(const TrainerOptions& o) {
   LATHE_CHECK(ValueError, o.keep >= 1, "train::Trainer: keep must be at least 1, got ", o.keep);
   LATHE_CHECK(ValueError, o.resume != "auto" || !o.run_dir.empty(),
               "train::Trainer: resume is \"auto\", which needs a run_dir");
+}
+
+/// Metrics are columns beside these.
+constexpr std::string_view kColumns[] = {
+    "epoch", "step",   "split",      "loss",         "lr", "images_per_second",
+    "time",  "schema", "loss_scale", "skipped_steps"};
+
+void check_names(const std::vector<Metric>& metrics, bool has_accuracy) {
+  std::set<std::string_view> names(std::begin(kColumns), std::end(kColumns));
+  if (has_accuracy) names.insert("accuracy");
+  for (const Metric& metric : metrics) {
+    LATHE_CHECK(
+        ValueError, !metric.name().starts_with("memory_") && names.insert(metric.name()).second,
+        "train::Trainer: a metric needs a name of its own, and \"", metric.name(), "\" is taken");
+  }
 }
 
 Device device_of(nn::Module& model) {
@@ -78,8 +104,9 @@ void Trainer::Impl::prepare() {
   }
   // Scores count "accuracy" by themselves.
   if (task.sums.scores)
-    std::erase_if(task.sums.metrics, [](const Metric& m) { return m.name() == "accuracy"; });
+    std::erase_if(task.sums.metrics, [](const Metric& m) { return is_accuracy(m); });
   const std::vector<Metric>& metrics = task.sums.metrics;
+  check_names(metrics, task.sums.scores);
   monitor.name = !o.monitor.empty() ? o.monitor
                  : task.sums.scores ? "accuracy"
                  : !metrics.empty() ? metrics.front().name()
@@ -114,66 +141,108 @@ void Trainer::use_folder(const fs::path& folder, bool goes_on, std::optional<dou
   impl_->evaluated.kept = kept;
 }
 
-// Finds the start that options.resume asks for, and opens the folder.
+// The run folder that options name, absolute: the program may change its directory. Empty: none.
+fs::path Trainer::Impl::folder_asked_for() const {
+  const TrainerOptions& o = task.options;
+  const bool is_run = !o.resume.empty() && o.resume != "auto" && is_folder(o.resume);
+  const fs::path asked = is_run ? fs::path(o.resume) : o.run_dir;
+  LATHE_CHECK(
+      ValueError,
+      !is_run || o.run_dir.empty() || (is_folder(o.run_dir) && is_same_file(o.run_dir, o.resume)),
+      "train::Trainer: resume names the run in ", o.resume, ", run_dir ", o.run_dir.string(),
+      ": leave out one of them");
+  if (asked.empty()) return {};
+  std::error_code reason;
+  const fs::path absolute = fs::absolute(asked, reason);
+  LATHE_CHECK(FileError, !reason, asked.string(), ": ", reason.message());
+  return absolute;
+}
+
+// What rank 0 finds for options.resume: the checkpoint, and whether the folder holds its run.
+std::optional<FoundCheckpoint> Trainer::Impl::find_checkpoint() {
+  const TrainerOptions& o = task.options;
+  const bool is_auto = o.resume == "auto";
+  const bool is_file = !o.resume.empty() && !is_auto && !is_folder(o.resume);
+  const bool holds = !files.folder.empty() && is_folder(files.folder) && holds_run(files.folder);
+  const auto warn = [this](const std::string& text) { say(MessageKind::kWarning, text); };
+  std::optional<FoundCheckpoint> from;
+  if (is_file) {
+    from = FoundCheckpoint{o.resume, read_checkpoint(o.resume)};
+    const fs::path home = from->file.has_parent_path() ? from->file.parent_path() : fs::path(".");
+    files.goes_on = holds && is_same_file(files.folder, home);
+  } else {
+    files.goes_on = holds && !o.resume.empty();
+  }
+  LATHE_CHECK(ValueError, !holds || files.goes_on, "train::Trainer: ", files.folder.string(),
+              " already holds a run; resume = \"auto\" goes on with it");
+  if (!files.goes_on) {
+    LATHE_CHECK(DataError, is_auto || is_file || o.resume.empty(), files.folder.string(),
+                " holds no checkpoint");
+    return from;
+  }
+  files.lock = std::make_unique<RunLock>(files.folder);
+  if (is_file) return from;
+  from = newest_checkpoint(files.folder, warn);
+  LATHE_CHECK(DataError, from || is_auto, files.folder.string(), " holds no checkpoint");
+  if (!from) {  // killed before its first checkpoint
+    set_metrics_aside(files.folder, warn);
+    clean_run_folder(files.folder, -1);
+    files.goes_on = false;
+  }
+  return from;
+}
+
+// Finds the start that options ask for, takes the state of the run so far, and then the folder.
 void Trainer::Impl::find_start() {
   const TrainerOptions& o = task.options;
   if (o.run_dir.empty() && o.resume.empty()) return;
   std::optional<FoundCheckpoint> from;
   if (ranks.is_first()) {
-    const bool is_folder_name = o.resume != "auto" && !o.resume.empty() && is_folder(o.resume);
-    files.folder = is_folder_name ? fs::path(o.resume) : o.run_dir;
-    bool is_home = false;  // the checkpoint is one of the folder
-    const bool looks = is_folder_name || (o.resume == "auto" && holds_run(files.folder));
-    if (!o.resume.empty() && o.resume != "auto" && !is_folder_name) {
-      from = FoundCheckpoint{o.resume, read_checkpoint(o.resume)};
-      const fs::path file = o.resume;
-      const fs::path home = file.has_parent_path() ? file.parent_path() : fs::path(".");
-      if (files.folder.empty() || (is_folder(files.folder) && is_same_file(files.folder, home)))
-        files.folder = home;
-      is_home = files.folder == home;
-    }
-    if (looks || is_home) {
-      files.lock = std::make_unique<RunLock>(files.folder);
-      files.goes_on = true;
-    } else {
-      LATHE_CHECK(ValueError, !is_folder(files.folder) || !holds_run(files.folder),
-                  "train::Trainer: ", files.folder.string(),
-                  " already holds a run; resume = \"auto\" goes on with it");
-      claim_run_folder(files.folder);
-      files.lock = std::make_unique<RunLock>(files.folder);
-    }
-    const auto warn = [this](const std::string& text) { say(MessageKind::kWarning, text); };
-    if (looks) from = newest_checkpoint(files.folder, warn);
-    LATHE_CHECK(DataError, from || !is_folder_name, files.folder.string(), " holds no checkpoint");
-    if (looks && !from) {  // killed before its first checkpoint
-      set_metrics_aside(files.folder, warn);
-      clean_run_folder(files.folder, -1);
-      files.goes_on = false;
-    }
+    files.folder = folder_asked_for();
+    from = find_checkpoint();
   }
   files.folder = ranks.from_first(files.folder.string());
   files.goes_on = ranks.from_first(std::string(files.goes_on ? "1" : "0")) == "1";
   std::optional<Checkpoint> checkpoint;
   if (from) checkpoint = std::move(from->checkpoint);
   checkpoint = ranks.from_first(checkpoint);
-  if (!checkpoint) return;
-  const auto batches = checkpoint->metadata.find(kBatchesKey);
-  const bool same = batches == checkpoint->metadata.end() || inputs.train->size() < 0 ||
-                    batches->second == std::to_string(inputs.train->size());
-  if (!same) {
-    say(MessageKind::kWarning,
-        concat("the run had ", batches->second, " batches in an epoch, now ", inputs.train->size(),
-               ": an epoch that had begun starts again"));
+  if (checkpoint) take_state(*checkpoint, from ? from->file.string() : files.folder.string());
+  if (!ranks.is_first() || files.folder.empty()) return;
+  if (!files.lock) {  // what cannot be taken has left no trace
+    claim_run_folder(files.folder);
+    files.lock = std::make_unique<RunLock>(files.folder);
   }
-  resume(*checkpoint, from ? from->file.string() : files.folder.string(), {.batches = same});
-  if (!files.goes_on) at.rows = 0;
-  if (ranks.is_first() && from)
+  if (from)
     evaluated.kept = go_back(files.folder, from->file, *checkpoint, at.step, o.keep, monitor.name);
+}
+
+// The state of a checkpoint, and what it says of its run.
+void Trainer::Impl::take_state(const Checkpoint& checkpoint, const std::string& name) {
+  const int64_t size = inputs.train->size();
+  const auto batches = checkpoint.metadata.find(kBatchesKey);
+  const bool same =
+      batches == checkpoint.metadata.end() || size < 0 || batches->second == std::to_string(size);
+  if (!same) {
+    say(MessageKind::kWarning, concat("the run had ", batches->second, " batches in an epoch, now ",
+                                      size, ": an epoch that had begun starts again"));
+  }
+  resume(checkpoint, name, {.batches = same});
+  if (!files.goes_on) at.rows = 0;
+  // What another program, as the command, says of the run stays in its checkpoints.
+  for (const auto& [key, value] : checkpoint.metadata) {
+    const bool is_of_state = key == "lathe.checkpoint" || key == "lathe.parts" ||
+                             key == "lathe.epoch" || key == "lathe.step" || key == kBatchesKey ||
+                             key == kInexactKey || key == kWentBackKey;
+    if (!is_of_state) task.options.metadata.emplace(key, value);
+  }
 }
 
 // What comes after the start is known, and before the first step.
 void Trainer::Impl::open() {
   const TrainerOptions& o = task.options;
+  std::string same = concat("batches ", inputs.train->size(), "\nmonitor ", monitor.name);
+  for (const Metric& metric : task.sums.metrics) same += concat("\nmetric ", metric.name());
+  ranks.check_same("train::Trainer", same);
   if (inputs.train->size() >= 0) {
     const int64_t per_epoch = ceil_div(inputs.train->size(), o.accumulate);
     const int64_t rest =
@@ -200,7 +269,8 @@ void Trainer::Impl::open() {
   if (evaluated.kept && (monitor.better == Better::kHigher ? evaluated.best < *evaluated.kept
                                                            : evaluated.best > *evaluated.kept))
     evaluated.kept = evaluated.best;
-  if (files.lock) task.options.metadata.emplace(kBatchesKey, std::to_string(inputs.train->size()));
+  if (files.lock && inputs.train->size() >= 0)
+    task.options.metadata[std::string(kBatchesKey)] = std::to_string(inputs.train->size());
   std::function<Checkpoint()> present;
   if (ranks.is_first()) present = [this] { return checkpoint(); };
   files.saves.emplace(files.folder, o.keep, std::move(present));

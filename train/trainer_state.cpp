@@ -109,6 +109,10 @@ StateDict Trainer::Impl::state_dict() const {
   out.add_number("best_epoch", evaluated.best_epoch);
   out.add_number(concat("last_", monitor.name), evaluated.value);
   if (monitor.name != "loss") out.add_number("last_loss", evaluated.loss);
+  for (const auto& [name, value] : evaluated.metrics) {
+    if (name != monitor.name) out.add_number(concat("last_metric.", name), value);
+  }
+  if (task.options.schedule_by_epoch) out.add_number("schedule_by_epoch", true);
   out.add_number("last_lr", at.last_lr);
   out.add_number("skipped_steps", here.skipped_before + scaler().read_progress().skipped);
   out.add_number("metrics_rows", at.rows);
@@ -117,7 +121,26 @@ StateDict Trainer::Impl::state_dict() const {
   return out;
 }
 
+namespace {
+
+// The metric that chose the best of a run.
+std::string monitor_of(const StateDict& trainer) {
+  for (const auto& [name, value] : trainer) {
+    if (name.starts_with("best_") && name != "best_epoch") return name.substr(5);
+  }
+  return "";
+}
+
+}  // namespace
+
 void Trainer::Impl::load_state_dict(const StateDict& state) {
+  LATHE_CHECK(ValueError, monitor_of(state) == monitor.name, "trainer: the best was chosen by ",
+              monitor_of(state), ", and is now by ", monitor.name, "; monitor = \"",
+              monitor_of(state), "\" goes on");
+  LATHE_CHECK(
+      ValueError, state.contains("schedule_by_epoch") == task.options.schedule_by_epoch,
+      "trainer: the schedule was stepped by ",
+      task.options.schedule_by_epoch ? "step, and is now by epoch" : "epoch, and is now by step");
   // Everything is read before anything changes.
   const Position to{.epoch = state.count("epoch"),
                     .step = state.count("step"),
@@ -130,7 +153,11 @@ void Trainer::Impl::load_state_dict(const StateDict& state) {
                   .value = state.number<double>(concat("last_", monitor.name)),
                   .best = state.number<double>(concat("best_", monitor.name)),
                   .best_epoch = state.count("best_epoch")};
-  if (monitor.name != "loss") found.metrics = {{monitor.name, found.value}};
+  for (const std::string& name : metric_names()) {
+    const Tensor* const last = state.find(concat("last_metric.", name));
+    if (name == monitor.name) found.metrics.emplace_back(name, found.value);
+    if (last != nullptr) found.metrics.emplace_back(name, last->item<double>());
+  }
   const int64_t skipped = state.count("skipped_steps");
   Tally window(task.sums), epoch_tally(task.sums);
   window.load_state_dict(state.section("window."), device);
@@ -142,6 +169,12 @@ void Trainer::Impl::load_state_dict(const StateDict& state) {
   here.skipped_before = skipped;
   sums.window = std::move(window);
   sums.epoch = std::move(epoch_tally);
+}
+
+std::vector<std::string> Trainer::Impl::metric_names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : sums.window.values()) names.push_back(name);
+  return names;
 }
 
 int64_t Trainer::Impl::resume(const Checkpoint& from, const std::string& name,

@@ -6,8 +6,11 @@
 
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <map>
 #include <memory>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -32,60 +35,19 @@
 #include "lathe/ops/unary.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tests/cli/temporary_folder.h"
+#include "lathe/tests/train/small_training.h"
 #include "lathe/train/metrics_files.h"
+#include "lathe/train/stop_signals.h"
 
 using namespace lathe;
+using lathe::test::Net;
+using lathe::test::Pair;
+using lathe::test::pairs;
 using lathe::test::TemporaryFolder;
+using lathe::test::values_of;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// 22 samples of two classes.
-std::shared_ptr<const data::Dataset> samples(int64_t count = 22) {
-  return std::make_shared<data::FunctionDataset>(data::from_function(count, [](int64_t i) {
-    return data::Example{full({4}, std::sin(static_cast<double>(i))),
-                         full({}, i % 2, {.dtype = kI64})};
-  }));
-}
-
-/// A network with all that a checkpoint must hold: batch norm's statistics, dropout's generator.
-struct Net {
-  nn::Sequential model;
-  std::unique_ptr<optim::SGD> optimizer;
-  data::DataLoader train, test;
-
-  explicit Net(uint64_t seed = 3)
-      : train(samples(), {.batch_size = 4, .shuffle = true, .seed = 1}),
-        test(samples(10), {.batch_size = 4}) {
-    manual_seed(seed);
-    model.add<nn::Linear>(4, 8);
-    model.add<nn::BatchNorm1d>(8);
-    model.add<nn::Dropout>(0.3);
-    model.add<nn::Linear>(8, 2);
-    optimizer = std::make_unique<optim::SGD>(model.parameters(),
-                                             optim::SGDOptions{.lr = 0.1, .momentum = 0.9});
-  }
-};
-
-std::map<std::string, std::vector<double>> values_of(const StateDict& state) {
-  std::map<std::string, std::vector<double>> out;
-  for (const auto& [name, t] : state) out[name] = t.to(kF64).to_vector<double>();
-  return out;
-}
-
-/// A task without classes: x is to be reproduced.
-struct Pair {
-  Tensor x, wanted;
-};
-
-std::vector<Pair> pairs(int64_t count) {
-  std::vector<Pair> out;
-  for (int64_t i = 0; i < count; ++i) {
-    const Tensor x = full({3, 4}, std::cos(static_cast<double>(i)));
-    out.push_back({x, x * 2.0});
-  }
-  return out;
-}
 
 /// Writes down what it is told.
 struct Listener : train::Observer {

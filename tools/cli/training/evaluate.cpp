@@ -23,7 +23,7 @@ train::Evaluation evaluate(nn::Module& model, Input& input, const Settings& sett
       .amp = settings.amp,
       .stop = [] { return StopRequests::asked() != 0; },
       .progress = [&](const train::ProgressState& state) { progress.show(state); }};
-  if (observer) options.batch = [&](const train::Result& r) { observer(r.output, r.target); };
+  if (observer) options.on_batch = [&](const train::Result& r) { observer(r.output, r.target); };
   train::Evaluation result =
       train::evaluate(model, batches, evaluation_loss_of(model, settings),
                       train::Tally({.scores = true, .classes = classes}), options);

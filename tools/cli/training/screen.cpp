@@ -68,7 +68,7 @@ void Screen::on_save(train::Trainer&, std::string_view) {
   if (settings_.skip_broken) broken_.report();
 }
 
-void Screen::on_stop(train::Trainer& trainer, End end) {
+void Screen::on_trained(train::Trainer& trainer, End end) {
   if (end == End::kTime) log_.line("the time limit is reached");
   if (end == End::kEarly) {
     log_.line(formatted("stopped early: no evaluation since epoch {} was better than {:.2f} %",

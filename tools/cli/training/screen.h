@@ -29,7 +29,7 @@ class Screen : public train::Observer {
   void on_evaluation(train::Trainer& trainer, const train::MetricsRow& row) override;
   void on_epoch(train::Trainer& trainer, const train::EpochReport& report) override;
   void on_save(train::Trainer& trainer, std::string_view name) override;
-  void on_stop(train::Trainer& trainer, train::End end) override;
+  void on_trained(train::Trainer& trainer, train::End end) override;
   void on_end(train::Trainer& trainer, const train::FitResult& result) override;
   void on_message(train::Trainer& trainer, train::MessageKind kind, std::string_view text) override;
 
