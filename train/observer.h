@@ -68,7 +68,7 @@ struct EpochReport {
 
 /// How far a training or an evaluation is.
 struct ProgressState {
-  std::string label = {};       // "epoch 3/10", "val"
+  std::string label = {};       // "epoch 3/10", "eval"
   int64_t done = 0, total = 0;  // steps of this pass; total 0: not known
   double loss = 0;
   Values metrics = {};
@@ -95,7 +95,8 @@ class LATHE_API Observer {
   /// Before the first step. The run folder is there, and is that of the step from which training
   /// goes on.
   virtual void on_start(Trainer&) {}
-  /// Before the first batch of an epoch, or of its rest. The model is in training mode.
+  /// Before the first batch of an epoch, or of its rest. The model is in training mode, but for
+  /// parts that the program has put into evaluation mode.
   virtual void on_epoch_begin(Trainer&) {}
   /// The trainer keeps the returned object until the epoch's batches are used up, or an error ends
   /// the epoch.

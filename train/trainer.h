@@ -130,7 +130,10 @@ class LATHE_API Trainer {
   /// Says that `output` of the loss function is class scores [N,C] and `target` classes [N]: then
   /// "accuracy" is added up with the losses. Class numbers outside [0, C) count as misses.
   Trainer& classifies(bool yes = true);
+  /// Adds up a metric over the steps of each row, over epochs and over evaluations.
   Trainer& add(Metric metric);
+  /// Calls an observer from now on.
+  /// throws: ValueError for null.
   Trainer& add(std::shared_ptr<Observer> observer);
 
   /// Trains, once. `train` and `validation` are loaders (batches_of()); without `validation`
@@ -155,10 +158,9 @@ class LATHE_API Trainer {
 
   // --- in pieces: for a program that finds the start of a run itself ----
   /// Goes on from a checkpoint, with the hyper-parameters of the present optimiser and schedule.
-  /// Call it after loss() and add().
-  /// Messages call it `name`. If the batches are not the same any more, an epoch that had begun
-  /// starts again. If evaluations look at other samples, what they found so far is forgotten: the
-  /// next one is the best.   → the step
+  /// Call it after loss() and add(). Messages call the checkpoint `name`. If the batches are no
+  /// longer the same, an epoch that had begun starts again. If evaluations look at other samples,
+  /// what they found so far is forgotten: the next one is the best.   → the step
   /// throws: ValueError listing what does not fit; then nothing has changed.
   int64_t resume(const Checkpoint& from, const std::string& name, const Unchanged& same = {});
   /// The parts of a checkpoint ("model", "optimizer", …) that resume() cannot take. The other parts

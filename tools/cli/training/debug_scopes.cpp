@@ -3,7 +3,8 @@
 
 namespace lathe::cli {
 
-void announce_debug_scopes(const FaultSettings& settings, Device device, bool scales_loss, Log& log) {
+void announce_debug_scopes(const FaultSettings& settings, Device device, bool scales_loss,
+                           Log& log) {
   if (settings.sync != "off" && device.is_cpu())
     log.line("--sync: on a CPU there is no device to wait for, so nothing is looked for");
   if (settings.detect_anomaly && scales_loss)

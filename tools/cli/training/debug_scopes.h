@@ -12,7 +12,8 @@
 namespace lathe::cli {
 
 /// Says what the settings ask for and cannot be had: --sync on a CPU, gradients under a loss scale.
-void announce_debug_scopes(const FaultSettings& settings, Device device, bool scales_loss, Log& log);
+void announce_debug_scopes(const FaultSettings& settings, Device device, bool scales_loss,
+                           Log& log);
 
 /// True if the steps must be queued op by op, so that each can be looked at.
 bool wants_single_ops(const FaultSettings& settings);
