@@ -35,3 +35,12 @@ TEST_CASE("largest batch: never more than the most, which is tried") {
     CHECK(largest_tried == most);
   }
 }
+
+TEST_CASE("largest batch: libraries keep a tenth of the memory, and never less than 96 MiB") {
+  constexpr int64_t kMiB = 1 << 20;
+  CHECK(tensors_within(10000 * kMiB) == 9000 * kMiB);
+  CHECK(tensors_within(960 * kMiB) == 864 * kMiB);
+  CHECK(tensors_within(300 * kMiB) == 204 * kMiB);
+  CHECK(tensors_within(96 * kMiB) == 0);
+  CHECK(tensors_within(10 * kMiB) == 0);
+}

@@ -10,7 +10,6 @@
 #include "lathe/core/hooks/memory_use.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/memory/system_memory.h"
-#include "lathe/core/process_limits.h"
 #include "lathe/core/random/generator.h"
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/text/count_text.h"
@@ -29,7 +28,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kOfAvailable = 0.9;   // the rest is for what libraries take besides tensors
 constexpr double kTimedSeconds = 0.5;  // steps are timed for this long, at least one
 constexpr double kMiB = 1 << 20;
 
@@ -37,10 +35,8 @@ constexpr double kMiB = 1 << 20;
 size_t limit_of(const Settings& settings, Device device) {
   if (settings.memory_limit > 0) return static_cast<size_t>(settings.memory_limit) << 20;
   if (device.is_cuda()) return 0;
-  int64_t bytes = usable_memory().available;
-  if (bytes == 0) bytes = static_cast<int64_t>(system_memory::usable_bytes() / 2);
-  return static_cast<size_t>(kOfAvailable * static_cast<double>(bytes)) +
-         host_allocator().stats().reserved_bytes;
+  const int64_t bytes = memory_for_tensors(device);
+  return bytes > 0 ? static_cast<size_t>(bytes) : system_memory::usable_bytes() / 2;
 }
 
 void set_limit(size_t bytes, Device device) {
