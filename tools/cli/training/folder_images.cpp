@@ -25,10 +25,10 @@ struct PartName {
   std::string_view name;
   Part part;
 };
-constexpr PartName kPartNames[] = {{"train", Part::kTrain},    {"training", Part::kTrain},
-                                   {"val", Part::kVal},        {"valid", Part::kVal},
-                                   {"validation", Part::kVal}, {"eval", Part::kVal},
-                                   {"test", Part::kTest},      {"testing", Part::kTest}};
+constexpr PartName kPartNames[] = {
+    {"train", Part::kTrain}, {"training", Part::kTrain}, {"val", Part::kVal},
+    {"valid", Part::kVal},   {"validation", Part::kVal}, {"eval", Part::kVal},
+    {"dev", Part::kVal},     {"test", Part::kTest},      {"testing", Part::kTest}};
 
 std::optional<Part> part_called(const std::string& folder) {
   const auto at = std::ranges::find(kPartNames, in_small_letters(folder), &PartName::name);
