@@ -177,6 +177,31 @@ TEST_CASE("without effect: a schedule beyond the end of the run is named") {
   CHECK(remarks({.warmup_epochs = 0.1}, 3).empty());
 }
 
+TEST_CASE("without effect: what would come after the end of the run is named") {
+  const auto remarks = [](std::map<std::string, std::string, std::less<>> flags) {
+    SettingSources sources;
+    sources.flags = std::move(flags);
+    Settings settings = merge_settings(sources, kTrain);
+    settings.batch_size = 1;
+    lathe::nn::Sequential model;
+    return idle_flags(settings, sources,
+                      {lathe::kCPU,
+                       model,
+                       1,
+                       Schedule{.steps_per_epoch = 7, .total_steps = 20},
+                       {.training = 7}});
+  };
+  CHECK(remarks({{"max-steps", "21"}, {"stop-after", "22"}}) ==
+        Remarks{"--max-steps 21 is not reached in 20 steps: the epochs end the run",
+                "--stop-after 22 is not reached in 20 steps: the run goes to its end"});
+  CHECK(remarks({{"save-every", "30"}}) ==
+        Remarks{"--save-every 30 is not reached in 20 steps: only ends of epochs are saved"});
+  CHECK(remarks({{"early-stopping", "2"}}) ==
+        Remarks{"--early-stopping 2 is not reached in 3 epochs: the run goes to its end"});
+  CHECK(remarks({{"max-steps", "20"}, {"stop-after", "20"}, {"save-every", "20"}}).empty());
+  CHECK(remarks({{"early-stopping", "1"}, {"stop-after", "0"}}).empty());
+}
+
 TEST_CASE("without effect: what counts, is off, is not known yet or stands in a file is let pass") {
   CHECK(remarks_of({{"power", "2"}, {"scheduler", "poly"}}).empty());
   CHECK(remarks_of({{"power", "2"}}, "scheduler = \"poly\"").empty());

@@ -52,6 +52,29 @@ void note_idle_schedule(const Settings& settings, const Schedule& schedule,
   }
 }
 
+// What would happen only after the end of the run. A number that equals the end is harmless.
+void note_beyond_end(const Settings& settings, const Setup& setup,
+                     const std::function<bool(std::string_view)>& is_given,
+                     std::vector<std::string>& remarks) {
+  const int64_t steps = setup.schedule.total_steps;
+  const int64_t epochs = ceil_div(steps, setup.schedule.steps_per_epoch);
+  const auto note = [&](std::string_view key, int64_t value, int64_t reached, int64_t length,
+                        std::string_view unit, std::string_view what) {
+    if (is_given(key) && value > 0 && reached > length)
+      remarks.push_back(formatted("--{} {} is not reached in {}: {}", key, value,
+                                  count_text(length, unit), what));
+  };
+  note("max-steps", settings.max_steps, settings.max_steps, steps, "step",
+       "the epochs end the run");
+  note("stop-after", settings.stop_after, settings.stop_after, steps, "step",
+       "the run goes to its end");
+  note("save-every", settings.save_every, settings.save_every, steps, "step",
+       "only ends of epochs are saved");
+  // The earliest best is that of the first epoch, and to stop after the last one is no stop.
+  note("early-stopping", settings.early_stopping, settings.early_stopping + 2, epochs, "epoch",
+       "the run goes to its end");
+}
+
 bool any_trains(const Tensors& parameters) {
   return std::ranges::any_of(parameters, &Tensor::requires_grad);
 }
@@ -107,6 +130,7 @@ std::vector<std::string> idle_flags(const Settings& settings, const SettingSourc
   }
   note_large_steps(settings, setup, is_given, remarks);
   note_idle_schedule(settings, setup.schedule, remarks);
+  note_beyond_end(settings, setup, is_given, remarks);
   return remarks;
 }
 
