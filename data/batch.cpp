@@ -13,18 +13,11 @@
 namespace lathe::data {
 namespace {
 
-Tensor on_device(const Tensor& tensor, Device device, bool async) {
+Tensor on_device(const Tensor& tensor, Device device) {
   if (!tensor.defined() || tensor.device() == device) return tensor;
   Tensor copy = empty(tensor.shape(), {.dtype = tensor.dtype(), .device = device});
-  async ? copy_values_async(copy, tensor) : copy_values(copy, tensor);
+  copy_values(copy, tensor);
   return copy;
-}
-
-Batch copied(const Batch& batch, Device device, bool async) {
-  Batch out{
-      on_device(batch.x, device, async), on_device(batch.y, device, async), {}, batch.indices};
-  for (const Tensor& tensor : batch.more) out.more.push_back(on_device(tensor, device, async));
-  return out;
 }
 
 }  // namespace
@@ -51,8 +44,11 @@ void rethrow_with_text(const std::string& place) {
 
 void rethrow_with_index(int64_t index) { rethrow_with_text(concat("sample ", index, ": ")); }
 
-Batch Batch::to(Device device) const { return copied(*this, device, false); }
-Batch Batch::to_async(Device device) const { return copied(*this, device, true); }
+Batch Batch::to(Device device) const {
+  Batch out{on_device(x, device), on_device(y, device), {}, indices};
+  for (const Tensor& tensor : more) out.more.push_back(on_device(tensor, device));
+  return out;
+}
 
 bool read_batch(const Dataset& dataset, const BatchBuffer& buffer, std::span<const int64_t> indices,
                 uint64_t seed, int64_t epoch, FunctionRef<bool()> stop, Batch& out) {

@@ -24,8 +24,6 @@ struct LATHE_API Batch {
   int64_t size() const { return static_cast<int64_t>(indices.size()); }
   /// The batch with every tensor on `device`.
   Batch to(Device device) const;
-  /// The same on the current stream of `device`, without waiting; see copy_values_async.
-  Batch to_async(Device device) const;
 };
 
 template <size_t I>

@@ -24,10 +24,10 @@ class CollateLoader {
   using Iterator = BatchIterator<Batch>;
 
   /// `read` makes a batch; see collate_loader().
-  CollateLoader(int64_t samples, ReadBatch read, DataLoaderOptions options)
+  CollateLoader(int64_t samples, ReadBatch<Batch> read, DataLoaderOptions options)
       : core_(samples, std::move(options)), read_(std::move(read)) {}
 
-  Iterator begin() { return Iterator(std::make_shared<PassStream<Batch>>(core_.begin(read_))); }
+  Iterator begin() { return Iterator(std::make_shared<Pass<Batch>>(core_.begin(read_))); }
   std::default_sentinel_t end() const { return std::default_sentinel; }
   int64_t size() const { return core_.size(); }
   int64_t epoch() const { return core_.epoch(); }
@@ -38,7 +38,7 @@ class CollateLoader {
 
  private:
   LoaderCore core_;
-  ReadBatch read_;
+  ReadBatch<Batch> read_;
 };
 
 /// Batches `collate(samples)` of the samples `get(i)` or `get(i, key)`, 0 <= i < size. Both
@@ -61,9 +61,9 @@ auto collate_loader(int64_t size, Get get, Collate collate, DataLoaderOptions op
   };
   using Sample = std::invoke_result_t<decltype(sample), int64_t, Key>;
   using Result = std::invoke_result_t<const Collate&, std::vector<Sample>>;
-  ReadBatch read = [sample, collate = std::move(collate)](
-                       std::span<const int64_t> indices, uint64_t seed, int64_t epoch,
-                       FunctionRef<bool()> stop) -> std::shared_ptr<void> {
+  ReadBatch<Result> read = [sample, collate = std::move(collate)](
+                               std::span<const int64_t> indices, uint64_t seed, int64_t epoch,
+                               FunctionRef<bool()> stop) -> std::shared_ptr<Result> {
     std::vector<Sample> samples;
     samples.reserve(indices.size());
     for (const int64_t i : indices) {

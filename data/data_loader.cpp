@@ -14,21 +14,20 @@ DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options)
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options)
     : dataset_(std::move(dataset)), core_(dataset_->size(), std::move(options)) {}
 
-Pass DataLoader::start() {
+Pass<Batch> DataLoader::start() {
   const bool pinned = options().pin_memory && cuda_is_available();
-  return core_.begin([dataset = dataset_, spec = dataset_->spec(), pinned](
-                         std::span<const int64_t> indices, uint64_t seed, int64_t epoch,
-                         FunctionRef<bool()> stop) -> std::shared_ptr<void> {
+  return core_.begin<Batch>([dataset = dataset_, spec = dataset_->spec(), pinned](
+                                std::span<const int64_t> indices, uint64_t seed, int64_t epoch,
+                                FunctionRef<bool()> stop) -> std::shared_ptr<Batch> {
     auto batch = std::make_shared<Batch>();
     const BatchBuffer buffer(spec, static_cast<int64_t>(indices.size()), pinned);
     return read_batch(*dataset, buffer, indices, seed, epoch, stop, *batch) ? batch : nullptr;
   });
 }
 
-Pass DataLoader::start_indices() {
-  return core_.begin(
-      [](std::span<const int64_t> indices, uint64_t, int64_t,
-         FunctionRef<bool()>) -> std::shared_ptr<void> {
+Pass<Batch> DataLoader::start_indices() {
+  return core_.begin<Batch>(
+      [](std::span<const int64_t> indices, uint64_t, int64_t, FunctionRef<bool()>) {
         auto batch = std::make_shared<Batch>();
         batch->indices.assign(indices.begin(), indices.end());
         return batch;

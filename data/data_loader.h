@@ -47,7 +47,7 @@ class LATHE_API DataLoader {
 
   /// throws: what the first batch throws; IndexError, ValueError if a sampler gives indices that do
   /// not fit.
-  Iterator begin() { return Iterator(std::make_shared<PassStream<Batch>>(start())); }
+  Iterator begin() { return Iterator(std::make_shared<Pass<Batch>>(start())); }
   std::default_sentinel_t end() const { return std::default_sentinel; }
 
   /// Batches in an epoch.
@@ -76,8 +76,9 @@ class LATHE_API DataLoader {
 
  private:
   friend class DeviceBatches;
-  Pass start();
-  Pass start_indices();  // the batches hold only their indices
+  friend class DrawnBatches;
+  Pass<Batch> start();
+  Pass<Batch> start_indices();  // the batches hold only their indices
 
   std::shared_ptr<const Dataset> dataset_;
   LoaderCore core_;

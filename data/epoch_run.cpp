@@ -17,7 +17,7 @@
 namespace lathe::data {
 namespace {
 
-enum class Place : uint8_t { kFree, kBusy, kReady, kFailed };
+enum class Stage : uint8_t { kFree, kBusy, kReady, kFailed };
 
 }  // namespace
 
@@ -25,21 +25,21 @@ struct EpochRun::State {
   explicit State(EpochSpec p)
       : spec(std::move(p)), next_job(spec.first_batch), taken(spec.first_batch) {}
 
-  struct Slot {
-    Place place = Place::kFree;
-    std::shared_ptr<void> batch;
+  struct Place {
+    Stage stage = Stage::kFree;
     std::exception_ptr error;
   };
-  Slot& slot(int64_t job) { return ring[static_cast<size_t>(job) % ring.size()]; }
+  int64_t number_of_place(int64_t job) const { return job % capacity(); }
+  Place& place(int64_t job) { return ring[static_cast<size_t>(number_of_place(job))]; }
   int64_t capacity() const { return static_cast<int64_t>(ring.size()); }
 
   const EpochSpec spec;
-  std::vector<Slot> ring;
+  std::vector<Place> ring;
   std::mutex mutex;
   std::condition_variable job_is_free, batch_is_there;
   int64_t next_job;      // the first that no worker has taken
   int64_t taken;         // the first that next() has not handed out
-  int64_t waiting = 0;   // slots that are ready
+  int64_t waiting = 0;   // places that are ready
   int64_t starting = 0;  // workers whose init has not ended
   std::exception_ptr init_error;
   std::atomic<bool> stop = false;
@@ -97,15 +97,13 @@ void EpochRun::work(State& state, std::exception_ptr init_error) {
     });
     if (state.stop || state.next_job >= state.spec.batches) return;
     const int64_t job = state.next_job++;
-    state.slot(job).place = Place::kBusy;
+    state.place(job).stage = Stage::kBusy;
     lock.unlock();
 
-    std::shared_ptr<void> batch;
     std::exception_ptr error;
     try {
       const auto stopped = [&] { return state.stop.load(std::memory_order_relaxed); };
-      batch = state.spec.read(job, stopped);
-      if (batch == nullptr) {
+      if (!state.spec.read(job, state.number_of_place(job), stopped)) {
         lock.lock();
         state.stop = true;
         state.job_is_free.notify_all();
@@ -117,33 +115,31 @@ void EpochRun::work(State& state, std::exception_ptr init_error) {
     }
 
     lock.lock();
-    State::Slot& mine = state.slot(job);
-    mine.place = error ? Place::kFailed : Place::kReady;
-    mine.batch = std::move(batch);
+    State::Place& mine = state.place(job);
+    mine.stage = error ? Stage::kFailed : Stage::kReady;
     mine.error = std::move(error);
     ++state.waiting;
     if (job == state.taken) state.batch_is_there.notify_one();
   }
 }
 
-std::shared_ptr<void> EpochRun::next() {
+bool EpochRun::next(FunctionRef<void(int64_t place)> take) {
   LATHE_CHECK(
       StateError, !is_forked(),
       "DataLoader: the worker threads do not exist in a forked process; begin() after fork()");
-  if (state_->taken >= state_->spec.batches || state_->stop) return nullptr;
-  return has_workers_ ? next_of_workers() : next_here();
+  if (state_->taken >= state_->spec.batches || state_->stop) return false;
+  return has_workers_ ? next_of_workers(take) : next_here(take);
 }
 
-std::shared_ptr<void> EpochRun::next_of_workers() {
+bool EpochRun::next_of_workers(FunctionRef<void(int64_t)> take) {
   State& state = *state_;
-  std::shared_ptr<void> batch;
   std::exception_ptr error;
   {
     std::unique_lock lock(state.mutex);
-    State::Slot& wanted = state.slot(state.taken);
+    State::Place& wanted = state.place(state.taken);
     const auto arrived = [&] {
       return state.stop || state.init_error ||
-             (state.starting == 0 && wanted.place >= Place::kReady);
+             (state.starting == 0 && wanted.stage >= Stage::kReady);
     };
     if (state.spec.timeout <= 0) {
       state.batch_is_there.wait(lock, arrived);
@@ -158,12 +154,12 @@ std::shared_ptr<void> EpochRun::next_of_workers() {
                  ") was not there after the timeout of ", state.spec.timeout,
                  " s; its worker is left behind");
     }
-    if (state.stop) return nullptr;
+    if (state.stop) return false;
     if (state.init_error) {
       error = state.init_error;
     } else {
-      batch = std::move(wanted.batch);
       error = std::move(wanted.error);
+      if (!error) take(state.number_of_place(state.taken));
       wanted = {};
       ++state.taken;
       --state.waiting;
@@ -174,16 +170,19 @@ std::shared_ptr<void> EpochRun::next_of_workers() {
     stop();
     std::rethrow_exception(error);
   }
-  return batch;
+  return true;
 }
 
-std::shared_ptr<void> EpochRun::next_here() {
+bool EpochRun::next_here(FunctionRef<void(int64_t)> take) {
   const profile::MemoryTagScope data(profile::MemoryTag::kData);
   const int64_t job = state_->taken++;
   try {
-    std::shared_ptr<void> batch = state_->spec.read(job, [] { return false; });
-    if (batch == nullptr) state_->stop = true;
-    return batch;
+    if (state_->spec.read(job, 0, [] { return false; })) {
+      take(0);
+      return true;
+    }
+    state_->stop = true;
+    return false;
   } catch (...) {
     state_->stop = true;
     throw;
@@ -198,7 +197,7 @@ bool EpochRun::ready() const {
   if (is_forked() || state_->stop || state_->taken >= state_->spec.batches) return true;
   if (!has_workers_) return false;
   const std::lock_guard lock(state_->mutex);
-  return state_->slot(state_->taken).place >= Place::kReady;
+  return state_->place(state_->taken).stage >= Stage::kReady;
 }
 
 int64_t EpochRun::waiting() const {

@@ -16,15 +16,18 @@ class WorkerThreads;
 
 /// The description of one pass.
 struct EpochSpec {
-  /// Makes batch `job`, of whatever type. Called from several threads at once. It may give up and
-  /// return null if `stop` returns true. If it does so earlier, the pass ends.
-  std::function<std::shared_ptr<void>(int64_t job, FunctionRef<bool()> stop)> read;
+  /// Reads batch `job` into place `place` of whoever begins the pass, 0 <= place < places(). Called
+  /// from several threads at once, for different places. It may give up and return false if `stop`
+  /// returns true. If it does so earlier, the pass ends.
+  std::function<bool(int64_t job, int64_t place, FunctionRef<bool()> stop)> read;
   int64_t batches;      // in the epoch
   int64_t first_batch;  // the pass begins here
   int64_t capacity;     // most batches that are being read or waiting to be taken
   double timeout = 0;   // seconds that next() waits for a worker; 0: no limit
   /// For messages: "samples 6, 7, …" of a job.
   std::function<std::string(int64_t job)> describe;
+
+  int64_t places() const { return capacity > 0 ? capacity : 1; }
 };
 
 /// Batch b of the epoch is job b. Its place is b % capacity in a ring:
@@ -53,11 +56,12 @@ class EpochRun {
   EpochRun(const EpochRun&) = delete;
   EpochRun& operator=(const EpochRun&) = delete;
 
-  /// The next batch; null from the end of the epoch on, also after an error, and where read() gave
-  /// up.
+  /// Calls `take` with the place of the next batch. The place is free again when `take` returns,
+  /// which must not throw.   → false from the end of the epoch on, also after an error, and where
+  /// read() gave up
   /// throws: the error of the first job that failed, when it is that job's turn; what a worker's
   /// init threw; DataError after the timeout; StateError in a forked child.
-  std::shared_ptr<void> next();
+  bool next(FunctionRef<void(int64_t place)> take);
 
   /// Whether the pass ended before its last batch: next() has thrown, or read() gave up.
   bool failed() const;
@@ -69,8 +73,8 @@ class EpochRun {
  private:
   struct State;
   static void work(State& state, std::exception_ptr init_error);
-  std::shared_ptr<void> next_here();
-  std::shared_ptr<void> next_of_workers();
+  bool next_here(FunctionRef<void(int64_t)> take);
+  bool next_of_workers(FunctionRef<void(int64_t)> take);
   void stop();
   bool is_forked() const;  // the threads are another process's; a lock may stay held for ever
 

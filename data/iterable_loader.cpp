@@ -34,7 +34,7 @@ class Shards {
   int64_t count() const { return static_cast<int64_t>(shards_.size()); }
 
   /// A batch; without samples if the shard has ended.
-  std::shared_ptr<void> read(int64_t job, FunctionRef<bool()> stop) {
+  std::shared_ptr<Batch> read(int64_t job, FunctionRef<bool()> stop) {
     const int64_t number = job % count(), round = job / count();
     Shard& shard = shards_[static_cast<size_t>(number)];
     std::unique_lock lock(shard.mutex);
@@ -110,12 +110,16 @@ class Shards {
 /// The batches of one pass that hold samples.
 class ShardStream final : public BatchStream<Batch> {
  public:
-  ShardStream(EpochSpec spec, std::shared_ptr<WorkerThreads> threads, int64_t shards)
-      : run_(std::move(spec), std::move(threads)), shards_(shards) {}
+  using Places = std::vector<std::shared_ptr<Batch>>;
+
+  ShardStream(EpochSpec spec, std::shared_ptr<WorkerThreads> threads,
+              std::shared_ptr<Places> places, int64_t shards)
+      : run_(std::move(spec), std::move(threads)), places_(std::move(places)), shards_(shards) {}
 
   std::shared_ptr<Batch> next() override {
     while (empty_ < shards_) {
-      auto batch = std::static_pointer_cast<Batch>(run_.next());
+      std::shared_ptr<Batch> batch;
+      run_.next([&](int64_t place) { batch = std::move((*places_)[static_cast<size_t>(place)]); });
       if (batch == nullptr) return nullptr;  // after an error
       if (batch->size() > 0) {
         empty_ = 0;
@@ -128,6 +132,7 @@ class ShardStream final : public BatchStream<Batch> {
 
  private:
   EpochRun run_;
+  std::shared_ptr<Places> places_;
   int64_t shards_;
   int64_t empty_ = 0;  // batches without samples in a row; as many as shards: all have ended
 };
@@ -167,14 +172,22 @@ IterableLoader::Iterator IterableLoader::begin() {
     threads = std::make_shared<WorkerThreads>(options_.num_workers, options_.worker_init_fn);
     threads->acquire();
   }
+  const auto places = std::make_shared<ShardStream::Places>();
   EpochSpec spec{
-      .read = [shards](int64_t job, FunctionRef<bool()> stop) { return shards->read(job, stop); },
+      .read =
+          [shards, places](int64_t job, int64_t place, FunctionRef<bool()> stop) {
+            auto& mine = (*places)[static_cast<size_t>(place)];
+            mine = shards->read(job, stop);
+            return mine != nullptr;
+          },
       .batches = std::numeric_limits<int64_t>::max(),
       .first_batch = 0,
       .capacity = options_.num_workers * options_.prefetch_factor,
       .timeout = options_.timeout,
       .describe = [shards](int64_t job) { return concat("of shard ", job % shards->count()); }};
-  Iterator it(std::make_shared<ShardStream>(std::move(spec), std::move(threads), shards->count()));
+  places->resize(static_cast<size_t>(spec.places()));
+  Iterator it(
+      std::make_shared<ShardStream>(std::move(spec), std::move(threads), places, shards->count()));
   for (int64_t k = 0; k < skipped; ++k) ++it;
   return it;
 }

@@ -1,4 +1,4 @@
-// Pass and LoaderCore: checks of the options, the batches of an epoch, positions and statistics.
+// PassCore and LoaderCore: checks of the options, the batches of an epoch, positions, statistics.
 #include "lathe/data/loader_core.h"
 
 #include <algorithm>
@@ -97,28 +97,27 @@ std::string describe(std::span<const int64_t> indices) {
 
 }  // namespace
 
-Pass::Pass(std::shared_ptr<EpochRun> run, std::shared_ptr<Position> position,
-           std::shared_ptr<LoaderStats> stats)
+PassCore::PassCore(std::shared_ptr<EpochRun> run, std::shared_ptr<Position> position,
+                   std::shared_ptr<LoaderStats> stats)
     : run_(std::move(run)),
       epoch_(position->epoch),
       position_(std::move(position)),
       stats_(std::move(stats)) {}
 
-std::shared_ptr<void> Pass::take() {
+bool PassCore::take(FunctionRef<void(int64_t place)> take) {
   const auto began = std::chrono::steady_clock::now();
   const auto ready = static_cast<double>(run_->waiting());
-  std::shared_ptr<void> batch = run_->next();
-  if (batch == nullptr) return nullptr;
+  if (!run_->next(take)) return false;
   ++stats_->batches;
   stats_->wait_seconds += seconds_since(began);
   stats_->mean_ready += (ready - stats_->mean_ready) / static_cast<double>(stats_->batches);
-  return batch;
+  return true;
 }
 
-bool Pass::ready() const { return run_->ready(); }
+bool PassCore::ready() const { return run_->ready(); }
 
-void Pass::hand_out(const std::shared_ptr<void>& batch) {
-  if (batch != nullptr) {
+void PassCore::hand_out(bool is_batch) {
+  if (is_batch) {
     ++position_->batch;
   } else if (!run_->failed()) {
     *position_ = {epoch_ + 1, 0};
@@ -128,7 +127,7 @@ void Pass::hand_out(const std::shared_ptr<void>& batch) {
 LoaderCore::LoaderCore(int64_t samples, DataLoaderOptions options)
     : samples_(samples),
       options_(std::move(options)),
-      position_(std::make_shared<const Pass::Position>()),
+      position_(std::make_shared<const PassCore::Position>()),
       stats_(std::make_shared<LoaderStats>()) {
   check_options(options_);
   if (options_.pin_memory && !cuda_is_available())
@@ -150,7 +149,7 @@ int64_t LoaderCore::size() const {
 void LoaderCore::set_epoch(int64_t epoch, int64_t first_batch) {
   LATHE_CHECK(ValueError, epoch >= 0 && first_batch >= 0, "DataLoader: set_epoch(", epoch, ", ",
               first_batch, ") needs numbers that are not negative");
-  position_ = std::make_shared<const Pass::Position>(epoch, first_batch);
+  position_ = std::make_shared<const PassCore::Position>(epoch, first_batch);
   epoch_ = epoch;
   first_batch_ = first_batch;
 }
@@ -179,28 +178,33 @@ std::shared_ptr<WorkerThreads> LoaderCore::threads_for(int64_t workers) {
   return threads;
 }
 
-Pass LoaderCore::begin(ReadBatch read, int64_t workers) {
+size_t LoaderCore::most_ahead(int64_t workers) const {
+  return static_cast<size_t>(std::max<int64_t>(workers * options_.prefetch_factor, 1));
+}
+
+PassCore LoaderCore::begin_core(ReadPlace read, int64_t workers) {
   auto order = std::make_shared<const BatchedOrder>(order_of(options_, samples_, epoch_));
   const auto batches = static_cast<int64_t>(order->begins.size()) - 1;
   const int64_t left = std::max<int64_t>(batches - first_batch_, 0);
   if (!options_.persistent_workers) workers = std::min(workers, left);
-  EpochSpec spec{.read =
-                     [order, read = std::move(read), seed = options_.seed, epoch = epoch_,
-                      asked = options_.stop](int64_t job, FunctionRef<bool()> ended) {
-                       const auto stop = [&] { return ended() || (asked && asked()); };
-                       return read(order->batch(job), seed, epoch, stop);
-                     },
-                 .batches = batches,
-                 .first_batch = first_batch_,
-                 .capacity = std::min(workers * options_.prefetch_factor, left),
-                 .timeout = options_.timeout,
-                 .describe = [order](int64_t job) { return describe(order->batch(job)); }};
+  EpochSpec spec{
+      .read =
+          [order, read = std::move(read), seed = options_.seed, epoch = epoch_,
+           asked = options_.stop](int64_t job, int64_t place, FunctionRef<bool()> ended) {
+            const auto stop = [&] { return ended() || (asked && asked()); };
+            return read(order->batch(job), seed, epoch, place, stop);
+          },
+      .batches = batches,
+      .first_batch = first_batch_,
+      .capacity = std::min(workers * options_.prefetch_factor, left),
+      .timeout = options_.timeout,
+      .describe = [order](int64_t job) { return describe(order->batch(job)); }};
   auto run = std::make_shared<EpochRun>(std::move(spec), left > 0 ? threads_for(workers) : nullptr);
-  const auto position = std::make_shared<Pass::Position>(epoch_, first_batch_);
+  const auto position = std::make_shared<PassCore::Position>(epoch_, first_batch_);
   position_ = position;
   ++epoch_;
   first_batch_ = 0;
-  return Pass(std::move(run), position, stats_);
+  return PassCore(std::move(run), position, stats_);
 }
 
 }  // namespace lathe::data

@@ -53,16 +53,14 @@ struct LoaderStats {
   double mean_ready = 0;    // mean number of batches that were ready when one was asked for
 };
 
-/// One pass over the batches of an epoch. Cheap to copy; copies share the pass.
-class LATHE_API Pass {
+/// What passes have in common, whatever their batches are: the order of jobs, the loader's position
+/// and statistics. A batch is known by the place where it was read.
+class LATHE_API PassCore {
  public:
-  /// The next batch; null at the end.
-  /// throws: as described at DataLoader.
-  std::shared_ptr<void> take();
-  /// Whether take() would return at once.
+  /// Calls `take` with the place of the next batch; EpochRun::next() says more.
+  bool take(FunctionRef<void(int64_t place)> take);
   bool ready() const;
-  /// The user has received what take() returned: the loader's state now leads to the next batch.
-  void hand_out(const std::shared_ptr<void>& batch);
+  void hand_out(bool is_batch);
   int64_t epoch() const { return epoch_; }
 
   /// The first batch that has not been handed out.
@@ -72,8 +70,8 @@ class LATHE_API Pass {
 
  private:
   friend class LoaderCore;
-  Pass(std::shared_ptr<EpochRun> run, std::shared_ptr<Position> position,
-       std::shared_ptr<LoaderStats> stats);
+  PassCore(std::shared_ptr<EpochRun> run, std::shared_ptr<Position> position,
+           std::shared_ptr<LoaderStats> stats);
 
   std::shared_ptr<EpochRun> run_;
   int64_t epoch_;
@@ -81,10 +79,53 @@ class LATHE_API Pass {
   std::shared_ptr<LoaderStats> stats_;
 };
 
-/// Makes the batch of some samples, of whatever type. Called from several threads at once. It may
-/// give up between two samples and return null if `stop` returns true.
-using ReadBatch = std::function<std::shared_ptr<void>(
-    std::span<const int64_t> indices, uint64_t seed, int64_t epoch, FunctionRef<bool()> stop)>;
+/// Where an iterator's batches come from.
+template <class B>
+class BatchStream {
+ public:
+  virtual ~BatchStream() = default;
+  /// The next batch; null at the end, and after an error.
+  virtual std::shared_ptr<B> next() = 0;
+};
+
+/// One pass over the batches of an epoch.
+template <class B>
+class Pass final : public BatchStream<B> {
+ public:
+  /// The places in which batches wait, and the pass that reads into them.
+  using Places = std::shared_ptr<std::vector<std::shared_ptr<B>>>;
+  Pass(Places places, PassCore core) : places_(std::move(places)), core_(std::move(core)) {}
+
+  /// The next batch; null at the end.
+  /// throws: as described at DataLoader.
+  std::shared_ptr<B> take() {
+    std::shared_ptr<B> batch;
+    core_.take([&](int64_t place) { batch = std::move((*places_)[static_cast<size_t>(place)]); });
+    return batch;
+  }
+  /// Whether take() would return at once.
+  bool ready() const { return core_.ready(); }
+  /// The user has received what take() returned, a batch or the end: the loader's state now leads
+  /// to the next batch, or epoch.
+  void hand_out(bool is_batch) { core_.hand_out(is_batch); }
+  int64_t epoch() const { return core_.epoch(); }
+
+  std::shared_ptr<B> next() override {
+    std::shared_ptr<B> batch = take();
+    hand_out(batch != nullptr);
+    return batch;
+  }
+
+ private:
+  Places places_;
+  PassCore core_;
+};
+
+/// Makes the batch of some samples. Called from several threads at once. It may give up between two
+/// samples and return null if `stop` returns true.
+template <class B>
+using ReadBatch = std::function<std::shared_ptr<B>(std::span<const int64_t> indices, uint64_t seed,
+                                                   int64_t epoch, FunctionRef<bool()> stop)>;
 
 class LATHE_API LoaderCore {
  public:
@@ -100,49 +141,45 @@ class LATHE_API LoaderCore {
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
 
-  /// Begins the next epoch.
+  /// Begins the next epoch. `workers` replaces options().num_workers.
   /// throws: IndexError, ValueError if a sampler gives indices that do not fit; OutOfMemoryError
   /// without threads.
-  Pass begin(ReadBatch read) { return begin(std::move(read), options_.num_workers); }
-  Pass begin(ReadBatch read, int64_t workers);
+  template <class B>
+  Pass<B> begin(ReadBatch<B> read) {
+    return begin(std::move(read), options_.num_workers);
+  }
+  template <class B>
+  Pass<B> begin(ReadBatch<B> read, int64_t workers) {
+    auto places = std::make_shared<std::vector<std::shared_ptr<B>>>(most_ahead(workers));
+    const auto into = [places, read = std::move(read)](std::span<const int64_t> indices,
+                                                       uint64_t seed, int64_t epoch, int64_t place,
+                                                       FunctionRef<bool()> stop) {
+      auto& mine = (*places)[static_cast<size_t>(place)];
+      mine = read(indices, seed, epoch, stop);
+      return mine != nullptr;
+    };
+    return {places, begin_core(into, workers)};
+  }
 
   LoaderStats stats() const { return *stats_; }
   void reset_stats() { *stats_ = {}; }
 
  private:
+  /// Reads the batch of some samples into a place.   → false if it gave up
+  using ReadPlace = std::function<bool(std::span<const int64_t> indices, uint64_t seed,
+                                       int64_t epoch, int64_t place, FunctionRef<bool()> stop)>;
+  PassCore begin_core(ReadPlace read, int64_t workers);
+  /// Places that are enough for the batches that are being read or waiting.
+  size_t most_ahead(int64_t workers) const;
   std::shared_ptr<WorkerThreads> threads_for(int64_t workers);
 
   int64_t samples_;
   DataLoaderOptions options_;
   int64_t epoch_ = 0;  // of the next begin()
   int64_t first_batch_ = 0;
-  std::shared_ptr<const Pass::Position> position_;  // of the last begin() or set_epoch()
-  std::shared_ptr<WorkerThreads> threads_;          // persistent ones, once there are any
+  std::shared_ptr<const PassCore::Position> position_;  // of the last begin() or set_epoch()
+  std::shared_ptr<WorkerThreads> threads_;              // persistent ones, once there are any
   std::shared_ptr<LoaderStats> stats_;
-};
-
-/// Where an iterator's batches come from.
-template <class B>
-class BatchStream {
- public:
-  virtual ~BatchStream() = default;
-  /// The next batch; null at the end, and after an error.
-  virtual std::shared_ptr<B> next() = 0;
-};
-
-/// The batches of a pass, each handed out as soon as it is taken.
-template <class B>
-class PassStream final : public BatchStream<B> {
- public:
-  explicit PassStream(Pass pass) : pass_(std::move(pass)) {}
-  std::shared_ptr<B> next() override {
-    std::shared_ptr<void> batch = pass_.take();
-    pass_.hand_out(batch);
-    return std::static_pointer_cast<B>(std::move(batch));
-  }
-
- private:
-  Pass pass_;
 };
 
 /// What range-for needs of a loader. It is an input iterator: copies share the stream, so ++ on one

@@ -6,6 +6,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/error.h"
 #include "lathe/data/device/device_batches.h"
+#include "lathe/data/transforms/augment_rows.h"
 
 namespace lathe::train {
 
@@ -26,49 +27,46 @@ namespace {
 
 class LoaderBatches : public Batches {
  public:
-  LoaderBatches(data::DataLoader& loader, Device device) : loader_(loader), device_(device) {}
+  LoaderBatches(data::DataLoader& loader, Device device, data::PrefetchOptions options)
+      : loader_(loader), device_(device), options_(std::move(options)) {}
 
   int64_t size() const override { return loader_.size(); }
   double wait_seconds() const override { return loader_.stats().wait_seconds; }
-  void keep_places() override { options_.places = std::make_shared<data::BatchPlaces>(); }
   bool keeps_places() const override { return options_.places != nullptr; }
+  void keep_places() override {
+    options_.places = std::make_shared<data::BatchPlaces>();
+    only_drawn_ = options_.resident && data::has_only_pixel_stages(options_.transform);
+  }
 
   std::unique_ptr<Pass> begin(int64_t epoch, int64_t first) override {
     loader_.set_epoch(epoch, first);
-    return std::make_unique<LoaderPass>(data::prefetch(loader_, device_, options_), device_);
+    if (only_drawn_) return pass_over(data::prefetch_drawn(loader_, device_, options_));
+    return pass_over(data::prefetch(loader_, device_, options_));
+  }
+
+  void make(Tensors& batch) const override {
+    if (!only_drawn_) return;
+    const auto [x, y] = data::make_batch(options_, batch_of<data::DrawnBatch>(batch));
+    batch = {x, y};
   }
 
  private:
-  class LoaderPass : public Pass {
-   public:
-    LoaderPass(data::DeviceBatches batches, Device device)
-        : batches_(std::move(batches)), at_(batches_.begin()), device_(device) {}
-
-    bool next(Tensors& batch) override {
-      batch.clear();  // frees its memory for the next one
-      if (begun_) ++at_;
-      begun_ = true;
-      if (at_ == batches_.end()) return false;
-      batch = detail::on_device(tensors_of(std::as_const(*at_)), device_);
-      return true;
-    }
-
-   private:
-    data::DeviceBatches batches_;
-    data::DeviceBatches::Iterator at_;
-    Device device_;
-    bool begun_ = false;
-  };
+  template <class Range>
+  std::unique_ptr<Pass> pass_over(Range batches) {
+    return std::make_unique<detail::RangePass<Range>>(std::move(batches), device_);
+  }
 
   data::DataLoader& loader_;
   Device device_;
   data::PrefetchOptions options_;
+  bool only_drawn_ = false;  // a pass gives DrawnBatches
 };
 
 }  // namespace
 
-std::unique_ptr<Batches> batches_of(data::DataLoader& loader, Device device) {
-  return std::make_unique<LoaderBatches>(loader, device);
+std::unique_ptr<Batches> batches_of(data::DataLoader& loader, Device device,
+                                    const data::PrefetchOptions& options) {
+  return std::make_unique<LoaderBatches>(loader, device, options);
 }
 
 }  // namespace lathe::train

@@ -16,6 +16,7 @@
 #include "lathe/core/tensor.h"
 #include "lathe/data/batch.h"
 #include "lathe/data/data_loader.h"
+#include "lathe/data/device/device_batches.h"
 
 namespace lathe::train {
 
@@ -164,6 +165,36 @@ namespace detail {
 /// The tensors on the device, without a wait where that is possible.
 LATHE_API Tensors on_device(const Tensors& tensors, Device device);
 
+/// The elements of a range, on a device. `Range` is a reference, or a view that is kept here.
+template <class Range>
+class RangePass : public Pass {
+ public:
+  RangePass(Range range, Device device, int64_t skipped = 0)
+      : range_(static_cast<Range&&>(range)),
+        at_(range_.begin()),
+        end_(range_.end()),
+        device_(device) {
+    for (; skipped > 0 && at_ != end_; --skipped) ++at_;
+  }
+
+  bool next(Tensors& batch) override {
+    batch.clear();  // frees its memory for the next one
+    if (begun_) ++at_;
+    begun_ = true;
+    if (at_ == end_) return false;
+    const auto& taken = *at_;  // also where the iterator returns a value
+    batch = on_device(tensors_of(taken), device_);
+    return true;
+  }
+
+ private:
+  Range range_;
+  decltype(std::declval<Range&>().begin()) at_;
+  decltype(std::declval<Range&>().end()) end_;
+  Device device_;
+  bool begun_ = false;
+};
+
 template <class Loader>
 class RangeBatches : public Batches {
  public:
@@ -180,13 +211,11 @@ class RangeBatches : public Batches {
   std::unique_ptr<Pass> begin(int64_t epoch, int64_t first) override {
     if constexpr (requires { loader_.set_epoch(epoch, first); }) {
       loader_.set_epoch(epoch, first);
-      return std::make_unique<RangePass>(loader_, device_, 0);
+      first = 0;
     } else if constexpr (requires { loader_.set_epoch(epoch); }) {
       loader_.set_epoch(epoch);
-      return std::make_unique<RangePass>(loader_, device_, first);
-    } else {
-      return std::make_unique<RangePass>(loader_, device_, first);
     }
+    return std::make_unique<RangePass<Loader&>>(loader_, device_, first);
   }
 
   double wait_seconds() const override {
@@ -198,30 +227,6 @@ class RangeBatches : public Batches {
   }
 
  private:
-  class RangePass : public Pass {
-   public:
-    RangePass(Loader& loader, Device device, int64_t skipped)
-        : at_(loader.begin()), end_(loader.end()), device_(device) {
-      for (; skipped > 0 && at_ != end_; --skipped) ++at_;
-    }
-
-    bool next(Tensors& batch) override {
-      batch.clear();  // frees its memory for the next one
-      if (begun_) ++at_;
-      begun_ = true;
-      if (at_ == end_) return false;
-      const auto& taken = *at_;  // also where the iterator returns a value
-      batch = on_device(tensors_of(taken), device_);
-      return true;
-    }
-
-   private:
-    decltype(std::declval<Loader&>().begin()) at_;
-    decltype(std::declval<Loader&>().end()) end_;
-    Device device_;
-    bool begun_ = false;
-  };
-
   Loader& loader_;
   Device device_;
 };
@@ -233,12 +238,14 @@ class RangeBatches : public Batches {
 ///   - size(), the number of its batches, says where an epoch ends.
 ///   - set_epoch(epoch, first), or set_epoch(epoch), makes it begin there. Batches that were used
 ///     before a resume are skipped otherwise. Without either, each pass must give the same batches.
-///   - Batches of a DataLoader are copied to a GPU ahead of their use
-///     (data/device/device_batches.h).
+///   - Batches of a DataLoader are copied to a GPU ahead of their use, and made there as the
+///     options say (data/device/device_batches.h). With keep_places(), those of resident images are
+///     only drawn by a pass, and make() makes them.
 template <class Loader>
 std::unique_ptr<Batches> batches_of(Loader& loader, Device device) {
   return std::make_unique<detail::RangeBatches<Loader>>(loader, device);
 }
-LATHE_API std::unique_ptr<Batches> batches_of(data::DataLoader& loader, Device device);
+LATHE_API std::unique_ptr<Batches> batches_of(data::DataLoader& loader, Device device,
+                                              const data::PrefetchOptions& options = {});
 
 }  // namespace lathe::train

@@ -1,32 +1,32 @@
 // BatchPlaces: which place a batch gets, and the events of those that read it.
 #include "lathe/data/device/batch_places.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace lathe::data {
 namespace {
 
 bool fits(const Tensor& place, const Tensor& like) {
-  if (place.defined() != like.defined()) return false;
-  return !place.defined() || (place.shape() == like.shape() && place.dtype() == like.dtype() &&
-                              place.strides() == like.strides());
-}
-
-Tensor place_like(const Tensor& like, Device device) {
-  if (!like.defined()) return {};
-  return empty_strided(like.shape(), like.strides(), like.dtype(), device);
+  return place.shape() == like.shape() && place.dtype() == like.dtype() &&
+         place.strides() == like.strides();
 }
 
 }  // namespace
 
-BatchPlaces::Place& BatchPlaces::take(const Tensor& x_like, const Tensor& y_like, Stream copies) {
+BatchPlaces::Place& BatchPlaces::take(const Tensors& like, Stream copies) {
   for (Place& place : places_) {
-    if (&place == latest_ || !fits(place.x, x_like) || !fits(place.y, y_like)) continue;
+    if (&place == latest_ || !std::ranges::equal(place.tensors, like, fits)) continue;
     place.read.block(copies);
     return place;
   }
   const StreamScope on(copies);
-  places_.push_back(
-      {place_like(x_like, copies.device), place_like(y_like, copies.device), Event(copies.device)});
-  return places_.back();
+  Place made{.tensors = {}, .read = Event(copies.device)};
+  for (const Tensor& each : like) {
+    made.tensors.push_back(
+        empty_strided(each.shape(), each.strides(), each.dtype(), copies.device));
+  }
+  return places_.emplace_back(std::move(made));
 }
 
 void BatchPlaces::end_use(Stream user) {

@@ -22,17 +22,17 @@ class LATHE_API BatchPlaces {
  public:
   /// Where a batch lies.
   struct Place {
-    Tensor x, y;
+    Tensors tensors;
     Event read;  // when the work on the last batch there is done
   };
 
   /// A pass begins: its first batch gets the first place. end_use() comes before, for the case that
   /// the pass before was broken off.
   void begin_pass() { latest_ = nullptr; }
-  /// A place for a batch like these two, of which y may be undefined. It is not that of the batch
+  /// A place for tensors of the shapes, strides and dtypes of these. It is not that of the batch
   /// before, and `copies` waits until what was there has been read.
   /// throws: OutOfMemoryError, CudaError.
-  Place& take(const Tensor& x_like, const Tensor& y_like, Stream copies);
+  Place& take(const Tensors& like, Stream copies);
   /// The user gets the batch that lies there.
   void hand_out(Place& place) {
     latest_ = &place;

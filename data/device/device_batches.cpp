@@ -1,7 +1,6 @@
 // prefetch(): the copy and the transform of the next batch on a stream of their own.
 #include "lathe/data/device/device_batches.h"
 
-#include <algorithm>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -17,7 +16,6 @@
 #include "lathe/data/transforms/augment.h"
 #include "lathe/data/transforms/augment_rows.h"
 #include "lathe/ops/index.h"
-#include "lathe/ops/views.h"
 
 namespace lathe::data {
 namespace {
@@ -31,16 +29,38 @@ Stream copy_stream(Device device) {
   return streams.try_emplace(device.index, device).first->second;
 }
 
-ImageSpec stored_spec(const ResidentImages& resident) {
-  const Tensor& images = resident.images();
-  return {images.dim(1), images.dim(2), images.dim(3), kU8};
+/// Queued on the current stream, without waiting.
+Tensor to_device_async(const Tensor& t, Device device) {
+  if (t.device() == device) return t;
+  const Tensor out = empty(t.shape(), {.dtype = t.dtype(), .device = device});
+  copy_values_async(out, t);
+  return out;
 }
 
-/// The batches of one pass. One batch is taken ahead.
-class DeviceStream final : public BatchStream<Batch> {
+/// The tensors of a batch, where they stand.
+std::vector<Tensor*> tensors_of(Batch& batch) {
+  std::vector<Tensor*> all;
+  for (Tensor* const each : {&batch.x, &batch.y})
+    if (each->defined()) all.push_back(each);
+  for (Tensor& each : batch.more) all.push_back(&each);
+  return all;
+}
+
+std::vector<Tensor*> tensors_of(DrawnBatch& batch) { return {&batch.windows, &batch.rows}; }
+
+/// On a GPU pinned: from pageable memory the driver would copy it twice, and may wait.
+Tensor for_copy(const Tensor& t, Device device) { return device.is_cuda() ? t.pin_memory() : t; }
+
+Tensor rows_of(const Batch& batch) {
+  return from_blob(const_cast<int64_t*>(batch.indices.data()), {batch.size()}, kI64).clone();
+}
+
+/// The batches of one pass on a device. One batch is taken ahead.
+template <class B>
+class AheadStream : public BatchStream<B> {
  public:
-  DeviceStream(Pass pass, uint64_t seed, Device device, PrefetchOptions options)
-      : pass_(std::move(pass)), seed_(seed), device_(device), options_(std::move(options)) {
+  AheadStream(Pass<Batch> pass, Device device, const PrefetchOptions& options)
+      : device_(device), options_(options), pass_(std::move(pass)) {
     if (!device_.is_cuda()) return;
     copies_ = copy_stream(device_);
     if (options_.places) {
@@ -53,18 +73,16 @@ class DeviceStream final : public BatchStream<Batch> {
     }
   }
 
-  std::shared_ptr<Batch> next() override {
+  std::shared_ptr<B> next() override {
     if (copies_) end_use(current_stream(device_));
     Loaded now = ahead_ ? *std::exchange(ahead_, std::nullopt) : load();
     if (now.error) std::rethrow_exception(now.error);
-    pass_.hand_out(now.batch);
+    pass_.hand_out(now.batch != nullptr);
     if (now.batch == nullptr || !copies_) return now.batch;
     const Stream user = current_stream(device_);
     now.arrived->block(user);
     if (now.place != nullptr) options_.places->hand_out(*now.place);
-    for (const Tensor* t : {&now.batch->x, &now.batch->y})
-      if (t->defined()) record_stream(*t, user);
-    for (const Tensor& t : now.batch->more) record_stream(t, user);
+    for (const Tensor* each : tensors_of(*now.batch)) record_stream(*each, user);
     if (options_.resident || pass_.ready()) {
       try {
         ahead_ = load();
@@ -75,9 +93,19 @@ class DeviceStream final : public BatchStream<Batch> {
     return now.batch;
   }
 
+ protected:
+  /// Makes the batch of what the loader gave, on the current stream. Its tensors may still be the
+  /// host's: they are moved to the device then.
+  virtual std::shared_ptr<B> make(std::shared_ptr<Batch> host) = 0;
+
+  int64_t epoch() const { return pass_.epoch(); }
+
+  const Device device_;
+  const PrefetchOptions options_;
+
  private:
   struct Loaded {
-    std::shared_ptr<Batch> batch;
+    std::shared_ptr<B> batch;
     std::shared_ptr<Event> arrived;  // on a GPU: when its copies and transform are done
     BatchPlaces::Place* place = nullptr;
     std::exception_ptr error;
@@ -88,148 +116,129 @@ class DeviceStream final : public BatchStream<Batch> {
   }
 
   Loaded load() {
-    auto host = std::static_pointer_cast<Batch>(pass_.take());
+    std::shared_ptr<Batch> host = pass_.take();
     if (host == nullptr) return {};
     const NoGrad off;
     const profile::MemoryTagScope data(profile::MemoryTag::kData);
-    if (!copies_) {
-      if (options_.drawn_only) {
-        draw(*host);
-      } else {
-        move_and_transform(*host);
-      }
-      return {.batch = std::move(host)};
-    }
+    if (!copies_) return {.batch = make(std::move(host))};
     const StreamScope on(*copies_);
-    BatchPlaces::Place* place = nullptr;
-    if (options_.drawn_only) draw(*host);
-    if (is_made_on_host()) {
-      if (options_.places) place = &put(*host);
-      *host = host->to_async(device_);  // the fields that are not in a place
-    } else {
-      move_and_transform(*host);
-      if (options_.places) place = &put(*host);
-    }
+    std::shared_ptr<B> batch = make(std::move(host));
+    BatchPlaces::Place* const place = move_to_device(*batch);
     auto arrived = std::make_shared<Event>(device_);
     arrived->record(*copies_);
-    return {.batch = std::move(host), .arrived = std::move(arrived), .place = place};
+    return {.batch = std::move(batch), .arrived = std::move(arrived), .place = place};
   }
 
-  bool is_made_on_host() const {
-    return options_.drawn_only || (!options_.resident && options_.transform.empty());
-  }
-
-  AugmentOptions augment_options() const {
-    return {
-        .seed = seed_, .epoch = pass_.epoch(), .dtype = options_.dtype, .format = options_.format};
-  }
-
-  /// Makes x and y what was drawn for the batch. On a GPU they are pinned: from pageable memory the
-  /// driver would copy them twice, and may wait.
-  void draw(Batch& batch) const {
-    const ImageSpec stored = stored_spec(*options_.resident);
-    batch.x = draw_windows(options_.transform, stored, batch.indices, augment_options());
-    batch.y = from_blob(batch.indices.data(), {batch.size()}, kI64).clone();
-    if (!copies_) return;
-    batch.x = batch.x.pin_memory();
-    batch.y = batch.y.pin_memory();
-  }
-
-  /// Moves x and y to a place.
-  BatchPlaces::Place& put(Batch& batch) {
-    BatchPlaces::Place& place = options_.places->take(batch.x, batch.y, *copies_);
-    for (const auto& [to, from] : {std::pair{&place.x, &batch.x}, std::pair{&place.y, &batch.y}}) {
-      if (!from->defined()) continue;
-      copy_values_async(*to, *from);
-      *from = *to;
+  /// To a place, if there are places.
+  BatchPlaces::Place* move_to_device(B& batch) {
+    const std::vector<Tensor*> all = tensors_of(batch);
+    if (!options_.places) {
+      for (Tensor* each : all) *each = to_device_async(*each, device_);
+      return nullptr;
     }
-    return place;
-  }
-
-  void move_and_transform(Batch& batch) {
-    if (options_.resident) {
-      const auto count = static_cast<int64_t>(batch.indices.size());
-      Tensor index = from_blob(batch.indices.data(), {count}, kI64);
-      if (device_.is_cuda()) {  // from pageable memory the driver would copy it twice, and may wait
-        const Tensor pinned = index.pin_memory();
-        index = empty({count}, {.dtype = kI64, .device = device_});
-        copy_values_async(index, pinned);
-      }
-      batch.x = index_select(options_.resident->images(), 0, index);
-      batch.y = index_select(options_.resident->labels(), 0, index);
-    } else if (device_.is_cuda()) {
-      batch = batch.to_async(device_);
+    Tensors like;
+    for (const Tensor* each : all) like.push_back(*each);
+    BatchPlaces::Place& place = options_.places->take(like, *copies_);
+    for (size_t i = 0; i < all.size(); ++i) {
+      copy_values_async(place.tensors[i], *all[i]);
+      *all[i] = place.tensors[i];
     }
-    if (options_.transform.empty()) return;
-    batch.x = augment(batch.x, options_.transform, batch.indices, augment_options());
+    return &place;
   }
 
-  Pass pass_;
-  uint64_t seed_;
-  Device device_;
-  PrefetchOptions options_;
+  Pass<Batch> pass_;
   std::optional<Stream> copies_;  // on a GPU
   std::optional<Loaded> ahead_;
 };
 
-}  // namespace
+class WholeBatches final : public AheadStream<Batch> {
+ public:
+  WholeBatches(Pass<Batch> pass, uint64_t seed, Device device, const PrefetchOptions& options)
+      : AheadStream(std::move(pass), device, options), seed_(seed) {}
 
-ResidentImages::ResidentImages(const ImageDataset& images, Device device) {
-  LATHE_CHECK(ValueError, images.has_one_size(),
-              "ResidentImages: the images of this data set have many sizes");
-  const profile::MemoryTagScope data(profile::MemoryTag::kData);
-  constexpr int64_t kImagesAtATime = 1024;
-  const ImageSpec& spec = images.stored_spec();
-  const int64_t count = images.size();
-  images_ =
-      empty({count, spec.channels, spec.height, spec.width}, {.dtype = kU8, .device = device});
-  const Tensor labels = empty({count}, {.dtype = kI64});
-  std::vector<uint8_t> pixels, some;
-  for (int64_t first = 0; first < count; first += kImagesAtATime) {
-    const int64_t n = std::min(kImagesAtATime, count - first);
-    some.clear();
-    for (int64_t i = first; i < first + n; ++i) {
-      labels.data<int64_t>()[i] = images.load(i, pixels).label;
-      some.insert(some.end(), pixels.begin(), pixels.end());
+ private:
+  std::shared_ptr<Batch> make(std::shared_ptr<Batch> batch) override {
+    if (options_.resident) {
+      const Tensor rows = to_device_async(for_copy(rows_of(*batch), device_), device_);
+      batch->x = index_select(options_.resident->images(), 0, rows);
+      batch->y = index_select(options_.resident->labels(), 0, rows);
     }
-    copy_values(narrow(images_, 0, first, n),
-                from_blob(some.data(), {n, spec.channels, spec.height, spec.width}, kU8));
+    if (options_.transform.empty()) return batch;
+    batch->x = augment(
+        to_device_async(batch->x, device_), options_.transform, batch->indices,
+        {.seed = seed_, .epoch = epoch(), .dtype = options_.dtype, .format = options_.format});
+    return batch;
   }
-  labels_ = labels.to(device);
-  if (device.is_cuda()) synchronize(current_stream(device));  // other streams will read them
+
+  uint64_t seed_;
+};
+
+class OnlyDrawn final : public AheadStream<DrawnBatch> {
+ public:
+  OnlyDrawn(Pass<Batch> pass, uint64_t seed, Device device, const PrefetchOptions& options)
+      : AheadStream(std::move(pass), device, options), seed_(seed) {}
+
+ private:
+  std::shared_ptr<DrawnBatch> make(std::shared_ptr<Batch> batch) override {
+    const Tensor& images = options_.resident->images();
+    const ImageSpec stored{images.dim(1), images.dim(2), images.dim(3), kU8};
+    const Tensor windows =
+        draw_windows(options_.transform, stored, batch->indices, {.seed = seed_, .epoch = epoch()});
+    return std::make_shared<DrawnBatch>(for_copy(windows, device_),
+                                        for_copy(rows_of(*batch), device_));
+  }
+
+  uint64_t seed_;
+};
+
+void check_device(const PrefetchOptions& options, Device device) {
+  if (!options.resident) return;
+  LATHE_CHECK(DeviceError, options.resident->images().device() == device,
+              "prefetch: the resident images are on ", options.resident->images().device(),
+              ", the batches are wanted on ", device);
 }
 
-std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options, const Tensor& windows,
-                                     const Tensor& rows) {
+}  // namespace
+
+std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options, const DrawnBatch& drawn) {
   const NoGrad off;
   const profile::MemoryTagScope data(profile::MemoryTag::kData);
   const ResidentImages& from = *options.resident;
-  return {augment_rows(from.images(), rows, windows, options.transform,
+  return {augment_rows(from.images(), drawn.rows, drawn.windows, options.transform,
                        {.dtype = options.dtype, .format = options.format}),
-          index_select(from.labels(), 0, rows)};
+          index_select(from.labels(), 0, drawn.rows)};
 }
 
 DeviceBatches::DeviceBatches(DataLoader& loader, Device device, PrefetchOptions options)
     : loader_(&loader), device_(device), options_(std::move(options)) {
-  if (options_.resident)
-    LATHE_CHECK(DeviceError, options_.resident->images().device() == device,
-                "prefetch: the resident images are on ", options_.resident->images().device(),
-                ", the batches are wanted on ", device);
-  if (options_.drawn_only)
-    LATHE_CHECK(
-        ValueError, options_.resident && has_only_pixel_stages(options_.transform),
-        "prefetch: batches that are only drawn need resident images, and a transform without "
-        "stages that make new pixels, such as resize");
+  check_device(options_, device);
 }
 
 DeviceBatches::Iterator DeviceBatches::begin() {
-  Pass pass = options_.resident ? loader_->start_indices() : loader_->start();
+  Pass<Batch> pass = options_.resident ? loader_->start_indices() : loader_->start();
   return Iterator(
-      std::make_shared<DeviceStream>(std::move(pass), loader_->options().seed, device_, options_));
+      std::make_shared<WholeBatches>(std::move(pass), loader_->options().seed, device_, options_));
+}
+
+DrawnBatches::DrawnBatches(DataLoader& loader, Device device, PrefetchOptions options)
+    : loader_(&loader), device_(device), options_(std::move(options)) {
+  check_device(options_, device);
+  LATHE_CHECK(ValueError, options_.resident && has_only_pixel_stages(options_.transform),
+              "prefetch_drawn: batches that are only drawn need resident images, and a transform "
+              "without stages that make new pixels, such as resize");
+}
+
+DrawnBatches::Iterator DrawnBatches::begin() {
+  return Iterator(std::make_shared<OnlyDrawn>(loader_->start_indices(), loader_->options().seed,
+                                              device_, options_));
 }
 
 DeviceBatches prefetch(DataLoader& loader, Device device, PrefetchOptions options) {
   return DeviceBatches(loader, device, std::move(options));
+}
+
+DrawnBatches prefetch_drawn(DataLoader& loader, Device device, PrefetchOptions options) {
+  return DrawnBatches(loader, device, std::move(options));
 }
 
 }  // namespace lathe::data

@@ -12,25 +12,10 @@
 #include "lathe/data/batch.h"
 #include "lathe/data/data_loader.h"
 #include "lathe/data/device/batch_places.h"
-#include "lathe/data/images/image_datasets.h"
+#include "lathe/data/device/resident_images.h"
 #include "lathe/data/transforms/transforms.h"
 
 namespace lathe::data {
-
-/// All images of a data set on a device, as bytes (CIFAR-10: 184 MB).
-class LATHE_API ResidentImages {
- public:
-  /// Copies the images as they are before the transform. Waits for the copy.
-  /// throws: ValueError unless they have one size; what reading them throws; NoCudaError,
-  /// OutOfMemoryError.
-  ResidentImages(const ImageDataset& images, Device device);
-
-  const Tensor& images() const { return images_; }  // u8 [N,C,H,W]
-  const Tensor& labels() const { return labels_; }  // i64 [N]
-
- private:
-  Tensor images_, labels_;
-};
 
 struct PrefetchOptions {
   // Applied on the device to batch.x, which must be bytes [N,C,H,W]. Bytes are a quarter of the
@@ -42,22 +27,11 @@ struct PrefetchOptions {
   // Takes the images from here; the loader then only says which come when. Must be made of the
   // loader's data set, on the same device.
   std::shared_ptr<const ResidentImages> resident = {};
-  // With resident images: a batch is only what was drawn for it. x holds the windows of its
-  // samples, y their rows in the resident images. The user makes the batch of them (make_batch), on
-  // the stream where it is used, and perhaps as a part of a captured graph. The transform must have
-  // only pixel stages (transforms/augment_rows.h).
-  bool drawn_only = false;
-  // On a GPU x and y of every batch lie here, in memory that later batches get again. A batch is
-  // then for what is queued before the next one is asked for, or the next pass is begun, on the
+  // On a GPU the tensors of every batch lie here, in memory that later batches get again. A batch
+  // is then for what is queued before the next one is asked for, or the next pass is begun, on the
   // stream that is current there. Ignored on the CPU.
   std::shared_ptr<BatchPlaces> places = {};
 };
-
-/// The images and labels of a batch that prefetch() with these options, `drawn_only` among them,
-/// has handed out. On a GPU: two kernels, and nothing that the host computes for this batch alone.
-/// throws: as augment_rows().
-LATHE_API std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options,
-                                               const Tensor& windows, const Tensor& rows);
 
 /// What prefetch returns: a loader whose batches are on a device.
 ///
@@ -90,11 +64,46 @@ class LATHE_API DeviceBatches {
   PrefetchOptions options_;
 };
 
+/// What was drawn for a batch of resident images: a few bytes per sample. make_batch() makes the
+/// images and labels of it, on the stream where they are used, perhaps as a part of a captured
+/// graph.
+struct DrawnBatch {
+  Tensor windows;  // as draw_windows() gives them: transforms/augment_rows.h
+  Tensor rows;     // i64 [n], of the samples in the resident images
+};
+
+/// The images and labels of a batch that prefetch_drawn() with these options has handed out. On a
+/// GPU: two kernels, and nothing that the host computes for this batch alone.
+/// throws: as augment_rows().
+LATHE_API std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options,
+                                               const DrawnBatch& drawn);
+
+/// What prefetch_drawn returns: like DeviceBatches, but each batch is only drawn.
+class LATHE_API DrawnBatches {
+ public:
+  using Iterator = BatchIterator<DrawnBatch>;
+
+  DrawnBatches(DataLoader& loader, Device device, PrefetchOptions options);
+  /// throws: what the loader's sampler throws; CudaError, OutOfMemoryError.
+  Iterator begin();
+  std::default_sentinel_t end() const { return std::default_sentinel; }
+  int64_t size() const { return loader_->size(); }
+
+ private:
+  DataLoader* loader_;
+  Device device_;
+  PrefetchOptions options_;
+};
+
 /// The batches of `loader` on `device`: `for (auto& [x, y] : prefetch(loader, device))`. On the CPU
 /// these are the loader's own batches, with options.transform applied; only the loader's workers
 /// read ahead.
-/// throws: NoCudaError; DeviceError if options.resident is on another device; ValueError if
-/// options.drawn_only does not fit the others.
+/// throws: NoCudaError; DeviceError if options.resident is on another device.
 LATHE_API DeviceBatches prefetch(DataLoader& loader, Device device, PrefetchOptions options = {});
+
+/// The same batches, of which only what is random has been decided. make_batch() makes the rest.
+/// throws: as prefetch(); ValueError without options.resident, or for a transform with other stages
+/// than pixel stages (transforms/augment_rows.h).
+LATHE_API DrawnBatches prefetch_drawn(DataLoader& loader, Device device, PrefetchOptions options);
 
 }  // namespace lathe::data

@@ -33,10 +33,10 @@ TEST_CASE("batch places: a place is filled while the other one is read, and then
   std::vector<data::BatchPlaces::Place*> taken;
   for (int batch = 0; batch < 3; ++batch) {
     places.end_use(user);
-    taken.push_back(&places.take(like, {}, copies));
+    taken.push_back(&places.take({like}, copies));
     {
       const StreamScope on(copies);
-      taken.back()->x.fill_(static_cast<double>(batch));
+      taken.back()->tensors[0].fill_(static_cast<double>(batch));
     }
     places.hand_out(*taken.back());
     const StreamScope on(user);

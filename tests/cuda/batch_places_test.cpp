@@ -38,20 +38,28 @@ data::StoredImages bytes() {
 /// What passes over the batches hold. The copies are queued while a batch may be used, on a stream
 /// of the user's own.
 std::vector<std::vector<float>> read(data::DataLoader& loader, const data::PrefetchOptions& options,
-                                     int passes, std::set<const void*>* at = nullptr) {
+                                     int passes, std::set<const void*>* at = nullptr,
+                                     bool only_drawn = false) {
   const OwnedStream own;
   const StreamScope on(own);
   std::vector<Tensor> seen;
   for (int pass = 0; pass < passes; ++pass) {
     loader.set_epoch(pass);
     int64_t batches = 0;
+    const auto look = [&](const Tensor& x, const Tensor& y) {
+      for (const Tensor* t : {&x, &y}) seen.push_back(add(t->to(kF32), 1.0));
+      return pass != 1 || ++batches < 2;  // else the next one is in its place already
+    };
+    if (only_drawn) {
+      for (auto& drawn : data::prefetch_drawn(loader, kGpu, options)) {
+        const auto [x, y] = data::make_batch(options, drawn);
+        if (!look(x, y)) break;
+      }
+      continue;
+    }
     for (auto& [x, y] : data::prefetch(loader, kGpu, options)) {
       if (at != nullptr) at->insert({x.raw_data(), y.raw_data()});
-      if (options.drawn_only) std::tie(x, y) = data::make_batch(options, x, y);
-      for (const Tensor* t : {&x, &y}) {
-        seen.push_back(add(t->to(kF32), 1.0));
-      }
-      if (pass == 1 && ++batches == 2) break;  // the next one is in its place already
+      if (!look(x, y)) break;
     }
   }
   std::vector<std::vector<float>> values;
@@ -74,6 +82,23 @@ TEST_CASE("batch places: batches lie in two places for each shape, with the valu
   }
 }
 
+TEST_CASE("batch places: all fields of a sample lie there" * test::cuda_case()) {
+  const Tensor rows = arange(10).to(kF32).view({5, 2});
+  const data::TensorDataset set({rows, mul(rows, 2.0), mul(rows, 3.0)});
+  data::DataLoader loader(set, {.batch_size = 1});
+  std::set<const void*> at;
+  int64_t sample = 0;
+  for (auto& batch :
+       data::prefetch(loader, kGpu, {.places = std::make_shared<data::BatchPlaces>()})) {
+    REQUIRE(batch.more.size() == 1);
+    at.insert(batch.more[0].raw_data());
+    CHECK(batch.more[0].cpu().to_vector<float>()[1] == static_cast<float>(3 * (2 * sample + 1)));
+    ++sample;
+  }
+  CHECK(sample == 5);
+  CHECK(at.size() == 2);
+}
+
 TEST_CASE("batch places: so do those that are transformed on the GPU, or are images from there" *
           test::cuda_case()) {
   const data::StoredImages images = bytes();
@@ -93,9 +118,8 @@ TEST_CASE("batch places: so do those that are transformed on the GPU, or are ima
     CHECK(at.size() == 6);
     if (!stay) continue;
     for (const bool places : {true, false}) {
-      options.drawn_only = true;
       options.places = places ? std::make_shared<data::BatchPlaces>() : nullptr;
-      CHECK(expected == read(loader, options, 3));
+      CHECK(expected == read(loader, options, 3, nullptr, true));
     }
   }
 }
@@ -107,15 +131,13 @@ TEST_CASE(
   const data::Transform transform = data::pad_crop(8, 2);
   data::DataLoader loader(images, {.batch_size = 8, .shuffle = true});
   data::PrefetchOptions options{.transform = transform,
-                                .resident = std::make_shared<data::ResidentImages>(images, kCPU),
-                                .drawn_only = true};
+                                .resident = std::make_shared<data::ResidentImages>(images, kCPU)};
   loader.set_epoch(1);
   std::vector<Tensor> drawn;
-  for (auto& [x, y] : data::prefetch(loader, kCPU, options)) {
-    const auto [made, labels] = data::make_batch(options, x, y);
+  for (auto& batch : data::prefetch_drawn(loader, kCPU, options)) {
+    const auto [made, labels] = data::make_batch(options, batch);
     drawn.insert(drawn.end(), {made, labels});
   }
-  options.drawn_only = false;
   loader.set_epoch(1);
   size_t at = 0;
   for (auto& [x, y] : data::prefetch(loader, kCPU, options)) {
@@ -123,10 +145,9 @@ TEST_CASE(
       CHECK(drawn[at++].to_vector<int64_t>() == t->to_vector<int64_t>());
   }
   CHECK(at == drawn.size());
-  options.drawn_only = true;
   options.transform = data::resize(4, 4);
-  CHECK_THROWS_AS(data::prefetch(loader, kCPU, options), ValueError);
-  CHECK_THROWS_AS(data::prefetch(loader, kCPU, {.drawn_only = true}), ValueError);
+  CHECK_THROWS_AS(data::prefetch_drawn(loader, kCPU, options), ValueError);
+  CHECK_THROWS_AS(data::prefetch_drawn(loader, kCPU, {}), ValueError);
 }
 
 TEST_CASE("batch places: a pass begins in the first place, wherever the last one ended" *

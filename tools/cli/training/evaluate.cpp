@@ -18,14 +18,14 @@ train::LossFunction evaluation_loss_of(nn::Module& model, const Settings& settin
 train::Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings,
                            int64_t classes, train::Progress& progress,
                            const BatchObserver& observer) {
-  InputBatches batches(input);
+  const auto batches = input.for_training();
   train::EvaluateOptions options{
       .amp = settings.amp,
       .stop = [] { return StopRequests::asked() != 0; },
       .progress = [&](const train::ProgressState& state) { progress.show(state); }};
   if (observer) options.on_batch = [&](const train::Result& r) { observer(r.output, r.target); };
   train::Evaluation result =
-      train::evaluate(model, batches, evaluation_loss_of(model, settings),
+      train::evaluate(model, *batches, evaluation_loss_of(model, settings),
                       train::Tally({.scores = true, .classes = classes}), options);
   progress.clear();
   return result;

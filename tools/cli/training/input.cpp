@@ -1,53 +1,13 @@
 // make_input(): decides where images are transformed, on the CPU by workers or on the GPU.
 #include "lathe/tools/cli/training/input.h"
 
-#include <tuple>
 #include <utility>
 
 #include "lathe/core/text/formatted.h"
-#include "lathe/data/transforms/augment_rows.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
 namespace lathe::cli {
-
-void Input::keep_places() {
-  prefetch.places = std::make_shared<data::BatchPlaces>();
-  prefetch.drawn_only = prefetch.resident && data::has_only_pixel_stages(prefetch.transform);
-}
-
-void Input::make_batch(Tensor& x, Tensor& y) const {
-  if (prefetch.drawn_only) std::tie(x, y) = data::make_batch(prefetch, x, y);
-}
-
-namespace {
-
-class InputPass : public train::Pass {
- public:
-  explicit InputPass(data::DeviceBatches batches)
-      : batches_(std::move(batches)), at_(batches_.begin()) {}
-
-  bool next(Tensors& batch) override {
-    batch.clear();  // frees its memory for the next one
-    if (begun_) ++at_;
-    begun_ = true;
-    if (at_ == batches_.end()) return false;
-    batch = {at_->x, at_->y};
-    return true;
-  }
-
- private:
-  data::DeviceBatches batches_;
-  data::DeviceBatches::Iterator at_;
-  bool begun_ = false;
-};
-
-}  // namespace
-
-std::unique_ptr<train::Pass> InputBatches::begin(int64_t epoch, int64_t first) {
-  input_.loader.set_epoch(epoch, first);
-  return std::make_unique<InputPass>(input_.batches());
-}
 
 void refuse_resident_images(const Settings& settings) {
   if (settings.data_cache == "gpu")

@@ -16,32 +16,9 @@ struct Input {
   data::PrefetchOptions prefetch = {};
 
   data::DeviceBatches batches() { return data::prefetch(loader, device, prefetch); }
-
-  /// Batches on a GPU lie in two places from now on, for graphs that read them there. A batch is
-  /// then for what is queued before the next one is asked for. If the images lie on the GPU, it may
-  /// be only drawn: then make_batch() comes first.
-  void keep_places();
-  bool keeps_places() const { return prefetch.places != nullptr; }
-
-  /// Makes the images and labels of what batches() handed out, unless they are there. Work on the
-  /// device that can be captured.
-  void make_batch(Tensor& x, Tensor& y) const;
-};
-
-/// An input as train::Trainer takes it. Refers to the input, which must outlive it.
-class InputBatches : public train::Batches {
- public:
-  explicit InputBatches(Input& input) : input_(input) {}
-
-  int64_t size() const override { return input_.loader.size(); }
-  std::unique_ptr<train::Pass> begin(int64_t epoch, int64_t first) override;
-  void keep_places() override { input_.keep_places(); }
-  bool keeps_places() const override { return input_.keeps_places(); }
-  void make(Tensors& batch) const override { input_.make_batch(batch[0], batch[1]); }
-  double wait_seconds() const override { return input_.loader.stats().wait_seconds; }
-
- private:
-  Input& input_;
+  std::unique_ptr<train::Batches> for_training() {
+    return train::batches_of(loader, device, prefetch);
+  }
 };
 
 /// On a CPU the loader's workers transform the images. A GPU gets bytes and transforms them itself,

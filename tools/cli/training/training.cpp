@@ -129,13 +129,13 @@ train::LossFunction looked_at(train::LossFunction loss, const Settings& settings
 Training::Training(const TrainingParts& parts, int64_t total_steps)
     : settings_(parts.settings),
       parts_(parts),
-      train_(parts_.train),
-      test_(parts_.test),
+      train_(parts_.train.for_training()),
+      test_(parts_.test.for_training()),
       broken_({&parts_.train.loader.dataset(), &parts_.test.loader.dataset(),
                parts_.held_out ? &parts_.held_out->loader.dataset() : nullptr},
               parts_.log),
       trainer_(parts_.model, parts_.schedule.optimizer(), options_of(parts_, total_steps)) {
-  if (parts_.held_out != nullptr) held_out_.emplace(*parts_.held_out);
+  if (parts_.held_out != nullptr) held_out_ = parts_.held_out->for_training();
   trainer_.classifies();
   trainer_.loss(looked_at(loss_of(parts_.model, settings_), settings_, trainer_));
   trainer_.evaluation_loss(evaluation_loss_of(parts_.model, settings_));
@@ -158,7 +158,8 @@ void Training::add_observers() {
 
 ExitCode Training::run() {
   try {
-    return end(held_out_ ? trainer_.fit(train_, test_, *held_out_) : trainer_.fit(train_, test_));
+    return end(held_out_ ? trainer_.fit(*train_, *test_, *held_out_)
+                         : trainer_.fit(*train_, *test_));
   } catch (const train::DivergedError& e) {
     const char* const advice = e.kind() == train::DivergedError::Kind::kLoss
                                    ? "; a lower --lr or --clip-grad-norm 1 may help"

@@ -67,8 +67,8 @@ class Training {
 
   const Settings& settings_;
   TrainingParts parts_;
-  InputBatches train_, test_;
-  std::optional<InputBatches> held_out_;
+  std::unique_ptr<train::Batches> train_, test_;
+  std::unique_ptr<train::Batches> held_out_;  // null: there are none
   BrokenFiles broken_;
   train::Trainer trainer_;
 };
