@@ -40,7 +40,11 @@ class PartFile {
       throw;
     }
   }
-  ~PartFile() { ::close(descriptor_); }
+  /// Without a byte there is nothing to go on from.
+  ~PartFile() {
+    if (size() == 0) remove();
+    ::close(descriptor_);
+  }
   PartFile(const PartFile&) = delete;
   PartFile& operator=(const PartFile&) = delete;
 
@@ -79,10 +83,14 @@ class PartFile {
     fs::rename(path_, target, error);
     LATHE_CHECK(FileError, !error, path_.string(), ": cannot be renamed to ", target.string(), ": ",
                 error.message());
+    path_.clear();
     sync_directory_of(target.string());
   }
 
-  void remove() { ::unlink(path_.c_str()); }
+  void remove() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+    path_.clear();
+  }
   const fs::path& path() const { return path_; }
 
  private:

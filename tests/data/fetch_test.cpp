@@ -148,6 +148,7 @@ TEST_CASE("fetch: a server that refuses, breaks, is absent or silent gives one l
     const HttpServer server({.status = 404});
     CHECK(fetch_error<FileError>(download_of(content(), server.url()), dir) ==
           server.url() + ": the server answered 404");
+    CHECK(std::filesystem::is_empty(dir.path()));  // no part file without a byte
   }
   {
     const HttpServer server({.content = content(), .drop_after = 0});
