@@ -6,7 +6,8 @@
 - A block of C++ in a chapter stands behind "From [file](path):" and is in that file: each line, in order; between two lines
   that the block has one after the other nothing is left out, except at a line "…".
 - There are ten chapters, each with a program of at most 80 lines, a block of output, and three exercises, whose solutions
-  are test cases of tests/tour named "tour CHAPTER.NUMBER: …". The tour's README links all of them.
+  are test cases of tests/tour named "tour CHAPTER.NUMBER: …". The tour's README links all of them. What a chapter claims
+  beyond what it quotes and prints is asserted by test cases named "tour CHAPTER: …", at least one.
 - The pictures are there, and a command of ours drew them.
 - examples/from_scratch.cpp has at most 300 lines and includes nothing of Lathe.
 - The index of questions in README.md names one to three files for each question, and they exist.
@@ -81,6 +82,8 @@ def faults_of_chapter(root, page, text, cases, index):
     if exercises != [f"{number}.{k}" for k in (1, 2, 3)]:
         yield f"has the exercises {exercises}"
     yield from (f"exercise {one} has no solution" for one in exercises if one not in cases)
+    if number not in cases:
+        yield "has no test of what it claims"
 
 
 def faults_of_pictures(page, text):
@@ -132,7 +135,7 @@ def main():
     self_test()
     root = pathlib.Path(sys.argv[1]).resolve()
     tour = root / "docs/tour"
-    cases = set(re.findall(r'TEST_CASE\(\s*"tour (\d+\.\d): ', "".join(
+    cases = set(re.findall(r'TEST_CASE\(\s*"tour (\d+(?:\.\d)?): ', "".join(
         path.read_text(encoding="utf-8") for path in paths_below(root, ["tests/tour"], {".cpp"}))))
     index = (tour / "README.md").read_text(encoding="utf-8")
     faults = []
