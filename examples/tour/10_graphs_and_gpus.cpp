@@ -57,7 +57,6 @@ int main() {
   const Tensor y = lathe::tensor({{1.}, {2.}, {3.}, {0.}}, lathe::kF64);
   const Tensor w = lathe::tensor({{2.}, {-1.}}, lathe::kF64);
   w.requires_grad_();
-
   print("whole batch of 4:             ", gradient(x, y, w, 0, 4));
   const Tensor a = gradient(x, y, w, 0, 2), b = gradient(x, y, w, 2, 4);
   print("GPU 0, samples 0 and 1:       ", a);
@@ -74,5 +73,8 @@ int main() {
   print("batch norm of the whole batch:", norm(x).slice(1, 0, 1));
   print("of two shards:                ",
         lathe::cat({norm(x.slice(0, 0, 2)), norm(x.slice(0, 2, 4))}, 0).slice(1, 0, 1));
-  if (lathe::cuda_is_available()) one_step_as_a_graph();
+  if (lathe::cuda_is_available())
+    one_step_as_a_graph();
+  else
+    std::cerr << "No CUDA device: no lines with gpu:. Chapter 10 says how to emulate one.\n";
 }
