@@ -5,6 +5,7 @@
 
 - A block of C++ in a chapter stands behind "From [file](path):" and is in that file: each line, in order; between two lines
   that the block has one after the other nothing is left out, except at a line "…".
+- An exercise says what it needs, behind "*Needs*". A signature there, `…` ([name](path)), is in that file, line breaks aside.
 - There are ten chapters, each with a program of at most 80 lines, a block of output, and three exercises, whose solutions
   are test cases of tests/tour named "tour CHAPTER.NUMBER: …". The tour's README links all of them. What a chapter claims
   beyond what it quotes and prints is asserted by test cases named "tour CHAPTER: …", at least one.
@@ -65,6 +66,19 @@ def faults_of_quotes(root, page, text):
         yield from (f"{source[1]} {fault}" for fault in faults_of_quote(path.read_text(encoding="utf-8"), match[2]))
 
 
+def faults_of_needs(page, text):
+    """Exercises that do not say what they need, and signatures that their file does not have."""
+    for exercise in re.split(r"^- (?=\*\*)", text, flags=re.M)[1:]:
+        number = re.match(r"\*\*([\d.]+)\*\*", exercise)[1]
+        if "*Needs* " not in exercise:
+            yield f"exercise {number} does not say what it needs"
+        needs = re.sub(r"\s+", " ", exercise.partition("*Needs* ")[2])
+        for signature, target in re.findall(r"`([^`]+)` \(\[[^\]]+\]\(([^)]+)\)\)", needs):
+            path = (page.parent / target).resolve()
+            if not path.is_file() or signature not in re.sub(r"\s+", " ", path.read_text(encoding="utf-8")):
+                yield f"exercise {number}: {target} does not have {signature}"
+
+
 def faults_of_chapter(root, page, text, cases, index):
     if f"]({page.name})" not in index:
         yield "is not in the list of the tour's README"
@@ -78,9 +92,11 @@ def faults_of_chapter(root, page, text, cases, index):
     number = re.match(r"(\d*)", page.name)[1].lstrip("0")
     if not number:
         return  # the page before the first chapter
-    exercises = re.findall(r"^- \*\*(\d+\.\d)\*\* ", text.partition("\n## Exercises\n")[2], re.M)
+    last = text.partition("\n## Exercises\n")[2]
+    exercises = re.findall(r"^- \*\*(\d+\.\d)\*\* ", last, re.M)
     if exercises != [f"{number}.{k}" for k in (1, 2, 3)]:
         yield f"has the exercises {exercises}"
+    yield from faults_of_needs(page, last)
     yield from (f"exercise {one} has no solution" for one in exercises if one not in cases)
     if number not in cases:
         yield "has no test of what it claims"
@@ -124,6 +140,10 @@ def self_test():
     assert not list(faults_of_quotes(root, page, quoted % "import sys"))
     for wrong in (quoted % "import no_such", "```cpp\nimport sys\n```\n", quoted.replace("](", "](no_such/") % "import sys"):
         assert list(faults_of_quotes(root, page, wrong)), wrong
+    needs = "- **1.1** A?\n  *Needs* `import sys` ([x](check_tour.py)).\n"
+    assert not list(faults_of_needs(page, needs))
+    for wrong in (needs.replace("*Needs* ", ""), needs.replace("sys", "no" + "thing"), needs.replace("(check_tour", "(no_such")):
+        assert list(faults_of_needs(page, wrong)), wrong
     row = "| where is … | |\n|---|---|\n" + "| a | `README.md` |\n" * 20
     assert not list(faults_of_index(root, row))
     for wrong in (row.replace("README.md", "no_such.md"), row.replace("`README.md`", "`README.md` " * 4), ""):
