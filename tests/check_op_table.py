@@ -11,6 +11,7 @@
 - An element-wise op has a case of its name in a test of values: of one operand, in the table of elementwise_test.cpp. If its
   functor calls a function of libm, which a GPU rounds in another way, its error stands in ulps_of() of tests/cuda/unary_test.cpp
   or binary_test.cpp. UnaryOp ends with the tests that return bool, where the loop of unary_test.cpp ends.
+- An op with kernels and gradients is in graph/op_table.cpp, or stands in NOT_IN_GRAPHS: jit::trace refuses a function that calls it.
 - The op has its line in op_table_test.cpp, which compares the columns amp and cpu with what the op does.
 """
 import pathlib
@@ -22,6 +23,15 @@ from tree_files import paths_below
 COLUMNS = ["API", "grad", "grad²", "amp", "cpu", "cuda", "test"]
 NOT_IN_UMBRELLA = {"strided_adjoint.h", "resample.h"}  # parts of other ops
 NO_DTYPE_OF_THEIR_OWN = {"randperm"}  # op_table_test.cpp feeds them nothing
+
+# Ops with kernels that graph/op_table.cpp does not have. A function that calls one of these cannot be traced.
+NOT_IN_GRAPHS = set("""
+    acosh addmm asinh atanh index_add index_put masked_fill_ max_pool2d_with_indices put scatter scatter_add sort take topk
+    """.split())
+# These are made of ops that it has.
+NOT_IN_GRAPHS |= set("frac lerp mm mv".split())
+# And these compute gradients of ops that it has, or a part of them.
+NOT_IN_GRAPHS |= set("conv2d_input_grad conv2d_weight_grad resample sum_to_shape".split())
 
 
 class Table:
@@ -116,6 +126,17 @@ def problems_of_row(row, root, cuda_words, umbrella, measured):
             yield f"{function}: no line in tests/ops/op_table_test.cpp"
 
 
+def problems_of_graphs(rows, table):
+    """Ops that nobody decided about: neither graphs have them nor NOT_IN_GRAPHS. `table` is the text of graph/op_table.cpp."""
+    held = set(re.findall(r'\b(?:add[12]?|make_op|training_norm)\(\s*"(\w+)"', table))
+    for row in rows:
+        for name in row["functions"] if row["cuda"] == "emulated" and row["grad"] else []:
+            if name not in held and name not in NOT_IN_GRAPHS:
+                yield f"{name}: has no line in graph/op_table.cpp, so jit::trace refuses it: add one, or the name to NOT_IN_GRAPHS"
+            elif name in held and name in NOT_IN_GRAPHS:
+                yield f"{name}: is in graph/op_table.cpp and in NOT_IN_GRAPHS"
+
+
 EXACT = "fabs|floor|ceil|nearbyint|trunc|sqrt|fmod|copysign"  # rounded alike everywhere
 
 
@@ -156,6 +177,12 @@ def self_test():
     assert list(problems_of_values(row("unary.h"), texts.get)) and not list(problems_of_values(row("binary.h"), texts.get))
     texts["values"] = '{"cbrt", cbrt'
     assert not list(problems_of_values(row("unary.h"), texts.get))
+    kernel = [{"grad": "x", "cuda": "emulated", "functions": ["cbrt"]}]
+    for wrong in ('add1("sqrt", x)', 'add1("sqrt", x); kFloat[] = {"cbrt"}'):
+        assert list(problems_of_graphs(kernel, wrong)), wrong
+    assert not list(problems_of_graphs(kernel, 'add1("sqrt", x), add1("cbrt", x)'))
+    kernel[0]["functions"] = ["frac"]
+    assert list(problems_of_graphs(kernel, 'make_op(\n "frac", x)')) and not list(problems_of_graphs(kernel, 'add1("sqrt", x)'))
     functors = "struct Cbrt { T operator()(T x) const { return std::%s(x); } };\n// end\n"
     assert list(problems_of_libm("Unary", functors % "cbrt", "")) and not list(problems_of_libm("Unary", functors % "sqrt", ""))
     assert not list(problems_of_libm("Unary", functors % "cbrt", "case UnaryOp::kCbrt: return 1;"))
@@ -189,6 +216,7 @@ def main():
     problems += problems_of_values(table.rows, lambda word: read(f"tests/ops/{word}_test.cpp"))
     for kind in ("Unary", "Binary"):
         problems += problems_of_libm(kind, read(f"ops/elementwise_kernels/{kind.lower()}_math.h"), read(f"tests/cuda/{kind.lower()}_test.cpp"))
+    problems += problems_of_graphs(table.rows, read("graph/op_table.cpp"))
     problems += problems_of_order(read("ops/unary.h"))
 
     for problem in problems:
