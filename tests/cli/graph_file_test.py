@@ -95,4 +95,14 @@ def test_weights_of_a_graph_that_has_integers_of_its_own(folder):
     expect_one_line(lathe("ckpt", "convert", "narrow.lathe", "narrow.safetensors"), 3, "narrow.lathe: it has a linear with weights of 8 bits")
 
 
+def test_models_are_timed_in_the_precision_that_amp_names(folder):
+    infer = ["bench", "infer", "--model", "resnet8", "--image-size", 8, "--batch-size", 1, "--seconds", 0.02, "--threads", 1]
+    for amp in ("off", "bf16"):
+        rows = [json.loads(line) for line in expect(lathe(*infer, "--device", "cpu", "--int8", "--amp", amp, "--json"), 0).stdout.splitlines()]
+        assert [(row["form"], row["amp"]) for row in rows] == [("eager", amp), ("graph", amp), ("int8", "off")], rows
+    assert ", inputs [3,8,8], bf16, 1 thread" in expect(lathe(*infer, "--device", "cpu", "--amp", "bf16"), 0).stdout
+    write_graph("scores.lathe", SCORES + "output %1\n", FACTORS)
+    expect_one_line(lathe("bench", "infer", "--weights", "scores.lathe", "--amp", "bf16"), 2, "--amp is that of the graph in --weights")
+
+
 main(globals())

@@ -14,6 +14,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/random/generator.h"
+#include "lathe/graph/op_table.h"
 #include "lathe/nn/models.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/binary.h"
@@ -153,4 +154,37 @@ TEST_CASE("inference graph: elsewhere the layers stay, and the log says why" * c
   }
   check_stays(f, std::move(model), kGpu, settings, "beyond 65504");
   CHECK(cudnn::benchmark());
+}
+
+TEST_CASE("inference graph: in each precision of --amp, on a CPU and on a GPU" * cuda_case()) {
+  Fixture f;
+  Settings settings = in_half();
+  for (const Device device : {kCPU, kGpu}) {
+    for (const auto& [amp, dtype] :
+         {std::pair("off", kF32), std::pair("fp16", kF16), std::pair("bf16", kBF16)}) {
+      CAPTURE(device);
+      settings.amp = amp;
+      CAPTURE(settings.amp);
+      const auto model = resnet8(settings);
+      model->to(device);
+      const jit::Graph graph = inference_graph(*model, {3, kSide, kSide}, device, settings);
+      const auto type_of = [&](int value) { return graph.values[static_cast<size_t>(value)].type; };
+      const DType images = device.is_cuda() ? dtype : kF32;
+      CHECK(type_of(graph.inputs[0]).dtype == images);
+      CHECK(type_of(graph.outputs[0]).dtype == dtype);
+      int64_t convolutions = 0;
+      for (const jit::Node& node : graph.nodes) {
+        if (node.op->name != "fused_conv2d" && node.op->name != "conv2d") continue;
+        CHECK(type_of(node.output).dtype == dtype);
+        ++convolutions;
+      }
+      CHECK(convolutions == kLayers - 1);
+      const Tensor x = in_layout(randn({2, 3, kSide, kSide}), settings).to(device);
+      const Tensor want = scores_of(*model, x, settings).cpu();
+      const Tensor got = cast(graph.run({cast(x, images)})[0], kF32).cpu();
+      const double rounding = dtype == kF32 ? 1e-6 : dtype == kF16 ? 0x1p-10 : 0x1p-7;
+      const double error = max(abs(got - want)).item<double>() / max(abs(want)).item<double>();
+      CHECK(error < static_cast<double>(kLayers) * rounding);
+    }
+  }
 }

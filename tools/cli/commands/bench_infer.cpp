@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -28,7 +29,6 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/graph/passes.h"
 #include "lathe/graph/quantize/quantize.h"
-#include "lathe/graph/trace.h"
 #include "lathe/nn/module.h"
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/bench.h"
@@ -37,6 +37,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/graph_file.h"
+#include "lathe/tools/cli/training/inference_graph.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/train/row.h"
 
@@ -167,8 +168,7 @@ Subject made(Settings& settings, Device device) {
   s.model->eval();
   const int64_t side = settings.image_size.value_or(32);
   s.input = {shape.in_channels, side, side};
-  const Tensor example = randn({2, shape.in_channels, side, side}, {.device = device});
-  s.graph = jit::trace(*s.model, in_layout(example, settings));
+  s.graph = inference_graph(*s.model, s.input, device, settings);
   return s;
 }
 
@@ -209,6 +209,7 @@ Subject loaded(const Settings& settings, Device device) {
                   " numbers"));
   }
   s.graph.to(device);
+  running_graph(file, [&] { jit::optimize_for_inference(s.graph); });
   return s;
 }
 
@@ -223,9 +224,11 @@ Tensor input_of(const Subject& s, int64_t batch, Device device, const Settings& 
   return x.ndim() == 4 ? in_layout(x, settings) : x;
 }
 
-/// The graph in 8-bit integers, for random inputs.
-jit::Graph in_int8(const Subject& s, Device device, const Settings& settings) {
-  jit::Graph graph = s.graph;
+/// The graph in 8-bit integers, for random inputs. With --amp it is made of the model in f32.
+jit::Graph in_int8(const Subject& s, Device device, Settings settings) {
+  const bool in_half = settings.amp != "off";
+  settings.amp = "off";
+  jit::Graph graph = in_half ? inference_graph(*s.model, s.input, device, settings) : s.graph;
   running_graph(s.name, [&] {
     const Tensor x = input_of(s, kCalibrationInputs, device, settings);
     if (jit::quantize(graph, {{x}}).layers.empty())
@@ -235,7 +238,7 @@ jit::Graph in_int8(const Subject& s, Device device, const Settings& settings) {
 }
 
 void check_flags_of_graph(const Invocation& call) {
-  for (const char* key : {"model", "stem", "classes", "in-channels", "image-size"}) {
+  for (const char* key : {"model", "stem", "classes", "in-channels", "image-size", "amp"}) {
     if (is_flag_given(call.sources, key))
       throw UsageError(formatted("--{} is that of the graph in --weights: leave it out", key));
   }
@@ -243,7 +246,7 @@ void check_flags_of_graph(const Invocation& call) {
 
 /// What a row is about.
 struct Measured {
-  std::string model, form;
+  std::string model, form, amp;
   int64_t batch, clients;
   std::string device, layout;
 };
@@ -253,6 +256,7 @@ void report(const Output& out, const Measured& m, const Latencies& of, double ra
               .add("bench", "infer")
               .add("model", m.model)
               .add("form", m.form)
+              .add("amp", m.amp)
               .add("batch_size", m.batch)
               .add("clients", m.clients)
               .add("threads", m.clients > 1 ? 1 : num_threads())
@@ -277,10 +281,10 @@ ExitCode run_bench_infer(const Invocation& call) {
   const Device device = prepare_compute(settings);
   manual_seed(static_cast<uint64_t>(settings.seed));
   Subject s = settings.weights.empty() ? made(settings, device) : loaded(settings, device);
-  running_graph(s.name, [&] { jit::optimize_for_inference(s.graph); });
   const NoGrad off;
   std::vector<Form> forms;
-  if (s.model) forms.push_back({"eager", [&](const Tensor& x) { s.model->forward(x); }});
+  if (s.model)
+    forms.push_back({"eager", [&](const Tensor& x) { scores_of(*s.model, x, settings); }});
   forms.push_back({"graph", [&](const Tensor& x) { s.graph.run({x}); }});
   jit::Graph int8;
   if (settings.int8) {
@@ -289,7 +293,8 @@ ExitCode run_bench_infer(const Invocation& call) {
     forms.push_back({"int8", [&](const Tensor& x) { int8.run({x}); }});
   }
 
-  out.text(formatted("{}, inputs {}, {}", printable(s.name), concat(s.input),
+  out.text(formatted("{}, inputs {}, {}{}", printable(s.name), concat(s.input),
+                     settings.amp == "off" ? "" : formatted("{}, ", settings.amp),
                      count_text(num_threads(), "thread")));
   out.text(formatted("{:>6}  {:<18} {:>12} {:>12} {:>12}", "batch", "", "p50", "p99", "inputs/s"));
   std::vector<int64_t> batches = {1, settings.batch_size.value_or(32)};
@@ -301,7 +306,9 @@ ExitCode run_bench_infer(const Invocation& call) {
     const std::vector<Latencies> times =
         running_graph(s.name, [&] { return measure_forms(forms, x, timing); });
     const auto show = [&](const Form& form, const Latencies& of, int64_t clients, double rate) {
-      report(out, {s.name, form.name, batch, clients, concat(device), settings.layout}, of, rate);
+      const std::string amp = form.name == std::string_view("int8") ? "off" : settings.amp;
+      report(out, {s.name, form.name, amp, batch, clients, concat(device), settings.layout}, of,
+             rate);
     };
     for (size_t f = 0; f < forms.size(); ++f) {
       show(forms[f], times[f], 1, static_cast<double>(batch) / times[f].at(0.5));

@@ -150,7 +150,7 @@ constexpr Setting kSettings[] = {
   {.key = "csv", .group = "Range test", .target = &S::csv, .takes = kFindLr, .unit = "FILE",
    .help = "Write the steps as CSV: step, lr, loss, smoothed_loss"},
 
-  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kLook | kPredict | kBenchStep | kStepViews | kAlgosPlan | kPlan, .choices = "off|fp16|bf16", .hint = amp_hint,
+  {.key = "amp", .group = "Precision", .target = &S::amp, .takes = kSteps | kLook | kPredict | kBenchStep | kBenchInfer | kStepViews | kAlgosPlan | kPlan, .choices = "off|fp16|bf16", .hint = amp_hint,
    .help = "Convolutions and matrix products in a half type; parameters, sums and losses stay f32"},
   {.key = "loss-scale", .group = "Precision", .target = &S::loss_scale, .takes = kTrain | kFindLr, .unit = "dynamic|NUMBER",
    .help = "Of --amp fp16: adapts itself to overflows, or is fixed"},

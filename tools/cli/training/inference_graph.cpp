@@ -1,4 +1,4 @@
-// for_inference(): the trace, its checks, and the module that runs it.
+// The trace, the checks of for_inference(), and the module that runs it.
 #include "lathe/tools/cli/training/inference_graph.h"
 
 #include <algorithm>
@@ -35,18 +35,6 @@ class GraphOfModel final : public nn::Module {
   jit::Graph graph_;
 };
 
-jit::Graph graph_of(nn::Module& model, const Shape& image, Device device,
-                    const Settings& settings) {
-  const NoSearch no_search;  // a trace runs batches of one image and of three
-  Shape one{1};
-  for (const int64_t size : image) one.push_back(size);
-  const Tensor x = in_layout(zeros(one, {.dtype = kF16, .device = device}), settings);
-  const Autocast half(device, kF16);
-  jit::Graph graph = jit::trace(model, x);
-  jit::optimize_for_inference(graph);
-  return graph;
-}
-
 bool is_beyond_f16(const jit::Graph& graph) {
   return std::ranges::any_of(graph.values, [](const jit::Value& value) {
     return value.tensor.defined() && value.tensor.dtype() == kF16 &&
@@ -56,15 +44,30 @@ bool is_beyond_f16(const jit::Graph& graph) {
 
 }  // namespace
 
+jit::Graph inference_graph(nn::Module& model, const Shape& image, Device device,
+                           const Settings& settings) {
+  const NoSearch no_search;  // a trace runs batches of one image and of three
+  const NoGrad off;
+  Shape one{1};
+  for (const int64_t size : image) one.push_back(size);
+  const bool in_half = settings.amp != "off";
+  const DType half = settings.amp == "bf16" ? kBF16 : kF16;
+  const Tensor x = in_layout(
+      zeros(one, {.dtype = in_half && device.is_cuda() ? half : kF32, .device = device}), settings);
+  const Autocast scope(device, half, in_half);
+  jit::Graph graph = jit::trace(model, x);
+  jit::optimize_for_inference(graph);
+  return graph;
+}
+
 std::unique_ptr<nn::Module> for_inference(std::unique_ptr<nn::Module> model, const Shape& image,
                                           Device device, const Settings& settings, Log& log) {
   const bool may_fuse = device.is_cuda() && settings.amp == "fp16" && cudnn::enabled() &&
                         cudnn::fusion() && cudnn::benchmark() && !settings.deterministic;
   if (!may_fuse) return model;
-  const NoGrad off;
   std::string why;
   try {
-    jit::Graph graph = graph_of(*model, image, device, settings);
+    jit::Graph graph = inference_graph(*model, image, device, settings);
     if (!is_beyond_f16(graph)) return std::make_unique<GraphOfModel>(std::move(graph));
     why = "a weight with its batch norm is beyond 65504";
   } catch (const jit::TraceError& e) {

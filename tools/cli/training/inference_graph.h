@@ -6,11 +6,21 @@
 
 #include "lathe/core/device.h"
 #include "lathe/core/shape.h"
+#include "lathe/graph/graph.h"
 #include "lathe/nn/module.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/settings.h"
 
 namespace lathe::cli {
+
+/// The model's graph as --amp says: traced under Autocast, and optimised for inference. It takes
+/// images in f32; on a GPU with --amp those of the half type, as batches there are made of.
+/// The model is left in evaluation mode and unchanged; nothing is timed for the trace.
+///   model   in evaluation mode, on the device
+///   image   [C,H,W]
+/// throws: jit::TraceError; OutOfMemoryError; what the model throws for such an image.
+jit::Graph inference_graph(nn::Module& model, const Shape& image, Device device,
+                           const Settings& settings);
 
 /// What computes the model's scores without gradients, for scores_of().
 /// On a GPU with --amp fp16, where fused kernels may be chosen (cudnn::fusion(), --cudnn-benchmark
