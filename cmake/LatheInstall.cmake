@@ -29,6 +29,10 @@ endif()
 list(TRANSFORM _private_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
 install(DIRECTORY core profile autograd ops nn graph optim data distributed train DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
         FILES_MATCHING PATTERN "*.h" PATTERN ".*" EXCLUDE ${_private_headers})  # ".*": an editor's
+# What was measured on GPUs (docs/conv-search.md) lies beside the programs of the build and of the installation.
+set(_measured "${PROJECT_SOURCE_DIR}/ops/conv/search/measured/")
+file(COPY "${_measured}" DESTINATION "${PROJECT_BINARY_DIR}/share/lathe/algos" FILES_MATCHING PATTERN "*.json")
+install(DIRECTORY "${_measured}" DESTINATION share/lathe/algos FILES_MATCHING PATTERN "*.json")
 if(LATHE_BUILD_CLI)
   if(BUILD_SHARED_LIBS)  # so the build folder is laid out as the installed one
     file(RELATIVE_PATH _lib_from_bin "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")

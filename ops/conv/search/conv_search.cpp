@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <future>
 #include <map>
 #include <mutex>
@@ -43,6 +44,35 @@ uint64_t new_version() {
 
 }  // namespace
 
+namespace {
+
+/// What the files of a folder hold that these libraries found.
+ConvChoices measured_choices(const std::string& folder, const ConvVersions& versions) {
+  namespace fs = std::filesystem;
+  ConvChoices all;
+  std::error_code none;
+  for (fs::directory_iterator at(folder, none), end; !none && at != end; at.increment(none)) {
+    if (at->path().extension() != ".json") continue;
+    try {
+      ConvCache cache = read_conv_cache(at->path().string());
+      if (cache.versions == versions) all.merge(cache.choices);
+    } catch (const Error& error) {
+      warn_once(concat("conv cache ", at->path().string()),
+                concat(error.message(), "; its algorithms are not used"));
+    }
+  }
+  return all;
+}
+
+/// Where files lie that came with the program.
+std::string folder_beside_program() {
+  std::error_code none;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", none);
+  return none ? "" : (program.parent_path().parent_path() / "share/lathe/algos").string();
+}
+
+}  // namespace
+
 class ConvSearch::State {
  public:
   State(size_t capacity, ConvClock now_ms)
@@ -65,22 +95,26 @@ class ConvSearch::State {
   const ConvClock now_ms_;
   LruCache<ConvKey, ConvChoice> choices_;
 
-  mutable std::mutex mutex_;  // of the next four; held for moments only
+  mutable std::mutex mutex_;  // of the next five; held for moments only
   ConvLimits limits_;
   ConvSearchStats stats_;
-  std::string path_;
+  std::string path_, measured_;
   std::map<ConvKey, std::shared_future<Choice>> running_;  // searches that other threads may join
 
-  // Held while engines are timed, so that one search does not disturb another; guards `stored_`.
+  // Held while engines are timed, so that one search does not disturb another; guards the next two.
   // Recursive, because a timed engine may itself run convolutions: the split way of a fused key.
   std::recursive_mutex searching_;
-  std::optional<ConvChoices> stored_;  // what the file held; absent until it is read
+  std::optional<ConvChoices> stored_;           // what the file held; absent until it is read
+  std::optional<ConvChoices> stored_measured_;  // what the folder's files held
 
  private:
   Choice known(const ConvKey& key);
   void change_version();
   Choice search(const ConvKey& key, ConvEngines& engines);
-  Choice stored(const ConvKey& key, ConvEngines& engines, const std::string& path);
+  Choice stored(const ConvKey& key, ConvEngines& engines, const std::string& path,
+                const std::string& folder);
+  Choice usable(const ConvKey& key, ConvEngines& engines, ConvChoices& from,
+                const std::string& path);
   void write(const ConvKey& key, const ConvChoice& choice, const std::string& path);
 
   std::atomic<uint64_t> hits_{0};
@@ -155,11 +189,10 @@ Choice ConvSearch::State::search(const ConvKey& key, ConvEngines& engines) {
   const std::lock_guard one_at_a_time(searching_);
   std::unique_lock lock(mutex_);
   const ConvLimits limits = limits_;
-  const std::string path = key.mode == ConvMode::kBenchmark ? path_ : "";
+  const bool reads = key.mode == ConvMode::kBenchmark;
+  const std::string path = reads ? path_ : "", folder = reads ? measured_ : "";
   lock.unlock();
-  if (!path.empty()) {
-    if (Choice known = stored(key, engines, path)) return known;
-  }
+  if (Choice known = stored(key, engines, path, folder)) return known;
   ConvChoice made = choose_engine(key, engines, limits, now_ms_, true);
   const bool is_kept = !path.empty() && !made.provisional;
   if (is_kept) made.used = today();
@@ -183,19 +216,31 @@ void ConvSearch::State::write(const ConvKey& key, const ConvChoice& choice,
   }
 }
 
-/// The choice that the file has for the key, if its engine can be used; else null.
-Choice ConvSearch::State::stored(const ConvKey& key, ConvEngines& engines,
+/// The choice that the file has for the key, or else the folder, if its engine can be used; null
+/// if not.
+Choice ConvSearch::State::stored(const ConvKey& key, ConvEngines& engines, const std::string& path,
+                                 const std::string& folder) {
+  if (!path.empty()) {
+    if (!stored_) stored_ = load_conv_cache(path, versions_of(*key.machine));
+    if (Choice found = usable(key, engines, *stored_, path)) return found;
+  }
+  if (folder.empty()) return nullptr;
+  if (!stored_measured_) stored_measured_ = measured_choices(folder, versions_of(*key.machine));
+  return usable(key, engines, *stored_measured_, "");
+}
+
+/// The same of choices that a file held; their dates are kept in `path` unless it is empty.
+Choice ConvSearch::State::usable(const ConvKey& key, ConvEngines& engines, ConvChoices& from,
                                  const std::string& path) {
-  if (!stored_) stored_ = load_conv_cache(path, versions_of(*key.machine));
-  const auto at = stored_->find(key);
-  if (at == stored_->end()) return nullptr;
+  const auto at = from.find(key);
+  if (at == from.end()) return nullptr;
   ConvChoice choice = at->second;
   ConvCandidate& candidate = choice.trials[choice.chosen].candidate;
   try {
     candidate.workspace_bytes = engines.prepare(candidate.engine);
     const bool fits = candidate.workspace_bytes <= key.workspace_limit_bytes;
     if (fits && refusal(key, candidate).empty()) {
-      if (today() - choice.used >= kDateAge) {
+      if (!path.empty() && today() - choice.used >= kDateAge) {
         choice.used = today();
         write(key, choice, path);
       }
@@ -206,7 +251,7 @@ Choice ConvSearch::State::stored(const ConvKey& key, ConvEngines& engines,
   } catch (const CudaError&) {  // a search follows and finds what can be used
   } catch (const OutOfMemoryError&) {
   }
-  stored_->erase(at);
+  from.erase(at);
   return nullptr;
 }
 
@@ -217,7 +262,8 @@ Choice ConvSearch::State::after(const ConvKey& key, const Choice& failed, ConvEn
   if (left.chosen == left.trials.size()) {
     {
       const std::lock_guard one_at_a_time(searching_);
-      from_file = stored_ && stored_->erase(key) > 0;
+      for (std::optional<ConvChoices>* from : {&stored_, &stored_measured_})
+        from_file = (*from && (*from)->erase(key) > 0) || from_file;
     }
     const int64_t bytes = failed->candidate().workspace_bytes;
     if (!from_file && !left.has_fallback) {
@@ -309,6 +355,17 @@ std::string ConvSearch::file() const {
   return state_->path_;
 }
 
+void ConvSearch::set_measured(const std::string& folder) {
+  const std::lock_guard one_at_a_time(state_->searching_);
+  const std::lock_guard lock(state_->mutex_);
+  state_->measured_ = folder;
+  state_->stored_measured_.reset();
+}
+std::string ConvSearch::measured() const {
+  const std::lock_guard lock(state_->mutex_);
+  return state_->measured_;
+}
+
 std::shared_ptr<const ConvChoice> ConvSearch::find(const ConvKey& key) const {
   return state_->choices_.find(key);
 }
@@ -323,6 +380,7 @@ ConvSearch& conv_search() {
   static ConvSearch& search = *[] {
     auto* made = new ConvSearch;
     if (const char* path = std::getenv("LATHE_ALGO_CACHE")) made->set_file(path);
+    made->set_measured(folder_beside_program());
     return made;
   }();
   return search;

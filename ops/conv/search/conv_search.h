@@ -1,6 +1,6 @@
 // The convolution search: runs a convolution on the engine that is best for its key, and remembers
 // that engine. docs/conv-search.md explains it with an example.
-//   key (conv_key.h) → known? → in the file? (conv_cache_file.h) → choose (conv_trials.h) → run
+//   key (conv_key.h) → known? → in a file? (conv_cache_file.h) → choose (conv_trials.h) → run
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ class LATHE_API ConvMemo {
 struct ConvSearchStats {
   uint64_t hits = 0;       // calls whose key was known
   uint64_t misses = 0;     // calls whose key was not
-  uint64_t searches = 0;   // misses that were searched: not in the file, not by another thread
-  uint64_t from_file = 0;  // misses that the file answered
+  uint64_t searches = 0;   // misses that were searched: not in a file, not by another thread
+  uint64_t from_file = 0;  // misses that a file answered
   uint64_t dropped = 0;    // engines that failed when they ran
   double search_ms = 0;
 };
@@ -66,6 +66,12 @@ class LATHE_API ConvSearch {
   void set_file(const std::string& path);
   std::string file() const;
 
+  /// A folder of such files, *.json, that others have measured ("": none). In mode kBenchmark a key
+  /// that set_file()'s file does not have is looked up in those of the key's libraries. They are
+  /// read once and never written; of other libraries they are passed over without a word.
+  void set_measured(const std::string& folder);
+  std::string measured() const;
+
   /// The choice for a key; null if the key is unknown.
   std::shared_ptr<const ConvChoice> find(const ConvKey& key) const;
   /// All known keys with their choices, the most recently used first.
@@ -79,7 +85,8 @@ class LATHE_API ConvSearch {
   std::unique_ptr<State> state_;
 };
 
-/// The search of this process.
+/// The search of this process. Its measured() choices are at first those that lie beside the
+/// program, as in a build or an installation: <program's folder>/../share/lathe/algos.
 LATHE_API ConvSearch& conv_search();
 
 }  // namespace lathe

@@ -2,6 +2,7 @@
 // what is computed.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -217,6 +218,82 @@ TEST_CASE("search with a file: it can be changed and left") {
   start.search.set_file(file.path);
   start(keys[2]);
   CHECK(read_conv_cache(file.path).choices.size() == 2);
+}
+
+TEST_CASE("search with measured files: those of these libraries serve, and are only read") {
+  const TemporaryFile own, measured;
+  const Warnings warnings;
+  const std::vector<ConvKey> keys = example_keys(3);
+  FakeLibrary first;
+  first.engines = {fake_engine(1, 2), fake_engine(2, 1)};
+  Start(first, measured.path)(keys[0]);
+  const ConvCache cache = read_conv_cache(measured.path);
+  const std::filesystem::path folder = std::filesystem::path(measured.path).parent_path();
+  const auto key_of = [](ConvKey key, ConvMachine machine) {
+    key.machine = machine;
+    return key;
+  };
+  ConvMachine newer = *keys[0].machine, other_driver = newer;
+  newer.library = "cudnn 99.0.0";
+  other_driver.driver = "99.0";
+  add_to_conv_cache((folder / "other.json").string(),
+                    {versions_of(newer), {{key_of(keys[0], newer), cache.choices.at(keys[0])}}});
+  const std::string text = measured.text();
+
+  FakeLibrary second;
+  second.engines = {fake_engine(1, 1), fake_engine(2, 2)};  // our own search takes 1
+  Start start(second, own.path);
+  start.search.set_measured(folder.string());
+  CHECK(start.search.measured() == folder.string());
+  CHECK(start(keys[0]) == 2);
+  CHECK(start.search.stats().from_file == 1);
+  CHECK(!own.exists());
+  CHECK(start(keys[1]) == 1);  // not measured: searched, and in our own file from now on
+  CHECK(read_conv_cache(own.path).choices.size() == 1);
+  CHECK(start.search.stats().searches == 1);
+  CHECK(measured.text() == text);
+  CHECK(warnings.lines.empty());
+
+  // Without a file of our own it serves as well; our own file comes first.
+  Start plain(second, "");
+  plain.search.set_measured(folder.string());
+  CHECK(plain(keys[0]) == 2);
+  CHECK(plain(key_of(keys[0], other_driver)) == 1);
+  Start mine(second, own.path);
+  CHECK(mine(keys[0]) == 1);
+  Start both(second, own.path);
+  both.search.set_measured(folder.string());
+  CHECK(both(keys[0]) == 1);
+
+  // An engine of it that fails in use is given up, and a search follows.
+  second.engines[1].fails_when_executed = "no";
+  Start failing(second, "");
+  failing.search.set_measured(folder.string());
+  CHECK(failing(keys[0]) == 1);
+
+  // A damaged file is named once and does no harm.
+  measured.put(text.substr(0, text.size() / 2));
+  Start damaged(second, "");
+  damaged.search.set_measured(folder.string());
+  CHECK(damaged(keys[0]) == 1);
+  CHECK(warnings.lines.size() == 2);  // and the engine above
+}
+
+TEST_CASE("search with measured files: heuristic and deterministic modes do not read them") {
+  const TemporaryFile measured;
+  FakeLibrary library;
+  library.engines = {fake_engine(1, 2), fake_engine(2, 1)};
+  Start(library, measured.path)(example_key());
+  for (const ConvMode mode : {ConvMode::kHeuristic, ConvMode::kDeterministic}) {
+    Start start(library, "");
+    start.search.set_measured(std::filesystem::path(measured.path).parent_path().string());
+    start(example_key(mode));
+    CHECK(start.search.stats().from_file == 0);
+  }
+}
+
+TEST_CASE("search with measured files: those beside the program are looked at by default") {
+  CHECK(conv_search().measured().ends_with("/share/lathe/algos"));
 }
 
 }  // namespace
