@@ -139,10 +139,15 @@ int64_t numbers_of_sample(const Tensor& out, const char* op) {
   return sample;
 }
 
+/// augment.cpp refuses others, f64 among them.
 template <class F>
-void visit_result(const Tensor& out, const char* op, F&& f) {
-  if (out.dtype() == kU8) return f(TypeTag<uint8_t>{});
-  visit_float(out.dtype(), op, f);
+void visit_result(const Tensor& out, F&& f) {
+  switch (out.dtype()) {
+    case DType::kU8: return f(TypeTag<uint8_t>{});
+    case DType::kF16: return f(TypeTag<Half>{});
+    case DType::kBF16: return f(TypeTag<BFloat16>{});
+    default: return f(TypeTag<float>{});
+  }
 }
 
 }  // namespace
@@ -150,7 +155,7 @@ void visit_result(const Tensor& out, const char* op, F&& f) {
 void augment(const Tensor& out, const Tensor& images, std::span<const PixelPlan> plans) {
   const int64_t sample = numbers_of_sample(out, "augment");
   const Order order = order_of(out, images);
-  visit_result(out, "augment", [&](auto tag) {
+  visit_result(out, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (size_t first = 0; first < plans.size(); first += Windows::kSamples) {
       const size_t count = std::min<size_t>(Windows::kSamples, plans.size() - first);
@@ -174,7 +179,7 @@ void augment_rows(const Tensor& out, const RowsOfImages& from) {
   const Order order = order_of(out, from.images);
   const Values values = values_of(from.same);
   const auto* const windows = reinterpret_cast<const SampleWindow*>(from.windows.raw_data());
-  visit_result(out, kOp, [&](auto tag) {
+  visit_result(out, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (int64_t first = 0; first < out.dim(0); first += most) {
       const int64_t total = std::min(most, out.dim(0) - first) * sample;
