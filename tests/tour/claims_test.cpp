@@ -5,11 +5,14 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <memory>
+#include <string>
 #include <thread>
 
 #include "../cuda_case.h"
 #include "lathe/autograd/companion.h"
 #include "lathe/autograd/meta.h"
+#include "lathe/autograd/record.h"
 #include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/lathe.h"
@@ -39,6 +42,19 @@ TEST_CASE("tour 1: elementwise ops, sums and products read a transpose, softmax 
   CHECK(allocations_of([&] { softmax(t, 1); }) > allocations_of([&] { softmax(x, 1); }));
   const Tensor gaps = randn({64, 128}).slice(1, 0, 128, 2);  // neither rows nor columns are dense
   CHECK(allocations_of([&] { matmul(gaps, w); }) > allocations_of([&] { matmul(x, w); }));
+}
+
+TEST_CASE("tour 1: convolution and batch norm read row-major and NHWC, and copy other orders") {
+  const Tensor x = randn({2, 8, 8, 8}), w = randn({8, 8, 3, 3});
+  const Tensor nhwc = x.contiguous(kChannelsLast), other = x.transpose(2, 3);
+  const auto conv = [&](const Tensor& t) { return allocations_of([&] { conv2d(t, w); }); };
+  const auto norm = [](const Tensor& t) {
+    return allocations_of([&] { batch_norm(t, {}, {}, {}, {}, {.training = true}); });
+  };
+  CHECK(conv(other) > conv(x));
+  CHECK(norm(other) > norm(x));
+  CHECK(norm(nhwc) == norm(x));
+  CHECK(conv2d(nhwc, w).is_contiguous(kChannelsLast));  // and stays in its order
 }
 
 TEST_CASE("tour 1: a write reaches x through a view of it, and not through a copy") {
@@ -104,6 +120,35 @@ TEST_CASE("tour 3: a write through another view counts, even of other elements")
   const Tensor x = zeros({4}), y = w * x.slice(0, 0, 2);
   x.slice(0, 2, 4).fill_(1);
   CHECK_THROWS_AS(y.sum().backward(), StateError);
+}
+
+TEST_CASE("tour 3: nobody wants the gradient of x, and need[] says so") {
+  const Tensor x = ones({2}), w = ones({2});
+  w.requires_grad_();
+  const Tensor y = x.detach() * w.detach();
+  int asked = 0;
+  autograd::record("probe", y, {x, w}, [&](const Tensor& dy, const autograd::Needs& need) {
+    ++asked;
+    CHECK(!need[0]);
+    CHECK(need[1]);
+    return Tensors{Tensor(), dy};
+  });
+  y.sum().backward();
+  CHECK(asked == 1);
+}
+
+TEST_CASE("tour 3: an op's lambda goes as soon as the op has run backward") {
+  const Tensor w = ones({});
+  w.requires_grad_();
+  const Tensor y = w.detach() * 1;
+  auto saved = std::make_shared<int>(0);
+  const std::weak_ptr<int> watched = saved;
+  autograd::record("probe", y, {w}, [saved = std::move(saved)](const Tensor& dy, const auto&) {
+    return Tensors{dy + static_cast<float>(*saved)};
+  });
+  REQUIRE(!watched.expired());
+  y.backward();
+  CHECK(watched.expired());  // while y, and so its node, is still there
 }
 
 // --- 4: convolution ------------------------------------------------------------------------------
@@ -210,6 +255,20 @@ TEST_CASE("tour 6: a skipped step leaves the weights alone and moves the running
   CHECK(norm.running_mean.item<float>() != 0);
 }
 
+TEST_CASE("tour 6: a weight that is used twice is cast once") {
+  const Tensor x = ones({2, 2}), w = ones({2, 2});
+  w.requires_grad_();
+  const auto caster_of = [](const Tensor& y) {
+    return y.impl().meta->grad_fn->edges[1].node.get();
+  };
+  const Autocast half(kCPU, kBF16);
+  const Tensor first = matmul(x, w), second = matmul(x, w);
+  CHECK(std::string(caster_of(first)->name) == "cast");
+  CHECK(caster_of(first) == caster_of(second));
+  first.sum().backward();
+  CHECK(w.grad().dtype() == kF32);
+}
+
 // --- 7: the allocator ----------------------------------------------------------------------------
 
 TEST_CASE("tour 7: sizes of blocks and segments") {
@@ -282,6 +341,20 @@ TEST_CASE("tour 9: workers read num_workers times prefetch_factor batches ahead,
   CHECK(read.load() == 1 + 2 * 2);
 }
 
+TEST_CASE("tour 9: what a worker throws waits until it is that batch's turn") {
+  const data::FunctionDataset set = data::from_function(8, [](int64_t i) {
+    LATHE_CHECK(DataError, i != 5, "no such image");
+    return data::Example(tensor(static_cast<float>(i)), i);
+  });
+  data::DataLoader loader(set, {.batch_size = 2, .num_workers = 3});
+  std::vector<int64_t> labels;
+  const auto read_all = [&] {
+    for (auto& batch : loader) labels.push_back(batch.y.to_vector<int64_t>()[0]);
+  };
+  CHECK_THROWS_WITH_AS(read_all(), doctest::Contains("sample 5"), DataError);
+  CHECK(labels == std::vector<int64_t>{0, 2});
+}
+
 TEST_CASE("tour 9: a place holds no memory, so a batch that is kept keeps its values") {
   const data::FunctionDataset set = data::from_function(
       12, [](int64_t i) { return data::Example(tensor(static_cast<float>(i)), i); });
@@ -296,6 +369,34 @@ TEST_CASE("tour 9: a place holds no memory, so a batch that is kept keeps its va
 }
 
 // --- 10: graphs ----------------------------------------------------------------------------------
+
+TEST_CASE("tour 10: a step of the program is nine launches, and one as a graph" * cuda_case()) {
+  const Device gpu("cuda");
+  const Tensor x = ones({8, 4}).to(gpu), y = zeros({8, 1}).to(gpu);
+  nn::Linear net(4, 1);
+  net.to(gpu);
+  optim::SGD opt(net.parameters(), {.lr = 0.0625, .momentum = 0.9});
+  opt.set_capturable();
+  const auto step = [&] {
+    opt.zero_grad();
+    (net(x) - y).square().mean().backward();
+    opt.step();
+  };
+  const auto launches_of = [](const auto& f) {
+    const uint64_t before = cuda::counters().launches;
+    f();
+    return cuda::counters().launches - before;
+  };
+  step();  // makes the memory that stays
+#ifdef LATHE_CUDA_EMULATED
+  CHECK(launches_of(step) == 9);
+#else
+  CHECK(launches_of(step) > 1);
+#endif
+  cuda::Graph graph(gpu);
+  graph.capture(step);
+  CHECK(launches_of([&] { graph.launch(); }) == 1);
+}
 
 TEST_CASE("tour 10: a capture that waits for the GPU throws" * cuda_case()) {
   const Tensor x = ones({4}).to(Device("cuda"));
