@@ -1,6 +1,6 @@
-// ControlServer: the process that all ranks are connected to, a thread of rank 0. It lets ranks in,
-// keeps what they leave for each other, and finds out which one failed. The messages are in
-// control.h, the other end is control_client.h.
+// ControlServer: a thread of rank 0, to which all ranks are connected. It lets ranks in, keeps what
+// they leave for each other, and finds out which one failed. That rank 0 itself has died the others
+// see in control_client.h, the other end. The messages are in control.h.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,6 @@
 // compile: a function of tensors that is traced at its first call, and then runs as a graph in
-// which pointwise ops are fused. It has the function's gradients.
+// which pointwise ops are fused, with the sum or mean of a loss behind them. It has the function's
+// gradients.
 //   const auto loss = jit::compile([](const Tensors& t) {
 //     const Tensor d = t[0] - t[1];
 //     return Tensors{where(d.abs() < 1, d.square() * 0.5, d.abs() - 0.5).mean()};

@@ -1,4 +1,5 @@
-// fuse_pointwise: neighbours of one shape become a group, which Graph::run takes piece by piece.
+// fuse_pointwise: pointwise ops of one shape become a group, which Graph::run takes piece by piece.
+// What lies between two of them and reads neither is moved before the group.
 // Contract: graph/passes.h.
 #include <algorithm>
 #include <unordered_set>

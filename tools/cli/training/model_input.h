@@ -1,5 +1,5 @@
 // ModelInput: how an image becomes the input of a trained model, and what its classes are called.
-// Checkpoints carry it, so that the file is all that prediction needs.
+// Checkpoints carry it, so that the file is all that the prediction of image files needs.
 #pragma once
 
 #include <cstdint>
