@@ -6,9 +6,9 @@
 namespace lathe::cli {
 namespace {
 
-const cpu::FastConv2dInfo kWithout = {};
-const cpu::FastConv2dInfo kVersion2 = {.library = "oneDNN 2.6.3", .winograd = true, .bf16 = true};
-const cpu::FastConv2dInfo kVersion3 = {.library = "oneDNN 3.7.2", .bf16 = true};
+const cpu::OneDnnInfo kWithout = {};
+const cpu::OneDnnInfo kVersion2 = {.library = "oneDNN 2.6.3", .winograd = true, .bf16 = true};
+const cpu::OneDnnInfo kVersion3 = {.library = "oneDNN 3.7.2", .bf16 = true};
 
 TEST_CASE("convolution_text: says what the library can do and what it lacks") {
   CHECK(convolution_text(kVersion2) == "oneDNN 2.6.3: direct, Winograd, bf16");

@@ -15,7 +15,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/isclose.h"
@@ -105,7 +105,7 @@ TEST_CASE("conv2d: f32 with the fastest algorithm agrees with f64") {
 }
 
 TEST_CASE("conv2d: the fast path is what it says it is") {
-  const cpu::FastConv2dInfo info = cpu::fast_conv2d_info();
+  const cpu::OneDnnInfo info = cpu::onednn_info();
   const std::string built = build_info().libraries[0].version;  // oneDNN's
   CHECK(info.library.empty() == built.empty());
   if (!built.empty()) CHECK(info.library.substr(0, 8) == "oneDNN " + built.substr(0, 1));

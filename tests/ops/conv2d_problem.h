@@ -1,4 +1,4 @@
-// A convolution's tensors, for tests of the ways in which a CPU computes it.
+// A convolution's tensors, for tests of the engines in which a CPU computes it.
 #pragma once
 
 #include <cmath>
@@ -9,14 +9,14 @@
 #include "lathe/core/tensor.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv_pass.h"
+#include "lathe/ops/conv/cpu/conv2d_engines_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_pointwise_cpu.h"
-#include "lathe/ops/conv/cpu/conv2d_ways_cpu.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
 
 namespace lathe::test {
 
-using cpu::ConvWay;
+using cpu::CpuEngine;
 
 inline constexpr ConvPass kPasses[] = {ConvPass::kForward, ConvPass::kBackwardInput,
                                        ConvPass::kBackwardWeight};
@@ -50,22 +50,22 @@ struct Problem {
   }
 
   const Tensor& of(ConvPass pass) const { return result[static_cast<size_t>(pass)]; }
-  /// All ways that take these sizes, whether the rule chooses them or not.
-  std::vector<ConvWay> ways() const {
-    std::vector<ConvWay> all{ConvWay::kByLibrary, ConvWay::kIm2col};
+  /// All engines that take these sizes, whether the rule chooses them or not.
+  std::vector<CpuEngine> engines() const {
+    std::vector<CpuEngine> all{CpuEngine::kByLibrary, CpuEngine::kIm2col};
     if (conv2d_format(x) != kChannelsLast) return all;
-    if (cpu::winograd_takes(g)) all.push_back(ConvWay::kWinograd4);
-    if (cpu::winograd_takes(g) && g.stride == Pair(1)) all.push_back(ConvWay::kWinograd2);
-    if (cpu::pointwise_takes(g)) all.push_back(ConvWay::kProducts);
+    if (cpu::winograd_takes(g)) all.push_back(CpuEngine::kWinograd4);
+    if (cpu::winograd_takes(g) && g.stride == Pair(1)) all.push_back(CpuEngine::kWinograd2);
+    if (cpu::pointwise_takes(g)) all.push_back(CpuEngine::kProducts);
     return all;
   }
-  ConvWay rule() const { return cpu::conv2d_rule(g, conv2d_format(x), kF32); }
-  /// The pass in a way, into memory of its own.
-  Tensor by(ConvWay way, ConvPass pass) const {
+  CpuEngine rule() const { return cpu::conv2d_rule(g, conv2d_format(x), kF32); }
+  /// The pass in a engine, into memory of its own.
+  Tensor by(CpuEngine engine, ConvPass pass) const {
     const Tensor to = nan(of(pass).shape(), memory_format_of(of(pass)));
-    if (pass == ConvPass::kForward) cpu::conv2d_forward_by(way, g, to, x, w, {}, {}, nullptr);
-    if (pass == ConvPass::kBackwardInput) cpu::conv2d_backward_input_by(way, g, to, dy, w);
-    if (pass == ConvPass::kBackwardWeight) cpu::conv2d_backward_weight_by(way, g, to, dy, x);
+    if (pass == ConvPass::kForward) cpu::conv2d_forward_by(engine, g, to, x, w, {}, {}, nullptr);
+    if (pass == ConvPass::kBackwardInput) cpu::conv2d_backward_input_by(engine, g, to, dy, w);
+    if (pass == ConvPass::kBackwardWeight) cpu::conv2d_backward_weight_by(engine, g, to, dy, x);
     return to;
   }
   /// The pass by the ops.

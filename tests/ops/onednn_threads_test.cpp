@@ -13,7 +13,7 @@
 #include "lathe/core/log.h"
 #include "lathe/core/start_thread.h"
 #include "lathe/lathe.h"
-#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "lathe/tests/threads_scope.h"
 
 namespace lathe {
@@ -93,7 +93,7 @@ TEST_CASE("oneDNN: goes on with the threads that there are, and says so once") {
           return text.starts_with(
               "matrix products and convolutions run on 1 of 3 threads: "
               "oneDNN: no thread can be started: Resource temporarily");
-        }) == (cpu::fast_conv2d_info().library.empty() ? 0 : 1));
+        }) == (cpu::onednn_info().library.empty() ? 0 : 1));
 }
 
 }  // namespace

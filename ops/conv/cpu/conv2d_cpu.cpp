@@ -1,13 +1,13 @@
-// Convolution on the CPU: brings dtypes and layouts into the form of conv2d_passes_cpu.h, and runs
-// the pass as the rule (conv2d_ways_cpu.h) says. Contracts: conv2d.h.
+// Convolution on the CPU: brings dtypes and layouts into the form of conv2d_dnnl.h, and runs
+// the pass as the rule (conv2d_engines_cpu.h) says. Contracts: conv2d.h.
 #include <atomic>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
+#include "lathe/ops/conv/cpu/conv2d_engines_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_epilogue_cpu.h"
-#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
-#include "lathe/ops/conv/cpu/conv2d_ways_cpu.h"
 #include "lathe/ops/conv/cpu/packed_weights_cpu.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/fused_conv2d.h"
@@ -49,7 +49,7 @@ static Tensor dense_filters(const Tensor& w, DType dtype) {
 /// takes copies in f32 (docs/conv-performance.md).
 static DType arithmetic_of(const Conv2dGeometry& g, const Tensor& t, MemoryFormat format) {
   const bool saves = t.dtype() == kBF16 && g.stride == Pair(1) && !fast_conv2d_has_tiles();
-  if (saves && conv2d_rule(g, format, kF32) == ConvWay::kWinograd4) return kF32;
+  if (saves && conv2d_rule(g, format, kF32) == CpuEngine::kWinograd4) return kF32;
   return conv2d_is_fast(g, t.dtype()) ? t.dtype() : compute_dtype(t.dtype());
 }
 

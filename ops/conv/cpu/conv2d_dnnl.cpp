@@ -1,10 +1,10 @@
 // f32 and bf16 convolution by oneDNN: runs the primitives of conv2d_primitive_dnnl.h. Contracts:
-// conv2d_passes_cpu.h.
+// conv2d_dnnl.h.
 //
 // Tensors are reordered where the primitive wants another layout than theirs. Two reorders are
 // avoided: the weights of a model that only infers are packed once (packed_weights_cpu.h), and the
 // dy that backward_input has packed is used by the backward_weight that follows. Small bf16 images
-// run in strips (conv2d_strips_dnnl.h).
+// run in strips (conv2d_strips_cpu.h).
 #include <array>
 #include <optional>
 #include <unordered_map>
@@ -16,9 +16,9 @@
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/storage.h"
 #include "lathe/core/tensor_impl.h"
-#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "lathe/ops/conv/cpu/conv2d_primitive_dnnl.h"
-#include "lathe/ops/conv/cpu/conv2d_strips_dnnl.h"
+#include "lathe/ops/conv/cpu/conv2d_strips_cpu.h"
 #include "lathe/ops/conv/cpu/packed_weights_cpu.h"
 
 namespace lathe::cpu {
@@ -176,7 +176,7 @@ void backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy
 
 }  // namespace
 
-FastConv2dInfo fast_conv2d_info() try {
+OneDnnInfo onednn_info() try {
   const dnnl_version_t& v = *dnnl_version();
   return {.library = concat("oneDNN ", v.major, '.', v.minor, '.', v.patch),
           .problem = {},

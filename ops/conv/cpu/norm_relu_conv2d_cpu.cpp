@@ -14,7 +14,7 @@
 #include "lathe/core/hooks/watch.h"
 #include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "lathe/ops/memory_format.h"
 
 namespace lathe::cpu {

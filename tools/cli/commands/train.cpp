@@ -261,7 +261,7 @@ std::string say_forecast(const Settings& settings, const ModelShape& shape, Devi
 
 void say_how_it_computes(const Settings& settings, Device device, Log& log) {
   const std::string remarks[] = {device_remark(settings),
-                                 convolution_remark(cpu::fast_conv2d_info(), device)};
+                                 convolution_remark(cpu::onednn_info(), device)};
   for (const std::string& remark : remarks) {
     if (!remark.empty()) log.choice(remark);
   }

@@ -9,7 +9,7 @@
 #include "lathe/core/seconds_since.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"
-#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "lathe/tools/cli/observe/tips.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -192,8 +192,7 @@ ExitCode run_bench_tips(const Invocation& call) {
                           *make_empty_model(settings, {.classes = data.images->classes(),
                                                        .in_channels = data.images->channels()}))
                           .empty();
-  std::vector<Tip> tips =
-      all_tips(settings, machine_facts(device), cpu::fast_conv2d_info().bf16, norms);
+  std::vector<Tip> tips = all_tips(settings, machine_facts(device), cpu::onednn_info().bf16, norms);
   out.sentence(
       formatted("{} on {}, batch {}, on {} with {}; {:.0f} s, in pairs of windows "
                 "with and without each tip",

@@ -5,7 +5,7 @@
 #include "lathe/core/thread_pool.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/conv.h"
-#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 
 namespace lathe::cli {
 namespace {
@@ -46,7 +46,7 @@ MachineFacts machine_facts(Device device) {
   constexpr int kFirstWithTensorCores = 7;  // Volta
   MachineFacts facts{.gpu = device.is_cuda(),
                      .processors = usable_cpus(),
-                     .fast_convolutions = !cpu::fast_conv2d_info().library.empty()};
+                     .fast_convolutions = !cpu::onednn_info().library.empty()};
   if (facts.gpu) {
     const cuda::DeviceInfo info = cuda::device_info(device.index);
     facts.tensor_cores = info.major >= kFirstWithTensorCores;

@@ -46,14 +46,14 @@ std::string device_remark(const Settings& settings) {
   return formatted("device: cpu, because {}", cuda::unavailable_reason());
 }
 
-std::string convolution_text(const cpu::FastConv2dInfo& fast) {
+std::string convolution_text(const cpu::OneDnnInfo& fast) {
   if (!fast.problem.empty()) return fast.problem;
   if (fast.library.empty()) return formatted("Eigen, because {}", kWithoutOneDnn);
   return formatted("{}: direct{}{}{}", fast.library, fast.winograd ? ", Winograd" : "",
                    fast.bf16 ? ", bf16" : "", fast.winograd ? "" : "; Winograd for NHWC only");
 }
 
-std::string convolution_remark(const cpu::FastConv2dInfo& fast, Device device) {
+std::string convolution_remark(const cpu::OneDnnInfo& fast, Device device) {
   if (device.is_cuda() || !fast.library.empty()) return {};
   return formatted("slow convolutions: {}", kWithoutOneDnn);
 }

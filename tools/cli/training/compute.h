@@ -8,7 +8,7 @@
 #include "lathe/core/function_ref.h"
 #include "lathe/core/tensor.h"
 #include "lathe/nn/module.h"
-#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/train/step.h"
 
@@ -24,11 +24,11 @@ Device prepare_compute(Settings& settings);
 std::string device_remark(const Settings& settings);
 
 /// The libraries of convolutions on the CPU: "oneDNN 2.6.3: direct, Winograd, bf16".
-std::string convolution_text(const cpu::FastConv2dInfo& fast);
+std::string convolution_text(const cpu::OneDnnInfo& fast);
 
 /// One line that says how much slower training on this device is in a build without oneDNN; "" if
 /// it is not.
-std::string convolution_remark(const cpu::FastConv2dInfo& fast, Device device);
+std::string convolution_remark(const cpu::OneDnnInfo& fast, Device device);
 
 struct ModelShape {
   int64_t classes = 10, in_channels = 3;

@@ -24,7 +24,7 @@ Row environment_row() {
   for (const LibraryInfo& library : build.libraries) {
     row.add(library.name, library.version.empty() ? "off" : library.version);
   }
-  row.add("convolution", convolution_text(cpu::fast_conv2d_info()));
+  row.add("convolution", convolution_text(cpu::onednn_info()));
   for (const cuda::Library& library : cuda::libraries()) {
     const char* const otherwise = library.problem.empty() ? "not loaded" : "not found";
     row.add(library.name, library.loaded.empty() ? otherwise : library.loaded);

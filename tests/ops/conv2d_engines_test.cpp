@@ -1,8 +1,8 @@
-// A CPU's ways to convolve (conv2d_ways_cpu.h): each of them, and which one the rule takes.
+// A CPU's engines to convolve (conv2d_engines_cpu.h): each of them, and which one the rule takes.
 #include <doctest/doctest.h>
 
 #include "conv2d_problem.h"
-#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "relative_error.h"
 
 using namespace lathe;
@@ -10,7 +10,7 @@ using namespace lathe::test;
 
 namespace {
 
-void check_every_way(const Conv2dCase& c) {
+void check_every_engine(const Conv2dCase& c) {
   CAPTURE(c.name);
   for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
     const Problem p(c, format);
@@ -18,10 +18,10 @@ void check_every_way(const Conv2dCase& c) {
     for (const ConvPass pass : kPasses) {
       CAPTURE(static_cast<int>(pass));
       const Tensor expected = p.exact(pass);
-      for (const ConvWay way : p.ways()) {
+      for (const CpuEngine way : p.engines()) {
         CAPTURE(static_cast<int>(way));
         const bool winograd = cpu::winograd_tile(way).has_value() ||
-                              (way == ConvWay::kByLibrary && cpu::fast_conv2d_info().winograd);
+                              (way == CpuEngine::kByLibrary && cpu::onednn_info().winograd);
         CHECK(relative_error(p.by(way, pass), expected) <= (winograd ? 2e-5 : 1e-5));
       }
     }
@@ -30,24 +30,24 @@ void check_every_way(const Conv2dCase& c) {
 
 }  // namespace
 
-TEST_CASE("conv2d ways: each computes the convolution, in every pass and order") {
-  for (const Conv2dCase& c : kConv2dCases) check_every_way(c);
-  for (const Conv2dCase& c : kLargeCases) check_every_way(c);
+TEST_CASE("conv2d engines: each computes the convolution, in every pass and order") {
+  for (const Conv2dCase& c : kConv2dCases) check_every_engine(c);
+  for (const Conv2dCase& c : kLargeCases) check_every_engine(c);
 }
 
-TEST_CASE("conv2d ways: the rule goes by sizes and order of the images") {
+TEST_CASE("conv2d engines: the rule goes by sizes and order of the images") {
   const auto rule = [](const Conv2dCase& c, MemoryFormat format) {
     return Problem(c, format).rule();
   };
-  CHECK(rule(kBlock, kChannelsLast) == ConvWay::kWinograd4);
-  CHECK(rule(kLargeCases[4], kChannelsLast) == ConvWay::kProducts);
-  CHECK(rule(kLargeCases[6], kChannelsLast) == ConvWay::kByLibrary);  // the stem
-  CHECK(rule(kBlock, kContiguous) == ConvWay::kByLibrary);
+  CHECK(rule(kBlock, kChannelsLast) == CpuEngine::kWinograd4);
+  CHECK(rule(kLargeCases[4], kChannelsLast) == CpuEngine::kProducts);
+  CHECK(rule(kLargeCases[6], kChannelsLast) == CpuEngine::kByLibrary);  // the stem
+  CHECK(rule(kBlock, kContiguous) == CpuEngine::kByLibrary);
   const ExactScope exact(true);
-  CHECK(rule(kBlock, kChannelsLast) == ConvWay::kByLibrary);
+  CHECK(rule(kBlock, kChannelsLast) == CpuEngine::kByLibrary);
 }
 
-TEST_CASE("conv2d ways: the op computes by the rule, in every pass") {
+TEST_CASE("conv2d engines: the op computes by the rule, in every pass") {
   for (const Conv2dCase& c : kLargeCases) {
     CAPTURE(c.name);
     for (const MemoryFormat format : {kContiguous, kChannelsLast}) {

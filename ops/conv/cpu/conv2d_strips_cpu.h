@@ -1,7 +1,7 @@
 // Small images side by side in one wide image, for oneDNN's bf16 kernels on AMX tiles. Those fill a
 // tile's 16 rows (for the weight gradient its 32 products) from one row of an image, so with 4x4
 // images most of every tile would be padding. Included by conv2d_dnnl.cpp and
-// conv2d_strips_dnnl.cpp only.
+// conv2d_strips_cpu.cpp only.
 #pragma once
 
 #include <optional>

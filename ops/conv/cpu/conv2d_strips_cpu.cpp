@@ -1,5 +1,5 @@
-// Copies between images and strips, and the sizes of strips. Contracts: conv2d_strips_dnnl.h.
-#include "lathe/ops/conv/cpu/conv2d_strips_dnnl.h"
+// Copies between images and strips, and the sizes of strips. Contracts: conv2d_strips_cpu.h.
+#include "lathe/ops/conv/cpu/conv2d_strips_cpu.h"
 
 #include <algorithm>
 #include <cstring>

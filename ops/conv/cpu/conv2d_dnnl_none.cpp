@@ -1,9 +1,9 @@
-// The fast path of a build without oneDNN: f32 by im2col. Contracts: conv2d_passes_cpu.h.
-#include "lathe/ops/conv/cpu/conv2d_passes_cpu.h"
+// The fast path of a build without oneDNN: f32 by im2col. Contracts: conv2d_dnnl.h.
+#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 
 namespace lathe::cpu {
 
-FastConv2dInfo fast_conv2d_info() { return {}; }
+OneDnnInfo onednn_info() { return {}; }
 
 bool fast_conv2d_takes(DType dtype) noexcept { return dtype == kF32; }
 bool fast_conv2d_has_tiles() noexcept { return false; }

@@ -12,13 +12,13 @@
 namespace lathe::cpu {
 
 /// The fast path of this process, for `lathe info` and the first lines of a training.
-struct FastConv2dInfo {
+struct OneDnnInfo {
   std::string library;    // "oneDNN 3.7.2", the one that was loaded; empty in a build without it
   std::string problem;    // why it cannot be loaded; convolutions then throw this
   bool winograd = false;  // it has Winograd, for row-major images; oneDNN 3 has none for x86
   bool bf16 = false;      // fast_conv2d_takes(kBF16)
 };
-LATHE_API FastConv2dInfo fast_conv2d_info();
+LATHE_API OneDnnInfo onednn_info();
 
 /// The tile where our own Winograd computes the forward pass and the filters' gradient.
 std::optional<WinogradTile> conv2d_winograd_tile(const Conv2dGeometry& g, const Tensor& x);
@@ -28,7 +28,7 @@ bool fast_conv2d_takes(DType dtype) noexcept;
 /// True where it multiplies bf16 in tile registers (AMX).
 bool fast_conv2d_has_tiles() noexcept;
 
-/// The fast path: conv2d_dnnl.cpp, or conv2d_eigen.cpp in a build without oneDNN. x and y (and
+/// The fast path: conv2d_dnnl.cpp, or conv2d_dnnl_none.cpp in a build without oneDNN. x and y (and
 /// their gradients) are both row-major or both NHWC; w is row-major or channels-last; bias is dense
 /// or undefined.
 void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
