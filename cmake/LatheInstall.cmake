@@ -17,7 +17,7 @@ list(APPEND _private_headers graph/onnx/onnx_export.h graph/onnx/onnx_file.h gra
      graph/op_arguments.h graph/op_table.h graph/tracer.h)
 # Of these, some name libraries that a user of Lathe needs not have.
 list(APPEND _private_headers core/json.h core/text/count_text.h core/text/formatted.h ops/conv/cudnn/conv2d_fused_cudnn.h ops/conv/cudnn/conv2d_fused_graph_cudnn.h
-     ops/conv/cpu/conv2d_primitive_dnnl.h ops/conv/cpu/conv2d_strips_cpu.h ops/matmul_kernels/gemm_kernel_eigen.h
+     ops/conv/cpu/conv2d_primitive_dnnl.h ops/matmul_kernels/gemm_kernel_eigen.h
      ops/onednn/onednn.h ops/onednn/onednn_table.h)
 list(APPEND _private_headers distributed/backend.h distributed/buckets.h distributed/control.h
      distributed/control_client.h distributed/control_server.h distributed/device_backend.h distributed/device_calls.h

@@ -1,6 +1,5 @@
 // 2-d convolution. Here: contracts. conv2d.cpp: checks and gradients. conv/cpu/conv2d_cpu.cpp:
-// dtypes and layouts on the CPU, over conv2d_winograd_cpu.cpp (3x3, f32, NHWC), conv2d_dnnl.cpp
-// (oneDNN) or conv2d_dnnl_none.cpp (without it) and conv2d_im2col_cpu.cpp (f64, portable f32).
+// dtypes and layouts on the CPU, over the engine that conv/cpu/conv2d_choice_cpu.cpp chooses.
 // conv/cudnn/conv2d_cudnn.cpp and conv/conv2d_cuda.cu: GPUs. conv/conv2d_geometry.h: the shape
 // rules.
 #pragma once

@@ -109,7 +109,7 @@ TEST_CASE("conv2d: the fast path is what it says it is") {
   const std::string built = build_info().libraries[0].version;  // oneDNN's
   CHECK(info.library.empty() == built.empty());
   if (!built.empty()) CHECK(info.library.substr(0, 8) == "oneDNN " + built.substr(0, 1));
-  CHECK(info.bf16 == cpu::fast_conv2d_takes(kBF16));
+  CHECK(info.bf16 == cpu::conv_machine().bf16);
   manual_seed(7);
   const Tensor x = randn({4, 64, 8, 8}), w = randn({64, 64, 3, 3});  // row-major: by the library
   const Tensor fastest = conv2d(x, w, {.pad = 1});
@@ -163,7 +163,7 @@ TEST_CASE("conv2d: half types are summed in f32 and rounded once") {
 }
 
 TEST_CASE("conv2d: without tile registers Winograd takes bf16 as f32, and rounds once") {
-  if (cpu::fast_conv2d_has_tiles()) return;  // CI's stages as on other processors have none
+  if (cpu::conv_machine().tiles) return;  // CI's stages as on other processors have none
   manual_seed(11);
   const Tensor x = randn({4, 64, 32, 32}).contiguous(kChannelsLast).to(kBF16);
   const Tensor w = randn({32, 64, 3, 3}).to(kBF16);

@@ -1,4 +1,4 @@
-// A convolution's tensors, for tests of the engines in which a CPU computes it.
+// A convolution's tensors, for tests of the engines by which a CPU computes it.
 #pragma once
 
 #include <cmath>
@@ -9,6 +9,7 @@
 #include "lathe/core/tensor.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv_pass.h"
+#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "lathe/ops/conv/cpu/conv2d_engines_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_pointwise_cpu.h"
 #include "lathe/ops/creation.h"
@@ -50,22 +51,29 @@ struct Problem {
   }
 
   const Tensor& of(ConvPass pass) const { return result[static_cast<size_t>(pass)]; }
-  /// All engines that take these sizes, whether the rule chooses them or not.
+  /// All engines that take these sizes, whether they are chosen or not.
   std::vector<CpuEngine> engines() const {
-    std::vector<CpuEngine> all{CpuEngine::kByLibrary, CpuEngine::kIm2col};
+    std::vector<CpuEngine> all{CpuEngine::kIm2col};
+    const cpu::CpuConvMachine machine = cpu::conv_machine();
+    if (machine.onednn) all.push_back(CpuEngine::kOneDnnBlocks);
+    if (machine.winograd && cpu::winograd_takes(g)) all.push_back(CpuEngine::kOneDnnWinograd);
     if (conv2d_format(x) != kChannelsLast) return all;
+    if (machine.onednn) all.push_back(CpuEngine::kOneDnnNhwc);
     if (cpu::winograd_takes(g)) all.push_back(CpuEngine::kWinograd4);
     if (cpu::winograd_takes(g) && g.stride == Pair(1)) all.push_back(CpuEngine::kWinograd2);
     if (cpu::pointwise_takes(g)) all.push_back(CpuEngine::kProducts);
     return all;
   }
-  CpuEngine rule() const { return cpu::conv2d_rule(g, conv2d_format(x), kF32); }
-  /// The pass in a engine, into memory of its own.
+  CpuEngine chosen(ConvPass pass) const {
+    return cpu::conv2d_choice({pass, g, conv2d_format(x), kF32}).engine;
+  }
+  /// The pass by an engine, into memory of its own.
   Tensor by(CpuEngine engine, ConvPass pass) const {
+    const cpu::CpuChoice choice{engine};
     const Tensor to = nan(of(pass).shape(), memory_format_of(of(pass)));
-    if (pass == ConvPass::kForward) cpu::conv2d_forward_by(engine, g, to, x, w, {}, {}, nullptr);
-    if (pass == ConvPass::kBackwardInput) cpu::conv2d_backward_input_by(engine, g, to, dy, w);
-    if (pass == ConvPass::kBackwardWeight) cpu::conv2d_backward_weight_by(engine, g, to, dy, x);
+    if (pass == ConvPass::kForward) cpu::conv2d_forward_by(choice, g, to, x, w, {}, {}, nullptr);
+    if (pass == ConvPass::kBackwardInput) cpu::conv2d_backward_input_by(choice, g, to, dy, w);
+    if (pass == ConvPass::kBackwardWeight) cpu::conv2d_backward_weight_by(choice, g, to, dy, x);
     return to;
   }
   /// The pass by the ops.

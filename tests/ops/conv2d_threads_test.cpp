@@ -12,6 +12,7 @@
 
 #include "lathe/core/strided_loop.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_tiles_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_choice_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_pointwise_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_winograd_cpu.h"
 #include "lathe/ops/conv/cpu/pointwise_split.h"
@@ -162,7 +163,8 @@ Time pointwise_filters(int64_t pixels, int64_t ins, int64_t outs, int threads) {
 
 /// Forward pass, input gradient and filter gradient; none where oneDNN computes.
 std::vector<Time> passes_of(const Conv2dGeometry& g, int threads) {
-  if (const auto tile = cpu::winograd_pays(g)) {
+  const cpu::CpuConvKey key{.g = g, .format = kChannelsLast};
+  if (const auto tile = cpu::winograd_tile(cpu::conv2d_choice(key, {}).engine)) {
     const auto tiles = cpu::winograd::tiles_of(g, *tile);
     const auto transposed = cpu::winograd::transposed_tiles_of(g, *tile);
     return {winograd_outputs(tiles, g.C, g.K, threads),

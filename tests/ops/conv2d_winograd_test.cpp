@@ -1,5 +1,6 @@
 // Winograd convolution against f64, whose passes are matrix products (conv2d_im2col_cpu.cpp): all
-// passes, both tiles, awkward sizes, numbers of threads; and which sizes it is chosen for.
+// passes, both tiles, awkward sizes, numbers of threads. Which sizes it is
+// chosen for: conv2d_choice_test.cpp.
 #include "lathe/ops/conv/cpu/conv2d_winograd_cpu.h"
 
 #include <doctest/doctest.h>
@@ -172,41 +173,6 @@ TEST_CASE("winograd: what is fetched for tiles are their pixels, and nothing bes
   }
 }
 
-TEST_CASE("winograd: taken for 3x3 kernels with enough channels and tiles") {
-  using cpu::winograd_pays;
-  using Tile = std::optional<cpu::WinogradTile>;
-  const auto choice = [](const Shape& x, const Shape& w, const Conv2dOptions& opt) {
-    return winograd_pays(conv2d_geometry("test", x, w, opt));
-  };
-  const Tile k4 = cpu::WinogradTile::k4, k2 = cpu::WinogradTile::k2, none;
-  CHECK(choice({64, 64, 32, 32}, {64, 64, 3, 3}, {.pad = 1}) == k4);
-  CHECK(choice({1, 16, 16, 16}, {32, 16, 3, 3}, {}) == k4);
-  CHECK(choice({16, 512, 4, 4}, {512, 512, 3, 3}, {.pad = 1}) == k4);
-  CHECK(choice({16, 64, 6, 6}, {64, 64, 3, 3}, {.pad = 1}) == k2);       // as many products
-  CHECK(choice({15, 512, 4, 4}, {512, 512, 3, 3}, {.pad = 1}) == none);  // 15 tiles
-  CHECK(choice({64, 64, 1, 9}, {64, 64, 3, 3}, {.pad = 1}) == none);     // mostly padding
-  CHECK(choice({64, 8, 32, 32}, {64, 8, 3, 3}, {.pad = 1}) == none);     // the transforms dominate
-  CHECK(choice({64, 17, 32, 32}, {64, 17, 3, 3}, {.pad = 1}) == none);   // and their last vectors
-  CHECK(choice({64, 64, 32, 32}, {128, 64, 3, 3}, {.stride = 2, .pad = 1}) == k4);
-  CHECK(choice({15, 128, 32, 32}, {128, 128, 3, 3}, {.stride = 2, .pad = 1}) == none);  // 240 tiles
-  CHECK(choice({16, 256, 8, 8}, {512, 256, 3, 3}, {.stride = 2, .pad = 1}) == k4);  // large filters
-  CHECK(choice({64, 16, 32, 32}, {32, 16, 3, 3}, {.stride = 2, .pad = 1}) == none);
-  CHECK(choice({64, 64, 32, 32}, {64, 64, 3, 3}, {.stride = {2, 1}, .pad = 1}) == none);
-  CHECK(choice({64, 64, 32, 32}, {64, 64, 3, 3}, {.stride = 3, .pad = 1}) == none);
-  CHECK(choice({64, 64, 32, 32}, {64, 64, 3, 3}, {.dilation = 2}) == none);
-  CHECK(choice({64, 64, 32, 32}, {64, 32, 3, 3}, {.groups = 2}) == none);
-  CHECK(choice({64, 64, 32, 32}, {64, 64, 1, 1}, {}) == none);
-
-  const auto of_constants = [](const Shape& x, const Shape& w, const Conv2dOptions& opt) {
-    return winograd_pays(conv2d_geometry("test", x, w, opt), true);
-  };
-  CHECK(of_constants({1, 512, 7, 7}, {512, 512, 3, 3}, {.pad = 1}) == k2);    // 4 tiles
-  CHECK(of_constants({1, 256, 14, 14}, {256, 256, 3, 3}, {.pad = 1}) == k2);  // 16
-  CHECK(of_constants({1, 128, 28, 28}, {128, 128, 3, 3}, {.pad = 1}) == k4);  // 49
-  CHECK(of_constants({1, 512, 4, 4}, {512, 512, 3, 3}, {.pad = 1}) == none);  // 1
-  CHECK(of_constants({1, 256, 14, 14}, {512, 256, 3, 3}, {.stride = 2, .pad = 1}) == none);
-}
-
 TEST_CASE("winograd: conv2d uses it for NHWC tensors and views of any order, unless exact") {
   manual_seed(6);
   const Tensor all = randn({4, 32, 10, 24});  // row-major; the view below is neither order
@@ -214,7 +180,7 @@ TEST_CASE("winograd: conv2d uses it for NHWC tensors and views of any order, unl
   const Tensor x = view.contiguous(kChannelsLast);
   const auto g = conv2d_geometry("test", x.shape(), w.shape(), {.pad = 1});
   const Tensor expected = empty_in(kChannelsLast, g.y_shape(), kF32, kCPU);
-  cpu::winograd_forward(g, cpu::winograd_pays(g).value(), expected, x, w, {});
+  cpu::winograd_forward(g, cpu::WinogradTile::k4, expected, x, w, {});
   CHECK(conv2d(x, w, {.pad = 1}).to_vector<float>() == expected.to_vector<float>());
   CHECK(relative_error(conv2d(view, w, {.pad = 1}), expected) <= 1e-5);
   cpu::set_conv_exact(true);

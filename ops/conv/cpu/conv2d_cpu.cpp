@@ -1,11 +1,10 @@
-// Convolution on the CPU: brings dtypes and layouts into the form of conv2d_dnnl.h, and runs
-// the pass as the rule (conv2d_engines_cpu.h) says. Contracts: conv2d.h.
+// Convolution on the CPU: asks which engine is taken (conv2d_choice_cpu.h), brings dtypes and
+// layouts into the form that it takes, and runs it (conv2d_engines_cpu.h). Contracts: conv2d.h.
 #include <atomic>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/visit.h"
-#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
+#include "lathe/ops/conv/cpu/conv2d_choice_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_engines_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_epilogue_cpu.h"
 #include "lathe/ops/conv/cpu/packed_weights_cpu.h"
@@ -44,15 +43,6 @@ static Tensor dense_filters(const Tensor& w, DType dtype) {
   return packed_weights(w, dtype, [&] { return copy_of_filters(w, dtype, true); });
 }
 
-/// The dtype that the passes compute in. Sums are kept in f32 even where it is bf16. Products of
-/// bf16 save half the work at best without tile registers, F(4x4,3x3) saves three quarters: then it
-/// takes copies in f32 (docs/conv-performance.md).
-static DType arithmetic_of(const Conv2dGeometry& g, const Tensor& t, MemoryFormat format) {
-  const bool saves = t.dtype() == kBF16 && g.stride == Pair(1) && !fast_conv2d_has_tiles();
-  if (saves && conv2d_rule(g, format, kF32) == CpuEngine::kWinograd4) return kF32;
-  return conv2d_is_fast(g, t.dtype()) ? t.dtype() : compute_dtype(t.dtype());
-}
-
 /// The result, rounded to the dtype of the arguments.
 static Tensor rounded(const Tensor& result, DType dtype) {
   if (result.dtype() == dtype) return result;
@@ -65,7 +55,12 @@ static Tensor rounded(const Tensor& result, DType dtype) {
 static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Tensor& w_in,
                            const Tensor& bias_in, const Conv2dEpilogue& then, Tensor* moments) {
   const MemoryFormat format = conv2d_format(x_in);
-  const DType dtype = arithmetic_of(g, x_in, format);
+  const CpuChoice choice = conv2d_choice({.pass = ConvPass::kForward,
+                                          .g = g,
+                                          .format = format,
+                                          .dtype = x_in.dtype(),
+                                          .constant_filters = then.constant_filters});
+  const DType dtype = choice.dtype;
   const Tensor x = dense(x_in, format, dtype);
   const Tensor w = dense_filters(w_in, dtype);
   const Tensor bias = dense(bias_in, kContiguous, dtype);
@@ -77,8 +72,7 @@ static Tensor forward_pass(const Conv2dGeometry& g, const Tensor& x_in, const Te
     apply_epilogue(y, epilogue);
     return rounded(y, x_in.dtype());
   }
-  conv2d_forward_by(conv2d_rule(g, format, dtype, then.constant_filters), g, y, x, w, bias,
-                    epilogue, moments);
+  conv2d_forward_by(choice, g, y, x, w, bias, epilogue, moments);
   return rounded(y, x_in.dtype());
 }
 
@@ -99,7 +93,8 @@ Tensor conv2d_forward_with_moments(const Conv2dGeometry& g, const Tensor& x, con
 
 Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& w_in) {
   const MemoryFormat format = conv2d_format(dy_in);
-  const DType dtype = arithmetic_of(g, dy_in, format);
+  const CpuChoice choice = conv2d_choice({ConvPass::kBackwardInput, g, format, dy_in.dtype()});
+  const DType dtype = choice.dtype;
   const Tensor dy = dense(dy_in, format, dtype);
   const Tensor w = dense(w_in, memory_format_of(w_in), dtype);
   const Tensor dx = empty_in(format, g.x_shape(), dtype, kCPU);
@@ -107,27 +102,23 @@ Tensor conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dy_in, const
     fill_values(dx, 0);
     return rounded(dx, dy_in.dtype());
   }
-  conv2d_backward_input_by(conv2d_rule(g, format, dtype), g, dx, dy, w);
+  conv2d_backward_input_by(choice, g, dx, dy, w);
   return rounded(dx, dy_in.dtype());
 }
 
 Tensor conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dy_in, const Tensor& x_in,
                               MemoryFormat w_format) {
   const MemoryFormat format = conv2d_format(x_in);
-  const DType dtype = arithmetic_of(g, dy_in, format);
+  const CpuChoice choice = conv2d_choice({ConvPass::kBackwardWeight, g, format, dy_in.dtype()});
+  const DType dtype = choice.dtype;
   const Tensor dy = dense(dy_in, format, dtype), x = dense(x_in, format, dtype);
   const Tensor dw = empty_in(w_format, g.w_shape(), dtype, kCPU);
   if (g.is_trivial()) {
     fill_values(dw, 0);
     return rounded(dw, dy_in.dtype());
   }
-  conv2d_backward_weight_by(conv2d_rule(g, format, dtype), g, dw, dy, x);
+  conv2d_backward_weight_by(choice, g, dw, dy, x);
   return rounded(dw, dy_in.dtype());
-}
-
-std::optional<WinogradTile> conv2d_winograd_tile(const Conv2dGeometry& g, const Tensor& x) {
-  if (g.is_trivial()) return {};
-  return winograd_tile(conv2d_rule(g, conv2d_format(x), x.dtype()));
 }
 
 }  // namespace lathe::cpu

@@ -5,6 +5,8 @@
 // avoided: the weights of a model that only infers are packed once (packed_weights_cpu.h), and the
 // dy that backward_input has packed is used by the backward_weight that follows. Small bf16 images
 // run in strips (conv2d_strips_cpu.h).
+#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
+
 #include <array>
 #include <optional>
 #include <unordered_map>
@@ -16,7 +18,6 @@
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/storage.h"
 #include "lathe/core/tensor_impl.h"
-#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "lathe/ops/conv/cpu/conv2d_primitive_dnnl.h"
 #include "lathe/ops/conv/cpu/conv2d_strips_cpu.h"
 #include "lathe/ops/conv/cpu/packed_weights_cpu.h"
@@ -140,15 +141,15 @@ class Run {
   size_t count_ = 0;
 };
 
-std::optional<Conv2dStrips> strips_for(ConvPass pass, const Conv2dGeometry& g, const Tensor& x) {
-  if (x.dtype() != kBF16 || conv2d_format(x) != kChannelsLast) return {};
-  return conv2d_strips(pass, g, dnnl_threads());
+std::optional<Conv2dStrips> strips_for(const CpuChoice& choice, const Conv2dGeometry& g) {
+  if (choice.images == 1) return {};
+  return make_conv2d_strips(g, choice.images);
 }
 
-void forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
-             const Tensor& bias) {
+void forward(CpuEngine engine, const Conv2dGeometry& g, const Tensor& y, const Tensor& x,
+             const Tensor& w, const Tensor& bias) {
   const OmpThreads threads(conv2d_threads(g));
-  const auto made = conv2d_primitive(ConvPass::kForward, g, x, w, bias.defined());
+  const auto made = conv2d_primitive(engine, ConvPass::kForward, g, x, w, bias.defined());
   Run run(*made);
   run.in(DNNL_ARG_SRC, made->x, x);
   run.in(DNNL_ARG_WEIGHTS, made->w, w, packed_filters);
@@ -156,18 +157,20 @@ void forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Te
   run.out(DNNL_ARG_DST, made->y, y);
 }
 
-void backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy, const Tensor& w) {
+void backward_input(CpuEngine engine, const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
+                    const Tensor& w) {
   const OmpThreads threads(conv2d_threads(g));
-  const auto made = conv2d_primitive(ConvPass::kBackwardInput, g, dy, w, false);
+  const auto made = conv2d_primitive(engine, ConvPass::kBackwardInput, g, dy, w, false);
   Run run(*made);
   run.in(DNNL_ARG_DIFF_DST, made->y, dy, packed_and_kept_dy);
   run.in(DNNL_ARG_WEIGHTS, made->w, w);
   run.out(DNNL_ARG_DIFF_SRC, made->x, dx);
 }
 
-void backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy, const Tensor& x) {
+void backward_weight(CpuEngine engine, const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
+                     const Tensor& x) {
   const OmpThreads threads(conv2d_threads(g));
-  const auto made = conv2d_primitive(ConvPass::kBackwardWeight, g, x, dw, false);
+  const auto made = conv2d_primitive(engine, ConvPass::kBackwardWeight, g, x, dw, false);
   Run run(*made);
   run.in(DNNL_ARG_SRC, made->x, x);
   run.in(DNNL_ARG_DIFF_DST, made->y, dy, packed_dy);
@@ -181,58 +184,62 @@ OneDnnInfo onednn_info() try {
   return {.library = concat("oneDNN ", v.major, '.', v.minor, '.', v.patch),
           .problem = {},
           .winograd = translate_dnnl_errors("conv2d", dnnl_has_winograd),
-          .bf16 = fast_conv2d_takes(kBF16)};
+          .bf16 = conv_machine().bf16};
 } catch (const Error& e) {
   return {.library = "oneDNN", .problem = e.message()};
 }
 
-bool fast_conv2d_takes(DType dtype) noexcept try {
-  // Without these instructions oneDNN emulates bf16, which is slower than f32.
-  return dtype == kF32 || (dtype == kBF16 && dnnl_uses(dnnl::cpu_isa::avx512_core_bf16));
+CpuConvMachine conv_machine() noexcept try {
+  static const CpuConvMachine known{
+      .onednn = true,
+      .winograd = dnnl_has_winograd(),
+      // Without these instructions oneDNN emulates bf16, which is slower than f32.
+      .bf16 = dnnl_uses(dnnl::cpu_isa::avx512_core_bf16),
+      .tiles = dnnl_uses(dnnl::cpu_isa::avx512_core_amx),
+      // oneDNN 3's kernels for AVX2 take 0.6 to 0.9 of the time of blocks there.
+      .fast_short_rows = DNNL_VERSION_MAJOR >= 3 && !dnnl_uses(dnnl::cpu_isa::avx512_core)};
+  CpuConvMachine now = known;
+  now.threads = dnnl_threads();
+  return now;
 } catch (...) {  // oneDNN cannot be loaded
-  return false;
+  return {.onednn = true};
 }
 
-bool fast_conv2d_has_tiles() noexcept try {
-  return dnnl_uses(dnnl::cpu_isa::avx512_core_amx);
-} catch (...) {  // oneDNN cannot be loaded
-  return false;
-}
-
-void fast_conv2d_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,
-                         const Tensor& bias) {
+void onednn_forward(const CpuChoice& choice, const Conv2dGeometry& g, const Tensor& y,
+                    const Tensor& x, const Tensor& w, const Tensor& bias) {
   t_dy = {};
   translate_dnnl_errors("conv2d", [&] {
-    if (const auto strips = strips_for(ConvPass::kForward, g, x)) {
+    if (const auto strips = strips_for(choice, g)) {
       const Tensor wide_y = strips->empty_y(y.dtype());
-      forward(strips->strip, wide_y, strips->strips_of_x(x), w, bias);
+      forward(choice.engine, strips->strip, wide_y, strips->strips_of_x(x), w, bias);
       strips->take_y(y, wide_y);
     } else {
-      forward(g, y, x, w, bias);
+      forward(choice.engine, g, y, x, w, bias);
     }
   });
 }
 
-void fast_conv2d_backward_input(const Conv2dGeometry& g, const Tensor& dx, const Tensor& dy,
-                                const Tensor& w) {
+void onednn_backward_input(const CpuChoice& choice, const Conv2dGeometry& g, const Tensor& dx,
+                           const Tensor& dy, const Tensor& w) {
   translate_dnnl_errors("conv2d_input_grad", [&] {
-    if (const auto strips = strips_for(ConvPass::kBackwardInput, g, dy)) {
+    if (const auto strips = strips_for(choice, g)) {
       const Tensor wide_dx = strips->empty_x(dx.dtype());
-      backward_input(strips->strip, wide_dx, strips->strips_of_y(dy), w);
+      backward_input(choice.engine, strips->strip, wide_dx, strips->strips_of_y(dy), w);
       strips->take_x(dx, wide_dx);
     } else {
-      backward_input(g, dx, dy, w);
+      backward_input(choice.engine, g, dx, dy, w);
     }
   });
 }
 
-void fast_conv2d_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
-                                 const Tensor& x) {
+void onednn_backward_weight(const CpuChoice& choice, const Conv2dGeometry& g, const Tensor& dw,
+                            const Tensor& dy, const Tensor& x) {
   translate_dnnl_errors("conv2d_weight_grad", [&] {
-    if (const auto strips = strips_for(ConvPass::kBackwardWeight, g, x)) {
-      backward_weight(strips->strip, dw, strips->strips_of_y(dy), strips->strips_of_x(x));
+    if (const auto strips = strips_for(choice, g)) {
+      backward_weight(choice.engine, strips->strip, dw, strips->strips_of_y(dy),
+                      strips->strips_of_x(x));
     } else {
-      backward_weight(g, dw, dy, x);
+      backward_weight(choice.engine, g, dw, dy, x);
     }
   });
 }

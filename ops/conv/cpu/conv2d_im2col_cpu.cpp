@@ -1,4 +1,4 @@
-// Convolution as matrix products over patches, for f32 and f64. Contracts: conv2d_dnnl.h.
+// Convolution as matrix products over patches, for f32 and f64. Contracts: conv2d_im2col_cpu.h.
 // All is computed in NHWC order, where a patch [R,S,C] is R*S runs of channels and an output pixel
 // is one row:
 //   forward          y[pixels, K] = patches[pixels, RSC] * w[K, RSC]^T
@@ -15,7 +15,7 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
-#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
+#include "lathe/ops/conv/cpu/conv2d_im2col_cpu.h"
 #include "lathe/ops/matmul_kernels/gemm.h"
 
 namespace lathe::cpu {

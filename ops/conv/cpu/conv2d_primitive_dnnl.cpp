@@ -1,22 +1,12 @@
-// How each convolution runs in oneDNN: algorithm, layouts, reorders. Contracts:
-// conv2d_primitive_dnnl.h.
+// How each convolution runs in oneDNN: layouts and reorders. Which of its engines:
+// conv2d_choice_cpu.cpp. Contracts: conv2d_primitive_dnnl.h.
 //
-// The algorithm (measured with AVX-512, batches of 32 to 128, oneDNN 2.6 and 3.7;
-// docs/conv-performance.md):
-// - Winograd F(4x4,3x3) for 3x3 kernels with stride 1 from 64 channels and 16 tiles on: 1.2 to 1.9
-//   times as fast as direct, reorders included. It works on blocks of 16 channels, so x and y are
-//   reordered. With 32 channels both take the same time, with 16 Winograd takes twice as long; with
-//   one image of 512 channels it takes six times as long. oneDNN 2 has it for AVX-512, oneDNN 3 for
-//   no x86 processor. NHWC images rarely come here: our own Winograd computes them
-//   (conv2d_winograd_cpu.h).
-// - Direct otherwise, and always for bf16, which has no other: in place on NHWC tensors, on
-//   reordered blocks for row-major ones.
+// Winograd works on blocks of 16 channels, so x and y are reordered. Direct sums run in place on
+// NHWC tensors, or on reordered blocks. bf16 has direct sums only.
 #include <array>
 #include <utility>
 
-#include "lathe/core/ceil_div.h"
 #include "lathe/ops/conv/cpu/conv2d_primitive_dnnl.h"
-#include "lathe/ops/conv/cpu/conv2d_winograd_cpu.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/plans/lru_cache.h"
 
@@ -114,31 +104,17 @@ Conv2dPrimitive make_primitive(ConvPass pass, algorithm how, const Layouts& user
           make_port(user.y, d.diff_dst_desc(), Flow::kIn), d.scratchpad_desc()};
 }
 
-bool dnnl_winograd_pays(const Conv2dGeometry& g) {
-  constexpr int64_t kMinChannels = 64, kMinTiles = 16;
-  const int64_t tiles = g.N * ceil_div(g.P, int64_t{4}) * ceil_div(g.Q, int64_t{4});
-  return winograd_takes(g) && g.stride == Pair(1) && g.pad.rows <= 1 && g.pad.cols <= 1 &&
-         g.C >= kMinChannels && g.K >= kMinChannels && tiles >= kMinTiles;
-}
-
-/// False where oneDNN's direct kernels for NHWC are slower than those for blocks: forward with
-/// short rows of output, because they divide the work by whole rows. oneDNN 3's kernels for AVX2
-/// are an exception: they take 0.6 to 0.9 of the time of blocks there.
-bool in_place_pays(ConvPass pass, const Conv2dGeometry& g) {
-  constexpr int64_t kShortRow = 8;
-  if (pass != ConvPass::kForward || g.Q >= kShortRow || g.R * g.S == 1) return true;
-  return DNNL_VERSION_MAJOR >= 3 && !dnnl_uses(dnnl::cpu_isa::avx512_core);
-}
-
 struct Request {
+  CpuEngine engine;
   ConvPass pass;
   Conv2dGeometry g;
-  bool nhwc, w_channels_last, has_bias, exact, bf16;
+  bool nhwc, w_channels_last, has_bias, bf16;
   int threads;      // oneDNN divides the work among them when it makes the primitive
   int all_threads;  // the same for reorders of large tensors
 
   auto key() const {
-    return std::array<int64_t, 24>{static_cast<int64_t>(pass),
+    return std::array<int64_t, 24>{static_cast<int64_t>(engine),
+                                   static_cast<int64_t>(pass),
                                    g.N,
                                    g.C,
                                    g.H,
@@ -158,7 +134,6 @@ struct Request {
                                    nhwc,
                                    w_channels_last,
                                    has_bias,
-                                   exact,
                                    bf16,
                                    threads,
                                    all_threads};
@@ -173,14 +148,14 @@ Conv2dPrimitive make_primitive(const Request& r) {
   const Layouts user = layouts(r.g, type, r.nhwc ? Tag::nhwc : Tag::nchw, filters, r.has_bias);
   const Layouts free = layouts(r.g, type, Tag::any, Tag::any, r.has_bias);
   const Filter filter(r.g);
-  if (!r.exact && !r.bf16 && dnnl_winograd_pays(r.g) && dnnl_has_winograd()) {
+  if (r.engine == CpuEngine::kOneDnnWinograd) {
     try {
       return make_primitive(r.pass, algorithm::convolution_winograd, user, free, filter);
-    } catch (const dnnl::error& e) {  // not available for these sizes
+    } catch (const dnnl::error& e) {  // not available for these sizes: direct sums
       if (e.status != dnnl_unimplemented) throw;
     }
   }
-  const bool in_place = r.nhwc && in_place_pays(r.pass, r.g);
+  const bool in_place = r.engine == CpuEngine::kOneDnnNhwc;
   const Layouts nhwc = layouts(r.g, type, Tag::nhwc, Tag::any, r.has_bias);
   return make_primitive(r.pass, algorithm::convolution_direct, user, in_place ? nhwc : free,
                         filter);
@@ -215,17 +190,17 @@ int reorder_threads(const Layout& tensor) {
   return tensor.get_size() < kFewBytes ? 1 : dnnl_threads();
 }
 
-std::shared_ptr<const Conv2dPrimitive> conv2d_primitive(ConvPass pass, const Conv2dGeometry& g,
-                                                        const Tensor& x, const Tensor& w,
-                                                        bool has_bias) {
+std::shared_ptr<const Conv2dPrimitive> conv2d_primitive(CpuEngine engine, ConvPass pass,
+                                                        const Conv2dGeometry& g, const Tensor& x,
+                                                        const Tensor& w, bool has_bias) {
   constexpr size_t kPrimitives = 1024;
   static PrimitiveCache cache(kPrimitives);
-  const Request request{.pass = pass,
+  const Request request{.engine = engine,
+                        .pass = pass,
                         .g = g,
                         .nhwc = conv2d_format(x) == kChannelsLast,
                         .w_channels_last = memory_format_of(w) == kChannelsLast,
                         .has_bias = has_bias,
-                        .exact = conv_exact(),
                         .bf16 = x.dtype() == kBF16,
                         .threads = conv2d_threads(g),
                         .all_threads = dnnl_threads()};

@@ -8,6 +8,7 @@
 
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv/conv_pass.h"
+#include "lathe/ops/conv/cpu/conv2d_choice_cpu.h"
 #include "lathe/ops/onednn/onednn.h"
 
 namespace lathe::cpu {
@@ -34,14 +35,14 @@ struct Conv2dPrimitive {
 int conv2d_threads(const Conv2dGeometry& g);
 int reorder_threads(const Layout& tensor);
 
-/// The primitive of this pass, for cpu::conv_exact() and dnnl_threads() as they are now. Make and
+/// The primitive of this pass by an engine of oneDNN, for dnnl_threads() as it is now. Make and
 /// run it in the scope of OmpThreads(conv2d_threads(g)), its reorders in that of theirs. Its
 /// tensors have the order and dtype (f32 or bf16) of `x`, its filters the order of `w`. For
 /// kBackwardInput `x` is dy, because a 1x1 plane of dx fits both orders. Thread-safe.
 /// throws: dnnl::error.
-std::shared_ptr<const Conv2dPrimitive> conv2d_primitive(ConvPass pass, const Conv2dGeometry& g,
-                                                        const Tensor& x, const Tensor& w,
-                                                        bool has_bias);
+std::shared_ptr<const Conv2dPrimitive> conv2d_primitive(CpuEngine engine, ConvPass pass,
+                                                        const Conv2dGeometry& g, const Tensor& x,
+                                                        const Tensor& w, bool has_bias);
 
 /// True if this oneDNN has Winograd on this processor. If not, all primitives are direct.
 bool dnnl_has_winograd();

@@ -7,20 +7,18 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/thread_pool.h"
-#include "lathe/ops/conv/cpu/conv2d_primitive_dnnl.h"
 
 namespace lathe::cpu {
 
 namespace {
 
-constexpr int64_t kStripColumns = 64;      // of y: two weight-gradient tiles
 constexpr int64_t kCopyGrain = 64 * 1024;  // bytes
 
 /// Columns that a filter covers.
 int64_t reach(const Conv2dGeometry& g) { return g.dilation.cols * (g.S - 1) + 1; }
 
 /// Calls f(image row, strip row) with the first byte of each row of each image, in parallel. For
-/// slots of a strip that hold no image, the image row is null.
+/// places of a strip that hold no image, the image row is null.
 template <class F>
 void for_rows(const Tensor& images, const Tensor& strips, int64_t pitch, F f) {
   const int64_t pixel = images.dim(1) * static_cast<int64_t>(size_of(images.dtype()));
@@ -96,20 +94,6 @@ Conv2dStrips make_conv2d_strips(const Conv2dGeometry& g, int64_t images) {
   strips.strip.Q = ceil_div(apart, stride) * images;
   strips.strip.W = strips.strip.Q * stride;
   return strips;
-}
-
-std::optional<Conv2dStrips> conv2d_strips(ConvPass pass, const Conv2dGeometry& g, int threads) {
-  const bool narrow = pass == ConvPass::kForward         ? g.Q < 8
-                      : pass == ConvPass::kBackwardInput ? g.W <= 8
-                                                         : g.Q < 16;
-  if (!narrow || g.groups != 1 || !fits_strips(g)) return {};
-  if (!dnnl_uses(dnnl::cpu_isa::avx512_core_amx)) return {};
-  const int64_t wanted = ceil_div(kStripColumns, make_conv2d_strips(g, 1).y_pitch());
-  const int64_t most = std::max<int64_t>(1, g.N / threads);
-  const int64_t batch = ceil_div(g.N, std::min(wanted, most));
-  const int64_t images = ceil_div(g.N, batch);
-  if (images == 1) return {};
-  return make_conv2d_strips(g, images);
 }
 
 }  // namespace lathe::cpu

@@ -1,13 +1,9 @@
 // Small images side by side in one wide image, for oneDNN's bf16 kernels on AMX tiles. Those fill a
 // tile's 16 rows (for the weight gradient its 32 products) from one row of an image, so with 4x4
-// images most of every tile would be padding. Included by conv2d_dnnl.cpp and
-// conv2d_strips_cpu.cpp only.
+// images most of every tile would be padding. Where it is done: conv2d_choice_cpu.h.
 #pragma once
 
-#include <optional>
-
 #include "lathe/ops/conv/conv2d_geometry.h"
-#include "lathe/ops/conv/conv_pass.h"
 
 namespace lathe::cpu {
 
@@ -32,16 +28,11 @@ struct Conv2dStrips {
   void take_y(const Tensor& y, const Tensor& strips) const;
 };
 
-/// The strips for this pass of an NHWC bf16 convolution; nothing where the images are wide enough
-/// or the processor has no AMX. A strip's row of outputs has about 64 columns. There are at least
-/// `threads` strips if the batch is that large. Measurements: docs/conv-performance.md.
-std::optional<Conv2dStrips> conv2d_strips(ConvPass pass, const Conv2dGeometry& g, int threads);
-
 /// True if a strip whose W is a whole number of strides has W / stride outputs per row. That holds
 /// for padding that keeps sizes, as in residual networks.
 bool fits_strips(const Conv2dGeometry& g);
 
-/// Strips of `images` images each, whether or not they are faster; g must fit strips.
+/// Strips of `images` images each. g must fit strips.
 Conv2dStrips make_conv2d_strips(const Conv2dGeometry& g, int64_t images);
 
 }  // namespace lathe::cpu

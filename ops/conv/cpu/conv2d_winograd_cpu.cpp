@@ -287,30 +287,6 @@ bool winograd_takes(const Conv2dGeometry& g) {
          g.dilation == Pair(1) && g.groups == 1;
 }
 
-std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g, bool constant_filters) {
-  constexpr int64_t kMinChannels = 16, kChannelStep = 8, kMinTiles = 16, kMinSide = 2;
-  constexpr int64_t kMinStridedChannels = 32, kMinStridedTiles = 256;
-  constexpr int64_t kMinStridedFilters = 128 * 1024;  // which oneDNN would reorder
-  constexpr int64_t kMinTilesOfConstants = 4;
-  const auto fits = [](int64_t channels) {
-    return channels >= kMinChannels && channels % kChannelStep == 0;
-  };
-  if (!winograd_takes(g) || !fits(g.C) || !fits(g.K)) return {};
-  if (std::min({g.H, g.W, g.P, g.Q}) < kMinSide) return {};
-  const int64_t large = ceil_div(g.P, int64_t{4}) * ceil_div(g.Q, int64_t{4});
-  const int64_t small = ceil_div(g.P, int64_t{2}) * ceil_div(g.Q, int64_t{2});
-  const int64_t tiles = g.N * large;
-  const bool few = tiles >= kMinTilesOfConstants && tiles <= kMinTiles;
-  if (constant_filters && few && g.stride == Pair(1)) return WinogradTile::k2;
-  if (tiles < kMinTiles) return {};
-  if (g.stride == Pair(2)) {
-    const bool pays = std::min(g.C, g.K) >= kMinStridedChannels &&
-                      (tiles >= kMinStridedTiles || g.C * g.K >= kMinStridedFilters);
-    return pays ? std::optional(WinogradTile::k4) : std::nullopt;
-  }
-  return small * 16 <= large * 36 ? WinogradTile::k2 : WinogradTile::k4;
-}
-
 namespace {
 
 /// What the transformed filters of one tensor depend on.

@@ -8,14 +8,13 @@
 //   y    = A' M A + bias
 // The input gradient is the convolution of dy with the filters turned by 180 degrees. The weight
 // gradient is P[s] = (A dy A')[s]' V[s], summed over the tiles; dw = G' P G. The matrices and the
-// choice of their points: winograd_transforms.h.
+// choice of their points: winograd_transforms.h. Where Winograd is taken: conv2d_choice_cpu.h.
 //
 // Results have the same bits for any number of threads: no sum is divided among them but that of
 // the weight gradient, whose parts depend on the sizes alone.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
@@ -28,17 +27,6 @@ enum class WinogradTile : uint8_t { k2, k4 };
 
 /// True for what the passes below compute: 3x3, stride 1 or 2, no dilation, one group. Any padding.
 bool winograd_takes(const Conv2dGeometry& g);
-
-/// The tile with which Winograd is faster than direct convolution in all three passes, if there is
-/// one: from 16 channels and 16 tiles on, measured against oneDNN with AVX-512 and AVX2
-/// (docs/conv-performance.md). Below that the transforms of filters cost more than Winograd saves.
-/// With stride 2 from 32 channels and 256 tiles on, or with large filters, which oneDNN reorders.
-/// F(2x2,3x3) where F(4x4,3x3) would compute as many products, for outputs that nobody wants: 5x5,
-/// 6x6 and 2x2 images.
-///   constant_filters  they are transformed once for many calls (forward only). Then 4 tiles are
-///                     enough, and up to 16 of them F(2x2,3x3) is faster: the way of the filters
-///                     through memory is what takes the time, and its filters are less than half.
-std::optional<WinogradTile> winograd_pays(const Conv2dGeometry& g, bool constant_filters = false);
 
 /// x, y and their gradients: f32, NHWC. w and dw: f32, dense in any order. bias: dense or
 /// undefined. `then` is done to each tile as it is written; its residual is f32, NHWC. *moments

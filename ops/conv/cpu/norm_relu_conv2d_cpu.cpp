@@ -2,6 +2,7 @@
 //
 // x is normalised tile by tile as Winograd reads it, forward and in the weight gradient. What the
 // input gradient leaves goes back through relu and the norm in its own memory.
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,7 @@
 #include "lathe/core/hooks/watch.h"
 #include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
+#include "lathe/ops/conv/cpu/conv2d_choice_cpu.h"
 #include "lathe/ops/memory_format.h"
 
 namespace lathe::cpu {
@@ -38,6 +39,12 @@ struct AppliedNorm {
   const BatchNormCall& call;
   std::vector<float> scale;
 };
+
+/// The tile where our own Winograd computes the convolution of images as fuses() lets them pass.
+std::optional<WinogradTile> tile_of(const Conv2dGeometry& g) {
+  if (g.is_trivial()) return {};
+  return winograd_tile(conv2d_choice({ConvPass::kForward, g, kChannelsLast, kF32}).engine);
+}
 
 /// The filters in a dense order, which Winograd reads. It keeps what it makes of filters that need
 /// no gradient, so these are not detached.
@@ -82,7 +89,7 @@ bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call) {
     return false;
   }
   const Conv2dGeometry g = conv2d_geometry("conv2d", x.shape(), w.shape(), conv);
-  return conv2d_winograd_tile(g, x).has_value();
+  return tile_of(g).has_value();
 }
 
 Tensor norm_relu_conv2d(const NormReluConv2dCall& in) {
@@ -97,7 +104,7 @@ Tensor norm_relu_conv2d(const NormReluConv2dCall& in) {
   norm.invstd = batch.invstd;
   Tensor moments;
   // Another thread may have changed the settings since norm_relu_conv2d_fuses.
-  const WinogradTile tile = conv2d_winograd_tile(g, in.x).value_or(WinogradTile::k4);
+  const WinogradTile tile = tile_of(g).value_or(WinogradTile::k4);
   Tensor y = convolve(g, tile, norm, in.w, moments);
   // After all memory is there: a call that fails leaves them unchanged.
   batch_norm_update_({running_mean, running_var, in.norm.momentum, in.norm.num_batches}, batch,
