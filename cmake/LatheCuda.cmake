@@ -159,10 +159,10 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   core/gpu/nvrtc_functions.h
   core/shared_library.h
   core/gpu/virtual_memory_cuda.h
-  ops/conv/cudnn/conv2d_cudnn.h
-  ops/conv/cudnn/conv2d_fused_cudnn.h
-  ops/conv/cudnn/conv2d_fused_graph_cudnn.h
+  ops/conv/cudnn/conv2d_engines_cudnn.h
+  ops/conv/cudnn/conv2d_fuse_or_split_cudnn.h
   ops/conv/cudnn/conv2d_graph_cudnn.h
+  ops/conv/cudnn/conv2d_patterns_cudnn.h
   ops/matmul_kernels/matmul_cublas.h
   ops/matmul_kernels/matmul_plan_cublas.h
 )

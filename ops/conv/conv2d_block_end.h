@@ -1,6 +1,6 @@
 // The end of a residual block, y = relu(batch_norm(x) + residual), and the convolution that reads y
 // next: the kernel of its input gradient can go on through the relu to batch norm's sums (cuDNN's
-// fused pattern, conv2d_fused_graph_cudnn.h). Unmeasured::kResidualGrad.
+// fused pattern, conv2d_patterns_cudnn.h). Unmeasured::kResidualGrad.
 #pragma once
 
 #include <cstdint>

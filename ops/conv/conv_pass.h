@@ -9,7 +9,7 @@ namespace lathe {
 /// Words in texts: forward, backward_input, backward_weight.
 enum class ConvPass : uint8_t { kForward, kBackwardInput, kBackwardWeight };
 
-/// Patterns that cuDNN has kernels for (ops/conv/cudnn/conv2d_fused_graph_cudnn.h describes them):
+/// Patterns that cuDNN has kernels for (ops/conv/cudnn/conv2d_patterns_cudnn.h describes them):
 /// five of training, two of inference. A bias alone is not among them: it shows in the key. Words
 /// in texts: none, statistics, norm_relu, relu_norm, add_relu_norm, add_relu_two_norms, bias_relu,
 /// add_bias_relu.

@@ -7,7 +7,7 @@
 #include "../cuda_case.h"
 #include "conv_keys.h"
 #include "lathe/core/gpu/cudnn_handle.h"
-#include "lathe/ops/conv/cudnn/conv2d_cudnn.h"
+#include "lathe/ops/conv/cudnn/conv2d_engines_cudnn.h"
 
 using namespace lathe;
 using namespace lathe::test;

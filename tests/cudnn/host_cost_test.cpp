@@ -7,7 +7,7 @@
 #include "../same_memory.h"
 #include "conv_keys.h"
 #include "lathe/core/stream.h"
-#include "lathe/ops/conv/cudnn/conv2d_cudnn.h"
+#include "lathe/ops/conv/cudnn/conv2d_engines_cudnn.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"

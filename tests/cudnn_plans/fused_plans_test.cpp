@@ -1,4 +1,4 @@
-// What the real cuDNN plans for the fused patterns (conv2d_fused_graph_cudnn.h), in every convolution
+// What the real cuDNN plans for the fused patterns (conv2d_patterns_cudnn.h), in every convolution
 // of ResNet-18 and ResNet-34, on GPUs that are described and not there. Plain convolutions:
 // plans_test.cpp.
 #include <doctest/doctest.h>

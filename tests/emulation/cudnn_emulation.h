@@ -16,7 +16,7 @@
 //   B          3  again
 //   FALLBACK   4  again
 //              0  needs no workspace, takes everything
-// For graphs that fuse more than a bias, as described in ops/conv/cudnn/conv2d_fused_graph_cudnn.h:
+// For graphs that fuse more than a bias, as described in ops/conv/cudnn/conv2d_patterns_cudnn.h:
 //   A, B       8  with knob TILE_SIZE = 2, then 1: f16 in NHWC, channels in whole groups of 16
 //                 bytes, no groups, filters up to 5 (except relu_norm and what has a
 //                 bias), a stride of 1 with a residual in training; rounds factors to f16 and has no note of tensor cores

@@ -13,8 +13,8 @@
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
-#include "lathe/ops/conv/cudnn/conv2d_fused_cudnn.h"
-#include "lathe/ops/conv/cudnn/conv2d_fused_graph_cudnn.h"
+#include "lathe/ops/conv/cudnn/conv2d_fuse_or_split_cudnn.h"
+#include "lathe/ops/conv/cudnn/conv2d_patterns_cudnn.h"
 #include "lathe/ops/conv/search/conv2d_key.h"
 #include "lathe/ops/memory_format.h"
 

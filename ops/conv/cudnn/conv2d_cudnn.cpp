@@ -23,7 +23,7 @@
 #include "lathe/core/log.h"
 #include "lathe/ops/conv/conv2d_cuda.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
-#include "lathe/ops/conv/cudnn/conv2d_cudnn.h"
+#include "lathe/ops/conv/cudnn/conv2d_engines_cudnn.h"
 #include "lathe/ops/conv/search/conv2d_key.h"
 #include "lathe/ops/conv/search/cudnn_settings.h"
 #include "lathe/ops/conv2d.h"

@@ -2,7 +2,7 @@
 // after the forward pass. Contracts: conv2d_graph_cudnn.h.
 #include "lathe/ops/conv/cudnn/conv2d_graph_cudnn.h"
 
-#include "lathe/ops/conv/cudnn/conv2d_fused_graph_cudnn.h"
+#include "lathe/ops/conv/cudnn/conv2d_patterns_cudnn.h"
 
 namespace lathe::cuda {
 

@@ -14,7 +14,7 @@ namespace lathe::cuda {
 
 enum Conv2dUid : int64_t { kUidX = 1, kUidW, kUidY, kUidBias, kUidSum, kUidsOfFusions };
 
-/// The graph of the key's convolution and of what is fused with it (conv2d_fused_graph_cudnn.h),
+/// The graph of the key's convolution and of what is fused with it (conv2d_patterns_cudnn.h),
 /// finalized. Without a handle it can be inspected but not computed. Its tensors have the uids
 /// above.
 /// throws: ShapeError with cuDNN's reason.

@@ -1,4 +1,5 @@
-// Conv2dTimingCopies: what timed runs of a convolution read and write. Contract: conv2d_cudnn.h.
+// Conv2dTimingCopies: what timed runs of a convolution read and write. Contract:
+// conv2d_engines_cudnn.h.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -9,7 +10,7 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/hooks/watch.h"
-#include "lathe/ops/conv/cudnn/conv2d_cudnn.h"
+#include "lathe/ops/conv/cudnn/conv2d_engines_cudnn.h"
 
 namespace lathe::cuda {
 

@@ -1,5 +1,5 @@
 // Batch norm, relu and convolution as one op on a GPU, over the fused patterns of cuDNN
-// (conv2d_fused_cudnn.h). Contract: ops/batch_norm_conv2d.h.
+// (conv2d_fuse_or_split_cudnn.h). Contract: ops/batch_norm_conv2d.h.
 //
 // Forward: a kernel of our own reads x for its statistics; another turns them into scale and shift;
 // cuDNN convolves relu(scale * x + shift). Backward: the weight gradient reads x in the same way,
@@ -17,8 +17,8 @@
 #include "lathe/ops/batch_norm_conv2d.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
-#include "lathe/ops/conv/cudnn/conv2d_fused_cudnn.h"
-#include "lathe/ops/conv/cudnn/conv2d_fused_graph_cudnn.h"
+#include "lathe/ops/conv/cudnn/conv2d_fuse_or_split_cudnn.h"
+#include "lathe/ops/conv/cudnn/conv2d_patterns_cudnn.h"
 #include "lathe/ops/conv/search/conv2d_key.h"
 #include "lathe/ops/memory_format.h"
 

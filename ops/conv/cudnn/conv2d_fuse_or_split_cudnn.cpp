@@ -1,6 +1,6 @@
 // The search between cuDNN's fused engines and the way without them. Contracts:
-// conv2d_fused_cudnn.h.
-#include "lathe/ops/conv/cudnn/conv2d_fused_cudnn.h"
+// conv2d_fuse_or_split_cudnn.h.
+#include "lathe/ops/conv/cudnn/conv2d_fuse_or_split_cudnn.h"
 
 #include <algorithm>
 

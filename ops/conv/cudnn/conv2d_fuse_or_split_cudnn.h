@@ -1,11 +1,11 @@
-// Running a fused pattern of cuDNN (conv2d_fused_graph_cudnn.h), or the same without fusion where
+// Running a fused pattern of cuDNN (conv2d_patterns_cudnn.h), or the same without fusion where
 // that is faster or nothing else is possible. For *_cudnn.cpp files only.
 #pragma once
 
 #include <optional>
 
 #include "lathe/core/function_ref.h"
-#include "lathe/ops/conv/cudnn/conv2d_cudnn.h"
+#include "lathe/ops/conv/cudnn/conv2d_engines_cudnn.h"
 
 namespace lathe::cuda {
 

@@ -1,5 +1,5 @@
-// Fused operation graphs of cuDNN. Contracts: conv2d_fused_graph_cudnn.h.
-#include "lathe/ops/conv/cudnn/conv2d_fused_graph_cudnn.h"
+// Fused operation graphs of cuDNN. Contracts: conv2d_patterns_cudnn.h.
+#include "lathe/ops/conv/cudnn/conv2d_patterns_cudnn.h"
 
 #include "lathe/core/error.h"
 
