@@ -162,7 +162,9 @@ set(LATHE_CUDA_LIBRARY_HEADERS
   ops/conv/cudnn/conv2d_engines_cudnn.h
   ops/conv/cudnn/conv2d_fuse_or_split_cudnn.h
   ops/conv/cudnn/conv2d_graph_cudnn.h
+  ops/conv/cudnn/conv2d_operands_cudnn.h
   ops/conv/cudnn/conv2d_patterns_cudnn.h
+  ops/conv/cudnn/conv2d_timing_cudnn.h
   ops/matmul_kernels/matmul_cublas.h
   ops/matmul_kernels/matmul_plan_cublas.h
 )

@@ -1,6 +1,6 @@
 // An input gradient that goes on through the end of the residual block before
-// (Unmeasured::kResidualGrad), on a GPU or over the emulated cuDNN: against f64 and the split way, and
-// where it must not.
+// (Unmeasured::kResidualGrad), on a GPU or over the emulated cuDNN: against f64 and the split
+// engine, and where it must not.
 #include <array>
 #include <cmath>
 #include <string>

@@ -99,7 +99,7 @@ TEST_CASE("search: the graphs that are timed take turns in one pool of memory") 
     cuda::conv2d_forward_with_sums(p.g, x, w, sums);
     CHECK(conv_search().choices().at(0).second->trials.size() == 12);
   }
-  // The split way is measured three times or more, each time by a graph that takes 2 MiB.
+  // The split engine is measured three times or more, each time by a graph that takes 2 MiB.
   CHECK(cuda::memory_reserved(kGpu) - before < size_t{16} << 20);
 }
 

@@ -44,7 +44,7 @@ TEST_CASE("BatchNorm::relu: an input that is written before the values are there
   CHECK(layers.norm.num_batches_tracked.item<int64_t>() == 1);
 }
 
-TEST_CASE("norm relu conv2d: after the choices are forgotten the split way is timed again") {
+TEST_CASE("norm relu conv2d: after the choices are forgotten the split engine is timed again") {
   CudnnFixture f;
   cudnn::set_benchmark(true);
   Layers layers;
@@ -58,16 +58,16 @@ TEST_CASE("norm relu conv2d: after the choices are forgotten the split way is ti
     conv_search().clear();
     step();
   }).join();
-  int64_t split_ways = 0;
+  int64_t split_engines = 0;
   for (const auto& [key, choice] : conv_search().choices()) {
     for (const ConvTrial& trial : choice->trials) {
       if (trial.candidate.engine.index != kSplitEngine) continue;
-      ++split_ways;
+      ++split_engines;
       CHECK(trial.outcome == ConvOutcome::kTimed);
       CHECK(trial.ms > 0);
     }
   }
-  CHECK(split_ways == 2);  // of the op, and of the convolution alone with its sums
+  CHECK(split_engines == 2);  // of the op, and of the convolution alone with its sums
 }
 
 TEST_SUITE_END();

@@ -1,5 +1,5 @@
-// What tests of fused convolutions share: making the search choose the fused or the split way, and
-// the error of a result.
+// What tests of fused convolutions share: making the search choose the fused or the split engine,
+// and the error of a result.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ using enum Way;
 /// many parts of itself.
 inline constexpr double kHalfRounding = 0x1p-11;
 
-/// Lists one engine, which takes `ms`, and behind it the split way if there is one, which takes 2.
+/// Lists one engine, which takes `ms`, and behind it the split one if it exists, which takes 2.
 class OnlyEngine final : public ConvEngines {
  public:
   explicit OnlyEngine(ConvCandidate only, bool fuses = true, double ms = 1)

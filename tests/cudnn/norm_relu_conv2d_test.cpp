@@ -1,5 +1,5 @@
 // Batch norm, relu and convolution as one op on a GPU, or over the emulated cuDNN: values and
-// gradients of the fused and the split way against f64, how one of them is chosen, and what falls
+// gradients of the fused and the split engine against f64, how one of them is chosen, and what falls
 // back. What fails: norm_relu_failures_test.cpp.
 #include <unistd.h>
 
@@ -168,7 +168,7 @@ TEST_CASE("norm relu conv2d: a batch norm takes the sums that a convolution left
   CHECK(!autograd::companion_of(y()).defined());
 }
 
-TEST_CASE("norm relu conv2d: a choice is kept in the file, and the split way can be one") {
+TEST_CASE("norm relu conv2d: a choice is kept in the file, and the split engine can be one") {
   CudnnFixture f;
   cudnn::set_benchmark(true);
   const std::string path =

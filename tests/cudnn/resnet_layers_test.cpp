@@ -136,7 +136,7 @@ void check_layers(int64_t narrow) {
       choose(searched, way);
       forget_executions();
       const Tensors got = gradients(layer, p);
-      // Of the one op's four keys, its convolution with sums alone is one of the split way.
+      // Of the one op's four keys, its convolution with sums alone is one of the split engine.
       CHECK(fused_executions() == (way == kSplit ? 0 : keys == 4 ? 3 : keys));
       std::vector<double>& largest = errors[way == kFused][layer.type];
       largest.resize(got.size());

@@ -98,7 +98,7 @@ class ModelledEngines final : public ConvEngines {
   double gpu_ms_ = 0;
 };
 
-/// What one search did. The split way is no setting.
+/// What one search did. The split engine is no setting.
 struct Search {
   std::map<int64_t, int> listed, timed;  // settings by engine, those that the key's filters leave
   int64_t leading = 0;                   // leading_engine()

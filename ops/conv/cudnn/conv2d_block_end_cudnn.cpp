@@ -136,7 +136,7 @@ Tensor conv2d_backward_to_block_end(const Tensor& dy_in, const Tensor& w, const 
                     {kUidXFactor, left.x_factor, true},
                     {kUidConstant, left.constant, true}};
   Tensor split;
-  const bool fused = conv2d_run_fused(
+  const bool fused = conv2d_fuse_or_split(
       key, operands,
       {[&](const Conv2dOperands& of) { split = conv2d_backward_input(g, of.y, of.w); },
        [&](const Conv2dOperands& of) { two_ops(g, norm, of); },

@@ -11,7 +11,6 @@
 // is padded at each call: a training step reads it in one pass only and then changes it, so a
 // padded copy kept between calls would never be read twice.
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "lathe/core/alignment.h"
@@ -75,22 +74,6 @@ struct Output {
 
   Tensor result, room;
 };
-
-/// The machine does not change while a program runs, so it is asked once per thread and device.
-const SharedMachine& machine_of(Device device) {
-  thread_local std::array<std::optional<SharedMachine>, kMaxDevices> t_known;
-  std::optional<SharedMachine>& known = t_known.at(static_cast<size_t>(device.index));
-  if (known) return *known;
-  const DeviceInfo info = device_info(device.index);
-  const Versions installed = versions();
-  return known.emplace(ConvMachine{.device = info.name,
-                                   .major = info.major,
-                                   .minor = info.minor,
-                                   .multiprocessors = info.multiprocessors,
-                                   .library = "cudnn " + cudnn::version(),
-                                   .runtime = installed.runtime,
-                                   .driver = installed.driver});
-}
 
 /// Free bytes of the device; nothing if an earlier error has ended all work on it.
 std::optional<size_t> driver_memory(Device device) {
@@ -157,19 +140,6 @@ bool run(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
 }
 
 }  // namespace
-
-ConvKey conv2d_key_of(ConvPass pass, const Conv2dGeometry& g, MemoryFormat format,
-                      const Conv2dOperands& operands) {
-  ConvKey key = conv2d_key(pass, g, format, operands.x.dtype());
-  key.x.alignment = alignment_of(operands.x.raw_data());
-  key.w.alignment = alignment_of(operands.w.raw_data());
-  key.y.alignment = alignment_of(operands.y.raw_data());
-  if (const Tensor& bias = operands.bias; bias.defined()) {
-    key.bias = conv2d_tensor({1, g.K, 1, 1}, format, bias.dtype(), alignment_of(bias.raw_data()));
-  }
-  key.machine = machine_of(operands.x.device());
-  return key;
-}
 
 Tensor conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                       const Tensor& bias) {

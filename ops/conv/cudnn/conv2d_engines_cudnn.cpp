@@ -1,5 +1,7 @@
 // Conv2dEngines: lists cuDNN's engines for a convolution, makes their plans, times and runs them.
-// Contracts: conv2d_engines_cudnn.h and ops/conv/search/conv_engines.h.
+// Contracts: conv2d_engines_cudnn.h.
+#include "lathe/ops/conv/cudnn/conv2d_engines_cudnn.h"
+
 #include <algorithm>
 #include <array>
 
@@ -8,7 +10,6 @@
 #include "lathe/core/gpu/cudnn_handle.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/hooks/watch.h"
-#include "lathe/ops/conv/cudnn/conv2d_engines_cudnn.h"
 #include "lathe/ops/plans/lru_cache.h"
 
 namespace lathe::cuda {

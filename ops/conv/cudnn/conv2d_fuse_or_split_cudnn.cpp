@@ -1,4 +1,4 @@
-// The search between cuDNN's fused engines and the way without them. Contracts:
+// The search among cuDNN's fused engines and the split one. Contracts:
 // conv2d_fuse_or_split_cudnn.h.
 #include "lathe/ops/conv/cudnn/conv2d_fuse_or_split_cudnn.h"
 
@@ -19,8 +19,8 @@ bool is_split(const ConvEngine& engine) { return engine.index == kSplitEngine; }
 class FusedEngines final : public ConvEngines {
  public:
   FusedEngines(const ConvKey& key, const Conv2dOperands& operands, Conv2dPrepared& prepared,
-               const FusedWays& ways)
-      : key_(key), operands_(operands), prepared_(prepared), ways_(ways) {}
+               const SplitEngine& split)
+      : key_(key), operands_(operands), prepared_(prepared), split_(split) {}
 
   std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override {
     std::vector<ConvCandidate> all;
@@ -40,16 +40,16 @@ class FusedEngines final : public ConvEngines {
   }
   ConvTime time(const ConvEngine& engine, int runs) override {
     if (!copies_) copies_.emplace(key_.pass, operands_);
-    if (!is_split(engine)) return library().time_graph(engine, runs, *copies_, ways_.after_fused);
+    if (!is_split(engine)) return library().time_graph(engine, runs, *copies_, split_.after_fused);
     return conv2d_time_graph(copies_->pool(), operands_.x.device(), runs,
-                             [&] { ways_.timed_split(copies_->next()); });
+                             [&] { split_.timed_run(copies_->next()); });
   }
   void execute(const ConvEngine& engine) override {
     copies_.reset();
     was_split_ = is_split(engine);
     if (!was_split_) return library().execute(engine);
     library_.reset();
-    ways_.split(operands_);
+    split_.run(operands_);
   }
   int64_t available_bytes() override {
     return static_cast<int64_t>(available_memory(operands_.x.device()));
@@ -66,7 +66,7 @@ class FusedEngines final : public ConvEngines {
   const ConvKey& key_;
   const Conv2dOperands& operands_;
   Conv2dPrepared& prepared_;
-  const FusedWays& ways_;
+  const SplitEngine& split_;
   std::optional<Conv2dEngines> library_;
   std::optional<Conv2dTimingCopies> copies_;  // from the first timing to the execution
   bool was_split_ = false;
@@ -80,14 +80,15 @@ const Tensor& fused_operand(const Conv2dOperands& operands, int64_t uid) {
   return at->tensor;
 }
 
-bool conv2d_run_fused(const ConvKey& key, const Conv2dOperands& operands, const FusedWays& ways) {
+bool conv2d_fuse_or_split(const ConvKey& key, const Conv2dOperands& operands,
+                          const SplitEngine& split) {
   Conv2dPrepared& prepared = conv2d_prepared(key, operands.x.device());
-  FusedEngines engines(key, operands, prepared, ways);
+  FusedEngines engines(key, operands, prepared, split);
   if (key.mode == ConvMode::kBenchmark && !engines.capturing() && !conv_search().find(key)) {
-    // The split way searches for its own convolutions. It does so before the search for this key,
-    // so that no thread waits, within a search, for one that another thread is about to begin.
+    // The split engine searches for its own convolutions. It does so before the search for this
+    // key, so that no thread waits, within a search, for one that another thread is about to begin.
     try {
-      ways.timed_split(operands);
+      split.timed_run(operands);
     } catch (const OutOfMemoryError&) {  // a fused engine may need less
     }
   }

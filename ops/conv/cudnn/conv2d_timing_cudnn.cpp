@@ -1,5 +1,6 @@
-// Conv2dTimingCopies: what timed runs of a convolution read and write. Contract:
-// conv2d_engines_cudnn.h.
+// Copies of tensors for timed runs, and their time. Contracts: conv2d_timing_cudnn.h.
+#include "lathe/ops/conv/cudnn/conv2d_timing_cudnn.h"
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -10,7 +11,6 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/hooks/watch.h"
-#include "lathe/ops/conv/cudnn/conv2d_engines_cudnn.h"
 
 namespace lathe::cuda {
 
@@ -73,28 +73,6 @@ void queue_copy(void* to, const void* from, int64_t bytes, Device device) {
 }
 
 }  // namespace
-
-Conv2dUid conv2d_output_uid(ConvPass pass) {
-  switch (pass) {
-    case ConvPass::kForward: return kUidY;
-    case ConvPass::kBackwardInput: return kUidX;
-    case ConvPass::kBackwardWeight: break;
-  }
-  return kUidW;
-}
-
-Conv2dBindings::Conv2dBindings(const Conv2dOperands& operands) {
-  const auto bind = [&](Conv2dUid uid, const Tensor& t) {
-    if (t.defined()) tensors_[count_++] = {uid, t.raw_data()};
-  };
-  bind(kUidX, operands.x);
-  bind(kUidW, operands.w);
-  bind(kUidY, operands.y);
-  bind(kUidBias, operands.bias);
-  for (const FusedOperand& more : operands.fused) {
-    tensors_.at(count_++) = {more.uid, more.tensor.raw_data()};
-  }
-}
 
 Conv2dTimingCopies::Conv2dTimingCopies(ConvPass pass, const Conv2dOperands& operands) {
   const Device device = operands.x.device();

@@ -58,7 +58,7 @@ Tensor fused_conv2d(const Tensor& x, const Tensor& w_in, const Conv2dOptions& op
     if (adds) add_(y, fused_operand(of, kUidResidual));
     return relu_(y);
   };
-  const bool fused = conv2d_run_fused(
+  const bool fused = conv2d_fuse_or_split(
       key, operands,
       {[&](const Conv2dOperands& of) { split = apart(of); },
        [&](const Conv2dOperands& of) { apart(of); }, [](const Conv2dOperands&) {}});

@@ -81,7 +81,7 @@ void read_statistics(const Tensor& y) {
 }
 
 /// The statistics, which move the running ones, and y. Memory is there before they move: what the
-/// split way would take is held until then, so that a call that fails has not changed them.
+/// split engine would take is held until then, so that a call that fails has not changed them.
 Tensor forward(Fused& call, double eps, const BatchNormRunning& running, Tensor& sums) {
   const Tensor y = empty_in(kFormat, call.g.y_shape(), kF16, call.w.device());
   const Tensor room = sums_room(call.g, y.device());
@@ -97,14 +97,14 @@ Tensor forward(Fused& call, double eps, const BatchNormRunning& running, Tensor&
     return conv2d_forward_with_sums(call.g, normalized(call, of.x), of.w, left);
   };
   const ConvKey key = key_of(ConvPass::kForward, ConvFusion::kNormRelu, call, operands);
-  if (!conv2d_run_fused(key, operands,
-                        {[&](const Conv2dOperands& of) { split = apart(of, sums); },
-                         [&](const Conv2dOperands& of) {
-                           Tensor left;
-                           const Tensor made = apart(of, left);
-                           if (!left.defined()) read_statistics(made);
-                         },
-                         [](const Conv2dOperands&) {}}))
+  if (!conv2d_fuse_or_split(key, operands,
+                            {[&](const Conv2dOperands& of) { split = apart(of, sums); },
+                             [&](const Conv2dOperands& of) {
+                               Tensor left;
+                               const Tensor made = apart(of, left);
+                               if (!left.defined()) read_statistics(made);
+                             },
+                             [](const Conv2dOperands&) {}}))
     return split;
   sums = room;
   return y;
@@ -117,7 +117,7 @@ Tensor backward_weight(const Fused& call, const Tensor& dy) {
   const auto apart = [&](const Conv2dOperands& of) {
     return conv2d_backward_weight(call.g, of.y, normalized(call, of.x), kFormat);
   };
-  const bool fused = conv2d_run_fused(
+  const bool fused = conv2d_fuse_or_split(
       key_of(ConvPass::kBackwardWeight, ConvFusion::kNormRelu, call, operands), operands,
       {[&](const Conv2dOperands& of) { split = apart(of); },
        [&](const Conv2dOperands& of) { apart(of); }, [](const Conv2dOperands&) {}});
@@ -157,7 +157,7 @@ Tensors backward_norm(const Fused& call, const Tensor& dy) {
         {of.x, fused_operand(of, kUidNormX), fused_operand(of, kUidGradFactor),
          fused_operand(of, kUidXFactor), fused_operand(of, kUidConstant)});
   };
-  const bool fused = conv2d_run_fused(
+  const bool fused = conv2d_fuse_or_split(
       key_of(ConvPass::kBackwardInput, ConvFusion::kReluNorm, call, operands), operands,
       {[&](const Conv2dOperands& of) { split = apart(of); },
        [&](const Conv2dOperands& of) { apart(of); },
@@ -170,7 +170,7 @@ Tensors backward_norm(const Fused& call, const Tensor& dy) {
 /// is split within one op computes relu(norm(x)) again; two ops have it in memory.
 /// Until all passes are known it is one op, so that its backward pass searches for them. Where
 /// times are missing, the forward pass decides.
-bool pays(const Conv2dGeometry& g, const Conv2dOperands& like, bool needs_x, bool needs_w) {
+bool saves_time(const Conv2dGeometry& g, const Conv2dOperands& like, bool needs_x, bool needs_w) {
   const Device device = like.x.device();
   const auto key_in = [&](ConvPass pass, ConvFusion fusion) {
     ConvKey key = conv2d_key_of(pass, g, kFormat, like);
@@ -214,10 +214,10 @@ bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call) {
   if (!suits) return false;
   const Conv2dGeometry g = conv2d_geometry("conv2d", x.shape(), w.shape(), conv);
   if (g.is_trivial()) return false;
-  return pays(g, {.x = x, .w = w, .y = w},  // only the addresses' alignment counts
-              grad_enabled() && (x.requires_grad() || tensors.weight.requires_grad() ||
-                                 tensors.bias.requires_grad()),
-              grad_enabled() && w.requires_grad());
+  return saves_time(g, {.x = x, .w = w, .y = w},  // only the addresses' alignment counts
+                    grad_enabled() && (x.requires_grad() || tensors.weight.requires_grad() ||
+                                       tensors.bias.requires_grad()),
+                    grad_enabled() && w.requires_grad());
 }
 
 Tensor norm_relu_conv2d(const NormReluConv2dCall& in) {
@@ -279,7 +279,7 @@ Tensor conv2d_forward_with_sums(const Conv2dGeometry& g, const Tensor& x, const 
   const Tensor room = sums_room(g, x.device());
   add_sums(operands, room);
   Tensor split;
-  const bool fused = conv2d_run_fused(
+  const bool fused = conv2d_fuse_or_split(
       key, operands,
       {[&](const Conv2dOperands&) { split = plain(); },
        [&](const Conv2dOperands& of) { read_statistics(conv2d_forward(g, of.x, of.w, {})); },

@@ -102,7 +102,7 @@ class ConvSearch::State {
   std::map<ConvKey, std::shared_future<Choice>> running_;  // searches that other threads may join
 
   // Held while engines are timed, so that one search does not disturb another; guards the next two.
-  // Recursive, because a timed engine may itself run convolutions: the split way of a fused key.
+  // Recursive, because a timed engine may itself run convolutions: the split engine of a fused key.
   std::recursive_mutex searching_;
   std::optional<ConvChoices> stored_;           // what the file held; absent until it is read
   std::optional<ConvChoices> stored_measured_;  // what the folder's files held
