@@ -12,7 +12,7 @@ namespace lathe {
 struct Conv2dEpilogue {
   Tensor residual = {};  // is added: of the result's shape, or undefined
   bool relu = false;
-  // The filters are the same in many calls. Where nothing is recorded, the algorithm is then chosen
+  // The filters are the same in many calls. Where nothing is recorded, the engine is then chosen
   // as if transforming them cost nothing. Results move by rounding.
   bool constant_filters = false;
 };
@@ -23,7 +23,7 @@ struct Conv2dEpilogue {
 /// It is one op on a CPU in f32 where no gradient is recorded and no autocast is on: our own
 /// Winograd then adds and cuts while it writes its tiles, and other convolutions are followed by
 /// one pass in place. Either way it has the bits of the ops above, unless `constant_filters`
-/// chooses another algorithm.
+/// chooses another engine.
 /// On a GPU it is one kernel of cuDNN where no gradient is recorded and all of this holds:
 ///   - the convolution computes in f16, x is in NHWC, C and K are multiples of 8; no groups
 ///   - there is a bias, and relu is asked for; the residual, if there is one, is f16

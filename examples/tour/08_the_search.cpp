@@ -1,4 +1,4 @@
-// Chapter 8: the search for a convolution's algorithm, over a library whose engines are made up.
+// Chapter 8: the search for a convolution's engine, over a library whose engines are made up.
 #include <lathe/core/error.h>
 #include <lathe/ops/conv/search/conv_search.h>
 
@@ -6,12 +6,12 @@
 #include <iostream>
 #include <vector>
 
-using lathe::ConvCandidate;
 using lathe::ConvEngine;
+using lathe::ConvEngineInfo;
 
 /// An engine: what the library says of it, and what is true.
 struct Engine {
-  ConvCandidate says;
+  ConvEngineInfo says;
   double ms;
   bool fails = false;
 };
@@ -27,8 +27,8 @@ class Library final : public lathe::ConvEngines {
       {{.engine = {.index = 12}, .down_converts = true}, 0.1}};
   double now_ms = 0, timed = 0;
 
-  std::vector<ConvCandidate> candidates(lathe::ConvHeuristic heuristic) override {
-    std::vector<ConvCandidate> out;
+  std::vector<ConvEngineInfo> suggested(lathe::ConvHeuristic heuristic) override {
+    std::vector<ConvEngineInfo> out;
     for (const Engine& engine : engines)
       if (heuristic == lathe::ConvHeuristic::kA) out.push_back(engine.says);
     return out;
@@ -69,9 +69,9 @@ int main() {
   run("deterministic: the first that gives the same bits", lathe::ConvMode::kDeterministic);
   run("benchmark: all that may be used are timed", lathe::ConvMode::kBenchmark);
   run("the same key again", lathe::ConvMode::kBenchmark);
-  for (const lathe::ConvTrial& trial : search.find(key)->trials)
-    std::cout << "    engine " << lathe::concat(trial.candidate.engine) << ": " << trial.ms
-              << " ms, " << name_of(trial.outcome) << (trial.note.empty() ? "" : ", ") << trial.note
+  for (const lathe::ConvEngineResult& result : search.find(key)->engines)
+    std::cout << "    engine " << lathe::concat(result.info.engine) << ": " << result.ms << " ms, "
+              << name_of(result.outcome) << (result.note.empty() ? "" : ", ") << result.note
               << '\n';
   library.engines[3].fails = true;
   run("engine 15 fails from now on", lathe::ConvMode::kBenchmark);

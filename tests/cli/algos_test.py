@@ -18,7 +18,7 @@ def test_algos_shows_every_candidate_without_a_gpu(folder):
     shown = expect(lathe("algos", "show", "--algo-cache", EXAMPLE_CACHE), 0).stdout
     assert "1 convolution, found by cudnn 9.19.0, CUDA 13.0, driver for 13.0" in shown
     assert "backward_weight none benchmark x=f16[128,64,32,32]" in shown
-    assert "7 candidates in 46.5 ms; last used 2026-01-31" in shown
+    assert "7 engines in 46.5 ms; last used 2026-01-31" in shown
     lines = [line for line in shown.splitlines() if line.startswith("* ")]
     assert len(lines) == 1 and lines[0].split()[1:3] == ["34:2=4,24=8", "0.0880"], lines
     rows = [json.loads(line) for line in
@@ -89,7 +89,7 @@ def test_algos_plan_needs_no_gpu(folder):
         *rows, last = [json.loads(line) for line in expect(plan, 0).stdout.splitlines()]
         assert {row["pass"] for row in rows} == {"forward", "backward_input", "backward_weight"}
         assert rows[0]["layer"] == "conv1" and rows[1]["pass"] == "backward_weight", "an image needs no gradient"
-        assert all(row["engine"] and row["tensor_cores"] and 0 < row["usable"] <= row["candidates"] for row in rows)
+        assert all(row["engine"] and row["tensor_cores"] and 0 < row["usable"] <= row["engines"] for row in rows)
         assert last["passes"] == sum(row["count"] for row in rows) == 3 * 7 - 1 and last["without_engine"] == 0
         assert last["gpu"] == device and last["library"].startswith("cudnn 9.")
         assert last["largest_workspace_bytes"] == max(row["workspace_bytes"] for row in rows)

@@ -239,7 +239,7 @@ class Trainings {
   bool gave_up() const {
     return std::ranges::any_of(choices_, [](const auto& known) {
       const auto now = conv_search().find(known.first);
-      return now == nullptr || !(now->candidate().engine == known.second->candidate().engine);
+      return now == nullptr || !(now->info().engine == known.second->info().engine);
     });
   }
 

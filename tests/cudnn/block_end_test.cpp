@@ -98,21 +98,21 @@ TEST_CASE("block end: gradients through it and split agree with f64") {
     const EndProblem p = end_problem(channels, size, filter);
     const Tensors want = end_step(p.in_f64());
     const Choices searched = search([&] { end_step(p); });
-    for (const Way way : {kFused, kSplit}) {
-      choose(searched, way);
+    for (const FusedOrSplit kind : {kFused, kSplit}) {
+      choose(searched, kind);
       for (const char* parts : {"residual-grad", "residual-grad,relu-bits"}) {
         set_unmeasured(parts);
         forget_executions();
         const Tensors got = end_step(p);
-        CHECK(fused_executions() == (way == kFused ? 2 : 0));  // the convolution leaves sums, too
+        CHECK(fused_executions() == (kind == kFused ? 2 : 0));  // the convolution leaves sums, too
         std::string text;
         for (size_t i = 0; i < got.size(); ++i) {
-          INFO(std::string(kLeaves[i]), " ", way == kFused);
+          INFO(std::string(kLeaves[i]), " ", kind == kFused);
           const double error = error_of(got[i], want[i]);
           text += concat(" ", kLeaves[i], " ", error);
           CHECK(error < 3 * kHalfRounding);
         }
-        MESSAGE(std::string(way == kFused ? "through:" : "split:"), text);
+        MESSAGE(std::string(kind == kFused ? "through:" : "split:"), text);
       }
       set_unmeasured("residual-grad");
     }

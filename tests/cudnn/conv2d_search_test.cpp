@@ -12,7 +12,7 @@ using emulation::cudnn_probe;
 using Fixture = CudnnFixture;
 using Problem = CudnnProblem;
 
-TEST_CASE("search: benchmark mode times the candidates and keeps the winner's plan only") {
+TEST_CASE("search: benchmark mode times the engines and keeps the winner's plan only") {
   Fixture f;
   cudnn::set_benchmark(true);
   const Problem p(4, 6, 13);
@@ -21,8 +21,8 @@ TEST_CASE("search: benchmark mode times the candidates and keeps the winner's pl
   CHECK(cudnn_probe().plans == plans + 1);
   const auto choices = conv_search().choices();
   REQUIRE(choices.size() == 1);
-  CHECK(choices[0].second->trials.size() == 3);  // 5, 3, 4: the second 3 counts once
-  CHECK(choices[0].second->candidate().workspace_bytes ==
+  CHECK(choices[0].second->engines.size() == 3);  // 5, 3, 4: the second 3 counts once
+  CHECK(choices[0].second->info().workspace_bytes ==
         cudnn_probe().executions.back().workspace_bytes);
 }
 
@@ -36,9 +36,9 @@ TEST_CASE("search: of 60 each is timed, wherever it stands, but few settings of 
   const auto choices = conv_search().choices();
   REQUIRE(choices.size() == 1);
   std::map<int64_t, int> timed, untried;  // settings per engine
-  for (const ConvTrial& trial : choices[0].second->trials) {
-    if (trial.outcome == ConvOutcome::kTimed) ++timed[trial.candidate.engine.index];
-    if (trial.outcome == ConvOutcome::kUntried) ++untried[trial.candidate.engine.index];
+  for (const ConvEngineResult& result : choices[0].second->engines) {
+    if (result.outcome == ConvOutcome::kTimed) ++timed[result.info.engine.index];
+    if (result.outcome == ConvOutcome::kUntried) ++untried[result.info.engine.index];
   }
   CHECK(timed.size() == 57);  // 3, 4, 9 and 100 to 153; 5 is filtered, 0 and 7 are not offered
   CHECK(timed[9] == 4);
@@ -62,8 +62,8 @@ TEST_CASE("search: 16 settings of the engine that comes first, 4 of others, all 
     for (const auto& [key, choice] : conv_search().choices()) {
       if (key.fusion != fusion) continue;
       CHECK(choice->provisional == provisional);
-      for (const ConvTrial& trial : choice->trials) {
-        if (trial.outcome == ConvOutcome::kTimed) ++all[trial.candidate.engine.index];
+      for (const ConvEngineResult& result : choice->engines) {
+        if (result.outcome == ConvOutcome::kTimed) ++all[result.info.engine.index];
       }
     }
     return all;
@@ -97,7 +97,7 @@ TEST_CASE("search: the graphs that are timed take turns in one pool of memory") 
     const Tensor x = Problem::on_gpu(p.x), w = Problem::on_gpu(p.w).contiguous(kChannelsLast);
     Tensor sums;
     cuda::conv2d_forward_with_sums(p.g, x, w, sums);
-    CHECK(conv_search().choices().at(0).second->trials.size() == 12);
+    CHECK(conv_search().choices().at(0).second->engines.size() == 12);
   }
   // The split engine is measured three times or more, each time by a graph that takes 2 MiB.
   CHECK(cuda::memory_reserved(kGpu) - before < size_t{16} << 20);
@@ -145,7 +145,7 @@ TEST_CASE("search: without memory for copies the runs share the inputs") {
   p.check(y);
   REQUIRE(cudnn_probe().executions.size() > 2);
   for (const auto& run : cudnn_probe().executions) CHECK(run.addresses[0] == x.raw_data());
-  CHECK(conv_search().choices().at(0).second->trials[0].runs > 0);
+  CHECK(conv_search().choices().at(0).second->engines[0].runs > 0);
 }
 
 TEST_CASE("search: for halves the first with tensor cores, whatever stands before it") {
@@ -166,5 +166,5 @@ TEST_CASE("search: one that cannot be described is missing, its heuristic's othe
   CHECK(cudnn_probe().last_engine() == 4);
   const auto choices = conv_search().choices();
   REQUIRE(choices.size() == 1);
-  CHECK(choices[0].second->trials.size() == 1);
+  CHECK(choices[0].second->engines.size() == 1);
 }

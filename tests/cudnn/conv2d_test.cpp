@@ -171,7 +171,7 @@ TEST_CASE("conv2d: deterministic mode gives the same bits again, in every pass a
     }
   }
   for (const auto& [key, choice] : conv_search().choices()) {
-    CHECK_MESSAGE(choice->candidate().deterministic, concat(key));
+    CHECK_MESSAGE(choice->info().deterministic, concat(key));
   }
 }
 

@@ -60,11 +60,11 @@ TEST_CASE("norm relu conv2d: after the choices are forgotten the split engine is
   }).join();
   int64_t split_engines = 0;
   for (const auto& [key, choice] : conv_search().choices()) {
-    for (const ConvTrial& trial : choice->trials) {
-      if (trial.candidate.engine.index != kSplitEngine) continue;
+    for (const ConvEngineResult& result : choice->engines) {
+      if (result.info.engine.index != kSplitEngine) continue;
       ++split_engines;
-      CHECK(trial.outcome == ConvOutcome::kTimed);
-      CHECK(trial.ms > 0);
+      CHECK(result.outcome == ConvOutcome::kTimed);
+      CHECK(result.ms > 0);
     }
   }
   CHECK(split_engines == 2);  // of the op, and of the convolution alone with its sums

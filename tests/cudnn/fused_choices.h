@@ -16,8 +16,8 @@ namespace lathe::test {
 
 /// How a fused key is computed: by one of cuDNN's engines for it, whichever number it has, or
 /// without fusion (kSplitEngine).
-enum class Way { kFused, kSplit };
-using enum Way;
+enum class FusedOrSplit { kFused, kSplit };
+using enum FusedOrSplit;
 
 /// Half of the distance from 1 to the next number of f16: rounding changes a number by at most so
 /// many parts of itself.
@@ -26,9 +26,9 @@ inline constexpr double kHalfRounding = 0x1p-11;
 /// Lists one engine, which takes `ms`, and behind it the split one if it exists, which takes 2.
 class OnlyEngine final : public ConvEngines {
  public:
-  explicit OnlyEngine(ConvCandidate only, bool fuses = true, double ms = 1)
+  explicit OnlyEngine(ConvEngineInfo only, bool fuses = true, double ms = 1)
       : only_(std::move(only)), fuses_(fuses), ms_(ms) {}
-  std::vector<ConvCandidate> candidates(ConvHeuristic) override {
+  std::vector<ConvEngineInfo> suggested(ConvHeuristic) override {
     if (!fuses_) return {only_};
     return {only_, {.engine = {kSplitEngine, {}}}};
   }
@@ -41,7 +41,7 @@ class OnlyEngine final : public ConvEngines {
   bool capturing() override { return false; }
 
  private:
-  ConvCandidate only_;
+  ConvEngineInfo only_;
   bool fuses_;
   double ms_;
 };
@@ -55,33 +55,33 @@ inline Choices fused_choices() {
   return known;
 }
 
-/// The fastest of this way among what a search of a fused key has found.
-inline const ConvCandidate& candidate_of(const ConvChoice& choice, Way way) {
-  const auto at = std::ranges::find_if(choice.trials, [&](const ConvTrial& trial) {
-    return trial.usable() && (trial.candidate.engine.index == kSplitEngine) == (way == kSplit);
+/// The fastest of this kind among what a search of a fused key has found.
+inline const ConvEngineInfo& info_of(const ConvChoice& choice, FusedOrSplit kind) {
+  const auto at = std::ranges::find_if(choice.engines, [&](const ConvEngineResult& result) {
+    return result.usable() && (result.info.engine.index == kSplitEngine) == (kind == kSplit);
   });
-  REQUIRE(at != choice.trials.end());
-  return at->candidate;
+  REQUIRE(at != choice.engines.end());
+  return at->info;
 }
 
 /// Forgets all choices but these, whose plans are made anew.
 inline void keep(const Choices& all) {
   conv_search().clear();
   for (const auto& [key, choice] : all) {
-    OnlyEngine same(choice->candidate(), key.fusion != ConvFusion::kNone);
+    OnlyEngine same(choice->info(), key.fusion != ConvFusion::kNone);
     conv_search().run(key, same);
   }
 }
 
-/// From now on these keys, which were searched, are computed in this way. Keys without a fusion
+/// From now on these keys, which were searched, are computed by engines of this kind. Keys without a fusion
 /// that are known keep their engine.
-inline void choose(const Choices& searched, Way way) {
+inline void choose(const Choices& searched, FusedOrSplit kind) {
   Choices known = conv_search().choices();
   std::erase_if(known, [](const auto& c) { return c.first.fusion != ConvFusion::kNone; });
   keep(known);
   for (const auto& [key, choice] : searched) {
     INFO(concat(key));
-    OnlyEngine only(candidate_of(*choice, way));
+    OnlyEngine only(info_of(*choice, kind));
     conv_search().run(key, only);
   }
 }

@@ -153,21 +153,21 @@ TEST_CASE("fused conv2d on a GPU: one kernel and the ops one by one agree with f
       const Tensor want = p.in_f64(adds);
       const Choices searched = search([&] { p.run(adds); });
       REQUIRE(searched.size() == 1);
-      for (const Way way : {kFused, kSplit}) {
-        choose(searched, way);
+      for (const FusedOrSplit kind : {kFused, kSplit}) {
+        choose(searched, kind);
         forget_executions();
         Tensor y;
         const int64_t launches = own_launches([&] { y = p.run(adds); });
-        CHECK(fused_executions() == (way == kFused ? 1 : 0));
+        CHECK(fused_executions() == (kind == kFused ? 1 : 0));
         CHECK(executions() == 1);
-        CHECK((launches == 0) == (way == kFused));
+        CHECK((launches == 0) == (kind == kFused));
         CHECK(y.dtype() == kF16);
         CHECK(y.is_contiguous(kChannelsLast));
         // Split, there are up to three roundings, of values that may be larger than the result.
         const Tensor error = abs(cast(y.cpu(), kF64) - want);
         const double excess = max(error - want * kHalfRounding).item<double>();
-        CHECK(excess <= (way == kFused ? most_error_of_sums(p, want)
-                                       : 2 * kHalfRounding * max(want).item<double>()));
+        CHECK(excess <= (kind == kFused ? most_error_of_sums(p, want)
+                                        : 2 * kHalfRounding * max(want).item<double>()));
       }
       CHECK(f.dropped() == 0);
       conv_search().clear();

@@ -1,6 +1,6 @@
 // Batch norm, relu and convolution as one op on a GPU, or over the emulated cuDNN: values and
-// gradients of the fused and the split engine against f64, how one of them is chosen, and what falls
-// back. What fails: norm_relu_failures_test.cpp.
+// gradients of the fused and the split engine against f64, how one of them is chosen, and what
+// falls back. What fails: norm_relu_failures_test.cpp.
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ const NormedLayer kLayers[] = {
 /// How often a number on the way to a result is rounded to f16, at most. Split: the norm's result
 /// and the convolution's, or a gradient's. Fused, also the factor and the summand of the norm. Sums
 /// in f32 have no part in it, in whatever order.
-constexpr double most_roundings(Way way) { return way == kFused ? 4 : 2; }
+constexpr double most_roundings(FusedOrSplit kind) { return kind == kFused ? 4 : 2; }
 
 }  // namespace
 
@@ -49,20 +49,20 @@ TEST_CASE("norm relu conv2d: fused and split agree with f64 in every layer, forw
     const Tensors want = run(layer, p.in_f64());
     const Choices searched = search([&] { run(layer, p); });
     int64_t launches[2] = {};
-    for (const Way way : {kFused, kSplit}) {
-      choose(searched, way);
+    for (const FusedOrSplit kind : {kFused, kSplit}) {
+      choose(searched, kind);
       forget_executions();
       Tensors got;
-      launches[way == kFused] = own_launches([&] { got = run(layer, p); });
-      CHECK(fused_executions() == (way == kFused ? 3 : 0));
+      launches[kind == kFused] = own_launches([&] { got = run(layer, p); });
+      CHECK(fused_executions() == (kind == kFused ? 3 : 0));
       std::string text;
       for (size_t i = 0; i < got.size(); ++i) {
-        INFO(std::string(kNames[i]), way == kFused ? " fused" : " split");
+        INFO(std::string(kNames[i]), kind == kFused ? " fused" : " split");
         const double error = error_of(got[i], want[i]);
         text += concat(" ", kNames[i], " ", error);
-        CHECK(error < most_roundings(way) * kHalfRounding);
+        CHECK(error < most_roundings(kind) * kHalfRounding);
       }
-      MESSAGE(layer.name, std::string(way == kFused ? ", fused:" : ", split:"), text);
+      MESSAGE(layer.name, std::string(kind == kFused ? ", fused:" : ", split:"), text);
     }
     CHECK(launches[0] - launches[1] == 1);  // the norm has four kernels, three are left
     CHECK(f.dropped() == 0);
@@ -99,7 +99,7 @@ TEST_CASE("norm relu conv2d: each pass takes its own choice, whatever the others
     Choices others = searched;
     std::erase_if(others, [&](const auto& c) { return c.first == alone.first; });
     choose(others, kFused);
-    OnlyEngine split(candidate_of(*alone.second, kSplit));
+    OnlyEngine split(info_of(*alone.second, kSplit));
     conv_search().run(alone.first, split);
     forget_executions();
     const Tensors got = run(layer, p);
@@ -126,7 +126,7 @@ TEST_CASE("norm relu conv2d: the three passes together decide whether it is one 
     choose({}, kFused);
     for (const auto& [key, choice] : searched) {
       const bool sums = key.fusion == ConvFusion::kStatistics;
-      OnlyEngine timed(candidate_of(*choice, sums ? kSplit : kFused), true,
+      OnlyEngine timed(info_of(*choice, sums ? kSplit : kFused), true,
                        key.pass == ConvPass::kForward         ? c.forward
                        : key.pass == ConvPass::kBackwardInput ? c.input
                                                               : c.weight);
@@ -186,9 +186,9 @@ TEST_CASE("norm relu conv2d: a choice is kept in the file, and the split engine 
   for (const auto& [key, choice] : searched) {
     OnlyEngine none({.engine = {77, {}}});
     conv_search().run(key, none);
-    CHECK(conv_search().find(key)->candidate().engine == choice->candidate().engine);
-    CHECK(std::ranges::any_of(choice->trials, [](const ConvTrial& trial) {
-      return trial.candidate.engine.index == kSplitEngine && trial.outcome == ConvOutcome::kTimed;
+    CHECK(conv_search().find(key)->info().engine == choice->info().engine);
+    CHECK(std::ranges::any_of(choice->engines, [](const ConvEngineResult& result) {
+      return result.info.engine.index == kSplitEngine && result.outcome == ConvOutcome::kTimed;
     }));
   }
   CHECK(conv_search().stats().from_file == before.from_file + searched.size());

@@ -105,8 +105,8 @@ using Errors = std::map<std::string, std::vector<double>>;
 // Rounding to f16 moves a number by kHalfRounding of itself at most: the convolution's result once,
 // its gradient once, and the gradient's result once. Fused, the factors of the normalisation are
 // rounded too. Sums in f32 have no part in it, in whatever order. Measured: docs/gpu-results.md.
-double bound_of(const std::string& type, Way way) {
-  const double roundings = type == "relu, 3x3" && way == kFused ? 4 : 3;
+double bound_of(const std::string& type, FusedOrSplit kind) {
+  const double roundings = type == "relu, 3x3" && kind == kFused ? 4 : 3;
   return roundings * kHalfRounding;
 }
 
@@ -132,13 +132,13 @@ void check_layers(int64_t narrow) {
     // The stem's three channels are no multiple of eight.
     const int64_t keys = layer.kind == Kind::kNormReluConv ? 4 : layer.in % 8 == 0 ? 1 : 0;
     CHECK(std::ssize(searched) == keys);
-    for (const Way way : {kSplit, kFused}) {
-      choose(searched, way);
+    for (const FusedOrSplit kind : {kSplit, kFused}) {
+      choose(searched, kind);
       forget_executions();
       const Tensors got = gradients(layer, p);
       // Of the one op's four keys, its convolution with sums alone is one of the split engine.
-      CHECK(fused_executions() == (way == kSplit ? 0 : keys == 4 ? 3 : keys));
-      std::vector<double>& largest = errors[way == kFused][layer.type];
+      CHECK(fused_executions() == (kind == kSplit ? 0 : keys == 4 ? 3 : keys));
+      std::vector<double>& largest = errors[kind == kFused][layer.type];
       largest.resize(got.size());
       for (size_t i = 0; i < got.size(); ++i)
         largest[i] = std::max(largest[i], error_of(got[i], want[i]));
@@ -146,15 +146,15 @@ void check_layers(int64_t narrow) {
     conv_search().clear();
   }
   CHECK(f.dropped() == 0);
-  for (const Way way : {kSplit, kFused}) {
-    for (const auto& [type, largest] : errors[way == kFused]) {
+  for (const FusedOrSplit kind : {kSplit, kFused}) {
+    for (const auto& [type, largest] : errors[kind == kFused]) {
       std::string text;
       for (size_t i = 0; i < largest.size(); ++i) {
-        INFO(type, " ", std::string(kNames[i]), way == kFused ? " fused" : " split");
-        CHECK(largest[i] < bound_of(type, way));
+        INFO(type, " ", std::string(kNames[i]), kind == kFused ? " fused" : " split");
+        CHECK(largest[i] < bound_of(type, kind));
         text += concat(" ", kNames[i], " ", largest[i]);
       }
-      MESSAGE(type, std::string(way == kFused ? ", fused:" : ", split:"), text);
+      MESSAGE(type, std::string(kind == kFused ? ", fused:" : ", split:"), text);
     }
   }
 }

@@ -139,8 +139,8 @@ TEST_CASE("cudnn fused plans: the search's filters pass one of them") {
       const ConvKey key = key_of(pattern, c);
       INFO(c.name, " ", concat(key));
       const ConvChoice choice = planner.plan(key);
-      CHECK(refusal(key, choice.candidate()).empty());
-      CHECK(choice.candidate().workspace_bytes <= key.workspace_limit_bytes);
+      CHECK(refusal(key, choice.info()).empty());
+      CHECK(choice.info().workspace_bytes <= key.workspace_limit_bytes);
     }
   }
 }

@@ -112,8 +112,8 @@ TEST_CASE("cudnn plans: every convolution has an engine that passes our filters,
           ++keys;
           INFO(name, " ", concat(key));
           const ConvChoice choice = planner.plan(key);
-          const ConvCandidate& engine = choice.candidate();
-          for (const ConvTrial& trial : choice.trials) usable += trial.usable();
+          const ConvEngineInfo& engine = choice.info();
+          for (const ConvEngineResult& result : choice.engines) usable += result.usable();
           const bool right =
               refusal(key, engine).empty() && !engine.compiles &&
               engine.workspace_bytes <= key.workspace_limit_bytes &&
@@ -137,7 +137,7 @@ TEST_CASE("cudnn plans: engines that give the same bits in every run, for every 
       for_each_key(pass, precision, {128}, [&](ConvKey key) {
         key.mode = ConvMode::kDeterministic;
         INFO(concat(key));
-        CHECK(planner.plan(key).candidate().deterministic);
+        CHECK(planner.plan(key).info().deterministic);
       });
     }
   }

@@ -14,7 +14,7 @@
 #include "lathe/core/gpu/cudnn_described.h"
 #include "lathe/ops/conv/cudnn/conv2d_graph_cudnn.h"
 #include "lathe/ops/conv/search/conv2d_key.h"
-#include "lathe/ops/conv/search/conv_trials.h"
+#include "lathe/ops/conv/search/conv_choice.h"
 #include "lathe/tools/cli/plan/gpu_model.h"
 
 using namespace lathe;
@@ -67,8 +67,8 @@ class ModelledEngines final : public ConvEngines {
   ModelledEngines(const ConvKey& key, const cudnn::Descriptor& gpu, const ModelMs& ms)
       : gpu_(gpu), graph_(cuda::conv2d_graph(key)), ms_(ms), fused_(key.fusion != ConvFusion{}) {}
 
-  std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override {
-    auto all = cuda::conv2d_candidates(graph_, heuristic, found_, &gpu_);
+  std::vector<ConvEngineInfo> suggested(ConvHeuristic heuristic) override {
+    auto all = cuda::conv2d_suggested(graph_, heuristic, found_, &gpu_);
     if (fused_ && heuristic == ConvHeuristic::kA)
       all.insert(all.begin(), {.engine = {kSplitEngine, {}}, .tensor_cores = true});
     return all;
@@ -116,8 +116,8 @@ struct Search {
 int64_t leading_engine(const ConvKey& key, const cudnn::Descriptor& gpu) {
   cuda::Conv2dConfigs configs;
   const auto all =
-      cuda::conv2d_candidates(cuda::conv2d_graph(key), ConvHeuristic::kA, configs, &gpu);
-  const auto with = std::ranges::find_if(all, &ConvCandidate::tensor_cores);
+      cuda::conv2d_suggested(cuda::conv2d_graph(key), ConvHeuristic::kA, configs, &gpu);
+  const auto with = std::ranges::find_if(all, &ConvEngineInfo::tensor_cores);
   return (with == all.end() ? all.front() : *with).engine.index;
 }
 
@@ -129,11 +129,11 @@ Search search(const ConvKey& key, const cudnn::Descriptor& gpu, const ModelMs& m
   Search found{.host_ms = processor_ms() - before, .gpu_ms = engines.gpu_ms()};
   found.provisional = choice.provisional;
   found.leading = leading_engine(key, gpu);
-  for (const ConvTrial& trial : choice.trials) {
-    const int64_t engine = trial.candidate.engine.index;
-    if (engine == kSplitEngine || !trial.usable()) continue;
+  for (const ConvEngineResult& result : choice.engines) {
+    const int64_t engine = result.info.engine.index;
+    if (engine == kSplitEngine || !result.usable()) continue;
     ++found.listed[engine];
-    found.timed[engine] += trial.outcome == ConvOutcome::kTimed;
+    found.timed[engine] += result.outcome == ConvOutcome::kTimed;
   }
   return found;
 }

@@ -18,12 +18,12 @@ ConvCache small_cache() {
   key.x = {.dtype = kF16, .dims = {1, 2, 3, 4}, .strides = {24, 1, 8, 2}, .alignment = 16};
   key.machine = ConvMachine{"NVIDIA \"H200\"", 9, 0, 132, "cudnn 9.19.0", "13.0", "13.0"};
   ConvChoice choice;
-  choice.trials.push_back(
-      {.candidate = {.engine = {.index = 7, .knobs = {{2, 5}, {24, 10}}}, .workspace_bytes = 4096},
+  choice.engines.push_back(
+      {.info = {.engine = {.index = 7, .setting = {{2, 5}, {24, 10}}}, .workspace_bytes = 4096},
        .outcome = ConvOutcome::kTimed,
        .ms = 0.25,
        .runs = 5});
-  choice.trials.push_back({.outcome = ConvOutcome::kFailed, .note = "not supported"});
+  choice.engines.push_back({.outcome = ConvOutcome::kFailed, .note = "not supported"});
   return {versions_of(*key.machine), {{key, choice}}};
 }
 

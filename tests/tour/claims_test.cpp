@@ -16,7 +16,7 @@
 #include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/lathe.h"
-#include "lathe/ops/conv/cpu/conv2d_ways_cpu.h"
+#include "lathe/ops/conv/cpu/conv2d_choice_cpu.h"
 #include "tour_devices.h"
 
 namespace lathe::test {
@@ -153,18 +153,18 @@ TEST_CASE("tour 3: an op's lambda goes as soon as the op has run backward") {
 
 // --- 4: convolution ------------------------------------------------------------------------------
 
-struct WayCase {
+struct EngineCase {
   const char* row;
   Shape x, w;
   Conv2dOptions options;
   MemoryFormat format;
   DType dtype;
-  cpu::ConvWay way;
+  cpu::CpuEngine engine;
 };
 
-TEST_CASE("tour 4: the table of ways is the rule") {
-  using enum cpu::ConvWay;
-  const WayCase cases[] = {
+TEST_CASE("tour 4: the table says which engine is chosen") {
+  using enum cpu::CpuEngine;
+  const EngineCase cases[] = {
       {"3x3, 16 channels",
        {4, 16, 32, 32},
        {16, 16, 3, 3},
@@ -172,22 +172,22 @@ TEST_CASE("tour 4: the table of ways is the rule") {
        kChannelsLast,
        kF32,
        kWinograd4},
-      {"8 channels", {4, 8, 32, 32}, {16, 8, 3, 3}, {.pad = 1}, kChannelsLast, kF32, kByLibrary},
+      {"8 channels", {4, 8, 32, 32}, {16, 8, 3, 3}, {.pad = 1}, kChannelsLast, kF32, kOneDnnNhwc},
       {"20 channels, not in eights",
        {4, 20, 32, 32},
        {16, 20, 3, 3},
        {.pad = 1},
        kChannelsLast,
        kF32,
-       kByLibrary},
-      {"15 tiles", {15, 16, 4, 4}, {16, 16, 3, 3}, {.pad = 1}, kChannelsLast, kF32, kByLibrary},
+       kOneDnnNhwc},
+      {"15 tiles", {15, 16, 4, 4}, {16, 16, 3, 3}, {.pad = 1}, kChannelsLast, kF32, kOneDnnNhwc},
       {"stride 2, 16 channels",
        {4, 16, 64, 64},
        {16, 16, 3, 3},
        {.stride = 2, .pad = 1},
        kChannelsLast,
        kF32,
-       kByLibrary},
+       kOneDnnNhwc},
       {"stride 2, 32 channels, 256 tiles",
        {4, 32, 64, 64},
        {32, 32, 3, 3},
@@ -201,29 +201,30 @@ TEST_CASE("tour 4: the table of ways is the rule") {
        {.stride = 2, .pad = 1},
        kChannelsLast,
        kF32,
-       kByLibrary},
+       kOneDnnNhwc},
       {"1x1", {4, 16, 8, 8}, {32, 16, 1, 1}, {}, kChannelsLast, kF32, kProducts},
-      {"1x1, not in sixteens", {4, 24, 8, 8}, {32, 24, 1, 1}, {}, kChannelsLast, kF32, kByLibrary},
+      {"1x1, not in sixteens", {4, 24, 8, 8}, {32, 24, 1, 1}, {}, kChannelsLast, kF32, kOneDnnNhwc},
       {"row-major: the chapter's program",
        {4, 16, 32, 32},
        {16, 16, 3, 3},
        {.pad = 1},
        kContiguous,
        kF32,
-       kByLibrary},
+       kOneDnnBlocks},
       {"f64", {4, 16, 32, 32}, {16, 16, 3, 3}, {.pad = 1}, kChannelsLast, kF64, kIm2col}};
-  for (const WayCase& c : cases) {
+  for (const EngineCase& c : cases) {
     CAPTURE(c.row);
-    const Conv2dGeometry g = conv2d_geometry("conv2d", c.x, c.w, c.options);
-    // In a build without oneDNN, im2col stands in for it.
-    const bool has_library = cpu::conv2d_is_fast(g, c.dtype);
-    const cpu::ConvWay expected = c.way == kByLibrary && !has_library ? kIm2col : c.way;
-    CHECK(cpu::conv2d_rule(g, c.format, c.dtype) == expected);
+    const cpu::CpuConvKey key{
+        .g = conv2d_geometry("conv2d", c.x, c.w, c.options), .format = c.format, .dtype = c.dtype};
+    const bool is_own = c.engine < kOneDnnWinograd;
+    CHECK(cpu::conv2d_choice(key, {.onednn = true, .fast_short_rows = true}).engine == c.engine);
+    CHECK(cpu::conv2d_choice(key, {}).engine == (is_own ? c.engine : kIm2col));
   }
-  const Conv2dGeometry g = conv2d_geometry("conv2d", cases[0].x, cases[0].w, cases[0].options);
-  cpu::set_conv_exact(true);
-  CHECK(!cpu::winograd_tile(cpu::conv2d_rule(g, kChannelsLast, kF32)));
-  cpu::set_conv_exact(false);
+  const cpu::CpuConvKey exact{
+      .g = conv2d_geometry("conv2d", cases[0].x, cases[0].w, cases[0].options),
+      .format = kChannelsLast,
+      .exact = true};
+  CHECK(!cpu::winograd_tile(cpu::conv2d_choice(exact).engine));
 }
 
 // --- 5: batch norm -------------------------------------------------------------------------------
@@ -301,7 +302,7 @@ int64_t runs_of(std::vector<double> ms) {
 }
 
 TEST_CASE("tour 8: what a search costs in runs") {
-  CHECK(runs_of({1}) == 10);          // one candidate: no second round
+  CHECK(runs_of({1}) == 10);          // one engine: no second round
   CHECK(runs_of({1, 2}) == 10 + 7);   // the second is clearly slower
   CHECK(runs_of({2, 1}) == 10 + 10);  // the first could not be known to be
   CHECK(runs_of({1, 2, 0.5, 3}) ==

@@ -51,10 +51,10 @@ class Engines final : public ConvEngines {
   int64_t runs = 0;  // of all engines, warm-ups included
   std::vector<int64_t> executed;
 
-  std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override {
-    std::vector<ConvCandidate> out;
+  std::vector<ConvEngineInfo> suggested(ConvHeuristic heuristic) override {
+    std::vector<ConvEngineInfo> out;
     for (size_t i = 0; i < ms.size() && heuristic == ConvHeuristic::kA; ++i) {
-      out.push_back({.engine = {.index = static_cast<int64_t>(i), .knobs = {}},
+      out.push_back({.engine = {.index = static_cast<int64_t>(i), .setting = {}},
                      .workspace_bytes = workspace.empty() ? 0 : workspace[i]});
     }
     return out;

@@ -48,8 +48,8 @@ Conv2dEngines::Conv2dEngines(const ConvKey& key, const Conv2dOperands& operands,
 
 Conv2dEngines::~Conv2dEngines() = default;
 
-std::vector<ConvCandidate> Conv2dEngines::candidates(ConvHeuristic heuristic) {
-  return conv2d_candidates(*prepared_.graph, heuristic, found_);
+std::vector<ConvEngineInfo> Conv2dEngines::suggested(ConvHeuristic heuristic) {
+  return conv2d_suggested(*prepared_.graph, heuristic, found_);
 }
 
 cudnn::ExecutionPlan& Conv2dEngines::plan(const ConvEngine& engine) {
@@ -63,7 +63,7 @@ cudnn::ExecutionPlan& Conv2dEngines::plan(const ConvEngine& engine) {
   auto found = found_.extract(engine);
   cudnn::EngineConfig config =
       found ? std::move(found.mapped())
-            : cudnn::engine_config(*prepared_.graph, engine.index, engine.knobs);
+            : cudnn::engine_config(*prepared_.graph, engine.index, engine.setting);
   cudnn::ExecutionPlan plan(device_, prepared_.graph, std::move(config));
   return prepared_.plans.emplace_back(engine, std::move(plan)).second;
 }

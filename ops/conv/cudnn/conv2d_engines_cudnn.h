@@ -42,7 +42,7 @@ class Conv2dEngines final : public ConvEngines {
   Conv2dEngines(const ConvKey& key, const Conv2dOperands& operands, Conv2dPrepared& prepared);
   ~Conv2dEngines() override;
 
-  std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override;
+  std::vector<ConvEngineInfo> suggested(ConvHeuristic heuristic) override;
   int64_t prepare(const ConvEngine& engine) override;
   ConvTime time(const ConvEngine& engine, int runs) override;
   /// The time of the engine with `after` behind it, by conv2d_time_graph().
@@ -60,7 +60,7 @@ class Conv2dEngines final : public ConvEngines {
   const Conv2dOperands& operands_;
   Conv2dPrepared& prepared_;
   const Device device_;
-  Conv2dConfigs found_;                       // by candidates(), not yet made ready
+  Conv2dConfigs found_;                       // by engines(), not yet made ready
   std::optional<Conv2dTimingCopies> copies_;  // from the first timing to the execution
 };
 

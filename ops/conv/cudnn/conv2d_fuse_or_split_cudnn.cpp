@@ -22,14 +22,14 @@ class FusedEngines final : public ConvEngines {
                const SplitEngine& split)
       : key_(key), operands_(operands), prepared_(prepared), split_(split) {}
 
-  std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override {
-    std::vector<ConvCandidate> all;
+  std::vector<ConvEngineInfo> suggested(ConvHeuristic heuristic) override {
+    std::vector<ConvEngineInfo> all;
     // "Tensor cores", so that the search does not put those that say it before this one.
     if (heuristic == ConvHeuristic::kA) {
       all.push_back({.engine = {kSplitEngine, {}}, .tensor_cores = true});
     }
     try {
-      for (ConvCandidate& fused : library().candidates(heuristic)) all.push_back(std::move(fused));
+      for (ConvEngineInfo& fused : library().suggested(heuristic)) all.push_back(std::move(fused));
     } catch (const CudaError&) {  // a library that does not know the pattern
     } catch (const ShapeError&) {
     }
@@ -98,11 +98,10 @@ bool conv2d_fuse_or_split(const ConvKey& key, const Conv2dOperands& operands,
 
 std::optional<ConvMs> conv2d_measured(const ConvKey& key) {
   const auto known = conv_search().find(key);
-  if (!known || known->trials[known->chosen].outcome != ConvOutcome::kTimed) return std::nullopt;
-  ConvMs ms{known->trials[known->chosen].ms, std::nullopt};
-  for (const ConvTrial& trial : known->trials) {
-    if (is_split(trial.candidate.engine) && trial.outcome == ConvOutcome::kTimed)
-      ms.split = trial.ms;
+  if (!known || known->engines[known->chosen].outcome != ConvOutcome::kTimed) return std::nullopt;
+  ConvMs ms{known->engines[known->chosen].ms, std::nullopt};
+  for (const ConvEngineResult& result : known->engines) {
+    if (is_split(result.info.engine) && result.outcome == ConvOutcome::kTimed) ms.split = result.ms;
   }
   return ms;
 }
@@ -117,7 +116,7 @@ bool conv2d_suits_fused(const Tensor& t) {
 }
 
 bool conv2d_takes_fused(const ConvKey& key, Device device) {
-  if (const auto known = conv_search().find(key)) return !is_split(known->candidate().engine);
+  if (const auto known = conv_search().find(key)) return !is_split(known->info().engine);
   return !is_capturing(current_stream(device));
 }
 

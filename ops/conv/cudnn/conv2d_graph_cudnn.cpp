@@ -32,7 +32,7 @@ void add_forward(OperationGraph& graph, const ConvKey& key, const cudnn::Convolu
   graph.add(sum, add_tensor(graph, kUidBias, key.bias), y);
 }
 
-ConvCandidate candidate_of(const cudnn::EngineConfig& config) {
+ConvEngineInfo info_of(const cudnn::EngineConfig& config) {
   return {.engine = {config.engine, config.knobs},
           .workspace_bytes = config.workspace_bytes,
           .deterministic = !config.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC),
@@ -77,11 +77,11 @@ OperationGraph conv2d_graph(const ConvKey& key, cudnnHandle_t handle) {
   return graph;
 }
 
-std::vector<ConvCandidate> conv2d_candidates(const OperationGraph& graph, ConvHeuristic heuristic,
+std::vector<ConvEngineInfo> conv2d_suggested(const OperationGraph& graph, ConvHeuristic heuristic,
                                              Conv2dConfigs& found, const Descriptor* gpu) {
-  std::vector<ConvCandidate> all;
+  std::vector<ConvEngineInfo> all;
   for (cudnn::EngineConfig& config : cudnn::heuristic_configs(graph, mode_of(heuristic), gpu)) {
-    all.push_back(candidate_of(config));
+    all.push_back(info_of(config));
     found.try_emplace(all.back().engine, std::move(config));
   }
   return all;

@@ -27,7 +27,7 @@ using Conv2dConfigs = std::map<ConvEngine, cudnn::EngineConfig>;
 /// configurations that it does not have yet. For the current device, or for `gpu`
 /// (cudnn_described.h).
 /// throws: OutOfMemoryError.
-std::vector<ConvCandidate> conv2d_candidates(const cudnn::OperationGraph& graph,
+std::vector<ConvEngineInfo> conv2d_suggested(const cudnn::OperationGraph& graph,
                                              ConvHeuristic heuristic, Conv2dConfigs& found,
                                              const cudnn::Descriptor* gpu = nullptr);
 

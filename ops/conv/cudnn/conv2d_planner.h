@@ -6,8 +6,8 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/machine/gpu_description.h"
+#include "lathe/ops/conv/search/conv_choice.h"
 #include "lathe/ops/conv/search/conv_key.h"
-#include "lathe/ops/conv/search/conv_trials.h"
 
 namespace lathe {
 

@@ -15,8 +15,8 @@ class DescribedEngines final : public ConvEngines {
   DescribedEngines(const ConvKey& key, const cudnn::Descriptor& gpu)
       : gpu_(gpu), graph_(cuda::conv2d_graph(key)) {}
 
-  std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override {
-    return cuda::conv2d_candidates(graph_, heuristic, found_, &gpu_);
+  std::vector<ConvEngineInfo> suggested(ConvHeuristic heuristic) override {
+    return cuda::conv2d_suggested(graph_, heuristic, found_, &gpu_);
   }
   int64_t prepare(const ConvEngine& engine) override {
     const cudnn::Descriptor plan = cudnn::plan_for(found_.at(engine), gpu_);

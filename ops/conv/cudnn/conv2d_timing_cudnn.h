@@ -41,7 +41,7 @@ class Conv2dTimingCopies {
 
 /// The time of one of `runs` runs on the device, without what the host takes to queue them: they
 /// are one captured graph, which is launched behind a first launch of itself. Before the capture
-/// `run` runs once, which finds its algorithms and loads its code. Where nothing can be captured
+/// `run` runs once, which finds its engines and loads its code. Where nothing can be captured
 /// (LATHE_NO_CACHE=1) the runs are queued one by one. Waits for the device. The graph takes its
 /// memory from the pool of `pool`. A pool of its own would stay reserved when the graph is gone.
 /// throws: what `run` throws.

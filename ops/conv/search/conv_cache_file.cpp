@@ -37,19 +37,19 @@ std::string checksum_of(const Json& choices) {
   return concat("crc32c ", crc32c(text.data(), text.size()));
 }
 
-Json json_of(const ConvTrial& trial) {
-  const ConvCandidate& candidate = trial.candidate;
-  return {{"engine", concat(candidate.engine)},
-          {"outcome", name_of(trial.outcome)},
-          {"ms", trial.ms},
-          {"runs", trial.runs},
-          {"workspace_bytes", candidate.workspace_bytes},
-          {"deterministic", candidate.deterministic},
-          {"tensor_cores", candidate.tensor_cores},
-          {"down_converts", candidate.down_converts},
-          {"narrow_sums", candidate.narrow_sums},
-          {"compiles", candidate.compiles},
-          {"note", trial.note}};
+Json json_of(const ConvEngineResult& result) {
+  const ConvEngineInfo& info = result.info;
+  return {{"engine", concat(info.engine)},
+          {"outcome", name_of(result.outcome)},
+          {"ms", result.ms},
+          {"runs", result.runs},
+          {"workspace_bytes", info.workspace_bytes},
+          {"deterministic", info.deterministic},
+          {"tensor_cores", info.tensor_cores},
+          {"down_converts", info.down_converts},
+          {"narrow_sums", info.narrow_sums},
+          {"compiles", info.compiles},
+          {"note", result.note}};
 }
 
 std::string shown(const Json& value) {
@@ -101,31 +101,31 @@ T integer_of(const Json& json, const char* key) {
   return value.get<T>();
 }
 
-ConvTrial trial_of(const Json& json) {
-  ConvTrial trial;
-  ConvCandidate& candidate = trial.candidate;
-  candidate.engine = parse_conv_engine(string_of(json, "engine"));
-  trial.outcome = conv_outcome_from_name(string_of(json, "outcome"));
-  trial.ms = number_of(json, "ms");
-  trial.runs = integer_of<int>(json, "runs");
-  candidate.workspace_bytes = integer_of<int64_t>(json, "workspace_bytes");
-  candidate.deterministic = bool_of(json, "deterministic");
-  candidate.tensor_cores = bool_of(json, "tensor_cores");
-  candidate.down_converts = bool_of(json, "down_converts");
-  candidate.narrow_sums = bool_of(json, "narrow_sums");
-  candidate.compiles = bool_of(json, "compiles");
-  trial.note = string_of(json, "note");
-  return trial;
+ConvEngineResult result_of(const Json& json) {
+  ConvEngineResult result;
+  ConvEngineInfo& info = result.info;
+  info.engine = parse_conv_engine(string_of(json, "engine"));
+  result.outcome = conv_outcome_from_name(string_of(json, "outcome"));
+  result.ms = number_of(json, "ms");
+  result.runs = integer_of<int>(json, "runs");
+  info.workspace_bytes = integer_of<int64_t>(json, "workspace_bytes");
+  info.deterministic = bool_of(json, "deterministic");
+  info.tensor_cores = bool_of(json, "tensor_cores");
+  info.down_converts = bool_of(json, "down_converts");
+  info.narrow_sums = bool_of(json, "narrow_sums");
+  info.compiles = bool_of(json, "compiles");
+  result.note = string_of(json, "note");
+  return result;
 }
 
 Json json_of(const ConvKey& key, const ConvChoice& choice) {
-  Json candidates = Json::array();
-  for (const ConvTrial& trial : choice.trials) candidates.push_back(json_of(trial));
+  Json engines = Json::array();
+  for (const ConvEngineResult& result : choice.engines) engines.push_back(json_of(result));
   return {{"key", concat(key)},
           {"used", date_text(choice.used)},
           {"chosen", choice.chosen},
           {"search_ms", choice.search_ms},
-          {"candidates", std::move(candidates)}};
+          {"candidates", std::move(engines)}};
 }
 
 std::chrono::sys_days date_of(const std::string& text) {
@@ -144,10 +144,11 @@ ConvChoice choice_of(const Json& json, int64_t schema) {
   if (schema > 1) choice.used = date_of(string_of(json, "used"));
   choice.chosen = integer_of<size_t>(json, "chosen");
   choice.search_ms = number_of(json, "search_ms");
-  for (const Json& trial : array_of(json, "candidates")) choice.trials.push_back(trial_of(trial));
+  for (const Json& result : array_of(json, "candidates"))
+    choice.engines.push_back(result_of(result));
   LATHE_CHECK(DataError,
-              choice.chosen < choice.trials.size() && choice.trials[choice.chosen].usable(),
-              "convolution cache: candidate ", choice.chosen, " of ", choice.trials.size(),
+              choice.chosen < choice.engines.size() && choice.engines[choice.chosen].usable(),
+              "convolution cache: engine ", choice.chosen, " of ", choice.engines.size(),
               " was chosen, which cannot be");
   return choice;
 }
@@ -276,10 +277,9 @@ ConvChoices load_conv_cache(const std::string& path, const ConvVersions& version
     if (cache.versions == versions) return std::move(cache.choices);
     warn_once(concat("conv cache versions ", path),
               concat(path, ": found by ", cache.versions, "; this is ", versions,
-                     ", so its algorithms are not used"));
+                     ", so its choices are not used"));
   } catch (const Error& error) {
-    warn_once(concat("conv cache ", path),
-              concat(error.message(), "; its algorithms are not used"));
+    warn_once(concat("conv cache ", path), concat(error.message(), "; its choices are not used"));
   }
   return {};
 }

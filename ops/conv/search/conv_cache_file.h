@@ -1,6 +1,6 @@
 // The file in which the convolution search keeps what it found, so that the next start of a program
-// need not search. It is JSON: which libraries found it, a checksum, and per key every candidate
-// with its time. `lathe algos show` prints it.
+// need not search. It is JSON: which libraries found it, a checksum, and per key every engine
+// with its time (in a list that is called "candidates", as before). `lathe algos show` prints it.
 //
 // It is a cache: no state of the file is an error for a program that computes, and none changes a
 // result. A file that is missing, cut off, damaged, of another kind or written by other libraries
@@ -20,8 +20,8 @@
 #include <string_view>
 
 #include "lathe/core/config.h"
+#include "lathe/ops/conv/search/conv_choice.h"
 #include "lathe/ops/conv/search/conv_key.h"
-#include "lathe/ops/conv/search/conv_trials.h"
 
 namespace lathe {
 

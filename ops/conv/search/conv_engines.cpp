@@ -9,7 +9,7 @@ namespace lathe {
 void append_text(std::string& out, const ConvEngine& engine) {
   append_text(out, engine.index);
   char before = ':';
-  for (const auto& [type, value] : engine.knobs) {
+  for (const auto& [type, value] : engine.setting) {
     out += before;
     out += concat(type, "=", value);
     before = ',';
@@ -23,7 +23,7 @@ ConvEngine parse_conv_engine(std::string_view text) {
     in.expect(before);
     const int64_t type = in.number();
     in.expect("=");
-    engine.knobs.emplace_back(type, in.number());
+    engine.setting.emplace_back(type, in.number());
   }
   LATHE_CHECK(DataError, concat(engine) == text, "convolution engine: not in its exact form: \"",
               text, "\"");

@@ -14,19 +14,19 @@
 
 namespace lathe {
 
-/// One of the library's ways to compute a convolution: an engine and the values of its knobs. It
-/// means the same in every process with the same library.
+/// One of the library's engines in one setting. It means the same in every process with the same
+/// library.
 struct ConvEngine {
   int64_t index = 0;
-  std::vector<std::pair<int64_t, int64_t>> knobs;  // {type, value}
+  std::vector<std::pair<int64_t, int64_t>> setting;  // of its knobs: {knob, value}
 
   auto operator<=>(const ConvEngine&) const = default;
 };
 
-/// The index of the way without fusion, a candidate for a fused key beside cuDNN's engines.
+/// The index of the split engine: of a fused key, the same by several kernels.
 inline constexpr int64_t kSplitEngine = -1;
 
-/// "7", or "7:2=5,24=10" with knobs.
+/// "7", or "7:2=5,24=10" with its setting.
 LATHE_API void append_text(std::string& out, const ConvEngine& engine);
 /// throws: DataError for any text that append_text does not write.
 LATHE_API ConvEngine parse_conv_engine(std::string_view text);
@@ -39,7 +39,7 @@ enum class ConvHeuristic : uint8_t {
 };
 
 /// An engine, with what the library says about it before it is made ready.
-struct ConvCandidate {
+struct ConvEngineInfo {
   ConvEngine engine;
   int64_t workspace_bytes = 0;
   bool deterministic = true;   // the same bits in every run
@@ -48,7 +48,7 @@ struct ConvCandidate {
   bool narrow_sums = false;    // adds up in a narrower dtype than key.compute
   bool compiles = false;       // is compiled when first made ready: slow
 
-  bool operator==(const ConvCandidate&) const = default;
+  bool operator==(const ConvEngineInfo&) const = default;
 };
 
 /// What a measurement found.
@@ -70,7 +70,7 @@ class ConvEngines {
 
   /// What a heuristic suggests for the problem, the best guess first; none if it knows no such
   /// problem. The engines are not filtered, and may not be able to compute it.
-  virtual std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) = 0;
+  virtual std::vector<ConvEngineInfo> suggested(ConvHeuristic heuristic) = 0;
 
   /// Makes the engine ready to run in this thread: finalises its plan and keeps it for execute.
   /// Returns the bytes of workspace that it needs, now exact.

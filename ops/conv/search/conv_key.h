@@ -1,5 +1,5 @@
-// ConvKey: everything that decides which algorithm computes a convolution fastest, or at all. Two
-// calls with equal keys share an algorithm, so a missing field would give one call's algorithm to
+// ConvKey: everything that decides which engine computes a convolution fastest, or at all. Two
+// calls with equal keys share an engine, so a missing field would give one call's engine to
 // another. The search that uses the keys: conv_search.h.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace lathe {
 
-/// How an algorithm is chosen. Words: heuristic, benchmark, deterministic.
+/// How an engine is chosen. Words: heuristic, benchmark, deterministic.
 enum class ConvMode : uint8_t {
   kHeuristic,  // the library's first guess that can be made ready
   kBenchmark,  // all guesses are timed, the fastest wins
@@ -25,7 +25,7 @@ enum class ConvMode : uint8_t {
   kDeterministic,
 };
 
-/// A tensor as the algorithm sees it: dtype, sizes, strides and alignment.
+/// A tensor as the engine sees it: dtype, sizes, strides and alignment.
 struct ConvTensor {
   DType dtype = kF32;
   std::array<int64_t, 4> dims{}, strides{};  // in elements; all 0: the pass has no such tensor

@@ -15,7 +15,7 @@ struct ConvLimits {
   // it dozens, which differ by the size of a tile.
   int64_t of_first = 16;
   // Time of the measured runs alone: loading, plans, and the run before each measurement do not
-  // count. After it no further candidate is tried, and the choice is not written to the file. The
+  // count. After it no further engine is tried, and the choice is not written to the file. The
   // fastest are then measured again for as long at most.
   double ms = 5000;
 };

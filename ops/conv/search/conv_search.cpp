@@ -235,11 +235,11 @@ Choice ConvSearch::State::usable(const ConvKey& key, ConvEngines& engines, ConvC
   const auto at = from.find(key);
   if (at == from.end()) return nullptr;
   ConvChoice choice = at->second;
-  ConvCandidate& candidate = choice.trials[choice.chosen].candidate;
+  ConvEngineInfo& info = choice.engines[choice.chosen].info;
   try {
-    candidate.workspace_bytes = engines.prepare(candidate.engine);
-    const bool fits = candidate.workspace_bytes <= key.workspace_limit_bytes;
-    if (fits && refusal(key, candidate).empty()) {
+    info.workspace_bytes = engines.prepare(info.engine);
+    const bool fits = info.workspace_bytes <= key.workspace_limit_bytes;
+    if (fits && refusal(key, info).empty()) {
       if (!path.empty() && today() - choice.used >= kDateAge) {
         choice.used = today();
         write(key, choice, path);
@@ -259,19 +259,19 @@ Choice ConvSearch::State::after(const ConvKey& key, const Choice& failed, ConvEn
                                 bool out_of_memory, const std::string& why) {
   ConvChoice left = without_chosen(*failed, out_of_memory, why);
   bool from_file = false;
-  if (left.chosen == left.trials.size()) {
+  if (left.chosen == left.engines.size()) {
     {
       const std::lock_guard one_at_a_time(searching_);
       for (std::optional<ConvChoices>* from : {&stored_, &stored_measured_})
         from_file = (*from && (*from)->erase(key) > 0) || from_file;
     }
-    const int64_t bytes = failed->candidate().workspace_bytes;
+    const int64_t bytes = failed->info().workspace_bytes;
     if (!from_file && !left.has_fallback) {
       left = with_fallback(key, engines, std::move(left), out_of_memory ? bytes / 2 : INT64_MAX);
     }
   }
   const auto next = std::make_shared<const ConvChoice>(std::move(left));
-  const bool any = next->chosen < next->trials.size();
+  const bool any = next->chosen < next->engines.size();
   {
     const std::lock_guard lock(mutex_);
     ++stats_.dropped;
@@ -289,10 +289,10 @@ Choice ConvSearch::State::after(const ConvKey& key, const Choice& failed, ConvEn
     return choice_for(key, engines);
   }
   if (!any) fail_without_engine(key, *next);
-  const std::string given_up = concat(failed->candidate().engine);
+  const std::string given_up = concat(failed->info().engine);
   warn_once(concat("conv engine ", given_up, " ", key),
-            concat("conv2d: engine ", given_up, " is given up for engine ",
-                   next->candidate().engine, ": ", why, " (", key, ")"));
+            concat("conv2d: engine ", given_up, " is given up for engine ", next->info().engine,
+                   ": ", why, " (", key, ")"));
   return next;
 }
 
@@ -318,15 +318,14 @@ void ConvSearch::run(const ConvKey& key, ConvEngines& engines, ConvMemo& memo) {
     bool out_of_memory = false;
     std::string why;
     try {
-      engines.execute(memo.choice_->candidate().engine);
+      engines.execute(memo.choice_->info().engine);
       return;
     } catch (const OutOfMemoryError& error) {
       if (key.deterministic()) throw;  // another engine would add up in another order
       out_of_memory = true;
       why = error.message();
     } catch (const CudaError& error) {
-      LATHE_CHECK(CudaError, !key.deterministic(), "conv2d: engine ",
-                  memo.choice_->candidate().engine,
+      LATHE_CHECK(CudaError, !key.deterministic(), "conv2d: engine ", memo.choice_->info().engine,
                   " failed, and another would have other bits: ", error.message(), " (", key, ")");
       why = error.message();
     }

@@ -1,6 +1,6 @@
 // The convolution search: runs a convolution on the engine that is best for its key, and remembers
 // that engine. docs/conv-search.md explains it with an example.
-//   key (conv_key.h) → known? → in a file? (conv_cache_file.h) → choose (conv_trials.h) → run
+//   key (conv_key.h) → known? → in a file? (conv_cache_file.h) → choose (conv_choice.h) → run
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lathe/core/config.h"
-#include "lathe/ops/conv/search/conv_trials.h"
+#include "lathe/ops/conv/search/conv_choice.h"
 
 namespace lathe {
 

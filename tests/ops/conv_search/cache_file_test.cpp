@@ -26,11 +26,11 @@ ConvCache example_cache(int keys = 2) {
   FakeLibrary library;
   library.engines = {fake_engine(1, 2.125), fake_engine(2, 1.0 / 3, 1 << 20),    fake_engine(3, 4),
                      fake_engine(4, 5),     fake_engine(5, 6, int64_t{1} << 31), fake_engine(2, 7)};
-  library.engines[0].candidate.engine.knobs = {{2, 5}, {24, 10}};
-  library.engines[1].candidate.tensor_cores = true;
+  library.engines[0].info.engine.setting = {{2, 5}, {24, 10}};
+  library.engines[1].info.tensor_cores = true;
   library.engines[2].refuses_to_prepare = "not \"supported\"\n on this device";
-  library.engines[3].candidate.down_converts = true;
-  library.engines[5].candidate.engine.knobs = {{1, 1}};  // untried: another setting of engine 2
+  library.engines[3].info.down_converts = true;
+  library.engines[5].info.engine.setting = {{1, 1}};  // untried: another setting of engine 2
   ConvCache cache{.versions = kVersions, .choices = {}};
   for (const ConvKey& key : example_keys(keys))
     cache.choices[key] = choose(library, key, {.per_engine = 1, .of_first = 1});
@@ -53,13 +53,13 @@ ConvCache worked_example() {
                      fake_engine(12, 0.07)};
   const auto set = [&](size_t at, auto change) { change(library.engines[at]); };
   for (const size_t at : {1, 2, 3}) {
-    set(at, [](FakeEngine& e) { e.candidate.tensor_cores = true; });
+    set(at, [](FakeEngine& e) { e.info.tensor_cores = true; });
   }
-  set(1, [](FakeEngine& e) { e.candidate.engine.knobs = {{2, 1}, {24, 8}}; });
-  set(2, [](FakeEngine& e) { e.candidate.engine.knobs = {{2, 4}, {24, 8}}; });
-  set(3, [](FakeEngine& e) { e.candidate.deterministic = false; });
+  set(1, [](FakeEngine& e) { e.info.engine.setting = {{2, 1}, {24, 8}}; });
+  set(2, [](FakeEngine& e) { e.info.engine.setting = {{2, 4}, {24, 8}}; });
+  set(3, [](FakeEngine& e) { e.info.deterministic = false; });
   set(4, [](FakeEngine& e) { e.refuses_to_prepare = "not supported on this device"; });
-  set(6, [](FakeEngine& e) { e.candidate.down_converts = true; });
+  set(6, [](FakeEngine& e) { e.info.down_converts = true; });
   ConvChoice choice = choose(library, example_key());
   choice.search_ms = 46.5;
   choice.used = date(2026, 1, 31);

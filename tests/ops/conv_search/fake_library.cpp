@@ -15,26 +15,26 @@ void fail_if(const std::string& why) {
 }  // namespace
 
 FakeEngine fake_engine(int64_t index, double ms, int64_t workspace_bytes) {
-  return {.candidate = {.engine = {.index = index}, .workspace_bytes = workspace_bytes}, .ms = ms};
+  return {.info = {.engine = {.index = index}, .workspace_bytes = workspace_bytes}, .ms = ms};
 }
 
 const FakeEngine& FakeLibrary::engine(const ConvEngine& name) const {
   const auto at = std::find_if(engines.begin(), engines.end(), [&](const FakeEngine& engine) {
-    return engine.candidate.engine == name;
+    return engine.info.engine == name;
   });
   LATHE_CHECK(CudaError, at != engines.end(), "the library has no engine ", name);
   return *at;
 }
 
-std::vector<ConvCandidate> FakeEngines::candidates(ConvHeuristic heuristic) {
+std::vector<ConvEngineInfo> FakeEngines::suggested(ConvHeuristic heuristic) {
   const bool first = heuristic == ConvHeuristic::kA;
   ++(first ? library_.lists : library_.more_lists);
   if (first && library_.when_listed) library_.when_listed();
-  std::vector<ConvCandidate> candidates;
+  std::vector<ConvEngineInfo> suggested;
   for (const FakeEngine& engine : library_.engines) {
-    if (engine.heuristic == heuristic) candidates.push_back(engine.candidate);
+    if (engine.heuristic == heuristic) suggested.push_back(engine.info);
   }
-  return candidates;
+  return suggested;
 }
 
 int64_t FakeEngines::prepare(const ConvEngine& name) {
@@ -44,11 +44,11 @@ int64_t FakeEngines::prepare(const ConvEngine& name) {
   fail_if(engine.refuses_to_prepare);
   LATHE_CHECK(OutOfMemoryError, !engine.lacks_memory, "no memory for a plan");
   return engine.real_workspace_bytes >= 0 ? engine.real_workspace_bytes
-                                          : engine.candidate.workspace_bytes;
+                                          : engine.info.workspace_bytes;
 }
 
 void FakeEngines::allocate(const FakeEngine& engine) const {
-  const int64_t bytes = engine.candidate.workspace_bytes;
+  const int64_t bytes = engine.info.workspace_bytes;
   LATHE_CHECK(OutOfMemoryError, bytes <= library_.memory_bytes, "no ", bytes, " bytes are free");
 }
 

@@ -20,7 +20,7 @@ namespace lathe {
 
 /// An engine: what it claims, and what it really does.
 struct FakeEngine {
-  ConvCandidate candidate;
+  ConvEngineInfo info;
   double ms = 1;               // per run
   std::vector<double> run_ms;  // of the first runs, where they differ
   double prepare_ms = 0;
@@ -58,7 +58,7 @@ class FakeEngines final : public ConvEngines {
  public:
   explicit FakeEngines(FakeLibrary& library) : library_(library) {}
 
-  std::vector<ConvCandidate> candidates(ConvHeuristic heuristic) override;
+  std::vector<ConvEngineInfo> suggested(ConvHeuristic heuristic) override;
   int64_t prepare(const ConvEngine& engine) override;
   ConvTime time(const ConvEngine& engine, int runs) override;
   void execute(const ConvEngine& engine) override;

@@ -113,7 +113,7 @@ TEST_CASE("search with a file: an engine that can no longer be made ready is sea
        {Row{"refused", [](FakeEngine& e) { e.refuses_to_prepare = "not any more"; }},
         {"gone",
          [](FakeEngine& e) {
-           e.candidate.engine.index = 77;
+           e.info.engine.index = 77;
            e.ms = 9;
          }},
         {"larger", [](FakeEngine& e) { e.real_workspace_bytes = int64_t{1} << 31; }}}) {
@@ -148,7 +148,7 @@ TEST_CASE("search with a file: engines that the key's filters refuse are not tak
   FakeLibrary library;
   library.engines = {fake_engine(1, 2), fake_engine(2, 1)};
   ConvChoice choice = choose(library, example_key());
-  choice.trials[0].candidate.down_converts = true;
+  choice.engines[0].info.down_converts = true;
   add_to_conv_cache(file.path, {versions_of(*example_key().machine), {{example_key(), choice}}});
   library.lists = 0;
   Start start(library, file.path);

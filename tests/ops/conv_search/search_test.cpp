@@ -33,8 +33,8 @@ TEST_CASE("search: once per key, then known") {
 TEST_CASE("search: modes and flags have choices of their own") {
   FakeLibrary library;
   library.engines = {fake_engine(1, 3), fake_engine(2, 1), fake_engine(3, 2)};
-  library.engines[0].candidate.tensor_cores = true;
-  library.engines[1].candidate.deterministic = false;
+  library.engines[0].info.tensor_cores = true;
+  library.engines[1].info.deterministic = false;
   ConvSearch search(10, library.clock());
   ConvKey f32 = example_key(ConvMode::kDeterministic);
   f32.x.dtype = kF32;
@@ -151,7 +151,7 @@ TEST_CASE("search: when every engine fails in use the fall-back's compute") {
   library.engines = {fake_engine(1, 1), fake_engine(2, 9), fake_engine(3, 9)};
   library.engines[0].fails_when_executed = "launch failed";
   for (size_t i = 1; i < 3; ++i) library.engines[i].heuristic = ConvHeuristic::kFallback;
-  library.engines[1].candidate.down_converts = true;
+  library.engines[1].info.down_converts = true;
   ConvSearch search(10, library.clock());
   for (int i = 0; i < 2; ++i) CHECK(run(search, library, example_key()) == 3);
   CHECK(library.lists == 1);

@@ -117,7 +117,7 @@ TEST_CASE("threads: an engine that fails for all of them at once is dropped, and
   std::atomic<int> wrong = 0;
   in_threads([&](int) { wrong += run(search, library, example_key()) != 3; });
   CHECK(wrong == 0);
-  CHECK(search.find(example_key())->candidate().engine.index == 3);
+  CHECK(search.find(example_key())->info().engine.index == 3);
   CHECK(library.lists == 1);
 }
 

@@ -30,33 +30,32 @@ auto of_file(F f) try {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-void print_trial(const Output& out, const ConvKey& key, const ConvChoice& choice, size_t at) {
-  const ConvTrial& trial = choice.trials[at];
-  const ConvCandidate& candidate = trial.candidate;
-  const std::string engine = concat(candidate.engine);
-  const bool timed = trial.outcome == ConvOutcome::kTimed, chosen = at == choice.chosen;
+void print_engine(const Output& out, const ConvKey& key, const ConvChoice& choice, size_t at) {
+  const ConvEngineResult& result = choice.engines[at];
+  const ConvEngineInfo& info = result.info;
+  const std::string engine = concat(info.engine);
+  const bool timed = result.outcome == ConvOutcome::kTimed, chosen = at == choice.chosen;
   out.row(Row()
               .add("key", concat(key))
               .add("engine", engine)
               .add("chosen", chosen)
-              .add("outcome", std::string(name_of(trial.outcome)))
-              .add("ms", timed ? trial.ms : std::numeric_limits<double>::quiet_NaN())
-              .add("runs", trial.runs)
-              .add("workspace_bytes", candidate.workspace_bytes)
-              .add("deterministic", candidate.deterministic)
-              .add("tensor_cores", candidate.tensor_cores)
-              .add("down_converts", candidate.down_converts)
-              .add("narrow_sums", candidate.narrow_sums)
-              .add("compiles", candidate.compiles)
-              .add("note", trial.note)
+              .add("outcome", std::string(name_of(result.outcome)))
+              .add("ms", timed ? result.ms : std::numeric_limits<double>::quiet_NaN())
+              .add("runs", result.runs)
+              .add("workspace_bytes", info.workspace_bytes)
+              .add("deterministic", info.deterministic)
+              .add("tensor_cores", info.tensor_cores)
+              .add("down_converts", info.down_converts)
+              .add("narrow_sums", info.narrow_sums)
+              .add("compiles", info.compiles)
+              .add("note", result.note)
               .add("search_ms", choice.search_ms)
               .add("used", date_text(choice.used)));
-  const auto workspace = static_cast<uint64_t>(std::max<int64_t>(candidate.workspace_bytes, 0));
+  const auto workspace = static_cast<uint64_t>(std::max<int64_t>(info.workspace_bytes, 0));
   out.text(formatted("{} {:<20} {:>10}  {:>11}  {:<13}  {:<12}  {}{}", chosen ? "*" : " ", engine,
-                     timed ? formatted("{:.4f}", trial.ms) : "-", readable_bytes(workspace),
-                     yes_no(candidate.deterministic), yes_no(candidate.tensor_cores),
-                     name_of(trial.outcome),
-                     trial.note.empty() ? "" : ": " + printable(first_line(trial.note))));
+                     timed ? formatted("{:.4f}", result.ms) : "-", readable_bytes(workspace),
+                     yes_no(info.deterministic), yes_no(info.tensor_cores), name_of(result.outcome),
+                     result.note.empty() ? "" : ": " + printable(first_line(result.note))));
 }
 
 }  // namespace
@@ -72,8 +71,8 @@ ExitCode run_algos_show(const Invocation& call) {
     out.text(formatted("\n{}", printable(concat(key))));
     out.text(formatted("  {:<20} {:>10}  {:>11}  {:<13}  {:<12}  {}", "engine", "ms", "workspace",
                        "deterministic", "tensor cores", "outcome"));
-    for (size_t at = 0; at < choice.trials.size(); ++at) print_trial(out, key, choice, at);
-    out.text(formatted("  {} candidates in {:.1f} ms; last used {}", choice.trials.size(),
+    for (size_t at = 0; at < choice.engines.size(); ++at) print_engine(out, key, choice, at);
+    out.text(formatted("  {} engines in {:.1f} ms; last used {}", choice.engines.size(),
                        choice.search_ms, date_text(choice.used)));
   }
   return ExitCode::kDone;

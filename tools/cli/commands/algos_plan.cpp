@@ -44,7 +44,7 @@ struct Plans {
   int64_t passes = 0, without_engine = 0, largest_bytes = 0;
 };
 
-/// The search's choice; one without candidates if no engine can be used, for the reason `why`.
+/// The search's choice; one without engines if no engine can be used, for the reason `why`.
 ConvChoice choice_for(const Conv2dPlanner& planner, const ConvKey& key, std::string& why) {
   const auto none = [&](const Error& e) {
     why = e.message();
@@ -61,7 +61,7 @@ ConvChoice choice_for(const Conv2dPlanner& planner, const ConvKey& key, std::str
   }
 }
 
-/// The engine's knobs go first where room is short: nobody knows them by heart.
+/// The engine's setting goes first where room is short: nobody knows them by heart.
 Table plan_table(const std::vector<ConvLayer>& layers) {
   Column layer{.heading = "layer", .right = false};
   for (const ConvLayer& l : layers) layer.width = std::max(layer.width, columns_of(l.name));
@@ -84,9 +84,9 @@ void plan_pass(Plans& plans, const ConvLayer& layer, ConvPass pass) {
   key.machine = plans.gpu;
   std::string why;
   const ConvChoice choice = choice_for(plans.planner, key, why);
-  const bool found = !choice.trials.empty();
-  const ConvCandidate engine = found ? choice.candidate() : ConvCandidate{};
-  const auto usable = std::ranges::count_if(choice.trials, &ConvTrial::usable);
+  const bool found = !choice.engines.empty();
+  const ConvEngineInfo engine = found ? choice.info() : ConvEngineInfo{};
+  const auto usable = std::ranges::count_if(choice.engines, &ConvEngineResult::usable);
   plans.passes += layer.count;
   plans.without_engine += found ? 0 : layer.count;
   plans.largest_bytes = std::max(plans.largest_bytes, engine.workspace_bytes);
@@ -105,14 +105,14 @@ void plan_pass(Plans& plans, const ConvLayer& layer, ConvPass pass) {
                     .add("tensor_cores", engine.tensor_cores)
                     .add("compiles", engine.compiles)
                     .add("usable", static_cast<int64_t>(usable))
-                    .add("candidates", static_cast<int64_t>(choice.trials.size()))
+                    .add("engines", static_cast<int64_t>(choice.engines.size()))
                     .add("note", why));
   std::vector<std::string> cells{layer.name, formatted("{} x", layer.count), concat(pass)};
   if (found) {
     cells.insert(cells.end(),
                  {readable_bytes(static_cast<uint64_t>(engine.workspace_bytes)),
                   yes_no(engine.deterministic), yes_no(engine.tensor_cores),
-                  formatted("{} of {}", usable, choice.trials.size()), concat(engine.engine)});
+                  formatted("{} of {}", usable, choice.engines.size()), concat(engine.engine)});
   } else {
     cells.push_back(formatted("no engine: {}", printable(why.substr(0, why.find('\n')))));
   }

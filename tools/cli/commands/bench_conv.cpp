@@ -38,7 +38,7 @@
 namespace lathe::cli {
 namespace {
 
-constexpr size_t kEngineWidth = 48;  // of most engines with their knobs
+constexpr size_t kEngineWidth = 48;  // of most engines with their setting
 
 /// What is the same for all layers: device, settings, peaks.
 struct ConvBench {
@@ -57,15 +57,16 @@ struct ConvBench {
 using Searched = std::pair<ConvKey, std::shared_ptr<const ConvChoice>>;
 
 std::string chosen_engine(const Searched& searched) {
-  return concat(searched.second->candidate().engine);
+  return concat(searched.second->info().engine);
 }
 
 /// Adds the engine that was chosen, how many settings the search knows, and how many it timed.
 void add_search(Row& row, const Searched& searched) {
-  const auto& trials = searched.second->trials;
+  const auto& engines = searched.second->engines;
   row.add("engine", chosen_engine(searched))
-      .add("settings", std::ssize(trials))
-      .add("settings_timed", std::ranges::count(trials, ConvOutcome::kTimed, &ConvTrial::outcome))
+      .add("settings", std::ssize(engines))
+      .add("settings_timed",
+           std::ranges::count(engines, ConvOutcome::kTimed, &ConvEngineResult::outcome))
       .add("search_seconds", searched.second->search_ms / 1e3);
 }
 
@@ -118,18 +119,18 @@ void time_pass(const ConvBench& bench, const ConvLayer& layer, const char* pass,
   bench.out.text(bench.table.row(cells));
 }
 
-/// The time of a candidate that was timed, in seconds; NaN if there is none.
-double timed_seconds(const ConvTrial* trial) {
-  const bool timed = trial != nullptr && trial->outcome == ConvOutcome::kTimed;
-  return timed ? trial->ms / 1e3 : std::numeric_limits<double>::quiet_NaN();
+/// The time of an engine that was timed, in seconds; NaN if there is none.
+double timed_seconds(const ConvEngineResult* result) {
+  const bool timed = result != nullptr && result->outcome == ConvOutcome::kTimed;
+  return timed ? result->ms / 1e3 : std::numeric_limits<double>::quiet_NaN();
 }
 
 void show_fused(const ConvBench& bench, const ConvLayer& layer, const Searched& searched) {
   const auto& [key, choice] = searched;
-  const auto split = std::ranges::find(choice->trials, kSplitEngine,
-                                       [](const ConvTrial& t) { return t.candidate.engine.index; });
-  const double seconds = timed_seconds(&choice->trials[choice->chosen]),
-               split_seconds = timed_seconds(split == choice->trials.end() ? nullptr : &*split);
+  const auto split = std::ranges::find(
+      choice->engines, kSplitEngine, [](const ConvEngineResult& t) { return t.info.engine.index; });
+  const double seconds = timed_seconds(&choice->engines[choice->chosen]),
+               split_seconds = timed_seconds(split == choice->engines.end() ? nullptr : &*split);
   Row row = conv_row(bench, layer, concat(key.pass));
   row.add("fusion", concat(key.fusion)).add("seconds", seconds).add("split_seconds", split_seconds);
   add_search(row, searched);

@@ -38,7 +38,7 @@
 namespace lathe::cli {
 namespace {
 
-/// The first steps make what stays: the optimiser's memory, the algorithms. The third one records
+/// The first steps make what stays: the optimiser's memory, the choices. The third one records
 /// the graph, if steps are captured. The peak of memory is that of the steps after it.
 /// throws: CommandError if the step cannot be recorded.
 void prepare(train::Step& step, const std::function<void()>& make_step, Device device) {

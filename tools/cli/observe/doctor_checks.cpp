@@ -136,7 +136,7 @@ Found no_tf32(const Facts& f) {
 Found no_search(const Facts& f) {
   if (f.settings.cudnn_benchmark.value_or(true) || f.settings.deterministic) return {};
   return Finding{.where = "--no-cudnn-benchmark",
-                 .what = "every batch has the same shape, and no algorithm is timed for it",
+                 .what = "every batch has the same shape, and no engine is timed for it",
                  .fix = "--cudnn-benchmark, with --algo-cache FILE to time only once",
                  .claim = kGuideNames};
 }
@@ -144,7 +144,7 @@ Found no_search(const Facts& f) {
 Found deterministic(const Facts& f) {
   if (!f.settings.deterministic) return {};
   return Finding{.where = "--deterministic",
-                 .what = "slower algorithms run, and none is timed",
+                 .what = "slower engines run, and none is timed",
                  .fix = "--no-deterministic"};
 }
 

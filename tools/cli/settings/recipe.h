@@ -58,7 +58,7 @@ int64_t batch_of_rank(int64_t batch_size, int64_t ranks);
 void complete(Settings& settings, const Machine& machine);
 
 /// Chooses how a GPU computes. On a CPU these settings stay open, so that a config file from there
-/// can be used on a GPU too. By default f32 products are rounded to TF32, and the algorithms of
+/// can be used on a GPU too. By default f32 products are rounded to TF32, and the engines of
 /// convolutions are timed unless the run must be deterministic.
 void complete_for_gpu(Settings& settings);
 

@@ -174,7 +174,7 @@ constexpr Setting kSettings[] = {
   {.key = "deterministic", .group = "Speed", .target = &S::deterministic, .takes = kCompute | kAlgosPlan,
    .help = "The same bits in every run on the same GPU: slower, nothing is timed"},
   {.key = "cudnn-benchmark", .group = "Speed", .target = &S::cudnn_benchmark, .takes = kCompute, .automatic = "on a GPU unless --deterministic",
-   .help = "Time the algorithms of every new convolution on a GPU and take the fastest"},
+   .help = "Time the engines of every new convolution on a GPU and take the fastest"},
   {.key = "conv-fusion", .group = "Speed", .target = &S::conv_fusion, .takes = kBenchStep,
    .help = "Of --cudnn-benchmark: also time kernels that compute a convolution together with the batch norm and relu around it"},
   {.key = "search-per-engine", .group = "Speed", .target = &S::search_per_engine, .takes = kBenchConv, .unit = "N", .max = 1e6, .automatic = "16 of the one that cuDNN names first, 4 of others",

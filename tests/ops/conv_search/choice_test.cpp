@@ -1,6 +1,6 @@
 // Choosing an engine: filters, timing, limits, failures, memory. Against engines whose times the
 // test knows, by a clock of its own.
-#include "lathe/ops/conv/search/conv_trials.h"
+#include "lathe/ops/conv/search/conv_choice.h"
 
 #include <doctest/doctest.h>
 
@@ -18,19 +18,19 @@ using enum ConvOutcome;
 
 std::vector<int64_t> order(const ConvChoice& choice) {
   std::vector<int64_t> indices;
-  for (const ConvTrial& trial : choice.trials) indices.push_back(trial.candidate.engine.index);
+  for (const ConvEngineResult& result : choice.engines) indices.push_back(result.info.engine.index);
   return indices;
 }
 
-const ConvTrial& trial_of(const ConvChoice& choice, int64_t index) {
-  for (const ConvTrial& trial : choice.trials) {
-    if (trial.candidate.engine.index == index) return trial;
+const ConvEngineResult& result_of(const ConvChoice& choice, int64_t index) {
+  for (const ConvEngineResult& result : choice.engines) {
+    if (result.info.engine.index == index) return result;
   }
   FAIL("no engine ", index);
-  return choice.trials[0];
+  return choice.engines[0];
 }
 
-int64_t chosen(const ConvChoice& choice) { return choice.candidate().engine.index; }
+int64_t chosen(const ConvChoice& choice) { return choice.info().engine.index; }
 
 TEST_CASE("benchmark: the fastest engine wins wherever it stands, and all are listed by time") {
   for (const std::vector<double>& times :
@@ -42,9 +42,9 @@ TEST_CASE("benchmark: the fastest engine wins wherever it stands, and all are li
     CHECK(choice.chosen == 0);
     const auto fastest = std::min_element(times.begin(), times.end()) - times.begin();
     CHECK(chosen(choice) == fastest);
-    for (const ConvTrial& trial : choice.trials) {
-      CHECK(trial.outcome == kTimed);
-      CHECK(trial.ms == times[static_cast<size_t>(trial.candidate.engine.index)]);
+    for (const ConvEngineResult& result : choice.engines) {
+      CHECK(result.outcome == kTimed);
+      CHECK(result.ms == times[static_cast<size_t>(result.info.engine.index)]);
     }
     CHECK(!choice.provisional);
     CHECK(choice.search_ms > 0);
@@ -60,9 +60,9 @@ TEST_CASE("benchmark: the first run is a warm-up, and the median of measurements
   library.engines = {lucky, lazy};
   const ConvChoice choice = choose(library, example_key());
   CHECK(chosen(choice) == 1);
-  CHECK(trial_of(choice, 1).ms == 1);
-  CHECK(trial_of(choice, 2).ms == 1.2);
-  CHECK(trial_of(choice, 1).runs == 15);
+  CHECK(result_of(choice, 1).ms == 1);
+  CHECK(result_of(choice, 2).ms == 1.2);
+  CHECK(result_of(choice, 1).runs == 15);
   CHECK(library.timed_runs == 2 * (1 + 9 + 15));
 }
 
@@ -76,12 +76,12 @@ TEST_CASE("benchmark: the fastest five are timed again, and that decides") {
   const ConvChoice choice = choose(library, example_key());
   CHECK(order(choice) == std::vector<int64_t>{2, 3, 4, 5, 1, 6, 7, 8, 9});
   CHECK(choice.chosen == 0);
-  CHECK(trial_of(choice, 1).ms == doctest::Approx(1.3));
-  for (const int64_t again : {1, 2, 3, 4, 5}) CHECK(trial_of(choice, again).runs == 15);
-  for (const int64_t once : {6, 7, 8}) CHECK(trial_of(choice, once).runs == 9);
+  CHECK(result_of(choice, 1).ms == doctest::Approx(1.3));
+  for (const int64_t again : {1, 2, 3, 4, 5}) CHECK(result_of(choice, again).runs == 15);
+  for (const int64_t once : {6, 7, 8}) CHECK(result_of(choice, once).runs == 9);
 
   library.engines = {fake_engine(1, 1), fake_engine(2, 2)};
-  CHECK(trial_of(choose(library, example_key()), 1).runs == 9);  // none comes near it
+  CHECK(result_of(choose(library, example_key()), 1).runs == 9);  // none comes near it
 }
 
 TEST_CASE("benchmark: one that fails when it is timed again does not win") {
@@ -92,7 +92,7 @@ TEST_CASE("benchmark: one that fails when it is timed again does not win") {
   library.engines = {fails, fake_engine(2, 1.1)};
   const ConvChoice choice = choose(library, example_key());
   CHECK(chosen(choice) == 2);
-  CHECK(trial_of(choice, 1).outcome == kFailed);
+  CHECK(result_of(choice, 1).outcome == kFailed);
 }
 
 TEST_CASE("benchmark: what is clearly slower is not run to the end") {
@@ -102,15 +102,15 @@ TEST_CASE("benchmark: what is clearly slower is not run to the end") {
   library.engines = {fake_engine(1, 1), disturbed, fake_engine(3, 100), fake_engine(4, 0.7)};
   const ConvChoice choice = choose(library, example_key());
   CHECK(chosen(choice) == 2);
-  CHECK(trial_of(choice, 1).runs == 9);
-  CHECK(trial_of(choice, 2).runs == 15);  // again
-  CHECK(trial_of(choice, 3).runs == 6);
-  CHECK(trial_of(choice, 3).ms == 100);
-  CHECK(trial_of(choice, 4).runs == 15);
+  CHECK(result_of(choice, 1).runs == 9);
+  CHECK(result_of(choice, 2).runs == 15);  // again
+  CHECK(result_of(choice, 3).runs == 6);
+  CHECK(result_of(choice, 3).ms == 100);
+  CHECK(result_of(choice, 4).runs == 15);
 }
 
 TEST_CASE(
-    "benchmark: runs that an engine did not do count neither for the limit nor in the trial") {
+    "benchmark: runs that an engine did not do count neither for the limit nor in the engine") {
   FakeLibrary library;
   library.engines = {fake_engine(1, 105), fake_engine(2, 160), fake_engine(3, 260),
                      fake_engine(4, 1000), fake_engine(5, 270)};
@@ -119,29 +119,29 @@ TEST_CASE(
   const ConvChoice choice = choose(library, example_key());
   CHECK(chosen(choice) == 1);
   CHECK(!choice.provisional);  // 105 * 3 + (160 + 260 + 270) * 2 of 5000 ms
-  CHECK(trial_of(choice, 1).runs == 3);
-  CHECK(trial_of(choice, 2).runs == 2);
-  CHECK(trial_of(choice, 4).runs == 0);
-  CHECK(trial_of(choice, 4).ms == 1000);
-  CHECK(trial_of(choice, 5).outcome == kTimed);
+  CHECK(result_of(choice, 1).runs == 3);
+  CHECK(result_of(choice, 2).runs == 2);
+  CHECK(result_of(choice, 4).runs == 0);
+  CHECK(result_of(choice, 4).ms == 1000);
+  CHECK(result_of(choice, 5).outcome == kTimed);
 }
 
 TEST_CASE("benchmark: at most so many settings of an engine, and every engine") {
   FakeLibrary library;
   for (int i = 0; i < 10; ++i) {
     library.engines.push_back(fake_engine(1, 10 - i));
-    library.engines.back().candidate.engine.knobs = {{2, i}};
+    library.engines.back().info.engine.setting = {{2, i}};
   }
   library.engines.push_back(fake_engine(2, 9));
   const auto setting = [](const ConvChoice& choice) {
-    return choice.candidate().engine.knobs.at(0).second;
+    return choice.info().engine.setting.at(0).second;
   };
   const ConvChoice choice = choose(library, example_key(), {.per_engine = 3, .of_first = 3});
   CHECK(setting(choice) == 2);
   CHECK(library.prepares == 4);
-  CHECK(trial_of(choice, 2).outcome == kTimed);
-  CHECK(choice.trials[4].outcome == kUntried);
-  CHECK(choice.trials[4].note == "only 3 settings of this engine are timed");
+  CHECK(result_of(choice, 2).outcome == kTimed);
+  CHECK(choice.engines[4].outcome == kUntried);
+  CHECK(choice.engines[4].note == "only 3 settings of this engine are timed");
   CHECK(!choice.provisional);
   CHECK(setting(choose(library, example_key(), {.per_engine = 0, .of_first = 0})) == 9);
 
@@ -154,12 +154,12 @@ TEST_CASE("benchmark: more settings of the engine that comes first, and all of a
   for (int engine = 1; engine <= 2; ++engine) {
     for (int i = 0; i < 20; ++i) {
       library.engines.push_back(fake_engine(engine, 100 - i));
-      library.engines.back().candidate.engine.knobs = {{2, i}};
+      library.engines.back().info.engine.setting = {{2, i}};
     }
   }
   const auto timed_of = [](const ConvChoice& choice, int64_t engine) {
-    return std::ranges::count_if(choice.trials, [&](const ConvTrial& trial) {
-      return trial.candidate.engine.index == engine && trial.outcome == kTimed;
+    return std::ranges::count_if(choice.engines, [&](const ConvEngineResult& result) {
+      return result.info.engine.index == engine && result.outcome == kTimed;
     });
   };
   const ConvChoice plain = choose(library, example_key(), {.ms = 0});
@@ -172,8 +172,7 @@ TEST_CASE("benchmark: more settings of the engine that comes first, and all of a
   CHECK(timed_of(all, 2) == 20);
 }
 
-TEST_CASE(
-    "benchmark: after the time is over no candidate is begun, and the choice is provisional") {
+TEST_CASE("benchmark: after the time is over no engine is begun, and the choice is provisional") {
   FakeLibrary library;
   for (int i = 0; i < 10; ++i) library.engines.push_back(fake_engine(i, 10 - i));
   library.engines[0].run_ms = {5000};     // the warm-up loads code
@@ -181,7 +180,7 @@ TEST_CASE(
   const ConvChoice choice = choose(library, example_key(), {.ms = 100});
   CHECK(chosen(choice) == 1);
   CHECK(library.prepares == 2);
-  CHECK(trial_of(choice, 2).note == "engines are timed for at most 100 ms");
+  CHECK(result_of(choice, 2).note == "engines are timed for at most 100 ms");
   CHECK(choice.provisional);
   // Both again by turns, three runs each, until 100 ms more are measured.
   CHECK(choice.search_ms == 5000 + 9 * 10 + 10000 + 10 * 9 + 2 * 3 * (10 + 9));
@@ -204,12 +203,12 @@ TEST_CASE("heuristics: A and B by turns where engines are timed, else A, and B i
   const ConvKey key = example_key(ConvMode::kHeuristic);
   CHECK(order(choose(library, key)) == std::vector<int64_t>{1, 2, 3});
   CHECK(library.more_lists == 1);
-  for (size_t i = 0; i < 3; ++i) library.engines[i].candidate.down_converts = true;
+  for (size_t i = 0; i < 3; ++i) library.engines[i].info.down_converts = true;
   CHECK(chosen(choose(library, key)) == 4);
   CHECK(library.more_lists == 2);
 }
 
-TEST_CASE("heuristics: the fall-back is asked only if no other candidate can be used") {
+TEST_CASE("heuristics: the fall-back is asked only if no other engine can be used") {
   for (const ConvMode mode : {ConvMode::kHeuristic, ConvMode::kBenchmark}) {
     FakeLibrary library;
     library.engines = {fake_engine(1, 1), fake_engine(2, 2), fake_engine(3, 0.1)};
@@ -218,17 +217,17 @@ TEST_CASE("heuristics: the fall-back is asked only if no other candidate can be 
     CHECK(chosen(choose(library, example_key(mode))) == 1);
     library.engines[0].refuses_to_prepare = "no";
     CHECK(chosen(choose(library, example_key(mode))) == 2);
-    library.engines[1].candidate.down_converts = true;
+    library.engines[1].info.down_converts = true;
     const ConvChoice last = choose(library, example_key(mode));
     CHECK(chosen(last) == 3);
-    CHECK(last.trials.size() == 3);
+    CHECK(last.engines.size() == 3);
   }
 }
 
 TEST_CASE("heuristics: for halves and TF32 engines with tensor cores come first") {
   FakeLibrary library;
   for (int i = 1; i < 5; ++i) library.engines.push_back(fake_engine(i, 1));
-  library.engines[2].candidate.tensor_cores = library.engines[3].candidate.tensor_cores = true;
+  library.engines[2].info.tensor_cores = library.engines[3].info.tensor_cores = true;
   for (const ConvMode mode : {ConvMode::kHeuristic, ConvMode::kDeterministic}) {
     ConvKey key = example_key(mode);
     CHECK(order(choose(library, key)) == std::vector<int64_t>{3, 4, 1, 2});
@@ -243,7 +242,7 @@ TEST_CASE("heuristics: for halves and TF32 engines with tensor cores come first"
 TEST_CASE("filters: what may not be used for the key never runs") {
   struct Row {
     const char* what;
-    void (*engine)(ConvCandidate&);
+    void (*engine)(ConvEngineInfo&);
     void (*key)(ConvKey&);
     bool taken;
   };
@@ -254,35 +253,35 @@ TEST_CASE("filters: what may not be used for the key never runs") {
     k.tf32 = true;
   };
   const auto repeatable = [](ConvKey& k) { k.mode = ConvMode::kDeterministic; };
-  const auto varies = [](ConvCandidate& c) { c.deterministic = false; };
-  const auto cores = [](ConvCandidate& c) { c.tensor_cores = true; };
+  const auto varies = [](ConvEngineInfo& c) { c.deterministic = false; };
+  const auto cores = [](ConvEngineInfo& c) { c.tensor_cores = true; };
   const Row rows[] = {
-      {"plain", [](ConvCandidate&) {}, same_key, true},
+      {"plain", [](ConvEngineInfo&) {}, same_key, true},
       {"not deterministic", varies, same_key, true},
       {"not deterministic, deterministic mode", varies, repeatable, false},
       {"tensor cores, f16", cores, same_key, true},
       {"tensor cores, f32", cores, f32, false},
       {"tensor cores, f32 with TF32", cores, f32_tf32, true},
-      {"down-converts", [](ConvCandidate& c) { c.down_converts = true; }, same_key, false},
-      {"narrow sums", [](ConvCandidate& c) { c.narrow_sums = true; }, same_key, false},
-      {"compiles", [](ConvCandidate& c) { c.compiles = true; }, same_key, true},
-      {"negative workspace", [](ConvCandidate& c) { c.workspace_bytes = -1; }, same_key, false},
-      {"impossible workspace", [](ConvCandidate& c) { c.workspace_bytes = (int64_t{1} << 40) + 1; },
-       same_key, false},
+      {"down-converts", [](ConvEngineInfo& c) { c.down_converts = true; }, same_key, false},
+      {"narrow sums", [](ConvEngineInfo& c) { c.narrow_sums = true; }, same_key, false},
+      {"compiles", [](ConvEngineInfo& c) { c.compiles = true; }, same_key, true},
+      {"negative workspace", [](ConvEngineInfo& c) { c.workspace_bytes = -1; }, same_key, false},
+      {"impossible workspace",
+       [](ConvEngineInfo& c) { c.workspace_bytes = (int64_t{1} << 40) + 1; }, same_key, false},
   };
   for (const ConvMode mode : {ConvMode::kHeuristic, ConvMode::kBenchmark}) {
     for (const Row& row : rows) {
       INFO(row.what);
       FakeLibrary library;
       library.engines = {fake_engine(1, 1), fake_engine(2, 2)};
-      row.engine(library.engines[0].candidate);
+      row.engine(library.engines[0].info);
       ConvKey key = example_key(mode);
       row.key(key);
       const ConvChoice choice = choose(library, key);
       CHECK(chosen(choice) == (row.taken ? 1 : 2));
       if (row.taken) continue;
-      CHECK(trial_of(choice, 1).outcome == kFiltered);
-      CHECK(!trial_of(choice, 1).note.empty());
+      CHECK(result_of(choice, 1).outcome == kFiltered);
+      CHECK(!result_of(choice, 1).note.empty());
       CHECK(library.prepares == 1);
       CHECK(!choice.provisional);
     }
@@ -297,10 +296,10 @@ TEST_CASE("heuristic and deterministic mode: the first that can be made ready, n
     const ConvChoice choice = choose(library, example_key(mode));
     CHECK(order(choice) == std::vector<int64_t>{1, 2, 3});
     CHECK(chosen(choice) == 2);
-    CHECK(trial_of(choice, 1).outcome == kFailed);
-    CHECK(trial_of(choice, 1).note == "not on this device");
-    CHECK(trial_of(choice, 2).outcome == kReady);
-    CHECK(trial_of(choice, 3).outcome == kUntried);
+    CHECK(result_of(choice, 1).outcome == kFailed);
+    CHECK(result_of(choice, 1).note == "not on this device");
+    CHECK(result_of(choice, 2).outcome == kReady);
+    CHECK(result_of(choice, 3).outcome == kUntried);
     CHECK(library.timed_runs == 0);
     CHECK(!choice.provisional);
   }
@@ -320,7 +319,7 @@ TEST_CASE("deterministic mode: an engine that lacks memory to be made ready is n
   library.engines[0].lacks_memory = true;
   CHECK_THROWS_WITH_AS(choose(library, example_key(ConvMode::kDeterministic)),
                        doctest::Contains("no memory for a plan"), OutOfMemoryError);
-  library.engines[0].candidate.workspace_bytes = 100;
+  library.engines[0].info.workspace_bytes = 100;
   CHECK(chosen(choose(library, example_key(ConvMode::kHeuristic))) == 2);
 }
 
@@ -331,7 +330,7 @@ TEST_CASE("deterministic mode: a workspace above the key's limit is no lack of m
   CHECK_THROWS_AS(choose(library, example_key(ConvMode::kHeuristic)), OutOfMemoryError);
 }
 
-TEST_CASE("candidates listed twice are tried once") {
+TEST_CASE("engines listed twice are tried once") {
   FakeLibrary library;
   library.engines = {fake_engine(1, 2), fake_engine(2, 1), fake_engine(1, 2)};
   CHECK(order(choose(library, example_key())) == std::vector<int64_t>{2, 1});
@@ -346,15 +345,15 @@ TEST_CASE("failures while engines are made ready or timed: the others go on") {
   const ConvChoice choice = choose(library, example_key());
   CHECK(order(choice) == std::vector<int64_t>{3, 1, 2});
   CHECK(chosen(choice) == 3);
-  CHECK(trial_of(choice, 2).outcome == kFailed);
-  CHECK(trial_of(choice, 2).note == "misaligned");
+  CHECK(result_of(choice, 2).outcome == kFailed);
+  CHECK(result_of(choice, 2).note == "misaligned");
 }
 
 TEST_CASE("no engine at all: the error names the key and every reason") {
   FakeLibrary library;
   library.engines = {fake_engine(1, 1), fake_engine(2, 2), fake_engine(3, 3, int64_t{1} << 31)};
   library.engines[0].refuses_to_prepare = "not on this device";
-  library.engines[1].candidate.down_converts = true;
+  library.engines[1].info.down_converts = true;
   const std::string key = concat(example_key());
   for (const ConvMode mode : {ConvMode::kHeuristic, ConvMode::kBenchmark}) {
     CHECK_THROWS_WITH_AS(choose(library, example_key(mode)),
@@ -381,9 +380,9 @@ TEST_CASE("workspace: the key's limit holds for what an engine claims and for wh
   key.workspace_limit_bytes = 1000;
   const ConvChoice choice = choose(library, key);
   CHECK(chosen(choice) == 3);
-  CHECK(trial_of(choice, 1).outcome == kTooLarge);
-  CHECK(trial_of(choice, 2).outcome == kTooLarge);
-  CHECK(trial_of(choice, 2).candidate.workspace_bytes == 1002);
+  CHECK(result_of(choice, 1).outcome == kTooLarge);
+  CHECK(result_of(choice, 2).outcome == kTooLarge);
+  CHECK(result_of(choice, 2).info.workspace_bytes == 1002);
   CHECK(!choice.provisional);
   CHECK(library.prepares == 2);
 }
@@ -394,7 +393,7 @@ TEST_CASE("workspace: what is free today limits it too, and the choice is provis
   library.available_bytes = 999;
   const ConvChoice choice = choose(library, example_key());
   CHECK(chosen(choice) == 2);
-  CHECK(trial_of(choice, 1).outcome == kTooLarge);
+  CHECK(result_of(choice, 1).outcome == kTooLarge);
   CHECK(choice.provisional);
   library.available_bytes = 10;  // less than any needs: the allocator may still find it
   CHECK(chosen(choose(library, example_key())) == 2);
@@ -407,10 +406,10 @@ TEST_CASE("out of memory: the limit is halved until something fits") {
   library.memory_bytes = 400;
   const ConvChoice choice = choose(library, example_key());
   CHECK(chosen(choice) == 5);  // 1000 fails, so 500 is tried; it fails, so at most 250
-  CHECK(trial_of(choice, 1).note == "no 1000 bytes are free");
-  CHECK(trial_of(choice, 2).note == "needs more workspace than 500 bytes");
-  CHECK(trial_of(choice, 3).note == "no 500 bytes are free");
-  CHECK(trial_of(choice, 4).note == "needs more workspace than 250 bytes");
+  CHECK(result_of(choice, 1).note == "no 1000 bytes are free");
+  CHECK(result_of(choice, 2).note == "needs more workspace than 500 bytes");
+  CHECK(result_of(choice, 3).note == "no 500 bytes are free");
+  CHECK(result_of(choice, 4).note == "needs more workspace than 250 bytes");
   CHECK(choice.provisional);
   CHECK(library.timed_runs == 10);
 }
@@ -421,7 +420,7 @@ TEST_CASE("out of memory: an engine without workspace is taken untimed") {
   library.memory_bytes = -1;  // not even the outputs' scratch
   const ConvChoice choice = choose(library, example_key());
   CHECK(chosen(choice) == 1);
-  CHECK(choice.candidate().workspace_bytes == 0);
+  CHECK(choice.info().workspace_bytes == 0);
   CHECK(choice.provisional);
 }
 
@@ -432,8 +431,8 @@ TEST_CASE("without_chosen: the next fastest, then what was not tried, then none"
   CHECK(chosen(choice) == 2);
   choice = without_chosen(choice, false, "illegal address");
   CHECK(chosen(choice) == 1);
-  CHECK(trial_of(choice, 2).outcome == kFailed);
-  CHECK(trial_of(choice, 2).note == "illegal address");
+  CHECK(result_of(choice, 2).outcome == kFailed);
+  CHECK(result_of(choice, 2).note == "illegal address");
   CHECK(choice.provisional);
   choice = without_chosen(choice, false, "again");
   CHECK(chosen(choice) == 3);
@@ -445,7 +444,7 @@ TEST_CASE("without_chosen: out of memory asks for half the workspace") {
   library.engines = {fake_engine(1, 1, 1000), fake_engine(2, 2, 501), fake_engine(3, 3, 500)};
   const ConvChoice choice = without_chosen(choose(library, example_key()), true, "no memory");
   CHECK(chosen(choice) == 3);
-  CHECK(trial_of(choice, 1).outcome == kTooLarge);
+  CHECK(result_of(choice, 1).outcome == kTooLarge);
 }
 
 TEST_CASE("with_fallback: the first new engine that may be used and needs no more workspace") {
@@ -454,8 +453,8 @@ TEST_CASE("with_fallback: the first new engine that may be used and needs no mor
                      fake_engine(1, 1, 1000), fake_engine(4, 1, 500)};
   ConvChoice choice = choose(library, example_key(ConvMode::kHeuristic));
   for (FakeEngine& engine : library.engines) engine.heuristic = ConvHeuristic::kFallback;
-  library.engines[1].candidate.narrow_sums = true;
-  choice.trials.resize(1);
+  library.engines[1].info.narrow_sums = true;
+  choice.engines.resize(1);
   FakeEngines engines(library);
   choice = without_chosen(choice, true, "no memory");
   CHECK(choice.chosen == 1);

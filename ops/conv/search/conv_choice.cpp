@@ -1,5 +1,5 @@
-// Choosing an engine: filtering, timing, and what follows a failure. Contracts: conv_trials.h.
-#include "lathe/ops/conv/search/conv_trials.h"
+// Choosing an engine: filtering, timing, and what follows a failure. Contracts: conv_choice.h.
+#include "lathe/ops/conv/search/conv_choice.h"
 
 #include <algorithm>
 #include <map>
@@ -29,16 +29,16 @@ double lower_median(std::vector<double> values) {
   return *middle;
 }
 
-/// Adds the candidate, with the reason if it cannot be used, unless its engine is there already.
-void add_trial(const ConvKey& key, ConvChoice& choice, ConvCandidate candidate) {
-  const bool listed = std::ranges::any_of(choice.trials, [&](const ConvTrial& trial) {
-    return trial.candidate.engine == candidate.engine;
+/// Adds the engine, with the reason if it cannot be used, unless it is there already.
+void add_engine(const ConvKey& key, ConvChoice& choice, ConvEngineInfo info) {
+  const bool listed = std::ranges::any_of(choice.engines, [&](const ConvEngineResult& result) {
+    return result.info.engine == info.engine;
   });
   if (listed) return;
-  ConvTrial& trial = choice.trials.emplace_back();
-  trial.note = refusal(key, candidate);
-  if (!trial.note.empty()) trial.outcome = ConvOutcome::kFiltered;
-  trial.candidate = std::move(candidate);
+  ConvEngineResult& result = choice.engines.emplace_back();
+  result.note = refusal(key, info);
+  if (!result.note.empty()) result.outcome = ConvOutcome::kFiltered;
+  result.info = std::move(info);
 }
 
 /// One search in progress.
@@ -61,11 +61,12 @@ class Chooser {
       } else {
         find_ready();
       }
-      const auto& trials = choice_.trials;
-      const auto taken = std::ranges::find_if(
-          trials, [](const ConvTrial& trial) { return trial.outcome <= ConvOutcome::kReady; });
-      if (taken == trials.end()) continue;
-      choice_.chosen = static_cast<size_t>(taken - trials.begin());
+      const auto& engines = choice_.engines;
+      const auto taken = std::ranges::find_if(engines, [](const ConvEngineResult& result) {
+        return result.outcome <= ConvOutcome::kReady;
+      });
+      if (taken == engines.end()) continue;
+      choice_.chosen = static_cast<size_t>(taken - engines.begin());
       choice_.search_ms = now_ms_() - began_ms_;
       return std::move(choice_);
     }
@@ -77,20 +78,21 @@ class Chooser {
   /// compute the key: the library may begin with one without them that needs much memory, 358 MB
   /// for a convolution of ResNet-18.
   void collect(const std::vector<ConvHeuristic>& heuristics) {
-    std::vector<std::vector<ConvCandidate>> lists;
+    std::vector<std::vector<ConvEngineInfo>> lists;
     size_t longest = 0;
     for (const ConvHeuristic heuristic : heuristics) {
-      longest = std::max(longest, lists.emplace_back(engines_.candidates(heuristic)).size());
+      longest = std::max(longest, lists.emplace_back(engines_.suggested(heuristic)).size());
     }
-    const auto known = std::ssize(choice_.trials);
+    const auto known = std::ssize(choice_.engines);
     for (size_t i = 0; i < longest; ++i) {
       for (auto& list : lists) {
-        if (i < list.size()) add_trial(key_, choice_, std::move(list[i]));
+        if (i < list.size()) add_engine(key_, choice_, std::move(list[i]));
       }
     }
     if (is_half(key_.x.dtype) || key_.tf32) {
-      std::stable_partition(choice_.trials.begin() + known, choice_.trials.end(),
-                            [](const ConvTrial& trial) { return trial.candidate.tensor_cores; });
+      std::stable_partition(
+          choice_.engines.begin() + known, choice_.engines.end(),
+          [](const ConvEngineResult& result) { return result.info.tensor_cores; });
     }
   }
 
@@ -100,90 +102,90 @@ class Chooser {
     limit_bytes_ = key_.workspace_limit_bytes;
     if (!key_.deterministic()) {
       int64_t least = kMaxWorkspace;
-      for (const ConvTrial& trial : choice_.trials) {
-        if (trial.usable()) least = std::min(least, trial.candidate.workspace_bytes);
+      for (const ConvEngineResult& result : choice_.engines) {
+        if (result.usable()) least = std::min(least, result.info.workspace_bytes);
       }
       limit_bytes_ = std::min(limit_bytes_, std::max(least, engines_.available_bytes()));
     }
-    for (ConvTrial& trial : choice_.trials) fits(trial);
+    for (ConvEngineResult& result : choice_.engines) fits(result);
   }
 
-  /// True if the trial's workspace is allowed; otherwise the trial notes why not.
-  bool fits(ConvTrial& trial) {
-    if (!trial.usable()) return false;
-    const int64_t bytes = trial.candidate.workspace_bytes;
+  /// True if the engine's workspace is allowed; otherwise the engine notes why not.
+  bool fits(ConvEngineResult& result) {
+    if (!result.usable()) return false;
+    const int64_t bytes = result.info.workspace_bytes;
     if (bytes <= limit_bytes_) return true;
-    trial.outcome = ConvOutcome::kTooLarge;
-    trial.note =
+    result.outcome = ConvOutcome::kTooLarge;
+    result.note =
         concat("needs more workspace than ", readable_bytes(static_cast<uint64_t>(limit_bytes_)));
     if (bytes <= key_.workspace_limit_bytes)
       choice_.provisional = true;  // at another time there may be more memory
     return false;
   }
 
-  /// Runs f on a trial; an exception of f becomes the trial's outcome.
+  /// Runs f on an engine; an exception of f becomes the engine's outcome.
   template <class F>
-  void attempt(ConvTrial& trial, F f) {
+  void attempt(ConvEngineResult& result, F f) {
     try {
       f();
     } catch (const OutOfMemoryError& error) {
       if (key_.deterministic()) throw;  // lack of memory must not choose another engine
       choice_.provisional = true;
-      trial.note = error.message();
-      const int64_t bytes = trial.candidate.workspace_bytes;
+      result.note = error.message();
+      const int64_t bytes = result.info.workspace_bytes;
       // Without a workspace, only the scratch memory for timing did not fit: it may still be run.
-      if (trial.outcome <= ConvOutcome::kReady && bytes == 0) return;
-      trial.outcome = ConvOutcome::kTooLarge;
+      if (result.outcome <= ConvOutcome::kReady && bytes == 0) return;
+      result.outcome = ConvOutcome::kTooLarge;
       limit_bytes_ = std::min(limit_bytes_, bytes) / 2;
-      for (ConvTrial& other : choice_.trials) fits(other);
+      for (ConvEngineResult& other : choice_.engines) fits(other);
     } catch (const CudaError& error) {
-      trial.outcome = ConvOutcome::kFailed;
-      trial.note = error.message();
+      result.outcome = ConvOutcome::kFailed;
+      result.note = error.message();
     }
   }
 
-  void prepare(ConvTrial& trial) {
-    trial.candidate.workspace_bytes = engines_.prepare(trial.candidate.engine);
-    trial.note = refusal(key_, trial.candidate);
-    if (!trial.note.empty()) {
-      trial.outcome = ConvOutcome::kFiltered;
-    } else if (fits(trial)) {
-      trial.outcome = ConvOutcome::kReady;
+  void prepare(ConvEngineResult& result) {
+    result.info.workspace_bytes = engines_.prepare(result.info.engine);
+    result.note = refusal(key_, result.info);
+    if (!result.note.empty()) {
+      result.outcome = ConvOutcome::kFiltered;
+    } else if (fits(result)) {
+      result.outcome = ConvOutcome::kReady;
     }
   }
 
   void find_ready() {
-    for (ConvTrial& trial : choice_.trials) {
-      if (!trial.usable()) continue;
-      attempt(trial, [&] { prepare(trial); });
-      if (trial.outcome == ConvOutcome::kReady) return;
+    for (ConvEngineResult& result : choice_.engines) {
+      if (!result.usable()) continue;
+      attempt(result, [&] { prepare(result); });
+      if (result.outcome == ConvOutcome::kReady) return;
     }
   }
 
   void time_all() {
     std::map<int64_t, int64_t> timed;  // settings per engine
     std::optional<int64_t> first;      // engine that a heuristic named
-    for (ConvTrial& trial : choice_.trials) {
-      if (!trial.usable()) continue;
-      const int64_t engine = trial.candidate.engine.index;
+    for (ConvEngineResult& result : choice_.engines) {
+      if (!result.usable()) continue;
+      const int64_t engine = result.info.engine.index;
       if (!first) first = engine;
       int64_t& of_this = timed[engine];
-      trial.note = best_ms_ < 0 ? ""
-                                : reason_to_skip(of_this, engine == *first ? limits_.of_first
-                                                                           : limits_.per_engine);
-      if (!trial.note.empty()) continue;
-      attempt(trial, [&] {
-        prepare(trial);
-        if (trial.outcome != ConvOutcome::kReady) return;
+      result.note = best_ms_ < 0 ? ""
+                                 : reason_to_skip(of_this, engine == *first ? limits_.of_first
+                                                                            : limits_.per_engine);
+      if (!result.note.empty()) continue;
+      attempt(result, [&] {
+        prepare(result);
+        if (result.outcome != ConvOutcome::kReady) return;
         ++of_this;
-        time(trial);
+        time(result);
       });
     }
-    sort_by_time(choice_.trials);
+    sort_by_time(choice_.engines);
     time_fastest_again();
   }
 
-  /// Why a candidate is not tried, of whose engine so many settings are timed; "" if it may be.
+  /// Why a setting is not tried, of whose engine so many are timed; "" if it may be.
   std::string reason_to_skip(int64_t timed_of_engine, int64_t limit) {
     if (key_.fusion == ConvFusion::kNone && limit > 0 && timed_of_engine >= limit)
       return concat("only ", limit, " settings of this engine are timed");
@@ -207,8 +209,8 @@ class Chooser {
     times.runs += time.runs;
   }
 
-  void time(ConvTrial& trial) {
-    const ConvEngine& engine = trial.candidate.engine;
+  void time(ConvEngineResult& result) {
+    const ConvEngine& engine = result.info.engine;
     engines_.time(engine, 1);  // warm-up: loads the code, raises the clocks
     Times times;
     bool slow = false;
@@ -217,28 +219,28 @@ class Chooser {
       slow = best_ms_ >= 0 && std::ssize(times.ms) >= kMeasurementsBeforeStop &&
              std::ranges::min(times.ms) > kClearlySlower * best_ms_;
     }
-    set_time(trial, times);
-    if (best_ms_ < 0 || trial.ms < best_ms_) best_ms_ = trial.ms;
+    set_time(result, times);
+    if (best_ms_ < 0 || result.ms < best_ms_) best_ms_ = result.ms;
   }
 
-  /// Among dozens of candidates one may only seem fast. So the first trials, sorted by time, are
+  /// Among dozens of settings one may only seem fast. So the first engines, sorted by time, are
   /// timed again: by turns, so that what disturbs one disturbs all.
   void time_fastest_again() {
     const double before_ms = measured_ms_;
-    const auto close = [&](const ConvTrial& trial) {
-      return trial.outcome == ConvOutcome::kTimed && trial.ms <= kClearlySlower * best_ms_;
+    const auto close = [&](const ConvEngineResult& result) {
+      return result.outcome == ConvOutcome::kTimed && result.ms <= kClearlySlower * best_ms_;
     };
-    std::span<ConvTrial> fastest = choice_.trials;
+    std::span<ConvEngineResult> fastest = choice_.engines;
     fastest = fastest.first(
         static_cast<size_t>(std::min(kFinalists, std::ranges::count_if(fastest, close))));
     if (fastest.size() < 2) return;
     std::vector<Times> times(fastest.size());
     for (int i = 0; i < kMeasurementsAgain; ++i) {
       for (size_t at = 0; at < fastest.size(); ++at) {
-        ConvTrial& trial = fastest[at];
-        if (trial.outcome != ConvOutcome::kTimed) continue;
+        ConvEngineResult& result = fastest[at];
+        if (result.outcome != ConvOutcome::kTimed) continue;
         if (limits_.ms > 0 && measured_ms_ - before_ms >= limits_.ms) break;
-        attempt(trial, [&] { measure(trial.candidate.engine, times[at]); });
+        attempt(result, [&] { measure(result.info.engine, times[at]); });
       }
     }
     for (size_t at = 0; at < fastest.size(); ++at) {
@@ -248,19 +250,20 @@ class Chooser {
     sort_by_time(fastest);
   }
 
-  static void set_time(ConvTrial& trial, const Times& times) {
-    trial.outcome = ConvOutcome::kTimed;
-    trial.ms = lower_median(times.ms);
-    trial.runs = times.runs;
+  static void set_time(ConvEngineResult& result, const Times& times) {
+    result.outcome = ConvOutcome::kTimed;
+    result.ms = lower_median(times.ms);
+    result.runs = times.runs;
   }
 
   /// Timed ones first.
-  static void sort_by_time(std::span<ConvTrial> trials) {
-    std::stable_sort(trials.begin(), trials.end(), [](const ConvTrial& a, const ConvTrial& b) {
-      const bool timed_a = a.outcome == ConvOutcome::kTimed,
-                 timed_b = b.outcome == ConvOutcome::kTimed;
-      return timed_a && timed_b ? a.ms < b.ms : timed_a && !timed_b;
-    });
+  static void sort_by_time(std::span<ConvEngineResult> engines) {
+    std::stable_sort(engines.begin(), engines.end(),
+                     [](const ConvEngineResult& a, const ConvEngineResult& b) {
+                       const bool timed_a = a.outcome == ConvOutcome::kTimed,
+                                  timed_b = b.outcome == ConvOutcome::kTimed;
+                       return timed_a && timed_b ? a.ms < b.ms : timed_a && !timed_b;
+                     });
   }
 
   const ConvKey& key_;
@@ -280,61 +283,61 @@ std::string_view name_of(ConvOutcome outcome) { return kOutcomes[static_cast<siz
 
 ConvOutcome conv_outcome_from_name(std::string_view name) {
   const auto at = std::find(std::begin(kOutcomes), std::end(kOutcomes), name);
-  LATHE_CHECK(DataError, at != std::end(kOutcomes), "convolution trial: no outcome is called \"",
+  LATHE_CHECK(DataError, at != std::end(kOutcomes), "convolution engine: no outcome is called \"",
               name, "\"");
   return static_cast<ConvOutcome>(at - std::begin(kOutcomes));
 }
 
-std::string refusal(const ConvKey& key, const ConvCandidate& candidate) {
-  if (key.deterministic() && !candidate.deterministic) return "not deterministic";
-  if (candidate.down_converts) return "computes in a narrower dtype than its tensors have";
-  if (candidate.narrow_sums) return concat("adds up in a narrower dtype than ", key.compute);
-  if (candidate.tensor_cores && key.x.dtype == kF32 && !key.tf32)
+std::string refusal(const ConvKey& key, const ConvEngineInfo& info) {
+  if (key.deterministic() && !info.deterministic) return "not deterministic";
+  if (info.down_converts) return "computes in a narrower dtype than its tensors have";
+  if (info.narrow_sums) return concat("adds up in a narrower dtype than ", key.compute);
+  if (info.tensor_cores && key.x.dtype == kF32 && !key.tf32)
     return "uses tensor cores on f32, and TF32 is off";
-  if (candidate.workspace_bytes < 0 || candidate.workspace_bytes > kMaxWorkspace)
-    return concat("names an impossible workspace of ", candidate.workspace_bytes, " bytes");
+  if (info.workspace_bytes < 0 || info.workspace_bytes > kMaxWorkspace)
+    return concat("names an impossible workspace of ", info.workspace_bytes, " bytes");
   return "";
 }
 
 ConvChoice without_chosen(ConvChoice choice, bool out_of_memory, const std::string& why) {
-  ConvTrial& failed = choice.trials[choice.chosen];
+  ConvEngineResult& failed = choice.engines[choice.chosen];
   failed.outcome = out_of_memory ? ConvOutcome::kTooLarge : ConvOutcome::kFailed;
   failed.note = why;
   choice.provisional = true;
-  const int64_t limit = out_of_memory ? failed.candidate.workspace_bytes / 2 : kMaxWorkspace;
+  const int64_t limit = out_of_memory ? failed.info.workspace_bytes / 2 : kMaxWorkspace;
   const auto next = std::find_if(
-      choice.trials.begin(), choice.trials.end(),
-      [&](const ConvTrial& t) { return t.usable() && t.candidate.workspace_bytes <= limit; });
-  choice.chosen = static_cast<size_t>(next - choice.trials.begin());
+      choice.engines.begin(), choice.engines.end(),
+      [&](const ConvEngineResult& t) { return t.usable() && t.info.workspace_bytes <= limit; });
+  choice.chosen = static_cast<size_t>(next - choice.engines.begin());
   return choice;
 }
 
 ConvChoice with_fallback(const ConvKey& key, ConvEngines& engines, ConvChoice choice,
                          int64_t workspace_limit_bytes) {
-  const auto known = std::ssize(choice.trials);
+  const auto known = std::ssize(choice.engines);
   choice.has_fallback = true;
-  for (ConvCandidate& candidate : engines.candidates(ConvHeuristic::kFallback)) {
-    add_trial(key, choice, std::move(candidate));
+  for (ConvEngineInfo& info : engines.suggested(ConvHeuristic::kFallback)) {
+    add_engine(key, choice, std::move(info));
   }
   const int64_t limit = std::min(key.workspace_limit_bytes, workspace_limit_bytes);
   const auto next = std::find_if(
-      choice.trials.begin() + known, choice.trials.end(),
-      [&](const ConvTrial& t) { return t.usable() && t.candidate.workspace_bytes <= limit; });
-  choice.chosen = static_cast<size_t>(next - choice.trials.begin());
+      choice.engines.begin() + known, choice.engines.end(),
+      [&](const ConvEngineResult& t) { return t.usable() && t.info.workspace_bytes <= limit; });
+  choice.chosen = static_cast<size_t>(next - choice.engines.begin());
   return choice;
 }
 
 void fail_without_engine(const ConvKey& key, const ConvChoice& choice) {
   size_t counts[std::size(kOutcomes)] = {};
   std::string reasons;
-  for (const ConvTrial& trial : choice.trials) {
-    ++counts[static_cast<size_t>(trial.outcome)];
-    if (trial.usable()) continue;
-    reasons += concat("\n  engine ", trial.candidate.engine, ": ", trial.note);
+  for (const ConvEngineResult& result : choice.engines) {
+    ++counts[static_cast<size_t>(result.outcome)];
+    if (result.usable()) continue;
+    reasons += concat("\n  engine ", result.info.engine, ": ", result.note);
   }
   const auto count = [&](ConvOutcome outcome) { return counts[static_cast<size_t>(outcome)]; };
   const std::string text =
-      concat("conv2d: none of ", choice.trials.size(), " engines can be used (",
+      concat("conv2d: none of ", choice.engines.size(), " engines can be used (",
              count(ConvOutcome::kFiltered), " filtered, ", count(ConvOutcome::kTooLarge),
              " too large, ", count(ConvOutcome::kFailed), " failed) for ", key, reasons);
   // In deterministic mode the workspaces exceed the key's limit, whatever memory is free.
