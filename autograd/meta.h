@@ -20,11 +20,11 @@ struct Companion {
   uint32_t version = 0;
 };
 
-class Recipe;  // recompute.cpp
+class Recomputation;  // recompute.cpp
 
-/// What set_recipe() tells of a tensor, and of which values.
+/// What set_recomputation() tells of a tensor, and of which values.
 struct MadeBy {
-  std::weak_ptr<Recipe> recipe;
+  std::weak_ptr<Recomputation> recomputation;
   const Storage* storage = nullptr;
   uint32_t version = 0;
 };

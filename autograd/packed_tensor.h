@@ -22,7 +22,7 @@ struct PackedTensor {
 
   void pack(const Packer& packer);
   /// t itself is not kept: `again` computes it (recompute.h).
-  void keep_recipe(const Tensor& t, std::function<Tensor()> again);
+  void keep_recomputation(const Tensor& t, std::function<Tensor()> again);
   Tensor get() const;
 
  private:

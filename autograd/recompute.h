@@ -46,8 +46,8 @@ namespace autograd {
 LATHE_API bool recomputes() noexcept;
 
 /// How one result is computed again, and how many of those who saved it are left.
-class Recipe;
-using RecipePtr = std::shared_ptr<Recipe>;
+class Recomputation;
+using RecomputationPtr = std::shared_ptr<Recomputation>;
 
 /// More kernels than this are not run for one result.
 inline constexpr int kMostSteps = 3;
@@ -57,26 +57,27 @@ LATHE_API int recompute_steps(const Tensor& t);
 
 /// `make_compute` returns a function that computes the result without recording, with the same
 /// values each time. It holds what it needs as Saved, made meanwhile, and not the result.
-LATHE_API RecipePtr make_recipe(int steps, FunctionRef<std::function<Tensor()>()> make_compute);
+LATHE_API RecomputationPtr make_recomputation(int steps,
+                                              FunctionRef<std::function<Tensor()>()> make_compute);
 
 /// True while this thread computes a result again.
 LATHE_API bool computes_again() noexcept;
 
-/// From now on a Saved of y keeps the recipe in place of y, until y is written. y itself does not
-/// hold the recipe: the op's node must, and once it is released y counts as any other tensor.
-LATHE_API void set_recipe(const Tensor& y, const RecipePtr& recipe);
+/// From now on a Saved of y keeps the recomputation in place of y, until y is written. y itself
+/// does not hold it: the op's node must. Once that is released y counts as any other tensor.
+LATHE_API void set_recomputation(const Tensor& y, const RecomputationPtr& recomputation);
 
 /// For Saved: how to get t's values in the backward pass. Empty if t must be kept.
-LATHE_API std::function<Tensor()> use_recipe(const Tensor& t);
+LATHE_API std::function<Tensor()> use_recomputation(const Tensor& t);
 
 /// The results that one backward pass has computed again and still needs. While it is there, each
 /// is computed once; one that only another result needed is not kept.
 class LATHE_API RecomputedValues {
  public:
   struct Value {
-    RecipePtr recipe;  // as long as a value is here, no other recipe has its address
+    RecomputationPtr recomputation;  // as long as a value is here, no other one has its address
     Tensor tensor;
-    std::vector<const void*> given_to;  // users of the recipe; once all have it, only they keep it
+    std::vector<const void*> given_to;  // users; once all have it, only they keep it
   };
   using List = std::vector<Value>;
 

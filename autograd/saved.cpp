@@ -37,9 +37,9 @@ Tensor Kept::get() const { return node && grad_enabled() ? with_maker(tensor, no
 void Saved::keep(const Tensor& t) {
   if (packs_saved()) return offer(t);
   if (grad_enabled()) {
-    if (std::function<Tensor()> again = use_recipe(t)) {
+    if (std::function<Tensor()> again = use_recomputation(t)) {
       packed_ = std::make_shared<PackedTensor>();
-      packed_->keep_recipe(t, std::move(again));
+      packed_->keep_recomputation(t, std::move(again));
       return;
     }
     note_activation(t);

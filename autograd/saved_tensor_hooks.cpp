@@ -67,7 +67,7 @@ void PackedTensor::pack(const Packer& packer) {
   note(t);
 }
 
-void PackedTensor::keep_recipe(const Tensor& t, std::function<Tensor()> again) {
+void PackedTensor::keep_recomputation(const Tensor& t, std::function<Tensor()> again) {
   unpack = std::move(again);
   note(t);
 }

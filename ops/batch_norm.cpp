@@ -26,7 +26,7 @@
 namespace lathe {
 
 using autograd::Needs;
-using autograd::RecipePtr;
+using autograd::RecomputationPtr;
 using autograd::record;
 using autograd::Saved;
 
@@ -137,11 +137,11 @@ int64_t moving_count(const char* op, const Inputs& in, bool batch_stats,
 
 /// How y is computed again by the form's kernel alone, from statistics that are known. Null where
 /// y is to be kept.
-RecipePtr recipe_of(const BatchNormCall& call, const Tensor& residual) {
+RecomputationPtr recomputation_of(const BatchNormCall& call, const Tensor& residual) {
   if (!autograd::recomputes()) return nullptr;
   const int steps = 1 + autograd::recompute_steps(call.x) + autograd::recompute_steps(residual);
   if (steps > autograd::kMostSteps) return nullptr;
-  return autograd::make_recipe(steps, [&]() -> std::function<Tensor()> {
+  return autograd::make_recomputation(steps, [&]() -> std::function<Tensor()> {
     return [form = call.form, x = Saved(call.x), residual = Saved(residual), mean = call.mean,
             invstd = call.invstd, weight = Saved(call.weight), bias = Saved(call.bias),
             batch_stats = call.batch_stats] {
@@ -215,16 +215,16 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
   // cycle.
   const Tensor mask =
       form == BatchNormForm::kAddRelu ? alias(y, y.shape(), y.strides(), y.offset()) : Tensor();
-  const RecipePtr recipe = recipe_of(call, residual);
-  if (recipe != nullptr) {
-    autograd::set_recipe(y, recipe);
-    if (mask.defined()) autograd::set_recipe(mask, recipe);
+  const RecomputationPtr recomputation = recomputation_of(call, residual);
+  if (recomputation != nullptr) {
+    autograd::set_recomputation(y, recomputation);
+    if (mask.defined()) autograd::set_recomputation(mask, recomputation);
   }
   record_norm(
       op, y, call, {x, residual, in.weight, in.bias},
       [form, x = Saved(x), weight = Saved(in.weight), bias = Saved(in.bias), y = Saved(mask),
        mean = call.mean, invstd = call.invstd, batch_stats, format, eps = opt.eps,
-       passed = call.passed, recipe](const Tensors& parts, const Needs& need) {
+       passed = call.passed, recomputation](const Tensors& parts, const Needs& need) {
         BatchNormCall c{form, x.get(), mean, invstd, weight.get(), bias.get(), batch_stats};
         if (grad_enabled()) return batch_norm_gradients(c, eps, parts.front(), y.get());
         BatchNormGrads grads{need[0], need[1], need[2] || need[3], {}, {}, {}, {}};
@@ -237,7 +237,7 @@ Tensor normalize(const char* op, BatchNormForm form, const Inputs& in,
         grads.second_is_free = parts.size() > 1 && is_free(parts[1]);
         c.passed = passed;
         // Not computed again for a gradient that does not read it.
-        const Tensor kept = passed.defined() && recipe != nullptr ? Tensor() : y.get();
+        const Tensor kept = passed.defined() && recomputation != nullptr ? Tensor() : y.get();
         const Tensor dy = given.device().is_cuda() ? given : contiguous(given, format);
         if (parts.size() > 1) grads.second_dy = contiguous(parts[1], format);
         LATHE_DISPATCH(dy.device(), batch_norm_backward(grads, c, dy, kept));

@@ -9,7 +9,7 @@
 
 #include "lathe/nn/resnet.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/settings/without_effect.h"
 
 using namespace lathe;

@@ -16,7 +16,7 @@
 #include "lathe/tools/cli/commands/named_dataset.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
-#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/shell_word.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/folder_images.h"

@@ -20,7 +20,7 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
 #include "lathe/tools/cli/parse_value.h"
-#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"

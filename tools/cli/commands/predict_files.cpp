@@ -33,7 +33,7 @@
 #include "lathe/tools/cli/commands/predict_files.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
-#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/graph_file.h"

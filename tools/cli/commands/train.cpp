@@ -20,7 +20,7 @@
 #include "lathe/tools/cli/commands/largest_batch.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
-#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/settings/shared_config.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/signals.h"

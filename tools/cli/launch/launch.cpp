@@ -21,7 +21,7 @@
 #include "lathe/tools/cli/scratch_folder.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/command_line.h"
-#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/settings/shared_config.h"
 #include "lathe/tools/cli/signals.h"
 

@@ -12,7 +12,7 @@
 
 namespace lathe::cli {
 
-// An absent optional means "auto": recipe.h chooses it.
+// An absent optional means "auto": defaults.h chooses it.
 
 /// Which images, and how they look.
 struct DataSettings {

@@ -6,7 +6,7 @@
 
 #include "lathe/core/text/formatted.h"
 #include "lathe/data/images/image_folder.h"
-#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/shell_word.h"
 
 namespace lathe::cli {

@@ -12,8 +12,8 @@
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/settings/models.h"
-#include "lathe/tools/cli/settings/recipe.h"
 #include "lathe/tools/cli/training/loss_scale.h"
 
 namespace lathe::cli {

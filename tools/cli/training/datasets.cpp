@@ -1,4 +1,4 @@
-// Opening of data sets from settings, and their transforms; look_around() for settings/recipe.h.
+// Opening of data sets from settings, and their transforms; look_around() for settings/defaults.h.
 #include "lathe/tools/cli/training/datasets.h"
 
 #include <algorithm>

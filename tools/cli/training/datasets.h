@@ -6,7 +6,7 @@
 
 #include "lathe/data/data_loader.h"
 #include "lathe/data/images/image_datasets.h"
-#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/model_input.h"
 

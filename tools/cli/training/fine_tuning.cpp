@@ -14,7 +14,7 @@
 #include "lathe/nn/weights.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/parse_value.h"
-#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/misfit.h"
 #include "lathe/tools/cli/training/reading_data.h"

@@ -28,7 +28,7 @@ bool has_batch_norm(nn::Module& model);
 
 /// A text for each such flag of the call. Environment and config files serve many calls, so nothing
 /// from there is reported, but for the schedule: a --step-size that lies beyond the end of the run,
-/// or a warm-up shorter than half a step. Settings must be definite (settings/recipe.h).
+/// or a warm-up shorter than half a step. Settings must be definite (settings/defaults.h).
 std::vector<std::string> idle_flags(const Settings& settings, const SettingSources& sources,
                                     const Setup& setup);
 

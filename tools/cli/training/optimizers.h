@@ -11,7 +11,7 @@ namespace lathe::cli {
 
 /// The peak learning rate of a training: --lr; with --lr-scale-batch times the images of a step
 /// (batch size times --accumulate) divided by 128. All settings must be definite
-/// (settings/recipe.h).
+/// (settings/defaults.h).
 /// ref: linear scaling: Goyal et al. 2017 (arXiv:1706.02677).
 double peak_lr(const Settings& settings);
 

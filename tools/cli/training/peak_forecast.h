@@ -18,7 +18,7 @@ namespace lathe::cli {
 /// more than a batch, or 4 if a batch is smaller.
 ///   steps  of the run
 /// Draws from the default generators: seed them afterwards. Begins new peaks of memory. The
-/// settings must be definite (settings/recipe.h).   → nothing if there is no memory for that
+/// settings must be definite (settings/defaults.h).   → nothing if there is no memory for that
 /// throws: what training throws, but for OutOfMemoryError.
 std::optional<profile::MemoryForecast> forecast_peak(const Settings& settings,
                                                      const ModelShape& shape, Device device,

@@ -10,7 +10,7 @@
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/output.h"
-#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"

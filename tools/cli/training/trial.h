@@ -43,7 +43,7 @@ struct TrialTimes {
 
 /// Trains from the seed on, as long as the options say: steps or seconds must be given. The
 /// learning rate stays at its peak after the warm-up epochs. Settings must be definite
-/// (settings/recipe.h). prepare_compute() applies those of the device, and they stay.
+/// (settings/defaults.h). prepare_compute() applies those of the device, and they stay.
 /// throws: UsageError where `lathe train` does; CommandError with the exit code of a signal, if
 /// StopRequests exist, and for a loss that is not finite; DataError, DeviceError, OutOfMemoryError.
 TrialTimes try_training(const Settings& settings, const TrialData& data,

@@ -1,4 +1,4 @@
-#include "lathe/tools/cli/settings/recipe.h"
+#include "lathe/tools/cli/settings/defaults.h"
 
 #include <doctest/doctest.h>
 
@@ -30,7 +30,7 @@ Settings with_dataset(const char* name) {
 
 }  // namespace
 
-TEST_CASE("recipe: a GPU gets ResNet-18 on CIFAR-10, a CPU a small ResNet on Fashion-MNIST") {
+TEST_CASE("defaults: a GPU gets ResNet-18 on CIFAR-10, a CPU a small ResNet on Fashion-MNIST") {
   CHECK(choose(kGpu).dataset == "cifar10");
   CHECK(choose(kGpu).model == "resnet18");
   CHECK(choose(kCpu).dataset == "fashion-mnist");
@@ -38,7 +38,7 @@ TEST_CASE("recipe: a GPU gets ResNet-18 on CIFAR-10, a CPU a small ResNet on Fas
   CHECK(choose(kCpu).remark.find("resnet8 on fashion-mnist (no GPU") != std::string::npos);
 }
 
-TEST_CASE("recipe: what is not found is not chosen") {
+TEST_CASE("defaults: what is not found is not chosen") {
   Machine machine = kGpu;
   machine.cifar10_found = false;
   CHECK(choose(machine).dataset == "fashion-mnist");
@@ -51,7 +51,7 @@ TEST_CASE("recipe: what is not found is not chosen") {
   CHECK(choose(machine, with_dataset("synthetic")).dataset == "synthetic");
 }
 
-TEST_CASE("recipe: where nothing is found, what --data-root names is said") {
+TEST_CASE("defaults: where nothing is found, what --data-root names is said") {
   const auto why = [](DataRoot kind) -> std::string {
     Settings settings;
     settings.data_root = "pets";
@@ -67,7 +67,7 @@ TEST_CASE("recipe: where nothing is found, what --data-root names is said") {
   CHECK(why(DataRoot::kOther).starts_with("no data set found in --data-root pets: get one"));
 }
 
-TEST_CASE("recipe: folders of images that --data-root names are trained on") {
+TEST_CASE("defaults: folders of images that --data-root names are trained on") {
   Settings settings;
   settings.data_root = "pets";
   CHECK(choose({.data_root = DataRoot::kImageFolder}, settings).dataset == "folder");
@@ -77,7 +77,7 @@ TEST_CASE("recipe: folders of images that --data-root names are trained on") {
   CHECK_THROWS_AS(choose({.data_root = DataRoot::kImageFolder}, settings), CommandError);
 }
 
-TEST_CASE("recipe: what was given stays, and giving both leaves nothing to say") {
+TEST_CASE("defaults: what was given stays, and giving both leaves nothing to say") {
   Settings settings = with_dataset("mnist");
   CHECK(choose(kCpu, settings).dataset == "mnist");
   CHECK(choose(kCpu, settings).remark.find("mnist") ==
@@ -87,7 +87,7 @@ TEST_CASE("recipe: what was given stays, and giving both leaves nothing to say")
   CHECK(choose(kGpu, settings).remark.empty());
 }
 
-TEST_CASE("recipe: complete fills every gap and touches nothing else") {
+TEST_CASE("defaults: complete fills every gap and touches nothing else") {
   Settings settings = with_dataset("cifar10");
   settings.model = "resnet18";
   settings.epochs = 3;
@@ -111,7 +111,7 @@ TEST_CASE("recipe: complete fills every gap and touches nothing else") {
   }
 }
 
-TEST_CASE("recipe: learning rate and weight decay suit model and optimiser") {
+TEST_CASE("defaults: learning rate and weight decay suit model and optimiser") {
   struct Row {
     const char *model, *optimizer;
     double lr, weight_decay;
@@ -131,7 +131,7 @@ TEST_CASE("recipe: learning rate and weight decay suit model and optimiser") {
   }
 }
 
-TEST_CASE("recipe: a GPU multiplies in TF32, NHWC, by algorithms that were timed") {
+TEST_CASE("defaults: a GPU multiplies in TF32, NHWC, by algorithms that were timed") {
   Settings settings;
   complete_for_gpu(settings);
   CHECK(settings.layout == "nhwc");
@@ -152,7 +152,7 @@ TEST_CASE("recipe: a GPU multiplies in TF32, NHWC, by algorithms that were timed
   CHECK(settings.pin_memory == false);
 }
 
-TEST_CASE("recipe: a packed file is trained on as its images ask for") {
+TEST_CASE("defaults: a packed file is trained on as its images ask for") {
   struct Row {
     PackedKind kind;
     int64_t image_size;
@@ -174,7 +174,7 @@ TEST_CASE("recipe: a packed file is trained on as its images ask for") {
   }
 }
 
-TEST_CASE("recipe: digits are not mirrored, nor clothes in a few epochs") {
+TEST_CASE("defaults: digits are not mirrored, nor clothes in a few epochs") {
   struct Row {
     const char* dataset;
     int64_t epochs;
@@ -193,7 +193,7 @@ TEST_CASE("recipe: digits are not mirrored, nor clothes in a few epochs") {
   }
 }
 
-TEST_CASE("recipe: grey images keep their size where the model takes it") {
+TEST_CASE("defaults: grey images keep their size where the model takes it") {
   struct Row {
     const char *dataset, *model;
     int64_t image_size;

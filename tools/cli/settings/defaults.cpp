@@ -1,5 +1,5 @@
-// The recipes: defaults by data set, model and machine.
-#include "lathe/tools/cli/settings/recipe.h"
+// Defaults by data set, model and machine. Contracts: defaults.h.
+#include "lathe/tools/cli/settings/defaults.h"
 
 #include <algorithm>
 
