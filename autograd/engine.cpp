@@ -138,9 +138,9 @@ class BackwardPass {
 
   struct Pending {
     NodePtr node;
-    Tensor gradient;  // of its output
-    Tensor second;    // what the op itself adds to it (Node::takes_parts)
-    Tensors slots;    // of its outputs, if it has several
+    Tensor gradient;    // of its output
+    Tensor second;      // what the op itself adds to it (Node::takes_parts)
+    Tensors by_output;  // if it has several
   };
 
   void watch_inputs() {
@@ -162,13 +162,13 @@ class BackwardPass {
       Pending& pending = pending_[edge.node.get()];
       if (!pending.node) {
         pending.node = edge.node;
-        if (edge.node->outputs > 1) pending.slots.resize(edge.node->outputs);
+        if (edge.node->outputs > 1) pending.by_output.resize(edge.node->outputs);
         queue_.emplace(edge.node->number, edge.node.get());
       }
-      if (pending.slots.empty()) {
+      if (pending.by_output.empty()) {
         add_part(pending, gradient);
       } else {
-        add_to(pending.slots[edge.slot], gradient);
+        add_to(pending.by_output[edge.output], gradient);
       }
     } else if (edge.leaf) {
       const auto [at, is_new] = leaf_at_.try_emplace(edge.leaf.get(), leaves_.size());
@@ -227,7 +227,7 @@ class BackwardPass {
     if (pending.second.defined() && is_seen(node)) {
       add_to(pending.gradient, std::exchange(pending.second, Tensor()));
     }
-    Tensors& dy = node.outputs == 1 ? single_ : pending.slots;
+    Tensors& dy = node.outputs == 1 ? single_ : pending.by_output;
     if (node.outputs == 1) dy[0] = note_gradient(node, std::move(pending.gradient));
     if (pending.second.defined()) dy.push_back(std::move(pending.second));
     if (!call_.stop_at_inputs || !watched_.contains(&node)) walk_through(node, dy);
@@ -283,7 +283,7 @@ class BackwardPass {
   /// Checks that a closure's result has the shape, dtype and device of its input.
   static void check_gradient(const Node& node, size_t i, const Tensor& g) {
     const Edge& edge = node.edges[i];
-    if (edge.node && edge.node->outputs > 1) return;  // checked where it came to the slot
+    if (edge.node && edge.node->outputs > 1) return;  // checked where it came to the output
     const Shape& shape = edge.node ? edge.node->shape : edge.leaf->shape;
     const DType dtype = edge.node ? edge.node->dtype : edge.leaf->dtype;
     const Device device = edge.node ? edge.node->device : edge.leaf->storage->device();

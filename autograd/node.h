@@ -25,7 +25,7 @@ using NodePtr = IntrusivePtr<Node>;
 struct Edge {
   NodePtr node;
   IntrusivePtr<TensorImpl> leaf;
-  uint32_t slot = 0;  // which output of `node`
+  uint32_t output = 0;  // which output of `node`
 
   bool wanted() const { return node || leaf; }
 };
@@ -48,8 +48,8 @@ struct NumberedHook {
 };
 using Hooks = std::vector<NumberedHook>;
 
-/// A recorded op. Most have one output. The outputs of a node that has several are slots: each
-/// tensor's op is a node of its own, which passes its gradient on to a slot of this one.
+/// A recorded op. Most have one output. Where there are several, each tensor's op is a node of its
+/// own, which passes its gradient on to its output of this one.
 class LATHE_API Node : public RefCounted {
  public:
   explicit Node(const char* op) : name(op), number(next_number()) {}
@@ -71,7 +71,7 @@ class LATHE_API Node : public RefCounted {
   const char* name;       // the op: a string literal
   const uint64_t number;  // creation order: an op's number is above those of the ops it depends on
   std::vector<Edge> edges;  // one per input
-  uint32_t outputs = 1;     // more than one: gradients arrive in slots
+  uint32_t outputs = 1;     // more than one: gradients arrive by output
   bool released = false;
   bool takes_parts = false;  // run() also takes two gradients of its one output, to add them itself
   bool reusable = false;     // saves nothing: a backward pass need not release it

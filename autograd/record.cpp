@@ -157,10 +157,10 @@ void set_new_maker(const Tensor& y, NodePtr node) {
 }
 
 /// One output of a node that has several.
-class SlotNode final : public Node {
+class OutputNode final : public Node {
  public:
-  SlotNode(Node* joint, uint32_t slot) : Node(joint->name) {
-    edges.push_back({NodePtr(joint), {}, slot});
+  OutputNode(Node* joint, uint32_t output) : Node(joint->name) {
+    edges.push_back({NodePtr(joint), {}, output});
     reusable = true;
   }
   Tensors run(const Tensors& dy, const Needs&) override { return dy; }
@@ -184,9 +184,9 @@ void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node
   set_new_maker(y, std::move(node));
 }
 
-NodePtr maker_of_output(Node* node, uint32_t slot, const Tensor& y) {
+NodePtr maker_of_output(Node* node, uint32_t output, const Tensor& y) {
   if (node->outputs == 1) return NodePtr(node);
-  NodePtr maker(new SlotNode(node, slot));
+  NodePtr maker(new OutputNode(node, output));
   note_alive(*maker, &y);
   describe_output(*maker, y);
   return maker;

@@ -28,8 +28,8 @@ LATHE_API void attach(const Tensor& y, const TensorRef* inputs, size_t count, No
 /// stands for an output without gradient.
 /// throws: StateError as above.
 LATHE_API void attach_all(const Tensors& ys, const TensorRef* inputs, size_t count, NodePtr node);
-/// The op of output `slot` of `node`: the node itself, or a new node of that slot.
-LATHE_API NodePtr maker_of_output(Node* node, uint32_t slot, const Tensor& y);
+/// The op of that output of `node`: the node itself, or a new node of the output.
+LATHE_API NodePtr maker_of_output(Node* node, uint32_t output, const Tensor& y);
 
 /// Records that `y` was computed from `inputs`. `backward(dy, need)` returns one gradient per
 /// input. Does nothing if no gradient is needed or y is not floating. `op` is a string literal.

@@ -49,14 +49,14 @@ class NotingHooks final : public SavedTensorHooks {
   explicit NotingHooks(Packer packer) : SavedTensorHooks(std::move(packer)) {}
 };
 
-/// A node that only passes a gradient on to a slot of another one.
-bool is_slot(const Node& node) {
+/// A node that only passes a gradient on to an output of another one.
+bool is_output(const Node& node) {
   return node.edges.size() == 1 && node.edges[0].node && node.edges[0].node->outputs > 1 &&
          node.edges[0].node->name == node.name;
 }
 
 Node* op_behind(Node* node) {
-  return node != nullptr && is_slot(*node) ? node->edges[0].node.get() : node;
+  return node != nullptr && is_output(*node) ? node->edges[0].node.get() : node;
 }
 
 }  // namespace
@@ -194,7 +194,7 @@ class Copy {
       input.shape = edge.node->shape;
       input.dtype = edge.node->dtype;
       RecordedNode& from = graph_.nodes[static_cast<size_t>(input.node)];
-      if (is_slot(*edge.node) && from.shape.empty()) set_output(from, input.shape, input.dtype);
+      if (is_output(*edge.node) && from.shape.empty()) set_output(from, input.shape, input.dtype);
     }
   }
 

@@ -80,7 +80,7 @@ void Saved::check_unchanged(const Tensor& t) const {
   }
 }
 
-SavedOutput::SavedOutput(const Tensor& y, uint32_t slot) : slot_(slot) {
+SavedOutput::SavedOutput(const Tensor& y, uint32_t output) : output_(output) {
   const Tensor own = alias(y, y.shape(), y.strides(), y.offset());
   saved_.remember(own);
   if (packs_saved()) {
@@ -94,7 +94,7 @@ Tensor SavedOutput::get() const {
   const Tensor t = saved_.get();
   Node* node = current_node();
   if (!grad_enabled() || node == nullptr) return t;
-  return with_maker(t, maker_of_output(node, slot_, t));
+  return with_maker(t, maker_of_output(node, output_, t));
 }
 
 }  // namespace lathe::autograd

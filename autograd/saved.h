@@ -64,15 +64,15 @@ class LATHE_API Saved {
 /// released.
 class LATHE_API SavedOutput {
  public:
-  /// `slot` says which output y is of an op with several.
-  explicit SavedOutput(const Tensor& y, uint32_t slot = 0);
+  /// `output` says which one y is of an op with several.
+  explicit SavedOutput(const Tensor& y, uint32_t output = 0);
 
   /// throws: StateError as above. Where gradients are recorded, the tensor gets its node back.
   Tensor get() const;
 
  private:
   Saved saved_{Tensor()};
-  uint32_t slot_;
+  uint32_t output_;
 };
 
 }  // namespace lathe::autograd

@@ -108,11 +108,11 @@ class Shards {
 };
 
 /// The batches of one pass that hold samples.
-class ShardStream final : public BatchStream<Batch> {
+class ShardSource final : public BatchSource<Batch> {
  public:
   using Places = std::vector<std::shared_ptr<Batch>>;
 
-  ShardStream(EpochSpec spec, std::shared_ptr<WorkerThreads> threads,
+  ShardSource(EpochSpec spec, std::shared_ptr<WorkerThreads> threads,
               std::shared_ptr<Places> places, int64_t shards)
       : run_(std::move(spec), std::move(threads)), places_(std::move(places)), shards_(shards) {}
 
@@ -172,7 +172,7 @@ IterableLoader::Iterator IterableLoader::begin() {
     threads = std::make_shared<WorkerThreads>(options_.num_workers, options_.worker_init_fn);
     threads->acquire();
   }
-  const auto places = std::make_shared<ShardStream::Places>();
+  const auto places = std::make_shared<ShardSource::Places>();
   EpochSpec spec{
       .read =
           [shards, places](int64_t job, int64_t place, FunctionRef<bool()> stop) {
@@ -187,7 +187,7 @@ IterableLoader::Iterator IterableLoader::begin() {
       .describe = [shards](int64_t job) { return concat("of shard ", job % shards->count()); }};
   places->resize(static_cast<size_t>(spec.places()));
   Iterator it(
-      std::make_shared<ShardStream>(std::move(spec), std::move(threads), places, shards->count()));
+      std::make_shared<ShardSource>(std::move(spec), std::move(threads), places, shards->count()));
   for (int64_t k = 0; k < skipped; ++k) ++it;
   return it;
 }

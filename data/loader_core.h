@@ -81,16 +81,16 @@ class LATHE_API PassCore {
 
 /// Where an iterator's batches come from.
 template <class B>
-class BatchStream {
+class BatchSource {
  public:
-  virtual ~BatchStream() = default;
+  virtual ~BatchSource() = default;
   /// The next batch; null at the end, and after an error.
   virtual std::shared_ptr<B> next() = 0;
 };
 
 /// One pass over the batches of an epoch.
 template <class B>
-class Pass final : public BatchStream<B> {
+class Pass final : public BatchSource<B> {
  public:
   /// The places in which batches wait, and the pass that reads into them.
   using Places = std::shared_ptr<std::vector<std::shared_ptr<B>>>;
@@ -182,7 +182,7 @@ class LATHE_API LoaderCore {
   std::shared_ptr<LoaderStats> stats_;
 };
 
-/// What range-for needs of a loader. It is an input iterator: copies share the stream, so ++ on one
+/// What range-for needs of a loader. It is an input iterator: copies share the source, so ++ on one
 /// moves all, but each keeps its batch until its own ++.
 template <class B>
 class BatchIterator {
@@ -192,7 +192,7 @@ class BatchIterator {
   using difference_type = std::ptrdiff_t;
 
   /// Stands at the first batch.
-  explicit BatchIterator(std::shared_ptr<BatchStream<B>> stream) : stream_(std::move(stream)) {
+  explicit BatchIterator(std::shared_ptr<BatchSource<B>> source) : source_(std::move(source)) {
     ++*this;
   }
 
@@ -201,7 +201,7 @@ class BatchIterator {
   BatchIterator& operator++() {
     batch_ = nullptr;  // frees its memory for the next batch; and if next() throws, this is the end
     const profile::OpRange range("DataLoader.next", {}, profile::Kind::kData);
-    batch_ = stream_->next();
+    batch_ = source_->next();
     return *this;
   }
   void operator++(int) { ++*this; }
@@ -210,7 +210,7 @@ class BatchIterator {
   }
 
  private:
-  std::shared_ptr<BatchStream<B>> stream_;
+  std::shared_ptr<BatchSource<B>> source_;
   std::shared_ptr<B> batch_;  // null: at the end
 };
 

@@ -57,9 +57,9 @@ Tensor rows_of(const Batch& batch) {
 
 /// The batches of one pass on a device. One batch is taken ahead.
 template <class B>
-class AheadStream : public BatchStream<B> {
+class AheadSource : public BatchSource<B> {
  public:
-  AheadStream(Pass<Batch> pass, Device device, const PrefetchOptions& options)
+  AheadSource(Pass<Batch> pass, Device device, const PrefetchOptions& options)
       : device_(device), options_(options), pass_(std::move(pass)) {
     if (!device_.is_cuda()) return;
     copies_ = copy_stream(device_);
@@ -151,10 +151,10 @@ class AheadStream : public BatchStream<B> {
   std::optional<Loaded> ahead_;
 };
 
-class WholeBatches final : public AheadStream<Batch> {
+class WholeBatches final : public AheadSource<Batch> {
  public:
   WholeBatches(Pass<Batch> pass, uint64_t seed, Device device, const PrefetchOptions& options)
-      : AheadStream(std::move(pass), device, options), seed_(seed) {}
+      : AheadSource(std::move(pass), device, options), seed_(seed) {}
 
  private:
   std::shared_ptr<Batch> make(std::shared_ptr<Batch> batch) override {
@@ -173,10 +173,10 @@ class WholeBatches final : public AheadStream<Batch> {
   uint64_t seed_;
 };
 
-class OnlyDrawn final : public AheadStream<DrawnBatch> {
+class OnlyDrawn final : public AheadSource<DrawnBatch> {
  public:
   OnlyDrawn(Pass<Batch> pass, uint64_t seed, Device device, const PrefetchOptions& options)
-      : AheadStream(std::move(pass), device, options), seed_(seed) {}
+      : AheadSource(std::move(pass), device, options), seed_(seed) {}
 
  private:
   std::shared_ptr<DrawnBatch> make(std::shared_ptr<Batch> batch) override {

@@ -54,8 +54,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   const Call call;
-  if (machine().arenas.empty()) return result(cudaErrorNoDevice);
-  *count = static_cast<int>(machine().arenas.size());
+  if (machine().memories.empty()) return result(cudaErrorNoDevice);
+  *count = static_cast<int>(machine().memories.size());
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
@@ -65,7 +65,7 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaSetDevice(int device) {
   const Call call;
-  if (device < 0 || device >= static_cast<int>(machine().arenas.size())) {
+  if (device < 0 || device >= static_cast<int>(machine().memories.size())) {
     return result(cudaErrorInvalidDevice);
   }
   this_thread().device = device;
@@ -74,12 +74,12 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   const Call call;
-  if (device < 0 || device >= static_cast<int>(machine().arenas.size())) {
+  if (device < 0 || device >= static_cast<int>(machine().memories.size())) {
     return result(cudaErrorInvalidDevice);
   }
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "emulated device %d", device);
-  properties->totalGlobalMem = machine().arenas[static_cast<size_t>(device)]->bytes();
+  properties->totalGlobalMem = machine().memories[static_cast<size_t>(device)]->bytes();
   properties->major = capability(device) / 10;
   properties->minor = capability(device) % 10;
   properties->multiProcessorCount = kMultiprocessors;
@@ -101,7 +101,7 @@ cudaError_t cudaDeviceSynchronize() {
   const Call call;
   if (machine().failed) return result(cudaErrorLaunchFailure);
   if (machine().captured != nullptr) return result(kStreamCaptureUnsupported);
-  if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  if (machine().memories.empty()) return result(cudaErrorNoDevice);
   drain_all();
   return waited();
 }

@@ -29,7 +29,7 @@ Machine::Machine() {
   const size_t bytes = number_from_environment("LATHE_EMULATED_MEMORY", size_t{16} << 30);
   contexts.resize(kMaxDevices);
   for (size_t i = 0; i < devices && i < kMaxDevices; ++i) {
-    arenas.push_back(std::make_unique<Arena>(bytes));
+    memories.push_back(std::make_unique<EmulatedMemory>(bytes));
     default_streams.push_back(std::make_unique<StreamState>());
     default_streams.back()->device = static_cast<int>(i);
   }
@@ -85,12 +85,12 @@ std::unique_lock<std::recursive_mutex> enter_machine() {
 }
 
 DeviceAccess::DeviceAccess() {
-  for (const auto& arena : machine().arenas) arena->open();
+  for (const auto& emulated : machine().memories) emulated->open();
   device_ranges().open();
 }
 
 DeviceAccess::~DeviceAccess() {
-  for (const auto& arena : machine().arenas) arena->close();
+  for (const auto& emulated : machine().memories) emulated->close();
   device_ranges().close();
 }
 

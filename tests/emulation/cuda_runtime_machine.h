@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "cuda_runtime_emulation.h"
-#include "device_arena.h"
+#include "emulated_memory.h"
 #include "work_order.h"
 
 namespace lathe::emulation {
@@ -91,7 +91,7 @@ struct Machine {
   Machine();
 
   std::recursive_mutex mutex;
-  std::vector<std::unique_ptr<Arena>> arenas;  // one per device
+  std::vector<std::unique_ptr<EmulatedMemory>> memories;  // one per device
   std::vector<std::unique_ptr<StreamState>> default_streams;
   std::unordered_map<StreamState*, std::unique_ptr<StreamState>> streams;
   std::vector<std::unique_ptr<StreamState>> handles;   // of dead streams, for the next ones

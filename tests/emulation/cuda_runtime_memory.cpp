@@ -15,8 +15,8 @@ namespace {
 
 bool on_device(const void* memory, size_t bytes) {
   return device_ranges().holds(memory, bytes) ||
-         std::ranges::any_of(machine().arenas,
-                             [&](const auto& arena) { return arena->holds(memory, bytes); });
+         std::ranges::any_of(machine().memories,
+                             [&](const auto& emulated) { return emulated->holds(memory, bytes); });
 }
 
 bool is_pinned(const void* memory) {
@@ -70,8 +70,8 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
 }  // namespace
 
 uint64_t birth_at(const void* memory) {
-  for (const auto& arena : machine().arenas) {
-    if (arena->owns(memory)) return arena->birth_of(memory);
+  for (const auto& emulated : machine().memories) {
+    if (emulated->owns(memory)) return emulated->birth_of(memory);
   }
   if (const auto mapping = device_ranges().mapping_of(memory); mapping.first != nullptr) {
     return device_ranges().birth_of(mapping.first);
@@ -86,8 +86,8 @@ MemoryRange usable_memory(const void* at) {
     const auto begin = reinterpret_cast<uintptr_t>(block.first);
     return MemoryRange{begin, begin + block.second};
   };
-  for (const auto& arena : machine().arenas) {
-    if (arena->owns(at)) return range(arena->block_of(at));
+  for (const auto& emulated : machine().memories) {
+    if (emulated->owns(at)) return range(emulated->block_of(at));
   }
   if (const auto mapping = device_ranges().mapping_of(at); mapping.first != nullptr) {
     // A tensor may go on in the next mapping.
@@ -104,15 +104,16 @@ MemoryRange usable_memory(const void* at) {
 }
 
 const char* unusable_memory_text(const void* at) {
-  const bool of_device =
-      device_ranges().owns(at) ||
-      std::ranges::any_of(machine().arenas, [&](const auto& arena) { return arena->owns(at); });
+  const bool of_device = device_ranges().owns(at) ||
+                         std::ranges::any_of(machine().memories, [&](const auto& emulated) {
+                           return emulated->owns(at);
+                         });
   return of_device ? "device memory outside every block, or given back" : "memory of the host";
 }
 
 size_t free_bytes_of(int device) {
-  const Arena& arena = *machine().arenas[static_cast<size_t>(device)];
-  return arena.bytes() - arena.live_bytes() - device_ranges().bytes_of(device);
+  const EmulatedMemory& emulated = *machine().memories[static_cast<size_t>(device)];
+  return emulated.bytes() - emulated.live_bytes() - device_ranges().bytes_of(device);
 }
 
 }  // namespace lathe::emulation
@@ -122,9 +123,9 @@ using namespace lathe::emulation;
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const Call call;
   if (machine().failed) return result(cudaErrorLaunchFailure);
-  if (machine().arenas.empty()) return result(cudaErrorNoDevice);
-  const auto& arena = *machine().arenas[static_cast<size_t>(this_thread().device)];
-  *total = arena.bytes();
+  if (machine().memories.empty()) return result(cudaErrorNoDevice);
+  const auto& emulated = *machine().memories[static_cast<size_t>(this_thread().device)];
+  *total = emulated.bytes();
   *free = free_bytes_of(this_thread().device);
   make_context();
   return cudaSuccess;
@@ -132,13 +133,13 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const Call call;
   if (machine().failed) return result(cudaErrorLaunchFailure);
-  if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  if (machine().memories.empty()) return result(cudaErrorNoDevice);
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
   make_context();
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
   if (!runtime_probe().malloc_fault.hit() && bytes <= free_bytes_of(this_thread().device)) {
-    *memory = machine().arenas[static_cast<size_t>(this_thread().device)]->allocate(bytes);
+    *memory = machine().memories[static_cast<size_t>(this_thread().device)]->allocate(bytes);
   }
   if (*memory == nullptr) return result(cudaErrorMemoryAllocation);
   runtime_probe().device_bytes += bytes;
@@ -150,10 +151,10 @@ cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
   drain_all();  // a free waits for the device
-  for (const auto& arena : machine().arenas) {
-    const size_t before = arena->live_bytes();
-    if (!arena->deallocate(memory)) continue;
-    runtime_probe().device_bytes -= before - arena->live_bytes();
+  for (const auto& emulated : machine().memories) {
+    const size_t before = emulated->live_bytes();
+    if (!emulated->deallocate(memory)) continue;
+    runtime_probe().device_bytes -= before - emulated->live_bytes();
     return cudaSuccess;
   }
   return result(cudaErrorInvalidValue);
@@ -162,7 +163,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   const Call call;
   if (machine().failed) return result(cudaErrorLaunchFailure);
   *memory = nullptr;
-  if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  if (machine().memories.empty()) return result(cudaErrorNoDevice);
   if (capture_refuses()) return result(kStreamCaptureUnsupported);
   make_context();
   if (!runtime_probe().malloc_fault.hit()) {

@@ -121,7 +121,7 @@ using namespace lathe::emulation;
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   const Call call;
   if (machine().failed) return result(cudaErrorLaunchFailure);
-  if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  if (machine().memories.empty()) return result(cudaErrorNoDevice);
   make_context();
   auto& handles = machine().handles;
   if (handles.empty()) handles.push_back(std::make_unique<StreamState>());
@@ -214,7 +214,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   const Call call;
   if (machine().failed) return result(cudaErrorLaunchFailure);
-  if (machine().arenas.empty()) return result(cudaErrorNoDevice);
+  if (machine().memories.empty()) return result(cudaErrorNoDevice);
   make_context();
   auto state = std::make_shared<EventState>();
   *event = state.get();

@@ -1,5 +1,5 @@
-// See device_arena.h. AddressSanitizer is told which bytes are in no block.
-#include "device_arena.h"
+// See emulated_memory.h. AddressSanitizer is told which bytes are in no block.
+#include "emulated_memory.h"
 
 #include <sys/mman.h>
 
@@ -35,7 +35,7 @@ void unpoison([[maybe_unused]] void* p, [[maybe_unused]] size_t bytes) {
 
 }  // namespace
 
-Arena::Arena(size_t bytes) : bytes_(bytes) {
+EmulatedMemory::EmulatedMemory(size_t bytes) : bytes_(bytes) {
   const int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* const mapped = mmap(nullptr, bytes + kPageBytes, PROT_NONE, kind, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
@@ -45,9 +45,9 @@ Arena::Arena(size_t bytes) : bytes_(bytes) {
   madvise(start_, bytes, MADV_HUGEPAGE);
 }
 
-Arena::~Arena() { munmap(mapped_, bytes_ + kPageBytes); }
+EmulatedMemory::~EmulatedMemory() { munmap(mapped_, bytes_ + kPageBytes); }
 
-void* Arena::allocate(size_t bytes) {
+void* EmulatedMemory::allocate(size_t bytes) {
   const size_t size = round_up(bytes, kAlignBytes);
   size_t begin = 0;
   for (const auto& [offset, live] : live_) {
@@ -70,7 +70,7 @@ void* Arena::allocate(size_t bytes) {
   return block;
 }
 
-bool Arena::deallocate(void* block) {
+bool EmulatedMemory::deallocate(void* block) {
   const auto at = live_.find(static_cast<size_t>(static_cast<char*>(block) - start_));
   if (at == live_.end()) return false;
   poison(block, at->second.bytes);
@@ -79,12 +79,12 @@ bool Arena::deallocate(void* block) {
   return true;
 }
 
-bool Arena::owns(const void* memory) const {
+bool EmulatedMemory::owns(const void* memory) const {
   const char* p = static_cast<const char*>(memory);
   return p >= start_ && p < start_ + bytes_;
 }
 
-std::pair<const void*, size_t> Arena::block_of(const void* memory) const {
+std::pair<const void*, size_t> EmulatedMemory::block_of(const void* memory) const {
   if (!owns(memory)) return {};
   const auto offset = static_cast<size_t>(static_cast<const char*>(memory) - start_);
   auto at = live_.upper_bound(offset);
@@ -94,28 +94,28 @@ std::pair<const void*, size_t> Arena::block_of(const void* memory) const {
   return {start_ + at->first, at->second.bytes};
 }
 
-uint64_t Arena::birth_of(const void* memory) const {
+uint64_t EmulatedMemory::birth_of(const void* memory) const {
   const auto [block, size] = block_of(memory);
   if (block == nullptr) return 0;
   return live_.at(static_cast<size_t>(static_cast<const char*>(block) - start_)).birth;
 }
 
-bool Arena::holds(const void* memory, size_t bytes) const {
+bool EmulatedMemory::holds(const void* memory, size_t bytes) const {
   const auto [block, size] = block_of(memory);
   if (block == nullptr) return false;
   const auto offset = static_cast<const char*>(memory) - static_cast<const char*>(block);
   return static_cast<size_t>(offset) + bytes <= size;
 }
 
-void Arena::open() {
+void EmulatedMemory::open() {
   if (depth_++ == 0) protect(PROT_READ | PROT_WRITE);
 }
-void Arena::close() {
+void EmulatedMemory::close() {
   if (--depth_ == 0) protect(PROT_NONE);
 }
 
 /// Only what was ever in use: the rest is out of reach anyway.
-void Arena::protect(int access) {
+void EmulatedMemory::protect(int access) {
   if (reached_ > 0) mprotect(start_, reached_, access);
 }
 

@@ -9,13 +9,13 @@
 namespace lathe::emulation {
 
 /// An address range that the host cannot touch, cut into blocks first-fit. Not thread-safe.
-class Arena {
+class EmulatedMemory {
  public:
   /// Reserves addresses; memory is taken where it is touched.   throws: std::bad_alloc.
-  explicit Arena(size_t bytes);
-  ~Arena();
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
+  explicit EmulatedMemory(size_t bytes);
+  ~EmulatedMemory();
+  EmulatedMemory(const EmulatedMemory&) = delete;
+  EmulatedMemory& operator=(const EmulatedMemory&) = delete;
 
   /// A block of `bytes` > 0 that begins with 4 MiB of 0xA5 bytes, or null.
   void* allocate(size_t bytes);

@@ -99,8 +99,8 @@ class DeviceMemory final : public Memory {
   bool holds(uint64_t address, size_t bytes) const override {
     const auto* memory = reinterpret_cast<const char*>(address);
     const emulation::Machine& machine = emulation::machine();
-    for (const auto& arena : machine.arenas) {
-      if (arena->holds(memory, bytes)) return true;
+    for (const auto& emulated : machine.memories) {
+      if (emulated->holds(memory, bytes)) return true;
     }
     if (module_.holds(address, bytes)) return true;
     auto pinned = machine.pinned.upper_bound(const_cast<char*>(memory));
