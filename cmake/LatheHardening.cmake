@@ -71,7 +71,7 @@ function(lathe_harden_parsers target)
     data/images/idx.cpp
     data/images/image_file.cpp
     data/images/image_folder.cpp
-    data/images/inflate_zlib.cpp
+    data/images/byte_stream_zlib.cpp
     data/images/jpeg_turbo.cpp
     data/images/packed_file.cpp
     data/images/png_libpng.cpp

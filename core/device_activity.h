@@ -1,6 +1,6 @@
 // What GPUs did, as they saw it themselves: each kernel, copy and fill with its own times, from the
-// activity records of NVIDIA's CUPTI. Defined in core/gpu/activity_cuda.cpp or, in a build without
-// CUPTI's headers, in core/gpu/activity_none.cpp.
+// activity records of NVIDIA's CUPTI. Defined in core/gpu/device_activity_cuda.cpp or, in a build
+// without CUPTI's headers, in core/gpu/device_activity_none.cpp.
 // ref: CUPTI's documentation, "CUPTI Activity API".
 #pragma once
 

@@ -1,5 +1,6 @@
 // Text of values for messages: one `append_text` per type, found by argument-dependent lookup, and
-// `concat`. Every op includes it, so it is small. Printing whole tensors is in core/print.cpp.
+// `concat`. Every op includes it, so it is small. Printing whole tensors is in
+// core/tensor_print.cpp.
 #pragma once
 
 #include <concepts>

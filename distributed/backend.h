@@ -1,6 +1,6 @@
 // Backend: the collectives of one library, as process_group.cpp calls them: one at a time, from one
-// thread, on contiguous host memory. gloo_backend.cpp is the one there is; where Gloo is missing
-// no_gloo.cpp takes its place.
+// thread, on contiguous host memory. backend_gloo.cpp is the one there is; where Gloo is missing
+// backend_none.cpp takes its place.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// ControlServer: connections and messages. What it concludes from them: control_verdict.cpp.
+// ControlServer: connections and messages. What it concludes from them: control_server_verdict.cpp.
 #include "lathe/distributed/control_server.h"
 
 #include <poll.h>

@@ -1,6 +1,6 @@
 // DeviceBackend: the collectives of one library on the memory of a GPU, as group_state.cpp calls
-// them. nccl_backend.cpp is the one there is; where NCCL is missing no_nccl.cpp takes its place.
-// That for host memory: backend.h.
+// them. device_backend_nccl.cpp is the one there is; where NCCL is missing device_backend_none.cpp
+// takes its place. That for host memory: backend.h.
 #pragma once
 
 #include <cstddef>

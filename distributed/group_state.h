@@ -1,6 +1,6 @@
 // GroupState: what a ProcessGroup and its calls share: connections, the thread that runs calls, and
 // why the group failed. Used by process_group.cpp.
-// Calls on GPUs: device_group.cpp.
+// Calls on GPUs: group_state_device.cpp.
 #pragma once
 
 #include <condition_variable>
@@ -59,7 +59,7 @@ class GroupState : public std::enable_shared_from_this<GroupState> {
   bool is_over(const Call& call) const { return call.done || (failure_ && !call.running); }
   void abort(const std::string& reason) noexcept;
   /// The backend for tensors on the device; null: they travel through host memory. The first
-  /// question about a GPU is one to all ranks, and connects them. Waits. In device_group.cpp.
+  /// question about a GPU is one to all ranks, and connects them. Waits. In group_state_device.cpp.
   /// throws: DistributedError if two ranks have the same GPU; DeviceError for a second GPU.
   DeviceBackend* backend_for(Device device);
   /// The text of every rank, in order. Waits.

@@ -1,9 +1,10 @@
 // ProcessGroup: processes that compute together, and what they exchange.
 //
-// process_group.cpp: the calls, their order and the thread that runs them; gloo_backend.cpp: the
-// collectives on host memory, which are Gloo's; nccl_backend.cpp: those on GPUs, which are NCCL's;
-// device_group.cpp, Note [Calls on a GPU]; place.cpp: how ranks find each other. Rank 0 runs
-// control_server.cpp, every rank control_client.cpp: so each learns that another one failed.
+// process_group.cpp: the calls, their order and the thread that runs them; backend_gloo.cpp: the
+// collectives on host memory, which are Gloo's; device_backend_nccl.cpp: those on GPUs, which are
+// NCCL's; group_state_device.cpp, Note [Calls on a GPU]; control_client_place.cpp: how ranks find
+// each other. Rank 0 runs control_server.cpp, every rank control_client.cpp: so each learns that
+// another one failed.
 //
 // Note [A rank that fails]
 // Collectives alone notice a lost rank late, and never say why. So besides the connections on which

@@ -1,6 +1,6 @@
 // Batch norm, relu and convolution as one op. Here: the contract. batch_norm_conv2d.cpp: when it is
-// one op and when two. conv/cpu/norm_relu_conv2d_cpu.cpp and conv/cudnn/norm_relu_conv2d_cudnn.cpp:
-// the op on a CPU and on a GPU, with its gradient.
+// one op and when two. conv/cpu/batch_norm_conv2d_cpu.cpp and
+// conv/cudnn/batch_norm_conv2d_cudnn.cpp: the op on a CPU and on a GPU, with its gradient.
 #pragma once
 
 #include "lathe/autograd/node.h"

@@ -1,7 +1,7 @@
 // Random tensors. Every value is a function of (seed, offset, element index) through Philox
 // 4x32-10, so it depends on neither threads nor device. Each call takes a run of offsets from its
-// generator. random.cpp: checks; random_kernels/random_cpu.cpp, random_cuda.cu, random_curand.cpp:
-// kernels.
+// generator. random.cpp: checks; random_kernels/random_cpu.cpp, random_cuda.cu,
+// random_source_curand.cpp: kernels.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // One update of many tensors at once: what the optimisers pass to a backend. The loops are in
-// kernels/: update_cpu.cpp, layerwise_cpu.cpp, update_cuda.cu and layerwise_cuda.cu; the formulas
-// in update_math.h and layerwise_math.h.
+// kernels/: update_cpu.cpp, update_layerwise_cpu.cpp, update_cuda.cu and update_layerwise_cuda.cu;
+// the formulas in update_math.h and layerwise_math.h.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // The functions of NCCL that Lathe calls: nccl::functions().ncclAllReduce(…). Only in builds that
-// have its header (LATHE_NCCL); distributed/nccl_backend.cpp calls them.
+// have its header (LATHE_NCCL); distributed/device_backend_nccl.cpp calls them.
 #pragma once
 
 #include <nccl.h>

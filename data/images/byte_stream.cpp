@@ -1,4 +1,4 @@
-// Plain files as byte streams, and the choice between them and gzip (inflate_zlib.cpp).
+// Plain files as byte streams, and the choice between them and gzip (byte_stream_zlib.cpp).
 #include "lathe/data/images/byte_stream.h"
 
 #include <algorithm>

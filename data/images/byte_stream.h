@@ -1,6 +1,6 @@
 // ByteStream: the bytes of a file from front to back; a gzip file is inflated on the way.
-// byte_stream.cpp has plain files; inflate_zlib.cpp has gzip, inflate_none.cpp is for builds
-// without zlib.
+// byte_stream.cpp has plain files; byte_stream_zlib.cpp has gzip, byte_stream_none.cpp is for
+// builds without zlib.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // CUDA kernels of batch normalisation, backward: one pass for the sums of each chunk, and one that
 // joins them and computes dx. Sums are f32 within a block and f64 between blocks. combine_kernel
-// computes dx from sums that cuDNN has made (ops/conv/cudnn/norm_relu_conv2d_cudnn.cpp). Contracts:
-// batch_norm.h; arithmetic: batch_norm_math.h.
+// computes dx from sums that cuDNN has made (ops/conv/cudnn/batch_norm_conv2d_cudnn.cpp).
+// Contracts: batch_norm.h; arithmetic: batch_norm_math.h.
 #include "lathe/core/gpu/dependent_launch.cuh"
 #include "lathe/core/visit.h"
 #include "lathe/ops/batch_norm_kernels/batch_norm_layout.cuh"

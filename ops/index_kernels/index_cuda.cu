@@ -1,5 +1,5 @@
 // CUDA kernels of ops/index.h that read at given positions. The sums are in index_sum_cuda.cu,
-// check_index is in range_check_cuda.cu. An index out of range sets the fault record, and its
+// check_index is in index_check_cuda.cu. An index out of range sets the fault record, and its
 // element becomes 0.
 #include "lathe/core/gpu/launch.h"
 #include "lathe/core/gpu/packet.cuh"

@@ -1,5 +1,5 @@
 // Checks of class numbers and class weights, and the range check on the CPU. Contracts:
-// class_targets.h; the range check on a GPU: index_kernels/range_check_cuda.cu.
+// class_targets.h; the range check on a GPU: index_kernels/index_check_cuda.cu.
 #include "lathe/ops/losses/class_targets.h"
 
 #include "lathe/core/dispatch.h"

@@ -1,5 +1,5 @@
-// Eigen's matrix product, compiled once per instruction set: gemm_base.cpp for the build's baseline
-// and, on x86-64, gemm_avx2.cpp for AVX2 + FMA. gemm.cpp picks one at run time.
+// Eigen's matrix product, compiled once per instruction set: gemm_kernel_base.cpp for the build's
+// baseline and, on x86-64, gemm_kernel_avx2.cpp for AVX2 + FMA. gemm.cpp picks one at run time.
 //
 // Eigen chooses its vector width by the compiler's flags. Its functions are templates, of which the
 // linker keeps one copy, for whichever width. So each of the two files renames Eigen's namespace
@@ -21,7 +21,7 @@ struct GemmKernels {
 GemmKernels gemm_kernels_base();
 GemmKernels gemm_kernels_avx2();
 
-// gemm_avx2.cpp exists on x86-64 only, where the processor may or may not have AVX2 and FMA.
+// gemm_kernel_avx2.cpp exists on x86-64 only, where the processor may or may not have AVX2 and FMA.
 #if defined(__x86_64__) && defined(__GNUC__)
 inline GemmKernels best_gemm_kernels() {
   const bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

@@ -1,5 +1,5 @@
-// The code of gemm_base.cpp and gemm_avx2.cpp; see gemm_kernel.h. Each includes it once, after
-// renaming `Eigen`.
+// The code of gemm_kernel_base.cpp and gemm_kernel_avx2.cpp; see gemm_kernel.h. Each includes it
+// once, after renaming `Eigen`.
 #pragma once
 
 #define EIGEN_DONT_PARALLELIZE  // our own pool divides the work

@@ -1,5 +1,5 @@
 // CPU kernels of cross-entropy: one row (the C scores of one target) at a time, in the compute
-// type. Contract: cross_entropy.h.
+// type. Contract: ops/losses/cross_entropy.h.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,5 +1,5 @@
 // CUDA kernels of cross-entropy, with the arithmetic of cross_entropy_math.h and the sums of
-// exponentials of reduce_device.cuh. Contract: cross_entropy.h.
+// exponentials of reduce_device.cuh. Contract: ops/losses/cross_entropy.h.
 #include <limits>
 
 #include "lathe/core/gpu/dependent_launch.cuh"

@@ -1,4 +1,4 @@
-// CPU kernels of nll_loss: one target at a time. Contract: nll_loss.h.
+// CPU kernels of nll_loss: one target at a time. Contract: ops/losses/nll_loss.h.
 #include "lathe/core/copy.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/losses/nll_loss.h"

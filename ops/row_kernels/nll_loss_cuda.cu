@@ -1,4 +1,4 @@
-// CUDA kernels of nll_loss. Contract: nll_loss.h.
+// CUDA kernels of nll_loss. Contract: ops/losses/nll_loss.h.
 #include <limits>
 
 #include "lathe/core/visit.h"

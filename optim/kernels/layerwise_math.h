@@ -1,6 +1,6 @@
-// The layer-wise update rules: the same text for the CPU loops (layerwise_cpu.cpp) and the CUDA
-// kernels. A step of theirs depends on norms of the whole parameter tensor (the "layer"), so it
-// takes two passes over the elements:
+// The layer-wise update rules: the same text for the CPU loops (update_layerwise_cpu.cpp) and the
+// CUDA kernels. A step of theirs depends on norms of the whole parameter tensor (the "layer"), so
+// it takes two passes over the elements:
 //   measure(p, g, b)      the vector u whose norm counts beside that of p; may change the buffers b
 //   rate(sums, number)    from both sums of squares, what step() must know of the tensor
 //   step(p, g, b, rate)   the new p

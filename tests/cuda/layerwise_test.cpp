@@ -1,4 +1,4 @@
-// The kernels of optim/kernels/layerwise_cuda.cu against the CPU loops. The sums of squares run in double,
+// The kernels of optim/kernels/update_layerwise_cuda.cu against the CPU loops. The sums of squares run in double,
 // in another order; so a rate may differ in its last bit, and elements by what that makes.
 #include "fault.h"
 #include "lathe/core/copy.h"

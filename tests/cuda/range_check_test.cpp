@@ -1,4 +1,4 @@
-// The kernel of ops/index_kernels/range_check_cuda.cu: what is out of range is noted with its place, what is in
+// The kernel of ops/index_kernels/index_check_cuda.cu: what is out of range is noted with its place, what is in
 // range is not.
 #include <doctest/doctest.h>
 

@@ -1,6 +1,7 @@
-// The inner loops of Winograd convolution, compiled once per instruction set: winograd_base.cpp for
-// the build's baseline and, on x86-64, winograd_avx2.cpp and winograd_avx512.cpp, all from
-// winograd_vector.h. conv2d_winograd_cpu.cpp and conv2d_winograd_grad_cpu.cpp call them.
+// The inner loops of Winograd convolution, compiled once per instruction set:
+// winograd_kernels_base.cpp for the build's baseline and, on x86-64, winograd_kernels_avx2.cpp and
+// winograd_kernels_avx512.cpp, all from winograd_vector.h. conv2d_winograd_cpu.cpp and
+// conv2d_winograd_grad_cpu.cpp call them.
 #pragma once
 
 #include <cstdint>

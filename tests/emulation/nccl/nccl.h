@@ -1,5 +1,5 @@
 // Stands in for NCCL's header where Lathe is built over the emulated GPU: the part that
-// distributed/nccl_backend.cpp calls. Defined in nccl_emulation.cpp; what tests ask and break is in
+// distributed/device_backend_nccl.cpp calls. Defined in nccl_emulation.cpp; what tests ask and break is in
 // nccl_emulation.h. The names are the library's, the numbers are not.
 #pragma once
 

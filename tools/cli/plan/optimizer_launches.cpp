@@ -33,7 +33,7 @@ Rule update_with(size_t buffers) {
   return {4 + buffers, {{"update_kernel", bytes, bytes}}};
 }
 
-/// optim/update.h lists the buffers; layerwise_cuda.cu has the kernels of the last three.
+/// optim/update.h lists the buffers; update_layerwise_cuda.cu has the kernels of the last three.
 Rule rule_of(const Settings& settings) {
   const std::string& name = settings.optimizer;
   const size_t momentum = settings.momentum != 0 ? 1 : 0;

@@ -1,5 +1,5 @@
-// What stands in the place of activity_cuda.cpp in a build without CUPTI's headers. Contract:
-// device_activity.h.
+// What stands in the place of device_activity_cuda.cpp in a build without CUPTI's headers.
+// Contract: device_activity.h.
 #include "lathe/core/device_activity.h"
 
 namespace lathe::cuda {

@@ -1,6 +1,6 @@
 // Winograd's inner loops for AVX2 + FMA. Contract: winograd_kernels.h.
 #ifndef __FMA__
-#  error "winograd_avx2.cpp needs the options that ops/conv/cpu/CMakeLists.txt sets"
+#  error "winograd_kernels_avx2.cpp needs the options that ops/conv/cpu/CMakeLists.txt sets"
 #endif
 
 #include "lathe/ops/conv/cpu/winograd_vector.h"

@@ -1,6 +1,6 @@
 // The data-dependent checks of ops/index.h and ops/losses/class_targets.h on the device. A bad
-// value is noted in the device's fault record, and the next synchronisation throws it. Contract:
-// ops/losses/class_targets.h.
+// value is noted in the device's fault record, and the next synchronisation throws it. Contracts:
+// ops/index.h and ops/losses/class_targets.h.
 #include "lathe/core/gpu/dependent_launch.cuh"
 #include "lathe/core/gpu/raise_fault.cuh"
 #include "lathe/core/gpu/strided_index.cuh"

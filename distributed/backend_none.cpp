@@ -1,4 +1,4 @@
-// In a build without Gloo: says so where processes should be joined. With it: gloo_backend.cpp.
+// In a build without Gloo: says so where processes should be joined. With it: backend_gloo.cpp.
 // Contract: backend.h.
 #include "lathe/distributed/backend.h"
 

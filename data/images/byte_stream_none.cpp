@@ -1,4 +1,4 @@
-// Replaces inflate_zlib.cpp in a build without zlib: gzip files throw. Contract: byte_stream.h.
+// Replaces byte_stream_zlib.cpp in a build without zlib: gzip files throw. Contract: byte_stream.h.
 #include "lathe/core/error.h"
 #include "lathe/data/images/byte_stream.h"
 

@@ -1,5 +1,5 @@
-// In a build without NCCL: tensors on GPUs travel through host memory. With it: nccl_backend.cpp.
-// Contract: device_backend.h.
+// In a build without NCCL: tensors on GPUs travel through host memory. With it:
+// device_backend_nccl.cpp. Contract: device_backend.h.
 #include "lathe/distributed/device_backend.h"
 
 namespace lathe::distributed {

@@ -1,6 +1,6 @@
 // Eigen's matrix product for AVX2 + FMA. Contract: gemm_kernel.h.
 #ifndef __FMA__
-#  error "gemm_avx2.cpp needs -mavx2 -mfma, set in ops/CMakeLists.txt"
+#  error "gemm_kernel_avx2.cpp needs -mavx2 -mfma, set in ops/CMakeLists.txt"
 #endif
 
 #define Eigen EigenForAvx2
