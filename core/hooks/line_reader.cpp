@@ -2,13 +2,14 @@
 // ref: elfutils' libdwfl.h and libdw.h.
 #include "lathe/core/hooks/line_reader.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <utility>
+
+#include "lathe/core/shared_library.h"
 
 namespace lathe::profile {
 
@@ -51,9 +52,10 @@ int find_nothing(DwflModule*, void**, const char*, Address, const char*, const c
 class Library {
  public:
   Library() {
-    handle_ = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+    std::string problem;  // nobody asks why there are no lines
+    handle_ = system_loader().open(kName, problem);
     if (handle_ == nullptr) return;
-    callbacks_.find_elf = reinterpret_cast<FindElf>(dlsym(handle_, "dwfl_linux_proc_find_elf"));
+    find(callbacks_.find_elf, "dwfl_linux_proc_find_elf");
     callbacks_.find_debuginfo = find_nothing;
     find(begin_, "dwfl_begin");
     find(report_begin_, "dwfl_report_begin_add");
@@ -77,7 +79,7 @@ class Library {
     find(text_in_, "dwarf_formstring");
     find(files_of_, "dwarf_getsrcfiles");
     find(name_of_file_, "dwarf_filesrc");
-    if (callbacks_.find_elf == nullptr || !complete_) return;
+    if (!complete_) return;
     dwfl_ = begin_(&callbacks_);
     is_ready_ = dwfl_ != nullptr && report_modules();
   }
@@ -181,8 +183,8 @@ class Library {
   }
 
   template <class Function>
-  void find(Function& function, const char* name) {
-    function = reinterpret_cast<Function>(dlsym(handle_, name));
+  void find(Function*& function, const char* name) {
+    function = FunctionAddress{system_loader().find(handle_, name)};
     complete_ = complete_ && function != nullptr;
   }
 
