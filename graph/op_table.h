@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lathe/core/hooks/arguments.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/tensor.h"
 #include "lathe/graph/graph.h"
 #include "lathe/ops/autocast.h"

@@ -2,7 +2,6 @@
 #include "lathe/ops/activations.h"
 
 #include "lathe/autograd/record.h"
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"

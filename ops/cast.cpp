@@ -5,7 +5,6 @@
 #include "lathe/autograd/half_copy.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/memory_format.h"

@@ -1,7 +1,6 @@
 // 1-d convolution as a conv2d of one row, which brings the gradients. Contract: conv1d.h.
 #include "lathe/ops/conv1d.h"
 
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"

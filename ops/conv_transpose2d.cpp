@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "lathe/core/checked_size.h"
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"

@@ -4,7 +4,6 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/floating_check.h"
 #include "lathe/ops/memory_format.h"

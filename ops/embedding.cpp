@@ -1,7 +1,6 @@
 // embedding and one_hot: made of other ops. Contracts: embedding.h.
 #include "lathe/ops/embedding.h"
 
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"

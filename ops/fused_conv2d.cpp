@@ -5,7 +5,6 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/device_scope.h"
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"

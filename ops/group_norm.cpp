@@ -1,7 +1,6 @@
 // Group normalisation: checks, then row_norm (row_norm.h). Contract: group_norm.h.
 #include "lathe/ops/group_norm.h"
 
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/floating_check.h"

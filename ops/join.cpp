@@ -4,7 +4,6 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/memory_format.h"

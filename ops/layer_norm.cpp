@@ -1,7 +1,6 @@
 // Layer normalisation: checks, then row_norm (row_norm.h). Contract: layer_norm.h.
 #include "lathe/ops/layer_norm.h"
 
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/floating_check.h"

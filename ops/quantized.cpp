@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "lathe/autograd/record.h"
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"

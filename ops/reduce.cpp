@@ -6,7 +6,6 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"

@@ -1,7 +1,6 @@
 // tril and triu, made of `where` and a mask for the matrix. Contracts: triangle.h.
 #include "lathe/ops/triangle.h"
 
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"

@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/resample.h"
 

@@ -7,7 +7,6 @@
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/record.h"
 #include "lathe/core/checked_size.h"
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/strided_loop.h"
 #include "lathe/ops/cast.h"

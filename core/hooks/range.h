@@ -13,18 +13,32 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string_view>
+#include <typeinfo>
 #include <vector>
 
 #include "lathe/core/config.h"
 #include "lathe/core/device.h"
-#include "lathe/core/hooks/kind.h"
 
 namespace lathe {
 
 class Tensor;
 
 namespace profile {
+
+/// What kind of work a range stands for.
+enum class Kind : uint8_t {
+  kOp,         // an op of ops/
+  kView,       // an op that moves no values
+  kBackward,   // the gradient of one recorded op
+  kOptimizer,  // a step of an optimiser or of a loss scaler
+  kUser,       // a Range of the program, or a step of the Profiler
+  kData,       // waiting for a batch
+  kCopy,       // values between host and GPU
+  kSync,       // the host waits for a GPU
+  kDevice,     // in tables: a kernel or copy on a GPU, as it saw it itself
+};
 
 /// What is wanted now, as bits; 0 while no profiler records and no thread has a watcher.
 enum Wanted : uint32_t {
@@ -46,6 +60,18 @@ inline bool recording() noexcept { return wanted.load(std::memory_order_relaxed)
 struct Input {
   Input(const Tensor& t) : tensor(&t) {}
   const Tensor* tensor;
+};
+
+/// A borrowed argument: its address and its type.
+struct Argument {
+  const void* value;
+  const std::type_info* type;
+
+  /// The value if it is of this type, else null.
+  template <class T>
+  const T* as() const {
+    return *type == typeid(T) ? static_cast<const T*>(value) : nullptr;
+  }
 };
 
 /// What OpRange, Range and BackwardRange share: they end what they began.
@@ -124,6 +150,7 @@ LATHE_API void note_node(const char* op, uint64_t sequence) noexcept;
 LATHE_API void note_flops(double count) noexcept;
 LATHE_API void note_bytes(double count) noexcept;
 LATHE_API void note_memory(int64_t bytes, Device device) noexcept;
+LATHE_API void watch_arguments(std::span<const Argument> arguments) noexcept;
 /// Whether what is called in the innermost open range has the stack of its op.   → what it was
 LATHE_API bool lend_stack(bool lend) noexcept;
 }  // namespace detail
@@ -145,6 +172,16 @@ class HookScope {
 };
 
 // What follows adds to the innermost open range of this thread.
+
+/// Says what the op of the innermost open range was called with beside its tensors, in the order of
+/// its declaration. Options are passed whole, also the tensors in them.
+template <class... T>
+void note_arguments(const T&... values) noexcept {
+  if (!recording()) [[likely]]
+    return;
+  const Argument arguments[] = {{&values, &typeid(T)}...};
+  detail::watch_arguments(arguments);
+}
 
 /// Counts floating-point operations, a multiplication with addition as 2. `count()` is called only
 /// while recording().

@@ -9,7 +9,7 @@
 #include "lathe/core/config.h"
 #include "lathe/core/device_activity.h"
 #include "lathe/core/dtype.h"
-#include "lathe/core/hooks/kind.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/shape.h"
 
 namespace lathe::profile {

@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "lathe/core/config.h"
-#include "lathe/core/hooks/arguments.h"
-#include "lathe/core/hooks/kind.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/tensor.h"
 
@@ -45,7 +43,7 @@ class LATHE_API Watcher {
 
   /// A range began; it is the last of open_ops().
   virtual void begins() {}
-  /// The op of the last of open_ops() was called with these beside its tensors (arguments.h).
+  /// The op of the last of open_ops() was called with these beside its tensors (note_arguments).
   virtual void arguments(std::span<const Argument>) {}
   /// An op inside the ranges of open_ops() computed y.
   virtual void output(const Tensor&) {}

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "lathe/core/hooks/arguments.h"
 #include "lathe/core/hooks/live_memory.h"
 #include "lathe/core/hooks/memory_use.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/hooks/watch.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/unary.h"

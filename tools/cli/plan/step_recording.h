@@ -11,7 +11,7 @@
 
 #include "lathe/core/dtype.h"
 #include "lathe/core/function_ref.h"
-#include "lathe/core/hooks/kind.h"
+#include "lathe/core/hooks/range.h"
 #include "lathe/core/shape.h"
 #include "lathe/nn/module.h"
 #include "lathe/tools/cli/settings/settings.h"
