@@ -94,8 +94,8 @@ class Tensors {
                           parts[3].kind == Kind::kTuple;
     LATHE_CHECK(DataError, complete, what, " is a tensor whose description is not understood");
     const Tensor& storage = storage_of(parts[0], what);
-    return view_of(storage, parts[1].integer, dims_of(parts[2], what, "size"),
-                   dims_of(parts[3], what, "stride"), what);
+    return view_of_storage(storage, parts[1].integer, dims_of(parts[2], what, "size"),
+                           dims_of(parts[3], what, "stride"), what);
   }
 
  private:
@@ -110,28 +110,6 @@ class Tensors {
       out.push_back(item.integer);
     }
     return out;
-  }
-
-  static Tensor view_of(const Tensor& storage, int64_t offset, const Shape& shape,
-                        const Strides& strides, const std::string& what) {
-    LATHE_CHECK(DataError, shape.size() == strides.size(), what, " has ", shape.size(),
-                " sizes but ", strides.size(), " strides");
-    CheckedSize last = offset, elements = 1;
-    bool is_empty = false;
-    for (int i = 0; i < shape.size(); ++i) {
-      elements *= std::max<int64_t>(shape[i], 1);
-      if (shape[i] > 1) last += CheckedSize(shape[i] - 1) * strides[i];
-      is_empty |= shape[i] == 0;
-    }
-    const CheckedSize bytes = elements * size_of(storage.dtype());
-    bytes.value_or_throw<DataError>(what, ": the size of ", shape, " overflows");
-    if (is_empty) return empty(shape, {.dtype = storage.dtype()});
-    LATHE_CHECK(
-        DataError,
-        offset >= 0 && !last.overflowed() && last.value_or_throw<DataError>("") < storage.numel(),
-        what, ": ", storage.dtype(), shape, " with strides ", strides, " from element ", offset,
-        " lies outside its storage of ", storage.numel(), " elements");
-    return alias(storage, shape, strides, offset);
   }
 
   /// The storage that ("storage", type, key, location, numel) describes, as a 1-d tensor.

@@ -1,8 +1,10 @@
-// Dense CPU copies, byte swapping, and the check of bools.
+// Dense CPU copies, byte swapping, the check of bools, and views of a file's storages.
 #include "lathe/core/formats/tensor_bytes.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
 
 namespace lathe {
@@ -44,6 +46,28 @@ void check_bools(const void* values, int64_t count, std::string_view what) {
   for (int64_t i = 0; i < count; ++i) {
     LATHE_CHECK(DataError, bytes[i] <= 1, what, ": holds the byte ", bytes[i], " as a bool");
   }
+}
+
+Tensor view_of_storage(const Tensor& storage, int64_t offset, const Shape& shape,
+                       const Strides& strides, const std::string& what) {
+  LATHE_CHECK(DataError, shape.size() == strides.size(), what, " has ", shape.size(), " sizes but ",
+              strides.size(), " strides");
+  CheckedSize last = offset, elements = 1;
+  bool is_empty = false;
+  for (int i = 0; i < shape.size(); ++i) {
+    elements *= std::max<int64_t>(shape[i], 1);
+    if (shape[i] > 1) last += CheckedSize(shape[i] - 1) * strides[i];
+    is_empty |= shape[i] == 0;
+  }
+  const CheckedSize bytes = elements * size_of(storage.dtype());
+  bytes.value_or_throw<DataError>(what, ": the size of ", shape, " overflows");
+  if (is_empty) return empty(shape, {.dtype = storage.dtype()});
+  LATHE_CHECK(
+      DataError,
+      offset >= 0 && !last.overflowed() && last.value_or_throw<DataError>("") < storage.numel(),
+      what, ": ", storage.dtype(), shape, " with strides ", strides, " from element ", offset,
+      " lies outside its storage of ", storage.numel(), " elements");
+  return alias(storage, shape, strides, offset);
 }
 
 }  // namespace lathe

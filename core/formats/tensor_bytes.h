@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "lathe/core/tensor.h"
@@ -21,5 +22,10 @@ void swap_bytes(void* values, int64_t count, size_t size);
 /// Checks values that came from a file: a byte other than 0 and 1 is not a C++ bool.
 /// throws: DataError that begins with `what`.
 void check_bools(const void* values, int64_t count, std::string_view what);
+
+/// A tensor that a file describes as a part of a storage, which is 1-d.
+/// throws: DataError that begins with `what` if a size overflows or an element lies outside.
+Tensor view_of_storage(const Tensor& storage, int64_t offset, const Shape& shape,
+                       const Strides& strides, const std::string& what);
 
 }  // namespace lathe
