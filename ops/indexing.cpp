@@ -27,7 +27,7 @@ TensorIndex::TensorIndex(const char* text) : kind_(Ellipsis) {
 
 namespace {
 
-using Indices = std::initializer_list<TensorIndex>;
+using Indices = std::span<const TensorIndex>;
 
 /// A view of x and, for some of its dimensions, tensors of indices (i64, in [0, size), not yet
 /// broadcast).
@@ -174,6 +174,10 @@ Dims inverse(const Dims& order) {
 
 }  // namespace
 
+Tensor index(const Tensor& x, std::initializer_list<TensorIndex> indices) {
+  return index(x, Indices(indices.begin(), indices.size()));
+}
+
 Tensor index(const Tensor& x, Indices indices) {
   const profile::OpRange range("index", {x});
   const Chosen chosen = choose(x, indices);
@@ -190,10 +194,11 @@ Tensor index(const Tensor& x, Indices indices) {
   return reshape(taken, shape);
 }
 
-const Tensor& index_put_(const Tensor& x, Indices indices, const Tensor& values_in) {
+const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,
+                         const Tensor& values_in) {
   const profile::OpRange range("index_put_", {x, values_in});
   autograd::check_in_place("index_put_", x);
-  const Chosen chosen = choose(x, indices);
+  const Chosen chosen = choose(x, Indices(indices.begin(), indices.size()));
   if (chosen.at.empty()) {
     copy_(chosen.view, as_assigned(values_in, chosen.view.ndim()));
     return x;
@@ -221,7 +226,8 @@ const Tensor& index_put_(const Tensor& x, Indices indices, const Tensor& values_
   return x;
 }
 
-const Tensor& index_put_(const Tensor& x, Indices indices, Scalar value) {
+const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,
+                         Scalar value) {
   const profile::OpRange range("index_put_", {x});
   check_number("index_put_", value, x);
   return index_put_(x, indices, full({}, value, {.dtype = x.dtype()}));

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <variant>
 
@@ -85,6 +86,7 @@ class TensorIndex {
 /// ValueError (a step below 1).
 /// ref: NumPy, "Indexing on ndarrays".
 LATHE_API Tensor index(const Tensor& x, std::initializer_list<TensorIndex> indices);
+LATHE_API Tensor index(const Tensor& x, std::span<const TensorIndex> indices);
 
 /// Writes `values` to the elements that index() reads. It has x's dtype after conversion and
 /// broadcasts to their shape; there may be more dimensions, of size 1, in front. Of several values
