@@ -55,6 +55,7 @@
 
 #  include "lathe/ops/activations.h"
 #  include "lathe/ops/argmax.h"
+#  include "lathe/ops/attention.h"
 #  include "lathe/ops/batch_norm.h"
 #  include "lathe/ops/batch_norm_conv2d.h"
 #  include "lathe/ops/binary.h"
@@ -97,6 +98,7 @@
 #  include "lathe/ops/random.h"
 #  include "lathe/ops/random_source.h"
 #  include "lathe/ops/rearrange.h"
+#  include "lathe/ops/recurrent.h"
 #  include "lathe/ops/reduce.h"
 #  include "lathe/ops/scatter.h"
 #  include "lathe/ops/searchsorted.h"

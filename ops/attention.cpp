@@ -1,0 +1,74 @@
+// Attention, by matrix products and softmax. Contract: attention.h.
+#include "lathe/ops/attention.h"
+
+#include <cmath>
+#include <limits>
+
+#include "lathe/core/hooks/range.h"
+#include "lathe/ops/autocast.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/dropout.h"
+#include "lathe/ops/floating_check.h"
+#include "lathe/ops/matmul.h"
+#include "lathe/ops/rearrange.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/softmax.h"
+#include "lathe/ops/triangle.h"
+#include "lathe/ops/views.h"
+#include "lathe/ops/where.h"
+
+namespace lathe {
+
+static void check_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
+  for (const Tensor* t : {&q, &k, &v}) check_floating("scaled_dot_product_attention", *t);
+  LATHE_CHECK(ShapeError,
+              q.ndim() >= 2 && k.ndim() >= 2 && v.ndim() >= 2 && q.dim(-1) == k.dim(-1) &&
+                  k.dim(-2) == v.dim(-2),
+              "scaled_dot_product_attention: expected […,L,D], […,S,D] and […,S,E] (query: ", q,
+              ", key: ", k, ", value: ", v, ")");
+}
+
+/// Each head of x as often as query has heads for it.
+static Tensor repeated(const Tensor& x, const Tensor& query) {
+  LATHE_CHECK(ShapeError,
+              x.ndim() >= 3 && query.ndim() >= 3 && x.dim(-3) > 0 && query.dim(-3) % x.dim(-3) == 0,
+              "scaled_dot_product_attention: ", query, " has no multiple of the heads of ", x);
+  return repeat_interleave(x, query.dim(-3) / x.dim(-3), -3);
+}
+
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const AttentionOptions& opt) {
+  const profile::OpRange range("scaled_dot_product_attention", {query, key, value});
+  auto [q, k, v] = amp::cast(amp::kHalf, query, key, value);
+  check_attention(q, k, v);
+  if (opt.grouped && k.ndim() >= 3 && q.ndim() >= 3 && k.dim(-3) != q.dim(-3)) {
+    k = repeated(k, q);
+    v = repeated(v, q);
+  }
+  const double scale = opt.scale.value_or(1 / std::sqrt(static_cast<double>(q.dim(-1))));
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  Tensor scores = matmul(mul(q, scale), transpose(k, -2, -1));  // […,L,S]
+  Tensor looks = {};                                            // where a query may look
+  if (opt.causal) {
+    looks = tril(ones({q.dim(-2), k.dim(-2)}, {.dtype = kBool, .device = q.device()}));
+  }
+  if (opt.mask.defined() && opt.mask.dtype() == kBool) {
+    looks = looks.defined() ? logical_and(looks, opt.mask) : opt.mask;
+  } else if (opt.mask.defined()) {
+    check_floating("scaled_dot_product_attention", opt.mask);
+    scores = add(scores, cast(opt.mask, scores.dtype()));
+  }
+  Tensor weights;
+  if (looks.defined()) {
+    const Tensor blind = logical_not(any(looks, {-1}, {.keepdim = true}));  // softmax: NaN
+    const Tensor hidden = logical_not(logical_or(looks, blind));
+    weights = masked_fill(softmax(masked_fill(scores, hidden, kNever), -1), blind, 0);
+  } else {
+    weights = softmax(scores, -1);
+  }
+  return matmul(dropout(cast(weights, v.dtype()), {.p = opt.dropout, .train = true}), v);
+}
+
+}  // namespace lathe

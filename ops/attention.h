@@ -1,0 +1,32 @@
+// Scaled dot-product attention (attention.cpp, made of other ops).
+#pragma once
+
+#include <optional>
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+struct AttentionOptions {
+  // bool: true where a query may look; floats: added to the scores. It broadcasts to them.
+  Tensor mask = {};
+  bool causal = false;               // a query looks at the keys up to its own place alone
+  double dropout = 0;                // of the weights; 0 in evaluation
+  std::optional<double> scale = {};  // nothing: 1 / sqrt(D)
+  bool grouped = false;              // key and value have fewer heads, each for several of query
+};
+
+/// softmax(scale * query key^T + mask) value.
+///   query  […,L,D]   key  […,S,D]   value  […,S,E], leading dimensions broadcast   →  […,L,E]
+///   mask   broadcasts to […,L,S]
+/// With `grouped` dimension -3 of query (heads) is a multiple of that of key and value. A query
+/// that a mask of bool lets look nowhere gives 0; one with -inf everywhere in a mask of floats
+/// gives NaN.
+/// dtypes: floats.   grad: query, key, value, mask (twice).   amp: half.
+/// throws: ShapeError, DTypeError, ValueError (dropout outside [0, 1]).
+/// ref: Vaswani et al. 2017 (arXiv:1706.03762); torch.nn.functional.scaled_dot_product_attention.
+LATHE_API Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key,
+                                              const Tensor& value,
+                                              const AttentionOptions& options = {});
+
+}  // namespace lathe

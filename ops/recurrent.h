@@ -1,0 +1,50 @@
+// Recurrent layers (recurrent.cpp, made of other ops).
+#pragma once
+
+#include <vector>
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+/// The tensors of one layer in one direction; H: size of the state, G: 4 for lstm, 3 for gru.
+struct RecurrentLayer {
+  Tensor w_x, w_h;            // [G*H,in] and [G*H,H or P]
+  Tensor b_x = {}, b_h = {};  // [G*H] or undefined
+  Tensor w_out = {};          // lstm: [P,H], projects the state to P numbers; or undefined
+};
+
+struct RecurrentOptions {
+  bool bidirectional = false;  // each layer also runs from the end to the beginning
+  bool batch_first = false;    // x is [N,T,in], not [T,N,in]
+  double dropout = 0;          // of what goes from one layer to the next; 0 in evaluation
+};
+
+struct RecurrentResult {
+  Tensor y;     // [T,N,D*H] or [N,T,D*H]: the states of the last layer, D directions side by side
+  Tensor h, c;  // [layers*D,N,H]: the states at the end; c of lstm alone
+};
+
+/// Long short-term memory. With gates i, f, g, o, the rows of w_x and w_h in this order:
+///   i, f, o = sigmoid(…), g = tanh(…),   … = w_x x[t] + b_x + w_h h + b_h
+///   c' = f c + i g,   h' = o tanh(c')
+///   x       [T,N,in]     h, c  [layers*D,N,H], D = 2 if bidirectional, else 1
+///   layers  for each layer its forward direction, then its backward one
+/// dtypes: floats.   grad: x, h, c and the layers' tensors (twice).   amp: half.
+/// throws: ShapeError, DTypeError, ValueError for a number of layers that does not fit.
+/// ref: Hochreiter and Schmidhuber 1997; torch.nn.LSTM.
+LATHE_API RecurrentResult lstm(const Tensor& x, const Tensor& h, const Tensor& c,
+                               const std::vector<RecurrentLayer>& layers,
+                               const RecurrentOptions& options = {});
+
+/// Gated recurrent units. With gates r, z, n, the rows of w_x and w_h in this order:
+///   r, z = sigmoid(w_x x[t] + b_x + w_h h + b_h),   n = tanh(w_x x[t] + b_x + r (w_h h + b_h))
+///   h' = (1 - z) n + z h
+/// dtypes: floats.   grad: x, h and the layers' tensors (twice).   amp: half.
+/// throws: as lstm.
+/// ref: Cho et al. 2014 (arXiv:1406.1078); torch.nn.GRU.
+LATHE_API RecurrentResult gru(const Tensor& x, const Tensor& h,
+                              const std::vector<RecurrentLayer>& layers,
+                              const RecurrentOptions& options = {});
+
+}  // namespace lathe

@@ -1,0 +1,100 @@
+// scaled_dot_product_attention against sums that are written out. golden_pt2/ has PyTorch's numbers.
+#include "lathe/ops/attention.h"
+
+#include <cmath>
+
+#include "compare.h"
+#include "lathe/core/random/generator.h"
+#include "lathe/ops/random.h"
+
+using namespace lathe;
+using namespace lathe::test;
+using doctest::Contains;
+
+namespace {
+
+using Values = std::vector<double>;
+using In = const Tensors&;
+
+/// One head, element by element. `looks(i, j)`: whether query i may look at key j.
+template <class F>
+Values by_sums(const Tensor& q, const Tensor& k, const Tensor& v, double scale, F&& looks) {
+  const Values a = q.to_vector<double>(), b = k.to_vector<double>(), c = v.to_vector<double>();
+  const auto rows = static_cast<size_t>(q.dim(0)), keys = static_cast<size_t>(k.dim(0));
+  const auto size = static_cast<size_t>(q.dim(1)), width = static_cast<size_t>(v.dim(1));
+  Values y(rows * width);
+  for (size_t i = 0; i < rows; ++i) {
+    Values weights(keys);
+    double sum = 0;
+    for (size_t j = 0; j < keys; ++j) {
+      double score = 0;
+      for (size_t d = 0; d < size; ++d) score += a[i * size + d] * b[j * size + d];
+      sum += weights[j] = looks(i, j) ? std::exp(scale * score) : 0;
+    }
+    for (size_t j = 0; j < keys; ++j) {
+      for (size_t d = 0; d < width; ++d) {
+        y[i * width + d] += sum == 0 ? 0 : weights[j] / sum * c[j * width + d];
+      }
+    }
+  }
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("attention: values, causal and with masks") {
+  manual_seed(1);
+  const Tensor q = f64({3, 4}), k = f64({5, 4}), v = f64({5, 2});
+  const auto all = [](size_t, size_t) { return true; };
+  CHECK(difference(scaled_dot_product_attention(q, k, v), by_sums(q, k, v, 0.5, all), 1e-14) == "");
+  CHECK(difference(scaled_dot_product_attention(q, k, v, {.scale = 2.0}), by_sums(q, k, v, 2, all),
+                   1e-14) == "");
+  CHECK(difference(scaled_dot_product_attention(q, k, v, {.causal = true}),
+                   by_sums(q, k, v, 0.5, [](size_t i, size_t j) { return j <= i; }), 1e-14) == "");
+  // A query that may look nowhere gives 0, and so does its gradient.
+  const Tensor mask = tensor({{1, 0, 1, 0, 0}, {0, 0, 0, 0, 0}, {1, 1, 1, 1, 1}}).to(kBool);
+  const Values at = mask.to_vector<double>();
+  const Tensor want_grad = q.detach().requires_grad_();
+  const Tensor y = scaled_dot_product_attention(want_grad, k, v, {.mask = mask});
+  const auto looks = [&](size_t i, size_t j) { return at[i * 5 + j] != 0; };
+  CHECK(difference(y, by_sums(q, k, v, 0.5, looks), 1e-14) == "");
+  y.sum().backward();
+  CHECK(difference(want_grad.grad()[1], Values(4, 0), 0) == "");
+}
+
+TEST_CASE("attention: heads of key and value serve several of query; dropout of all gives 0") {
+  manual_seed(2);
+  const Tensor q = f64({2, 4, 3, 2}), k = f64({2, 2, 5, 2}), v = f64({2, 2, 5, 3});
+  const Tensor y = scaled_dot_product_attention(q, k, v, {.grouped = true});
+  CHECK(y.shape() == Shape{2, 4, 3, 3});
+  const Tensor third = scaled_dot_product_attention(q[1][2], k[1][1], v[1][1]);
+  CHECK(difference(y[1][2], third.to_vector<double>(), 1e-14) == "");
+  const Tensor none = scaled_dot_product_attention(q[0][0], k[0][0], v[0][0], {.dropout = 1});
+  CHECK(difference(none, Values(9, 0), 0) == "");
+}
+
+TEST_CASE("attention: gradients agree with finite differences, twice") {
+  manual_seed(3);
+  const Tensor mask = tensor({{1, 0, 1}, {1, 1, 0}}).to(kBool);
+  // clang-format off
+  const GradientCase cases[] = {
+      {"scaled_dot_product_attention", [](In x) { return scaled_dot_product_attention(x[0], x[1], x[2]); }, {f64({2, 2, 2}), f64({2, 3, 2}), f64({2, 3, 1})}},
+      {"scaled_dot_product_attention masked", [mask](In x) { return scaled_dot_product_attention(x[0], x[1], x[2], {.mask = mask}); }, {f64({2, 2}), f64({3, 2}), f64({3, 2})}},
+      {"scaled_dot_product_attention with scores", [](In x) { return scaled_dot_product_attention(x[0], x[1], x[2], {.mask = x[3]}); }, {f64({2, 2}), f64({3, 2}), f64({3, 2}), f64({3})}},
+      {"scaled_dot_product_attention grouped", [](In x) { return scaled_dot_product_attention(x[0], x[1], x[2], {.causal = true, .grouped = true}); }, {f64({2, 2, 2}), f64({1, 3, 2}), f64({1, 3, 2})}},
+  };
+  // clang-format on
+  for (const GradientCase& c : cases) check_gradients(c);
+}
+
+TEST_CASE("attention: sizes that do not fit are named") {
+  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(zeros({2, 4}), zeros({3, 5}), zeros({3, 4})),
+                       Contains("query: f32[2,4]@cpu, key: f32[3,5]@cpu, value: f32[3,4]@cpu"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(zeros({3, 2, 4}), zeros({2, 3, 4}),
+                                                    zeros({2, 3, 4}), {.grouped = true}),
+                       Contains("no multiple of the heads"), ShapeError);
+  CHECK_THROWS_AS(
+      scaled_dot_product_attention(zeros({2, 4}, {.dtype = kI64}), zeros({3, 4}), zeros({3, 4})),
+      DTypeError);
+}

@@ -1,0 +1,117 @@
+// lstm and gru against their formulas, number by number. golden_pt2/ has PyTorch's numbers.
+#include "lathe/ops/recurrent.h"
+
+#include <cmath>
+
+#include "compare.h"
+#include "lathe/core/random/generator.h"
+#include "lathe/ops/random.h"
+#include "lathe/ops/rearrange.h"
+
+using namespace lathe;
+using namespace lathe::test;
+using doctest::Contains;
+
+namespace {
+
+using In = const Tensors&;
+
+double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
+
+/// A layer of one unit with one input: w_x, w_h and biases are a column of numbers each.
+RecurrentLayer one_unit(const std::vector<double>& w_x, const std::vector<double>& w_h,
+                        const std::vector<double>& b) {
+  const auto column = [](const std::vector<double>& v) { return tensor(v, kF64).unsqueeze(1); };
+  return {column(w_x), column(w_h), tensor(b, kF64), tensor(b, kF64)};
+}
+
+const std::vector<double> kWx = {0.3, -0.7, 1.1, 0.2}, kWh = {-0.4, 0.6, 0.5, -0.9};
+const std::vector<double> kB = {0.1, -0.2, 0.05, 0.3};
+const std::vector<double> kX = {0.5, -1.5, 2.0};
+
+std::vector<RecurrentLayer> random_layers(int64_t count, int64_t gates, int64_t in, int64_t size,
+                                          int64_t later_in) {
+  std::vector<RecurrentLayer> layers;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t width = i < count / 2 ? in : later_in;
+    layers.push_back({f64({gates * size, width}), f64({gates * size, size}), f64({gates * size}),
+                      f64({gates * size})});
+  }
+  return layers;
+}
+
+}  // namespace
+
+TEST_CASE("recurrent: one unit of lstm and gru, step by step") {
+  double h = 0.25, c = -0.5;
+  std::vector<double> states;
+  for (const double x : kX) {
+    const auto gate = [&](size_t i) { return kWx[i] * x + kWh[i] * h + 2 * kB[i]; };
+    c = sigmoid_of(gate(1)) * c + sigmoid_of(gate(0)) * std::tanh(gate(2));
+    h = sigmoid_of(gate(3)) * std::tanh(c);
+    states.push_back(h);
+  }
+  const Tensor x = tensor(kX, kF64).view({3, 1, 1});
+  const Tensor start = full({1, 1, 1}, 0.25, {.dtype = kF64});
+  const RecurrentResult r =
+      lstm(x, start, full({1, 1, 1}, -0.5, {.dtype = kF64}), {one_unit(kWx, kWh, kB)});
+  CHECK(difference(r.y, states, 1e-15) == "");
+  CHECK(difference(r.h, {h}, 1e-15) == "");
+  CHECK(difference(r.c, {c}, 1e-15) == "");
+
+  h = 0.25;
+  states.clear();
+  for (const double in : kX) {
+    const auto sum = [&](size_t i) { return kWx[i] * in + kWh[i] * h + 2 * kB[i]; };
+    const double reset = sigmoid_of(sum(0)), z = sigmoid_of(sum(1));
+    const double n = std::tanh(kWx[2] * in + kB[2] + reset * (kWh[2] * h + kB[2]));
+    h = (1 - z) * n + z * h;
+    states.push_back(h);
+  }
+  const auto three = [](std::vector<double> v) { return v.resize(3), v; };
+  const RecurrentResult g = gru(x, start, {one_unit(three(kWx), three(kWh), three(kB))});
+  CHECK(difference(g.y, states, 1e-15) == "");
+  CHECK(difference(g.h, {h}, 1e-15) == "");
+}
+
+TEST_CASE("recurrent: the backward direction is the forward one of the reversed sequence") {
+  manual_seed(4);
+  const Tensor x = f64({5, 2, 3}), h = f64({2, 2, 4});
+  const auto layers = random_layers(2, 3, 3, 4, 3);
+  const RecurrentResult both = gru(x, h, layers, {.bidirectional = true});
+  CHECK(both.y.shape() == Shape{5, 2, 8});
+  const RecurrentResult back = gru(flip(x, {0}), narrow(h, 0, 1, 1), {layers[1]});
+  CHECK(difference(narrow(both.y, 2, 4, 4), flip(back.y, {0}).contiguous().to_vector<double>(),
+                   1e-15) == "");
+  CHECK(difference(both.h[1], back.h[0].to_vector<double>(), 1e-15) == "");
+  const Tensor batches =
+      gru(transpose(x, 0, 1), h, layers, {.bidirectional = true, .batch_first = true}).y;
+  CHECK(difference(transpose(batches, 0, 1), both.y.to_vector<double>(), 0) == "");
+}
+
+TEST_CASE("recurrent: gradients agree with finite differences, twice") {
+  manual_seed(5);
+  // clang-format off
+  const GradientCase cases[] = {
+      {"lstm", [](In in) { const auto r = lstm(in[0], in[1], in[2], {{in[3], in[4], in[5], in[6]}}); return Tensor(r.y.sum() + r.c * r.h); }, {f64({2, 2, 2}), f64({1, 2, 1}), f64({1, 2, 1}), f64({4, 2}), f64({4, 1}), f64({4}), f64({4})}},
+      {"lstm projected", [](In in) { return lstm(in[0], in[1], in[2], {{in[3], in[4], {}, {}, in[5]}}).y; }, {f64({2, 1, 2}), f64({1, 1, 1}), f64({1, 1, 2}), f64({8, 2}), f64({8, 1}), f64({1, 2})}},
+      {"gru", [](In in) { return gru(in[0], in[1], {{in[2], in[3], in[4], in[5]}}).y; }, {f64({2, 2, 2}), f64({1, 2, 1}), f64({3, 2}), f64({3, 1}), f64({3}), f64({3})}},
+  };
+  // clang-format on
+  for (const GradientCase& c : cases) check_gradients(c);
+}
+
+TEST_CASE("recurrent: states and layers that do not fit are named") {
+  const Tensor x = zeros({3, 2, 4}), h = zeros({1, 2, 5});
+  const RecurrentLayer layer{zeros({15, 4}), zeros({15, 5})};
+  CHECK_THROWS_WITH_AS(gru(zeros({3, 2, 4}, {.dtype = kI64}), h, {layer}), Contains("gru: "),
+                       DTypeError);
+  CHECK_THROWS_WITH_AS(gru(x, h, {layer, layer}),
+                       Contains("has 2 layers and directions, 1 directions, and a state of 1"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(gru(x, zeros({1, 3, 5}), {layer}), Contains("a state for each sequence"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(gru(zeros({0, 2, 4}), h, {layer}), Contains("one step at least"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(lstm(x, h, {}, {layer}), Contains("needs a cell state"), ShapeError);
+}
