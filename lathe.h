@@ -142,6 +142,7 @@
 #  include "lathe/graph/graph.h"
 #  include "lathe/graph/onnx/onnx.h"
 #  include "lathe/graph/passes.h"
+#  include "lathe/graph/pt2/program.h"
 #  include "lathe/graph/quantize/quantize.h"
 #  include "lathe/graph/trace.h"
 

@@ -20,7 +20,7 @@ KERNELS = {"core/gpu"}  # how a kernel is launched and reads its arguments
 CONVOLUTION = {"ops/conv", "ops/conv/cpu", "ops/conv/cudnn", "ops/conv/search"}
 OPS = RECORD | {"ops"}
 LIBRARY = OPS | CONVOLUTION | {
-    "core/debug", "core/files", "core/formats", "core/machine", "core/memory", "core/text", "profile", "ops/losses", "nn", "graph", "graph/onnx", "graph/quantize",
+    "core/debug", "core/files", "core/formats", "core/machine", "core/memory", "core/text", "profile", "ops/losses", "nn", "graph", "graph/onnx", "graph/pt2", "graph/quantize",
     "optim", "data", "data/device", "data/images", "data/transforms", "distributed", "train"}
 
 # room: the rooms that it may include, apart from itself. A folder's root is a room: "core" is what lies in core/ itself. A root is a
@@ -61,6 +61,7 @@ MAY_INCLUDE = {
     "graph/passes": OPS | {"core/formats", "graph"},
     "graph/fused": OPS | KERNELS | {"core/files", "core/formats", "ops/elementwise_kernels", "ops/plans", "graph"},  # made of the ops' arithmetic
     "graph/onnx": OPS | {"core/files", "core/formats", "graph"},
+    "graph/pt2": OPS | {"core/files", "core/formats", "graph", "nn"},  # a program is a module
     "graph/quantize": OPS | {"graph"},
     "optim": OPS | {"nn"},
     "optim/kernels": OPS | KERNELS | {"optim", "ops/reduce_kernels"},

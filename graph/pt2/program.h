@@ -1,0 +1,81 @@
+// Program: a model that PyTorch exported, as a module that trains.
+//   torch.export.save(torch.export.export(model.train(), (x,)), "m.pt2")
+//   jit::Program model = jit::load_program("m.pt2");
+//   const Tensor loss = cross_entropy(model(images), labels);
+// graph/ stands above nn/, so this module is not in nn. pt2_file.h: the archive; pt2_schema.h: its
+// JSON; pt2_steps.h: the graph made ready to run; pt2_call.h: what an operator's row calls.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/core/config.h"
+#include "lathe/nn/module.h"
+
+namespace lathe::jit {
+
+namespace pt2 {
+struct ProgramFile;
+}
+
+/// The exported program, run by the library's ops: so it has gradients, and autocast, recomputation
+/// and jit::compile work as for any module. Its parameters, persistent buffers and modules have
+/// PyTorch's names; names that PyTorch ties are one parameter. Non-persistent buffers and constants
+/// are not in the state dict; they follow the parameters to their device and dtype.
+///
+/// train() and eval() count, of the program or of modules in it, whatever the mode in which it was
+/// exported: batch norm, dropout and stochastic depth (DropPath, StochasticDepth) work as in that
+/// mode. What was exported in training with one of them off keeps it off. A program exported in
+/// evaluation holds no stochastic depth and no dropout inside attention: that is warned about when
+/// it trains.
+///
+/// A program computes in the dtype of its parameters: after to(kF16) what it asked for in f32 is in
+/// f16, too.
+class LATHE_API Program final : public nn::Module {
+ public:
+  ~Program() override;
+  Program(Program&&) = delete;
+
+  /// The result of a program of one input. Of several results the first.
+  /// throws: ValueError for a program of several inputs; as run().
+  Tensor forward(const Tensor& x) override;
+  /// The results, in the order of output_names(). CallHooks see inputs and results.
+  ///   inputs  in the order of input_names(), of the dtypes and sizes of the export; a size that
+  ///           was dynamic there is free, and the same wherever the export has the same symbol
+  /// throws: ValueError for another number of inputs; ShapeError, DTypeError for one that does not
+  /// fit; what the ops throw, with the module and the line of Python that called the op.
+  Tensors run(const Tensors& inputs);
+  /// The same by names.
+  /// throws: also ValueError for a name that is missing, unknown or given twice.
+  Tensors run(const Named<Tensor>& inputs);
+
+  const std::vector<std::string>& input_names() const;
+  /// The keys if the model returns a dictionary, else the names of the values: "linear_3".
+  const std::vector<std::string>& output_names() const;
+
+ private:
+  explicit Program(pt2::ProgramFile file, std::string_view name);
+  friend Program load_program(std::span<const std::byte>, std::string_view);
+  friend Program load_program(const std::string&);
+
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+/// Reads a file of torch.export.save (PyTorch 2.8 or later, schema 8). Nothing of it is executed
+/// before run(). The program is in the mode in which it was exported.
+/// throws: FileError; DataError that names the file, the node and the value that does not fit: a
+/// damaged or hostile archive, an older format (the message says what to do), weights outside of
+/// their storage, and operators that have no counterpart here: one message with all of them, each
+/// with the module and the line of Python that called it. Memory: at most 256 times the file's size
+/// and 1 MiB; about its size for a file that is mostly weights.
+LATHE_API Program load_program(const std::string& path);
+/// The same for a file's bytes; `name` stands for it in messages.
+/// throws: DataError.
+LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_view name);
+
+}  // namespace lathe::jit

@@ -1,0 +1,263 @@
+// The arguments and results of one call, and the look-up of operators.
+#include "lathe/graph/pt2/pt2_call.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "lathe/core/error.h"
+#include "lathe/core/format.h"
+#include "lathe/core/formats/safetensors_header.h"
+#include "lathe/graph/pt2/pt2_steps.h"
+#include "lathe/ops/inplace.h"
+
+namespace lathe::jit::pt2 {
+
+using safetensors::in_quotes;
+
+const Target* find_target(std::string_view name) {
+  static const auto table = [] {
+    std::unordered_map<std::string_view, const Target*> all;
+    for (const auto targets : {pointwise_targets(), shape_targets(), layer_targets()}) {
+      for (const Target& target : targets) all.emplace(target.name, &target);
+    }
+    return all;
+  }();
+  constexpr std::string_view kPrefix = "torch.ops.";
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  const auto found = table.find(name);
+  return found == table.end() ? nullptr : found->second;
+}
+
+void Call::refuse(const std::string& why) const {
+  LATHE_FAIL(DataError, step_.target->name, " (node ", in_quotes(step_.node.name), "): ", why);
+}
+
+// --- arguments -----------------------------------------------------------------------------------
+
+const Argument* Call::find(std::string_view name) const {
+  for (const NamedArgument& argument : step_.node.inputs) {
+    if (argument.name != name) continue;
+    return std::holds_alternative<std::monostate>(argument.value) ? nullptr : &argument.value;
+  }
+  return nullptr;
+}
+
+const Argument& Call::get(std::string_view name) const {
+  const Argument* const found = find(name);
+  if (found == nullptr) refuse(concat("argument ", in_quotes(name), " is missing"));
+  return *found;
+}
+
+const Held& Call::held(Value value) const { return held_[static_cast<size_t>(value.number)]; }
+
+bool Call::has(std::string_view name) const { return find(name) != nullptr; }
+
+bool Call::is_tensor(std::string_view name) const {
+  const Argument* const found = find(name);
+  if (found == nullptr) return false;
+  const auto* const value = std::get_if<Value>(found);
+  return value != nullptr && std::holds_alternative<Tensor>(held(*value));
+}
+
+Tensor Call::maybe(std::string_view name) const {
+  const Argument* const found = find(name);
+  if (found == nullptr) return {};
+  if (!is_tensor(name)) refuse(concat("argument ", in_quotes(name), " is no tensor"));
+  return std::get<Tensor>(held(std::get<Value>(*found)));
+}
+
+Tensor Call::tensor(std::string_view name) const {
+  Tensor out = maybe(name);
+  if (!out.defined()) refuse(concat("argument ", in_quotes(name), " is missing"));
+  return out;
+}
+
+Tensors Call::tensors(std::string_view name) const {
+  const auto* const values = std::get_if<std::vector<Value>>(&get(name));
+  if (values == nullptr) return {tensor(name)};
+  Tensors out;
+  for (const Value value : *values) {
+    if (value.number < 0) {
+      out.emplace_back();
+    } else if (const auto* const t = std::get_if<Tensor>(&held(value)); t != nullptr) {
+      out.push_back(*t);
+    } else {
+      refuse(concat("argument ", in_quotes(name), " holds something that is no tensor"));
+    }
+  }
+  return out;
+}
+
+int64_t Call::known(const Integer& integer, std::string_view name) const {
+  if (integer.value.number < 0) return integer.known;
+  const Held& value = held(integer.value);
+  if (const auto* const number = std::get_if<int64_t>(&value)) return *number;
+  if (const auto* const truth = std::get_if<bool>(&value)) return *truth ? 1 : 0;
+  refuse(concat("argument ", in_quotes(name), " is no integer"));
+}
+
+int64_t Call::integer(std::string_view name, std::optional<int64_t> otherwise) const {
+  if (otherwise && !has(name)) return *otherwise;
+  const Argument& argument = get(name);
+  if (const auto* const number = std::get_if<Integer>(&argument)) return known(*number, name);
+  refuse(concat("argument ", in_quotes(name), " is no integer"));
+}
+
+std::vector<int64_t> Call::integers(std::string_view name) const {
+  const Argument& argument = get(name);
+  if (std::holds_alternative<Integer>(argument)) return {integer(name)};
+  const auto* const list = std::get_if<std::vector<Integer>>(&argument);
+  // An empty list has no kind.
+  const auto* const none = std::get_if<std::vector<Value>>(&argument);
+  if (list == nullptr && (none == nullptr || !none->empty())) {
+    refuse(concat("argument ", in_quotes(name), " is no list of integers"));
+  }
+  std::vector<int64_t> out;
+  if (list == nullptr) return out;
+  for (const Integer& number : *list) out.push_back(known(number, name));
+  return out;
+}
+
+Dims Call::dims(std::string_view name) const { return integers(name); }
+
+Dims Call::dims(std::string_view name, const Dims& otherwise) const {
+  return has(name) ? dims(name) : otherwise;
+}
+
+Pair Call::pair(std::string_view name, std::optional<Pair> otherwise) const {
+  if (otherwise && !has(name)) return *otherwise;
+  const std::vector<int64_t> values = integers(name);
+  if (values.empty() && otherwise) return *otherwise;
+  if (values.size() == 1) return values[0];
+  if (values.size() != 2) {
+    refuse(concat("argument ", in_quotes(name), " has ", values.size(), " numbers, not 2"));
+  }
+  return {values[0], values[1]};
+}
+
+Scalar Call::number(std::string_view name, std::optional<Scalar> otherwise) const {
+  if (otherwise && !has(name)) return *otherwise;
+  const Argument& argument = get(name);
+  if (const auto* const real = std::get_if<double>(&argument)) return *real;
+  if (const auto* const truth = std::get_if<bool>(&argument)) return *truth;
+  if (const auto* const number = std::get_if<Integer>(&argument)) {
+    if (number->value.number < 0) return number->known;
+    const Held& value = held(number->value);
+    if (const auto* const real = std::get_if<double>(&value)) return *real;
+    return known(*number, name);
+  }
+  refuse(concat("argument ", in_quotes(name), " is no number"));
+}
+
+double Call::real(std::string_view name, std::optional<double> otherwise) const {
+  if (otherwise && !has(name)) return *otherwise;
+  return number(name).to<double>();
+}
+
+std::vector<double> Call::reals(std::string_view name) const {
+  const auto* const list = std::get_if<std::vector<double>>(&get(name));
+  if (list == nullptr) refuse(concat("argument ", in_quotes(name), " is no list of numbers"));
+  return *list;
+}
+
+bool Call::boolean(std::string_view name, bool otherwise) const {
+  const Argument* const found = find(name);
+  if (found == nullptr) return otherwise;
+  if (const auto* const truth = std::get_if<bool>(found)) return *truth;
+  return integer(name) != 0;
+}
+
+bool Call::is_word(std::string_view name) const {
+  const Argument* const found = find(name);
+  return found != nullptr && std::holds_alternative<std::string>(*found);
+}
+
+std::string Call::word(std::string_view name, std::string_view otherwise) const {
+  const Argument* const found = find(name);
+  if (found == nullptr) return std::string(otherwise);
+  if (!is_word(name)) refuse(concat("argument ", in_quotes(name), " is no text"));
+  return std::get<std::string>(*found);
+}
+
+DType Call::dtype(std::string_view name, DType otherwise) const {
+  const Argument* const found = find(name);
+  if (found == nullptr) return otherwise;
+  const auto* const dtype = std::get_if<DType>(found);
+  if (dtype == nullptr) refuse(concat("argument ", in_quotes(name), " is no dtype"));
+  return setting_.dtype(*dtype);
+}
+
+MemoryFormat Call::format(std::string_view name, const Tensor& like) const {
+  const Argument* const found = find(name);
+  const auto* const format = found == nullptr ? nullptr : std::get_if<Format>(found);
+  const Format wanted = format == nullptr ? Format::kPreserve : *format;
+  const bool was_last =
+      like.ndim() == 4 && !like.is_contiguous() && like.is_contiguous(kChannelsLast);
+  const bool last = wanted == Format::kChannelsLast || (wanted == Format::kPreserve && was_last);
+  return last ? kChannelsLast : kContiguous;
+}
+
+const Argument& Call::at(size_t i) const {
+  if (i >= step_.node.inputs.size()) refuse(concat("has no argument ", i));
+  return step_.node.inputs[i].value;
+}
+
+Tensors Call::operands() const {
+  Tensors out;
+  for (const NamedArgument& argument : step_.node.inputs) {
+    const auto* const value = std::get_if<Value>(&argument.value);
+    const auto* const t = value == nullptr ? nullptr : std::get_if<Tensor>(&held(*value));
+    if (t != nullptr) out.push_back(*t);
+  }
+  return out;
+}
+
+// --- modes ---------------------------------------------------------------------------------------
+
+bool Call::trains() const { return step_.module->is_training(); }
+
+bool Call::trains(std::string_view flag) const {
+  return trains() && (boolean(flag, false) || !setting_.exported_in_training);
+}
+
+bool Call::is_stochastic_depth() const {
+  const std::string_view type = step_.node.module_type;
+  return type.ends_with("DropPath") || type.ends_with("StochasticDepth");
+}
+
+Tensor Call::num_batches() const {
+  if (step_.num_batches < 0) return {};
+  return std::get<Tensor>(held_[static_cast<size_t>(step_.num_batches)]);
+}
+
+Tensors Call::run_inner(const Tensors& inputs) const {
+  if (step_.inner == nullptr) refuse("has no sub-graph");
+  return run_steps(*step_.inner, inputs, setting_);
+}
+
+// --- results -------------------------------------------------------------------------------------
+
+void Call::result_at(size_t i, Held value) {
+  if (i >= step_.node.outputs.size()) refuse("gives more results than the program takes");
+  const Value output = step_.node.outputs[i];
+  if (output.number >= 0) held_[static_cast<size_t>(output.number)] = std::move(value);
+}
+
+void Call::results(const Tensors& tensors) {
+  if (tensors.size() != step_.node.outputs.size()) {
+    refuse(concat("gives ", tensors.size(), " results, but the program takes ",
+                  step_.node.outputs.size()));
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) result_at(i, tensors[i]);
+}
+
+void Call::write(const Tensor& value) {
+  const Tensor self = tensor("self");
+  if (step_.may_replace) {
+    const Tensor out = value.to(self.dtype());
+    return result(out.shape() == self.shape() ? out : out.expand(self.shape()).contiguous());
+  }
+  result(copy_(self, value));
+}
+
+}  // namespace lathe::jit::pt2

@@ -1,0 +1,34 @@
+// The archive of torch.export.save: a zip with the program as JSON and one entry of raw bytes for
+// each storage. Internal: program.h is what others use.
+//   resnet18/models/model.json                           the program (pt2_schema.h)
+//   resnet18/data/weights/model_weights_config.json      names, dtypes, sizes and strides
+//   resnet18/data/weights/weight_0, weight_1, …          values, little-endian (byteorder)
+//   resnet18/data/constants/…                            likewise
+// PyTorch 2.8 wrote the weights as one file of torch.save, data/weights/model.pt (core/formats/
+// pth.h). data/sample_inputs is a pickle and is not read.
+// ref: torch/export/pt2_archive of PyTorch 2.15.
+#pragma once
+
+#include <vector>
+
+#include "lathe/core/formats/byte_source.h"
+#include "lathe/core/tensor.h"
+#include "lathe/graph/pt2/pt2_schema.h"
+
+namespace lathe::jit::pt2 {
+
+struct ProgramFile {
+  ProgramText program;
+  // For each of program.inputs its tensor; undefined for the user's. Names of one storage with one
+  // type (tied weights) share one Tensor.
+  Tensors tensors;
+};
+
+/// Reads and checks the whole file. Tensors are on the CPU, with the file's strides, or row-major
+/// where elements would overlap. Together they may have 64 MiB plus 32 times the file.
+/// throws: FileError; DataError that names the file, the entry and the values that do not fit: a
+/// damaged archive (zip.h), no program or several, a schema other than 8, weights that are missing
+/// or outside of their storage, and the archives of PyTorch before 2.8.
+ProgramFile read_program(const ByteSource& source);
+
+}  // namespace lathe::jit::pt2

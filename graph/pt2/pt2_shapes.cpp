@@ -1,0 +1,221 @@
+// Operators that rearrange, choose and make elements.
+// Contract: pt2_call.h.
+#include "lathe/graph/pt2/pt2_call.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/cumsum.h"
+#include "lathe/ops/index.h"
+#include "lathe/ops/indexing.h"
+#include "lathe/ops/join.h"
+#include "lathe/ops/pad.h"
+#include "lathe/ops/rearrange.h"
+#include "lathe/ops/triangle.h"
+#include "lathe/ops/views.h"
+
+namespace lathe::jit::pt2 {
+
+namespace {
+
+// --- views ---------------------------------------------------------------------------------------
+
+void unflatten(Call& c) {
+  const Tensor x = c.tensor("self");
+  const int dim = wrap_dim("unflatten", c.integer("dim"), x.ndim());
+  Shape shape;
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (d != dim) {
+      shape.push_back(x.dim(d));
+      continue;
+    }
+    for (const int64_t size : c.dims("sizes")) shape.push_back(size);
+  }
+  c.result(reshape(x, shape));
+}
+
+void squeeze_of(Call& c) {
+  const Tensor x = c.tensor("self");
+  if (!c.has("dim")) return c.result(squeeze(x));
+  uint32_t mask = 0;
+  for (const int64_t dim : c.dims("dim")) mask |= 1u << wrap_dim("squeeze", dim, x.ndim());
+  Tensor y = x;
+  for (int d = x.ndim() - 1; d >= 0; --d) {
+    if ((mask >> d & 1) != 0) y = squeeze(y, d);
+  }
+  c.result(y);
+}
+
+void slice_of(Call& c) {
+  c.result(slice(c.tensor("self"), c.integer("dim", 0), c.integer("start", 0),
+                 c.integer("end", INT64_MAX), c.integer("step", 1)));
+}
+
+void split_sizes(Call& c) {
+  c.results(split(c.tensor("self"), c.integers("split_sizes"), c.integer("dim", 0)));
+}
+
+/// Another dtype, on the program's device.
+void to(Call& c) {
+  const Tensor x = c.tensor("self");
+  const Tensor y = x.to(c.setting().device, c.dtype("dtype", x.dtype()));
+  const Tensor kept = c.has("memory_format") ? y.contiguous(c.format("memory_format", y)) : y;
+  c.result(kept.is_same(x) && c.boolean("copy", false) ? clone(x) : kept);
+}
+
+void to_other(Call& c) {
+  const Tensor other = c.tensor("other");
+  c.result(c.tensor("self").to(other.device(), other.dtype()));
+}
+
+// --- rearrangements ------------------------------------------------------------------------------
+
+void pad_of(Call& c) {
+  const Tensor x = c.tensor("self");
+  const std::vector<int64_t> amounts = c.integers("pad");
+  const std::string mode = c.word("mode", "constant");
+  if (mode == "constant") return c.result(pad(x, amounts, c.number("value", 0)));
+  if (mode == "reflect") return c.result(pad(x, amounts, PadMode::kReflect));
+  if (mode == "replicate") return c.result(pad(x, amounts, PadMode::kReplicate));
+  if (mode == "circular") return c.result(pad(x, amounts, PadMode::kCircular));
+  c.refuse(concat("has the mode \"", mode, "\", which is not known"));
+}
+
+void roll_of(Call& c) {
+  const Dims dims = c.dims("dims", {});
+  if (dims.empty()) return c.result(roll(c.tensor("self"), c.integer("shifts")));
+  c.result(roll(c.tensor("self"), c.dims("shifts"), dims));
+}
+
+/// x[..., i + 1] - x[..., i], `n` times.
+void diff(Call& c) {
+  const int64_t dim = c.integer("dim", -1);
+  Tensors parts;
+  if (c.has("prepend")) parts.push_back(c.tensor("prepend"));
+  parts.push_back(c.tensor("self"));
+  if (c.has("append")) parts.push_back(c.tensor("append"));
+  Tensor x = parts.size() == 1 ? parts[0] : cat(parts, dim);
+  for (int64_t i = 0; i < c.integer("n", 1) && x.dim(dim) > 0; ++i) {
+    const Tensor after = slice(x, dim, 1), before = slice(x, dim, 0, x.dim(dim) - 1);
+    x = x.dtype() == kBool ? ne(after, before) : sub(after, before);
+  }
+  c.result(x);
+}
+
+void index_of(Call& c) {
+  std::vector<TensorIndex> entries;
+  for (const Tensor& index : c.tensors("indices")) {
+    entries.push_back(index.defined() ? TensorIndex(index) : TensorIndex(Slice()));
+  }
+  c.result(index(c.tensor("self"), std::span<const TensorIndex>(entries)));
+}
+
+void cumsum_of(Call& c) {
+  const Tensor x = c.tensor("self");
+  const Tensor y = cumsum(c.has("dtype") ? x.to(c.dtype("dtype", x.dtype())) : x, c.integer("dim"));
+  c.result(y);
+}
+
+// --- new tensors ---------------------------------------------------------------------------------
+
+/// `like`: the tensor whose dtype a new_… or …_like takes; undefined: the default dtype.
+TensorOptions options_of(Call& c, const Tensor& like) {
+  const DType natural = like.defined() ? like.dtype() : c.setting().dtype(kF32);
+  return {.dtype = c.dtype("dtype", natural), .device = c.setting().device};
+}
+
+template <int value>
+void filled_new(Call& c) {
+  c.result(full(c.dims("size"), value, options_of(c, c.maybe("self"))));
+}
+template <int value>
+void filled_like(Call& c) {
+  const Tensor like = c.tensor("self");
+  c.result(full(like.shape(), value, options_of(c, like)));
+}
+void full_of(Call& c) {
+  const Tensor like = c.maybe("self");
+  TensorOptions options = options_of(c, like);
+  const Scalar value = c.number("fill_value");
+  if (!like.defined() && !c.has("dtype") && !value.is_floating()) options.dtype = value.dtype();
+  c.result(full(c.has("size") ? c.dims("size") : like.shape(), value, options));
+}
+
+void arange_of(Call& c) {
+  const Scalar start = c.number("start", 0), end = c.number("end"), step = c.number("step", 1);
+  const bool real = start.is_floating() || end.is_floating() || step.is_floating();
+  const DType natural = real ? c.setting().dtype(kF32) : kI64;
+  c.result(
+      arange(start, end, step, {.dtype = c.dtype("dtype", natural), .device = c.setting().device}));
+}
+
+void nothing(Call&) {}
+
+using enum Kind;
+
+// clang-format off
+const Target kShapes[] = {
+    {"aten.view.default", [](Call& c) { c.result(reshape(c.tensor("self"), c.dims("size"))); }, kView},  // a result may have other strides than PyTorch's
+    {"aten.reshape.default", [](Call& c) { c.result(reshape(c.tensor("self"), c.dims("shape"))); }, kView},
+    {"aten._unsafe_view.default", [](Call& c) { c.result(reshape(c.tensor("self"), c.dims("size"))); }, kView},
+    {"aten.view_as.default", [](Call& c) { c.result(reshape_as(c.tensor("self"), c.tensor("other"))); }, kView},
+    {"aten.reshape_as.default", [](Call& c) { c.result(reshape_as(c.tensor("self"), c.tensor("other"))); }, kView},
+    {"aten.flatten.using_ints", [](Call& c) { c.result(flatten(c.tensor("self"), c.integer("start_dim", 0), c.integer("end_dim", -1))); }, kView},
+    {"aten.unflatten.int", unflatten, kView},
+    {"aten.squeeze.default", squeeze_of, kView}, {"aten.squeeze.dim", squeeze_of, kView}, {"aten.squeeze.dims", squeeze_of, kView},
+    {"aten.unsqueeze.default", [](Call& c) { c.result(unsqueeze(c.tensor("self"), c.integer("dim"))); }, kView},
+    {"aten.transpose.int", [](Call& c) { c.result(transpose(c.tensor("self"), c.integer("dim0"), c.integer("dim1"))); }, kView},
+    {"aten.swapaxes.default", [](Call& c) { c.result(transpose(c.tensor("self"), c.integer("axis0"), c.integer("axis1"))); }, kView},
+    {"aten.swapdims.default", [](Call& c) { c.result(transpose(c.tensor("self"), c.integer("dim0"), c.integer("dim1"))); }, kView},
+    {"aten.t.default", [](Call& c) { c.result(c.tensor("self").t()); }, kView}, {"aten.numpy_T.default", [](Call& c) { c.result(c.tensor("self").t()); }, kView},
+    {"aten.permute.default", [](Call& c) { c.result(permute(c.tensor("self"), c.dims("dims"))); }, kView},
+    {"aten.movedim.intlist", [](Call& c) { c.result(movedim(c.tensor("self"), c.dims("source"), c.dims("destination"))); }, kView},
+    {"aten.movedim.int", [](Call& c) { c.result(movedim(c.tensor("self"), c.integer("source"), c.integer("destination"))); }, kView},
+    {"aten.expand.default", [](Call& c) { c.result(expand(c.tensor("self"), c.dims("size"))); }, kView},
+    {"aten.expand_as.default", [](Call& c) { c.result(expand_as(c.tensor("self"), c.tensor("other"))); }, kView},
+    {"aten.select.int", [](Call& c) { c.result(select(c.tensor("self"), c.integer("dim"), c.integer("index"))); }, kView},
+    {"aten.slice.Tensor", slice_of, kView},
+    {"aten.narrow.default", [](Call& c) { c.result(narrow(c.tensor("self"), c.integer("dim"), c.integer("start"), c.integer("length"))); }, kView},
+    {"aten.chunk.default", [](Call& c) { c.results(chunk(c.tensor("self"), c.integer("chunks"), c.integer("dim", 0))); }, kView},
+    {"aten.split.Tensor", [](Call& c) { c.results(split(c.tensor("self"), c.integer("split_size"), c.integer("dim", 0))); }, kView},
+    {"aten.split_with_sizes.default", split_sizes, kView}, {"aten.split.sizes", [](Call& c) { c.results(split(c.tensor("self"), c.integers("split_size"), c.integer("dim", 0))); }, kView},
+    {"aten.unbind.int", [](Call& c) { c.results(unbind(c.tensor("self"), c.integer("dim", 0))); }, kView},
+    {"aten.alias.default", [](Call& c) { c.result(c.tensor("self")); }, kView}, {"aten.lift_fresh_copy.default", [](Call& c) { c.result(clone(c.tensor("self"))); }},
+    {"aten.detach.default", [](Call& c) { c.result(c.tensor("self").detach()); }, kView}, {"aten.detach_.default", [](Call& c) { c.result(c.tensor("self").detach()); }, kView},
+    {"aten.contiguous.default", [](Call& c) { c.result(c.has("memory_format") ? contiguous(c.tensor("self"), c.format("memory_format", c.tensor("self"))) : contiguous(c.tensor("self"))); }, kView},
+    {"aten.clone.default", [](Call& c) { c.result(clone(c.tensor("self")).contiguous(c.format("memory_format", c.tensor("self")))); }},
+    {"aten.to.dtype", to, kView}, {"aten.to.device", to, kView}, {"aten.to.dtype_layout", to, kView}, {"aten._to_copy.default", to, kView},
+    {"aten.to.other", to_other, kView}, {"aten.type_as.default", to_other, kView},
+
+    {"aten.cat.default", [](Call& c) { c.result(cat(c.tensors("tensors"), c.integer("dim", 0))); }},
+    {"aten.stack.default", [](Call& c) { c.result(stack(c.tensors("tensors"), c.integer("dim", 0))); }},
+    {"aten.pad.default", pad_of}, {"aten.constant_pad_nd.default", pad_of},
+    {"aten.roll.default", roll_of}, {"aten.diff.default", diff}, {"aten.cumsum.default", cumsum_of},
+    {"aten.flip.default", [](Call& c) { c.result(flip(c.tensor("self"), c.dims("dims"))); }},
+    {"aten.repeat.default", [](Call& c) { c.result(repeat(c.tensor("self"), c.dims("repeats"))); }},
+    {"aten.repeat_interleave.self_int", [](Call& c) { c.result(c.has("dim") ? repeat_interleave(c.tensor("self"), c.integer("repeats"), c.integer("dim")) : repeat_interleave(c.tensor("self"), c.integer("repeats"))); }},
+    {"aten.pixel_shuffle.default", [](Call& c) { c.result(pixel_shuffle(c.tensor("self"), c.integer("upscale_factor"))); }},
+    {"aten.pixel_unshuffle.default", [](Call& c) { c.result(pixel_unshuffle(c.tensor("self"), c.integer("downscale_factor"))); }},
+    {"aten.index.Tensor", index_of},
+    {"aten.index_select.default", [](Call& c) { c.result(index_select(c.tensor("self"), c.integer("dim"), c.tensor("index"))); }},
+    {"aten.gather.default", [](Call& c) { c.result(gather(c.tensor("self"), c.integer("dim"), c.tensor("index"))); }},
+    {"aten.tril.default", [](Call& c) { c.result(tril(c.tensor("self"), c.integer("diagonal", 0))); }},
+    {"aten.triu.default", [](Call& c) { c.result(triu(c.tensor("self"), c.integer("diagonal", 0))); }},
+
+    {"aten.zeros.default", filled_new<0>}, {"aten.ones.default", filled_new<1>}, {"aten.empty.memory_format", filled_new<0>},
+    {"aten.new_zeros.default", filled_new<0>}, {"aten.new_ones.default", filled_new<1>}, {"aten.new_empty.default", filled_new<0>},
+    {"aten.zeros_like.default", filled_like<0>}, {"aten.ones_like.default", filled_like<1>}, {"aten.empty_like.default", filled_like<0>},
+    {"aten.full.default", full_of}, {"aten.new_full.default", full_of}, {"aten.full_like.default", full_of},
+    {"aten.arange.default", arange_of}, {"aten.arange.start", arange_of}, {"aten.arange.start_step", arange_of},
+
+    {"aten.sym_size.int", [](Call& c) { c.result(c.tensor("self").dim(c.integer("dim"))); }},
+    {"aten.sym_numel.default", [](Call& c) { c.result(c.tensor("self").numel()); }},
+    {"aten._assert_tensor_metadata.default", nothing, kCheck}, {"aten._assert_scalar.default", nothing, kCheck}, {"aten._assert_async.msg", nothing, kCheck},
+    {"aten.sym_constrain_range.default", nothing, kCheck}, {"aten.sym_constrain_range_for_size.default", nothing, kCheck},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const Target> shape_targets() { return kShapes; }
+
+}  // namespace lathe::jit::pt2

@@ -1,0 +1,50 @@
+// Steps: the graph of a program, ready to run: operators looked up, in-place calls and the last use
+// of each value worked out. Internal: program.h is what others use.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "lathe/core/tensor.h"
+#include "lathe/graph/pt2/pt2_call.h"
+#include "lathe/graph/pt2/pt2_schema.h"
+#include "lathe/nn/module.h"
+
+namespace lathe::jit::pt2 {
+
+/// One call. Values are slots: an in-place call's result has the slot of what it writes.
+struct Step {
+  const Target* target = nullptr;
+  Node node = {};
+  nn::Module* module = nullptr;  // whose training mode counts; never null
+  std::vector<int> done;         // slots that no later step reads
+  // The write may put a new tensor into the slot, because no other value that is still needed lies
+  // in the same memory; else it writes into the tensor.
+  bool may_replace = false;
+  bool only_in_training = false;             // the rescaling of stochastic depth
+  int num_batches = -1;                      // of batch norm in training: the slot of its counter
+  std::unique_ptr<struct Steps> inner = {};  // of a sub-graph
+};
+
+struct Steps {
+  std::vector<Step> steps;
+  std::vector<int> inputs, outputs;  // slots
+  int slots = 0;
+};
+
+/// Which module a path of the program names; it is made if the program holds no tensors of it.
+using FindModule = FunctionRef<nn::Module&(const std::string& path)>;
+
+/// The steps of a graph. `inputs`: those of the program.
+/// throws: DataError that names `file` and lists all nodes whose operators are not known.
+Steps make_steps(Graph graph, const std::vector<Input>& inputs, FindModule find_module,
+                 std::string_view file);
+
+/// Runs the steps on these values of their inputs.   → the outputs
+Tensors run_steps(const Steps& steps, const Tensors& inputs, const Setting& setting);
+
+}  // namespace lathe::jit::pt2

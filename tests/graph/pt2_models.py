@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Compares exported models of torchvision, timm, transformers and torch.nn with PyTorch.
+
+    pt2_models.py PT2_RUN [--dtype f32] [MODEL...]        (needs PyTorch, torchvision, timm, transformers, safetensors)
+
+Each model is made without pretrained weights, exported in DTYPE (f64) in training mode with dropout and stochastic depth set to 0,
+and run by PT2_RUN (pt2_run.cpp). Printed are the largest differences of results, loss, gradients and buffers from PyTorch in
+f64, each relative to the largest number of its tensor. This is no test of CI: it takes minutes.
+"""
+import argparse
+import logging
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+import torch
+from torch import nn
+
+import safetensors.torch
+import timm
+import torchvision
+import transformers
+
+warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.rnn, self.fc = kind(8, 16, num_layers=2, batch_first=True, bidirectional=True), nn.Linear(32, 5)
+
+    def forward(self, x):
+        return self.fc(self.rnn(x)[0][:, -1])
+
+
+class Plain(nn.Module):
+    """A model whose named tuple or output class torch.export cannot write."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return tuple(y for y in self.model(x) if y is not None)
+
+
+def images(size, count=2):
+    return lambda: (torch.randn(count, 3, size, size),)
+
+
+def words():
+    return (torch.randint(1, 100, (2, 12)),)
+
+
+def vision(name, size=64, **options):
+    return lambda: getattr(torchvision.models, name)(num_classes=10, **options), images(size)
+
+
+def segmentation(name):
+    return lambda: getattr(torchvision.models.segmentation, name)(num_classes=5, weights=None, weights_backbone=None), images(64)
+
+
+def of_timm(name, size=64):
+    return lambda: timm.create_model(name, num_classes=10), images(size)
+
+
+def language(model, config, **options):
+    t = transformers
+    return lambda: getattr(t, model)(getattr(t, config)(vocab_size=100, **options)), words
+
+
+MODELS = {
+    "hf.bert": language("BertForSequenceClassification", "BertConfig", hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                        intermediate_size=64, max_position_embeddings=32),
+    "hf.gpt2": language("GPT2LMHeadModel", "GPT2Config", n_embd=32, n_layer=2, n_head=4, n_positions=32, use_cache=False),
+    "hf.llama": language("LlamaForCausalLM", "LlamaConfig", hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                         num_key_value_heads=2, intermediate_size=64, max_position_embeddings=32, use_cache=False),
+    "nn.GRU": (lambda: Recurrent(nn.GRU), lambda: (torch.randn(3, 6, 8),)),
+    "nn.LSTM": (lambda: Recurrent(nn.LSTM), lambda: (torch.randn(3, 6, 8),)),
+    "nn.TransformerEncoder": (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), 2),
+                              lambda: (torch.randn(3, 6, 32),)),
+    "tv.alexnet": vision("alexnet", 96),
+    "tv.inception_v3": (lambda: Plain(torchvision.models.inception_v3(num_classes=10, init_weights=False)), images(299)),
+    "tv.googlenet": (lambda: Plain(torchvision.models.googlenet(num_classes=10, init_weights=False)), images(96)),
+    "seg.deeplabv3_mobilenet_v3_large": segmentation("deeplabv3_mobilenet_v3_large"),
+    "seg.fcn_resnet50": segmentation("fcn_resnet50"),
+}
+MODELS |= {f"tv.{name}": vision(name) for name in """convnext_tiny efficientnet_b0 mnasnet0_5 mobilenet_v2 mobilenet_v3_small resnet18
+    resnet50 resnext50_32x4d regnet_y_400mf shufflenet_v2_x0_5 squeezenet1_1 vgg11_bn densenet121""".split()}
+MODELS |= {f"tv.{name}": vision(name, 224) for name in "maxvit_t swin_t vit_b_16".split()}
+MODELS |= {f"timm.{name}": of_timm(name) for name in """convnextv2_atto cspresnet50 edgenext_xx_small efficientnet_lite0 fastvit_t8
+    hgnetv2_b0 mobilenetv4_conv_small nfnet_l0 repvgg_a0 resnet26d seresnet50 regnety_002 efficientnetv2_rw_t
+    ghostnet_100 mobilevit_xxs poolformer_s12""".split()}
+MODELS["timm.rexnet_100"] = of_timm("rexnet_100", 64)[0], images(64, 8)
+MODELS |= {f"timm.{name}": of_timm(name, 224) for name in """deit3_small_patch16_224 mixer_s16_224 swin_tiny_patch4_window7_224
+    tiny_vit_5m_224 visformer_tiny vit_tiny_patch16_224 levit_128s""".split()}
+
+
+IN_F32 = {"hf.llama"}  # computes in f32 whatever its parameters are
+
+
+def without_draws(model):
+    for module in model.modules():
+        for name in ("p", "drop_prob", "dropout", "attn_drop", "attention_dropout", "drop_rate", "drop_path"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+        if isinstance(getattr(module, "dropout", None), float):
+            module.dropout = 0.0
+    return model
+
+
+def tensors_in(results):
+    if isinstance(results, torch.Tensor):
+        return [results]
+    if isinstance(results, dict):
+        results = list(results.values())
+    return [t for r in results if r is not None for t in tensors_in(r)]
+
+
+def prepare(name, at, dtype):
+    """Exports the model in `dtype`, writes its inputs.   → PyTorch's numbers in f64"""
+    torch.manual_seed(1)
+    make, inputs = MODELS[name]
+    model, given = without_draws(make()).train(), inputs()
+    if dtype == "f64":  # else what a model computes in f32 in any case would be rounded in PyTorch alone
+        torch.set_default_dtype(torch.float64)
+        model, given = model.double(), tuple(x.double() if x.is_floating_point() else x for x in given)
+    with torch.no_grad():  # PyTorch starts some at 0, which hides what is behind them
+        for p in model.parameters():
+            if p.numel() > 0 and not p.any():
+                p.normal_(0, 0.1)
+    try:
+        program = torch.export.export(model, given, dynamic_shapes=tuple({0: torch.export.Dim.DYNAMIC} for _ in given), strict=False)
+    except Exception:  # the size of the batch is fixed in this model
+        program = torch.export.export(model, given, strict=False)
+    torch.export.save(program, f"{at}.pt2")
+    safetensors.torch.save_file({f"in.{i}": x for i, x in enumerate(given)}, f"{at}.in")
+    del program
+    model.double()
+    torch.set_default_dtype(torch.float64)  # of tensors that the model makes
+    # PyTorch's gradient of hardsigmoid has 1/6 in f32, also of f64.
+    original, nn.functional.hardsigmoid = nn.functional.hardsigmoid, lambda x, inplace=False: nn.functional.relu6(x + 3) / 6
+    results = tensors_in(model(*(x.double() if x.is_floating_point() else x for x in given)))
+    loss = sum((y * y).mean() for y in results if y.is_floating_point())
+    loss.backward()
+    torch.set_default_dtype(torch.float32)
+    nn.functional.hardsigmoid = original
+    out = {f"out.{i}": y.detach() for i, y in enumerate(results)} | {"loss": loss.detach()}
+    out |= {f"grad.{key}": p.grad for key, p in model.named_parameters() if p.grad is not None}
+    persistent = set(model.state_dict())
+    out |= {f"buffer.{key}": b for key, b in model.named_buffers() if key in persistent}
+    return out
+
+
+def compare(want, at):
+    """→ {kind: (largest relative difference, its tensor)}"""
+    got = safetensors.torch.load_file(f"{at}.out")
+    worst = {}
+    for key, value in want.items():
+        kind = key.partition(".")[0]
+        if key not in got:
+            worst[kind] = (float("inf"), f"{key} is missing")
+            continue
+        other = got[key].double()
+        scale = max(value.double().abs().max().item(), 1e-30) if value.numel() else 1
+        if kind == "grad":  # a bias before a norm has a gradient of rounding errors
+            scale = max(scale, 1e-6 * max(v.abs().max().item() for k, v in want.items() if k.startswith("grad.")))
+        difference = (other - value.double()).abs().max().item() / scale if value.numel() and other.shape == value.shape else float("inf")
+        if not difference <= worst.get(kind, (-1, ""))[0]:
+            worst[kind] = (difference, key)
+    worst |= {"grad": (float("inf"), f"{key} is not PyTorch's") for key in got if key.startswith("grad.") and key not in want}
+    return worst
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--dtype", default="f64")
+    parser.add_argument("models", nargs="*")
+    options = parser.parse_args()
+    bounds = {"f32": 1e-4, "f64": 1e-9}
+    good = bad = 0
+    for name in options.models or MODELS:
+        with tempfile.TemporaryDirectory() as folder:
+            at = pathlib.Path(folder) / "model"
+            try:
+                want = prepare(name, at, options.dtype)
+            except Exception as error:
+                torch.set_default_dtype(torch.float32)
+                print(f"{name}: PyTorch does not export it: {str(error).splitlines()[0][:150]}", flush=True)
+                bad += 1
+                continue
+            pathlib.Path(folder, "list").write_text("model\n", encoding="utf-8")
+            began = time.time()
+            status = subprocess.run([options.program, folder, options.dtype], check=False).returncode
+            seconds = time.time() - began
+            if os.path.exists(f"{at}.error") or status != 0:
+                text = pathlib.Path(f"{at}.error").read_text(encoding="utf-8") if os.path.exists(f"{at}.error") else f"exit code {status}"
+                print(f"{name}: {text}", flush=True)
+                bad += 1
+                continue
+            worst = compare(want, at)
+            bound = bounds["f32" if name in IN_F32 else options.dtype]
+            fine = all(difference <= bound for difference, _ in worst.values())
+            good, bad = good + fine, bad + (not fine)
+            row = ", ".join(f"{kind} {difference:.1e}" + ("" if difference <= bound else f" ({key})") for kind, (difference, key) in worst.items())
+            print(f"{name}: {'agrees' if fine else 'DIFFERS'}: {row}; {seconds:.1f} s", flush=True)
+    print(f"{good} of {good + bad} models agree")
+    return 0 if bad == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
