@@ -28,6 +28,7 @@ OTHER_NAMES = {
     "data/images/decode.h": "one interface over several libraries; a source is called after its library, and encodes, too",
     "graph/onnx/onnx_export.h": "one converter; a source for each kind of node",
     "graph/onnx/onnx_import.h": "one converter; a source for each kind of node",
+    "graph/pt2/pt2_call.h": "one converter; a source for each kind of node",
 }
 KEYWORD = r"(?:dtypes|grad|amp|throws|ref):"
 COMMENT = re.compile(r"^\s*(///?)(?: (.*))?$")
