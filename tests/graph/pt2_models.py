@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares exported models of torchvision, timm, transformers and torch.nn with PyTorch.
 
-    pt2_models.py PT2_RUN [--dtype f32] [MODEL...]        (needs PyTorch, torchvision, timm, transformers, safetensors)
+    pt2_models.py PT2_RUN [MODEL...] [--dtype f32]       (needs PyTorch, torchvision, timm, transformers, safetensors)
 
 Each model is made without pretrained weights, exported in DTYPE (f64) in training mode with dropout and stochastic depth set to 0,
 and run by PT2_RUN (pt2_run.cpp). Printed are the largest differences of results, loss, gradients and buffers from PyTorch in
