@@ -22,6 +22,7 @@ OPS = RECORD | {"ops"}
 LIBRARY = OPS | CONVOLUTION | {
     "core/debug", "core/files", "core/formats", "core/machine", "core/memory", "core/text", "profile", "ops/losses", "nn", "graph", "graph/onnx", "graph/pt2", "graph/quantize",
     "optim", "data", "data/device", "data/images", "data/transforms", "distributed", "train"}
+TRAINING = {"train/plan", "train/report", "train/tune"}
 
 # room: the rooms that it may include, apart from itself. A folder's root is a room: "core" is what lies in core/ itself. A root is a
 # table of contents, and INTO_ROOM has its few arrows into rooms of its own.
@@ -73,14 +74,17 @@ MAY_INCLUDE = {
     # the libraries of kernels are.
     "distributed": OPS | KERNELS | {"core/files", "nn", "optim", "data"},
     "train": LIBRARY,  # what trains stands on all of the library
+    # What looks on a step or a run from outside. The root knows neither.
+    "train/plan": LIBRARY,
+    "train/report": LIBRARY,
+    "train/tune": LIBRARY | {"train/report"},  # a range test has a picture
     "tools/bench": LIBRARY,
-    "tools/cli": LIBRARY,
-    "tools/cli/settings": LIBRARY | {"tools/cli"},
-    "tools/cli/training": LIBRARY | {"tools/cli", "tools/cli/settings"},
-    "tools/cli/observe": LIBRARY | {"tools/cli", "tools/cli/settings", "tools/cli/training"},
-    "tools/cli/plan": LIBRARY | {"tools/cli", "tools/cli/settings", "tools/cli/training"},
-    "tools/cli/launch": LIBRARY | {"tools/cli", "tools/cli/settings"},
-    "tools/cli/commands": LIBRARY | {"tools/cli", "tools/cli/settings", "tools/cli/training"},
+    "tools/cli": LIBRARY | TRAINING,
+    "tools/cli/settings": LIBRARY | TRAINING | {"tools/cli"},
+    "tools/cli/training": LIBRARY | TRAINING | {"tools/cli", "tools/cli/settings"},
+    "tools/cli/observe": LIBRARY | TRAINING | {"tools/cli", "tools/cli/settings", "tools/cli/training"},
+    "tools/cli/launch": LIBRARY | TRAINING | {"tools/cli", "tools/cli/settings"},
+    "tools/cli/commands": LIBRARY | TRAINING | {"tools/cli", "tools/cli/settings", "tools/cli/training"},
 }
 
 # (a root, a room of its own): the files of the root that may include the room, None for all, and why. These are the only rooms that

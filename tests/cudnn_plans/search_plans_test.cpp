@@ -1,6 +1,6 @@
 // What a search times of the convolutions of ResNet-18 on a GPU that is described and not there, and
 // how long it takes: cuDNN's own heuristics and plans, made here, and kernels that take as long as
-// `lathe plan` says (tools/cli/plan/gpu_model.h). The search is the product's.
+// `lathe plan` says (train/plan/gpu_model.h). The search is the product's.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -15,12 +15,12 @@
 #include "lathe/ops/conv/cudnn/conv2d_graph_cudnn.h"
 #include "lathe/ops/conv/search/conv2d_key.h"
 #include "lathe/ops/conv/search/conv_choice.h"
-#include "lathe/tools/cli/plan/gpu_model.h"
+#include "lathe/train/plan/gpu_model.h"
 
 using namespace lathe;
 using namespace lathe::test;
-using cli::Launch;
-using cli::LaunchKind;
+using plan::Launch;
+using plan::LaunchKind;
 
 namespace {
 
@@ -36,7 +36,7 @@ ModelMs model_ms(const ConvKey& key, const Conv2dGeometry& g, const GpuDescripti
   const auto bytes = [](const Shape& shape) { return 2.0 * static_cast<double>(numel_of(shape)); };
   const double x = bytes(g.x_shape()), w = bytes(g.w_shape()), y = bytes(g.y_shape());
   const auto ms = [&](const Launch& launch) {
-    return 1e3 * cli::seconds_of(launch, gpu, cli::kFast);
+    return 1e3 * plan::seconds_of(launch, gpu, plan::kFast);
   };
   const auto norm = [&](LaunchKind kind, double read, double written) {
     return ms({.kind = kind, .dtype = kF16, .read_bytes = read, .written_bytes = written});

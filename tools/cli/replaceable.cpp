@@ -10,7 +10,7 @@
 #include "lathe/core/files/temporary_files.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/line_chart.h"
+#include "lathe/train/report/line_chart.h"
 
 namespace lathe::cli {
 
@@ -38,7 +38,7 @@ void check_replaceable(std::string_view flag, const std::string& path, std::stri
 
 void check_picture(const std::string& path) {
   if (path.empty()) return;
-  check_replaceable("--svg", path, kChartBegin);
+  check_replaceable("--svg", path, report::kChartBegin);
   const AtomicFile writable(path);
 }
 

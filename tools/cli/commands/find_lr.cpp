@@ -1,15 +1,13 @@
 // lathe find-lr: a few steps with a rising learning rate until the loss rises, to see which rate
 // suits a model, a data set and an optimiser. Keeps only the numbers.
 #include <cmath>
-#include <utility>
 
 #include "lathe/core/files/file.h"
 #include "lathe/core/random/generator.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/commands/found_setting.h"
-#include "lathe/tools/cli/commands/lr_range.h"
-#include "lathe/tools/cli/line_chart.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/help.h"
@@ -22,71 +20,90 @@
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/train/progress.h"
+#include "lathe/train/tune/find_lr.h"
 
 namespace lathe::cli {
 namespace {
 
+using train::LrRange;
+
 constexpr int kPlotLines = 16, kBesidePlot = 11;  // columns of numbers at its left
 
-// Calls f(x, y) with the batches of the training set, epoch after epoch, until it returns false.
-template <class F>
-void each_batch(Input& input, F f) {
-  for (int64_t epoch = 0;; ++epoch) {
-    input.loader.set_epoch(epoch);
-    for (auto& [x, y] : input.batches()) {
-      if (!f(x, y)) return;
-    }
+const char* text_of(train::LrRemark remark) {
+  switch (remark) {
+    case train::LrRemark::kTooFewSteps: return "too few steps were made";
+    case train::LrRemark::kNoFall: return "the loss falls nowhere";
+    case train::LrRemark::kMayBeChance:
+      return "the loss falls by no more than it fluctuates; more --sweep-steps may help";
+    case train::LrRemark::kStillFalls:
+      return "the loss still falls there: look further with a higher --max-lr";
+    case train::LrRemark::kNone: break;
   }
+  return "";
+}
+
+// Refuses what LrRange refuses, by the names of the flags.
+void check_range(const Settings& settings) {
+  if (!(settings.min_lr > 0 && settings.min_lr < settings.max_lr)) {
+    throw UsageError(formatted("--min-lr {} must be above 0 and below --max-lr {}",
+                               number_text(settings.min_lr), number_text(settings.max_lr)));
+  }
+  if (!std::isfinite(settings.max_lr / settings.min_lr)) {
+    throw UsageError(formatted("--max-lr {} divided by --min-lr {} is more than a double holds",
+                               number_text(settings.max_lr), number_text(settings.min_lr)));
+  }
+  if (settings.sweep_steps < 2)
+    throw UsageError(formatted("--sweep-steps {}: at least 2 are needed", settings.sweep_steps));
+}
+
+Row lr_range_row(const train::LrRangePoint& point, int64_t step) {
+  return Row()
+      .add("step", step)
+      .add("lr", point.lr)
+      .add("loss", point.loss)
+      .add("smoothed_loss", point.smoothed);
 }
 
 // Makes training steps with the learning rates of the range, until that has seen enough.
-void sweep(LrRange& range, const Settings& settings, nn::Module& model, Input& input,
-           train::StatusLine& status) {
+LrRange sweep(const Settings& settings, nn::Module& model, Input& input,
+              train::StatusLine& status) {
   const auto optimizer = make_optimizer(settings, model);
   const Frozen frozen = freeze(model, settings.freeze);
-  train::StepOptions options = step_options(settings);
-  options.capture = false;  // the host reads each loss
-  train::Step step(model, *optimizer, loss_of(model, settings), options);
-  int64_t images = 0;  // since the last update; the end of an epoch may lie among them
-  double loss_sum = 0;
   model.train();
   frozen.hold();
-  optimizer->set_lr(range.lr_at(0));
-  each_batch(input, [&](const Tensor& x, const Tensor& y) {
-    const auto count = x.dim(0);
-    loss_sum += step({x, y}).loss.item<double>() * static_cast<double>(count);
-    images += count;
-    if (step.batches() > 0) return true;
-    const bool more =
-        range.add(std::exchange(loss_sum, 0) / static_cast<double>(std::exchange(images, 0)));
-    const auto steps = static_cast<int64_t>(range.points().size());
-    if (more) optimizer->set_lr(range.lr_at(steps));
-    if (more && status.is_due()) {
-      status.show([&](int, bool) {
-        return formatted("step {}/{}  lr {:.2e}  loss {:.3f}", steps, settings.sweep_steps,
-                         range.points().back().lr, range.points().back().smoothed);
-      });
-    }
-    return more;
-  });
+  const auto batches = input.for_training();
+  const train::LrSearch search = train::find_lr(
+      model, *optimizer, loss_of(model, settings), *batches,
+      {.range = {.min_lr = settings.min_lr,
+                 .max_lr = settings.max_lr,
+                 .steps = settings.sweep_steps},
+       .step = step_options(settings),
+       .on_step = [&](const LrRange& range) {
+         if (!status.is_due()) return;
+         status.show([&](int, bool) {
+           return formatted("step {}/{}  lr {:.2e}  loss {:.3f}", range.points().size(),
+                            settings.sweep_steps, range.points().back().lr,
+                            range.points().back().smoothed);
+         });
+       }});
   status.clear();
-  const auto progress = step.scaler().read_progress();
-  fail_if_all_skipped(settings, progress.skipped, progress.steps);
+  fail_if_all_skipped(settings, search.skipped, search.steps);
+  return search.range;
 }
 
 void print(const LrRange& range, const Settings& settings, const Output& out) {
-  const LrSuggestion suggestion = range.suggestion();
+  const train::LrSuggestion suggestion = range.suggestion();
   Row result;
   result.add("event", "done")
       .add("suggestion", suggestion.lr > 0 ? suggestion.lr : std::nan(""))  // nan: null
-      .add("remark", suggestion.remark)
+      .add("remark", text_of(suggestion.remark))
       .add("lowest", range.lowest().lr)
       .add("diverged", range.diverged())
       .add("optimizer", settings.optimizer);
   for (size_t i = 0; i < range.points().size(); ++i)
     out.row(lr_range_row(range.points()[i], static_cast<int64_t>(i)));
   out.row(result);
-  if (const std::string plot = lr_plot(range, help_width() - kBesidePlot, kPlotLines);
+  if (const std::string plot = train::lr_plot(range, help_width() - kBesidePlot, kPlotLines);
       !plot.empty())
     out.text(plot);
   const char* const end = range.diverged() ? "it diverged" : "it did not diverge";
@@ -94,15 +111,16 @@ void print(const LrRange& range, const Settings& settings, const Output& out) {
     out.sentence(
         formatted("suggestion: --lr {:.2g}, where the loss falls most steeply", suggestion.lr));
   } else {
-    out.sentence(formatted("no suggestion: {}", suggestion.remark));
+    out.sentence(formatted("no suggestion: {}", text_of(suggestion.remark)));
   }
   out.sentence(formatted("the loss is lowest at {:.2g}; {}", range.lowest().lr, end));
-  if (suggestion.lr > 0 && *suggestion.remark) out.sentence(suggestion.remark);
+  if (suggestion.lr > 0 && suggestion.remark != train::LrRemark::kNone)
+    out.sentence(text_of(suggestion.remark));
 }
 
 void write_found(const LrRange& range, const FoundSetting& found, const Output& out) {
-  const LrSuggestion suggestion = range.suggestion();
-  if (!(suggestion.lr > 0)) return found.fail_without_value(suggestion.remark);
+  const train::LrSuggestion suggestion = range.suggestion();
+  if (!(suggestion.lr > 0)) return found.fail_without_value(text_of(suggestion.remark));
   if (const std::string said = found.write(formatted("{:.2g}", suggestion.lr)); !said.empty())
     out.sentence(said);
 }
@@ -132,8 +150,7 @@ ExitCode run_find_lr(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
   Log log(settings.quiet);
-  LrRange range(
-      {.min_lr = settings.min_lr, .max_lr = settings.max_lr, .steps = settings.sweep_steps});
+  check_range(settings);
   check_outputs(settings);
   const FoundSetting found(settings.write_config, "lr");
   if (const std::string remark = choose_model(settings, settings.weights); !remark.empty())
@@ -164,7 +181,8 @@ ExitCode run_find_lr(const Invocation& call) {
   log.say_choices();
   train::StatusLine status(settings.progress, settings.quiet);
   BrokenFiles broken({images.get()}, log);
-  reading_data([&] { sweep(range, settings, *model, input, status); });  // writes no file
+  const LrRange range =
+      reading_data([&] { return sweep(settings, *model, input, status); });  // writes no file
   if (settings.skip_broken) broken.report();
   if (range.points().empty()) {
     throw CommandError(ExitCode::kDiverged,
@@ -173,7 +191,7 @@ ExitCode run_find_lr(const Invocation& call) {
                                  settings.min_lr));
   }
   if (!settings.csv.empty()) write_csv(settings.csv, range);
-  if (!settings.svg.empty()) write_file_atomic(settings.svg, lr_svg(range));
+  if (!settings.svg.empty()) write_file_atomic(settings.svg, train::lr_svg(range));
   print(range, settings, out);
   for (const std::string& file : {settings.csv, settings.svg}) {
     if (!file.empty()) out.text(written_text(file));

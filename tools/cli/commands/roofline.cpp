@@ -8,7 +8,7 @@
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/arithmetic_peak.h"
-#include "lathe/tools/cli/line_chart.h"
+#include "lathe/train/report/line_chart.h"
 
 namespace lathe::cli {
 
@@ -39,30 +39,31 @@ std::string roofline_svg(const std::string& title, const Roofline& roof,
                          const std::vector<RooflineDot>& dots) {
   const double ridge = roof.operations_per_second / roof.bytes_per_second;
   double low = ridge / 4, high = ridge * 4;  // operations per byte
-  std::vector<ChartLine> lines(1);
+  std::vector<report::ChartLine> lines(1);
   for (const RooflineDot& dot : dots) {
     const double intensity = dot.operations / dot.bytes;
     low = std::min(low, intensity / 2);
     high = std::max(high, intensity * 2);
-    auto line = std::ranges::find(lines, dot.pass, &ChartLine::name);
+    auto line = std::ranges::find(lines, dot.pass, &report::ChartLine::name);
     if (line == lines.end())
       line = lines.insert(line, {.name = dot.pass, .points = {}, .faint = false, .dots = true});
     line->points.push_back({intensity, dot.operations / dot.seconds / 1e9});
   }
-  for (size_t i = 1; i < lines.size(); ++i) std::ranges::sort(lines[i].points, {}, &ChartPoint::x);
+  for (size_t i = 1; i < lines.size(); ++i)
+    std::ranges::sort(lines[i].points, {}, &report::ChartPoint::x);
   const auto gflops = [&](double intensity) {
     return std::min(roof.operations_per_second, roof.bytes_per_second * intensity) / 1e9;
   };
   double slowest = gflops(low), fastest = gflops(high);
-  for (const ChartLine& line : lines) {
-    for (const ChartPoint& dot : line.points) {
+  for (const report::ChartLine& line : lines) {
+    for (const report::ChartPoint& dot : line.points) {
       slowest = std::min(slowest, dot.y);
       fastest = std::max(fastest, dot.y);
     }
   }
   lines[0] = {.name = "roofline",
               .points = {{low, gflops(low)}, {ridge, gflops(ridge)}, {high, gflops(high)}}};
-  return svg_of(
+  return report::svg_of(
       {.title = title,
        .x = {.label = "operations per byte", .logarithmic = true},
        .y = {.label = "GFLOP/s", .logarithmic = true, .low = slowest / 1.5, .high = fastest * 1.5},

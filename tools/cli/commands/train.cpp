@@ -17,7 +17,6 @@
 #include "lathe/core/text/formatted.h"
 #include "lathe/distributed/error.h"
 #include "lathe/nn/summary.h"
-#include "lathe/tools/cli/commands/largest_batch.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/defaults.h"
@@ -47,6 +46,7 @@
 #include "lathe/train/checkpoint_writer.h"
 #include "lathe/train/compute_stream.h"
 #include "lathe/train/run_checkpoints.h"
+#include "lathe/train/tune/find_batch.h"
 
 namespace lathe::cli {
 
@@ -251,7 +251,7 @@ std::string say_forecast(const Settings& settings, const ModelShape& shape, Devi
                          int64_t steps, Log& log) {
   if (settings.quiet || settings.dry_run) return "";
   const auto forecast = forecast_peak(settings, shape, device, steps);
-  const int64_t most = memory_for_tensors(device);
+  const int64_t most = train::memory_for_tensors(device);
   if (forecast && most > 0) {
     const std::string warning = forecast_warning(*forecast, *settings.batch_size, most);
     if (!warning.empty()) log.warning(warning);

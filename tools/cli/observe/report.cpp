@@ -9,9 +9,7 @@
 #include "lathe/core/text/formatted.h"
 #include "lathe/data/images/image.h"
 #include "lathe/ops/creation.h"
-#include "lathe/tools/cli/observe/html.h"
-#include "lathe/tools/cli/observe/report_page.h"
-#include "lathe/tools/cli/observe/run_view.h"
+#include "lathe/tools/cli/observe/run_of_folder.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -21,6 +19,9 @@
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/saved_run.h"
 #include "lathe/tools/cli/training/worst_mistakes.h"
+#include "lathe/train/report/html.h"
+#include "lathe/train/report/report_page.h"
+#include "lathe/train/report/run_view.h"
 
 namespace lathe::cli {
 namespace {
@@ -49,7 +50,7 @@ std::string png_of(const data::ImageDataset& images, int64_t index) {
   return image::encode(image, ".png");
 }
 
-ReportEvaluation evaluate_run(const Settings& asked) {
+report::ReportEvaluation evaluate_run(const Settings& asked) {
   const SavedRun run = open_saved_run(asked);
   const auto classes = static_cast<size_t>(run.images->classes());
   WorstMistakes worst(kWorst);
@@ -61,7 +62,7 @@ ReportEvaluation evaluate_run(const Settings& asked) {
                [&](const Tensor& scores, const Tensor& labels) { worst.add(scores, labels); });
   if (!result.complete)
     throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped before the end");
-  ReportEvaluation out{
+  report::ReportEvaluation out{
       .about = formatted("{} {} images with the weights of {}", result.tally.count(), asked.split,
                          fs::path(weights_of(asked)).filename().string()),
       .loss = result.tally.loss(),
@@ -90,7 +91,8 @@ ReportEvaluation evaluate_run(const Settings& asked) {
 
 /// The evaluation of the run. If it cannot be made, because the data or the weights are not there:
 /// nothing, and a remark in `run`.
-std::optional<ReportEvaluation> try_evaluation(const Invocation& call, RunFiles& run) {
+std::optional<report::ReportEvaluation> try_evaluation(const Invocation& call,
+                                                       report::RunFiles& run) {
   if (!call.settings.evaluate) return std::nullopt;
   std::string reason;
   try {
@@ -108,10 +110,10 @@ std::optional<ReportEvaluation> try_evaluation(const Invocation& call, RunFiles&
 
 /// What there is to say of a run that is not at its end, a sentence; "" of others. A run's last row
 /// is that of an evaluation.
-std::string unfinished(const RunFiles& run) {
+std::string unfinished(const report::RunFiles& run) {
   if (run.metrics.empty()) return "";
-  const MetricsPoint& last = run.metrics.back();
-  if (activity_of(run).training)
+  const report::MetricsPoint& last = run.metrics.back();
+  if (report::activity_of(run).training)
     return formatted("A training goes on in it: this is its state at step {}.", last.step);
   const auto number = [&](const char* key) { return std::atoll(run.setting(key).c_str()); };
   const bool has_limit = std::strtod(run.setting("time-limit").c_str(), nullptr) > 0;
@@ -129,27 +131,27 @@ std::string unfinished(const RunFiles& run) {
 
 ExitCode run_report(const Invocation& call) {
   const Output out(call.settings.json);
-  std::vector<RunFiles> runs;
+  std::vector<report::RunFiles> runs;
   for (const std::string& folder : call.words) {
-    RunFiles& run = runs.emplace_back(read_run_files(folder));
+    report::RunFiles& run = runs.emplace_back(run_of_folder(folder));
     if (std::string remark = unfinished(run); !remark.empty())
       run.remarks.push_back(std::move(remark));
   }
   const bool one = runs.size() == 1;
   std::string file = call.settings.output;
   if (file.empty()) file = one ? (runs[0].folder / "report.html").string() : "report.html";
-  check_replaceable("--output", file, kPageBegin);
+  check_replaceable("--output", file, report::kPageBegin);
   const AtomicFile writable(file);
   std::string page;
   if (one) {
     const auto evaluation = try_evaluation(call, runs[0]);
-    page = report_page(runs[0], evaluation ? &*evaluation : nullptr);
+    page = report::report_page(runs[0], evaluation ? &*evaluation : nullptr);
   } else {
-    page = comparison_page(runs);
+    page = report::comparison_page(runs);
   }
   write_file_atomic(file, page);
   size_t remarks = 0;
-  for (const RunFiles& run : runs) remarks += run.remarks.size();
+  for (const report::RunFiles& run : runs) remarks += run.remarks.size();
   out.text(formatted("{}: {} bytes{}", file, page.size(),
                      remarks > 0 ? "; it begins with remarks" : ""));
   Row row;

@@ -14,11 +14,12 @@
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/terminal.h"
 #include "lathe/core/text/wrapping.h"
-#include "lathe/tools/cli/observe/run_view.h"
+#include "lathe/tools/cli/observe/run_of_folder.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/signals.h"
+#include "lathe/train/report/run_view.h"
 
 namespace lathe::cli {
 namespace {
@@ -49,17 +50,17 @@ bool speaks_utf8() {
   return false;
 }
 
-Row row_of(const RunFiles& run, const RunActivity& activity) {
+Row row_of(const report::RunFiles& run, const report::RunActivity& activity) {
   Row row;
   row.add("event", "run").add("run_dir", run.folder.string()).add("training", activity.training);
   if (activity.seconds_since_row) row.add("seconds_since_row", *activity.seconds_since_row);
-  if (const auto part = part_done(run)) row.add("part_done", *part);
+  if (const auto part = report::part_done(run)) row.add("part_done", *part);
   if (!run.metrics.empty()) {
-    const MetricsPoint& last = run.metrics.back();
+    const report::MetricsPoint& last = run.metrics.back();
     row.add("epoch", last.epoch).add("step", last.step).add("split", last.split);
     row.add("loss", last.loss).add("accuracy", last.accuracy);
   }
-  if (const MetricsPoint* best = run.best("val")) row.add("best_accuracy", best->accuracy);
+  if (const report::MetricsPoint* best = run.best("val")) row.add("best_accuracy", best->accuracy);
   if (!run.remarks.empty()) row.add("remarks", joined(run.remarks, " "));
   return row;
 }
@@ -93,11 +94,12 @@ ExitCode run_watch(const Invocation& call) {
       }
     };
     for (const std::string& folder : call.words) {
-      const RunFiles run = read_run_files(folder);
-      const RunActivity activity = activity_of(run);
+      const report::RunFiles run = run_of_folder(folder);
+      const report::RunActivity activity = report::activity_of(run);
       any = any || activity.training;
       out.row(row_of(run, activity));
-      for (const std::string& line : run_view(run, activity, width, !speaks_utf8())) add(line);
+      for (const std::string& line : report::run_view(run, activity, width, !speaks_utf8()))
+        add(line);
     }
     for (const std::string& line : gpu_lines()) add(wrapped(line, width));
     // Up to the first line of the screen before, and everything below it away.

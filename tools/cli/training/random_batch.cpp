@@ -2,6 +2,7 @@
 #include "lathe/tools/cli/training/random_batch.h"
 
 #include "lathe/ops/random.h"
+#include "lathe/tools/cli/training/optimizers.h"
 
 namespace lathe::cli {
 
@@ -10,6 +11,20 @@ RandomBatch random_batch(const Settings& settings, const ModelShape& shape, Devi
   const int64_t side = settings.image_size.value_or(32);
   const Tensor x = randn({images, shape.in_channels, side, side}, {.device = device});
   return {in_layout(x, settings), randint(0, shape.classes, {images}, {.device = device})};
+}
+
+train::StepSetup random_step_setup(const Settings& settings) {
+  const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
+  return {.model = [&settings, shape] { return make_model(settings, shape); },
+          .optimizer = [&settings](nn::Module& model) { return make_optimizer(settings, model); },
+          .loss = [&settings](nn::Module& model) { return loss_of(model, settings); },
+          .batch =
+              [&settings, shape](int64_t images, Device device) {
+                const RandomBatch made = random_batch(settings, shape, device, images);
+                return Tensors{made.x, made.y};
+              },
+          .options = step_options(settings),
+          .channels_last = settings.layout == "nhwc"};
 }
 
 void train_on(const RandomBatch& batch, nn::Module& model, optim::Optimizer& optimizer,

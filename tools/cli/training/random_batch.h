@@ -9,6 +9,7 @@
 #include "lathe/optim/optimizer.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/train/step_setup.h"
 
 namespace lathe::cli {
 
@@ -21,6 +22,9 @@ struct RandomBatch {
 /// generator of `device`.
 RandomBatch random_batch(const Settings& settings, const ModelShape& shape, Device device,
                          int64_t images);
+
+/// The step of these settings, on such batches. The settings must outlive the result.
+train::StepSetup random_step_setup(const Settings& settings);
 
 /// One training step, kernel by kernel, as --layout and --amp say but without a loss scale. The
 /// gradients are gone afterwards. Does not wait for a GPU.

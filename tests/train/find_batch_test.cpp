@@ -1,0 +1,108 @@
+// The search for the largest batch.
+#include "lathe/train/tune/find_batch.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lathe/core/memory/host_allocator.h"
+#include "lathe/lathe.h"
+#include "lathe/train.h"
+
+using namespace lathe;
+using namespace lathe::train;
+
+TEST_CASE("largest batch: exact while small, to a 32nd above, and a size that was seen to fit") {
+  for (int64_t limit = 0; limit <= 3000; limit += limit < 100 ? 1 : 37) {
+    CAPTURE(limit);
+    std::vector<int64_t> good;
+    int64_t tries = 0;
+    const int64_t found = largest_that_fits(1 << 20, [&](int64_t n) {
+      ++tries;
+      if (n <= limit) good.push_back(n);
+      return n <= limit;
+    });
+    CHECK(found <= limit);
+    CHECK(limit - found <= std::max<int64_t>(found / 32, 0));
+    CHECK((found == 0 || std::ranges::find(good, found) != good.end()));
+    CHECK(tries <= 2 * 12);
+  }
+}
+
+TEST_CASE("largest batch: never more than the most, which is tried") {
+  for (const int64_t most : {1, 2, 3, 100}) {
+    int64_t largest_tried = 0;
+    CHECK(largest_that_fits(most, [&](int64_t n) {
+            largest_tried = std::max(largest_tried, n);
+            return true;
+          }) == most);
+    CHECK(largest_tried == most);
+  }
+}
+
+TEST_CASE("largest batch: libraries keep a tenth of the memory, and never less than 96 MiB") {
+  constexpr int64_t kMiB = 1 << 20;
+  CHECK(tensors_within(10000 * kMiB) == 9000 * kMiB);
+  CHECK(tensors_within(960 * kMiB) == 864 * kMiB);
+  CHECK(tensors_within(300 * kMiB) == 204 * kMiB);
+  CHECK(tensors_within(96 * kMiB) == 0);
+  CHECK(tensors_within(10 * kMiB) == 0);
+}
+
+namespace {
+
+/// A layer over [samples, 1024], which need 4 KiB each.
+StepSetup wide_layer(bool normed) {
+  return {.model =
+              [normed] {
+                auto model = std::make_unique<nn::Sequential>();
+                model->add<nn::Linear>(1024, 16);
+                if (normed) model->add<nn::BatchNorm1d>(16);
+                return model;
+              },
+          .optimizer =
+              [](nn::Module& model) {
+                return std::make_unique<optim::SGD>(model.parameters(), optim::SGDOptions{});
+              },
+          .loss = [](nn::Module& model) { return classification(model); },
+          .batch =
+              [](int64_t samples, Device device) {
+                return Tensors{randn({samples, 1024}, {.device = device}),
+                               randint(0, 16, {samples}, {.device = device})};
+              }};
+}
+
+}  // namespace
+
+TEST_CASE("find_batch: the largest batch within a limit, which is gone afterwards") {
+  host_allocator().empty_cache();
+  const size_t limit = host_allocator().stats().reserved_bytes + (size_t{8} << 20);
+  std::map<int64_t, bool> tried;
+  const FoundBatch found = find_batch(
+      wide_layer(false), kCPU,
+      {.most = 4096, .limit_bytes = limit, .on_trial = [&](int64_t batch, const auto& trial) {
+         tried[batch] = trial.has_value();
+         if (trial) CHECK(trial->peak_bytes >= batch * 4096);
+       }});
+  CHECK(found.largest >= 256);
+  CHECK(found.largest < 2048);  // 8 MiB hold the batch alone
+  CHECK(tried.at(found.largest));
+  CHECK_FALSE(tried.at(2048));
+  CHECK(found.fastest.samples_per_second > 0);
+  CHECK_FALSE(found.no_memory.empty());
+  CHECK(found.needs_two.empty());
+  CHECK(randn({4096, 1024}).numel() == 4096 * 1024);  // there is no limit any more
+}
+
+TEST_CASE("find_batch: a model that needs two samples is tried with two") {
+  const FoundBatch found = find_batch(wide_layer(true), kCPU, {.most = 2});
+  CHECK(found.largest == 2);
+  CHECK(found.needs_two.find("more than one value per channel") != std::string::npos);
+  const FoundBatch none = find_batch(wide_layer(true), kCPU, {.most = 1});
+  CHECK(none.largest == 0);
+  CHECK(none.fastest.batch == 0);
+}

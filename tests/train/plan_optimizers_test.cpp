@@ -1,0 +1,75 @@
+// The launches of each --optimizer in the ledger of `lathe plan`, beside those of the emulated GPU.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../cuda_case.h"
+#include "../emulation/kernel_access.h"
+#include "lathe/lathe.h"
+#include "planned_step.h"
+#include "real_step.h"
+
+using namespace lathe;
+using namespace lathe::plan;
+using namespace lathe::test;
+
+namespace {
+
+constexpr int64_t kBatch = 4;
+
+/// A convolution with its norm and a classifier.
+struct Net final : nn::Module {
+  nn::Conv2d conv{*this, "conv", 3, 8, {.kernel = 3, .pad = 1, .bias = false}};
+  nn::BatchNorm2d norm{*this, "norm", 8};
+  nn::Linear out{*this, "out", 8, 10};
+
+  Tensor forward(const Tensor& x) override { return out(mean(norm.relu(conv(x)), {2, 3})); }
+};
+
+SmallStep planned(const StepCase& c, int64_t batch) {
+  const StepRecording step = record(c, batch, [] { return std::make_unique<Net>(); });
+  return {batch, launches_of(step, {.tf32 = false})};  // as the library's own choice
+}
+
+/// What a kernel reads and writes besides its tensors, at most: partial sums, counts.
+constexpr double kBeside = 2400;
+
+/// Compares the own launches one by one, by name and bytes.
+void check_case(StepCase c) {
+  c.side = 4;
+  CAPTURE(c.optimizer);
+  CAPTURE(c.amp);
+  CAPTURE(c.momentum);
+  CAPTURE(c.clip);
+  Net net;
+  const RealStep real = make_real_step(net, c, kBatch);
+  std::vector<Launch> plan = launches_at(kBatch, planned(c, 2), planned(c, 3));
+  std::erase_if(plan, [](const Launch& launch) { return launch.library; });
+  REQUIRE(plan.size() == real.launches.size());
+  for (size_t i = 0; i < plan.size(); ++i) {
+    const Launch& launch = plan[i];
+    const Moved& moved = real.launches[i];
+    CAPTURE(i);
+    CAPTURE(launch.op);
+    CAPTURE(moved.kernel);
+    CAPTURE(moved.read);
+    CAPTURE(moved.written);
+    if (launch.kind != LaunchKind::kReduction)
+      CHECK(moved.kernel.find(launch.kernel) != std::string::npos);
+    if (launch.kind != LaunchKind::kOptimizer || !emulation::TrafficLog::sees_all()) continue;
+    CHECK(moved.read + 4 >= launch.read_bytes);
+    CHECK(moved.read <= 1.02 * launch.read_bytes + kBeside);
+    // Not from below: g++ does not announce the copies of structures by which an update writes.
+    CHECK(moved.written <= 1.02 * launch.written_bytes + kBeside);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("plan: the launches of each optimiser are those of the emulated GPU" * cuda_case()) {
+  for (const char* const name : {"sgd", "adamw", "rmsprop", "lars", "lamb", "novograd"})
+    check_case({.optimizer = name});
+  check_case({.optimizer = "sgd", .momentum = 0, .no_decay_norm = true});
+  check_case({.optimizer = "rmsprop", .amp = "off", .momentum = 0});
+  check_case({.optimizer = "adam", .amp = "off", .clip = 1});
+}

@@ -1,0 +1,20 @@
+// From a folder to its run. Contract: run_of_folder.h.
+#include "lathe/tools/cli/observe/run_of_folder.h"
+
+#include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/training/reading_data.h"
+
+namespace lathe::cli {
+
+report::RunFiles run_of_folder(const std::filesystem::path& folder) {
+  return reading_data([&] {
+    return report::read_run_files(folder, [](const std::string& text) {
+      report::RunFiles::Entries entries;
+      for (const ConfigEntry& entry : parse_config(text, "config.toml"))
+        entries.emplace_back(entry.key, entry.value);
+      return entries;
+    });
+  });
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,14 @@
+// The run in a folder that the user names.
+#pragma once
+
+#include <filesystem>
+
+#include "lathe/train/report/run_files.h"
+
+namespace lathe::cli {
+
+/// read_run_files(), with the settings of config.toml.
+/// throws: CommandError (kData) if there is no such folder; DataError.
+report::RunFiles run_of_folder(const std::filesystem::path& folder);
+
+}  // namespace lathe::cli
