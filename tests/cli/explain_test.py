@@ -83,7 +83,7 @@ def test_ranges_say_what_f16_cannot_hold(folder):
 
 
 def test_every_recorded_op_has_a_formula(folder):
-    table = set(re.findall(r'^  \{"(\w+)", "', (SOURCE / "tools/cli/observe/op_formulas.cpp").read_text(), re.MULTILINE))
+    table = set(re.findall(r'^  \{"(\w+)", "', (SOURCE / "train/report/op_formulas.cpp").read_text(), re.MULTILINE))
     makers = "record|from_input|from_output|step_function|rounding|make_view|make_part|view_as|extremum|rest_of|extreme|open_clamp|row_norm"
     recorded = set()
     for path in paths_below(SOURCE, ["ops"], {".cpp"}):

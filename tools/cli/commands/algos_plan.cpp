@@ -16,7 +16,7 @@
 #include "lathe/ops/conv/cudnn/conv2d_planner.h"
 #include "lathe/ops/conv/search/conv2d_key.h"
 #include "lathe/ops/conv/search/cudnn_settings.h"
-#include "lathe/tools/cli/commands/conv_layers.h"
+#include "lathe/tools/cli/commands/conv_table.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/described_gpu.h"
@@ -62,9 +62,9 @@ ConvChoice choice_for(const Conv2dPlanner& planner, const ConvKey& key, std::str
 }
 
 /// The engine's setting goes first where room is short: nobody knows them by heart.
-Table plan_table(const std::vector<ConvLayer>& layers) {
+Table plan_table(const std::vector<plan::ConvLayer>& layers) {
   Column layer{.heading = "layer", .right = false};
-  for (const ConvLayer& l : layers) layer.width = std::max(layer.width, columns_of(l.name));
+  for (const plan::ConvLayer& l : layers) layer.width = std::max(layer.width, columns_of(l.name));
   constexpr size_t kEngineWidth = 47;
   return {{layer,
            {.heading = "count"},
@@ -78,7 +78,7 @@ Table plan_table(const std::vector<ConvLayer>& layers) {
           terminal_width(STDOUT_FILENO)};
 }
 
-void plan_pass(Plans& plans, const ConvLayer& layer, ConvPass pass) {
+void plan_pass(Plans& plans, const plan::ConvLayer& layer, ConvPass pass) {
   ConvKey key = conv2d_key(pass, conv2d_padded(layer.sizes, plans.format, plans.dtype),
                            plans.format, plans.dtype);
   key.machine = plans.gpu;
@@ -132,8 +132,8 @@ ExitCode run_algos_plan(const Invocation& call) {
   const auto model =
       make_model(settings, {.classes = settings.classes, .in_channels = settings.in_channels});
   const DType dtype = settings.amp == "off" ? kF32 : settings.amp == "fp16" ? kF16 : kBF16;
-  const std::vector<ConvLayer> layers =
-      conv_layers(*model, {batch, settings.in_channels, side, side});
+  const std::vector<plan::ConvLayer> layers =
+      plan::conv_layers(*model, {batch, settings.in_channels, side, side});
   Table table = plan_table(layers);
   Plans plans{out,
               planner,
@@ -148,7 +148,7 @@ ExitCode run_algos_plan(const Invocation& call) {
   out.text(formatted("{} batch {} {} {} on {}, as {} plans it without one", *settings.model, batch,
                      concat(dtype), settings.layout, printable(gpu.name), planner.library()));
   out.text(table.heading());
-  for (const ConvLayer& layer : layers) {
+  for (const plan::ConvLayer& layer : layers) {
     plan_pass(plans, layer, ConvPass::kForward);
     if (!layer.first) plan_pass(plans, layer, ConvPass::kBackwardInput);
     plan_pass(plans, layer, ConvPass::kBackwardWeight);

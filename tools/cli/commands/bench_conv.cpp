@@ -28,7 +28,7 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
 #include "lathe/tools/cli/commands/bench.h"
-#include "lathe/tools/cli/commands/conv_layers.h"
+#include "lathe/tools/cli/commands/conv_table.h"
 #include "lathe/tools/cli/commands/roofline.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
@@ -47,7 +47,7 @@ struct ConvBench {
   Device device;
   DType dtype;
   TimingOptions timing;
-  Roofline roofline;
+  plan::Roofline roofline;
   Table& table;
   bool fuses;  // searches for patterns with a batch norm, too
   std::vector<std::vector<std::string>>& fused_rows;  // of their table, behind the other
@@ -70,7 +70,7 @@ void add_search(Row& row, const Searched& searched) {
       .add("search_seconds", searched.second->search_ms / 1e3);
 }
 
-Row conv_row(const ConvBench& bench, const ConvLayer& layer, std::string_view pass) {
+Row conv_row(const ConvBench& bench, const plan::ConvLayer& layer, std::string_view pass) {
   const Conv2dGeometry& g = layer.sizes;
   Row row;
   row.add("bench", "conv")
@@ -90,21 +90,22 @@ Row conv_row(const ConvBench& bench, const ConvLayer& layer, std::string_view pa
 
 struct Total {
   double seconds = 0, least_seconds = 0, operations = 0;
-  std::vector<RooflineDot> dots = {};
+  std::vector<plan::RooflineDot> dots = {};
 };
 
-void time_pass(const ConvBench& bench, const ConvLayer& layer, const char* pass, Total& total,
+void time_pass(const ConvBench& bench, const plan::ConvLayer& layer, const char* pass, Total& total,
                const std::function<void()>& f) {
   const Conv2dGeometry& g = layer.sizes;
   conv_search().clear();  // afterwards it knows this pass alone, or nothing
   const Timing timing = measure(f, bench.timing);
   const auto searched = conv_search().choices();
-  const double operations = conv_operations(g), least = bench.roofline.seconds(g, bench.dtype);
+  const double operations = plan::conv_operations(g),
+               least = bench.roofline.seconds(g, bench.dtype);
   const auto count = static_cast<double>(layer.count);
   total.seconds += count * timing.median;
   total.least_seconds += count * least;
   total.operations += count * operations;
-  total.dots.push_back({pass, operations, conv_bytes(g, bench.dtype), timing.median});
+  total.dots.push_back({pass, operations, plan::conv_bytes(g, bench.dtype), timing.median});
   Row row = conv_row(bench, layer, pass);
   if (searched.empty()) {
     row.add("engine", "");
@@ -125,7 +126,7 @@ double timed_seconds(const ConvEngineResult* result) {
   return timed ? result->ms / 1e3 : std::numeric_limits<double>::quiet_NaN();
 }
 
-void show_fused(const ConvBench& bench, const ConvLayer& layer, const Searched& searched) {
+void show_fused(const ConvBench& bench, const plan::ConvLayer& layer, const Searched& searched) {
   const auto& [key, choice] = searched;
   const auto split = std::ranges::find(
       choice->engines, kSplitEngine, [](const ConvEngineResult& t) { return t.info.engine.index; });
@@ -143,8 +144,8 @@ void show_fused(const ConvBench& bench, const ConvLayer& layer, const Searched& 
 /// What the search measures of the patterns that fuse relu(norm(x)) with the convolution, and the
 /// convolution with the sums for the norm behind it: in a forward and a backward pass, as a step
 /// of training has them.
-void search_fused(const ConvBench& bench, const ConvLayer& layer, const Tensor& x, const Tensor& w,
-                  const Tensor& dy, const Conv2dOptions& options) {
+void search_fused(const ConvBench& bench, const plan::ConvLayer& layer, const Tensor& x,
+                  const Tensor& w, const Tensor& dy, const Conv2dOptions& options) {
   conv_search().clear();
   const EnableGrad on;
   const auto channels = [&](double value) {
@@ -159,7 +160,7 @@ void search_fused(const ConvBench& bench, const ConvLayer& layer, const Tensor& 
   }
 }
 
-void time_layer(const ConvBench& bench, const ConvLayer& layer, Total& total) {
+void time_layer(const ConvBench& bench, const plan::ConvLayer& layer, Total& total) {
   const Conv2dGeometry& g = layer.sizes;
   const auto random = [&](const Shape& shape) {
     const Tensor t = randn(shape, {.device = bench.device}).to(bench.dtype);
@@ -187,7 +188,7 @@ bool may_fuse(const Settings& settings, Device device, DType dtype) {
 }
 
 void show_total(const ConvBench& bench, const Total& total) {
-  const Roofline& peaks = bench.roofline;
+  const plan::Roofline& peaks = bench.roofline;
   bench.out.row(Row()
                     .add("bench", "conv")
                     .add("layer", "all")
@@ -233,7 +234,7 @@ ExitCode run_bench_conv(const Invocation& call) {
   manual_seed(static_cast<uint64_t>(settings.seed));
   const auto model =
       make_model(settings, {.classes = settings.classes, .in_channels = settings.in_channels});
-  const auto layers = conv_layers(*model, {batch, settings.in_channels, side, side});
+  const auto layers = plan::conv_layers(*model, {batch, settings.in_channels, side, side});
   const NoGrad no_grad;
   const DType dtype = dtype_from_name(settings.dtype);
   const TimingOptions timing =
@@ -251,21 +252,21 @@ ExitCode run_bench_conv(const Invocation& call) {
                         timing,    measure_roofline(settings, dtype, timing),
                         table,     may_fuse(settings, device, dtype),
                         fused_rows};
-  const Roofline& peaks = bench.roofline;
+  const plan::Roofline& peaks = bench.roofline;
   out.text(formatted("{} batch {} {} {} on {}, {}; roofline {:.1f} GFLOP/s, {:.1f} GB/s",
                      *settings.model, batch, settings.dtype, settings.layout, concat(device),
                      count_text(num_threads(), "thread"), peaks.operations_per_second / 1e9,
                      peaks.bytes_per_second / 1e9));
   out.text(table.heading());
   Total total;
-  for (const ConvLayer& layer : layers) time_layer(bench, layer, total);
+  for (const plan::ConvLayer& layer : layers) time_layer(bench, layer, total);
   show_total(bench, total);
   if (const std::string remark = table.remark(); !remark.empty()) out.sentence(remark);
   show_fused_table(bench);
   if (!settings.svg.empty()) {
     const std::string title =
         formatted("{} on {}: convolutions and the roofline", *settings.model, concat(device));
-    write_file_atomic(settings.svg, roofline_svg(title, peaks, total.dots));
+    write_file_atomic(settings.svg, plan::roofline_svg(title, peaks, total.dots));
     out.text(written_text(settings.svg));
   }
   return ExitCode::kDone;

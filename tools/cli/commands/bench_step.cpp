@@ -25,15 +25,15 @@
 #include "lathe/profile/rates.h"
 #include "lathe/profile/table.h"
 #include "lathe/tools/cli/commands/bench.h"
-#include "lathe/tools/cli/commands/conv_layers.h"
+#include "lathe/tools/cli/commands/conv_table.h"
 #include "lathe/tools/cli/commands/roofline.h"
-#include "lathe/tools/cli/commands/step_layers.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/random_batch.h"
 #include "lathe/train/metrics_row.h"
+#include "lathe/train/plan/step_layers.h"
 
 namespace lathe::cli {
 namespace {
@@ -59,7 +59,7 @@ DType computed_dtype(const Settings& settings) {
   return settings.amp == "off" ? kF32 : settings.amp == "bf16" ? kBF16 : kF16;
 }
 
-Roofline measured_peaks(const Settings& settings, DType dtype, Device device) {
+plan::Roofline measured_peaks(const Settings& settings, DType dtype, Device device) {
   return measure_roofline(
       settings, dtype,
       lasting(settings.seconds,
@@ -69,7 +69,7 @@ Roofline measured_peaks(const Settings& settings, DType dtype, Device device) {
 /// The table of ops of some steps, with their shares of the device's peaks.
 void print_profile(const Output& out, const Settings& settings, Device device,
                    const std::function<void()>& step) {
-  const Roofline peaks = measured_peaks(settings, computed_dtype(settings), device);
+  const plan::Roofline peaks = measured_peaks(settings, computed_dtype(settings), device);
   profile::Profiler profiler({.profile_memory = true});
   for (int64_t i = 0; i < kProfiledSteps; ++i) {
     step();
@@ -106,31 +106,31 @@ void print_profile(const Output& out, const Settings& settings, Device device,
 void print_layers(const Output& out, const Settings& settings, nn::Module& model,
                   const RandomBatch& batch, const std::function<void()>& step) {
   const DType dtype = computed_dtype(settings);
-  const Roofline peaks = measured_peaks(settings, dtype, batch.x.device());
-  const std::vector<ConvLayer> layers = conv_layers(model, batch.x.shape());
+  const plan::Roofline peaks = measured_peaks(settings, dtype, batch.x.device());
+  const std::vector<plan::ConvLayer> layers = plan::conv_layers(model, batch.x.shape());
   profile::Profiler profiler({.record_shapes = true, .device_times = false});
   for (int64_t i = 0; i < kProfiledSteps; ++i) {
     step();
     profiler.step();
   }
   profiler.stop();
-  const StepTimes times = step_times(profiler.recording(), layers);
+  const plan::StepTimes times = plan::step_times(profiler.recording(), layers);
   constexpr double kSteps = kProfiledSteps;
   out.text(formatted("roofline {:.1f} GFLOP/s, {:.1f} GB/s", peaks.operations_per_second / 1e9,
                      peaks.bytes_per_second / 1e9));
   Table table =
       conv_table(layers, {{.heading = "reorder", .width = 8}}, terminal_width(STDOUT_FILENO));
   out.text(table.heading());
-  for (const LayerTime& time : times.layers) {
+  for (const plan::LayerTime& time : times.layers) {
     const Conv2dGeometry& g = time.layer->sizes;
     const auto calls = static_cast<double>(time.calls);
-    const double rate = calls * conv_operations(g) / time.seconds;
+    const double rate = calls * plan::conv_operations(g) / time.seconds;
     const double of_roofline = calls * peaks.seconds(g, dtype) / time.seconds;
     out.row(Row()
                 .add("bench", "layers")
                 .add("layer", time.layer->name)
                 .add("count", time.count)
-                .add("pass", name_of(time.pass))
+                .add("pass", plan::name_of(time.pass))
                 .add("x", concat(g.x_shape()))
                 .add("w", concat(g.w_shape()))
                 .add("seconds", time.seconds / kSteps)
@@ -138,12 +138,13 @@ void print_layers(const Output& out, const Settings& settings, nn::Module& model
                 .add("roofline_seconds", peaks.seconds(g, dtype))
                 .add("operations_per_second", rate)
                 .add("of_roofline", of_roofline));
-    std::vector<std::string> cells = conv_cells(time.layer->name, time.count, name_of(time.pass),
-                                                time.seconds / kSteps, rate, of_roofline);
+    std::vector<std::string> cells =
+        conv_cells(time.layer->name, time.count, plan::name_of(time.pass), time.seconds / kSteps,
+                   rate, of_roofline);
     cells.push_back(formatted("{:.1f} %", 100 * time.reorder_seconds / time.seconds));
     out.text(table.row(cells));
   }
-  for (const StepPart& part : times.parts) {
+  for (const plan::StepPart& part : times.parts) {
     out.row(Row()
                 .add("bench", "part")
                 .add("part", part.name)

@@ -23,7 +23,6 @@
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/trace.h"
 #include "lathe/ops/random.h"
-#include "lathe/tools/cli/commands/checkpoint_hashes.h"
 #include "lathe/tools/cli/commands/int8.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
@@ -37,6 +36,7 @@
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/saved_run.h"
+#include "lathe/train/checkpoint_hashes.h"
 
 namespace lathe::cli {
 namespace {
@@ -295,11 +295,11 @@ struct EntryColumns {
 };
 
 // A terminal that is too narrow for these gets columns as wide as what is in them.
-EntryColumns columns_for(const std::vector<EntryHash>& entries, int width) {
+EntryColumns columns_for(const std::vector<train::EntryHash>& entries, int width) {
   EntryColumns usual, least{1, 1, 1, 1};
   const size_t all = usual.part + usual.name + usual.type + usual.bytes + 4 + kShownDigits;
   if (width == 0 || all <= static_cast<size_t>(width)) return usual;
-  for (const EntryHash& e : entries) {
+  for (const train::EntryHash& e : entries) {
     least.part = std::max(least.part, columns_of(printable(e.part)));
     least.name = std::max(least.name, columns_of(printable(e.name)));
     least.type = std::max(least.type, e.type.size());
@@ -318,9 +318,9 @@ EntryColumns columns_for(const std::vector<EntryHash>& entries, int width) {
 ExitCode run_ckpt_show(const Invocation& call) {
   const Output out(call.settings.json);
   const Checkpoint file = open_file(call.words[0], call.settings);
-  const std::vector<EntryHash> entries = hash_entries(file);
+  const std::vector<train::EntryHash> entries = train::hash_entries(file);
   const EntryColumns columns = columns_for(entries, terminal_width(STDOUT_FILENO));
-  for (const EntryHash& e : entries) {
+  for (const train::EntryHash& e : entries) {
     out.text(formatted("{:<{}} {:<{}} {:<{}} {:>{}} {}", printable(e.part), columns.part,
                        printable(e.name), columns.name, e.type, columns.type, e.bytes,
                        columns.bytes, e.sha256.substr(0, kShownDigits)));
@@ -332,7 +332,7 @@ ExitCode run_ckpt_show(const Invocation& call) {
                 .add("bytes", e.bytes)
                 .add("sha256", e.sha256));
   }
-  for (const PartHash& p : hash_parts(entries)) {
+  for (const train::PartHash& p : train::hash_parts(entries)) {
     out.text(formatted("{:<10} {} entries, {} bytes, sha256 {}", printable(p.part), p.entries,
                        p.bytes, p.sha256));
     out.row(Row()

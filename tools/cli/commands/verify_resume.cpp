@@ -22,12 +22,12 @@
 #include "lathe/core/json.h"
 #include "lathe/core/process_limits.h"
 #include "lathe/core/text/formatted.h"
-#include "lathe/tools/cli/commands/checkpoint_hashes.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/scratch_folder.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/signals.h"
+#include "lathe/train/checkpoint_hashes.h"
 
 namespace lathe::cli {
 namespace {
@@ -179,12 +179,12 @@ ExitCode run_ckpt_verify_resume(const Invocation& call) {
   train(resumed, {"--resume", "auto", "--stop-after", "0"});
 
   const auto hashes = [](const fs::path& run) {
-    std::vector<PartHash> parts =
-        hash_parts(hash_entries(read_checkpoint((run / "last.safetensors").string())));
+    std::vector<train::PartHash> parts = train::hash_parts(
+        train::hash_entries(read_checkpoint((run / "last.safetensors").string())));
     parts.push_back({.part = "losses", .entries = 1, .sha256 = sha256_hex(losses_of(run))});
     return parts;
   };
-  const std::vector<PartHash> a = hashes(whole), b = hashes(resumed);
+  const std::vector<train::PartHash> a = hashes(whole), b = hashes(resumed);
   LATHE_CHECK(DataError, a.size() == b.size(), "verify-resume: ", a.size(), " parts and ",
               b.size());
   signals.check();

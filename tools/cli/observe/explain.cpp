@@ -8,11 +8,11 @@
 #include "lathe/core/printable.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/wrapping.h"
-#include "lathe/tools/cli/observe/op_formulas.h"
 #include "lathe/tools/cli/observe/recorded_step.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/help.h"
+#include "lathe/train/report/op_formulas.h"
 
 namespace lathe::cli {
 namespace {
@@ -56,24 +56,25 @@ std::string norm_text(double norm) { return formatted("{:.3g}", norm); }
 /// One op of the step, ready to be shown.
 class Explained {
  public:
-  Explained(const RecordedStep& step, size_t index, std::string line)
+  Explained(const report::RecordedStep& step, size_t index, std::string line)
       : step_(step),
         index_(index),
         node_(step.graph.nodes[index]),
-        formula_(find_formula(node_.op)),
+        formula_(report::find_formula(node_.op)),
         line_(std::move(line)) {}
 
   std::string text(int width) const {
     std::string out;
-    const std::string place = node_.layer.empty() ? "" : "  " + short_layer(node_.layer);
+    const std::string place = node_.layer.empty() ? "" : "  " + report::short_layer(node_.layer);
     const std::string head = formatted("{:>3}  {}{}{}", index_ + 1, node_.op, called(), place);
     append_wrapped(out, printable(head), 0, kIndent, width);
     if (formula_ != nullptr) add(out, formula(), width);
     for (size_t i = 0; i < node_.inputs.size(); ++i) {
       if (!node_.inputs[i].defined) continue;
-      add(out, formatted("{}  {}", input_name(formula_, i), input_text(node_.inputs[i])), width);
+      add(out, formatted("{}  {}", report::input_name(formula_, i), input_text(node_.inputs[i])),
+          width);
     }
-    add(out, formatted("y  {}{}", tensor_text(node_.dtype, node_.shape), dy_text()), width);
+    add(out, formatted("y  {}{}", report::tensor_text(node_.dtype, node_.shape), dy_text()), width);
     if (formula_ != nullptr) add(out, "backward: " + gradients(), width);
     add(out, "keeps " + (node_.saved.empty() ? "nothing for that" : saved_text()), width);
     if (!line_.empty()) add(out, "at " + line_, width);
@@ -84,7 +85,7 @@ class Explained {
     std::string inputs;
     for (size_t i = 0; i < node_.inputs.size(); ++i) {
       if (!node_.inputs[i].defined) continue;
-      inputs += formatted("{}{} {}", inputs.empty() ? "" : "; ", input_name(formula_, i),
+      inputs += formatted("{}{} {}", inputs.empty() ? "" : "; ", report::input_name(formula_, i),
                           input_text(node_.inputs[i]));
     }
     Row row;
@@ -92,7 +93,7 @@ class Explained {
     row.add("called", node_.called).add("layer", node_.layer);
     row.add("formula", formula_ == nullptr ? "" : formula());
     row.add("gradient", formula_ == nullptr ? "" : gradients());
-    row.add("inputs", inputs).add("output", tensor_text(node_.dtype, node_.shape));
+    row.add("inputs", inputs).add("output", report::tensor_text(node_.dtype, node_.shape));
     row.add("saved", saved_text()).add("saved_bytes", node_.saved_bytes());
     if (node_.gradient_norm) row.add("gradient_norm", *node_.gradient_norm);
     return row.add("line", line_);
@@ -107,14 +108,14 @@ class Explained {
   }
 
   std::string formula() const {
-    return forward_text(*formula_, [&](std::string_view name) {
+    return report::forward_text(*formula_, [&](std::string_view name) {
       const RecordedInput* const in = input(name);
       return in != nullptr && in->defined;
     });
   }
 
   std::string gradients() const {
-    return backward_text(*formula_, [&](std::string_view name) {
+    return report::backward_text(*formula_, [&](std::string_view name) {
       const RecordedInput* const in = input(name);
       return in != nullptr && in->wants_gradient();
     });
@@ -122,7 +123,7 @@ class Explained {
 
   const RecordedInput* input(std::string_view name) const {
     for (size_t i = 0; i < node_.inputs.size(); ++i)
-      if (input_name(formula_, i) == name) return &node_.inputs[i];
+      if (report::input_name(formula_, i) == name) return &node_.inputs[i];
     return nullptr;
   }
 
@@ -135,14 +136,14 @@ class Explained {
   }
 
   std::string input_text(const RecordedInput& in) const {
-    const std::string tensor = tensor_text(in.dtype, in.shape);
+    const std::string tensor = report::tensor_text(in.dtype, in.shape);
     if (in.node >= 0) {
       const RecordedNode& from = step_.graph.nodes[static_cast<size_t>(in.node)];
       return formatted("{}  from {} ({})", tensor, in.node + 1, from.op);
     }
     if (in.leaf < 0)
       return tensor + (in.shape == step_.input ? "  the batch" : "  without gradient");
-    const RecordedLeaf& leaf = step_.leaves[static_cast<size_t>(in.leaf)];
+    const report::RecordedLeaf& leaf = step_.leaves[static_cast<size_t>(in.leaf)];
     return formatted(
         "{}  {}{}", tensor, leaf.name.empty() ? "a leaf" : leaf.name,
         leaf.gradient_norm ? formatted("   |gradient| {}", norm_text(*leaf.gradient_norm)) : "");
@@ -151,26 +152,26 @@ class Explained {
   std::string saved_text() const {
     std::string own, there;
     for (const SavedTensor& t : node_.saved) {
-      const std::string name = t.input >= 0
-                                   ? std::string(input_name(formula_, static_cast<size_t>(t.input)))
-                               : t.output ? "y"
-                                          : tensor_text(t.dtype, t.shape);
+      const std::string name =
+          t.input >= 0 ? std::string(report::input_name(formula_, static_cast<size_t>(t.input)))
+          : t.output   ? "y"
+                       : report::tensor_text(t.dtype, t.shape);
       std::string& list = t.shared ? there : own;
       list += formatted("{}{}", list.empty() ? "" : ", ", name);
-      if (!t.shared) list += " " + size_text(t.bytes);
+      if (!t.shared) list += " " + report::size_text(t.bytes);
     }
     if (there.empty()) return own;
     return formatted("{}{}{} (there anyway)", own, own.empty() ? "" : "; ", there);
   }
 
-  const RecordedStep& step_;
+  const report::RecordedStep& step_;
   const size_t index_;
   const RecordedNode& node_;
-  const OpFormula* formula_;
+  const report::OpFormula* formula_;
   const std::string line_;
 };
 
-void print_introduction(const Output& out, const RecordedStep& step) {
+void print_introduction(const Output& out, const report::RecordedStep& step) {
   std::string text;
   append_wrapped(text,
                  formatted("One training step of {} on {}, {}, op by op.", step.model, step.data,
@@ -191,18 +192,18 @@ void print_introduction(const Output& out, const RecordedStep& step) {
   out.text(text);
 }
 
-void print_end(const Output& out, const RecordedStep& step) {
-  const double norm = gradient_norm(step);
+void print_end(const Output& out, const report::RecordedStep& step) {
+  const double norm = report::gradient_norm(step);
   int64_t parameters = 0;
-  for (const RecordedLeaf& leaf : step.leaves) parameters += numel_of(leaf.shape);
+  for (const report::RecordedLeaf& leaf : step.leaves) parameters += numel_of(leaf.shape);
   std::string text;
-  append_wrapped(
-      text,
-      formatted("The loss is {:.4g}. {} are kept between the two passes. The gradient "
-                "of the {} parameters has the norm {}; the optimiser now takes a step "
-                "against it.",
-                step.loss, size_text(step.graph.saved_bytes()), parameters, norm_text(norm)),
-      0, 0, help_width());
+  append_wrapped(text,
+                 formatted("The loss is {:.4g}. {} are kept between the two passes. The gradient "
+                           "of the {} parameters has the norm {}; the optimiser now takes a step "
+                           "against it.",
+                           step.loss, report::size_text(step.graph.saved_bytes()), parameters,
+                           norm_text(norm)),
+                 0, 0, help_width());
   text.pop_back();
   out.text(text);
   out.row(Row()
@@ -223,7 +224,7 @@ void add_range(Row& row, const std::string& of, const debug::ValueRange& range) 
   row.add(of + "_f16_zeros", range.underflows).add(of + "_f16_infinite", range.overflows);
 }
 
-void print_ranges(const Output& out, const RecordedStep& step) {
+void print_ranges(const Output& out, const report::RecordedStep& step) {
   std::string text;
   append_wrapped(text,
                  formatted("The values of {} on {}, {}: of each op's result y, and of the loss's "
@@ -251,7 +252,7 @@ void print_ranges(const Output& out, const RecordedStep& step) {
 ExitCode run_explain(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
-  const RecordedStep step = record_step(settings);
+  const report::RecordedStep step = record_step(settings);
   if (settings.ranges) {
     print_ranges(out, step);
     return ExitCode::kDone;

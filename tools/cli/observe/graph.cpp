@@ -11,10 +11,11 @@
 
 #include "lathe/core/files/file.h"
 #include "lathe/core/text/formatted.h"
-#include "lathe/tools/cli/observe/graph_dot.h"
+#include "lathe/tools/cli/observe/recorded_step.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
+#include "lathe/train/report/graph_dot.h"
 
 namespace lathe::cli {
 namespace {
@@ -84,13 +85,13 @@ ExitCode run_graph(const Invocation& call) {
   const std::string dot_file = path.empty() ? "" : dot_file_of(path);
   const bool draws = dot_file != path;
   if (!path.empty()) {  // before the work: whether they can be written
-    check_replaceable("--output", dot_file, kDotBegin);
+    check_replaceable("--output", dot_file, report::kDotBegin);
     if (draws) check_replaceable("--output", path, kSvgBegin);
     const AtomicFile writable(path);
   }
-  const RecordedStep step = record_step(settings);
-  const GraphPicture picture = picture_of(step);
-  const std::string dot = dot_of(picture);
+  const report::RecordedStep step = record_step(settings);
+  const report::GraphPicture picture = report::picture_of(step);
+  const std::string dot = report::dot_of(picture);
   Row row;
   row.add("event", "done").add("model", step.model);
   row.add("ops", static_cast<int64_t>(step.graph.nodes.size()));

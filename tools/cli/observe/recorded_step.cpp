@@ -1,17 +1,13 @@
 // One recorded step: the model and its batch are made as the commands that train make them.
 #include "lathe/tools/cli/observe/recorded_step.h"
-#include "lathe/core/text/terminal.h"
 
-#include <cmath>
 #include <memory>
-#include <unordered_map>
 #include <utility>
 
-#include "lathe/core/copy.h"
-#include "lathe/core/format.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/random/generator.h"
 #include "lathe/core/text/formatted.h"
+#include "lathe/core/text/terminal.h"
 #include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -65,32 +61,9 @@ Batch batch_of_dataset(const Settings& settings, Device device) {
   });
 }
 
-double norm_of(const Tensor& t) {
-  const Tensor host = empty(t.shape(), {.dtype = kF64});
-  copy_values(host, t);
-  double sum = 0;
-  for (int64_t i = 0; i < host.numel(); ++i) sum += host.data<double>()[i] * host.data<double>()[i];
-  return std::sqrt(sum);
-}
-
-std::vector<RecordedLeaf> named_leaves(const autograd::RecordedGraph& graph,
-                                       const nn::Module& model) {
-  std::unordered_map<const TensorImpl*, std::string> names;
-  for (const auto& [name, p] : model.named_parameters()) names.emplace(p.handle().get(), name);
-  std::vector<RecordedLeaf> leaves;
-  for (const Tensor& leaf : graph.leaves) {
-    const auto at = names.find(leaf.handle().get());
-    leaves.push_back({.name = at == names.end() ? "" : at->second,
-                      .shape = leaf.shape(),
-                      .dtype = leaf.dtype()});
-    if (leaf.grad().defined()) leaves.back().gradient_norm = norm_of(leaf.grad());
-  }
-  return leaves;
-}
-
 }  // namespace
 
-RecordedStep record_step(Settings& settings) {
+report::RecordedStep record_step(Settings& settings) {
   const std::string chosen = choose_model(settings, settings.weights);
   if (!settings.model) settings.model = "resnet8";
   const bool reads_data = settings.dataset.has_value();
@@ -113,45 +86,13 @@ RecordedStep record_step(Settings& settings) {
   place_model(*model, device, settings);
   model->train();
 
-  RecordedStep step{
-      .model = *settings.model, .data = batch.text, .input = batch.x.shape(), .graph = {}};
-  std::optional<debug::ValueRanges> ranges;
-  if (settings.ranges) ranges.emplace();
-  autograd::GraphRecorder recorder;
-  const Tensor loss = cross_entropy(scores_of(*model, batch.x, settings), batch.y);
-  loss.backward();
-  step.graph = recorder.graph({loss});
-  step.leaves = named_leaves(step.graph, *model);
-  step.loss = loss.item<double>();
-  if (ranges) {
-    step.ranges = ranges->rows();
-    step.ranges_table = ranges->table();
-  }
+  report::RecordedStep step = report::record_step(
+      *model, [&] { return cross_entropy(scores_of(*model, batch.x, settings), batch.y); },
+      settings.ranges);
+  step.model = *settings.model;
+  step.data = batch.text;
+  step.input = batch.x.shape();
   return step;
-}
-
-std::string tensor_text(DType dtype, const Shape& shape) { return concat(dtype, shape); }
-
-std::string short_layer(const std::string& path) {
-  const size_t dot = path.find('.');
-  return dot == std::string::npos ? path : path.substr(dot + 1);
-}
-
-std::string size_text(int64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  if (bytes < 1024) return formatted("{} B", bytes);
-  if (bytes < 1024 * 1024) return formatted("{:.1f} KiB", value / 1024);
-  if (bytes < 1024 * 1024 * 1024) return formatted("{:.2f} MiB", value / (1 << 20));
-  return formatted("{:.2f} GiB", value / (1 << 30));
-}
-
-double gradient_norm(const RecordedStep& step) {
-  double sum = 0;
-  for (const RecordedLeaf& leaf : step.leaves) {
-    const double norm = leaf.gradient_norm.value_or(0);
-    sum += norm * norm;
-  }
-  return std::sqrt(sum);
 }
 
 }  // namespace lathe::cli

@@ -1,12 +1,11 @@
 // The convolutions of a model, and the least time for one.
-#include "lathe/tools/cli/commands/conv_layers.h"
+#include "lathe/train/plan/conv_layers.h"
 
 #include <doctest/doctest.h>
 
 #include "lathe/nn/resnet.h"
-#include "lathe/tools/cli/commands/roofline.h"
 
-namespace lathe::cli {
+namespace lathe::plan {
 namespace {
 
 TEST_CASE("conv layers: ResNet-18 for CIFAR-10 has 20 convolutions, 11 of them different") {
@@ -60,4 +59,4 @@ TEST_CASE("conv layers: the roofline's chart has the roof, and a dot for each pa
 }
 
 }  // namespace
-}  // namespace lathe::cli
+}  // namespace lathe::plan

@@ -1,6 +1,6 @@
 // step_times(): a walk over the ranges of each thread, from parents to children. Contract:
 // step_layers.h.
-#include "lathe/tools/cli/commands/step_layers.h"
+#include "lathe/train/plan/step_layers.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 
 #include "lathe/core/format.h"
 
-namespace lathe::cli {
+namespace lathe::plan {
 namespace {
 
 using profile::Kind;
@@ -150,4 +150,4 @@ StepTimes step_times(const profile::Recording& recording, const std::vector<Conv
   return std::move(walk).times();
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::plan

@@ -1,5 +1,5 @@
 // The times of a step, from recordings whose numbers are known.
-#include "lathe/tools/cli/commands/step_layers.h"
+#include "lathe/train/plan/step_layers.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include "lathe/ops/reduce.h"
 #include "lathe/profile/profiler.h"
 
-namespace lathe::cli {
+namespace lathe::plan {
 namespace {
 
 using profile::Kind;
@@ -129,4 +129,4 @@ TEST_CASE("step times: the calls of a real step are those of the model's layers"
 }
 
 }  // namespace
-}  // namespace lathe::cli
+}  // namespace lathe::plan

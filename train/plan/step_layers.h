@@ -1,20 +1,20 @@
 // Where the time of a recorded training step went: its convolutions layer by layer and pass by pass
-// beside the least time of each (roofline.h), and the shares of everything. bench_step.cpp prints
-// it.
+// beside the least time of each (Roofline), and the shares of everything.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "lathe/core/config.h"
 #include "lathe/core/hooks/record.h"
 #include "lathe/ops/conv/conv_pass.h"
-#include "lathe/tools/cli/commands/conv_layers.h"
+#include "lathe/train/plan/conv_layers.h"
 
-namespace lathe::cli {
+namespace lathe::plan {
 
-/// "forward", "backward_input", "backward_weight": the names that bench conv prints.
-const char* name_of(ConvPass pass);
+/// "forward", "backward_input", "backward_weight".
+LATHE_API const char* name_of(ConvPass pass);
 
 /// One pass of the layers that a recording cannot tell apart: their tensors have the same shapes.
 /// So they have the same number of operations and of bytes, too.
@@ -46,6 +46,7 @@ struct StepTimes {
 /// the size of its result fit. "sum of gradients" is what the backward pass does around the ops of
 /// a convolution's gradient: it adds the result to the gradient that another op made of the same
 /// tensor.
-StepTimes step_times(const profile::Recording& recording, const std::vector<ConvLayer>& layers);
+LATHE_API StepTimes step_times(const profile::Recording& recording,
+                               const std::vector<ConvLayer>& layers);
 
-}  // namespace lathe::cli
+}  // namespace lathe::plan

@@ -4,15 +4,13 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "lathe/core/config.h"
 #include "lathe/nn/module.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
-#include "lathe/ops/conv2d.h"
-#include "lathe/tools/cli/table.h"
 
-namespace lathe::cli {
+namespace lathe::plan {
 
 /// One problem, and where it occurs in the model.
 struct ConvLayer {
@@ -24,21 +22,13 @@ struct ConvLayer {
 
 /// Every different convolution in a forward of the model, in the order of their first calls.
 ///   input  [N,C,H,W]; the model runs once on one image of zeros, in evaluation mode
-std::vector<ConvLayer> conv_layers(nn::Module& model, const Shape& input);
+LATHE_API std::vector<ConvLayer> conv_layers(nn::Module& model, const Shape& input);
 
 /// Operations of one of the three passes (each has the same): a multiplication and an addition per
 /// tap and output, padding included.
-double conv_operations(const Conv2dGeometry& sizes);
+LATHE_API double conv_operations(const Conv2dGeometry& sizes);
 /// Bytes of the three tensors, each moved once.
-double conv_bytes(const Conv2dGeometry& sizes, DType dtype);
-
-/// The table of passes: layer, how many there are, pass, ms, GFLOP/s, roofline, and `more`. A row
-/// of a ResNet has at most 71 columns without that, so that one more of 8 fits a terminal of 80.
-Table conv_table(const std::vector<ConvLayer>& layers, std::vector<Column> more, int width);
-/// The texts of its first six columns: `count` layers, their time together, the rate in operations
-/// per second and the part of the roofline.
-std::vector<std::string> conv_cells(const std::string& layer, int64_t count, std::string_view pass,
-                                    double seconds, double rate, double of_roofline);
+LATHE_API double conv_bytes(const Conv2dGeometry& sizes, DType dtype);
 
 /// The most that a device can do.
 struct Roofline {
@@ -46,7 +36,18 @@ struct Roofline {
 
   /// The least time for one pass: bound by operations or by bytes, whichever takes longer.
   /// ref: Williams et al. 2009 (Roofline).
-  double seconds(const Conv2dGeometry& sizes, DType dtype) const;
+  LATHE_API double seconds(const Conv2dGeometry& sizes, DType dtype) const;
 };
 
-}  // namespace lathe::cli
+/// A measured pass of a convolution: where it stands below the roof.
+struct RooflineDot {
+  std::string pass;  // "forward"; the dots of a pass have one colour
+  double operations, bytes, seconds;
+};
+
+/// Operations per second over operations per byte, both logarithmic: the roof, and the dots below
+/// it. A dot on the slope is bound by memory, one under the flat part by arithmetic.
+LATHE_API std::string roofline_svg(const std::string& title, const Roofline& roof,
+                                   const std::vector<RooflineDot>& dots);
+
+}  // namespace lathe::plan

@@ -1,17 +1,17 @@
 // conv_layers(): hooks on a model's convolutions collect their sizes; then the roofline's formulas.
-#include "lathe/tools/cli/commands/conv_layers.h"
+#include "lathe/train/plan/conv_layers.h"
 
 #include <algorithm>
-#include <iterator>
 #include <unordered_map>
 #include <utility>
 
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/core/text/formatted.h"
 #include "lathe/nn/conv.h"
+#include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
+#include "lathe/train/report/line_chart.h"
 
-namespace lathe::cli {
+namespace lathe::plan {
 namespace {
 
 bool same_sizes(const Conv2dGeometry& a, const Conv2dGeometry& b) {
@@ -79,32 +79,44 @@ double conv_bytes(const Conv2dGeometry& g, DType dtype) {
   return static_cast<double>(elements) * static_cast<double>(size_of(dtype));
 }
 
-Table conv_table(const std::vector<ConvLayer>& layers, std::vector<Column> more, int width) {
-  size_t name_width = 0;
-  for (const ConvLayer& layer : layers) name_width = std::max(name_width, layer.name.size());
-  std::vector<Column> columns{{.heading = "layer", .width = name_width, .right = false},
-                              {.heading = "", .width = 4},
-                              {.heading = "pass", .width = 15, .right = false},
-                              {.heading = "ms", .width = 9},
-                              {.heading = "GFLOP/s", .width = 9},
-                              {.heading = "roofline", .width = 8}};
-  std::ranges::move(more, std::back_inserter(columns));
-  return {std::move(columns), 2, width};
-}
-
-std::vector<std::string> conv_cells(const std::string& layer, int64_t count, std::string_view pass,
-                                    double seconds, double rate, double of_roofline) {
-  return {layer,
-          formatted("{} x", count),
-          std::string(pass),
-          formatted("{:.3f}", 1e3 * seconds),
-          formatted("{:.1f}", rate / 1e9),
-          formatted("{:.1f} %", 100 * of_roofline)};
-}
-
 double Roofline::seconds(const Conv2dGeometry& sizes, DType dtype) const {
   return std::max(conv_operations(sizes) / operations_per_second,
                   conv_bytes(sizes, dtype) / bytes_per_second);
 }
 
-}  // namespace lathe::cli
+std::string roofline_svg(const std::string& title, const Roofline& roof,
+                         const std::vector<RooflineDot>& dots) {
+  const double ridge = roof.operations_per_second / roof.bytes_per_second;
+  double low = ridge / 4, high = ridge * 4;  // operations per byte
+  std::vector<report::ChartLine> lines(1);
+  for (const RooflineDot& dot : dots) {
+    const double intensity = dot.operations / dot.bytes;
+    low = std::min(low, intensity / 2);
+    high = std::max(high, intensity * 2);
+    auto line = std::ranges::find(lines, dot.pass, &report::ChartLine::name);
+    if (line == lines.end())
+      line = lines.insert(line, {.name = dot.pass, .points = {}, .faint = false, .dots = true});
+    line->points.push_back({intensity, dot.operations / dot.seconds / 1e9});
+  }
+  for (size_t i = 1; i < lines.size(); ++i)
+    std::ranges::sort(lines[i].points, {}, &report::ChartPoint::x);
+  const auto gflops = [&](double intensity) {
+    return std::min(roof.operations_per_second, roof.bytes_per_second * intensity) / 1e9;
+  };
+  double slowest = gflops(low), fastest = gflops(high);
+  for (const report::ChartLine& line : lines) {
+    for (const report::ChartPoint& dot : line.points) {
+      slowest = std::min(slowest, dot.y);
+      fastest = std::max(fastest, dot.y);
+    }
+  }
+  lines[0] = {.name = "roofline",
+              .points = {{low, gflops(low)}, {ridge, gflops(ridge)}, {high, gflops(high)}}};
+  return report::svg_of(
+      {.title = title,
+       .x = {.label = "operations per byte", .logarithmic = true},
+       .y = {.label = "GFLOP/s", .logarithmic = true, .low = slowest / 1.5, .high = fastest * 1.5},
+       .lines = std::move(lines)});
+}
+
+}  // namespace lathe::plan

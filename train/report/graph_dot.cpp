@@ -1,5 +1,5 @@
 // GraphPicture: what the boxes say, and its text.
-#include "lathe/tools/cli/observe/graph_dot.h"
+#include "lathe/train/report/graph_dot.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,9 @@
 #include "lathe/core/printable.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/wrapping.h"
-#include "lathe/tools/cli/observe/op_formulas.h"
+#include "lathe/train/report/op_formulas.h"
 
-namespace lathe::cli {
+namespace lathe::report {
 namespace {
 
 using autograd::RecordedInput;
@@ -127,4 +127,4 @@ std::string dot_of(const GraphPicture& picture) {
   return out + "}\n";
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::report

@@ -1,11 +1,18 @@
-// The text of a graph's picture, and the formulas of ops.
-#include "lathe/tools/cli/observe/graph_dot.h"
+// Recorded steps, the text of a graph's picture, and the formulas of ops.
+#include "lathe/train/report/graph_dot.h"
 
 #include <doctest/doctest.h>
 
-#include "lathe/tools/cli/observe/op_formulas.h"
+#include <algorithm>
+#include <cmath>
+#include <string>
 
-using namespace lathe::cli;
+#include "lathe/lathe.h"
+#include "lathe/train/report/op_formulas.h"
+#include "small_training.h"
+
+using namespace lathe;
+using namespace lathe::report;
 
 TEST_CASE("graph as DOT: names are text, whatever they hold") {
   const std::string hostile = "<img src=x onerror=alert(1)>'\"&amp;\\n\n\x1b[31m\u202e";
@@ -43,4 +50,32 @@ TEST_CASE("op formulas: each names its inputs and its result") {
   CHECK(input_name(find_formula("cat"), 3) == "x4");
   CHECK(input_name(nullptr, 0) == "x");
   CHECK(find_formula("relu_grad") == nullptr);
+}
+
+TEST_CASE("record_step: a program's own step has a graph, named leaves and a picture") {
+  test::Net net;
+  net.model.train();
+  const Tensor x = full({4, 4}, 0.5), y = zeros({4}, {.dtype = kI64});
+  RecordedStep step = record_step(
+      net.model, [&] { return cross_entropy(net.model(x), y); }, true);
+  CHECK(step.loss > 0);
+  REQUIRE(step.leaves.size() == 6);
+  double squares = 0;
+  for (size_t i = 0; i < step.leaves.size(); ++i) {
+    const auto& [name, parameter] = net.model.named_parameters()[i];
+    const auto leaf = std::ranges::find(step.leaves, name, &RecordedLeaf::name);
+    REQUIRE(leaf != step.leaves.end());
+    CHECK(leaf->shape == parameter.shape());
+    REQUIRE(leaf->gradient_norm);
+    squares += sum(square(parameter.grad())).item<double>();
+  }
+  CHECK(gradient_norm(step) == doctest::Approx(std::sqrt(squares)));
+  CHECK(step.ranges.size() > 0);
+  CHECK(step.ranges_table.find("max") != std::string::npos);
+  step.model = "Net";
+  step.input = x.shape();
+  const std::string dot = dot_of(picture_of(step));
+  CHECK(dot.find("Net: a training step on") != std::string::npos);
+  CHECK(dot.find("batch_norm") != std::string::npos);
+  CHECK(dot.find("n0 -> n1;") != std::string::npos);
 }

@@ -1,5 +1,5 @@
 // Hashes of a checkpoint's entries and parts; see the header for the text that is hashed.
-#include "lathe/tools/cli/commands/checkpoint_hashes.h"
+#include "lathe/train/checkpoint_hashes.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -7,7 +7,7 @@
 #include "lathe/core/files/hash.h"
 #include "lathe/core/text/formatted.h"
 
-namespace lathe::cli {
+namespace lathe::train {
 
 std::vector<EntryHash> hash_entries(const Checkpoint& file) {
   std::unordered_map<std::string, std::string> part_of;
@@ -51,4 +51,4 @@ std::vector<PartHash> hash_parts(const std::vector<EntryHash>& entries) {
   return out;
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::train

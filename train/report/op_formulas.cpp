@@ -1,9 +1,9 @@
 // The table of formulas, in the order of ops/README.md as far as there is one.
-#include "lathe/tools/cli/observe/op_formulas.h"
+#include "lathe/train/report/op_formulas.h"
 
 #include <algorithm>
 
-namespace lathe::cli {
+namespace lathe::report {
 namespace {
 
 // clang-format off
@@ -204,4 +204,4 @@ std::string_view input_name(const OpFormula* formula, size_t index) {
   return index < std::size(kOthers) ? kOthers[index] : "x...";
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::report

@@ -1,14 +1,14 @@
-// The entries of a checkpoint or weights file with their SHA-256, as `lathe ckpt` prints and
-// compares them.
+// The entries of a checkpoint or weights file with their SHA-256, by which files are compared.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "lathe/core/config.h"
 #include "lathe/nn/checkpoint.h"
 
-namespace lathe::cli {
+namespace lathe::train {
 
 struct EntryHash {
   std::string part;  // "model", "optimizer", …, "rng"
@@ -19,7 +19,7 @@ struct EntryHash {
 };
 
 /// In the file's order. In a file that is no checkpoint, every entry belongs to "model".
-std::vector<EntryHash> hash_entries(const Checkpoint& file);
+LATHE_API std::vector<EntryHash> hash_entries(const Checkpoint& file);
 
 struct PartHash {
   std::string part;
@@ -28,6 +28,6 @@ struct PartHash {
 };
 
 /// One per part, in the order in which the parts appear.
-std::vector<PartHash> hash_parts(const std::vector<EntryHash>& entries);
+LATHE_API std::vector<PartHash> hash_parts(const std::vector<EntryHash>& entries);
 
-}  // namespace lathe::cli
+}  // namespace lathe::train

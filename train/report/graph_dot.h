@@ -1,4 +1,7 @@
 // The graph of a recorded step in DOT, the language of graphviz.
+//
+//   const auto step = report::record_step(model, [&] { return cross_entropy(model(x), y); });
+//   std::ofstream("step.dot") << report::dot_of(report::picture_of(step));
 #pragma once
 
 #include <cstdint>
@@ -6,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "lathe/tools/cli/observe/recorded_step.h"
+#include "lathe/core/config.h"
+#include "lathe/train/report/recorded_step.h"
 
-namespace lathe::cli {
+namespace lathe::report {
 
 /// A box of the picture. Its texts may hold anything; dot_of() escapes them.
 struct PictureBox {
@@ -27,12 +31,12 @@ struct GraphPicture {
 };
 
 /// One box for the batch and one for each op, which names its parameters and what it keeps.
-GraphPicture picture_of(const RecordedStep& step);
+LATHE_API GraphPicture picture_of(const RecordedStep& step);
 
 /// What the text begins with.
 inline constexpr std::string_view kDotBegin = "digraph lathe_graph {";
 
 /// For "dot -Tsvg". The more a box keeps, the darker it is.
-std::string dot_of(const GraphPicture& picture);
+LATHE_API std::string dot_of(const GraphPicture& picture);
 
-}  // namespace lathe::cli
+}  // namespace lathe::report

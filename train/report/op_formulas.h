@@ -5,9 +5,10 @@
 #include <string>
 #include <string_view>
 
+#include "lathe/core/config.h"
 #include "lathe/core/function_ref.h"
 
-namespace lathe::cli {
+namespace lathe::report {
 
 /// In the formulas y is the result, x, a, b, w, … are the inputs, and dy, dx, … the gradients of
 /// the loss with respect to them. Products of tensors are element by element, except @, the matrix
@@ -21,19 +22,19 @@ struct OpFormula {
 };
 
 /// Null for an op that is not listed: one of the program's own, or a gradient that was recorded.
-const OpFormula* find_formula(std::string_view op);
+LATHE_API const OpFormula* find_formula(std::string_view op);
 
 /// The name of input `index`: "w", or "x2" where there is none.
-std::string_view input_name(const OpFormula* formula, size_t index);
+LATHE_API std::string_view input_name(const OpFormula* formula, size_t index);
 
 using HasInput = FunctionRef<bool(std::string_view name)>;
 
 /// The formula for the inputs that a call has.
-std::string forward_text(const OpFormula& formula, HasInput has);
+LATHE_API std::string forward_text(const OpFormula& formula, HasInput has);
 
 /// The gradients of the inputs that want one.
-std::string backward_text(const OpFormula& formula, HasInput wants);
+LATHE_API std::string backward_text(const OpFormula& formula, HasInput wants);
 
-std::span<const OpFormula> all_formulas();
+LATHE_API std::span<const OpFormula> all_formulas();
 
-}  // namespace lathe::cli
+}  // namespace lathe::report
