@@ -29,13 +29,7 @@ int main(int argc, char** argv) try {
   data::DataLoader validation(others, {.batch_size = 16, .num_workers = 2});
 
   auto net = nn::resnet18({.classes = images.classes()});
-  if (!weights.empty()) {  // all but the last layer, which has other classes
-    nn::FileWeights file = nn::read_weights(weights, net);
-    lathe::StateDict body;
-    for (const auto& [name, value] : file.entries)
-      if (!name.starts_with("fc.")) body.add(name, value);
-    net.load_state_dict(body, {.strict = false});
-  }
+  if (!weights.empty()) nn::load_without_head(net, weights);  // the head has other classes
   net.to(lathe::cuda_is_available() ? lathe::Device("cuda") : lathe::kCPU);
   lathe::optim::AdamW optimizer(net.parameters(), {.lr = 5e-4});
   lathe::optim::CosineAnnealingLR schedule(optimizer, {.t_max = epochs});

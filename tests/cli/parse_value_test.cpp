@@ -78,12 +78,3 @@ TEST_CASE("split_list: commas, spaces around the parts") {
   CHECK(split_list(" 80, 120 ") == std::vector<std::string>{"80", "120"});
   CHECK(split_list("a,,b") == std::vector<std::string>{"a", "", "b"});
 }
-
-TEST_CASE("nearest: the fewest edits win, and what is far away is not offered") {
-  CHECK(nearest("epoch", {"epochs", "lr", "batch-size"}) == "epochs");
-  CHECK(nearest("batchsize", {"epochs", "lr", "batch-size"}) == "batch-size");
-  CHECK(nearest("rl", {"epochs", "lr"}) == "lr");  // two neighbours swapped: one edit
-  CHECK(nearest("zzzzzz", {"epochs", "lr"}).empty());
-  CHECK(suggestion("epoch", {"epochs"}, "--") == "; did you mean --epochs?");
-  CHECK(suggestion("zzzzzz", {"epochs"}).empty());
-}

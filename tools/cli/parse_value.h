@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lathe/core/text/suggestion.h"
+
 namespace lathe::cli {
 
 // `name` is where the user wrote the value: "--lr", "LATHE_LR", "run.toml:3: lr".
@@ -18,14 +20,5 @@ bool parse_switch(std::string_view name, std::string_view text);
 
 /// The parts of "a,b,c", without spaces around them; "" has none.
 std::vector<std::string> split_list(std::string_view text);
-
-/// The candidate that is the fewest edits (insert, delete, replace, swap neighbours) away from
-/// `word`; "" if none is nearer than half the word's length, or within `most` edits.
-std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates,
-                    size_t most = SIZE_MAX);
-
-/// "; did you mean --lr?", or "" if no candidate is near.
-std::string suggestion(std::string_view word, const std::vector<std::string_view>& candidates,
-                       std::string_view prefix = "");
 
 }  // namespace lathe::cli

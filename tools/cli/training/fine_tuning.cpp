@@ -1,15 +1,13 @@
-// The head of a model, loading all weights but the head's, and freezing parameters by name.
+// Loading weights with or without a head, and what the settings say about both.
 #include "lathe/tools/cli/training/fine_tuning.h"
-
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <optional>
-#include <unordered_set>
 
 #include "lathe/core/error.h"
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/text/formatted.h"
+#include "lathe/nn/misfit.h"
 #include "lathe/nn/models.h"
 #include "lathe/nn/weights.h"
 #include "lathe/tools/cli/exit_codes.h"
@@ -22,15 +20,8 @@
 namespace lathe::cli {
 namespace {
 
-constexpr std::string_view kBackbone = "backbone";
 constexpr std::string_view kFirstFilters = "conv1.weight";  // of models that have a stem
 constexpr size_t kMostParts = 10;                           // in one line
-
-// Everything is in "", the model itself.
-bool is_in(std::string_view name, std::string_view module) {
-  return module.empty() ||
-         (name.starts_with(module) && name.substr(module.size()).starts_with('.'));
-}
 
 // "2 entries: fc.weight f32[10,512], fc.bias f32[10]", with at most kMostParts names.
 std::string list_of(const std::vector<StateDict::Entry>& entries) {
@@ -46,37 +37,13 @@ std::string list_of(const std::vector<StateDict::Entry>& entries) {
                    joined(names, ", "));
 }
 
-// What a file has for a model, sorted by what is to become of it.
-struct Sorted {
-  StateDict state;  // all entries of the model: the file's, and the head as it is
-  std::vector<StateDict::Entry> fresh, unused;
-};
-
-Sorted without_head(const StateDict& from_file, const nn::Module& model, const std::string& head) {
-  Sorted out;
-  const StateDict own = model.state_dict();
-  for (const auto& [name, tensor] : from_file) {
-    if (is_in(name, head) || !own.contains(name)) {
-      out.unused.emplace_back(name, tensor);
-    } else {
-      out.state.add(name, tensor);
-    }
-  }
-  for (const auto& [name, tensor] : own) {
-    if (!is_in(name, head)) continue;
-    out.state.add(name, tensor);
-    out.fresh.emplace_back(name, tensor);
-  }
-  return out;
-}
-
 // Whether the file has all of the model but its head, and but the entry `other`.
 bool fits_without_head(const StateDict& from_file, const nn::Module& model, const std::string& head,
                        std::string_view other = "") {
   return std::ranges::all_of(model.state_dict(), [&](const auto& entry) {
     const Tensor* const found = from_file.find(entry.first);
-    return is_in(entry.first, head) || entry.first == other ||
-           (found != nullptr && same_kind(*found, entry.second));
+    return is_below(entry.first, head) || entry.first == other ||
+           (found != nullptr && nn::same_kind(*found, entry.second));
   });
 }
 
@@ -84,7 +51,7 @@ bool fits_without_head(const StateDict& from_file, const nn::Module& model, cons
 std::string_view other_classes(const StateDict& from_file, const nn::Module& model,
                                const std::string& head) {
   const bool differs = std::ranges::any_of(model.state_dict(), [&](const auto& entry) {
-    const Tensor* const found = is_in(entry.first, head) ? from_file.find(entry.first) : nullptr;
+    const Tensor* const found = is_below(entry.first, head) ? from_file.find(entry.first) : nullptr;
     return found != nullptr && found->ndim() > 0 && found->ndim() == entry.second.ndim() &&
            found->dim(0) != entry.second.dim(0);
   });
@@ -140,7 +107,7 @@ std::string hint_for(const StateDict& from_file, const nn::Module& model,
   if (!stem.empty() && !head.empty() && fits_without_head(from_file, model, head, kFirstFilters))
     return formatted("; the file's first layer is that of --stem {}", stem);
   const bool has_more = std::ranges::any_of(from_file, [&](const auto& entry) {
-    return !is_in(entry.first, head) && !own.contains(entry.first);
+    return !is_below(entry.first, head) && !own.contains(entry.first);
   });
   if (!new_head.value_or(false) && !head.empty() && !has_more &&
       fits_without_head(from_file, model, head)) {
@@ -151,64 +118,7 @@ std::string hint_for(const StateDict& from_file, const nn::Module& model,
   return fitting ? formatted("; the file fits {}", fitting->text()) : "";
 }
 
-// The names of parameters and of all modules that have some below them.
-std::vector<std::string> names_in(const nn::Module& model) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : model.named_parameters()) {
-    for (size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
-      const std::string module = name.substr(0, dot);
-      if (std::ranges::find(names, module) == names.end()) names.push_back(module);
-    }
-    names.push_back(name);
-  }
-  return names;
-}
-
-bool matches(const std::string& pattern, const std::string& name) {
-  for (size_t end = name.find('.');; end = name.find('.', end + 1)) {
-    if (fnmatch(pattern.c_str(), name.substr(0, end).c_str(), 0) == 0) return true;
-    if (end == name.npos) return false;
-  }
-}
-
-[[noreturn]] void fail_no_match(const std::string& pattern, const nn::Module& model) {
-  const std::vector<std::string> names = names_in(model);
-  std::string letters = pattern;
-  std::erase(letters, '*');
-  std::string hint = suggestion(letters, {names.begin(), names.end()});
-  if (hint.empty()) {
-    std::vector<std::string> first;
-    for (const std::string& name : names) {
-      if (name.find('.') == name.npos) first.push_back(name);
-    }
-    hint = formatted("; the model has {}", joined(first, ", "));
-    if (const std::string head = head_of(model); !head.empty())
-      hint += formatted(", and backbone is all but {}", head);
-  }
-  throw UsageError(formatted("--freeze: \"{}\" matches no parameter{}", pattern, hint));
-}
-
 }  // namespace
-
-std::string head_of(const nn::Module& model) {
-  const auto parameters = model.named_parameters();
-  if (parameters.empty()) return {};
-  const std::string& last = parameters.back().first;
-  const size_t dot = last.rfind('.');
-  return dot == last.npos ? "" : last.substr(0, dot);
-}
-
-std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors& parameters) {
-  const std::string head = head_of(model);
-  std::unordered_set<const TensorImpl*> of_head;
-  for (const auto& [name, tensor] : model.named_parameters()) {
-    if (is_in(name, head)) of_head.insert(tensor.handle().get());
-  }
-  std::pair<Tensors, Tensors> out;
-  for (const Tensor& p : parameters)
-    (of_head.contains(p.handle().get()) ? out.second : out.first).push_back(p);
-  return out;
-}
 
 std::vector<std::string> load_weights(nn::Module& model, const std::string& path,
                                       std::optional<bool> new_head, const std::string& section) {
@@ -223,12 +133,12 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
     throw UsageError(formatted(
         "--new-head: a {} has no layers of which one is the head, so it would be new as a whole",
         model.type_name()));
-  const Sorted sorted =
-      is_new ? without_head(file.entries, model, head) : Sorted{file.entries, {}, {}};
+  const nn::WithoutHead sorted =
+      is_new ? nn::without_head(file.entries, model) : nn::WithoutHead{file.entries, {}, {}};
   try {
     model.load_state_dict(sorted.state);
   } catch (const ValueError& e) {
-    const std::string misfit = misfit_text(sorted.state, file.entries, model);
+    const std::string misfit = nn::misfit_text(sorted.state, file.entries, model);
     throw CommandError(ExitCode::kData, misfit.empty()
                                             ? formatted("{}: {}", path, e.message())
                                             : formatted("{} does not fit: {}{}", path, misfit,
@@ -274,40 +184,11 @@ std::string choose_stem(Settings& settings, const std::string& file) {
                                 : formatted("as the weights of {} have it", file));
 }
 
-void Frozen::hold() const {
-  for (nn::BatchNorm* const norm : norms) norm->eval();
-}
-
-Frozen freeze(nn::Module& model, std::string_view patterns) {
-  Frozen out;
-  if (patterns == "none") return out;
-  const auto parameters = model.named_parameters();
-  const std::string head = head_of(model);
-  for (const std::string& pattern : split_list(patterns)) {
-    bool any = false;
-    for (const auto& [name, tensor] : parameters) {
-      if (pattern == kBackbone ? is_in(name, head) : !matches(pattern, name)) continue;
-      any = true;
-      if (!tensor.requires_grad()) continue;  // an earlier pattern froze it
-      tensor.requires_grad_(false);
-      ++out.parameters;
-      out.values += tensor.numel();
-    }
-    if (!any) fail_no_match(pattern, model);
-  }
-  if (out.parameters == 0) return out;
-  if (out.parameters == static_cast<int64_t>(parameters.size())) {
-    throw UsageError(formatted("--freeze {} leaves nothing to train: all {} parameters match",
-                               patterns, parameters.size()));
-  }
-  for (const auto& [name, module] : model.named_modules()) {
-    auto* const norm = dynamic_cast<nn::BatchNorm*>(module);
-    if (norm == nullptr) continue;
-    const Tensors own = norm->parameters();
-    const bool all = std::ranges::none_of(own, &Tensor::requires_grad);
-    if (!own.empty() && all) out.norms.push_back(norm);
-  }
-  return out;
+nn::Frozen freeze(nn::Module& model, std::string_view patterns) try {
+  if (patterns == "none") return {};
+  return nn::freeze(model, split_list(patterns));
+} catch (const ValueError& e) {
+  throw UsageError("--" + e.message());  // "freeze: …"
 }
 
 std::string frozen_head_remark(const nn::Module& model, const Settings& settings) {

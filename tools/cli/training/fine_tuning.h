@@ -1,28 +1,20 @@
-// Fine-tuning: training that begins with weights of a file. Which part of a model is its head,
-// which weights are loaded, and which parameters stay as they are.
+// Fine-tuning: training that begins with weights of a file. Which weights are loaded, and which
+// parameters stay as they are, by the settings (nn/fine_tuning.h).
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "lathe/core/tensor.h"
-#include "lathe/nn/batch_norm.h"
+#include "lathe/nn/fine_tuning.h"
 #include "lathe/nn/module.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/compute.h"
 
 namespace lathe::cli {
 
-/// The name of a model's head, its classifier: of the last module that has parameters of its own.
-/// Empty if that is the model itself; then there is nothing but the head.
-std::string head_of(const nn::Module& model);
-
-/// Two lists made of one: the parameters outside of the head, and those of the head.
-std::pair<Tensors, Tensors> split_by_head(const nn::Module& model, const Tensors& parameters);
+using nn::Frozen, nn::head_of, nn::is_below, nn::split_by_head;
 
 /// Loads a weights file, a checkpoint or the weights of a graph's file (graph_file.h) into the
 /// model, all or nothing. With `new_head` the head keeps its values, whatever the file has for it.
@@ -55,24 +47,10 @@ std::string choose_model(Settings& settings, const std::string& file);
 /// throws: CommandError (kData) if the file cannot be read; DataError if it is damaged.
 std::string choose_stem(Settings& settings, const std::string& file);
 
-/// What --freeze keeps as it is.
-struct Frozen {
-  int64_t parameters = 0, values = 0;  // tensors, and numbers in them
-  // Batch norms with every parameter frozen: training uses their running statistics and leaves them
-  // alone.
-  std::vector<nn::BatchNorm*> norms;
-
-  /// Call after every model.train().
-  void hold() const;
-};
-
-/// Takes the gradient from parameters, and so the updates and the weight decay. `patterns` is a
-/// list "layer1,*.bn1": a pattern must match the name of a parameter, or of a module above it;
-/// * stands for any text, ? for one character, [ab] for one of these. The word "backbone" is
-/// everything but the head. "none" and an empty list, which no flag can be, freeze nothing.
-/// throws: UsageError for a pattern that matches nothing, with the nearest name, or if nothing is
-/// left to train.
-Frozen freeze(nn::Module& model, std::string_view patterns);
+/// nn::freeze() for a list "layer1,*.bn1". "none" and an empty list, which no flag can be, freeze
+/// nothing.
+/// throws: UsageError for what nn::freeze() refuses.
+nn::Frozen freeze(nn::Module& model, std::string_view patterns);
 
 /// A line that says so if --freeze has frozen the whole head that --new-head made; otherwise "".
 std::string frozen_head_remark(const nn::Module& model, const Settings& settings);

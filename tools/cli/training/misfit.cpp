@@ -1,13 +1,12 @@
-// misfit_text() compares names and shapes; fitting_model() tries every model of --model.
+// fitting_model() tries every model of --model.
 #include "lathe/tools/cli/training/misfit.h"
 
-#include <algorithm>
 #include <optional>
-#include <vector>
 
 #include "lathe/core/error.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/nn/init.h"
+#include "lathe/nn/misfit.h"
 #include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/training/compute.h"
 
@@ -16,19 +15,6 @@ namespace {
 
 // A count that old .pth files lack: it tells nothing about the model.
 bool is_counter(const std::string& name) { return name.ends_with("num_batches_tracked"); }
-
-std::string kind_of(const Tensor& tensor) { return concat(tensor.dtype(), tensor.shape()); }
-
-// "3 are missing (a, b, c)"; "" for none
-std::string counted(const std::vector<std::string>& names, std::string_view one,
-                    std::string_view many) {
-  constexpr size_t kMostNames = 3;
-  if (names.empty()) return "";
-  const std::vector<std::string> first(
-      names.begin(), names.begin() + static_cast<int64_t>(std::min(names.size(), kMostNames)));
-  return formatted("{} {} ({}{})", names.size(), names.size() == 1 ? one : many,
-                   joined(first, ", "), names.size() > kMostNames ? ", …" : "");
-}
 
 // Whether the two have the same names, apart from the counters.
 bool same_names(const StateDict& a, const StateDict& b) {
@@ -42,7 +28,7 @@ bool same_names(const StateDict& a, const StateDict& b) {
 bool fits(const StateDict& weights, const StateDict& own) {
   for (const auto& [name, tensor] : own) {
     const Tensor* const found = weights.find(name);
-    if (found == nullptr ? !is_counter(name) : !same_kind(*found, tensor)) return false;
+    if (found == nullptr ? !is_counter(name) : !nn::same_kind(*found, tensor)) return false;
   }
   return same_names(weights, own);
 }
@@ -63,40 +49,6 @@ std::optional<ModelShape> shape_that_fits(const Model& model, nn::Stem stem,
 }
 
 }  // namespace
-
-bool same_kind(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && is_floating(a.dtype()) == is_floating(b.dtype());
-}
-
-std::string misfit_text(const StateDict& state, const StateDict& from_file,
-                        const nn::Module& model) {
-  std::vector<std::string> missing, other, unknown;
-  const StateDict own = model.state_dict();
-  for (const auto& [name, tensor] : own) {
-    const Tensor* const found = state.find(name);
-    if (found == nullptr) {
-      missing.push_back(name);
-    } else if (!same_kind(*found, tensor)) {
-      other.push_back(formatted("{} {} for {}", name, kind_of(*found), kind_of(tensor)));
-    }
-  }
-  for (const auto& [name, tensor] : from_file)
-    if (!own.contains(name)) unknown.push_back(name);
-  std::vector<std::string> parts;
-  for (const std::string& part :
-       {counted(missing, "is missing", "are missing"),
-        counted(other, "has another shape or kind", "have another shape or kind")}) {
-    if (!part.empty()) parts.push_back(part);
-  }
-  std::string text;
-  if (!parts.empty())
-    text = formatted("of the model's {} entries {}", own.size(), joined(parts, " and "));
-  if (const std::string left = counted(unknown, "of the file's is not in the model",
-                                       "of the file's are not in the model");
-      !left.empty())
-    text += (text.empty() ? "" : "; ") + left;
-  return text;
-}
 
 std::string FittingModel::text() const {
   return formatted("{} of {} class{} and {} channel{}", name, shape.classes,

@@ -1,0 +1,151 @@
+// The head of a model, loading all weights but the head's, and freezing parameters by name.
+#include "lathe/nn/fine_tuning.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <functional>
+#include <unordered_set>
+
+#include "lathe/core/error.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/core/text/suggestion.h"
+#include "lathe/nn/weights.h"
+
+namespace lathe::nn {
+namespace {
+
+constexpr std::string_view kBackbone = "backbone";
+
+// The names of parameters and of all modules that have some below them.
+std::vector<std::string> parameter_names(const Module& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    for (size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
+      const std::string module = name.substr(0, dot);
+      if (std::ranges::find(names, module) == names.end()) names.push_back(module);
+    }
+    names.push_back(name);
+  }
+  return names;
+}
+
+bool matches_pattern(const std::string& pattern, const std::string& name) {
+  for (size_t end = name.find('.');; end = name.find('.', end + 1)) {
+    if (fnmatch(pattern.c_str(), name.substr(0, end).c_str(), 0) == 0) return true;
+    if (end == name.npos) return false;
+  }
+}
+
+[[noreturn]] void fail_without_match(const std::string& pattern, const Module& model) {
+  const std::vector<std::string> names = parameter_names(model);
+  std::string letters = pattern;
+  std::erase(letters, '*');
+  std::string hint = suggestion(letters, {names.begin(), names.end()});
+  if (hint.empty()) {
+    std::vector<std::string> first;
+    for (const std::string& name : names) {
+      if (name.find('.') == name.npos) first.push_back(name);
+    }
+    hint = formatted("; the model has {}", joined(first, ", "));
+    if (const std::string head = head_of(model); !head.empty())
+      hint += formatted(", and backbone is all but {}", head);
+  }
+  LATHE_FAIL(ValueError, "freeze: \"", pattern, "\" matches no parameter", hint);
+}
+
+}  // namespace
+
+bool is_below(std::string_view name, std::string_view module) {
+  return module.empty() ||
+         (name.starts_with(module) && name.substr(module.size()).starts_with('.'));
+}
+
+std::string head_of(const Module& model) {
+  const auto parameters = model.named_parameters();
+  if (parameters.empty()) return {};
+  const std::string& last = parameters.back().first;
+  const size_t dot = last.rfind('.');
+  return dot == last.npos ? "" : last.substr(0, dot);
+}
+
+std::pair<Tensors, Tensors> split_by_head(const Module& model, const Tensors& parameters) {
+  const std::string head = head_of(model);
+  std::unordered_set<const TensorImpl*> of_head;
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    if (is_below(name, head)) of_head.insert(tensor.handle().get());
+  }
+  std::pair<Tensors, Tensors> out;
+  for (const Tensor& p : parameters)
+    (of_head.contains(p.handle().get()) ? out.second : out.first).push_back(p);
+  return out;
+}
+
+WithoutHead without_head(const StateDict& from_file, const Module& model) {
+  WithoutHead out;
+  const std::string head = head_of(model);
+  const StateDict own = model.state_dict();
+  for (const auto& [name, tensor] : from_file) {
+    if (is_below(name, head) || !own.contains(name)) {
+      out.unused.emplace_back(name, tensor);
+    } else {
+      out.state.add(name, tensor);
+    }
+  }
+  for (const auto& [name, tensor] : own) {
+    if (!is_below(name, head)) continue;
+    out.state.add(name, tensor);
+    out.fresh.emplace_back(name, tensor);
+  }
+  return out;
+}
+
+void load_without_head(Module& model, const std::string& path) {
+  const FileWeights file = read_weights(path, model);
+  try {
+    model.load_state_dict(without_head(file.entries, model).state);
+  } catch (const ValueError& e) {
+    LATHE_FAIL(ValueError, path, ": ", e.message());
+  }
+}
+
+void Frozen::hold() const {
+  for (BatchNorm* const norm : norms) norm->eval();
+}
+
+Frozen freeze(Module& model, const std::vector<std::string>& patterns) {
+  Frozen out;
+  const auto parameters = model.named_parameters();
+  const std::string head = head_of(model);
+  std::vector<bool> chosen(parameters.size());
+  for (const std::string& pattern : patterns) {
+    bool any = false;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const std::string& name = parameters[i].first;
+      if (pattern == kBackbone ? is_below(name, head) : !matches_pattern(pattern, name)) continue;
+      any = chosen[i] = true;
+    }
+    if (!any) fail_without_match(pattern, model);
+  }
+  LATHE_CHECK(ValueError, !std::ranges::all_of(chosen, std::identity()) || parameters.empty(),
+              "freeze ", joined(patterns, ","), " leaves nothing to train: all ", parameters.size(),
+              " parameters match");
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& tensor = parameters[i].second;
+    if (!chosen[i] || !tensor.requires_grad()) continue;
+    tensor.requires_grad_(false);
+    ++out.parameters;
+    out.values += tensor.numel();
+  }
+  if (out.parameters == 0) return out;
+  for (const auto& [name, module] : model.named_modules()) {
+    auto* const norm = dynamic_cast<BatchNorm*>(module);
+    if (norm == nullptr) continue;
+    const Tensors own = norm->parameters();
+    const bool all = std::ranges::none_of(own, &Tensor::requires_grad);
+    if (!own.empty() && all) out.norms.push_back(norm);
+  }
+  return out;
+}
+
+}  // namespace lathe::nn
