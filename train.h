@@ -19,3 +19,4 @@
 #include "lathe/train/trainer.h"
 #include "lathe/train/tune/find_batch.h"
 #include "lathe/train/tune/find_lr.h"
+#include "lathe/train/worst_mistakes.h"

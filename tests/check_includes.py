@@ -68,7 +68,7 @@ MAY_INCLUDE = {
     "optim/kernels": OPS | KERNELS | {"optim", "ops/reduce_kernels"},
     "data": OPS | {"core/files", "core/formats"},
     "data/transforms": OPS | KERNELS | {"data", "ops/reduce_kernels"},
-    "data/images": OPS | {"core/files", "core/formats", "data", "data/transforms"},
+    "data/images": OPS | {"core/files", "core/formats", "core/text", "data", "data/transforms"},
     "data/device": OPS | {"data", "data/images", "data/transforms"},
     # What ranks exchange are tensors, gradients, layers and parts of an epoch: so it stands on all of these. NCCL is opened as
     # the libraries of kernels are.

@@ -35,7 +35,7 @@ void EventLog::add(const MetricsRow& m) {
     if (m.split != "train") return;
     writer_->add_scalar("lr", m.lr, m.step);
     if (std::isfinite(m.samples_per_second))
-      writer_->add_scalar("images_per_second", m.samples_per_second, m.step);
+      writer_->add_scalar(rate_column(m), m.samples_per_second, m.step);
     if (m.loss_scale > 0) writer_->add_scalar("loss_scale", m.loss_scale, m.step);
   });
 }

@@ -30,7 +30,7 @@ class LATHE_API EventLog {
            std::function<void(const std::string& text)> warn);
 
   /// A row of the metrics files: "loss/train", "accuracy/train", "memory_peak_bytes/train", …; of
-  /// training also "lr", "images_per_second" and "loss_scale".
+  /// training also "lr", the rate (rate_column()) and "loss_scale".
   void add(const MetricsRow& metrics);
   /// The distribution of each parameter. Waits for a GPU.
   void add(const nn::Module& model, int64_t step);

@@ -14,11 +14,15 @@ double value_of(const Values& values, const std::string& name) {
   return found == values.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
 }
 
+const char* rate_column(const MetricsRow& row) {
+  return row.of_images ? "images_per_second" : "samples_per_second";
+}
+
 Row to_row(const MetricsRow& m) {
   Row row;
   row.add("epoch", m.epoch).add("step", m.step).add("split", m.split).add("loss", m.loss);
   for (const auto& [name, value] : m.metrics) row.add(name, value);
-  row.add("lr", m.lr).add("images_per_second", m.samples_per_second).add("time", m.time);
+  row.add("lr", m.lr).add(rate_column(m), m.samples_per_second).add("time", m.time);
   add_memory(row, m.memory).add("memory_reserved_bytes", m.memory.reserved);
   if (m.loss_scale > 0) row.add("loss_scale", m.loss_scale).add("skipped_steps", m.skipped_steps);
   return row.add("schema", kMetricsSchema);

@@ -31,6 +31,7 @@ struct MetricsRow {
   Values metrics = {};
   double lr = 0;  // of the last step
   double samples_per_second = 0;
+  bool of_images = true;  // the samples are called so, as those of classifications always were
   std::string time = {};  // when the row was made: time_text()
   // Of the device that computes, for the steps or the evaluation of the row. Its peak is written,
   // and what the allocator has reserved.
@@ -38,6 +39,9 @@ struct MetricsRow {
   double loss_scale = 0;  // 0: there is none, and the row leaves out this and the next
   int64_t skipped_steps = 0;
 };
+
+/// The column of samples_per_second.
+LATHE_API const char* rate_column(const MetricsRow& row);
 
 /// The row as the metrics files have it.
 LATHE_API Row to_row(const MetricsRow& metrics);

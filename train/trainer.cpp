@@ -75,7 +75,9 @@ int64_t Trainer::best_epoch() const { return impl_->evaluated.best_epoch; }
 bool Trainer::scales_loss() const { return impl_->step && impl_->scaler().enabled(); }
 optim::EMA* Trainer::ema() { return impl_->ema ? &*impl_->ema : nullptr; }
 MetricsRow Trainer::row_layout() const {
-  return {.metrics = impl_->sums.window.values(), .loss_scale = scales_loss() ? 1.0 : 0.0};
+  return {.metrics = impl_->sums.window.values(),
+          .of_images = impl_->task.sums.scores,
+          .loss_scale = scales_loss() ? 1.0 : 0.0};
 }
 void Trainer::say(MessageKind kind, const std::string& text) { impl_->say(kind, text); }
 ProgressState Trainer::progress() const {

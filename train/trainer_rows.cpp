@@ -22,6 +22,7 @@ MetricsRow Trainer::Impl::complete(MetricsRow row) {
   row.time = time_text(std::chrono::system_clock::now());
   row.loss_scale = scaler().enabled() ? scale.scale : 0;
   row.skipped_steps = here.skipped_before + scale.skipped;
+  row.of_images = task.sums.scores;
   row.memory = memory.part(row.split == "train");
   tell([&](Observer& o) { o.on_row(self, row); });
   ++at.rows;

@@ -61,9 +61,17 @@ void check(const TrainerOptions& o) {
 }
 
 /// Metrics are columns beside these.
-constexpr std::string_view kColumns[] = {
-    "epoch", "step",   "split",      "loss",         "lr", "images_per_second",
-    "time",  "schema", "loss_scale", "skipped_steps"};
+constexpr std::string_view kColumns[] = {"epoch",
+                                         "step",
+                                         "split",
+                                         "loss",
+                                         "lr",
+                                         "images_per_second",
+                                         "samples_per_second",
+                                         "time",
+                                         "schema",
+                                         "loss_scale",
+                                         "skipped_steps"};
 
 void check_names(const std::vector<Metric>& metrics, bool has_accuracy) {
   std::set<std::string_view> names(std::begin(kColumns), std::end(kColumns));

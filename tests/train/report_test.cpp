@@ -107,3 +107,26 @@ TEST_CASE("run files: what is missing, damaged or unknown is said, and the rest 
   CHECK(report::part_done(of_command) == 0.5);
   CHECK_FALSE(report::activity_of(of_command).training);
 }
+
+TEST_CASE("report_file: a task without classes has samples, and the run's view says so") {
+  const Folder folder;
+  nn::Sequential model;
+  model.add<nn::Linear>(4, 4);
+  optim::SGD optimizer(model.parameters(), {.lr = 0.1});
+  train::Trainer trainer(model, optimizer, {.epochs = 2, .run_dir = folder.path.string()});
+  trainer.loss<test::Pair>(
+      [&](const test::Pair& p) { return mean(square(model(p.x) - p.wanted)); });
+  trainer.add(train::metrics_files()).add(train::report_file());
+  auto batches = pairs(6);
+  trainer.fit(batches);
+  const report::RunFiles run = report::read_run_files(folder.path);
+  REQUIRE_FALSE(run.metrics.empty());
+  CHECK_FALSE(run.metrics[0].of_images);
+  CHECK(run.metrics[0].images_per_second > 0);
+  const std::string rows = read_file((folder.path / "metrics.csv").string(), 1 << 20);
+  CHECK(rows.find("samples_per_second") != std::string::npos);
+  CHECK(rows.find("images_per_second") == std::string::npos);
+  CHECK(count(page_in(folder.path), ">Samples per second<") == 1);
+  const auto view = report::run_view(run, report::activity_of(run), 0, true);
+  CHECK(count(view.at(1), " samples/s") == 1);
+}

@@ -48,4 +48,10 @@ std::string written_text(const std::string& path) {
   return unreadable ? path : formatted("{}: {} bytes", path, bytes);
 }
 
+void check_new_folder(const char* flag, const std::string& folder) {
+  if (!is_there(folder)) return;
+  if (!is_folder(folder) || !names_in(folder).empty())
+    throw UsageError(formatted("{} {}: expected a new folder or an empty one", flag, folder));
+}
+
 }  // namespace lathe::cli

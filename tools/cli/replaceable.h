@@ -25,4 +25,7 @@ void check_picture(const std::string& path);
 /// "w.onnx: 46720 bytes"; without the size if somebody has taken the file away.
 std::string written_text(const std::string& path);
 
+/// throws: UsageError unless the folder is missing or empty.
+void check_new_folder(const char* flag, const std::string& folder);
+
 }  // namespace lathe::cli

@@ -110,6 +110,12 @@ std::set<std::string> metric_names(const std::vector<const RunFiles*>& runs) {
   return names;
 }
 
+bool are_images(const std::vector<const RunFiles*>& runs) {
+  return std::ranges::all_of(runs, [](const RunFiles* run) {
+    return std::ranges::all_of(run->metrics, &MetricsPoint::of_images);
+  });
+}
+
 std::string charts(const std::vector<const RunFiles*>& runs) {
   // Several runs with two lines each would be hard to tell apart: training has a chart of its own.
   const bool one = runs.size() == 1;
@@ -129,7 +135,7 @@ std::string charts(const std::vector<const RunFiles*>& runs) {
                  [&](const MetricsPoint& p) { return train::value_of(p.metrics, name); });
   }
   all += chart(runs, "Learning rate", {"train"}, [](const MetricsPoint& p) { return p.lr; });
-  all += chart(runs, "Images per second", {"train"},
+  all += chart(runs, are_images(runs) ? "Images per second" : "Samples per second", {"train"},
                [](const MetricsPoint& p) { return p.images_per_second; });
   if (!one) {
     all += chart(runs, "Memory, MiB", {"train"},
@@ -165,7 +171,8 @@ std::vector<std::pair<std::string, std::string>> results_of(const RunFiles& run)
     if (!rates.empty()) {
       const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
       std::ranges::nth_element(rates, middle);
-      out.emplace_back("images per second", formatted("{:.0f}", *middle));
+      out.emplace_back(are_images({&run}) ? "images per second" : "samples per second",
+                       formatted("{:.0f}", *middle));
     }
     if (const MetricsPoint* largest = run.largest()) {
       out.emplace_back("memory at the peak",

@@ -95,19 +95,22 @@ void read_metrics(RunFiles& run) {
       if (bad++ == 0) first_bad = number_of_line;
       continue;
     }
-    run.metrics.push_back({.epoch = count(row, "epoch"),
-                           .step = count(row, "step"),
-                           .split = word(row, "split"),
-                           .loss = number(row, "loss"),
-                           .accuracy = number(row, "accuracy"),
-                           .lr = number(row, "lr"),
-                           .images_per_second = number(row, "images_per_second"),
-                           .loss_scale = number(row, "loss_scale"),
-                           .skipped_steps = number(row, "skipped_steps"),
-                           .metrics = metrics_of(row),
-                           .memory = size_in_bytes(row, "memory_peak_bytes"),
-                           .memory_of_tag = memory_of_tag(row),
-                           .time = word(row, "time")});
+    run.metrics.push_back(
+        {.epoch = count(row, "epoch"),
+         .step = count(row, "step"),
+         .split = word(row, "split"),
+         .loss = number(row, "loss"),
+         .accuracy = number(row, "accuracy"),
+         .lr = number(row, "lr"),
+         .images_per_second = number(
+             row, row.contains("samples_per_second") ? "samples_per_second" : "images_per_second"),
+         .loss_scale = number(row, "loss_scale"),
+         .skipped_steps = number(row, "skipped_steps"),
+         .of_images = !row.contains("samples_per_second"),
+         .metrics = metrics_of(row),
+         .memory = size_in_bytes(row, "memory_peak_bytes"),
+         .memory_of_tag = memory_of_tag(row),
+         .time = word(row, "time")});
   }
   if (bad > 0) {
     run.remarks.push_back(

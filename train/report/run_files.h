@@ -22,6 +22,7 @@ struct MetricsPoint {
   int64_t epoch = 0, step = 0;
   std::string split;  // "train", "val", "test"
   double loss, accuracy, lr, images_per_second, loss_scale, skipped_steps;
+  bool of_images = true;                                   // the samples of images_per_second
   train::Values metrics = {};                              // all others
   double memory;                                           // bytes at the peak
   std::array<double, profile::kMemoryTags> memory_of_tag;  // of them

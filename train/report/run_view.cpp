@@ -66,7 +66,8 @@ std::string training_line(const RunFiles& run, const MetricsPoint& row) {
       formatted("epoch {}/{}  step {}  loss {:.4g}  acc {:.1f} %  lr {:.3g}", row.epoch,
                 run.setting("epochs"), row.step, row.loss, 100 * row.accuracy, row.lr);
   if (std::isfinite(row.images_per_second))
-    text += formatted("  {} img/s", train::rate_text(row.images_per_second));
+    text += formatted("  {} {}/s", train::rate_text(row.images_per_second),
+                      row.of_images ? "img" : "samples");
   const auto part = part_done(run);
   const auto took = duration(run);
   if (part && took && *part > 0 && *part < 1) {

@@ -103,7 +103,7 @@ ExitCode run_data_prepare(const Invocation& call) {
                   "images; train with --val-split 0.1",
                   look_into(settings.data_root).val.string()));
   const data::ImageDataset& one = train ? *train : *test;
-  const std::string left_out = left_out_text({&one, test ? test.get() : &one});
+  const std::string left_out = data::left_out_text({&one, test ? test.get() : &one});
   if (!left_out.empty()) log.warning(left_out);
   const StopRequests signals;
   data::PackedWriter writer(path, {.channels = one.stored_spec().channels,

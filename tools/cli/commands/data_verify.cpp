@@ -68,7 +68,7 @@ int64_t verify_part(data::ImageDataset& images, const char* part, const Settings
   // An image that an evaluation could not resize counts as broken.
   if (settings.dataset == "folder")
     images.set_transform(transform_of(model_input(settings, images)));
-  if (const std::string left_out = left_out_text({&images}); !left_out.empty()) {
+  if (const std::string left_out = data::left_out_text({&images}); !left_out.empty()) {
     out.text(formatted("{:<8} {}", part, printable(left_out)));
     out.row(Row().add("event", "left_out").add("part", part).add("detail", left_out));
   }

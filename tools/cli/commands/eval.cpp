@@ -20,7 +20,7 @@
 #include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/saved_run.h"
-#include "lathe/tools/cli/training/worst_mistakes.h"
+#include "lathe/train/worst_mistakes.h"
 
 namespace lathe::cli {
 
@@ -54,8 +54,8 @@ void print_classes(const Output& out, const Tally& tally, const std::vector<std:
 
 // What has no room on a line begins the next one. The file is not parted at its spaces, because it
 // may be copied, and a class only where it is wider than the terminal.
-void print_mistake(const Output& out, const Mistake& m, const std::vector<std::string>& names,
-                   const std::string& file) {
+void print_mistake(const Output& out, const train::Mistake& m,
+                   const std::vector<std::string>& names, const std::string& file) {
   const auto name = [&](int64_t number) { return printable(names[static_cast<size_t>(number)]); };
   std::vector<std::string> lines = {formatted("  image {}: {} taken for", m.index, name(m.label))};
   const auto add = [&](const std::string& part) {
@@ -75,12 +75,12 @@ void print_mistake(const Output& out, const Mistake& m, const std::vector<std::s
   }
 }
 
-void print_mistakes(const Output& out, const std::vector<Mistake>& mistakes,
+void print_mistakes(const Output& out, const std::vector<train::Mistake>& mistakes,
                     const data::ImageDataset& images) {
   const std::vector<std::string>& names = images.class_names();
-  const std::vector<std::string> files = files_of(mistakes, images);
+  const std::vector<std::string> files = train::files_of(mistakes, images);
   for (size_t i = 0; i < mistakes.size(); ++i) {
-    const Mistake& m = mistakes[i];
+    const train::Mistake& m = mistakes[i];
     const std::string &label = names[static_cast<size_t>(m.label)],
                       &predicted = names[static_cast<size_t>(m.predicted)];
     print_mistake(out, m, names, files.empty() ? "" : shown_path(files[i]));
@@ -124,7 +124,7 @@ ExitCode run_eval(const Invocation& call) {
   const SavedRun run = open_saved_run(call.settings);
   const Settings& settings = run.settings;
   const bool as_files = !settings.worst_dir.empty();
-  WorstMistakes worst(settings.worst == 0 && as_files ? kMistakesAsFiles : settings.worst);
+  train::WorstMistakes worst(settings.worst == 0 && as_files ? kMistakesAsFiles : settings.worst);
   BatchObserver observer;
   if (settings.worst > 0 || as_files)
     observer = [&](const Tensor& scores, const Tensor& labels) { worst.add(scores, labels); };
@@ -164,7 +164,7 @@ ExitCode run_eval(const Invocation& call) {
     out.text(written_text(settings.confusion));
   }
   if (as_files) {
-    write_mistakes(settings.worst_dir, worst.found(), *run.images);
+    train::write_mistakes(settings.worst_dir, worst.found(), *run.images);
     out.text(
         formatted("{}: {}", settings.worst_dir, count_text(std::ssize(worst.found()), "image")));
   }

@@ -95,7 +95,7 @@ void print_rows(const Output& out, const Lines& lines, const SavedRun& run,
   const std::vector<float> probabilities = softmax(scores, 1).to_vector<float>();
   const auto classes = static_cast<size_t>(run.images->classes());
   const auto& names = run.images->class_names();
-  const std::vector<std::string> files = files_of(*run.images, rows);
+  const std::vector<std::string> files = data::files_of(*run.images, rows);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto row = probabilities.begin() + static_cast<std::ptrdiff_t>(i * classes);
     const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(classes));

@@ -275,7 +275,7 @@ void say_start(const Settings& settings, const RunData& data, const StartPoint& 
   say_what_runs(settings, device, counts, start.folder, log);
   log.line(choice_of_best(settings, data));
   const std::string left_out =
-      left_out_text({data.train_set.get(), data.val_set.get(), data.test_set.get()});
+      data::left_out_text({data.train_set.get(), data.val_set.get(), data.test_set.get()});
   if (!left_out.empty()) log.line(left_out);
   if (!same.evaluated)
     log.line("evaluations look at other images than before: the next one begins a new best");

@@ -18,10 +18,10 @@
 #include "lathe/tools/cli/training/evaluate.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/saved_run.h"
-#include "lathe/tools/cli/training/worst_mistakes.h"
 #include "lathe/train/report/html.h"
 #include "lathe/train/report/report_page.h"
 #include "lathe/train/report/run_view.h"
+#include "lathe/train/worst_mistakes.h"
 
 namespace lathe::cli {
 namespace {
@@ -53,7 +53,7 @@ std::string png_of(const data::ImageDataset& images, int64_t index) {
 report::ReportEvaluation evaluate_run(const Settings& asked) {
   const SavedRun run = open_saved_run(asked);
   const auto classes = static_cast<size_t>(run.images->classes());
-  WorstMistakes worst(kWorst);
+  train::WorstMistakes worst(kWorst);
   Input input = make_input(run.images, run.settings, run.device, false);
   const StopRequests signals;
   train::Progress progress(asked.progress, asked.quiet);
@@ -75,9 +75,9 @@ report::ReportEvaluation evaluate_run(const Settings& asked) {
     for (size_t p = 0; p < classes; ++p)
       row.push_back(result.tally.confusion(static_cast<int64_t>(label), static_cast<int64_t>(p)));
   }
-  const std::vector<std::string> files = files_of(worst.found(), *run.images);
+  const std::vector<std::string> files = train::files_of(worst.found(), *run.images);
   for (size_t i = 0; i < worst.found().size(); ++i) {
-    const Mistake& m = worst.found()[i];
+    const train::Mistake& m = worst.found()[i];
     out.worst.push_back({.png = png_of(*run.images, m.index),
                          .label = out.classes[static_cast<size_t>(m.label)],
                          .predicted = out.classes[static_cast<size_t>(m.predicted)],

@@ -9,7 +9,7 @@
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/parse_value.h"
-#include "lathe/tools/cli/small_letters.h"
+#include "lathe/core/text/small_letters.h"
 
 namespace lathe::cli {
 namespace {

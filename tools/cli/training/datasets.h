@@ -6,6 +6,7 @@
 
 #include "lathe/data/data_loader.h"
 #include "lathe/data/images/image_datasets.h"
+#include "lathe/data/images/image_folders.h"
 #include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/model_input.h"
@@ -15,7 +16,7 @@ namespace lathe::cli {
 /// kVal: the part of the training images that --val-split takes from kTrain; without that flag the
 /// folder val/ of a folder that has test/ as well. kTest: where a folder or a packed file has no
 /// test images, --val-split takes these from the training images, too, and before it takes kVal.
-enum class Part { kTrain, kVal, kTest };
+using data::Part;
 
 /// What this machine has: a GPU, processors, data sets (by their files' names only).
 Machine look_around(const Settings& settings);

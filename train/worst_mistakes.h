@@ -1,4 +1,4 @@
-// WorstMistakes: the images that an evaluation got most wrong, for `lathe eval --worst`.
+// WorstMistakes: the images that an evaluation got most wrong.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "lathe/core/config.h"
 #include "lathe/core/tensor.h"
 #include "lathe/data/images/image_datasets.h"
 
-namespace lathe::cli {
+namespace lathe::train {
 
 struct Mistake {
   int64_t index;  // in the data set
@@ -19,7 +20,7 @@ struct Mistake {
 };
 
 /// Keeps the wrong predictions with the highest loss; of equal ones those that came first.
-class WorstMistakes {
+class LATHE_API WorstMistakes {
  public:
   explicit WorstMistakes(int64_t most) : most_(static_cast<size_t>(most)) {}
 
@@ -37,17 +38,15 @@ class WorstMistakes {
 
 /// The files that they were read from, in this order; nothing if the images have no files of their
 /// own.
-std::vector<std::string> files_of(const std::vector<Mistake>& mistakes,
-                                  const data::ImageDataset& images);
-
-/// throws: UsageError unless the folder is missing or empty.
-void check_new_folder(const char* flag, const std::string& folder);
+LATHE_API std::vector<std::string> files_of(const std::vector<Mistake>& mistakes,
+                                            const data::ImageDataset& images);
 
 /// Writes the images, as they are before the transform, into a new folder:
 /// "001-cat-taken-for-dog.png" is the worst one. In a class's name anything but letters, digits,
 /// '-', '_' and '.' becomes '_'.
 /// throws: FileError; DataError in a build without libpng.
-void write_mistakes(const std::filesystem::path& folder, const std::vector<Mistake>& mistakes,
-                    const data::ImageDataset& images);
+LATHE_API void write_mistakes(const std::filesystem::path& folder,
+                              const std::vector<Mistake>& mistakes,
+                              const data::ImageDataset& images);
 
-}  // namespace lathe::cli
+}  // namespace lathe::train

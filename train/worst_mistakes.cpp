@@ -1,21 +1,19 @@
 // WorstMistakes, and their images as files.
-#include "lathe/tools/cli/training/worst_mistakes.h"
+#include "lathe/train/worst_mistakes.h"
 
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 
-#include "lathe/core/error.h"
 #include "lathe/core/files/paths.h"
 #include "lathe/core/tensor.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/data/images/image.h"
+#include "lathe/data/images/image_folders.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/softmax.h"
-#include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/training/folder_images.h"
 
-namespace lathe::cli {
+namespace lathe::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -55,13 +53,7 @@ std::vector<std::string> files_of(const std::vector<Mistake>& mistakes,
                                   const data::ImageDataset& images) {
   std::vector<int64_t> indices;
   for (const Mistake& m : mistakes) indices.push_back(m.index);
-  return files_of(images, indices);
-}
-
-void check_new_folder(const char* flag, const std::string& folder) {
-  if (!is_there(folder)) return;
-  if (!is_folder(folder) || !names_in(folder).empty())
-    throw UsageError(formatted("{} {}: expected a new folder or an empty one", flag, folder));
+  return data::files_of(images, indices);
 }
 
 void write_mistakes(const fs::path& folder, const std::vector<Mistake>& mistakes,
@@ -82,4 +74,4 @@ void write_mistakes(const fs::path& folder, const std::vector<Mistake>& mistakes
   }
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe::train

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lathe::cli {
+namespace lathe {
 
 /// ASCII's letters as small ones, in every locale; all else stays.
 inline std::string in_small_letters(std::string_view text) {
@@ -16,4 +16,4 @@ inline std::string in_small_letters(std::string_view text) {
   return small;
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe
