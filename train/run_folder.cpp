@@ -40,8 +40,8 @@ void RunFolder::save(std::string_view name, int64_t step, bool averages) {
   const auto began = Clock::now();
   if (present_) {
     Checkpoint state = present_();
-    if (last_is_sealed_) state.metadata.emplace(kInexactKey, "made after the --time-limit");
-    if (averages) state.metadata.emplace(kInexactKey, "its weights are averages (--ema)");
+    if (last_is_sealed_) state.metadata.emplace(kInexactKey, "made after the time limit");
+    if (averages) state.metadata.emplace(kInexactKey, "its weights are averages (EMA)");
     write(name, state, step);
   }
   if (is_last) {
