@@ -61,8 +61,7 @@ TEST_CASE("record_step: a program's own step has a graph, named leaves and a pic
   CHECK(step.loss > 0);
   REQUIRE(step.leaves.size() == 6);
   double squares = 0;
-  for (size_t i = 0; i < step.leaves.size(); ++i) {
-    const auto& [name, parameter] = net.model.named_parameters()[i];
+  for (const auto& [name, parameter] : net.model.named_parameters()) {
     const auto leaf = std::ranges::find(step.leaves, name, &RecordedLeaf::name);
     REQUIRE(leaf != step.leaves.end());
     CHECK(leaf->shape == parameter.shape());
@@ -71,7 +70,7 @@ TEST_CASE("record_step: a program's own step has a graph, named leaves and a pic
   }
   CHECK(gradient_norm(step) == doctest::Approx(std::sqrt(squares)));
   CHECK(step.ranges.size() > 0);
-  CHECK(step.ranges_table.find("max") != std::string::npos);
+  CHECK_FALSE(step.ranges_table.empty());
   step.model = "Net";
   step.input = x.shape();
   const std::string dot = dot_of(picture_of(step));

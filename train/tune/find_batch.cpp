@@ -17,8 +17,6 @@
 namespace lathe::train {
 namespace {
 
-constexpr double kTimedSeconds = 0.5;  // steps are timed for this long, at least one
-
 /// A limit for the device's tensors while the search runs: bytes of the host allocator on a CPU, of
 /// the device allocator on a GPU; 0: none.
 class MemoryLimit {
@@ -48,7 +46,8 @@ void free_cached_memory(Device device) {
 /// Training steps on batches of any size, with one model and one optimiser.
 class Trials {
  public:
-  Trials(const StepSetup& setup, Device device) : setup_(setup), device_(device) {
+  Trials(const StepSetup& setup, Device device, double seconds)
+      : setup_(setup), device_(device), timed_seconds_(seconds) {
     options_ = setup.options;
     options_.scaling = optim::GradScalerOptions{.enabled = false};
     options_.accumulate = 1;
@@ -85,10 +84,10 @@ class Trials {
     const Tensors made = setup_.batch(batch, device_);
     profile::reset_memory_peak(device_);
     double seconds = step(made);  // the first step prepares what the others reuse
-    if (seconds < kTimedSeconds) {
+    if (seconds < timed_seconds_) {
       const auto begin = std::chrono::steady_clock::now();
       int64_t steps = 0;
-      for (; seconds_since(begin) < kTimedSeconds; ++steps) step(made);
+      for (; seconds_since(begin) < timed_seconds_; ++steps) step(made);
       seconds = seconds_since(begin) / static_cast<double>(steps);
     }
     return {batch, static_cast<double>(batch) / seconds,
@@ -105,6 +104,7 @@ class Trials {
 
   const StepSetup& setup_;
   const Device device_;
+  const double timed_seconds_;
   StepOptions options_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
@@ -121,7 +121,7 @@ size_t default_memory_limit(Device device) {
 FoundBatch find_batch(const StepSetup& setup, Device device, const FindBatchOptions& options) {
   const MemoryLimit limit(
       options.limit_bytes > 0 ? options.limit_bytes : default_memory_limit(device), device);
-  Trials trials(setup, device);
+  Trials trials(setup, device, options.seconds);
   FoundBatch out;
   out.largest = largest_that_fits(options.most, [&](int64_t batch) {
     std::optional<BatchTrial> trial;

@@ -26,6 +26,7 @@ struct FindBatchOptions {
   // What tensors on the device may take during the search. 0: on a GPU what there is, on a CPU
   // memory_for_tensors(), or half of the machine's memory where that is not known.
   size_t limit_bytes = 0;
+  double seconds = 0.5;  // steps on a batch are timed for this long, at least one
   /// After each batch; nothing for one that does not fit.
   std::function<void(int64_t batch, const std::optional<BatchTrial>& trial)> on_trial = {};
 };
@@ -37,8 +38,8 @@ struct FoundBatch {
   std::string needs_two;    // why the model cannot be trained on one sample, if it cannot
 };
 
-/// Makes training steps on batches of growing size, each for half a second: forward, loss,
-/// backward, update, without a loss scale. A batch that does not fit gives its memory back. Model
+/// Makes training steps on batches of growing size: forward, loss, backward, update, without a
+/// loss scale. A batch that does not fit gives its memory back. Model
 /// and optimiser are made once, within the limit. Draws from the default generators.
 /// throws: what `setup` and train::Step throw, but for OutOfMemoryError, and for the ShapeError of
 /// a single sample.
