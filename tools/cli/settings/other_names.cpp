@@ -7,10 +7,10 @@
 
 #include "lathe/core/format.h"
 #include "lathe/core/text/formatted.h"
+#include "lathe/core/text/small_letters.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/settings/without_effect.h"
-#include "lathe/core/text/small_letters.h"
 #include "lathe/tools/cli/weights_name.h"
 
 namespace lathe::cli {

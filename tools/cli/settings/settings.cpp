@@ -7,9 +7,9 @@
 #include <system_error>
 
 #include "lathe/core/text/formatted.h"
+#include "lathe/core/text/small_letters.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/parse_value.h"
-#include "lathe/core/text/small_letters.h"
 
 namespace lathe::cli {
 namespace {
