@@ -169,7 +169,7 @@ CHANGES = (
     Change("ed573836", "gradients in a synchronised batch norm have PyTorch's order in memory, and are summed in it",
            results=("two-ranks-sync-batch-norm",)),
     Change("61445f47", "a CPU's convolutions are not timed any more", old="conv-benchmark = false"),
-    Change("e849bfd5", "checkpoints name no flags", old=r"(its weights are averages \(--ema\)|made after the --time-limit)",
+    Change("a86f5ad3", "checkpoints name no flags", old=r"(its weights are averages \(--ema\)|made after the --time-limit)",
            new=r"(its weights are averages \(EMA\)|made after the time limit)"),
 )
 
