@@ -29,7 +29,7 @@ std::vector<double> numbers_in(const std::string& key, const std::string& text, 
   return numbers;
 }
 
-std::vector<std::string> names_in(const std::string& text) {
+std::vector<std::string> class_names_in(const std::string& text) {
   const nlohmann::json list = nlohmann::json::parse(text, nullptr, false);
   std::vector<std::string> names;
   if (list.is_array()) {
@@ -72,7 +72,7 @@ ModelInput model_input_in(const safetensors::Metadata& metadata, std::string_vie
     return found->second;
   };
   ModelInput out;
-  out.class_names = names_in(text(kNames));
+  out.class_names = class_names_in(text(kNames));
   out.channels = parse_integer(kChannels, text(kChannels), 1, 3);
   if (out.channels == 2) throw UsageError(formatted("{}: expected 1 or 3, got 2", kChannels));
   out.side = parse_integer(kSize, text(kSize), 1, kMostSide);
