@@ -60,6 +60,7 @@ function(lathe_harden_parsers target)
     core/formats/pth.cpp
     core/formats/safetensors.cpp
     core/formats/safetensors_header.cpp
+    core/formats/tensor_bytes.cpp
     core/formats/tensor_file.cpp
     core/formats/zip_reader.cpp
     core/files/mapped_file.cpp
@@ -88,6 +89,12 @@ function(lathe_harden_parsers target)
     graph/onnx/onnx_proto.cpp
     graph/onnx/onnx_shapes.cpp
     graph/parse.cpp
+    graph/pt2/program.cpp
+    graph/pt2/pt2_call.cpp
+    graph/pt2/pt2_file.cpp
+    graph/pt2/pt2_json.cpp
+    graph/pt2/pt2_schema.cpp
+    graph/pt2/pt2_steps.cpp
     nn/checkpoint.cpp
     nn/weights.cpp
     ops/conv/search/conv_cache_file.cpp

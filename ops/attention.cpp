@@ -58,7 +58,9 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     looks = looks.defined() ? logical_and(looks, opt.mask) : opt.mask;
   } else if (opt.mask.defined()) {
     check_floating("scaled_dot_product_attention", opt.mask);
-    scores = add(scores, cast(opt.mask, scores.dtype()));
+    const Tensor seen = ne(opt.mask, kNever);  // what is added to a score elsewhere is -inf
+    looks = looks.defined() ? logical_and(looks, seen) : seen;
+    scores = add(scores, cast(masked_fill(opt.mask, logical_not(seen), 0), scores.dtype()));
   }
   Tensor weights;
   if (looks.defined()) {

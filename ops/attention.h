@@ -20,8 +20,7 @@ struct AttentionOptions {
 ///   query  […,L,D]   key  […,S,D]   value  […,S,E], leading dimensions broadcast   →  […,L,E]
 ///   mask   broadcasts to […,L,S]
 /// With `grouped` dimension -3 of query (heads) is a multiple of that of key and value. A query
-/// that a mask of bool lets look nowhere gives 0; one with -inf everywhere in a mask of floats
-/// gives NaN.
+/// that the mask lets look nowhere, by false or by -inf everywhere, gives 0.
 /// dtypes: floats.   grad: query, key, value, mask (twice).   amp: half.
 /// throws: ShapeError, DTypeError, ValueError (dropout outside [0, 1]).
 /// ref: Vaswani et al. 2017 (arXiv:1706.03762); torch.nn.functional.scaled_dot_product_attention.

@@ -62,7 +62,8 @@ std::string read_entry(const zip::Archive& archive, const std::string& name) {
   const zip::Entry* const entry = archive.find(name);
   LATHE_CHECK(DataError, entry != nullptr, archive.source().name(), ": has no entry ",
               in_quotes(name));
-  return zip::read_all(archive, *entry, kMostJsonBytes);
+  // PyTorch does not compress: no entry is larger than the archive.
+  return zip::read_all(archive, *entry, std::min(kMostJsonBytes, archive.source().size()));
 }
 
 /// The tensors of one folder, "resnet18/data/weights/". Each storage is read once.

@@ -86,6 +86,8 @@ void embedding_of(Call& c) {
   const int64_t padding = c.integer("padding_idx", -1);
   EmbeddingOptions o;
   if (padding >= 0) o.padding_index = padding;
+  if (c.boolean("scale_grad_by_freq", false))
+    c.refuse("divides gradients by how often a row is looked up, which is not supported");
   c.result(embedding(c.tensor("weight"), c.tensor("indices"), o));
 }
 

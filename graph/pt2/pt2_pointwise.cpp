@@ -48,7 +48,10 @@ void binary_(Call& c) {
 
 Scalar times(Scalar a, Scalar b) {
   if (a.is_floating() || b.is_floating()) return a.to<double>() * b.to<double>();
-  return a.to<int64_t>() * b.to<int64_t>();
+  int64_t product = 0;
+  LATHE_CHECK(ValueError, !__builtin_mul_overflow(a.to<int64_t>(), b.to<int64_t>(), &product),
+              a.to<int64_t>(), " * ", b.to<int64_t>(), " is too large");
+  return product;
 }
 
 /// self + alpha * other.
@@ -222,7 +225,7 @@ const Target kPointwise[] = {
 
     {"aten.add.Tensor", [](Call& c) { c.result(added(c)); }}, {"aten.add.Scalar", [](Call& c) { c.result(added(c)); }},
     {"aten.sub.Tensor", [](Call& c) { c.result(subtracted(c)); }}, {"aten.sub.Scalar", [](Call& c) { c.result(subtracted(c)); }},
-    {"aten.rsub.Scalar", [](Call& c) { c.result(sub(c.number("other"), c.tensor("self"))); }},
+    {"aten.rsub.Scalar", [](Call& c) { c.result(sub(c.number("other"), mul(c.tensor("self"), c.number("alpha", 1)))); }},
     {"aten.mul.Tensor", binary<mul, mul>}, {"aten.mul.Scalar", binary<mul, mul>},
     {"aten.div.Tensor", [](Call& c) { c.result(divided(c)); }}, {"aten.div.Scalar", [](Call& c) { c.result(divided(c)); }},
     {"aten.div.Tensor_mode", [](Call& c) { c.result(divided(c)); }}, {"aten.div.Scalar_mode", [](Call& c) { c.result(divided(c)); }},

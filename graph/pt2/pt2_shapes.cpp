@@ -82,8 +82,10 @@ void pad_of(Call& c) {
 
 void roll_of(Call& c) {
   const Dims dims = c.dims("dims", {});
-  if (dims.empty()) return c.result(roll(c.tensor("self"), c.integer("shifts")));
-  c.result(roll(c.tensor("self"), c.dims("shifts"), dims));
+  const Dims shifts = c.dims("shifts");
+  if (!dims.empty()) return c.result(roll(c.tensor("self"), shifts, dims));
+  if (shifts.size() != 1) c.refuse("has several shifts, but no dimensions");
+  c.result(roll(c.tensor("self"), shifts[0]));
 }
 
 /// x[..., i + 1] - x[..., i], `n` times.

@@ -170,7 +170,7 @@ class Maker {
       const bool counts = node.target == "torch.ops.aten.add_.Tensor" &&
                           counted.contains(slot_of(node, "self")) &&
                           is_one(find_argument(node, "other"));
-      if (counts && node.outputs.size() == 1) {
+      if (counts && gives_one(node)) {
         slot_[static_cast<size_t>(node.outputs[0].number)] = slot_of(node, "self");
         continue;
       }
@@ -187,6 +187,11 @@ class Maker {
 
  private:
   static constexpr std::string_view kBatchNorm = "torch.ops.aten.batch_norm.default";
+
+  /// Whether the only result has a name.
+  static bool gives_one(const Node& node) {
+    return node.outputs.size() == 1 && node.outputs[0].number >= 0;
+  }
 
   void add(Node node, const Target& target, const std::unordered_map<int, int>& counters) {
     const int at = static_cast<int>(out_.steps.size());
@@ -221,8 +226,8 @@ class Maker {
       for (const int input : tensors) memory_.join(slot, input);
     }
     if (target.kind == Kind::kWrite) {
-      LATHE_CHECK(DataError, self >= 0 && node.outputs.size() == 1, file_, ": node ",
-                  in_quotes(node.name), " (", in_quotes(node.target),
+      LATHE_CHECK(DataError, self >= 0 && gives_one(node), file_, ": node ", in_quotes(node.name),
+                  " (", in_quotes(node.target),
                   ") must write into one tensor \"self\" and give it");
       const std::string_view type = node.module_type;
       step.only_in_training = target.name.starts_with("aten.div_") && drawn_.contains(self) &&

@@ -324,6 +324,11 @@ TEST_CASE("pt2: what is damaged or hostile is refused with its values") {
   refused(
       error_of_node(pt2_node("aten.relu_.default", pt2_argument("self", R"({"as_int":1})"), "y")),
       "must write into one tensor");
+  std::string silent = pt2_node("aten.relu_.default", pt2_tensor("self", "x"), "y");
+  const std::string named = R"({"as_tensor":{"name":"y"}})";
+  REQUIRE(silent.find(named) != std::string::npos);
+  silent.replace(silent.find(named), named.size(), R"({"as_none":true})");
+  refused(error_of(pt2_file(pt2_program(silent, "x"))), "must write into one tensor");
   std::string nested = R"({"as_none":true})";
   for (int i = 0; i < 20; ++i) {
     nested = concat(R"({"as_graph":{"graph":{"inputs":[],"outputs":[],"nodes":[)",

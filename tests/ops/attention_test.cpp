@@ -2,6 +2,7 @@
 #include "lathe/ops/attention.h"
 
 #include <cmath>
+#include <limits>
 
 #include "compare.h"
 #include "lathe/core/random/generator.h"
@@ -60,6 +61,14 @@ TEST_CASE("attention: values, causal and with masks") {
   CHECK(difference(y, by_sums(q, k, v, 0.5, looks), 1e-14) == "");
   y.sum().backward();
   CHECK(difference(want_grad.grad()[1], Values(4, 0), 0) == "");
+  // The same as numbers that are added.
+  const Tensor never = zeros({3, 5}, {.dtype = kF64});
+  never.masked_fill_(logical_not(mask), -std::numeric_limits<double>::infinity());
+  const Tensor other = q.detach().requires_grad_();
+  const Tensor z = scaled_dot_product_attention(other, k, v, {.mask = never});
+  CHECK(difference(z, y.to_vector<double>(), 1e-14) == "");
+  z.sum().backward();
+  CHECK(difference(other.grad(), want_grad.grad().to_vector<double>(), 1e-14) == "");
 }
 
 TEST_CASE("attention: heads of key and value serve several of query; dropout of all gives 0") {
