@@ -88,7 +88,7 @@ TEST_CASE("attention: gradients agree with finite differences, twice") {
   // clang-format off
   const GradientCase cases[] = {
       {"scaled_dot_product_attention", [](In x) { return scaled_dot_product_attention(x[0], x[1], x[2]); }, {f64({2, 2, 2}), f64({2, 3, 2}), f64({2, 3, 1})}},
-      {"scaled_dot_product_attention masked", [mask](In x) { return scaled_dot_product_attention(x[0], x[1], x[2], {.mask = mask}); }, {f64({2, 2}), f64({3, 2}), f64({3, 2})}},
+      {"scaled_dot_product_attention masked", [mask](In x) { return scaled_dot_product_attention(x[0], x[1], x[2], {.mask = mask.to(x[0].device())}); }, {f64({2, 2}), f64({3, 2}), f64({3, 2})}},
       {"scaled_dot_product_attention with scores", [](In x) { return scaled_dot_product_attention(x[0], x[1], x[2], {.mask = x[3]}); }, {f64({2, 2}), f64({3, 2}), f64({3, 2}), f64({3})}},
       {"scaled_dot_product_attention grouped", [](In x) { return scaled_dot_product_attention(x[0], x[1], x[2], {.causal = true, .grouped = true}); }, {f64({2, 2, 2}), f64({1, 3, 2}), f64({1, 3, 2})}},
   };
