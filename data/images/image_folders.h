@@ -26,7 +26,7 @@ enum class FolderLayout {
 };
 
 /// Where the images of DIR lie. Folders of parts may have other usual names: training, valid,
-/// validation, testing, in letters of any case.
+/// validation, eval, dev, testing, in letters of any case.
 struct ImageFolders {
   FolderLayout layout = FolderLayout::kOther;
   std::filesystem::path train = {}, val = {}, test = {};  // kParts; empty: there is none

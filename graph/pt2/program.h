@@ -34,7 +34,7 @@ struct ProgramFile;
 /// it trains.
 ///
 /// A program computes in the dtype of its parameters: after to(kF16) what it asked for in f32 is in
-/// f16, too.
+/// f16, too. One thread at a time may run it, in evaluation mode too.
 class LATHE_API Program final : public nn::Module {
  public:
   ~Program() override;
@@ -71,8 +71,10 @@ class LATHE_API Program final : public nn::Module {
 /// throws: FileError; DataError that names the file, the node and the value that does not fit: a
 /// damaged or hostile archive, an older format (the message says what to do), weights outside of
 /// their storage, and operators that have no counterpart here: one message with all of them, each
-/// with the module and the line of Python that called it. Memory: at most 256 times the file's size
-/// and 1 MiB; about its size for a file that is mostly weights.
+/// with the module and the line of Python that called it.
+/// Memory: about the file's size if it is mostly weights. In any case at most
+///   - 64 MiB and 32 times the file's size for tensors,
+///   - while it is read, 200 times the size of its JSON, which is no larger than the file.
 LATHE_API Program load_program(const std::string& path);
 /// The same for a file's bytes; `name` stands for it in messages.
 /// throws: DataError.

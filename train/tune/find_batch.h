@@ -39,8 +39,8 @@ struct FoundBatch {
 };
 
 /// Makes training steps on batches of growing size: forward, loss, backward, update, without a
-/// loss scale. A batch that does not fit gives its memory back. Model
-/// and optimiser are made once, within the limit. Draws from the default generators.
+/// loss scale. A batch that does not fit gives its memory back. Model and optimiser are made once,
+/// within the limit. Draws from the default generators.
 /// throws: what `setup` and train::Step throw, but for OutOfMemoryError, and for the ShapeError of
 /// a single sample.
 LATHE_API FoundBatch find_batch(const StepSetup& setup, Device device,
