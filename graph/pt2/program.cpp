@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
@@ -11,33 +12,20 @@
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/log.h"
 #include "lathe/graph/pt2/pt2_file.h"
+#include "lathe/graph/pt2/pt2_inline.h"
 #include "lathe/graph/pt2/pt2_steps.h"
 
 namespace lathe::jit {
 
 using pt2::Input;
 using pt2::InputKind;
+using pt2::Part;
 using safetensors::in_quotes;
 
 namespace {
 
-constexpr int kMostLevels = 64;  // modules in modules
-
-/// A module of the exported model: its parameters, its name and its mode.
-class Part final : public nn::Module {
- public:
-  using nn::Module::buffer, nn::Module::parameter;
-
-  Part() = default;
-  Part(nn::Module& parent, const std::string& name) : nn::Module(parent, name) {}
-
-  bool is_batch_norm = false;
-
- protected:
-  DType dtype_for(DType asked) const override {
-    return is_batch_norm && is_half(asked) ? kF32 : asked;
-  }
-};
+constexpr int kMostLevels = 64;    // modules in modules
+constexpr int kMostNames = 10000;  // in one module: nn::Module compares a new name with all others
 
 /// A flag of a node that says whether it trained; null if it has none, or needs none.
 const bool* training_flag(const pt2::Node& node) {
@@ -69,9 +57,11 @@ bool was_training(const pt2::Graph& graph) {
 
 class Program::State {
  public:
-  State(pt2::ProgramFile file, std::string name, Program& program)
+  State(pt2::ProgramFile file, std::string name, Program& program, const ProgramOptions& options)
       : name_(std::move(name)), program_(program), text_(std::move(file.program)) {
-    setting_.exported_in_training = was_training(text_.graph);
+    pt2::check_known(text_.graph, name_);
+    text_.graph = pt2::inlined(std::move(text_.graph), name_);
+    exported_in_training_ = options.exported_in_training.value_or(was_training(text_.graph));
     for (const Input& input : text_.inputs) {
       if (input.kind == InputKind::kUser) input_names.push_back(input.name);
     }
@@ -83,9 +73,9 @@ class Program::State {
   }
 
   Tensors run(const Tensors& given) {
-    update_setting(given);
     warn_of_evaluation();
-    check(given);
+    const pt2::Setting setting = setting_for(given);
+    check(given, setting);
     Tensors inputs;
     size_t next = 0;
     for (size_t i = 0; i < text_.inputs.size(); ++i) {
@@ -93,15 +83,15 @@ class Program::State {
       if (kind == InputKind::kUser) {
         inputs.push_back(given[next++]);
       } else if (kind == InputKind::kConstant) {
-        inputs.push_back(constant(i));
+        inputs.push_back(constant(i, setting));
       } else {
         inputs.push_back(tensors_[i]);
       }
     }
-    return pt2::run_steps(steps_, inputs, setting_);
+    return pt2::run_steps(steps_, inputs, setting);
   }
 
-  bool exported_in_training() const { return setting_.exported_in_training; }
+  bool exported_in_training() const { return exported_in_training_; }
 
   std::vector<std::string> input_names, output_names;
 
@@ -121,29 +111,37 @@ class Program::State {
   }
 
   /// The module at this path below the program, made with those above it.
-  Part* part_at(std::string_view path, bool make) {
+  Part& part_at(std::string_view path) {
     Part* at = nullptr;
     int levels = 0;
     for (size_t begin = 0; begin < path.size();) {
+      LATHE_CHECK(DataError, ++levels <= kMostLevels, name_, ": ", in_quotes(path),
+                  " lies in more than ", kMostLevels, " modules");
       const size_t end = std::min(path.find('.', begin), path.size());
       auto& child = parts_[std::string(path.substr(0, end))];
-      if (child == nullptr && !make) return nullptr;
       if (child == nullptr) {
-        LATHE_CHECK(DataError, ++levels <= kMostLevels, name_, ": ", in_quotes(path),
-                    " lies in more than ", kMostLevels, " modules");
         nn::Module& parent = at == nullptr ? static_cast<nn::Module&>(program_) : *at;
+        count_name(at, path);
         child = std::make_unique<Part>(parent, std::string(path.substr(begin, end - begin)));
       }
       at = child.get();
       begin = end + 1;
     }
-    return at;
+    LATHE_CHECK(ValueError, at != nullptr, "an empty name");
+    return *at;
+  }
+
+  /// One name more in a module; null: the program.
+  void count_name(Part* part, std::string_view path) {
+    int& names = part == nullptr ? names_ : part->names;
+    LATHE_CHECK(DataError, ++names <= kMostNames, name_, ": ", in_quotes(path),
+                " lies in a module of more than ", kMostNames, " tensors and modules");
   }
 
   nn::Module& module_at(const std::string& path) {
     if (path.empty()) return program_;
     try {
-      return *part_at(path, true);
+      return part_at(path);
     } catch (const ValueError&) {  // a path that is no list of names: only its mode is lost
       return program_;
     }
@@ -158,19 +156,22 @@ class Program::State {
     const bool at_root = dot == std::string::npos;
     const std::string leaf = at_root ? input.name : input.name.substr(dot + 1);
     try {
-      Part* const part = at_root ? nullptr : part_at(input.name.substr(0, dot), true);
+      Part* const part = at_root ? nullptr : &part_at(input.name.substr(0, dot));
+      count_name(part, input.name);
       const bool is_norm = std::ranges::binary_search(norms_, input.name);
       if (part != nullptr && is_norm) part->is_batch_norm = true;
-      if (input.kind == InputKind::kBuffer) {
+      const bool is_buffer = input.kind == InputKind::kBuffer;
+      if (is_buffer) {
         part == nullptr ? program_.buffer(leaf, stored) : part->buffer(leaf, stored);
-        return;
+      } else {
+        part == nullptr ? program_.parameter(leaf, stored) : part->parameter(leaf, stored);
+        stored.requires_grad_(input.type.requires_grad);
       }
-      part == nullptr ? program_.parameter(leaf, stored) : part->parameter(leaf, stored);
-      stored.requires_grad_(input.type.requires_grad);
-      if (leading_ < 0 && !is_norm) {
-        leading_ = static_cast<int>(i);
-        setting_.from = setting_.to = stored.dtype();
+      if (!is_norm && is_floating(stored.dtype())) {
+        int& leading = is_buffer ? leading_buffer_ : leading_;
+        if (leading < 0) leading = static_cast<int>(i);
       }
+      if (any_ < 0) any_ = static_cast<int>(i);
     } catch (const ValueError& error) {
       LATHE_FAIL(DataError, what, " is no name that a module can have: ", error.message());
     } catch (const DTypeError& error) {
@@ -178,51 +179,80 @@ class Program::State {
     }
   }
 
-  void update_setting(const Tensors& given) {
-    if (leading_ < 0 && !given.empty() && given[0].defined()) setting_.device = given[0].device();
-    if (leading_ < 0) return;
-    const Tensor& leading = tensors_[static_cast<size_t>(leading_)];
-    if (leading.dtype() == setting_.to && leading.device() == setting_.device) return;
-    setting_.to = leading.dtype();
-    setting_.device = leading.device();
-    moved_.clear();
+  /// Parameters show dtype and device of a program; without any, buffers and the inputs do.
+  pt2::Setting setting_for(const Tensors& given) const {
+    pt2::Setting out{.exported_in_training = exported_in_training_};
+    const int leading = leading_ >= 0 ? leading_ : leading_buffer_;
+    if (leading >= 0) {
+      const auto at = static_cast<size_t>(leading);
+      out.from = text_.inputs[at].type.dtype;
+      out.to = tensors_[at].dtype();
+      out.device = tensors_[at].device();
+      return out;
+    }
+    bool has_device = any_ >= 0, has_dtype = false;
+    if (has_device) out.device = tensors_[static_cast<size_t>(any_)].device();
+    size_t next = 0;
+    for (const Input& input : text_.inputs) {
+      if (input.kind != InputKind::kUser || next == given.size()) continue;
+      const Tensor& x = given[next++];
+      if (!x.defined()) continue;
+      if (!has_device) out.device = x.device();
+      has_device = true;
+      if (has_dtype || !is_floating(input.type.dtype) || !is_floating(x.dtype())) continue;
+      out.from = input.type.dtype;
+      out.to = x.dtype();
+      has_dtype = true;
+    }
+    return out;
   }
 
   /// A constant where the parameters are now. What is written into it stays until they move.
-  const Tensor& constant(size_t i) {
+  Tensor constant(size_t i, const pt2::Setting& setting) {
     const Tensor& stored = tensors_[i];
-    const DType dtype = setting_.dtype(stored.dtype());
-    if (stored.device() == setting_.device && stored.dtype() == dtype) return stored;
+    const DType dtype = setting.dtype(stored.dtype());
+    const auto fits = [&](const Tensor& t) {
+      return t.defined() && t.device() == setting.device && t.dtype() == dtype;
+    };
+    const std::lock_guard lock(moved_mutex_);
     Tensor& moved = moved_[i];
-    const NoGrad off;
-    if (!moved.defined()) moved = stored.to(setting_.device, dtype);
+    if (fits(stored)) {
+      moved = {};
+      return stored;
+    }
+    if (!fits(moved)) {
+      // It outlives this call, which InferenceMode would mark it for.
+      const autograd::ModeScope neither({.grad = false, .inference = false});
+      moved = stored.to(setting.device, dtype);
+    }
     return moved;
   }
 
   void warn_of_evaluation() const {
-    if (setting_.exported_in_training || !program_.is_training()) return;
+    if (exported_in_training_ || !program_.is_training()) return;
     warn_once(concat("exported in evaluation: ", name_),
               concat(name_,
                      " was exported in evaluation: stochastic depth and dropout inside "
                      "attention are not in it. Export it after model.train() to train "
-                     "with them"));
+                     "with them. If its layers were frozen in training, load it with "
+                     "ProgramOptions{.exported_in_training = true}"));
   }
 
   /// throws: ValueError, ShapeError, DTypeError.
-  void check(const Tensors& given) const {
+  void check(const Tensors& given, const pt2::Setting& setting) const {
     LATHE_CHECK(ValueError, given.size() == input_names.size(), "Program: takes ",
                 input_names.size(), " inputs, got ", given.size());
     std::map<std::string_view, int64_t> symbols;
     size_t next = 0;
     for (const Input& input : text_.inputs) {
-      if (input.kind == InputKind::kUser) check_input(input, given[next++], symbols);
+      if (input.kind == InputKind::kUser) check_input(input, given[next++], setting, symbols);
     }
   }
 
-  void check_input(const Input& input, const Tensor& x,
+  void check_input(const Input& input, const Tensor& x, const pt2::Setting& setting,
                    std::map<std::string_view, int64_t>& symbols) const {
     LATHE_CHECK(ValueError, x.defined(), "Program: input ", in_quotes(input.name), " is undefined");
-    const DType dtype = setting_.dtype(input.type.dtype);
+    const DType dtype = setting.dtype(input.type.dtype);
     const bool fits = x.dtype() == dtype || (is_floating(dtype) && is_floating(x.dtype()));
     LATHE_CHECK(DTypeError, fits, "Program: input ", in_quotes(input.name), " must be ", dtype,
                 " (", x, ")");
@@ -258,23 +288,31 @@ class Program::State {
   pt2::ProgramText text_;
   Tensors tensors_;  // of text_.inputs; undefined for the user's
   std::map<std::string, std::unique_ptr<Part>, std::less<>> parts_;  // by their paths
+  int names_ = 0;                   // of the program's own tensors and modules
   std::vector<std::string> norms_;  // tensors of batch norms, sorted
-  int leading_ = -1;                // a parameter that shows the dtype and the device of all
+  // The first floating parameter and buffer that are of no batch norm, and the first of all; or -1.
+  int leading_ = -1, leading_buffer_ = -1, any_ = -1;
+  std::mutex moved_mutex_;
   std::map<size_t, Tensor> moved_;  // constants on other devices, or of other dtypes
-  pt2::Setting setting_;
+  bool exported_in_training_ = true;
   pt2::Steps steps_;
 };
 
-Program::Program(pt2::ProgramFile file, std::string_view name)
-    : state_(std::make_unique<State>(std::move(file), std::string(name), *this)) {
+Program::Program(pt2::ProgramFile file, std::string_view name, const ProgramOptions& options)
+    : state_(std::make_unique<State>(std::move(file), std::string(name), *this, options)) {
   train(state_->exported_in_training());
 }
 
 Program::~Program() = default;
 
+bool Program::takes_one_tensor() const {
+  return input_names().size() == 1 && output_names().size() == 1;
+}
+
 Tensor Program::forward(const Tensor& x) { return state_->run({x})[0]; }
 
 Tensors Program::run(const Tensors& inputs) {
+  if (takes_one_tensor() && inputs.size() == 1) return {(*this)(inputs[0])};
   Tensors out;
   call([&] {
     out = state_->run(inputs);
@@ -298,12 +336,13 @@ Tensors Program::run(const Named<Tensor>& inputs) {
 const std::vector<std::string>& Program::input_names() const { return state_->input_names; }
 const std::vector<std::string>& Program::output_names() const { return state_->output_names; }
 
-Program load_program(std::span<const std::byte> bytes, std::string_view name) {
-  return Program(pt2::read_program(ByteSource(bytes, name)), name);
+Program load_program(std::span<const std::byte> bytes, std::string_view name,
+                     const ProgramOptions& options) {
+  return Program(pt2::read_program(ByteSource(bytes, name)), name, options);
 }
 
-Program load_program(const std::string& path) {
-  return Program(pt2::read_program(ByteSource(path)), path);
+Program load_program(const std::string& path, const ProgramOptions& options) {
+  return Program(pt2::read_program(ByteSource(path)), path, options);
 }
 
 }  // namespace lathe::jit

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,13 @@ namespace pt2 {
 struct ProgramFile;
 }
 
+struct ProgramOptions {
+  /// The model's mode at its export. A file does not say it. Unset: training if one of its batch
+  /// norms and dropouts trained, or if it has none. So a model in training whose batch norms and
+  /// dropouts were all frozen passes for one in evaluation: with `true` they stay frozen.
+  std::optional<bool> exported_in_training = {};
+};
+
 /// The exported program, run by the library's ops: so it has gradients, and autocast, recomputation
 /// and jit::compile work as for any module. Its parameters, persistent buffers and modules have
 /// PyTorch's names; names that PyTorch ties are one parameter. Non-persistent buffers and constants
@@ -34,7 +42,8 @@ struct ProgramFile;
 /// it trains.
 ///
 /// A program computes in the dtype of its parameters: after to(kF16) what it asked for in f32 is in
-/// f16, too. One thread at a time may run it, in evaluation mode too.
+/// f16, too. Without floating parameters or buffers, those of batch norms aside, it takes the dtype
+/// of its first floating input. Several threads may run it in evaluation mode.
 class LATHE_API Program final : public nn::Module {
  public:
   ~Program() override;
@@ -43,7 +52,10 @@ class LATHE_API Program final : public nn::Module {
   /// The result of a program of one input. Of several results the first.
   /// throws: ValueError for a program of several inputs; as run().
   Tensor forward(const Tensor& x) override;
-  /// The results, in the order of output_names(). CallHooks see inputs and results.
+  /// The results, in the order of output_names(). CallHooks see inputs and results. Those of a
+  /// module in the program see what went into each of its calls, and what others took from it.
+  /// Hooks that can replace a tensor are for a program of one input and one result; a module in it
+  /// refuses them.
   ///   inputs  in the order of input_names(), of the dtypes and sizes of the export; a size that
   ///           was dynamic there is free, and the same wherever the export has the same symbol
   /// throws: ValueError for another number of inputs; ShapeError, DTypeError for one that does not
@@ -53,14 +65,16 @@ class LATHE_API Program final : public nn::Module {
   /// throws: also ValueError for a name that is missing, unknown or given twice.
   Tensors run(const Named<Tensor>& inputs);
 
+  /// Those that are tensors. Numbers, texts and None have the value of the export.
   const std::vector<std::string>& input_names() const;
   /// The keys if the model returns a dictionary, else the names of the values: "linear_3".
   const std::vector<std::string>& output_names() const;
 
  private:
-  explicit Program(pt2::ProgramFile file, std::string_view name);
-  friend Program load_program(std::span<const std::byte>, std::string_view);
-  friend Program load_program(const std::string&);
+  Program(pt2::ProgramFile file, std::string_view name, const ProgramOptions& options);
+  friend Program load_program(std::span<const std::byte>, std::string_view, const ProgramOptions&);
+  friend Program load_program(const std::string&, const ProgramOptions&);
+  bool takes_one_tensor() const override;
 
   class State;
   std::unique_ptr<State> state_;
@@ -70,14 +84,16 @@ class LATHE_API Program final : public nn::Module {
 /// before run(). The program is in the mode in which it was exported.
 /// throws: FileError; DataError that names the file, the node and the value that does not fit: a
 /// damaged or hostile archive, an older format (the message says what to do), weights outside of
-/// their storage, and operators that have no counterpart here: one message with all of them, each
-/// with the module and the line of Python that called it.
+/// their storage or of another shape than the program's, modules in more than 64 others or with
+/// more than 10,000 names, and operators that have no counterpart here: one message with all of
+/// them, each with the module and the line of Python that called it.
 /// Memory: about the file's size if it is mostly weights. In any case at most
 ///   - 64 MiB and 32 times the file's size for tensors,
 ///   - while it is read, 200 times the size of its JSON, which is no larger than the file.
-LATHE_API Program load_program(const std::string& path);
+LATHE_API Program load_program(const std::string& path, const ProgramOptions& options = {});
 /// The same for a file's bytes; `name` stands for it in messages.
 /// throws: DataError.
-LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_view name);
+LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_view name,
+                               const ProgramOptions& options = {});
 
 }  // namespace lathe::jit

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/graph/pt2/pt2_steps.h"
+#include "lathe/ops/cast.h"
 #include "lathe/ops/inplace.h"
 
 namespace lathe::jit::pt2 {
@@ -70,6 +72,20 @@ Tensor Call::tensor(std::string_view name) const {
   Tensor out = maybe(name);
   if (!out.defined()) refuse(concat("argument ", in_quotes(name), " is missing"));
   return out;
+}
+
+Tensor Call::self() const {
+  const Tensor t = tensor("self");
+  const bool written_into = step_.target->kind == Kind::kWrite && !step_.may_replace;
+  return written_into && grad_enabled() ? clone(t) : t;
+}
+
+Tensor Call::viewed(const Tensor& self, const Tensor& view) const {
+  if (step_.is_shared && self.numel() > 0 && !view.shares_storage(self)) {
+    refuse(concat("is written into, and cannot be a view of ", self, " with strides ",
+                  self.strides(), "; give the program row-major inputs"));
+  }
+  return view;
 }
 
 Tensors Call::tensors(std::string_view name) const {
@@ -197,21 +213,6 @@ MemoryFormat Call::format(std::string_view name, const Tensor& like) const {
   return last ? kChannelsLast : kContiguous;
 }
 
-const Argument& Call::at(size_t i) const {
-  if (i >= step_.node.inputs.size()) refuse(concat("has no argument ", i));
-  return step_.node.inputs[i].value;
-}
-
-Tensors Call::operands() const {
-  Tensors out;
-  for (const NamedArgument& argument : step_.node.inputs) {
-    const auto* const value = std::get_if<Value>(&argument.value);
-    const auto* const t = value == nullptr ? nullptr : std::get_if<Tensor>(&held(*value));
-    if (t != nullptr) out.push_back(*t);
-  }
-  return out;
-}
-
 // --- modes ---------------------------------------------------------------------------------------
 
 bool Call::trains() const { return step_.module->is_training(); }
@@ -228,11 +229,6 @@ bool Call::is_stochastic_depth() const {
 Tensor Call::num_batches() const {
   if (step_.num_batches < 0) return {};
   return std::get<Tensor>(held_[static_cast<size_t>(step_.num_batches)]);
-}
-
-Tensors Call::run_inner(const Tensors& inputs) const {
-  if (step_.inner == nullptr) refuse("has no sub-graph");
-  return run_steps(*step_.inner, inputs, setting_);
 }
 
 // --- results -------------------------------------------------------------------------------------

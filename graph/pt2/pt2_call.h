@@ -41,6 +41,12 @@ class Call {
 
   bool has(std::string_view name) const;
   Tensor tensor(std::string_view name) const;
+  /// "self" as an operand whose value backward() may read. Where an in-place call writes into that
+  /// very tensor while gradients are recorded: a copy.
+  Tensor self() const;
+  /// `view` of `self`, which PyTorch never copies.
+  /// throws: also DataError if it is a copy, and what is written into one would be lost.
+  Tensor viewed(const Tensor& self, const Tensor& view) const;
   /// Undefined if there is none.
   Tensor maybe(std::string_view name) const;
   bool is_tensor(std::string_view name) const;
@@ -60,11 +66,6 @@ class Call {
   DType dtype(std::string_view name, DType otherwise) const;
   MemoryFormat format(std::string_view name, const Tensor& like) const;
 
-  /// Of operators whose arguments have no names: number `i` of all.
-  const Argument& at(size_t i) const;
-  /// Their tensors, in order.
-  Tensors operands() const;
-
   const Setting& setting() const { return setting_; }
   /// Whether the module that made the call trains.
   bool trains() const;
@@ -73,8 +74,6 @@ class Call {
   bool is_stochastic_depth() const;
   /// The counter of a batch norm; undefined if its module has none.
   Tensor num_batches() const;
-  /// The sub-graph's results.
-  Tensors run_inner(const Tensors& inputs) const;
 
   void result(Tensor t) { result_at(0, std::move(t)); }
   void results(const Tensors& tensors);

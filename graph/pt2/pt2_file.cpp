@@ -66,6 +66,26 @@ std::string read_entry(const zip::Archive& archive, const std::string& name) {
   return zip::read_all(archive, *entry, std::min(kMostJsonBytes, archive.source().size()));
 }
 
+/// What the tensors of a file may take. Strides of 0 make a tensor of any size from one value, many
+/// tensors may share a storage, and a storage may be compressed.
+class Budget {
+ public:
+  explicit Budget(int64_t file_bytes)
+      : file_(file_bytes), most_((int64_t{64} << 20) + int64_t{32} * file_bytes) {}
+
+  /// throws: DataError that begins with `what`.
+  void spend(int64_t bytes, const std::string& what) {
+    spent_ += bytes;
+    const int64_t so_far = spent_.value_or_throw<DataError>(what, " is too large");
+    LATHE_CHECK(DataError, so_far <= most_, what, ": with it the tensors and their storages have ",
+                so_far, " bytes; from a file of ", file_, " at most ", most_, " are read");
+  }
+
+ private:
+  int64_t file_, most_;
+  CheckedSize spent_ = 0;
+};
+
 /// The tensors of one folder, "resnet18/data/weights/". Each storage is read once.
 class Payloads {
  public:
@@ -86,50 +106,50 @@ class Payloads {
     }
   }
 
-  /// The tensor of this name; undefined if there is none. Adds its size to `bytes`.
+  /// The tensor of an input of the program; undefined if there is none.
   /// `what` is "x.pt2: \"fc.weight\"".
-  /// throws: DataError, also above `most_bytes`.
-  Tensor find(const std::string& name, CheckedSize& bytes, int64_t most_bytes,
-              const std::string& what) {
+  /// throws: DataError.
+  Tensor find(const Input& input, Budget& budget, const std::string& what) {
+    const std::string& name = input.name;
     const Tensor* const saved = saved_.find(name);
     const auto found = table_.find(name);
     if (saved == nullptr && found == table_.end()) return {};
     const Shape& shape = saved != nullptr ? saved->shape() : found->second.shape;
     CheckedSize elements = size_of(saved != nullptr ? saved->dtype() : found->second.dtype);
     for (const int64_t size : shape) elements *= size;
-    bytes += elements.value_or_throw<DataError>(what, ": the size of ", shape, " overflows");
-    const int64_t so_far = bytes.value_or_throw<DataError>(what, " is too large");
-    LATHE_CHECK(DataError, so_far <= most_bytes, what,
-                ": with it the tensors, some of which lie in the same storage, have ", so_far,
-                " bytes; from a file of ", archive_.source().size(), " at most ", most_bytes,
-                " are read");
-    return saved != nullptr ? own(*saved) : make(found->second, what);
+    budget.spend(elements.value_or_throw<DataError>(what, ": the size of ", shape, " overflows"),
+                 what);
+    const bool is_parameter = input.kind == InputKind::kParameter;
+    if (saved != nullptr) return own(*saved, is_parameter);
+    const Payload& payload = found->second;
+    return own(view_of_storage(storage_of(payload, budget, what), payload.offset, payload.shape,
+                               payload.strides, what),
+               is_parameter);
   }
 
  private:
   const std::string& file() const { return archive_.source().name(); }
 
-  /// One Tensor for all views of one storage with one type.
-  Tensor own(const Tensor& t) {
-    const Key key{t.impl().storage.get(), t.dtype(), t.shape().vector(), t.strides().vector(),
-                  t.offset()};
-    return tensors_.emplace(key, has_overlap(t) ? dense_on_cpu(t) : t).first->second;
+  /// One Tensor for all parameters that are one storage with one type, another for all buffers.
+  Tensor own(const Tensor& t, bool is_parameter) {
+    const Key key{t.impl().storage.get(), t.dtype(),  t.shape().vector(),
+                  t.strides().vector(),   t.offset(), is_parameter};
+    const auto [found, is_new] = tensors_.try_emplace(key);
+    if (is_new)
+      found->second =
+          has_overlap(t) ? dense_on_cpu(t) : alias(t, t.shape(), t.strides(), t.offset());
+    return found->second;
   }
 
-  Tensor make(const Payload& payload, const std::string& what) {
-    return own(view_of_storage(storage_of(payload, what), payload.offset, payload.shape,
-                               payload.strides, what));
-  }
-
-  const Tensor& storage_of(const Payload& payload, const std::string& what) {
+  const Tensor& storage_of(const Payload& payload, Budget& budget, const std::string& what) {
     Tensor& out = storages_[payload.entry];
-    if (!out.defined()) out = read_storage(payload, what);
+    if (!out.defined()) out = read_storage(payload, budget, what);
     LATHE_CHECK(DataError, out.dtype() == payload.dtype, what, " takes ", in_quotes(payload.entry),
                 " as ", payload.dtype, ", another entry as ", out.dtype());
     return out;
   }
 
-  Tensor read_storage(const Payload& payload, const std::string& what) {
+  Tensor read_storage(const Payload& payload, Budget& budget, const std::string& what) {
     const zip::Entry* const entry = archive_.find(folder_ + payload.entry);
     LATHE_CHECK(DataError, entry != nullptr, what, ": the archive has no entry ",
                 in_quotes(folder_ + payload.entry));
@@ -137,6 +157,7 @@ class Payloads {
     LATHE_CHECK(DataError, entry->bytes % size == 0, what, ": ", in_quotes(payload.entry), " has ",
                 entry->bytes, " bytes, which is no number of elements of ", payload.dtype);
     const int64_t numel = entry->bytes / size;
+    budget.spend(entry->bytes, what);
     const Tensor out = empty({numel}, {.dtype = payload.dtype});
     zip::EntryReader reader(archive_, *entry);
     if (numel > 0) reader.read(out.raw_data(), entry->bytes);
@@ -147,7 +168,7 @@ class Payloads {
   }
 
   using Key =
-      std::tuple<const Storage*, DType, std::vector<int64_t>, std::vector<int64_t>, int64_t>;
+      std::tuple<const Storage*, DType, std::vector<int64_t>, std::vector<int64_t>, int64_t, bool>;
 
   const zip::Archive& archive_;
   std::string folder_;
@@ -167,6 +188,19 @@ bool is_big_endian(const zip::Archive& archive, const Place& at) {
   return text == "big";
 }
 
+/// throws: DataError if a tensor has not the sizes that the program was exported for.
+void check_shape(const Shape& shape, const std::vector<Size>& wanted, const std::string& what) {
+  bool fits = static_cast<size_t>(shape.size()) == wanted.size();
+  std::string text;
+  for (size_t d = 0; d < wanted.size(); ++d) {
+    const auto* const size = std::get_if<int64_t>(&wanted[d]);
+    text += concat(d == 0 ? "" : ",", size == nullptr ? std::string("?") : concat(*size));
+    if (fits && size != nullptr && shape[static_cast<int>(d)] != *size) fits = false;
+  }
+  LATHE_CHECK(DataError, fits, what, " has the shape ", shape, " in the file, but [", text,
+              "] in the program");
+}
+
 }  // namespace
 
 ProgramFile read_program(const ByteSource& source) {
@@ -179,20 +213,18 @@ ProgramFile read_program(const ByteSource& source) {
   const bool big_endian = is_big_endian(archive, at);
   Payloads weights(archive, at, "weights", big_endian);
   Payloads constants(archive, at, "constants", big_endian);
-  // Strides of 0 make a tensor of any size from one value, and many tensors may share a storage.
-  constexpr int64_t kAlwaysBytes = int64_t{64} << 20, kTimesTheFile = 32;
-  const int64_t most_bytes = kAlwaysBytes + kTimesTheFile * source.size();
-  CheckedSize bytes = 0;
+  Budget budget(source.size());
   for (const Input& input : out.program.inputs) {
     Tensor& tensor = out.tensors.emplace_back();
     if (input.kind == InputKind::kUser) continue;
     const std::string what = concat(file, ": ", in_quotes(input.name));
-    tensor = weights.find(input.name, bytes, most_bytes, what);
-    if (!tensor.defined()) tensor = constants.find(input.name, bytes, most_bytes, what);
+    tensor = weights.find(input, budget, what);
+    if (!tensor.defined()) tensor = constants.find(input, budget, what);
     LATHE_CHECK(DataError, tensor.defined(), what, " is used, but has no values in the file");
     LATHE_CHECK(DataError, tensor.dtype() == input.type.dtype || input.kind == InputKind::kConstant,
                 what, " is ", tensor.dtype(), " in the file, but ", input.type.dtype,
                 " in the program");
+    check_shape(tensor.shape(), input.type.shape, what);
   }
   return out;
 }

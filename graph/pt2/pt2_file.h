@@ -19,16 +19,18 @@ namespace lathe::jit::pt2 {
 
 struct ProgramFile {
   ProgramText program;
-  // For each of program.inputs its tensor; undefined for the user's. Names of one storage with one
-  // type (tied weights) share one Tensor.
+  // For each of program.inputs its tensor; undefined for the user's. Parameters of one storage with
+  // one type (tied weights) share one Tensor; so do buffers. A buffer over a parameter's storage is
+  // a Tensor of its own there.
   Tensors tensors;
 };
 
 /// Reads and checks the whole file. Tensors are on the CPU, with the file's strides, or row-major
-/// where elements would overlap. Together they may have 64 MiB plus 32 times the file.
+/// where elements would overlap. Together with their storages they may have 64 MiB plus 32 times
+/// the file.
 /// throws: FileError; DataError that names the file, the entry and the values that do not fit: a
-/// damaged archive (zip.h), no program or several, a schema other than 8, weights that are missing
-/// or outside of their storage, and the archives of PyTorch before 2.8.
+/// damaged archive (zip.h), no program or several, a schema other than 8, weights that are missing,
+/// outside of their storage or not of the program's shape, and the archives of PyTorch before 2.8.
 ProgramFile read_program(const ByteSource& source);
 
 }  // namespace lathe::jit::pt2

@@ -1,10 +1,7 @@
-// Operators of layers: products, convolutions, norms, pools, attention, recurrence, reductions, and
-// sub-graphs.
+// Operators of layers: products, convolutions, norms, pools, attention, recurrence, reductions.
 // Contract: pt2_call.h.
 #include <cmath>
 
-#include "lathe/autograd/autocast.h"
-#include "lathe/autograd/grad_mode.h"
 #include "lathe/graph/pt2/pt2_call.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/attention.h"
@@ -232,29 +229,6 @@ void largest(Call& c) {
   c.results({values, indices});
 }
 
-// --- sub-graphs ----------------------------------------------------------------------------------
-
-/// (device, dtype, enabled, cache_enabled, graph, operands…)
-void wrap_with_autocast(Call& c) {
-  const auto* const dtype = std::get_if<DType>(&c.at(1));
-  const auto* const on = std::get_if<bool>(&c.at(2));
-  if (on == nullptr || (*on && dtype == nullptr)) c.refuse("has arguments of other kinds");
-  const Autocast scope(c.setting().device, dtype == nullptr ? kBF16 : *dtype, *on);
-  c.results(c.run_inner(c.operands()));
-}
-
-/// (enabled, graph, operands…)
-void wrap_with_set_grad_enabled(Call& c) {
-  const auto* const on = std::get_if<bool>(&c.at(0));
-  if (on == nullptr) c.refuse("has arguments of other kinds");
-  if (!*on) {
-    const NoGrad off;
-    return c.results(c.run_inner(c.operands()));
-  }
-  const EnableGrad scope;
-  c.results(c.run_inner(c.operands()));
-}
-
 using enum Kind;
 
 // clang-format off
@@ -283,8 +257,6 @@ const Target kLayers[] = {
     {"aten.any.dim", reduced<any>}, {"aten.all.dim", reduced<all>}, {"aten.any.default", reduced<any>}, {"aten.all.default", reduced<all>},
     {"aten.var.correction", varied<var>}, {"aten.var.dim", varied<var>}, {"aten.std.correction", varied<lathe::std>}, {"aten.std.dim", varied<lathe::std>},
     {"aten.linalg_vector_norm.default", vector_norm_of}, {"aten.max.dim", largest<max>}, {"aten.min.dim", largest<min>},
-
-    {"higher_order.wrap_with_autocast", wrap_with_autocast, kView}, {"higher_order.wrap_with_set_grad_enabled", wrap_with_set_grad_enabled, kView},
 };
 // clang-format on
 

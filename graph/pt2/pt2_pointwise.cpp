@@ -24,14 +24,14 @@ void unary(Call& c) {
 }
 template <Tensor (*op)(const Tensor&)>
 void unary_(Call& c) {
-  c.write(op(c.tensor("self")));
+  c.write(op(c.self()));
 }
 
 /// y = op(self, other), where `other` may be a number.
 template <Tensor (*of_tensors)(const Tensor&, const Tensor&),
           Tensor (*of_number)(const Tensor&, Scalar)>
 Tensor binary_of(Call& c) {
-  const Tensor self = c.tensor("self");
+  const Tensor self = c.self();
   if (c.is_tensor("other")) return of_tensors(self, c.tensor("other"));
   return of_number(self, c.number("other"));
 }
@@ -76,7 +76,7 @@ Tensor divided(Call& c) {
   DivOptions options;
   if (word == "floor") options.rounding_mode = RoundingMode::kFloor;
   if (word == "trunc") options.rounding_mode = RoundingMode::kTrunc;
-  const Tensor self = c.tensor("self");
+  const Tensor self = c.self();
   if (c.is_tensor("other")) return div(self, c.tensor("other"), options);
   return div(self, c.number("other"), options);
 }
@@ -96,20 +96,18 @@ Tensor clamped(Call& c) {
   ClampOptions options;
   if (c.has("min")) options.low = c.number("min");
   if (c.has("max")) options.high = c.number("max");
-  return clamp(c.tensor("self"), options);
+  return clamp(c.self(), options);
 }
 Tensor hardtanh_of(Call& c) {
-  return hardtanh(c.tensor("self"), c.real("min_val", -1.0), c.real("max_val", 1.0));
+  return hardtanh(c.self(), c.real("min_val", -1.0), c.real("max_val", 1.0));
 }
-Tensor leaky_relu_of(Call& c) {
-  return leaky_relu(c.tensor("self"), c.real("negative_slope", 0.01));
-}
+Tensor leaky_relu_of(Call& c) { return leaky_relu(c.self(), c.real("negative_slope", 0.01)); }
 Tensor elu_of(Call& c) {
   if (c.real("scale", 1.0) != 1 || c.real("input_scale", 1.0) != 1) c.refuse("has scales");
-  return elu(c.tensor("self"), c.real("alpha", 1.0));
+  return elu(c.self(), c.real("alpha", 1.0));
 }
 Tensor gelu_of(Call& c) {
-  return gelu(c.tensor("self"), {.tanh_approximation = c.word("approximate", "none") == "tanh"});
+  return gelu(c.self(), {.tanh_approximation = c.word("approximate", "none") == "tanh"});
 }
 Tensor filled(Call& c) {
   const Tensor self = c.tensor("self");

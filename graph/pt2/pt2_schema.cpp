@@ -48,10 +48,13 @@ void read_metadata(const Json& metadata, Node& node, const std::string& what) {
     std::string_view last = text(*stack, what);
     last = last.substr(last.rfind(';') + 1);
     const size_t type = last.rfind(','), path = last.find(',');
-    if (type != std::string_view::npos && path < type) {
+    // PyTorch's mark of a node that no module made.
+    const bool has_none = last.starts_with("_empty_nn_module_stack");
+    if (type != std::string_view::npos && path < type && !has_none) {
       node.module = last.substr(path + 1, type - path - 1);
       node.module = node.module.substr(0, node.module.find('@'));  // "conv@1": its second call
       node.module_type = last.substr(type + 1);
+      node.stack = text(*stack, what);
     }
   }
   if (const Json* const trace = find(metadata, "stack_trace"); trace != nullptr) {
@@ -229,8 +232,14 @@ void Reader::sub_graph(const Json& graph) {
   nodes(array(graph, "nodes", what));
   for (const Json& output : array(graph, "outputs", what)) {
     const auto [kind, inner] = alternative(output, what);
-    if (kind != "as_tensor") wrong(what, "gives something else than a tensor");
-    graph_.outputs.push_back(use(*inner, what));
+    if (kind == "as_sym_int") {
+      graph_.outputs.push_back(symbolic(*inner, what).value);
+      if (graph_.outputs.back().number >= 0) continue;
+    } else if (kind == "as_tensor") {
+      graph_.outputs.push_back(use(*inner, what));
+      continue;
+    }
+    wrong(what, "gives something else than a tensor or a symbolic size");
   }
 }
 
@@ -259,7 +268,8 @@ Input read_input(const Json& spec, const Json& types, Reader& reader) {
     const auto [type, tensor] = alternative(*arg, what);
     if (type != "as_tensor") {
       wrong(what, concat("is of the kind ", in_quotes(type),
-                         ", not a tensor; export the model with this argument fixed"));
+                         ", not a tensor; export the model with this argument fixed: give "
+                         "torch.export.export() its value, and no dynamic shape for it"));
     }
     arg = tensor;
   }
@@ -337,6 +347,8 @@ ProgramText parse_program(std::string_view json, std::string_view name) {
   const Json& types = member(graph, "tensor_values", file);
   Reader reader(out.graph, file, 0);
   for (const Json& spec : array(signature, "input_specs", file)) {
+    // Numbers, texts and None are written into the graph where they are used.
+    if (spec.is_object() && spec.contains("constant_input")) continue;
     out.inputs.push_back(read_input(spec, types, reader));
     out.graph.inputs.push_back(out.inputs.back().value);
   }

@@ -31,7 +31,7 @@ enum class Format : uint8_t { kContiguous, kChannelsLast, kPreserve };
 /// A device is not kept: a program runs where its parameters are.
 struct AnyDevice {};
 struct SubGraph {
-  std::shared_ptr<const Graph> graph;  // never null
+  std::shared_ptr<Graph> graph;  // never null
 };
 
 /// What a call is given, or gives. std::monostate: None.
@@ -52,14 +52,44 @@ struct Node {
   std::vector<Value> outputs;         // of all results, one after another; none: nobody reads it
   std::string module;                 // the path of the module that made the call: "layer1.0.conv1"
   std::string module_type;            // its class: "torch.nn.modules.conv.Conv2d"
+  std::string stack;                  // of all modules whose calls hold it, as PyTorch writes it
   std::string line;                   // the innermost line of Python: "resnet.py:92, in forward"
+  int scope = 0;                      // of Graph::scopes
+};
+
+/// A part of a program under torch.autocast or torch.no_grad.
+struct Scope {
+  enum class Kind : uint8_t { kNone, kAutocast, kGradients };
+  Kind kind = Kind::kNone;
+  bool on = false;
+  DType dtype = DType::kBF16;  // of autocast
+  int outer = 0;               // the scope around this one
 };
 
 struct Graph {
   std::vector<std::string> names;  // of the values
   std::vector<Value> inputs, outputs;
-  std::vector<Node> nodes;  // each value is made before it is used
+  std::vector<Node> nodes;           // each value is made before it is used
+  std::vector<Scope> scopes = {{}};  // the first: no scope
 };
+
+/// Calls f(Value&, bool is_tensor) for each value in an argument.
+template <class A, class F>
+void for_values(A& argument, F&& f) {  // A: Argument, const or not
+  bool is_tensor = true;
+  const auto one = [&](auto& value) {
+    if (value.number >= 0) f(value, is_tensor);
+  };
+  if (auto* const value = std::get_if<Value>(&argument)) one(*value);
+  if (auto* const values = std::get_if<std::vector<Value>>(&argument)) {
+    for (auto& value : *values) one(value);
+  }
+  is_tensor = false;
+  if (auto* const number = std::get_if<Integer>(&argument)) one(number->value);
+  if (auto* const numbers = std::get_if<std::vector<Integer>>(&argument)) {
+    for (auto& number : *numbers) one(number.value);
+  }
+}
 
 /// A size that is known, or a symbol: "s77".
 using Size = std::variant<int64_t, std::string>;

@@ -156,10 +156,10 @@ using enum Kind;
 
 // clang-format off
 const Target kShapes[] = {
-    {"aten.view.default", [](Call& c) { c.result(reshape(c.tensor("self"), c.dims("size"))); }, kView},  // a result may have other strides than PyTorch's
+    {"aten.view.default", [](Call& c) { c.result(c.viewed(c.tensor("self"), reshape(c.tensor("self"), c.dims("size")))); }, kView},  // a result may have other strides than PyTorch's
     {"aten.reshape.default", [](Call& c) { c.result(reshape(c.tensor("self"), c.dims("shape"))); }, kView},
     {"aten._unsafe_view.default", [](Call& c) { c.result(reshape(c.tensor("self"), c.dims("size"))); }, kView},
-    {"aten.view_as.default", [](Call& c) { c.result(reshape_as(c.tensor("self"), c.tensor("other"))); }, kView},
+    {"aten.view_as.default", [](Call& c) { c.result(c.viewed(c.tensor("self"), reshape_as(c.tensor("self"), c.tensor("other")))); }, kView},
     {"aten.reshape_as.default", [](Call& c) { c.result(reshape_as(c.tensor("self"), c.tensor("other"))); }, kView},
     {"aten.flatten.using_ints", [](Call& c) { c.result(flatten(c.tensor("self"), c.integer("start_dim", 0), c.integer("end_dim", -1))); }, kView},
     {"aten.unflatten.int", unflatten, kView},

@@ -2,16 +2,20 @@
 #include "lathe/graph/pt2/pt2_steps.h"
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <numeric>
 #include <optional>
 #include <unordered_set>
 
+#include "lathe/autograd/autocast.h"
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/hooks/watch.h"
 #include "lathe/core/printable.h"
+#include "lathe/graph/pt2/pt2_inline.h"
 
 namespace lathe::jit::pt2 {
 
@@ -21,24 +25,6 @@ using safetensors::in_quotes;
 
 constexpr std::string_view kCounter = "num_batches_tracked", kMean = "running_mean";
 constexpr int kAtTheEnd = std::numeric_limits<int>::max();
-
-/// Calls f for each value in an argument, and says whether it is a tensor.
-template <class F>
-void for_values(Argument& argument, F&& f) {
-  bool is_tensor = true;
-  const auto one = [&](Value& value) {
-    if (value.number >= 0) f(value, is_tensor);
-  };
-  if (auto* const value = std::get_if<Value>(&argument)) one(*value);
-  if (auto* const values = std::get_if<std::vector<Value>>(&argument)) {
-    for (Value& value : *values) one(value);
-  }
-  is_tensor = false;
-  if (auto* const number = std::get_if<Integer>(&argument)) one(number->value);
-  if (auto* const numbers = std::get_if<std::vector<Integer>>(&argument)) {
-    for (Integer& number : *numbers) one(number.value);
-  }
-}
 
 Argument* find_argument(Node& node, std::string_view name) {
   for (NamedArgument& argument : node.inputs) {
@@ -59,28 +45,26 @@ std::string place_of(const Node& node) {
                           node.line.empty() ? "an unknown line" : node.line));
 }
 
-/// Refuses the graph if it calls operators that are not known.
-void check_known(const Graph& graph, std::string_view file) {
-  constexpr size_t kMost = 50;
-  std::vector<std::pair<std::string, std::string>> lines;  // target, text
-  std::unordered_set<std::string> known;
+/// The calls of operators that are not known, in sub-graphs, too.
+struct Unknown {
+  std::vector<std::string> lines;  // about the first call of each
+  std::unordered_set<std::string_view> targets;
   size_t calls = 0;
-  for (const Node& node : graph.nodes) {
-    if (find_target(node.target) != nullptr) continue;
-    ++calls;
-    if (!known.insert(node.target).second) continue;
-    lines.emplace_back(node.target, concat("\n  ", in_quotes(node.target), ": node ",
-                                           in_quotes(node.name), ", ", place_of(node)));
+
+  void find_in(const Graph& graph) {
+    for (const Node& node : graph.nodes) {
+      for (const NamedArgument& argument : node.inputs) {
+        const auto* const sub = std::get_if<SubGraph>(&argument.value);
+        if (sub != nullptr) find_in(*sub->graph);
+      }
+      if (is_inlined(node) || find_target(node.target) != nullptr) continue;
+      ++calls;
+      if (!targets.insert(node.target).second) continue;
+      lines.push_back(concat("\n  ", in_quotes(node.target), ": node ", in_quotes(node.name), ", ",
+                             place_of(node)));
+    }
   }
-  if (lines.empty()) return;
-  std::string text;
-  for (size_t i = 0; i < lines.size() && i < kMost; ++i) text += lines[i].second;
-  if (lines.size() > kMost) text += "\n  …";
-  LATHE_FAIL(DataError, file, ": ", lines.size(), lines.size() == 1 ? " operator" : " operators",
-             " of this program (", calls, calls == 1 ? " call" : " calls", ") ",
-             lines.size() == 1 ? "has" : "have",
-             " no counterpart here; the first call of each:", text);
-}
+};
 
 /// Which slots may lie in the same memory.
 class Memory {
@@ -152,7 +136,6 @@ class Maker {
   }
 
   Steps make() {
-    check_known(graph_, file_);
     for (const Value input : graph_.inputs) {
       out_.inputs.push_back(input.number);
       memory_.set_outside(input.number);
@@ -181,7 +164,11 @@ class Maker {
       last_[static_cast<size_t>(out_.outputs.back())] = kAtTheEnd;
     }
     out_.slots = static_cast<int>(graph_.names.size());
+    out_.scopes = std::move(graph_.scopes);
     finish();
+    std::vector<bool> own;
+    for (const Input& input : inputs_) own.push_back(input.kind != InputKind::kUser);
+    out_.calls = module_calls(out_.steps, find_module_, last_, own);
     return std::move(out_);
   }
 
@@ -205,9 +192,6 @@ class Maker {
         read.push_back(value.number);
         if (is_tensor) tensors.push_back(value.number);
       });
-      if (const auto* const sub = std::get_if<SubGraph>(&argument.value)) {
-        step.inner = std::make_unique<Steps>(make_steps(*sub->graph, {}, find_module_, file_));
-      }
     }
     if (node.target == kBatchNorm) {
       const auto counter = counters.find(slot_of(node, kMean));
@@ -240,16 +224,21 @@ class Maker {
 
   /// Which writes may replace, and where each slot is read last.
   void finish() {
-    std::unordered_map<int, std::vector<int>> together;
-    for (int slot = 0; slot < out_.slots; ++slot) together[memory_.find(slot)].push_back(slot);
+    std::vector<Group> groups(static_cast<size_t>(out_.slots));
+    for (int slot = 0; slot < out_.slots; ++slot) group_of(groups, slot).add(first_, last_, slot);
+    for (Group& group : groups) group.sort();
     for (size_t i = 0; i < out_.steps.size(); ++i) {
       Step& step = out_.steps[i];
       if (step.target->kind != Kind::kWrite) continue;
       const int at = static_cast<int>(i), self = slot_of(step.node, "self");
-      step.may_replace = !memory_.is_outside(self);
-      for (const int other : together[memory_.find(self)]) {
-        const auto o = static_cast<size_t>(other);
-        if (other != self && first_[o] < at && last_[o] > at) step.may_replace = false;
+      Group& group = group_of(groups, self);
+      const int itself = last_[static_cast<size_t>(self)] > at ? 1 : 0;
+      step.may_replace = !memory_.is_outside(self) && group.alive(at) == itself;
+      if (!step.may_replace) group.is_written = true;
+    }
+    for (Step& step : out_.steps) {
+      for (const Value output : step.node.outputs) {
+        if (output.number >= 0 && group_of(groups, output.number).is_written) step.is_shared = true;
       }
     }
     for (int slot = 0; slot < out_.slots; ++slot) {
@@ -258,6 +247,29 @@ class Maker {
         out_.steps[static_cast<size_t>(last)].done.push_back(slot);
       }
     }
+  }
+
+  /// Slots that may lie in the same memory: the steps that make them and that read them last.
+  struct Group {
+    std::vector<int> firsts, lasts;
+    bool is_written = false;  // by a write that may not replace
+
+    void add(const std::vector<int>& first, const std::vector<int>& last, int slot) {
+      firsts.push_back(first[static_cast<size_t>(slot)]);
+      lasts.push_back(last[static_cast<size_t>(slot)]);
+    }
+    void sort() {
+      std::ranges::sort(firsts);
+      std::ranges::sort(lasts);
+    }
+    /// How many are made before a write and read after it. The write itself makes none.
+    ptrdiff_t alive(int write) const {
+      return std::ranges::lower_bound(firsts, write) - firsts.begin() -
+             (std::ranges::upper_bound(lasts, write) - lasts.begin());
+    }
+  };
+  Group& group_of(std::vector<Group>& groups, int slot) {
+    return groups[static_cast<size_t>(memory_.find(slot))];
   }
 
   Graph graph_;
@@ -271,6 +283,64 @@ class Maker {
   Steps out_;
 };
 
+/// The scopes of the program that are open while it runs.
+class OpenScopes {
+ public:
+  OpenScopes(const std::vector<Scope>& scopes, Device device) : scopes_(scopes), device_(device) {}
+  ~OpenScopes() { enter(0); }
+  OpenScopes(const OpenScopes&) = delete;
+  OpenScopes& operator=(const OpenScopes&) = delete;
+
+  /// Closes those that do not hold `scope`, and opens those that do.
+  void enter(int scope) {
+    if (scope == innermost()) return;
+    std::vector<int> chain;  // from the innermost
+    for (int s = scope; s != 0; s = at(s).outer) chain.push_back(s);
+    size_t same = 0;
+    while (same < std::min(open_.size(), chain.size()) &&
+           open_[same].scope == chain[chain.size() - 1 - same]) {
+      ++same;
+    }
+    while (open_.size() > same) open_.pop_back();
+    while (open_.size() < chain.size()) open(chain[chain.size() - 1 - open_.size()]);
+  }
+
+ private:
+  struct Open {
+    int scope = 0;
+    std::optional<Autocast> autocast = {};
+    std::optional<NoGrad> without = {};
+    std::optional<EnableGrad> with = {};
+  };
+
+  const Scope& at(int scope) const { return scopes_[static_cast<size_t>(scope)]; }
+  int innermost() const { return open_.empty() ? 0 : open_.back().scope; }
+
+  void open(int scope) {
+    Open& made = open_.emplace_back();
+    made.scope = scope;
+    const Scope& s = at(scope);
+    if (s.kind == Scope::Kind::kAutocast) {
+      made.autocast.emplace(device_, is_half(s.dtype) ? s.dtype : kBF16, s.on);
+    } else if (s.on) {
+      made.with.emplace();
+    } else {
+      made.without.emplace();
+    }
+  }
+
+  const std::vector<Scope>& scopes_;
+  Device device_;
+  std::deque<Open> open_;  // outermost first
+};
+
+/// NHWC becomes row-major, PyTorch's order where a view of the tensor is written into.
+void make_row_major(Held& held) {
+  auto* const t = std::get_if<Tensor>(&held);
+  if (t == nullptr || !t->defined() || t->ndim() != 4 || t->is_contiguous()) return;
+  if (t->is_contiguous(kChannelsLast)) *t = t->contiguous();
+}
+
 void run_step(const Step& step, std::vector<Held>& held, const Setting& setting) {
   if (step.only_in_training && !step.module->is_training()) return;
   std::optional<profile::Layer> watched;
@@ -279,6 +349,11 @@ void run_step(const Step& step, std::vector<Held>& held, const Setting& setting)
   try {
     Call call(step, held, setting);
     step.target->run(call);
+    if (step.is_shared && step.target->kind == Kind::kPlain) {
+      for (const Value output : step.node.outputs) {
+        if (output.number >= 0) make_row_major(held[static_cast<size_t>(output.number)]);
+      }
+    }
   } catch (Error& error) {
     error.set_origin(place_of(step.node));
     throw;
@@ -287,22 +362,41 @@ void run_step(const Step& step, std::vector<Held>& held, const Setting& setting)
 
 }  // namespace
 
+void check_known(const Graph& graph, std::string_view file) {
+  constexpr size_t kMost = 50;
+  Unknown unknown;
+  unknown.find_in(graph);
+  const size_t count = unknown.lines.size();
+  if (count == 0) return;
+  std::string text;
+  for (size_t i = 0; i < count && i < kMost; ++i) text += unknown.lines[i];
+  if (count > kMost) text += "\n  …";
+  LATHE_FAIL(DataError, file, ": ", count, count == 1 ? " operator" : " operators",
+             " of this program (", unknown.calls, unknown.calls == 1 ? " call" : " calls", ") ",
+             count == 1 ? "has" : "have", " no counterpart here; the first call of each:", text);
+}
+
 Steps make_steps(Graph graph, const std::vector<Input>& inputs, FindModule find_module,
                  std::string_view file) {
   return Maker(std::move(graph), inputs, find_module, file).make();
 }
 
 Tensors run_steps(const Steps& steps, const Tensors& inputs, const Setting& setting) {
-  LATHE_CHECK(DataError, inputs.size() == steps.inputs.size(), "a sub-graph of ",
-              steps.inputs.size(), " inputs is called with ", inputs.size());
   std::vector<Held> held(static_cast<size_t>(steps.slots));
   for (size_t i = 0; i < inputs.size(); ++i) {
     held[static_cast<size_t>(steps.inputs[i])] = inputs[i];
   }
-  for (const Step& step : steps.steps) {
+  OpenScopes scopes(steps.scopes, setting.device);
+  Watch watch(steps);
+  for (size_t i = 0; i < steps.steps.size(); ++i) {
+    const Step& step = steps.steps[i];
+    scopes.enter(step.node.scope);
+    watch.before(static_cast<int>(i), held);
     run_step(step, held, setting);
+    watch.after(static_cast<int>(i), held);
     for (const int slot : step.done) held[static_cast<size_t>(slot)] = {};
   }
+  scopes.enter(0);
   Tensors out;
   for (const int slot : steps.outputs) {
     const auto* const tensor = std::get_if<Tensor>(&held[static_cast<size_t>(slot)]);

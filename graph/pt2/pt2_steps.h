@@ -2,7 +2,6 @@
 // of each value worked out. Internal: program.h is what others use.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -11,6 +10,7 @@
 
 #include "lathe/core/tensor.h"
 #include "lathe/graph/pt2/pt2_call.h"
+#include "lathe/graph/pt2/pt2_calls.h"
 #include "lathe/graph/pt2/pt2_schema.h"
 #include "lathe/nn/module.h"
 
@@ -25,22 +25,28 @@ struct Step {
   // The write may put a new tensor into the slot, because no other value that is still needed lies
   // in the same memory; else it writes into the tensor.
   bool may_replace = false;
-  bool only_in_training = false;             // the rescaling of stochastic depth
-  int num_batches = -1;                      // of batch norm in training: the slot of its counter
-  std::unique_ptr<struct Steps> inner = {};  // of a sub-graph
+  // Its results lie in memory that a write changes while another value there is still needed: a
+  // view must be one, as in PyTorch.
+  bool is_shared = false;
+  bool only_in_training = false;  // the rescaling of stochastic depth
+  int num_batches = -1;           // of batch norm in training: the slot of its counter
 };
 
 struct Steps {
   std::vector<Step> steps;
   std::vector<int> inputs, outputs;  // slots
+  std::vector<Scope> scopes;
+  std::vector<ModuleCall> calls;
   int slots = 0;
 };
 
-/// Which module a path of the program names; it is made if the program holds no tensors of it.
-using FindModule = FunctionRef<nn::Module&(const std::string& path)>;
+/// throws: DataError that names `file` and lists all operators that are not known, those of
+/// sub-graphs too.
+void check_known(const Graph& graph, std::string_view file);
 
-/// The steps of a graph. `inputs`: those of the program.
-/// throws: DataError that names `file` and lists all nodes whose operators are not known.
+/// The steps of a graph without sub-graphs, whose operators are known. `inputs`: those of the
+/// program.
+/// throws: DataError that names `file` and the node that does not fit.
 Steps make_steps(Graph graph, const std::vector<Input>& inputs, FindModule find_module,
                  std::string_view file);
 

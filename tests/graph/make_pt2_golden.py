@@ -27,6 +27,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import safetensors.torch
+from pt2_golden_models import Alias, Bare, Flat, Rare, Shared, Under
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
@@ -293,7 +294,7 @@ class Tied(nn.Module):
 
 
 def batch(*arguments):
-    return tuple({0: torch.export.Dim.DYNAMIC} for _ in arguments)
+    return tuple({0: torch.export.Dim.DYNAMIC} if isinstance(x, torch.Tensor) else None for x in arguments)
 
 
 def image():
@@ -317,6 +318,14 @@ CASES = {  # name: (model, arguments, arguments by name, exported in training, w
     "depth": (lambda: Depth(0.25), lambda: (torch.randn(5, 4),), {}, True, False),
     "recurrent": (Recurrent, lambda: (torch.randn(3, 4, 3),), {}, True, True),
     "scopes": (Scopes, lambda: (torch.randn(3, 4),), {"other": torch.linspace(-1, 1, 12).view(3, 4)}, True, True),
+    "shared": (Shared, lambda: (torch.randn(3, 6),), {}, True, True),
+    "flat": (Flat, lambda: (torch.randn(2, 2, 5, 6),), {}, True, True),
+    "under": (Under, lambda: (torch.randn(3, 4),), {}, True, True),
+    "under_eval": (Under, lambda: (torch.randn(3, 4),), {}, False, True),
+    "alias": (Alias, lambda: (torch.randn(3, 4), True, 3, None), {"word": "b"}, True, True),
+    "bare": (lambda: Bare(False), lambda: (torch.randn(3, 4),), {}, True, False),
+    "bare_norm": (lambda: Bare(True), lambda: (torch.randn(3, 4),), {}, True, True),
+    "rare": (Rare, lambda: ids(7, 3, 5), {}, True, True),
     "tied": (Tied, lambda: ids(7, 3, 5), {}, True, True),
     "tied_saved": (Tied, lambda: ids(7, 3, 5), {}, True, True),
 }
@@ -331,11 +340,11 @@ def named(results):
 
 
 def double(arguments):
-    return tuple(x.double() if x.is_floating_point() else x for x in arguments)
+    return tuple(x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in arguments)
 
 
 def golden(model, arguments, more, trains):
-    out = {f"in.{i}": x for i, x in enumerate((*arguments, *more.values()))}
+    out = {f"in.{i}": x for i, x in enumerate(x for x in (*arguments, *more.values()) if isinstance(x, torch.Tensor))}
     arguments, more = double(arguments), dict(zip(more, double(more.values())))
     torch.set_default_dtype(torch.float64)  # of tensors that the model makes
     original, F.hardsigmoid = F.hardsigmoid, lambda x: F.relu6(x + 3) / 6  # PyTorch's gradient has 1/6 in f32, also of f64
@@ -419,7 +428,7 @@ def main():
                 buffer.normal_(0, 0.1)
             if key.endswith("running_var"):
                 buffer.uniform_(0.5, 1.5)
-        dynamic = None if name in FIXED else (*batch(*given), *batch(*more))
+        dynamic = None if name in FIXED else (*batch(*given), *batch(*more.values()))
         keys = dict(zip(list(__import__("inspect").signature(model.forward).parameters), dynamic)) if dynamic else None
         program = torch.export.export(copy.deepcopy(model).train(in_training), given, more, dynamic_shapes=keys, strict=False)
         found |= written(program, FOLDER / f"{name}.pt2")

@@ -15,12 +15,13 @@
 namespace lathe::testing {
 
 /// An archive with these entries below "m/".
-inline std::string pt2_archive(const std::vector<std::pair<std::string, std::string>>& entries) {
+inline std::string pt2_archive(const std::vector<std::pair<std::string, std::string>>& entries,
+                               zip::Method method = zip::Method::kStored) {
   static const data::testing::TempDir directory;
   zip::Writer writer(directory / "m.pt2");
   for (const auto& [name, content] : entries) {
     const std::string_view text = content;
-    writer.add("m/" + name, std::span(&text, 1));
+    writer.add("m/" + name, std::span(&text, 1), method);
   }
   writer.commit();
   return data::testing::read_file(directory / "m.pt2");
@@ -63,12 +64,23 @@ inline std::string pt2_type(const std::string& sizes, int64_t dtype = 7) {
   return concat(R"({"dtype":)", dtype, R"(,"sizes":)", out, R"(,"requires_grad":true,"layout":7})");
 }
 
-/// A program of x [s0,2] and w [2,2] with these nodes, which gives `result`.
+/// The spec and the type of a buffer of f32 for pt2_program().
+inline std::string pt2_buffer_spec(const std::string& name) {
+  return concat(R"({"buffer":{"arg":{"name":"b_)", name, R"("},"buffer_name":")", name,
+                R"(","persistent":true}},)");
+}
+inline std::string pt2_buffer_type(const std::string& name, const std::string& sizes) {
+  return concat(R"(,"b_)", name, R"(":)", pt2_type(sizes));
+}
+
+/// A program of x [s0,2] and w [2,2] with these nodes, which gives `result`. `specs`: further
+/// inputs, each before a comma; `types`: of their values, each behind one.
 inline std::string pt2_program(const std::string& nodes, const std::string& result,
-                               const std::string& major = "8") {
+                               const std::string& major = "8", const std::string& specs = "",
+                               const std::string& types = "") {
   return concat(R"({"graph_module":{"graph":{"inputs":[],"outputs":[],"nodes":[)", nodes,
                 R"(],"tensor_values":{"p_w":)", pt2_type("2,2"), R"(,"x":)", pt2_type("s0,2"),
-                R"(}},"signature":{"input_specs":[)",
+                types, R"(}},"signature":{"input_specs":[)", specs,
                 R"({"parameter":{"arg":{"name":"p_w"},"parameter_name":"w"}},)",
                 R"({"user_input":{"arg":{"as_tensor":{"name":"x"}}}}],"output_specs":[)",
                 R"({"user_output":{"arg":{"as_tensor":{"name":")", result, R"("}}}}]}},)",

@@ -1,0 +1,149 @@
+// module_calls(): from PyTorch's stacks of modules, which each node has; Watch.
+#include "lathe/graph/pt2/pt2_calls.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
+#include "lathe/graph/pt2/pt2_steps.h"
+
+namespace lathe::jit::pt2 {
+
+namespace {
+
+constexpr size_t kMostLevels = 64;  // each step looks at all
+
+/// A level of a stack: "L__self__conv@1" and "conv". The key tells calls of one module apart.
+struct Level {
+  std::string_view key, path;
+};
+
+/// "L__self__,,net.Net;L__self__conv@1,conv,torch.nn.modules.conv.Conv2d" without the program.
+std::vector<Level> levels_of(std::string_view stack) {
+  std::vector<Level> out;
+  while (!stack.empty() && out.size() < kMostLevels) {
+    const size_t end = std::min(stack.find(';'), stack.size());
+    const std::string_view level = stack.substr(0, end);
+    const size_t comma = level.find(','), type = level.rfind(',');
+    if (comma < type && comma + 1 < type) {
+      const std::string_view path = level.substr(comma + 1, type - comma - 1);
+      out.push_back({level.substr(0, comma), path.substr(0, path.find('@'))});
+    }
+    stack.remove_prefix(std::min(end + 1, stack.size()));
+  }
+  return out;
+}
+
+class Finder {
+ public:
+  Finder(std::span<const Step> steps, FindModule find_module, std::span<const int> last,
+         const std::vector<bool>& own)
+      : steps_(steps), find_module_(find_module), last_(last), own_(own) {}
+
+  std::vector<ModuleCall> run() {
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const Step& step = steps_[i];
+      // A node that no module made stands where its result is needed.
+      if (!step.node.stack.empty()) enter(levels_of(step.node.stack), static_cast<int>(i));
+      for (Open& open : open_) look_at(step, open);
+    }
+    leave(0, static_cast<int>(steps_.size()));
+    std::erase_if(calls_, [](const ModuleCall& call) { return call.module == nullptr; });
+    return std::move(calls_);
+  }
+
+ private:
+  struct Open {
+    std::string_view key;
+    size_t call;
+    std::unordered_set<int> read = {}, made = {};
+    std::vector<int> in_order = {};  // what is in `made`
+  };
+
+  void enter(const std::vector<Level>& levels, int at) {
+    size_t same = 0;
+    while (same < std::min(levels.size(), open_.size()) && levels[same].key == open_[same].key) {
+      ++same;
+    }
+    leave(same, at);
+    for (; same < levels.size(); ++same) {
+      auto* const part = dynamic_cast<Part*>(&find_module_(std::string(levels[same].path)));
+      open_.push_back({levels[same].key, calls_.size()});
+      ModuleCall& call = calls_.emplace_back();
+      call.module = part;
+      call.begin = at;
+    }
+  }
+
+  /// Closes all calls but the outer `kept`.
+  void leave(size_t kept, int at) {
+    for (; open_.size() > kept; open_.pop_back()) {
+      const Open& open = open_.back();
+      ModuleCall& call = calls_[open.call];
+      call.end = at;
+      for (const int slot : open.in_order) {
+        if (last_[static_cast<size_t>(slot)] >= at) call.outputs.push_back(slot);
+      }
+    }
+  }
+
+  void look_at(const Step& step, Open& open) {
+    for (const NamedArgument& argument : step.node.inputs) {
+      for_values(argument.value, [&](const Value& value, bool is_tensor) {
+        const auto slot = static_cast<size_t>(value.number);
+        if (!is_tensor || (slot < own_.size() && own_[slot])) return;
+        if (open.made.contains(value.number) || !open.read.insert(value.number).second) return;
+        calls_[open.call].inputs.push_back(value.number);
+      });
+    }
+    for (const Value output : step.node.outputs) {
+      if (output.number >= 0 && open.made.insert(output.number).second) {
+        open.in_order.push_back(output.number);
+      }
+    }
+  }
+
+  std::span<const Step> steps_;
+  FindModule find_module_;
+  std::span<const int> last_;
+  const std::vector<bool>& own_;
+  std::vector<Open> open_;
+  std::vector<ModuleCall> calls_;
+};
+
+Tensors tensors_in(const std::vector<int>& slots, const std::vector<Held>& held) {
+  Tensors out;
+  for (const int slot : slots) {
+    const auto* const t = std::get_if<Tensor>(&held[static_cast<size_t>(slot)]);
+    if (t != nullptr) out.push_back(*t);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<ModuleCall> module_calls(std::span<const Step> steps, FindModule find_module,
+                                     std::span<const int> last, const std::vector<bool>& own) {
+  return Finder(steps, find_module, last, own).run();
+}
+
+Watch::Watch(const Steps& steps) {
+  for (const ModuleCall& call : steps.calls) {
+    if (call.module->has_hooks()) calls_.push_back(&call);
+  }
+}
+
+void Watch::before(int step, const std::vector<Held>& held) {
+  for (; next_ < calls_.size() && calls_[next_]->begin == step; ++next_) {
+    open_.push_back({calls_[next_], tensors_in(calls_[next_]->inputs, held)});
+  }
+}
+
+void Watch::after(int step, const std::vector<Held>& held) {
+  for (; !open_.empty() && open_.back().call->end == step + 1; open_.pop_back()) {
+    const ModuleCall& call = *open_.back().call;
+    call.module->run_call_hooks(open_.back().inputs, tensors_in(call.outputs, held));
+  }
+}
+
+}  // namespace lathe::jit::pt2

@@ -1,0 +1,174 @@
+// Hostile and unusual .pt2 files: names, sizes and sub-graphs that a file may make up.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <random>
+#include <string>
+
+#include "lathe/graph/pt2/program.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/isclose.h"
+#include "lathe/tests/data/files.h"
+#include "lathe/tests/graph/pt2_files.h"
+
+using namespace lathe;
+using data::testing::message_of;
+using testing::pt2_archive;
+using testing::pt2_argument;
+using testing::pt2_file;
+using testing::pt2_node;
+using testing::pt2_program;
+using testing::pt2_tensor;
+using testing::Pt2Weight;
+
+namespace {
+
+jit::Program loaded(const std::string& file) {
+  return jit::load_program(std::as_bytes(std::span(file)), "m.pt2");
+}
+
+/// What of `part` is missing in the error of a file; "" if nothing is.
+std::string refused(const std::string& file, const std::string& part) {
+  const std::string message = message_of<DataError>([&] { loaded(file); });
+  return message.find(part) == std::string::npos ? concat(part, " is not in: ", message) : "";
+}
+
+/// y = relu(x), called by a module of this path.
+std::string in_module(const std::string& path, const std::string& from, const std::string& to) {
+  return pt2_node("aten.relu.default", pt2_tensor("self", from), to,
+                  concat(R"({"nn_module_stack":"L__self__)", path, ",", path, R"(,n.B"})"));
+}
+
+/// A node that runs a sub-graph of one node: to = relu(from).
+std::string under_autocast(const std::string& inner_target, const std::string& operand,
+                           const std::string& dtype, const std::string& enabled) {
+  const std::string graph =
+      concat(R"({"as_graph":{"name":"g","graph":{"inputs":[{"as_tensor":{"name":"a"}}],)",
+             R"("outputs":[{"as_tensor":{"name":"b"}}],"nodes":[)",
+             pt2_node(inner_target, pt2_tensor("self", "a"), "b"), "]}}}");
+  return pt2_node("higher_order.wrap_with_autocast",
+                  concat(pt2_argument("", R"({"as_string":"cuda"})"), ",",
+                         pt2_argument("", concat(R"({"as_scalar_type":)", dtype, "}")), ",",
+                         pt2_argument("", concat(R"({"as_bool":)", enabled, "}")), ",",
+                         pt2_argument("", R"({"as_bool":true})"), ",", pt2_argument("", graph), ",",
+                         pt2_argument("", operand)),
+                  "y");
+}
+
+const std::string kX = R"({"as_tensor":{"name":"x"}})";
+
+}  // namespace
+
+TEST_CASE("pt2: autocast to f32 turns autocast off in its part") {
+  jit::Program model =
+      loaded(pt2_file(pt2_program(under_autocast("aten.relu.default", kX, "7", "true"), "y")));
+  CHECK(equal(model(tensor({{-1.f, 2.f}})), tensor({{0.f, 2.f}})));
+}
+
+TEST_CASE("pt2: a sub-graph is checked, and its unknown operators are named") {
+  const auto of = [](const std::string& node) { return pt2_file(pt2_program(node, "y")); };
+  CHECK(refused(of(under_autocast("aten.fft_fft.default", kX, "13", "true")),
+                "1 operator of this program (1 call) has no counterpart here; the first call of "
+                "each:\n  \"torch.ops.aten.fft_fft.default\"") == "");
+  CHECK(refused(of(under_autocast("aten.relu.default", R"({"as_int":1})", "13", "true")),
+                "has an operand that is neither a tensor nor a symbolic size") == "");
+  CHECK(refused(of(under_autocast("aten.relu.default", kX, "13", "1")), "neither true nor false") ==
+        "");
+  std::string plain = under_autocast("aten.relu.default", kX, "13", "true");
+  const std::string target = "higher_order.wrap_with_autocast";
+  plain.replace(plain.find(target), target.size(), "aten.relu.default");
+  CHECK(refused(of(plain), "takes a sub-graph") == "");
+  plain.replace(plain.find("aten.relu.default"), 17, "higher_order.wrap_with_set_grad_enabled");
+  CHECK(refused(of(plain), "has arguments of other kinds") == "");
+}
+
+TEST_CASE("pt2: an embedding that divides gradients by counts is refused") {
+  const std::string arguments =
+      concat(pt2_tensor("weight", "p_w"), ",", pt2_tensor("indices", "at"), ",",
+             pt2_argument("scale_grad_by_freq", R"({"as_bool":true})"));
+  const std::string cast = pt2_node(
+      "aten.to.dtype",
+      pt2_tensor("self", "x") + "," + pt2_argument("dtype", R"({"as_scalar_type":5})"), "at");
+  jit::Program model = loaded(pt2_file(
+      pt2_program(concat(cast, ",", pt2_node("aten.embedding.default", arguments, "y")), "y")));
+  CHECK_THROWS_WITH_AS(model(zeros({2, 2})), doctest::Contains("divides gradients by how often"),
+                       DataError);
+}
+
+TEST_CASE("pt2: modules nest 64 deep at most, however they come about") {
+  std::string path = "a", nodes = in_module("a", "x", "y0");
+  for (int i = 1; i < 80; ++i) {
+    path += ".a";
+    nodes += "," + in_module(path, concat("y", i - 1), concat("y", i));
+  }
+  CHECK(refused(pt2_file(pt2_program(nodes, "y79")), "lies in more than 64 modules") == "");
+}
+
+TEST_CASE("pt2: a module has 10,000 names at most") {
+  std::string nodes;
+  for (int i = 0; i < 10001; ++i) {
+    nodes += (i == 0 ? "" : ",") + in_module(concat("m", i), "x", concat("y", i));
+  }
+  CHECK(refused(pt2_file(pt2_program(nodes, "y0")),
+                "lies in a module of more than 10000 tensors and modules") == "");
+}
+
+// Each write used to look at every view of the same memory.
+TEST_CASE("pt2: the time to load grows with the file, whatever writes into what") {
+  const auto seconds = [](int views) {
+    std::string nodes;
+    for (int i = 0; i < views; ++i) {
+      nodes += concat(
+          i == 0 ? "" : ",",
+          pt2_node("aten.alias.default", pt2_tensor("self", "x"), concat("v", i)), ",",
+          pt2_node("aten.relu_.default", pt2_tensor("self", concat("v", i)), concat("w", i)));
+    }
+    const std::string file = pt2_file(pt2_program(nodes, "w0"));
+    const auto began = std::chrono::steady_clock::now();
+    loaded(file);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  };
+  seconds(1000);
+  const double few = seconds(2000), many = seconds(32000);
+  CHECK_MESSAGE(many < 64 * few, few, " s for 2000 views, ", many, " s for 32000");
+}
+
+TEST_CASE("pt2: a weight has the program's shape, and a buffer over it is a tensor of its own") {
+  const std::string program = testing::pt2_small_program();
+  CHECK(refused(pt2_file(program, {Pt2Weight{.sizes = "1,2"}}),
+                "\"w\" has the shape [1,2] in the file, but [2,2] in the program") == "");
+  CHECK(refused(pt2_file(program, {Pt2Weight{.sizes = "4", .strides = "1"}}),
+                "\"w\" has the shape [4] in the file, but [2,2] in the program") == "");
+  const std::string shared = pt2_program(
+      pt2_node("aten.matmul.default", pt2_tensor("self", "x") + "," + pt2_tensor("other", "p_w"),
+               "y"),
+      "y", "8", testing::pt2_buffer_spec("copy"), testing::pt2_buffer_type("copy", "2,2"));
+  jit::Program model = loaded(pt2_file(shared, {Pt2Weight{}, Pt2Weight{.name = "copy"}}));
+  CHECK(model.named_parameters().size() == 1);
+  CHECK(model.named_parameters()[0].first == "w");
+  CHECK(model.named_parameters()[0].second.requires_grad());
+  CHECK(!model.named_buffers()[0].second.requires_grad());
+  CHECK(model.named_buffers()[0].second.shares_storage(model.named_parameters()[0].second));
+}
+
+TEST_CASE("pt2: a compressed archive is read; what it may inflate to is bounded") {
+  const std::string program = testing::pt2_small_program();
+  if (!deflate_available()) return;
+  std::string noise;  // makes the archive larger than its program
+  std::minstd_rand random(1);
+  for (int i = 0; i < 8192; ++i) noise += static_cast<char>(random() >> 8);
+  const auto archive = [&](const std::string& text, const std::string& weight) {
+    return pt2_archive({{"models/model.json", text},
+                        {"data/weights/model_weights_config.json", testing::pt2_weights({{}})},
+                        {"data/weights/weight_0", weight},
+                        {"data/constants/model_constants_config.json", R"({"config":{}})"},
+                        {"noise", noise}},
+                       zip::Method::kDeflated);
+  };
+  jit::Program model = loaded(archive(program, testing::pt2_values()));
+  const Tensor x = ones({1, 2});
+  CHECK(equal(model(x), loaded(pt2_file(program))(x)));
+  CHECK(refused(archive(program + std::string(100000, ' '), testing::pt2_values()),
+                "more than the limit of") == "");
+  CHECK(refused(archive(program, std::string(size_t{70} << 20, '\0')), "bytes") == "");
+}
