@@ -1,9 +1,14 @@
 // PyTorch's exported programs. An archive's entries have a CRC, which random changes rarely
-// survive: an input that begins with a brace is the JSON of a program, and is put into an archive.
+// survive: an input that begins with a brace is the JSON of a program, one that begins with a
+// colon a table of weights, and both are put into an archive. What loads also runs, on an input of
+// [2,2].
 #include "lathe/graph/pt2/program.h"
 
+#include <memory>
 #include <span>
 
+#include "lathe/core/memory/host_allocator.h"
+#include "lathe/ops/creation.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
 #include "lathe/tests/graph/pt2_files.h"
@@ -12,8 +17,20 @@ namespace lathe::fuzz {
 
 using namespace testing;
 
-std::vector<std::string> seeds() {
-  const std::string views = pt2_program(
+namespace {
+
+/// Weights that a program may name: w, and those of a batch norm of two channels.
+std::vector<Pt2Weight> weights() {
+  std::vector<Pt2Weight> out = {Pt2Weight{}};
+  for (const char* name : {"norm.running_mean", "norm.running_var"}) {
+    out.push_back({.name = name, .sizes = "2", .strides = "1"});
+  }
+  return out;
+}
+
+/// Changes as few programs have them: a view, a write into it, an index.
+std::string views() {
+  return pt2_program(
       concat(pt2_node("aten.view.default",
                       pt2_tensor("self", "x") + "," + pt2_argument("size", R"({"as_ints":[-1]})"),
                       "view"),
@@ -28,14 +45,72 @@ std::vector<std::string> seeds() {
                           pt2_argument("indices", R"({"as_optional_tensors":[{"as_none":true}]})"),
                       "y")),
       "y");
-  return {pt2_small_program(), views, pt2_file(pt2_small_program())};
+}
+
+/// A batch norm under autocast.
+std::string norm() {
+  const auto buffer = [](const std::string& name) {
+    return concat(R"({"buffer":{"arg":{"name":"b_)", name, R"("},"buffer_name":"norm.)", name,
+                  R"(","persistent":true}},)");
+  };
+  const std::string call = pt2_node(
+      "aten.batch_norm.default",
+      concat(pt2_tensor("input", "a"), ",", pt2_tensor("running_mean", "m"), ",",
+             pt2_tensor("running_var", "v"), ",", pt2_argument("training", R"({"as_bool":true})")),
+      "b", R"({"nn_module_stack":"L__self__norm,norm,torch.nn.BatchNorm1d"})");
+  const auto value = [](const char* name) {
+    return concat(R"({"as_tensor":{"name":")", name, R"("}})");
+  };
+  const std::string graph =
+      concat(R"({"as_graph":{"name":"g","graph":{"inputs":[)", value("a"), ",", value("m"), ",",
+             value("v"), R"(],"outputs":[)", value("b"), R"(],"nodes":[)", call, "]}}}");
+  std::string arguments = concat(pt2_argument("", R"({"as_string":"cpu"})"), ",",
+                                 pt2_argument("", R"({"as_scalar_type":13})"));
+  for (const std::string& each :
+       {std::string(R"({"as_bool":true})"), std::string(R"({"as_bool":true})"), graph, value("x"),
+        value("b_running_mean"), value("b_running_var")}) {
+    arguments += "," + pt2_argument("", each);
+  }
+  return pt2_program(pt2_node("higher_order.wrap_with_autocast", arguments, "y"), "y", "8",
+                     buffer("running_mean") + buffer("running_var"),
+                     pt2_buffer_type("running_mean", "2") + pt2_buffer_type("running_var", "2"));
+}
+
+std::string file_for(const std::string& bytes) {
+  if (bytes.starts_with('{')) return pt2_file(bytes, weights());
+  if (!bytes.starts_with(':')) return bytes;
+  return pt2_archive({{"models/model.json", pt2_small_program()},
+                      {"data/weights/model_weights_config.json", bytes.substr(1)},
+                      {"data/weights/weight_0", pt2_values()},
+                      {"data/constants/model_constants_config.json", R"({"config":{}})"}});
+}
+
+/// Sizes in a program may be any: it gets a MiB.
+void run(jit::Program& model) {
+  HostAllocator& host = host_allocator();
+  host.set_limit(host.stats().reserved_bytes + (size_t{1} << 20));
+  try {
+    model.run(Tensors(model.input_names().size(), ones({2, 2})));
+  } catch (const Error&) {
+  }
+  host.set_limit(0);
+}
+
+}  // namespace
+
+std::vector<std::string> seeds() {
+  return {pt2_small_program(), views(), norm(), ":" + pt2_weights({{}}),
+          pt2_file(pt2_small_program())};
 }
 
 void feed(const std::string& bytes) {
-  const std::string file = bytes.starts_with('{') ? pt2_file(bytes) : bytes;
+  const std::string file = file_for(bytes);
   constexpr int64_t kLargest = 64;  // of 4: 256 times the file, as program.h says
-  check_allocations(kLargest * static_cast<int64_t>(file.size()),
-                    [&] { jit::load_program(std::as_bytes(std::span(file)), "fuzz.pt2"); });
+  std::unique_ptr<jit::Program> model;
+  check_allocations(kLargest * static_cast<int64_t>(file.size()), [&] {
+    model.reset(new jit::Program(jit::load_program(std::as_bytes(std::span(file)), "fuzz.pt2")));
+  });
+  if (model->input_names().size() <= 8) run(*model);
 }
 
 }  // namespace lathe::fuzz
