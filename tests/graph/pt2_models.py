@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Compares exported models of torchvision, timm, transformers and torch.nn with PyTorch.
 
-    pt2_models.py PT2_RUN [MODEL...] [--dtype f32]       (needs PyTorch, torchvision, timm, transformers, safetensors)
+    pt2_models.py PT2_RUN [MODEL...] [--dtype f32] [--steps N]       (needs PyTorch, torchvision, timm, transformers, safetensors)
 
 Each model is made without pretrained weights, exported in DTYPE (f64) in training mode with dropout and stochastic depth set to 0,
 and run by PT2_RUN (pt2_run.cpp). Printed are the largest differences of results, loss, gradients and buffers from PyTorch in
-f64, each relative to the largest number of its tensor. This is no test of CI: it takes minutes.
+f64, each relative to the largest number of its tensor; with --steps, of the losses of N steps of SGD. This is no test of CI: it
+takes minutes.
 """
 import argparse
 import logging
@@ -122,7 +123,23 @@ def tensors_in(results):
     return [t for r in results if r is not None for t in tensors_in(r)]
 
 
-def prepare(name, at, dtype):
+def loss_of(results):
+    return sum((y * y).mean() for y in results if y.is_floating_point())
+
+
+def trained(model, given, steps):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    losses = []
+    for _ in range(steps):
+        loss = loss_of(tensors_in(model(*given)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return {"losses": torch.stack(losses)}
+
+
+def prepare(name, at, dtype, steps):
     """Exports the model in `dtype`, writes its inputs.   → PyTorch's numbers in f64"""
     torch.manual_seed(1)
     make, inputs = MODELS[name]
@@ -145,15 +162,19 @@ def prepare(name, at, dtype):
     torch.set_default_dtype(torch.float64)  # of tensors that the model makes
     # PyTorch's gradient of hardsigmoid has 1/6 in f32, also of f64.
     original, nn.functional.hardsigmoid = nn.functional.hardsigmoid, lambda x, inplace=False: nn.functional.relu6(x + 3) / 6
-    results = tensors_in(model(*(x.double() if x.is_floating_point() else x for x in given)))
-    loss = sum((y * y).mean() for y in results if y.is_floating_point())
-    loss.backward()
+    given = tuple(x.double() if x.is_floating_point() else x for x in given)
+    if steps:
+        out = trained(model, given, steps)
+    else:
+        results = tensors_in(model(*given))
+        loss = loss_of(results)
+        loss.backward()
+        out = {f"out.{i}": y.detach() for i, y in enumerate(results)} | {"loss": loss.detach()}
+        out |= {f"grad.{key}": p.grad for key, p in model.named_parameters() if p.grad is not None}
+        persistent = set(model.state_dict())
+        out |= {f"buffer.{key}": b for key, b in model.named_buffers() if key in persistent}
     torch.set_default_dtype(torch.float32)
     nn.functional.hardsigmoid = original
-    out = {f"out.{i}": y.detach() for i, y in enumerate(results)} | {"loss": loss.detach()}
-    out |= {f"grad.{key}": p.grad for key, p in model.named_parameters() if p.grad is not None}
-    persistent = set(model.state_dict())
-    out |= {f"buffer.{key}": b for key, b in model.named_buffers() if key in persistent}
     return out
 
 
@@ -181,6 +202,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--dtype", default="f64")
+    parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("models", nargs="*")
     options = parser.parse_args()
     bounds = {"f32": 1e-4, "f64": 1e-9}
@@ -189,7 +211,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             at = pathlib.Path(folder) / "model"
             try:
-                want = prepare(name, at, options.dtype)
+                want = prepare(name, at, options.dtype, options.steps)
             except Exception as error:
                 torch.set_default_dtype(torch.float32)
                 print(f"{name}: PyTorch does not export it: {str(error).splitlines()[0][:150]}", flush=True)
@@ -197,7 +219,8 @@ def main():
                 continue
             pathlib.Path(folder, "list").write_text("model\n", encoding="utf-8")
             began = time.time()
-            status = subprocess.run([options.program, folder, options.dtype], check=False).returncode
+            command = [options.program, folder, options.dtype, *([str(options.steps)] if options.steps else [])]
+            status = subprocess.run(command, check=False).returncode
             seconds = time.time() - began
             if os.path.exists(f"{at}.error") or status != 0:
                 text = pathlib.Path(f"{at}.error").read_text(encoding="utf-8") if os.path.exists(f"{at}.error") else f"exit code {status}"
@@ -205,7 +228,7 @@ def main():
                 bad += 1
                 continue
             worst = compare(want, at)
-            bound = bounds["f32" if name in IN_F32 else options.dtype]
+            bound = 1e-5 if options.steps else bounds["f32" if name in IN_F32 else options.dtype]
             fine = all(difference <= bound for difference, _ in worst.values())
             good, bad = good + fine, bad + (not fine)
             row = ", ".join(f"{kind} {difference:.1e}" + ("" if difference <= bound else f" ({key})") for kind, (difference, key) in worst.items())
