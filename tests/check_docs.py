@@ -92,26 +92,28 @@ class Command:
     def __init__(self, tree):
         table = tree.texts["tools/cli/settings/settings_table.cpp"]
         header = tree.texts["tools/cli/settings/settings.h"]
-        groups = {name: {name} for name in re.findall(r"^  (k\w+) = [\d <]+,$", header, re.M)}
-        members = lambda mask: set().union(*(groups[name] for name in re.findall(r"\bk[A-Z]\w+", mask)))
-        for name, mask in re.findall(r"constexpr unsigned (k\w+) =([^;]+);", table):
-            groups[name] = members(mask)
-        rows = re.findall(r'\{\.key = "([\w-]+)".*?\.takes = ([k\w |]+)', table)
-        self.takes = {key: members(mask) for key, mask in rows}
+        self.groups = dict(re.findall(r'\{\.key = "([\w-]+)".*?\.group = G::(k\w+)', table))
+        takes = {}  # constant of takes.h → keys
+        texts = re.sub(r"//.*", "", tree.texts["tools/cli/settings/takes.h"])
+        for name, text in re.findall(r"^inline constexpr Takes (k\w+)(.*?);$", texts, re.M | re.S):
+            groups = set(re.findall(r"Group::(k\w+)", text))
+            takes[name] = {key for key, group in self.groups.items() if group in groups}
+            takes[name].update(*(keys.split() for keys in re.findall(r'\.also = "([^"]+)"', text)),
+                               *(takes[base] for base in re.findall(r"\.base = &(k\w+)", text)))
         automatic = dict(re.findall(r'\{\.key = "([\w-]+)"[^{]*?\.automatic = "([^"]+)"', table))
         defaults = re.findall(r"^  [\w:<>]+ (\w+) = ([^;]+);", header, re.M)
         self.defaults = {key.replace("_", "-"): value.strip('"') for key, value in defaults} | automatic
         self.helps = dict(re.findall(r'\{\.key = "([\w-]+)"[^{]*?\.help = "([^"]+)"', table))
-        self.commands = {name: members(mask) for name, mask in
-                         re.findall(r'\.name = "([\w -]+)",.*?\.takes = ([^\n]+)', tree.texts["tools/cli/run.cpp"], re.S)}
-        assert self.takes and self.commands and self.defaults["keep"] == "3", "the table of settings was not read"
+        self.commands = {name: takes[constant] for name, constant in
+                         re.findall(r'\.name = "([\w -]+)",.*?\.takes = (k\w+)', tree.texts["tools/cli/run.cpp"], re.S)}
+        assert self.groups and self.commands and self.defaults["keep"] == "3", "the table of settings was not read"
 
     def key_of(self, flag):
         name = flag.removeprefix("--")
-        return name if name in self.takes else name.removeprefix("no-")
+        return name if name in self.groups else name.removeprefix("no-")
 
     def knows(self, flag):
-        return self.key_of(flag) in self.takes or flag in ("--help", "--version", "--config")
+        return self.key_of(flag) in self.groups or flag in ("--help", "--version", "--config")
 
     def fault(self, words):
         """What is wrong with a call: its words, without `lathe`."""
@@ -126,7 +128,7 @@ class Command:
             if flag and not self.knows(flag[0]):
                 return f"there is no {flag[0]}"
             key = self.key_of(flag[0]) if flag else None
-            if name and key in self.takes and not self.takes[key] & self.commands[name]:
+            if name and key in self.groups and key not in self.commands[name]:
                 return f"lathe {name} does not take {flag[0]}"
         return None
 

@@ -18,15 +18,15 @@ using namespace lathe::cli;
 
 namespace {
 
-std::vector<std::string_view> keys_of(unsigned takes) {
+std::vector<std::string_view> keys_of(const Takes& takes) {
   std::vector<std::string_view> keys{"config", "help"};
   for (const Setting& setting : all_settings()) {
-    if ((setting.takes & takes) != 0) keys.push_back(setting.key);
+    if (takes.has(setting)) keys.push_back(setting.key);
   }
   return keys;
 }
 
-std::string hint(std::string_view word, unsigned takes = kTrain) {
+std::string hint(std::string_view word, const Takes& takes = kTrain) {
   return flag_hint(word, takes, keys_of(takes), "--");
 }
 
@@ -81,10 +81,9 @@ TEST_CASE("other names: for what is no flag the way is named") {
   CHECK(hint("master_port") == hint("gpus"));
   CHECK(hint("val").ends_with("; --val-split takes a part of train"));
   CHECK(hint("evaluate") == "; lathe eval --run-dir DIR evaluates a run");
-  const unsigned convert = kCkpt | kCkptConvert;
-  CHECK(hint("onnx", convert) ==
+  CHECK(hint("onnx", kCkptConvert) ==
         "; the ending of the second file says it: lathe ckpt convert FILE OUT.onnx");
-  CHECK(hint("run-dir", convert) ==
+  CHECK(hint("run-dir", kCkptConvert) ==
         "; FILE is a word: lathe ckpt convert DIR/best.safetensors OUT.onnx");
   CHECK(hint("source", kPredict).starts_with("; image files are words"));
   CHECK(hint("images", kPredict) == hint("source", kPredict));
@@ -103,7 +102,7 @@ TEST_CASE(
 }
 
 TEST_CASE("other names: a key of a config file is answered with a line of one") {
-  const auto line = [](std::string_view key, unsigned takes = kTrain) {
+  const auto line = [](std::string_view key, const Takes& takes = kTrain) {
     return flag_hint(key, takes, keys_of(takes), "");
   };
   CHECK(line("batch_sz") == "; did you mean batch-size?");
@@ -121,7 +120,7 @@ TEST_CASE("other names: a key of a config file is answered with a line of one") 
 
 TEST_CASE("other names: commands that read a run do not offer its folder for what they write") {
   CHECK(hint("out", kTrain) == "; did you mean --run-dir?");
-  for (const unsigned takes : {kTrain | kDoctor, kTrain | kTips, kTrain | kCkptVerify, +kEval})
+  for (const Takes& takes : {kDoctor, kTips, kCkptVerify, kEval})
     CHECK(hint("out", takes).find("--run-dir?") == std::string::npos);
 }
 
@@ -143,7 +142,7 @@ TEST_CASE("other names: no row of a table hides the word of another one, and fla
       if (std::ranges::find(keys, word) == keys.end()) CHECK(hint(word, command.takes) == said);
     };
     for (const Answer& row : other_answers()) {
-      if ((row.takes & command.takes) == 0) continue;
+      if (!row.is_for(command.takes)) continue;
       for_each(row.words, [&](const std::string& word) {
         answered.insert(word);
         check(word, "; " + std::string(row.text));

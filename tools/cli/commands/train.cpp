@@ -113,7 +113,7 @@ void print_plan(const Settings& settings, const Output& out, int64_t steps, int6
   Row row;
   row.add("event", "plan").add("steps", steps).add("parameters", parameters);
   for (const Setting& setting : all_settings()) {
-    if (setting.takes & kTrain) row.add(std::string(setting.key), value_text(settings, setting));
+    if (kTrain.has(setting)) row.add(std::string(setting.key), value_text(settings, setting));
   }
   out.row(row);
 }

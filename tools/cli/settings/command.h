@@ -9,6 +9,7 @@
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
+#include "lathe/tools/cli/settings/takes.h"
 
 namespace lathe::cli {
 

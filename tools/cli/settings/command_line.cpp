@@ -81,7 +81,7 @@ class Flags {
   /// `command` must outlive it.
   explicit Flags(const Command& command) : command_(command) {
     for (const Setting& setting : all_settings()) {
-      if ((setting.takes & command.takes) != 0) add(setting);
+      if (command.takes.has(setting)) add(setting);
     }
     units_["config"] = "FILE";
   }
@@ -196,11 +196,11 @@ std::string hint_for(const std::string& word, const Command& command) {
   std::error_code unreadable;  // then there is no hint
   const bool is_run =
       std::filesystem::exists(std::filesystem::path(word) / "config.toml", unreadable);
-  if (is_run && (find_setting("run-dir")->takes & command.takes) != 0)
+  if (is_run && command.takes.has(*find_setting("run-dir")))
     return formatted("; --run-dir {} names a run", word);
-  if (names_weights(word) && (find_setting("weights")->takes & command.takes) != 0)
+  if (names_weights(word) && command.takes.has(*find_setting("weights")))
     return formatted("; --weights {} names a model", word);
-  const bool is_data = (find_setting("data-root")->takes & command.takes) != 0;
+  const bool is_data = command.takes.has(*find_setting("data-root"));
   return is_data ? data_root_hint(word) : "";
 }
 

@@ -26,7 +26,7 @@ std::string shell_quoted(std::string_view text) {
 std::vector<const Setting*> settings_of(const Command& command) {
   std::vector<const Setting*> out;
   for (const Setting& setting : all_settings()) {
-    if ((setting.takes & command.takes) != 0) out.push_back(&setting);
+    if (command.takes.has(setting)) out.push_back(&setting);
   }
   return out;
 }
@@ -359,13 +359,13 @@ std::string manual_page(std::span<const Command> commands, std::string_view vers
   out +=
       ".SH FLAGS\nA setting is a flag, an environment variable and a key of a config file, in this "
       "order.\n";
-  std::string_view group;
+  std::string_view heading;
   for (const Setting& setting : all_settings()) {
-    if (setting.group != group) out += formatted(".SS {}\n", setting.group);
-    group = setting.group;
+    if (setting.heading != heading) out += formatted(".SS {}\n", setting.heading);
+    heading = setting.heading;
     std::vector<std::string_view> users;
     for (const Command& command : commands) {
-      if ((setting.takes & command.takes) != 0) users.push_back(command.name);
+      if (command.takes.has(setting)) users.push_back(command.name);
     }
     out += formatted(".TP\n.B {}\n{} ({})\n", roff(flag_of(setting)), roff(setting.help),
                      roff(joined(users, ", ")));

@@ -228,13 +228,14 @@ std::string with_value(std::string_view text, std::string_view name, std::string
   return out + formatted("{} = {}\n", key, value);
 }
 
-std::string config_text(const Settings& settings, unsigned takes) {
-  std::string text, group;
+std::string config_text(const Settings& settings, const Takes& takes) {
+  std::string text;
+  std::string_view heading;
   for (const Setting& setting : all_settings()) {
-    if ((setting.takes & takes) == 0) continue;
-    if (setting.group != group) {
-      group = setting.group;
-      text += formatted("{}# {}\n", text.empty() ? "" : "\n", group);
+    if (!takes.has(setting)) continue;
+    if (setting.heading != heading) {
+      heading = setting.heading;
+      text += formatted("{}# {}\n", text.empty() ? "" : "\n", heading);
     }
     const std::string value = value_text(settings, setting);
     const bool bare = std::visit(

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/settings/takes.h"
 
 namespace lathe::cli {
 
@@ -40,8 +41,8 @@ std::vector<ConfigEntry> read_config(const std::filesystem::path& path);
 std::string with_value(std::string_view text, std::string_view name, std::string_view key,
                        std::string_view value);
 
-/// The settings that the commands `takes` have, as a config file that gives the same settings
+/// The settings that a command takes, as a config file that gives the same settings
 /// again.
-std::string config_text(const Settings& settings, unsigned takes);
+std::string config_text(const Settings& settings, const Takes& takes);
 
 }  // namespace lathe::cli

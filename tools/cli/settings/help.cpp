@@ -92,11 +92,11 @@ std::string help_text(const Command& command, int width) {
     append_wrapped(out, command.example, 2, 4, width);
   }
   const Settings defaults;
-  std::string_view group;
+  std::string_view heading;
   for (const Setting& setting : all_settings()) {
-    if ((setting.takes & command.takes) == 0) continue;
-    if (setting.group != group) out += formatted("\n{}:\n", setting.group);
-    group = setting.group;
+    if (!command.takes.has(setting)) continue;
+    if (setting.heading != heading) out += formatted("\n{}:\n", setting.heading);
+    heading = setting.heading;
     append_flag(out, flag_of(setting), meaning_of(setting, defaults, command.reads_run), width);
   }
   out += "\nOther:\n";

@@ -8,6 +8,7 @@
 #include "lathe/core/format.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/small_letters.h"
+#include "lathe/tools/cli/has_word.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/settings/without_effect.h"
@@ -137,59 +138,70 @@ constexpr OtherFlags kOtherFlags[] = {
 };
 
 constexpr Answer kAnswers[] = {
-    {kTrain | kFindLr, "the folders of the data are the classes, however many",
+    {{&kTrain, &kFindLr},
+     "the folders of the data are the classes, however many",
      "num-classes nc n-classes classes"},
-    {kTrain | kFindLr, "images have the channels that the data has",
+    {{&kTrain, &kFindLr},
+     "images have the channels that the data has",
      "in-chans channels in-ch in-channels"},
-    {kTrain | kFindLr, "lathe find-lr suggests a learning rate",
+    {{&kTrain, &kFindLr},
+     "lathe find-lr suggests a learning rate",
      "find-lr lr-find auto-lr-find auto-lr lr-finder"},
-    {kTrain | kFindLr, "lathe find-batch finds the largest batch",
+    {{&kTrain, &kFindLr},
+     "lathe find-batch finds the largest batch",
      "find-batch auto-scale-batch-size auto-batch auto-batch-size auto-find-batch-size"},
-    {kTrain | kFindLr, "lathe find-workers finds how many", "find-workers"},
-    {kTrain, "lathe eval --run-dir DIR evaluates a run",
+    {{&kTrain, &kFindLr}, "lathe find-workers finds how many", "find-workers"},
+    {{&kTrain},
+     "lathe eval --run-dir DIR evaluates a run",
      "e eval evaluate test validate test-only do-eval"},
-    {kTrain, "lathe predict --run-dir DIR FILE... classifies images", "predict infer do-predict"},
-    {kTrain, "lathe ckpt convert DIR/best.safetensors OUT.onnx exports the model", "export onnx"},
-    {kTrain, "lathe launch -n N lathe train ... trains with N processes, one to a GPU",
+    {{&kTrain},
+     "lathe predict --run-dir DIR FILE... classifies images",
+     "predict infer do-predict"},
+    {{&kTrain},
+     "lathe ckpt convert DIR/best.safetensors OUT.onnx exports the model",
+     "export onnx"},
+    {{&kTrain},
+     "lathe launch -n N lathe train ... trains with N processes, one to a GPU",
      "gpus devices nproc-per-node nproc num-processes world-size strategy ddp distributed nnodes "
      "num-nodes num-gpus n-gpus dist-url rdzv-endpoint launcher multi-gpu local-rank rank "
      "master-addr master-port"},
-    {kTrain, "a folder val beside train is found by itself; --val-split takes a part of train",
+    {{&kTrain},
+     "a folder val beside train is found by itself; --val-split takes a part of train",
      "val validation val-dir val-path val-data val-root val-folder test-dir test-path"},
-    {kTrain | kFindLr,
+    {{&kTrain, &kFindLr},
      "there is none; --augment crop,flip,resized-crop,cutout and --label-smoothing are",
      "mixup mixup-alpha cutmix cutmix-alpha"},
-    {kTrain, "training shuffles, with --seed", "shuffle"},
-    {kTrain, "a step on a GPU is a CUDA graph by itself; --no-capture leaves that out",
+    {{&kTrain}, "training shuffles, with --seed", "shuffle"},
+    {{&kTrain},
+     "a step on a GPU is a CUDA graph by itself; --no-capture leaves that out",
      "compile torch-compile torchcompile jit jit-compile cuda-graph cuda-graphs"},
-    {kTrain, "--detect-anomaly, --profile and --sync warn look into a step", "debug verbose v"},
-    {kPredict, "image files are words: lathe predict --run-dir DIR cat.jpg photos",
+    {{&kTrain}, "--detect-anomaly, --profile and --sync warn look into a step", "debug verbose v"},
+    {{&kPredict},
+     "image files are words: lathe predict --run-dir DIR cat.jpg photos",
      "source input image images img i file files folder data-dir data test-dir path"},
-    {kPredict | kEval, "the checkpoint says it: name that with --weights FILE or --run-dir DIR",
+    {{&kPredict, &kEval},
+     "the checkpoint says it: name that with --weights FILE or --run-dir DIR",
      "num-classes nc classes class-names names labels"},
-    {kPredict, "results go to stdout: --format csv > FILE",
+    {{&kPredict},
+     "results go to stdout: --format csv > FILE",
      "out output o output-dir save save-txt save-csv results-file project name save-dir"},
-    {kEval, "--confusion FILE and --worst-dir DIR write files; --json > FILE has the numbers",
+    {{&kEval},
+     "--confusion FILE and --worst-dir DIR write files; --json > FILE has the numbers",
      "out output o output-dir save save-dir project name results-file save-json"},
-    {kCkptConvert, "the ending of the second file says it: lathe ckpt convert FILE OUT.onnx",
+    {{&kCkptConvert},
+     "the ending of the second file says it: lathe ckpt convert FILE OUT.onnx",
      "onnx format f to include opset out output o output-file simplify dynamic"},
-    {kCkptConvert, "FILE is a word: lathe ckpt convert DIR/best.safetensors OUT.onnx",
+    {{&kCkptConvert},
+     "FILE is a word: lathe ckpt convert DIR/best.safetensors OUT.onnx",
      "run-dir checkpoint ckpt weights w model model-path input i from file"},
-    {kCkptConvert, "the checkpoint says it",
+    {{&kCkptConvert},
+     "the checkpoint says it",
      "image-size imgsz img-size input-size input-shape size "
      "classes num-classes batch-size batch"},
-    {kReport | kWatch, "run folders are words, without a flag", "run-dir logdir log-dir dir run"},
+    {{&kReport, &kWatch},
+     "run folders are words, without a flag",
+     "run-dir logdir log-dir dir run"},
 };
-
-/// Whether the words, with spaces between them, have this one.
-bool has_word(std::string_view words, std::string_view word) {
-  while (!words.empty()) {
-    const size_t space = std::min(words.find(' '), words.size());
-    if (words.substr(0, space) == word) return true;
-    words.remove_prefix(std::min(space + 1, words.size()));
-  }
-  return false;
-}
 
 bool has(const std::vector<std::string_view>& keys, std::string_view key) {
   return std::ranges::find(keys, key) != keys.end();
@@ -239,12 +251,17 @@ std::string value_hint(const OtherValue (&values)[N], std::string_view text) {
 
 }  // namespace
 
+bool Answer::is_for(const Takes& takes) const {
+  return std::ranges::any_of(commands,
+                             [&](const Takes* c) { return c != nullptr && takes.includes(*c); });
+}
+
 std::string_view command_for(std::string_view word) {
   const auto* const found = std::ranges::find(kOtherCommands, word, &OtherCommand::word);
   return found == std::end(kOtherCommands) ? "" : found->command;
 }
 
-std::string flag_hint(std::string_view word, unsigned takes,
+std::string flag_hint(std::string_view word, const Takes& takes,
                       const std::vector<std::string_view>& keys, std::string_view prefix) {
   std::string dashed(word);
   std::ranges::replace(dashed, '_', '-');
@@ -256,7 +273,7 @@ std::string flag_hint(std::string_view word, unsigned takes,
   if (const std::string_view why = why_gone(dashed); !why.empty())
     return formatted("; it is gone: {}", why);
   for (const Answer& answer : kAnswers) {
-    if ((answer.takes & takes) != 0 && has_word(answer.words, dashed))
+    if (answer.is_for(takes) && has_word(answer.words, dashed))
       return formatted("; {}", answer.text);
   }
   for (const OtherFlags& other : kOtherFlags) {

@@ -237,38 +237,36 @@ struct Settings : DataSettings,
   bool operator==(const Settings&) const = default;
 };
 
-/// The commands that take settings, as bits.
-enum Takes : unsigned {
-  kNothing = 0,
-  kTrain = 1,
-  kEval = 2,
-  kPredict = 4,
-  kSummary = 8,
-  kBenchStep = 16,
-  kBenchKernels = 32,
-  kBenchLoader = 64,
-  kInfo = 128,
-  kDataFetch = 256,
-  kDataVerify = 512,
-  kBenchConv = 2048,
-  kAlgos = 4096,
-  kFindLr = 8192,
-  kFindBatch = 16384,
-  kDataPrepare = 1 << 15,
-  kFindWorkers = 1 << 16,
-  kReport = 1 << 17,
-  kWatch = 1 << 18,
-  kExplain = 1 << 19,
-  kCkpt = 1 << 20,
-  kCkptVerify = 1 << 21,
-  kGraph = 1 << 22,
-  kDoctor = 1 << 23,
-  kTips = 1 << 24,
-  kAlgosPlan = 1 << 25,
-  kPlan = 1 << 26,
-  kLaunch = 1 << 27,
-  kBenchInfer = 1 << 28,
-  kCkptConvert = 1 << 29,
+/// The groups of the table: settings that commands take together (takes.h).
+enum class Group {
+  kNone,            // commands take the setting by its key
+  kTraining,        // only a whole training has these: its length and rates, its folder, its stops
+  kFineTuning,      // what of the weights is trained
+  kGradients,       // from the loss to the gradient of a step
+  kOptimizer,       // the update rule
+  kImages,          // the data set
+  kTrainingImages,  // how epochs of training differ from the data set as it is
+  kBatch,           // how many images, how large, and the seed
+  kSplit,           // which part of the data set
+  kLoading,         // how batches are read
+  kModel,           // the architecture
+  kShape,           // input and output of a model without data
+  kWeights,         // a file with weights
+  kPrecision,       // half types and the order in memory
+  kCompute,         // the device, and how it computes
+  kOneStep,         // what train and bench step do with a step
+  kStepChecks,
+  kRoofline,  // what the device can do at most
+  kConvolutions,
+  kRangeTest,
+  kLargestBatch,
+  kPrediction,
+  kMistakes,
+  kInt8,
+  kLooks,         // of watch
+  kTwoTrainings,  // that verify-resume compares
+  kRanks,         // of launch
+  kProgress,      // what is printed meanwhile
 };
 
 struct Setting {
@@ -277,10 +275,10 @@ struct Setting {
                               std::optional<int64_t> Settings::*, std::optional<double> Settings::*,
                               std::optional<std::string> Settings::*>;
 
-  std::string_view key;    // "batch-size"
-  std::string_view group;  // heading in --help
+  std::string_view key;      // "batch-size"
+  std::string_view heading;  // in --help
   Target target;
-  unsigned takes;                 // the commands that have it, bits of Takes
+  Group group;
   std::string_view choices = {};  // "sgd|adam": nothing else is allowed
   // What was meant by a text that is no choice; null, or where it returns "": the nearest choice.
   std::string (*hint)(std::string_view text) = nullptr;

@@ -39,10 +39,10 @@ bool is_left_out(std::string_view key, bool trains) {
 }
 
 // What may have been meant by a key: one of the command, or else of those that share its file.
-std::string key_hint(std::string_view key, unsigned takes) {
+std::string key_hint(std::string_view key, const Takes& takes) {
   std::vector<std::string_view> own, all;
   for (const Setting& s : all_settings()) {
-    if ((s.takes & takes) != 0) own.push_back(s.key);
+    if (takes.has(s)) own.push_back(s.key);
     all.push_back(s.key);
   }
   const std::string hint = flag_hint(key, takes, own, "");
@@ -50,7 +50,7 @@ std::string key_hint(std::string_view key, unsigned takes) {
 }
 
 void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
-                   const std::string& file, unsigned takes, bool of_finished_run) {
+                   const std::string& file, const Takes& takes, bool of_finished_run) {
   for (const ConfigEntry& entry : entries) {
     const std::string name = formatted("{}:{}: {}", file, entry.line, entry.key);
     const Setting* const setting = find_setting(entry.key);
@@ -58,19 +58,19 @@ void assign_config(Settings& settings, const std::vector<ConfigEntry>& entries,
     if (!setting)
       throw UsageError(formatted("{}: unknown key{}", name, key_hint(entry.key, takes)));
     Settings other;
-    const bool left_out = of_finished_run && is_left_out(setting->key, (takes & kTrain) != 0);
-    const bool counts = (setting->takes & takes) != 0 && !left_out;
+    const bool left_out = of_finished_run && is_left_out(setting->key, takes.includes(kTrain));
+    const bool counts = takes.has(*setting) && !left_out;
     assign(counts ? settings : other, *setting, name, entry.value);
   }
 }
 
 /// `settings` with what the sources say, the weakest first.
-Settings merge_over(Settings settings, const SettingSources& sources, unsigned takes) {
+Settings merge_over(Settings settings, const SettingSources& sources, const Takes& takes) {
   assign_config(settings, config_of(sources), sources.config_path, takes, sources.of_finished_run);
   assign_config(settings, parse_config(sources.saved_config, sources.saved_name),
-                sources.saved_name, takes, (takes & kTrain) == 0);
+                sources.saved_name, takes, !takes.includes(kTrain));
   for (const Setting& setting : all_settings()) {
-    if ((setting.takes & takes) == 0) continue;
+    if (!takes.has(setting)) continue;
     if (const char* const value = variable_of(sources, setting))
       assign(settings, setting, environment_name(setting), value);
   }
@@ -82,7 +82,7 @@ Settings merge_over(Settings settings, const SettingSources& sources, unsigned t
 
 }  // namespace
 
-Settings merge_settings(const SettingSources& sources, unsigned takes) {
+Settings merge_settings(const SettingSources& sources, const Takes& takes) {
   const Settings given = merge_over({}, sources, takes);
   if (given.recipe == kNoRecipe || given.recipe == kListRecipes) return given;
   Settings recipe;

@@ -14,6 +14,7 @@
 #include "lathe/core/device.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/settings/takes.h"
 
 namespace lathe::cli {
 
@@ -28,7 +29,7 @@ struct SettingSources {
   bool (*has_gpu)() = cuda_is_available;  // asked where a recipe depends on it
 };
 
-/// The settings of a command; `takes` is its bit. An entry of the config file that only other
+/// The settings of a command; `takes` says which. An entry of the config file that only other
 /// commands have is checked and ignored, so that commands can share a file; an entry that no
 /// command has is an error that names the nearest key. The environment is treated alike, except
 /// that only the variables of this command's settings are read. The config of a finished run counts
@@ -36,7 +37,7 @@ struct SettingSources {
 /// train (eval, predict) also without what suited the machine that trained: device, threads,
 /// workers, ….
 /// throws: UsageError naming flag, variable or line.
-Settings merge_settings(const SettingSources& sources, unsigned takes);
+Settings merge_settings(const SettingSources& sources, const Takes& takes);
 
 /// What the config file says: `config`, or else what is read now. A pipe can be read once, so that
 /// the command line keeps what it has read.

@@ -4,11 +4,11 @@
 namespace lathe::cli {
 
 std::map<std::string, std::string, std::less<>> given_flags(const SettingSources& call,
-                                                            unsigned takes) {
+                                                            const Takes& takes) {
   auto given = call.flags;
   for (const ConfigEntry& entry : config_of(call)) {
     const Setting* const setting = find_setting(entry.key);
-    if (setting == nullptr || (setting->takes & takes) == 0) continue;
+    if (setting == nullptr || !takes.has(*setting)) continue;
     const bool is_open = entry.value == "auto" && !setting->automatic.empty();
     if (!is_open && variable_of(call, *setting) == nullptr)
       given.emplace(setting->key, entry.value);

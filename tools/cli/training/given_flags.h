@@ -11,8 +11,8 @@ namespace lathe::cli {
 /// The flags, and for settings that neither a flag nor the environment gives what the config file
 /// says of them. Its entries were checked before, by merge_settings(). An "auto" of the file leaves
 /// the choice to others and does not count: a run keeps what was chosen for it.
-///   takes  the command, bits of Takes
+///   takes  what the command takes
 std::map<std::string, std::string, std::less<>> given_flags(const SettingSources& call,
-                                                            unsigned takes);
+                                                            const Takes& takes);
 
 }  // namespace lathe::cli

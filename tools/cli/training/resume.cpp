@@ -237,7 +237,7 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
     list += formatted("{}{} {} → {}", list.empty() ? "" : ", ", key, shown(before), shown(after));
   };
   for (const Setting& setting : all_settings()) {
-    if ((setting.takes & kTrain) == 0 || is_free(now, setting.key)) continue;
+    if (!kTrain.has(setting) || is_free(now, setting.key)) continue;
     const std::string before = value_text(*start.before, setting);
     const std::string after = value_text(now, setting);
     if (is_same(setting, before, after)) continue;

@@ -45,7 +45,7 @@ void check_same_call(const Ranks& ranks, const Settings& settings) {
   if (ranks.alone()) return;
   std::string text;
   for (const Setting& setting : all_settings()) {
-    if ((setting.takes & kTrain) == 0 || is_own(setting.key)) continue;
+    if (!kTrain.has(setting) || is_own(setting.key)) continue;
     text += formatted("--{} {}\n", setting.key, value_text(settings, setting));
   }
   ranks.check_same("train: the settings", text);
