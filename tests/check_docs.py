@@ -94,7 +94,7 @@ class Command:
         header = tree.texts["tools/cli/settings/settings.h"]
         self.groups = dict(re.findall(r'\{\.key = "([\w-]+)".*?\.group = G::(k\w+)', table))
         takes = {}  # constant of takes.h → keys
-        texts = re.sub(r"//.*", "", tree.texts["tools/cli/settings/takes.h"])
+        texts = re.sub(r" *//.*", "", tree.texts["tools/cli/settings/takes.h"])
         for name, text in re.findall(r"^inline constexpr Takes (k\w+)(.*?);$", texts, re.M | re.S):
             groups = set(re.findall(r"Group::(k\w+)", text))
             takes[name] = {key for key, group in self.groups.items() if group in groups}

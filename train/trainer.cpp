@@ -1,4 +1,4 @@
-// The training loop: epochs, steps, evaluations.
+// The training loop: epochs and steps.
 #include "lathe/train/trainer.h"
 
 #include <algorithm>
@@ -322,69 +322,6 @@ void Trainer::Impl::update() {
   if (failed) std::rethrow_exception(failed);
 }
 
-namespace {
-
-// NaN, as of a recall without positives, is worse than any number.
-bool is_better(double value, double than, Better better) {
-  if (std::isnan(than)) return !std::isnan(value);
-  return better == Better::kHigher ? value > than : value < than;
-}
-
-}  // namespace
-
-// With an EMA the averages are evaluated and become the weights of best.safetensors. That file
-// cannot continue bit by bit, so it must not be the only one. The evaluation's row is written
-// before its result changes anything: a run that ended before that evaluates again.
-void Trainer::Impl::evaluate_now() {
-  if (ema && !files.saves->has_last()) save("last");
-  memory.begin_part();
-  std::optional<optim::EMA::Applied> averaged;
-  if (ema) averaged.emplace(*ema);
-  cuda::StepGraphs* const graphs = step->graphs();
-  const size_t recorded = graphs != nullptr ? graphs->recorded() : 0;
-  const Evaluation result = evaluate_on(*inputs.validation, true);
-  if (graphs != nullptr) {
-    if (graphs->recorded() > recorded) memory.part_is_graph(false);
-    say_not_recorded("evaluations are");
-  }
-  if (!result.complete) return;
-  const Tally& tally = result.tally;
-  if (!std::isfinite(tally.loss())) fail_diverged("val", tally.loss());
-  const int64_t rows = at.rows;
-  const MetricsRow row =
-      complete({.epoch = at.epoch,
-                .step = at.step,
-                .split = "val",
-                .loss = tally.loss(),
-                .metrics = tally.values(),
-                .lr = at.last_lr,
-                .samples_per_second = static_cast<double>(tally.count()) / result.seconds});
-  const Evaluated before = evaluated;
-  const StateDict rates = schedule().state_dict().clone();
-  evaluated.now = true;
-  evaluated.seconds = result.seconds;
-  evaluated.loss = row.loss;
-  evaluated.metrics = row.metrics;
-  evaluated.value = monitored(row);
-  schedule().observe(evaluated.loss);
-  if (evaluated.best_epoch == 0 || is_better(evaluated.value, evaluated.best, monitor.better)) {
-    evaluated.best = evaluated.value;
-    evaluated.best_epoch = at.epoch;
-  }
-  if (!evaluated.kept || is_better(evaluated.value, *evaluated.kept, monitor.better)) {
-    evaluated.kept = evaluated.value;
-    try {
-      save("best");
-    } catch (...) {  // a run that goes on evaluates again
-      evaluated = before;
-      schedule().load_state_dict(rates);
-      at.rows = rows;
-      throw;
-    }
-  }
-  tell([&](Observer& o) { o.on_evaluation(self, row); });
-}
-
 void Trainer::Impl::end_epoch() {
   at.epoch_open = !reading.over;  // steps or time may have ended before it
   if (task.options.schedule_by_epoch && !at.epoch_open && at.step < here.total_steps)
@@ -435,20 +372,6 @@ std::optional<End> Trainer::Impl::ends() const {
 bool Trainer::Impl::pauses() const {
   const std::optional<End> reason = ends();
   return reason == End::kSignal || reason == End::kPause;
-}
-
-bool Trainer::Impl::evaluates_after(int64_t epoch) const {
-  if (inputs.validation == nullptr) return false;
-  const TrainerOptions& o = task.options;
-  if (files.saves->last_is_sealed() || at.step >= here.total_steps || epoch == o.epochs)
-    return true;
-  return o.eval_every > 0 && epoch % o.eval_every == 0;
-}
-
-// Says the same after a resume: all that it looks at is part of the checkpoint.
-bool Trainer::Impl::stops_early() const {
-  return task.options.early_stopping > 0 && evaluated.now &&
-         at.epoch - evaluated.best_epoch >= task.options.early_stopping;
 }
 
 double Trainer::Impl::data_wait() const {

@@ -9,8 +9,8 @@
 // Model, optimiser and loaders of any task will do: loss() says what a batch means.
 //
 // trainer.cpp: the loop; trainer_start.cpp: new runs and resumed ones; trainer_state.cpp: what a
-// checkpoint holds; trainer_end.cpp: ways to end; trainer_rows.cpp: metrics and progress;
-// trainer_ranks.cpp: several ranks.
+// checkpoint holds; trainer_evaluate.cpp: evaluations; trainer_end.cpp: ways to end;
+// trainer_rows.cpp: metrics and progress; trainer_ranks.cpp: several ranks.
 #pragma once
 
 #include <concepts>

@@ -57,53 +57,6 @@ FitResult Trainer::Impl::result(End end) const {
           .skipped_steps = here.skipped_before + scaler().read_progress().skipped};
 }
 
-// Looks at the test samples, with the weights that were chosen; the row of metrics says of which
-// epoch they are. The model has its present weights again afterwards: a signal may save them. In a
-// new folder a finished run has no best.safetensors; then the present weights have to do, with an
-// EMA their averages, as in every evaluation.
-std::optional<Evaluation> Trainer::Impl::evaluate_test() {
-  if (inputs.test == nullptr) return {};
-  StateDict trainer;
-  const StateDict present = task.model.state_dict().clone();
-  {  // the file's state, which is larger than the weights, is not held during the evaluation
-    const auto [chosen, best] = chosen_weights();
-    trainer = checkpoint_section(best, "trainer").clone();
-    task.model.load_state_dict(!chosen && ema ? ema->module_state()
-                                              : checkpoint_section(best, "model"));
-  }
-  const struct Restore {
-    nn::Module& model;
-    const StateDict& state;
-    ~Restore() {
-      try {
-        model.load_state_dict(state);
-      } catch (const Error&) {  // a GPU that failed; last.safetensors is sealed
-      }
-    }
-  } restore{task.model, present};
-  memory.begin_part();
-  Evaluation result = evaluate_on(*inputs.test, false);
-  if (!result.complete) return {};
-  const double loss = result.tally.loss();
-  if (!std::isfinite(loss)) {
-    ranks.part();
-    throw DivergedError(DivergedError::Kind::kOther,
-                        formatted("the test loss of {} is {}",
-                                  (files.folder / "best.safetensors").string(), number_text(loss)),
-                        "");
-  }
-  const MetricsRow row =
-      complete({.epoch = trainer.count("epoch"),
-                .step = trainer.count("step"),
-                .split = "test",
-                .loss = loss,
-                .metrics = result.tally.values(),
-                .lr = trainer.number<double>("last_lr"),
-                .samples_per_second = static_cast<double>(result.tally.count()) / result.seconds});
-  tell([&](Observer& o) { o.on_evaluation(self, row); });
-  return result;
-}
-
 // The mean since the last row of metrics is in the checkpoint. Its row is written for readers now,
 // and cut off when the run continues.
 FitResult Trainer::Impl::pause() {

@@ -134,14 +134,11 @@ struct Trainer::Impl {
   Result forward(const Tensors& batch);
   void update();
   void after_step();
-  void evaluate_now();
   void end_epoch();
   void save(const char* name);
   bool window_is_finite();
   std::optional<End> ends() const;
   bool pauses() const;
-  bool stops_early() const;
-  bool evaluates_after(int64_t epoch) const;
   void say_not_recorded(const char* what);
   double seconds() const;
   double data_wait() const;  // part of the training time spent waiting for batches
@@ -177,11 +174,16 @@ struct Trainer::Impl {
     for (const std::shared_ptr<Observer>& each : task.observers) call(*each);
   }
 
+  // --- trainer_evaluate.cpp ----
+  bool evaluates_after(int64_t epoch) const;
+  bool stops_early() const;
+  void evaluate_now();
+  std::optional<Evaluation> evaluate_test();
+
   // --- trainer_end.cpp ----
   FitResult finish();
   FitResult pause();
   FitResult result(End end) const;
-  std::optional<Evaluation> evaluate_test();
   void save_to_go_on();
   [[noreturn]] void fail_diverged(const char* split, double loss);
   [[noreturn]] void end_at_good_state(DivergedError::Kind kind, const std::string& why,
