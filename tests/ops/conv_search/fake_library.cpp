@@ -1,5 +1,7 @@
 #include "fake_library.h"
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 
 #include "lathe/core/error.h"
@@ -119,5 +121,21 @@ ConvChoice choose(FakeLibrary& library, const ConvKey& key, const ConvLimits& li
   FakeEngines engines(library);
   return choose_engine(key, engines, limits, library.clock(), true);
 }
+
+std::vector<int64_t> order(const ConvChoice& choice) {
+  std::vector<int64_t> indices;
+  for (const ConvEngineResult& result : choice.engines) indices.push_back(result.info.engine.index);
+  return indices;
+}
+
+const ConvEngineResult& result_of(const ConvChoice& choice, int64_t index) {
+  for (const ConvEngineResult& result : choice.engines) {
+    if (result.info.engine.index == index) return result;
+  }
+  FAIL("no engine ", index);
+  return choice.engines[0];
+}
+
+int64_t chosen(const ConvChoice& choice) { return choice.info().engine.index; }
 
 }  // namespace lathe

@@ -91,4 +91,11 @@ int64_t run(ConvSearch& search, FakeLibrary& library, const ConvKey& key);
 /// Chooses with the library's clock.
 ConvChoice choose(FakeLibrary& library, const ConvKey& key, const ConvLimits& limits = {});
 
+/// The indices of the engines, as the choice lists them.
+std::vector<int64_t> order(const ConvChoice& choice);
+/// What the choice says of an engine. Fails the test if it lists none of this index.
+const ConvEngineResult& result_of(const ConvChoice& choice, int64_t index);
+/// The index of the engine that was chosen.
+int64_t chosen(const ConvChoice& choice);
+
 }  // namespace lathe
