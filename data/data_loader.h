@@ -75,8 +75,8 @@ class LATHE_API DataLoader {
   void reset_stats() { core_.reset_stats(); }
 
  private:
-  friend class DeviceBatches;
-  friend class DrawnBatches;
+  template <class B>
+  friend class Prefetched;
   Pass<Batch> start();
   Pass<Batch> start_indices();  // the batches hold only their indices
 

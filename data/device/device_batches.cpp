@@ -1,6 +1,7 @@
 // prefetch(): the copy and the transform of the next batch on a stream of their own.
 #include "lathe/data/device/device_batches.h"
 
+#include <concepts>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -57,10 +58,10 @@ Tensor rows_of(const Batch& batch) {
 
 /// The batches of one pass on a device. One batch is taken ahead.
 template <class B>
-class AheadSource : public BatchSource<B> {
+class AheadSource final : public BatchSource<B> {
  public:
-  AheadSource(Pass<Batch> pass, Device device, const PrefetchOptions& options)
-      : device_(device), options_(options), pass_(std::move(pass)) {
+  AheadSource(Pass<Batch> pass, uint64_t seed, Device device, const PrefetchOptions& options)
+      : seed_(seed), device_(device), options_(options), pass_(std::move(pass)) {
     if (!device_.is_cuda()) return;
     copies_ = copy_stream(device_);
     if (options_.places) {
@@ -93,16 +94,6 @@ class AheadSource : public BatchSource<B> {
     return now.batch;
   }
 
- protected:
-  /// Makes the batch of what the loader gave, on the current stream. Its tensors may still be the
-  /// host's: they are moved to the device then.
-  virtual std::shared_ptr<B> make(std::shared_ptr<Batch> host) = 0;
-
-  int64_t epoch() const { return pass_.epoch(); }
-
-  const Device device_;
-  const PrefetchOptions options_;
-
  private:
   struct Loaded {
     std::shared_ptr<B> batch;
@@ -110,6 +101,32 @@ class AheadSource : public BatchSource<B> {
     BatchPlaces::Place* place = nullptr;
     std::exception_ptr error;
   };
+
+  /// Makes the batch of what the loader gave, on the current stream. Its tensors may still be the
+  /// host's: they are moved to the device then.
+  std::shared_ptr<B> make(std::shared_ptr<Batch> batch) const {
+    if constexpr (std::same_as<B, DrawnBatch>) {
+      const Tensor& images = options_.resident->images();
+      const ImageSpec stored{images.dim(1), images.dim(2), images.dim(3), kU8};
+      const Tensor windows = draw_windows(options_.transform, stored, batch->indices,
+                                          {.seed = seed_, .epoch = pass_.epoch()});
+      return std::make_shared<DrawnBatch>(for_copy(windows, device_),
+                                          for_copy(rows_of(*batch), device_));
+    } else {
+      if (options_.resident) {
+        const Tensor rows = to_device_async(for_copy(rows_of(*batch), device_), device_);
+        batch->x = index_select(options_.resident->images(), 0, rows);
+        batch->y = index_select(options_.resident->labels(), 0, rows);
+      }
+      if (options_.transform.empty()) return batch;
+      batch->x = augment(to_device_async(batch->x, device_), options_.transform, batch->indices,
+                         {.seed = seed_,
+                          .epoch = pass_.epoch(),
+                          .dtype = options_.dtype,
+                          .format = options_.format});
+      return batch;
+    }
+  }
 
   void end_use(Stream user) {
     if (options_.places) options_.places->end_use(user);
@@ -146,57 +163,13 @@ class AheadSource : public BatchSource<B> {
     return &place;
   }
 
+  const uint64_t seed_;
+  const Device device_;
+  const PrefetchOptions options_;
   Pass<Batch> pass_;
   std::optional<Stream> copies_;  // on a GPU
   std::optional<Loaded> ahead_;
 };
-
-class WholeBatches final : public AheadSource<Batch> {
- public:
-  WholeBatches(Pass<Batch> pass, uint64_t seed, Device device, const PrefetchOptions& options)
-      : AheadSource(std::move(pass), device, options), seed_(seed) {}
-
- private:
-  std::shared_ptr<Batch> make(std::shared_ptr<Batch> batch) override {
-    if (options_.resident) {
-      const Tensor rows = to_device_async(for_copy(rows_of(*batch), device_), device_);
-      batch->x = index_select(options_.resident->images(), 0, rows);
-      batch->y = index_select(options_.resident->labels(), 0, rows);
-    }
-    if (options_.transform.empty()) return batch;
-    batch->x = augment(
-        to_device_async(batch->x, device_), options_.transform, batch->indices,
-        {.seed = seed_, .epoch = epoch(), .dtype = options_.dtype, .format = options_.format});
-    return batch;
-  }
-
-  uint64_t seed_;
-};
-
-class OnlyDrawn final : public AheadSource<DrawnBatch> {
- public:
-  OnlyDrawn(Pass<Batch> pass, uint64_t seed, Device device, const PrefetchOptions& options)
-      : AheadSource(std::move(pass), device, options), seed_(seed) {}
-
- private:
-  std::shared_ptr<DrawnBatch> make(std::shared_ptr<Batch> batch) override {
-    const Tensor& images = options_.resident->images();
-    const ImageSpec stored{images.dim(1), images.dim(2), images.dim(3), kU8};
-    const Tensor windows =
-        draw_windows(options_.transform, stored, batch->indices, {.seed = seed_, .epoch = epoch()});
-    return std::make_shared<DrawnBatch>(for_copy(windows, device_),
-                                        for_copy(rows_of(*batch), device_));
-  }
-
-  uint64_t seed_;
-};
-
-void check_device(const PrefetchOptions& options, Device device) {
-  if (!options.resident) return;
-  LATHE_CHECK(DeviceError, options.resident->images().device() == device,
-              "prefetch: the resident images are on ", options.resident->images().device(),
-              ", the batches are wanted on ", device);
-}
 
 }  // namespace
 
@@ -209,29 +182,30 @@ std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options, const Drawn
           index_select(from.labels(), 0, drawn.rows)};
 }
 
-DeviceBatches::DeviceBatches(DataLoader& loader, Device device, PrefetchOptions options)
+template <class B>
+Prefetched<B>::Prefetched(DataLoader& loader, Device device, PrefetchOptions options)
     : loader_(&loader), device_(device), options_(std::move(options)) {
-  check_device(options_, device);
+  if (options_.resident) {
+    const Device there = options_.resident->images().device();
+    LATHE_CHECK(DeviceError, there == device, "prefetch: the resident images are on ", there,
+                ", the batches are wanted on ", device);
+  }
+  if constexpr (std::same_as<B, DrawnBatch>) {
+    LATHE_CHECK(ValueError, options_.resident && has_only_pixel_stages(options_.transform),
+                "prefetch_drawn: batches that are only drawn need resident images, and a transform "
+                "without stages that make new pixels, such as resize");
+  }
 }
 
-DeviceBatches::Iterator DeviceBatches::begin() {
+template <class B>
+typename Prefetched<B>::Iterator Prefetched<B>::begin() {
   Pass<Batch> pass = options_.resident ? loader_->start_indices() : loader_->start();
-  return Iterator(
-      std::make_shared<WholeBatches>(std::move(pass), loader_->options().seed, device_, options_));
+  return Iterator(std::make_shared<AheadSource<B>>(std::move(pass), loader_->options().seed,
+                                                   device_, options_));
 }
 
-DrawnBatches::DrawnBatches(DataLoader& loader, Device device, PrefetchOptions options)
-    : loader_(&loader), device_(device), options_(std::move(options)) {
-  check_device(options_, device);
-  LATHE_CHECK(ValueError, options_.resident && has_only_pixel_stages(options_.transform),
-              "prefetch_drawn: batches that are only drawn need resident images, and a transform "
-              "without stages that make new pixels, such as resize");
-}
-
-DrawnBatches::Iterator DrawnBatches::begin() {
-  return Iterator(std::make_shared<OnlyDrawn>(loader_->start_indices(), loader_->options().seed,
-                                              device_, options_));
-}
+template class Prefetched<Batch>;
+template class Prefetched<DrawnBatch>;
 
 DeviceBatches prefetch(DataLoader& loader, Device device, PrefetchOptions options) {
   return DeviceBatches(loader, device, std::move(options));

@@ -33,37 +33,6 @@ struct PrefetchOptions {
   std::shared_ptr<BatchPlaces> places = {};
 };
 
-/// What prefetch returns: a loader whose batches are on a device.
-///
-/// A GPU has one stream for copies and transforms. While the caller works on batch k, batch k+1 is
-/// copied:
-///
-///   host      take k+1, queue its copy │ queue the step on batch k │ take k+2 …
-///   copies    ───────── k+1 ▶ event    │                           │ ── k+2 ▶ event
-///   compute   ── step on k-1 ──────────│── waits for k's event, step on k ──
-///
-/// The host waits only for the loader. The GPU may still read pinned memory
-/// (DataLoaderOptions::pin_memory) after the host has released it; its allocator does not hand the
-/// block out again before the copy is done. Batch k+1 is taken early only if the loader has it
-/// ready, so that the GPU never waits for work that could start. The loader's state is that of the
-/// batch handed out, not of the one copied ahead.
-class LATHE_API DeviceBatches {
- public:
-  using Iterator = BatchIterator<Batch>;
-
-  DeviceBatches(DataLoader& loader, Device device, PrefetchOptions options);
-  /// throws: what the loader throws; CudaError, OutOfMemoryError; DTypeError, ShapeError if the
-  /// transform does not fit the batches.
-  Iterator begin();
-  std::default_sentinel_t end() const { return std::default_sentinel; }
-  int64_t size() const { return loader_->size(); }
-
- private:
-  DataLoader* loader_;
-  Device device_;
-  PrefetchOptions options_;
-};
-
 /// What was drawn for a batch of resident images: a few bytes per sample. make_batch() makes the
 /// images and labels of it, on the stream where they are used, perhaps as a part of a captured
 /// graph.
@@ -78,13 +47,29 @@ struct DrawnBatch {
 LATHE_API std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options,
                                                const DrawnBatch& drawn);
 
-/// What prefetch_drawn returns: like DeviceBatches, but each batch is only drawn.
-class LATHE_API DrawnBatches {
+/// What prefetch() and prefetch_drawn() return: a loader whose batches are on a device.
+///   B  Batch, or DrawnBatch: then each batch is only drawn
+///
+/// A GPU has one stream for copies and transforms. While the caller works on batch k, batch k+1 is
+/// copied:
+///
+///   host      take k+1, queue its copy │ queue the step on batch k │ take k+2 …
+///   copies    ───────── k+1 ▶ event    │                           │ ── k+2 ▶ event
+///   compute   ── step on k-1 ──────────│── waits for k's event, step on k ──
+///
+/// The host waits only for the loader. The GPU may still read pinned memory
+/// (DataLoaderOptions::pin_memory) after the host has released it; its allocator does not hand the
+/// block out again before the copy is done. Batch k+1 is taken early only if the loader has it
+/// ready, so that the GPU never waits for work that could start. The loader's state is that of the
+/// batch handed out, not of the one copied ahead.
+template <class B>
+class LATHE_API Prefetched {
  public:
-  using Iterator = BatchIterator<DrawnBatch>;
+  using Iterator = BatchIterator<B>;
 
-  DrawnBatches(DataLoader& loader, Device device, PrefetchOptions options);
-  /// throws: what the loader's sampler throws; CudaError, OutOfMemoryError.
+  Prefetched(DataLoader& loader, Device device, PrefetchOptions options);
+  /// throws: what the loader throws; CudaError, OutOfMemoryError; DTypeError, ShapeError if the
+  /// transform does not fit the batches.
   Iterator begin();
   std::default_sentinel_t end() const { return std::default_sentinel; }
   int64_t size() const { return loader_->size(); }
@@ -94,6 +79,10 @@ class LATHE_API DrawnBatches {
   Device device_;
   PrefetchOptions options_;
 };
+using DeviceBatches = Prefetched<Batch>;
+using DrawnBatches = Prefetched<DrawnBatch>;
+extern template class Prefetched<Batch>;
+extern template class Prefetched<DrawnBatch>;
 
 /// The batches of `loader` on `device`: `for (auto& [x, y] : prefetch(loader, device))`. On the CPU
 /// these are the loader's own batches, with options.transform applied; only the loader's workers
