@@ -7,15 +7,11 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/reduce.h"
+#include "lathe/tests/autograd/leaf.h"
 
 using namespace lathe;
 using doctest::Contains;
-
-namespace {
-Tensor leaf(std::initializer_list<float> values) { return tensor(values).requires_grad_(); }
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
-using Floats = std::vector<float>;
-}  // namespace
+using lathe::test::Floats, lathe::test::leaf, lathe::test::values;
 
 TEST_CASE("backward: with inputs, only these leaves accumulate") {
   const Tensor a = leaf({1, 2}), b = leaf({3, 4}), unused = leaf({5});

@@ -18,15 +18,13 @@
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
+#include "lathe/tests/autograd/leaf.h"
 
 using namespace lathe;
 using doctest::Contains;
+using lathe::test::Floats, lathe::test::leaf, lathe::test::values;
 
 namespace {
-
-using Floats = std::vector<float>;
-Tensor leaf(std::initializer_list<float> values) { return tensor(values).requires_grad_(); }
-Floats values(const Tensor& t) { return t.to_vector<float>(); }
 
 /// scale * x^3
 struct Cube : CustomFunction<Cube> {

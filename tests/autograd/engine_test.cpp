@@ -14,15 +14,11 @@
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
+#include "lathe/tests/autograd/leaf.h"
 
 using namespace lathe;
 using doctest::Contains;
-
-namespace {
-Tensor leaf(std::initializer_list<float> values) { return tensor(values).requires_grad_(); }
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
-using Floats = std::vector<float>;
-}  // namespace
+using lathe::test::Floats, lathe::test::leaf, lathe::test::values;
 
 TEST_CASE("backward: gradients accumulate over passes and over paths") {
   const Tensor x = leaf({1, 2});

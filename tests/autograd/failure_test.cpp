@@ -15,15 +15,13 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
+#include "lathe/tests/autograd/leaf.h"
 
 using namespace lathe;
 using doctest::Contains;
+using lathe::test::Floats, lathe::test::leaf, lathe::test::values;
 
 namespace {
-
-using Floats = std::vector<float>;
-Tensor leaf(std::initializer_list<float> values) { return tensor(values).requires_grad_(); }
-Floats values(const Tensor& t) { return t.defined() ? t.to_vector<float>() : Floats(); }
 
 /// y = x, with a gradient that throws.
 Tensor broken(const Tensor& x) {
