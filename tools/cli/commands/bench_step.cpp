@@ -104,7 +104,7 @@ void print_profile(const Output& out, const Settings& settings, Device device,
 /// The table of convolutions, and the shares of everything. Times are those of one step, all calls
 /// of a row together.
 void print_layers(const Output& out, const Settings& settings, nn::Module& model,
-                  const RandomBatch& batch, const std::function<void()>& step) {
+                  const data::Batch& batch, const std::function<void()>& step) {
   const DType dtype = computed_dtype(settings);
   const plan::Roofline peaks = measured_peaks(settings, dtype, batch.x.device());
   const std::vector<plan::ConvLayer> layers = plan::conv_layers(model, batch.x.shape());
@@ -157,7 +157,7 @@ void print_layers(const Output& out, const Settings& settings, nn::Module& model
 
 /// Forward and backward twice from the same weights and random numbers.
 ExitCode check_step(const Output& out, const Settings& settings, nn::Module& model,
-                    const RandomBatch& batch) {
+                    const data::Batch& batch) {
   const debug::DeterminismReport report = debug::check_determinism([&] {
     manual_seed(static_cast<uint64_t>(settings.seed));
     model.zero_grad();
@@ -226,7 +226,7 @@ ExitCode run_bench_step(const Invocation& call) {
   const auto model = make_model(settings, shape);
   place_model(*model, device, settings);
   optim::SGD optimizer(model->parameters(), {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4});
-  const RandomBatch made = random_batch(settings, shape, device, batch);
+  const data::Batch made = random_batch(settings, shape, device, batch);
   if (settings.check_determinism) return check_step(out, settings, *model, made);
   const train::LossFunction loss = loss_of(*model, settings);
   std::optional<jit::CompiledFunction> compiled;

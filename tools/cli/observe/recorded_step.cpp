@@ -43,7 +43,7 @@ ModelShape synthetic_shape(Settings& settings) {
 
 Batch synthetic_batch(Settings& settings, Device device) {
   const ModelShape shape = synthetic_shape(settings);
-  const RandomBatch made = random_batch(settings, shape, device, settings.batch_size.value_or(128));
+  const data::Batch made = random_batch(settings, shape, device, settings.batch_size.value_or(128));
   return {.text = "a batch of random numbers", .shape = shape, .x = made.x, .y = made.y};
 }
 

@@ -1,4 +1,4 @@
-// RandomBatch, and a step on it.
+// random_batch(), and a step on it.
 #include "lathe/tools/cli/training/random_batch.h"
 
 #include "lathe/ops/random.h"
@@ -6,11 +6,12 @@
 
 namespace lathe::cli {
 
-RandomBatch random_batch(const Settings& settings, const ModelShape& shape, Device device,
+data::Batch random_batch(const Settings& settings, const ModelShape& shape, Device device,
                          int64_t images) {
   const int64_t side = settings.image_size.value_or(32);
   const Tensor x = randn({images, shape.in_channels, side, side}, {.device = device});
-  return {in_layout(x, settings), randint(0, shape.classes, {images}, {.device = device})};
+  return {.x = in_layout(x, settings),
+          .y = randint(0, shape.classes, {images}, {.device = device})};
 }
 
 train::StepSetup random_step_setup(const Settings& settings) {
@@ -20,14 +21,14 @@ train::StepSetup random_step_setup(const Settings& settings) {
           .loss = [&settings](nn::Module& model) { return loss_of(model, settings); },
           .batch =
               [&settings, shape](int64_t images, Device device) {
-                const RandomBatch made = random_batch(settings, shape, device, images);
+                const data::Batch made = random_batch(settings, shape, device, images);
                 return Tensors{made.x, made.y};
               },
           .options = step_options(settings),
           .channels_last = settings.layout == "nhwc"};
 }
 
-void train_on(const RandomBatch& batch, nn::Module& model, optim::Optimizer& optimizer,
+void train_on(const data::Batch& batch, nn::Module& model, optim::Optimizer& optimizer,
               const Settings& settings) {
   train::Step step(model, optimizer, loss_of(model, settings),
                    {.amp = settings.amp,

@@ -5,6 +5,7 @@
 
 #include "lathe/core/device.h"
 #include "lathe/core/tensor.h"
+#include "lathe/data/batch.h"
 #include "lathe/nn/module.h"
 #include "lathe/optim/optimizer.h"
 #include "lathe/tools/cli/settings/settings.h"
@@ -13,14 +14,10 @@
 
 namespace lathe::cli {
 
-struct RandomBatch {
-  Tensor x;  // [images, in_channels, side, side], normal numbers, in --layout
-  Tensor y;  // [images], labels
-};
-
-/// A batch for a model of this shape, with images of --image-size (32), drawn from the default
-/// generator of `device`.
-RandomBatch random_batch(const Settings& settings, const ModelShape& shape, Device device,
+/// A batch for a model of this shape, drawn from the default generator of `device`: x [images,
+/// in_channels, side, side], normal numbers in --layout, with the side --image-size (32); y
+/// [images], labels. It has no indices.
+data::Batch random_batch(const Settings& settings, const ModelShape& shape, Device device,
                          int64_t images);
 
 /// The step of these settings, on such batches. The settings must outlive the result.
@@ -28,7 +25,7 @@ train::StepSetup random_step_setup(const Settings& settings);
 
 /// One training step, kernel by kernel, as --layout and --amp say but without a loss scale. The
 /// gradients are gone afterwards. Does not wait for a GPU.
-void train_on(const RandomBatch& batch, nn::Module& model, optim::Optimizer& optimizer,
+void train_on(const data::Batch& batch, nn::Module& model, optim::Optimizer& optimizer,
               const Settings& settings);
 
 }  // namespace lathe::cli
