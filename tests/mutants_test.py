@@ -17,6 +17,7 @@ import report     # noqa: E402
 import switch     # noqa: E402
 
 # Any mutant of a line of sum() is noticed, none of unasked(), never() is called by no test, and the one of swapped() does not compile.
+# In pointed() a condition is a pointer and its opposite is not.
 SUM = """// a < b in a comment, and "a + b" in a string are no places.
 #include <string>
 static_assert(1 + 1 == 2);
@@ -42,6 +43,12 @@ int never(int n) {
 int at(const int* values, int place) { return values[place]; }
 int swapped(const int* values, int place) {
   return at(values, place);
+}
+
+int pointed(const int* p, const int* q) {
+  while (!p)
+    p = q;
+  return *p;
 }
 """
 FILES = {
@@ -85,7 +92,7 @@ def found(text, path="core/a.cpp"):
 
 class Operators(unittest.TestCase):
     def test_only_function_bodies_are_changed_and_no_string(self):
-        self.assertEqual({line for line, *_ in found(SUM)}, {7, 8, 9, 13, 14, 19, 20, 25})
+        self.assertEqual({line for line, *_ in found(SUM)}, {7, 8, 9, 13, 14, 19, 20, 25, 29, 30})
         self.assertFalse([after for *_, after in found(SUM) if "word" in after])
 
     def test_each_kind(self):
@@ -183,11 +190,11 @@ class Runs(unittest.TestCase):
     def test_killed_survived_not_reached_and_an_interrupted_run_goes_on(self):
         output = self.mutate("--count", "20", "core")
         status = {7: "noticed", 8: "noticed", 9: "noticed", 13: "survived", 14: "survived", 19: "not reached", 20: "not reached",
-                  25: "does not compile"}
+                  25: "does not compile", 29: "not reached", 30: "not reached"}
         noticed = {"killed": "noticed", "timed out": "noticed"}
         self.assertEqual({r["line"]: noticed.get(r["status"], r["status"]) for r in self.rows()}, status, output)
         self.assertEqual((self.tree / "core/sum.cpp").read_text(), SUM)
-        self.assertRegex(output, r"all +7 .* 43 %")
+        self.assertRegex(output, r"all +9 .* 33 %")
         self.assertIn("script fails without a mutant: left out Sums.test_fails_by_itself", output)
         self.assertIn("survived: core/sum.cpp:14", output)
 
@@ -195,7 +202,7 @@ class Runs(unittest.TestCase):
         self.results.write_text("".join(lines[:-1]) + lines[-1][:20])
         again = self.mutate("--count", "20", "core")
         self.assertEqual("".join(lines[:-1]), "".join(self.results.read_text().splitlines(keepends=True)[:-1]), again)
-        self.assertEqual(sorted(r["id"] for r in self.rows()), list(range(1, 9)))
+        self.assertEqual(sorted(r["id"] for r in self.rows()), list(range(1, 11)))
         self.assertIn("is of another run", self.mutate("--count", "20", "--seed", "6", "core", code=1))
 
     def test_a_diff_limits_the_lines(self):

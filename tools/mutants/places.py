@@ -1,7 +1,7 @@
 """Where a mutant can be switched at run time: statements and expressions in function bodies.
 
-Two forms. A `statement` ends with its semicolon and declares nothing. An `expression` is a condition, what a declaration begins with,
-or a part of a for. Left out: constexpr, template arguments, default arguments, members' initialisers, and what stands in a macro's arguments.
+Three forms. A `statement` ends with its semicolon and declares nothing. A `condition` is taken as true or false. An `expression` is what a
+declaration begins with, or the last part of a for. Left out: constexpr, template arguments, default arguments, members' initialisers, and what stands in a macro's arguments.
 """
 import dataclasses
 
@@ -14,7 +14,7 @@ UNTOUCHED = {"constexpr", "using", "typedef", "static_assert", "struct", "class"
 
 @dataclasses.dataclass(eq=False)
 class Place:
-    form: str      # "statement" or "expression"
+    form: str      # "statement", "condition" or "expression"
     first: int     # tokens [first, end)
     end: int
     function: str  # whose body it is in
@@ -143,20 +143,20 @@ class _Reader:
         if word == "for" and self.find(open_ + 1, close, (";",)) == close:
             return  # for (x : range)
         guard = self.text(close + 2 if self.text(close + 1) == "{" else close + 1)
-        first = open_ + 1
+        first, part = open_ + 1, 0
         while first < close:
             end = self.find(first, close, (";",))
-            self.expression(first, end, function, void, guard if word == "if" and end == close else "")
-            first = end + 1
+            asks = part == 1 if word == "for" else end == close
+            self.expression("condition" if asks else "expression", first, end, function, void, guard if word == "if" and asks else "")
+            first, part = end + 1, part + 1
 
-    def expression(self, first, end, function, void, guard=""):
+    def expression(self, form, first, end, function, void, guard):
         if first >= end:
             return
         if self.declares(first, end):
             return self.initialiser(first, end, function, void)
-        inner = self.lambdas(first, end)
-        if not inner:
-            self.places.append(Place("expression", first, end, function, void, guard))
+        if not self.lambdas(first, end):
+            self.places.append(Place(form, first, end, function, void, guard))
 
     def simple(self, first, end, function, void):
         inner = self.lambdas(first, end)

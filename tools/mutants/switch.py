@@ -37,12 +37,12 @@ def switched(text, mutants):
         parts.append(text[at:end])
 
     def put(those, form, line, original):
-        before, between, after = ("{", "else", "}") if form == "statement" else ("(", ":", ")")
+        before, after = {"statement": ("{", "}"), "condition": ("bool(", ")"), "expression": ("(", ")")}[form]
         parts.append(before)
         for mutant in those:
-            on = f"mutants::on({mutant.id})"
+            on, text = f"mutants::on({mutant.id})", f"{before}{mutant.text}{after}"
             parts.append(f"\n#line {MARK + mutant.id}\n")
-            parts.append(f"if ({on}) {{ {mutant.text} }} {between}" if form == "statement" else f"{on} ? ({mutant.text}) {between}")
+            parts.append(f"if ({on}) {text} else" if form == "statement" else f"{on} ? {text} :")
         parts.append(f"\n#line {line}\n{before}")
         original()
         parts.append(after + after)
