@@ -62,11 +62,13 @@ int main(int argc, char** argv) {
   return sum(3) == 13 ? 0 : 1;
 }
 """,
-    "tests/core/sum_script_test.py": """import subprocess, sys, unittest
+    "tests/core/sum_script_test.py": """import resource, subprocess, sys, unittest
 PROGRAM = sys.argv.pop()
+def no_file():  # which is no limit for the trace
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 class Sums(unittest.TestCase):
     def test_none(self):
-        self.assertEqual(subprocess.run([PROGRAM, "0"]).returncode, 4)
+        self.assertEqual(subprocess.run([PROGRAM, "0"], preexec_fn=no_file).returncode, 4)
     def test_fails_by_itself(self):
         self.assertEqual(subprocess.run([PROGRAM, "1"]).returncode, 0)
 unittest.main()
@@ -195,7 +197,7 @@ class Runs(unittest.TestCase):
         self.assertEqual({r["line"]: noticed.get(r["status"], r["status"]) for r in self.rows()}, status, output)
         self.assertEqual((self.tree / "core/sum.cpp").read_text(), SUM)
         self.assertRegex(output, r"all +9 .* 33 %")
-        self.assertIn("script fails without a mutant: left out Sums.test_fails_by_itself", output)
+        self.assertIn("script fails without a mutant: left out Sums.test_fails_by_itself\n", output)
         self.assertIn("survived: core/sum.cpp:14", output)
 
         lines = self.results.read_text().splitlines(keepends=True)

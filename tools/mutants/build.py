@@ -17,11 +17,11 @@ class Copy:
         self.root, self.tree, self.build_folder = root, work / "tree", work / "tree/build/mutants"
         self.jobs, self.log, self.texts = jobs, log, {}
 
-    def fill(self):
-        """Writes what has changed, and no other file, so that little is compiled again."""
+    def fill(self, but=()):
+        """Writes what has changed, and no other file, so that little is compiled again; none of the files that put() will write."""
         names = subprocess.run(["git", "-C", self.root, "ls-files", "-z"], check=True, capture_output=True).stdout.decode().split("\0")
         kept = {name for name in names if name and (self.root / name).is_file()}
-        for name in kept:
+        for name in kept - set(but):
             content = (self.root / name).read_bytes()
             if name == MAIN and b"doctest" in content:
                 content = switch.with_listener(content.decode()).encode()

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 PYTHON_CASES = pathlib.Path(__file__).resolve().with_name("python_cases.py")
@@ -37,6 +38,33 @@ class Run:
     def by(self):
         """The case that failed, or in which the program ended."""
         return next((case.name for case in self.cases if not case.ok), "")
+
+
+class Trace:
+    """A pipe with a name, to which programs write their lines: no limit on the size of files, which a test may set, is one on it."""
+
+    END = b"end of the trace\n"
+
+    def __init__(self, path):
+        os.mkfifo(path)
+        self.path, self.text = path, b""
+        self.reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self.writer = os.open(path, os.O_WRONLY)
+        os.set_blocking(self.reader, True)
+        self.thread = threading.Thread(target=self._read)
+        self.thread.start()
+
+    def _read(self):
+        while not self.text.endswith(self.END):
+            self.text += os.read(self.reader, 1 << 16)
+
+    def end(self):
+        """All lines until now."""
+        os.write(self.writer, self.END)
+        self.thread.join()
+        os.close(self.reader)
+        os.close(self.writer)
+        return self.text.removesuffix(self.END).decode(errors="replace")
 
 
 @dataclasses.dataclass
@@ -66,8 +94,8 @@ class Test:
         if cases is not None and not all(case.name for case in cases):
             cases = None
         with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
-            trace = pathlib.Path(scratch) / "trace"
-            environment = {**os.environ, **self.environment, "MUTANT_TRACE": str(trace)}
+            trace = Trace(f"{scratch}/trace")
+            environment = {**os.environ, **self.environment, "MUTANT_TRACE": trace.path}
             command = [self.command[0], str(PYTHON_CASES), *self.command[1:]] if self.is_script() else list(self.command)
             if mutant is not None:
                 environment["MUTANT"] = str(mutant)
@@ -80,7 +108,7 @@ class Test:
                     command.append("--test-case=" + ",".join(re.sub(r"[,\\]", "?", case.name) for case in cases))
             begin = time.monotonic()
             code, output = self._end_of(command, environment, limit or self.limit, pathlib.Path(scratch) / "output")
-            noted = cases_of(trace.read_text(errors="replace") if trace.is_file() else "")
+            noted = cases_of(trace.end())
         seconds = time.monotonic() - begin
         if len(noted) == 1 and not noted[0].name:
             noted[0].ok, noted[0].seconds = code == 0, seconds

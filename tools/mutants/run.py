@@ -149,11 +149,12 @@ def run(options):
     log(f"{len(mutants)} mutants of {sum(map(len, by_line.values()))} on {len(by_line)} lines of {len(paths)} files")
 
     copy = build.Copy(root, options.work, options.jobs, log)
-    copy.fill()
+    copy.fill({m.path for m in mutants})
+    gone = {row["id"] for row in results.rows if row["status"] == report.NOT_COMPILED}
+    copy.put([m for m in mutants if m.id not in gone])
     copy.configure(options.cmake or SETTINGS)
     tests = [t for t in programs.tests_of(copy.build_folder, copy.tree) if t.folder and re.search(options.tests, t.name)]
     tests = [t for t in tests if options.wide or any(is_near(t, m) for m in mutants)]
-    gone = {row["id"] for row in results.rows if row["status"] == report.NOT_COMPILED}
     log(f"builds {len(tests)} tests")
     left, dropped = copy.build([m for m in mutants if m.id not in gone], sorted({t for test in tests for t in test.targets(copy.build_folder)}))
     for mutant in dropped:
