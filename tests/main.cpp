@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "lathe/core/random/generator.h"
 #include "lathe/core/thread_pool.h"
 #include "quiet_listener.h"
 
@@ -13,8 +14,11 @@ namespace {
 
 // Counts cases as the summary wants them: skipped are those that decline to run (no device), with
 // their reason; a case that a filter left out is not counted at all.
-struct CountingListener : lathe::test::QuietListener {
+struct CaseListener : lathe::test::QuietListener {
   using QuietListener::QuietListener;
+
+  // Each case draws the same numbers alone, after others, and in every build.
+  void test_case_start(const doctest::TestCaseData&) override { lathe::manual_seed(0); }
 
   void test_case_end(const doctest::CurrentTestCaseStats& stats) override {
     ++(stats.testCaseSuccess ? passed : failed);
@@ -32,7 +36,7 @@ struct CountingListener : lathe::test::QuietListener {
   int passed = 0, failed = 0, skipped = 0;
 };
 
-REGISTER_LISTENER("counts", 0, CountingListener);
+REGISTER_LISTENER("counts", 0, CaseListener);
 
 }  // namespace
 

@@ -43,10 +43,12 @@ struct Reference {
   std::vector<double> y, mean, var, dx, dresidual, dweight, dbias;
 };
 
-/// Everything from the definition, in f64, element by element.
+/// Everything from the definition, in f64, element by element. A ReLU lets those gradients through
+/// whose `outputs` are positive: near 0 the sign depends on rounding, and only the op knows its own.
 Reference reference(const Shape& shape, const std::vector<double>& x,
                     const std::vector<double>& residual, const std::vector<double>& weight,
-                    const std::vector<double>& bias, const std::vector<double>& dy, bool relu) {
+                    const std::vector<double>& bias, const std::vector<double>& outputs,
+                    const std::vector<double>& dy, bool relu) {
   const int64_t n = shape[0], c = shape[1], total = static_cast<int64_t>(x.size());
   const int64_t plane = n * c == 0 ? 0 : total / (n * c);
   const double m = static_cast<double>(n * plane);
@@ -64,7 +66,7 @@ Reference reference(const Shape& shape, const std::vector<double>& x,
     const double s = 1 / std::sqrt(var + kEps);
     each([&](size_t i) {
       r.y[i] = (x[i] - mean) * s * weight[k] + bias[k] + (residual.empty() ? 0 : residual[i]);
-      const double g = relu && r.y[i] <= 0 ? 0 : dy[i];
+      const double g = relu && outputs[i] <= 0 ? 0 : dy[i];
       if (relu) r.y[i] = std::max(r.y[i], 0.0);
       r.dresidual[i] = g;
       sum_g += g;
@@ -125,7 +127,7 @@ void check_form(BatchNormForm form, DType dtype) {
     const bool adds = form == BatchNormForm::kAddRelu;
     const Reference want = reference(
         c.x, values(got.x), adds ? values(got.residual) : std::vector<double>{}, values(got.weight),
-        values(got.bias), values(got.dy), form != BatchNormForm::kPlain);
+        values(got.bias), values(got.y), values(got.dy), form != BatchNormForm::kPlain);
     CHECK(got.y.dtype() == dtype);
     CHECK(got.y.strides() == got.x.strides());
     CHECK(difference(got.y, want.y, tol) == "");
