@@ -1,5 +1,5 @@
 """The copy of the tree with mutants in it, and its build. The product's own source is never touched."""
-import pathlib
+import os
 import re
 import subprocess
 import sys
@@ -59,6 +59,12 @@ class Copy:
             self.log(f"  {len(bad)} do not compile, {len(mutants) - len(bad)} are left")
             dropped += sorted(bad, key=lambda m: m.id)
             mutants = [m for m in mutants if m not in bad]
+
+    def unbuilt(self, mutants):
+        """Those whose source is in none of the programs that were built, such as one for another backend."""
+        listed = subprocess.run(["ninja", "-C", self.build_folder, "-t", "deps"], check=True, text=True, capture_output=True).stdout
+        used = {os.path.realpath(self.build_folder / line.strip()) for line in listed.splitlines() if line.startswith(" ")}
+        return [m for m in mutants if os.path.realpath(self.tree / m.path) not in used]
 
     def _write(self, name, content, mode=0o644):
         path = self.tree / name

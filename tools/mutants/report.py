@@ -4,8 +4,8 @@ import json
 import os
 import pathlib
 
-KILLED, TIMED_OUT, SURVIVED, NOT_REACHED, EQUIVALENT, NOT_COMPILED = (
-    "killed", "timed out", "survived", "not reached", "equivalent", "does not compile")
+KILLED, TIMED_OUT, SURVIVED, NOT_REACHED, EQUIVALENT, NOT_COMPILED, NOT_BUILT = (
+    "killed", "timed out", "survived", "not reached", "equivalent", "does not compile", "not built")
 COLUMNS = (KILLED, TIMED_OUT, SURVIVED, NOT_REACHED, EQUIVALENT)
 EQUIVALENTS = pathlib.Path(__file__).resolve().with_name("equivalent.txt")
 
@@ -60,7 +60,7 @@ def table(rows, name, key):
     """One line for each folder or kind."""
     groups = collections.defaultdict(collections.Counter)
     for row in rows:
-        if row["status"] != NOT_COMPILED:
+        if row["status"] in COLUMNS:
             for group in (key(row), "all"):
                 groups[group][row["status"]] += 1
     lines = [f"{name:<22}{'mutants':>9}" + "".join(f"{column:>13}" for column in COLUMNS) + f"{'killed of':>11}"]
@@ -77,8 +77,9 @@ def text(rows, run):
     lines = [", ".join(f"{name} {value}" for name, value in run.items()), ""]
     lines += table(rows, "folder", lambda row: row["path"].split("/")[0]) + [""]
     lines += table(rows, "kind", lambda row: row["kind"])
-    not_compiled = sum(row["status"] == NOT_COMPILED for row in rows)
-    lines.append(f"\nkilled of: the share of those that are not equivalent; {not_compiled} more do not compile")
+    others = collections.Counter(row["status"] for row in rows)
+    lines.append(f"\nkilled of: the share of those that are not equivalent; beside these {others[NOT_COMPILED]} do not compile and "
+                 f"{others[NOT_BUILT]} are in sources that were not built")
     for status in (SURVIVED, NOT_REACHED):
         for row in sorted((r for r in rows if r["status"] == status), key=lambda r: (r["path"], r["line"])):
             lines += ["", f"{status}: {row['path']}:{row['line']} ({row['kind']}), mutant {row['id']}", f"- {row['before']}", f"+ {row['after']}"]

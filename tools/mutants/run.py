@@ -16,6 +16,7 @@ case takes and which mutants it reaches. Then every mutant runs against the case
     survived        cases reached it and none failed
     not reached     no case of the tests that ran came there
     equivalent      as equivalent.txt says, by hand
+    not built       its source is in no program of the tests that ran; counts as none
 
 Results come as JSON lines in --out, which an interrupted run goes on with when it is called again. The report is printed at the end.
 Left out are headers, CUDA sources, and places that no switch can be in (places.py says which). Tests of tests/<folder> are nearest to
@@ -159,6 +160,11 @@ def run(options):
     left, dropped = copy.build([m for m in mutants if m.id not in gone], sorted({t for test in tests for t in test.targets(copy.build_folder)}))
     for mutant in dropped:
         results.add(mutant, report.NOT_COMPILED)
+    unbuilt = copy.unbuilt(left)
+    left = [m for m in left if m not in unbuilt]
+    for mutant in unbuilt:
+        if mutant.id not in results.done():
+            results.add(mutant, report.NOT_BUILT)
     log(f"{len(left)} compile; runs the tests without a mutant")
     with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
         list(pool.map(lambda test: programs.baseline(test, log), tests))
