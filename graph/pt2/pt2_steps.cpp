@@ -349,7 +349,8 @@ void run_step(const Step& step, std::vector<Held>& held, const Setting& setting)
   try {
     Call call(step, held, setting);
     step.target->run(call);
-    if (step.is_shared && step.target->kind == Kind::kPlain) {
+    const bool is_new = step.target->kind == Kind::kPlain || step.may_replace;
+    if (step.is_shared && is_new) {
       for (const Value output : step.node.outputs) {
         if (output.number >= 0) make_row_major(held[static_cast<size_t>(output.number)]);
       }

@@ -1,7 +1,7 @@
 // Hostile and unusual .pt2 files: names, sizes and sub-graphs that a file may make up.
 #include <doctest/doctest.h>
 
-#include <chrono>
+#include <ctime>
 #include <random>
 #include <string>
 
@@ -124,13 +124,13 @@ TEST_CASE("pt2: the time to load grows with the file, whatever writes into what"
           pt2_node("aten.relu_.default", pt2_tensor("self", concat("v", i)), concat("w", i)));
     }
     const std::string file = pt2_file(pt2_program(nodes, "w0"));
-    const auto began = std::chrono::steady_clock::now();
+    const std::clock_t began = std::clock();
     loaded(file);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    return static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
   };
   seconds(1000);
   const double few = seconds(2000), many = seconds(32000);
-  CHECK_MESSAGE(many < 64 * few, few, " s for 2000 views, ", many, " s for 32000");
+  CHECK_MESSAGE(many < 32 * few, few, " s for 2000 views, ", many, " s for 32000");
 }
 
 TEST_CASE("pt2: a weight has the program's shape, and a buffer over it is a tensor of its own") {
@@ -157,18 +157,22 @@ TEST_CASE("pt2: a compressed archive is read; what it may inflate to is bounded"
   std::string noise;  // makes the archive larger than its program
   std::minstd_rand random(1);
   for (int i = 0; i < 8192; ++i) noise += static_cast<char>(random() >> 8);
-  const auto archive = [&](const std::string& text, const std::string& weight) {
+  const auto archive = [&](const std::string& text, const Pt2Weight& weight,
+                           const std::string& values) {
     return pt2_archive({{"models/model.json", text},
-                        {"data/weights/model_weights_config.json", testing::pt2_weights({{}})},
-                        {"data/weights/weight_0", weight},
+                        {"data/weights/model_weights_config.json", testing::pt2_weights({weight})},
+                        {"data/weights/weight_0", values},
                         {"data/constants/model_constants_config.json", R"({"config":{}})"},
                         {"noise", noise}},
                        zip::Method::kDeflated);
   };
-  jit::Program model = loaded(archive(program, testing::pt2_values()));
+  jit::Program model = loaded(archive(program, {}, testing::pt2_values()));
   const Tensor x = ones({1, 2});
   CHECK(equal(model(x), loaded(pt2_file(program))(x)));
-  CHECK(refused(archive(program + std::string(100000, ' '), testing::pt2_values()),
+  CHECK(refused(archive(program + std::string(100000, ' '), {}, testing::pt2_values()),
                 "more than the limit of") == "");
-  CHECK(refused(archive(program, std::string(size_t{70} << 20, '\0')), "bytes") == "");
+  // The storage alone may have this size, and the tensor alone, too.
+  CHECK(
+      refused(archive(program, {.sizes = "15000000", .strides = "0"}, std::string(60000000, '\0')),
+              "the tensors and their storages have 120000000 bytes") == "");
 }
