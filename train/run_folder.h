@@ -33,6 +33,12 @@ inline constexpr std::string_view kInexactKey = "lathe.inexact";
 /// The key of a last.safetensors that is of an earlier step than the run had reached: later states
 /// may be bad, because a loss was not finite or a device failed.
 inline constexpr std::string_view kWentBackKey = "lathe.went_back";
+/// The key of how many batches an epoch had: with another number the batches are others.
+inline constexpr std::string_view kBatchesKey = "lathe.batches";
+/// The key of what a Trainer that found its own folder was told, in lines `name = value`: the class
+/// of its optimiser, `scheduler = "none"` without a schedule, and options that decide the result.
+/// The command goes on by it with the run of a program.
+inline constexpr std::string_view kOptionsKey = "lathe.options";
 
 /// Steps between copies of the state. A copy takes about a hundredth of a step on a CPU. From a GPU
 /// it takes some milliseconds, beside the step that follows. This seldom it costs nothing.

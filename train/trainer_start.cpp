@@ -22,9 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How many batches an epoch had: with another number the batches are others.
-constexpr std::string_view kBatchesKey = "lathe.batches";
-
 /// The learning rate stays as it is set.
 class KeptRate final : public optim::LRScheduler {
  public:
@@ -81,6 +78,16 @@ void check_names(const std::vector<Metric>& metrics, bool has_accuracy) {
         ValueError, !metric.name().starts_with("memory_") && names.insert(metric.name()).second,
         "train::Trainer: a metric needs a name of its own, and \"", metric.name(), "\" is taken");
   }
+}
+
+// For kOptionsKey.
+std::string text_of(const TrainerOptions& o, const optim::Optimizer& optimizer) {
+  return concat("optimizer = \"", optimizer.name(), "\"\n",
+                o.schedule == nullptr ? "scheduler = \"none\"\n" : "", "epochs = ", o.epochs,
+                "\nmax_steps = ", o.max_steps, "\nearly_stopping = ", o.early_stopping,
+                "\namp = \"", o.amp, "\"\naccumulate = ", o.accumulate,
+                "\nclip_grad_norm = ", o.clip_grad_norm, "\nema = ", o.ema,
+                "\neval_every = ", o.eval_every, "\nlog_every = ", o.log_every, "\n");
 }
 
 Device device_of(nn::Module& model) {
@@ -240,7 +247,7 @@ void Trainer::Impl::take_state(const Checkpoint& checkpoint, const std::string& 
   for (const auto& [key, value] : checkpoint.metadata) {
     const bool is_of_state = key == "lathe.checkpoint" || key == "lathe.parts" ||
                              key == "lathe.epoch" || key == "lathe.step" || key == kBatchesKey ||
-                             key == kInexactKey || key == kWentBackKey;
+                             key == kOptionsKey || key == kInexactKey || key == kWentBackKey;
     if (!is_of_state) task.options.metadata.emplace(key, value);
   }
 }
@@ -277,8 +284,11 @@ void Trainer::Impl::open() {
   if (evaluated.kept && (monitor.better == Better::kHigher ? evaluated.best < *evaluated.kept
                                                            : evaluated.best > *evaluated.kept))
     evaluated.kept = evaluated.best;
-  if (files.lock && inputs.train->size() >= 0)
-    task.options.metadata[std::string(kBatchesKey)] = std::to_string(inputs.train->size());
+  if (files.lock) {
+    if (inputs.train->size() >= 0)
+      task.options.metadata[std::string(kBatchesKey)] = std::to_string(inputs.train->size());
+    task.options.metadata[std::string(kOptionsKey)] = text_of(o, task.optimizer);
+  }
   std::function<Checkpoint()> present;
   if (ranks.is_first()) present = [this] { return checkpoint(); };
   files.saves.emplace(files.folder, o.keep, std::move(present));

@@ -36,6 +36,7 @@
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/peak_forecast.h"
+#include "lathe/tools/cli/training/program_run.h"
 #include "lathe/tools/cli/training/resume.h"
 #include "lathe/tools/cli/training/run_data.h"
 #include "lathe/tools/cli/training/run_folder.h"
@@ -55,8 +56,13 @@ namespace {
 
 // Chooses dataset, model and stem, and downloads the data set if asked to. If nothing was given and
 // the download fails, another choice is made. A run that goes on keeps its stem.
-void choose(Settings& settings, const StartPoint& start, Log& log) {
-  const std::string model = choose_model(settings, start.from ? "" : settings.weights);
+void choose(Settings& settings, const StartPoint& start, const SettingSources& call, Log& log) {
+  // The names and shapes of weights tell the model, if nothing else does.
+  const std::string weights = start.record ? start.file.string()
+                              : start.from ? ""
+                                           : settings.weights;
+  const std::string model = choose_model(settings, weights);
+  check_record(start, settings, call);
   Machine machine = look_around(settings);
   const Settings asked = settings;
   if (settings.download) machine.cifar10_found = machine.fashion_mnist_found = true;
@@ -77,7 +83,7 @@ void choose(Settings& settings, const StartPoint& start, Log& log) {
   if (!remark.empty()) log.choice(remark);
   if (!model.empty()) log.choice(model);
   if (start.from && !settings.stem) settings.stem = start.before->stem;
-  const std::string stem = choose_stem(settings, start.from ? "" : settings.weights);
+  const std::string stem = choose_stem(settings, weights);
   if (!stem.empty()) log.choice(stem);
 }
 
@@ -285,7 +291,10 @@ void say_start(const Settings& settings, const RunData& data, const StartPoint& 
                           names[0]));
   }
   if (start.from)
-    log.line(formatted("going on from {}, step {}", start.file.string(), counts.begin));
+    log.line(formatted("going on from {}, step {}{}", start.file.string(), counts.begin,
+                       start.record ? ", with images, loss and evaluations of this command in "
+                                      "place of the program's"
+                                    : ""));
 }
 
 /// Trains. Where memory of `device` was not enough, the error ends with advice for its peak; where
@@ -308,7 +317,7 @@ Settings choose_on_ranks(const Invocation& call, StartPoint& start, const Ranks&
   ranks.wait_for_each([&] {
     start = ranks.is_first() ? find_start(call, log) : StartPoint{.settings = call.settings};
     settings = start.settings;
-    if (ranks.is_first()) choose(settings, start, log);
+    if (ranks.is_first()) choose(settings, start, call.sources, log);
   });
   share_start(ranks, start, settings, call.sources);
   ranks.wait_for_each([&] {
@@ -366,6 +375,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   const int64_t parameters = nn::count_parameters(*model);
   place_model(*model, device, settings);
   const auto optimizer = make_optimizer(settings, *model);
+  check_hyper_parameters(start, settings, *optimizer);
   Frozen frozen = freeze_parameters(*model, settings, log);
   warn_of_flags(settings, call.sources, {device, *model, ranks.size(), schedule, images}, log);
   RunSchedule lr(*optimizer, schedule);

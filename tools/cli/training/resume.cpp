@@ -15,6 +15,7 @@
 #include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/training/given_flags.h"
+#include "lathe/tools/cli/training/program_run.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/train/run_checkpoints.h"
 #include "lathe/train/run_folder.h"
@@ -123,7 +124,8 @@ void merge_with_run(StartPoint& start, const Invocation& call, const fs::path& b
     run.config_path = (beside / "config.toml").string();
   for (const std::string& remark : gone_settings(run)) log.warning(remark);
   if (start.from) {
-    run.saved_config = metadata_text(*start.from, kConfigKey);
+    if (!start.from->metadata.contains(kConfigKey)) start.record = record_of(*start.from);
+    run.saved_config = start.record ? *start.record : metadata_text(*start.from, kConfigKey);
     run.saved_name = start.file.string();
     start.before = merge_settings(run, kTrain);
   }
@@ -237,7 +239,8 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
     list += formatted("{}{} {} → {}", list.empty() ? "" : ", ", key, shown(before), shown(after));
   };
   for (const Setting& setting : all_settings()) {
-    if (!kTrain.has(setting) || is_free(now, setting.key)) continue;
+    if (!kTrain.has(setting) || is_free(now, setting.key) || !is_known(start, setting.key))
+      continue;
     const std::string before = value_text(*start.before, setting);
     const std::string after = value_text(now, setting);
     if (is_same(setting, before, after)) continue;
@@ -247,14 +250,19 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
     if (is_one_of(setting.key, kBatches)) same.batches = false;
     if (chooses_evaluated(now, setting.key)) same.evaluated = false;
   }
+  const std::string batches_before = metadata_text(*start.from, train::kBatchesKey);
+  if (start.record && !batches_before.empty() && batches_before != std::to_string(images.batches)) {
+    note(changes, "batches in an epoch", batches_before, std::to_string(images.batches));
+    same.batches = false;
+  }
   const std::string images_before = metadata_text(*start.from, kImagesKey);
-  if (images_before != std::to_string(images.training)) {
+  if (!start.record && images_before != std::to_string(images.training)) {
     note(changes, "training images", images_before, std::to_string(images.training));
     same.batches = false;
   }
   // The batches of all ranks together stay the same.
   const std::string ranks_before = metadata_text(*start.from, kRanksKey);
-  if ((ranks_before.empty() ? "1" : ranks_before) != std::to_string(ranks))
+  if (!start.record && (ranks_before.empty() ? "1" : ranks_before) != std::to_string(ranks))
     note(changes, "ranks", ranks_before.empty() ? "1" : ranks_before, std::to_string(ranks));
   const std::string evaluated_before = metadata_text(*start.from, kEvaluatedKey);
   if (!evaluated_before.empty() && evaluated_before != images.evaluated) {
@@ -283,7 +291,7 @@ void fail_misfit(const StartPoint& start, const Settings& now,
     const Setting& setting = *find_setting(key);
     const std::string before = value_text(*start.before, setting);
     const std::string after = value_text(now, setting);
-    if (is_same(setting, before, after) || is_free(now, key) ||
+    if (is_same(setting, before, after) || is_free(now, key) || !is_known(start, key) ||
         std::ranges::find(parts, part) == parts.end())
       continue;
     changes += formatted("{}--{} {} (it was made with {})", changes.empty() ? "" : ", ", key, after,

@@ -34,7 +34,8 @@ struct StartPoint {
   std::unique_ptr<train::RunLock> lock;  // on that folder
   std::filesystem::path file;            // the checkpoint; empty: begin a new run
   std::optional<Checkpoint> from;
-  std::optional<Settings> before;  // the settings of the run so far
+  std::optional<Settings> before;     // the settings of the run so far
+  std::optional<std::string> record;  // of a program's run: all that its checkpoint says of them
 };
 
 /// The start that --resume asks for; a new run if it asks for nothing.
@@ -49,13 +50,15 @@ StartPoint find_start(const Invocation& call, Log& log);
 /// The images of a run, as far as they decide its result.
 struct RunImages {
   int64_t training = 0;
+  int64_t batches = 0;    // of an epoch
   std::string evaluated;  // which ones evaluations look at: "100 images of test"
 };
 
 using train::Unchanged;
 
 /// Compares settings and data with those of the run so far. Another length, and what only rounds
-/// differently, is a line of the log.
+/// differently, is a line of the log. Of a program's run, what is known of it (program_run.h) and
+/// the number of batches.
 /// throws: UsageError listing what must not change, unless --allow-changes.
 Unchanged check_changes(const StartPoint& start, const Settings& now, const RunImages& images,
                         int64_t ranks, Log& log);

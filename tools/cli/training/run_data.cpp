@@ -8,7 +8,8 @@ namespace lathe::cli {
 
 RunImages RunData::images(const Settings& settings) const {
   const std::string_view of = !test ? "test" : settings.val_split > 0 ? "train" : "val";
-  return {train_set->size(), formatted("{} images of {}", val_set->size(), of)};
+  return {train_set->size(), train.loader.size(),
+          formatted("{} images of {}", val_set->size(), of)};
 }
 
 RunData open_data(const Settings& settings, Device device, const Ranks& ranks) {

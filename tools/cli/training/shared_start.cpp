@@ -14,6 +14,7 @@
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
 #include "lathe/tools/cli/training/given_flags.h"
+#include "lathe/tools/cli/training/program_run.h"
 
 namespace lathe::cli {
 namespace {
@@ -76,7 +77,8 @@ void share_start(const Ranks& ranks, StartPoint& start, Settings& settings,
   if (!start.from) return;
   SettingSources run;
   const auto saved = start.from->metadata.find(kConfigKey);
-  if (saved != start.from->metadata.end()) run.saved_config = saved->second;
+  if (saved == start.from->metadata.end()) start.record = record_of(*start.from);
+  run.saved_config = start.record ? *start.record : saved->second;
   run.saved_name = start.file.string();
   start.before = merge_settings(run, kTrain);
 }
