@@ -70,7 +70,7 @@ class Source:
             text = edits.get(i, self.tokens[i].text).strip()
             if not text:
                 continue
-            if before is not None and (self.tokens[before].end < self.tokens[i].start or before != i - 1):
+            if before is not None and self.tokens[before].end < self.tokens[before + 1].start and text[0] not in ")],;" * (i > before + 1):
                 parts.append(" ")
             parts.append(text)
             before = i

@@ -14,7 +14,7 @@ COMPARISONS = {"==": "!=", "!=": "==", "<": ">", ">": "<", "<=": ">=", ">=": "<=
 SIGNS = {"+": "-", "-": "+", "+=": "-=", "-=": "+="}
 LEAVING = {"throw", "return", "continue", "break"}
 CHECKS = re.compile(r"(?:[A-Z]+_)?(?:CHECK|REQUIRE)\w*|(?:check|require|expect|refuse|must)(?:_\w+)?")
-FAILS = re.compile(r"(?:[A-Z]+_)?FAIL\w*")
+FAILS = re.compile(r"(?:[A-Z]+_)?FAIL\w*|fail|throw_\w+")
 SAVES = re.compile(r"state|save|write|dump|export|json|put|entries|describe", re.IGNORECASE)
 VERSIONS = re.compile(r"\b(?:bump\w*|\w*version\w*)\s*(?:\(|\+\+|\+=)|\+\+\w*version")
 # Operators that end an operand of this one, beside brackets, commas and semicolons.
@@ -35,7 +35,7 @@ class Mutant:
 
     def key(self):
         """By its content, so that it is the same one when lines move."""
-        return self.path, self.before, self.after
+        return f"{self.path} {self.place.function}", self.before, self.after
 
 
 def mutants(path, text, exit_codes=()):
@@ -94,32 +94,31 @@ class _Slips:
         return [*found, self.partner[open_]]
 
     def edit(self, kind, at, edits):
-        """A mutant with tokens replaced; it is told by the line of token `at`."""
-        line = self.tokens[at].line
-        span = [i for i in range(self.place.first, self.place.end) if self.tokens[i].line == line]
-        first, end = span[0], span[-1] + 1
-        while first > 0 and self.tokens[first - 1].line == line:
+        """A mutant with tokens replaced. It is told by the lines of token `at`, or, without one, of the whole place."""
+        first, end = (self.place.first, self.place.end) if at is None else (at, at + 1)
+        while first > 0 and self.tokens[first - 1].line == self.tokens[first].line:
             first -= 1
-        while end < len(self.tokens) and self.tokens[end].line == line:
+        while end < len(self.tokens) and self.tokens[end].line == self.tokens[end - 1].line:
             end += 1
+        line = self.tokens[self.place.first if at is None else at].line
         return Mutant(self.path, line, kind, self.place, self.source.words(self.place.first, self.place.end, edits),
                       self.source.words(first, end), self.source.words(first, end, edits))
 
-    def told(self, kind, text, after):
-        first, end = self.place.first, self.place.end
-        before = self.source.words(first, end)
-        return Mutant(self.path, self.tokens[first].line, kind, self.place, text, before, after.format(before))
+    def instead(self, kind, text):
+        """A mutant with another text for the whole place."""
+        dropped = {i: " " for i in range(self.place.first, self.place.end)}
+        return self.edit(kind, None, {**dropped, self.place.first: text})
 
     def whole(self):
         """The whole statement, or the whole condition."""
         place, first = self.place, self.text(self.place.first)
         words = self.source.words(place.first, place.end)
         if place.guard in LEAVING or FAILS.fullmatch(place.guard or "-"):
-            yield self.told("skipped check", "false", "false, not {}")
+            yield self.instead("skipped check", "false")
         if place.form != "statement":
             return
         if place.void and first != "return":
-            yield self.told("early return", "return;", "return; before {}")
+            yield self.instead("early return", "return;")
         if first in ("return", "throw", "break", "continue") or FAILS.fullmatch(first):
             return
         kind = "dropped statement"
@@ -129,7 +128,7 @@ class _Slips:
             kind = "missing version bump"
         elif SAVES.search(place.function) and any(t.kind == "string" for t in self.tokens[place.first:place.end]):
             kind = "dropped saved entry"
-        yield self.told(kind, ";", "dropped: {}")
+        yield self.instead(kind, ";")
 
     def operator(self, i, text):
         name = text in ("min", "max")

@@ -11,7 +11,7 @@ EQUIVALENTS = pathlib.Path(__file__).resolve().with_name("equivalent.txt")
 
 
 def equivalents(path=EQUIVALENTS):
-    """{(path, line, changed line): reason}. One mutant is four lines: these three, the reason after "= ", then an empty one."""
+    """{(path and function, line, changed line): reason}. One mutant is four lines: these three, the reason after "= ", then an empty one."""
     found = {}
     for block in path.read_text().split("\n\n"):
         lines = [line for line in block.splitlines() if not line.startswith("#")]
@@ -41,7 +41,7 @@ class Results:
                 path.write_text(text[:text.rindex(line)])
 
     def add(self, mutant, status, by="", seconds=0.0, reached_by=0):
-        row = {"id": mutant.id, "status": status, "path": mutant.path, "line": mutant.line, "kind": mutant.kind,
+        row = {"id": mutant.id, "status": status, "path": mutant.path, "line": mutant.line, "function": mutant.place.function, "kind": mutant.kind,
                "before": mutant.before, "after": mutant.after, "by": by, "seconds": round(seconds, 1), "reached_by": reached_by}
         self.rows.append(row)
         self._append(row)
@@ -82,5 +82,5 @@ def text(rows, run):
                  f"{others[NOT_BUILT]} are in sources that were not built")
     for status in (SURVIVED, NOT_REACHED):
         for row in sorted((r for r in rows if r["status"] == status), key=lambda r: (r["path"], r["line"])):
-            lines += ["", f"{status}: {row['path']}:{row['line']} ({row['kind']}), mutant {row['id']}", f"- {row['before']}", f"+ {row['after']}"]
+            lines += ["", f"{status}: {row['path']} {row['function']}, line {row['line']} ({row['kind']}), mutant {row['id']}", f"- {row['before']}", f"+ {row['after']}"]
     return "\n".join(lines)
