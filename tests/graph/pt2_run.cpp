@@ -30,7 +30,7 @@ Tensor loss_of(const Tensors& results, DType dtype) {
 }
 
 StateDict trained(jit::Program& model, const Tensors& inputs, DType dtype, int steps) {
-  optim::SGD sgd(model.parameters(), {.lr = 0.01, .momentum = 0.9});
+  optim::SGD sgd(model.parameters(), {.lr = 0.001, .momentum = 0.9});
   StateDict out;
   Tensors losses;
   for (int i = 0; i < steps; ++i) {
