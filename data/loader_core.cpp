@@ -104,14 +104,13 @@ PassCore::PassCore(std::shared_ptr<EpochRun> run, std::shared_ptr<Position> posi
       position_(std::move(position)),
       stats_(std::move(stats)) {}
 
-bool PassCore::take(FunctionRef<void(int64_t place)> take) {
+void PassCore::take(FunctionRef<void(int64_t place)> take) {
   const auto began = std::chrono::steady_clock::now();
   const auto ready = static_cast<double>(run_->waiting());
-  if (!run_->next(take)) return false;
+  if (!run_->next(take)) return;
   ++stats_->batches;
   stats_->wait_seconds += seconds_since(began);
   stats_->mean_ready += (ready - stats_->mean_ready) / static_cast<double>(stats_->batches);
-  return true;
 }
 
 bool PassCore::ready() const { return run_->ready(); }

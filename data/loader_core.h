@@ -58,7 +58,7 @@ struct LoaderStats {
 class LATHE_API PassCore {
  public:
   /// Calls `take` with the place of the next batch; EpochRun::next() says more.
-  bool take(FunctionRef<void(int64_t place)> take);
+  void take(FunctionRef<void(int64_t place)> take);
   bool ready() const;
   void hand_out(bool is_batch);
   int64_t epoch() const { return epoch_; }
