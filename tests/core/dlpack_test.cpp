@@ -103,6 +103,11 @@ TEST_CASE("dlpack: every dtype, views, 0-d and empty tensors come back, as the s
       CHECK(back.strides() == t.strides());
       CHECK(back.raw_data() == t.raw_data());
       CHECK(back.to_vector<double>() == t.to_vector<double>());
+      int64_t last = 0;  // an import ends behind its last element
+      for (int d = 0; d < t.ndim(); ++d) last += (t.shape()[d] - 1) * t.strides()[d];
+      const int64_t kept = t.numel() == 0 ? 0 : last + 1;
+      if (kept > 0) CHECK(as_strided(back, {kept}, {1}, 0).numel() == kept);
+      CHECK_THROWS_AS(as_strided(back, {kept + 1}, {1}, 0), IndexError);
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include "golden_pth.h"
 #include "lathe/core/formats/deflate.h"
+#include "lathe/core/formats/pickle.h"
 #include "lathe/core/formats/zip.h"
 #include "lathe/ops/creation.h"
 #include "lathe/tests/data/files.h"
@@ -70,6 +71,20 @@ std::string dict_of(const std::string& items) { return "}(" + items + "u"; }
 /// A state dict of one entry "w".
 std::string file_of(const std::string& value, const std::string& bytes = "abcdefgh") {
   return file_with(pickle_of(dict_of(text("w") + value)), bytes);
+}
+
+TEST_CASE("pickle: what is no text has none, whatever its number") {
+  const std::string_view names[] = {"a b"};
+  const auto text_of = [&](const std::string& value) {
+    const pickle::Document document(pickle_of(value), names, 1 << 20, "x.pth");
+    return std::string(document.text(document.root()));
+  };
+  CHECK(text_of(text("word")) == "word");
+  CHECK(text_of(global("a", "b")) == "a b");
+  for (const std::string& value :
+       {std::string("K\xff"), std::string("J\xff\xff\xff\x7f"), std::string("J\xff\xff\xff\xff"),
+        std::string("\x88"), std::string("N"), tuple(byte(1)), dict_of(byte(1) + byte(2))})
+    CHECK(text_of(value).empty());
 }
 
 TEST_CASE("pth: every dtype, 0-d and empty tensors as PyTorch saved them") {

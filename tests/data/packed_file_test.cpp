@@ -194,6 +194,24 @@ TEST_CASE("packed file: values that do not fit are found though the checksum is 
   }
 }
 
+TEST_CASE("packed file: each byte of a count matters, though the checksum is right") {
+  const TempDir dir;
+  const std::string whole = small_file();
+  const size_t tail = whole.size() - testing::kPackedTailBytes, train_images = tail + 8;
+  for (size_t at = tail; at < tail + 40; ++at) {
+    if (at == train_images) continue;  // any of 0 to 3 will do
+    for (const int change : {1, 0x80}) {
+      CAPTURE(at - tail);
+      std::string bytes = whole;
+      bytes[at] = static_cast<char>(bytes[at] ^ change);
+      write_file(dir / "f", with_right_checksum(bytes));
+      const std::string message = message_of<DataError>([&] { read_all(dir / "f"); });
+      CHECK(message.find("/f: ") != std::string::npos);
+      CHECK(message.find("checksum") == std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("packed file: a damaged image is named, each time, and the others are read") {
   const TempDir dir;
   std::string bytes = small_file();

@@ -44,6 +44,27 @@ TEST_CASE("published data sets: the table is complete and well-formed") {
         "unknown data set \"cifar11\"; known are cifar10, cifar100, mnist, fashion-mnist");
 }
 
+TEST_CASE("published data sets: files have the sizes that their formats give") {
+  for (const auto& source : dataset_sources()) {
+    CAPTURE(source.name);
+    const int64_t image = source.info.channels * source.info.side * source.info.side;
+    int64_t images[2] = {0, 0};  // for testing and for training
+    for (const auto& file : source.files) {
+      CAPTURE(file.name);
+      if (file.name.find("labels-idx1") != std::string::npos) {
+        CHECK(file.bytes == 8 + (file.train ? 60'000 : 10'000));
+        continue;
+      }
+      const bool is_idx = file.name.find("images-idx3") != std::string::npos;
+      const int64_t head = is_idx ? 16 : 0, labels = is_idx ? 0 : source.name == "cifar100" ? 2 : 1;
+      CHECK((file.bytes - head) % (image + labels) == 0);
+      images[file.train] += (file.bytes - head) / (image + labels);
+    }
+    CHECK(images[true] == (image == 784 ? 60'000 : 50'000));
+    CHECK(images[false] == 10'000);
+  }
+}
+
 TEST_CASE(
     "published data sets: --data-root goes before LATHE_DATA_ROOT, which goes before the usual "
     "places") {

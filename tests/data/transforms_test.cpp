@@ -228,6 +228,15 @@ TEST_CASE("transforms: what does not fit is refused with the values") {
         "pad_crop: an image of 8x8 padded by 2 is smaller than the window of 13x13");
   CHECK(message_of<DTypeError>([&] { compose(to_float(), pad_crop(8, 2)).output(spec); }) ==
         "pad_crop: the image is f32 already; pad_crop comes before to_float and normalize");
+  const Transform of_bytes[] = {pad_crop(8, 2), center_crop(4),
+                                resize(4),      random_resized_crop(4),
+                                grayscale(),    color_jitter({.brightness = 0.1})};
+  for (const Transform& stage : of_bytes) {
+    CHECK(stage.output(spec).dtype == kU8);
+    const std::string message =
+        message_of<DTypeError>([&] { compose(to_float(), stage).output(spec); });
+    CHECK(message.find(": the image is f32 already; ") != std::string::npos);
+  }
   CHECK(message_of<ShapeError>([&] { normalize({0.5}, {0.5}).output(spec); }) ==
         "normalize: an image of 3 channels, but 1 means");
   CHECK(message_of<ValueError>([] { pad_crop(0, 1); }) == "pad_crop: size must be positive, got 0");

@@ -92,6 +92,16 @@ TEST_CASE("line chart: a label at the right border is not cut off") {
   CHECK(svg.find("text-anchor=\"middle\">8000<") != std::string::npos);
 }
 
+TEST_CASE("line chart: the text of a mark stands on the side that has room for it") {
+  const std::string svg = svg_of({.title = "t",
+                                  .lines = {{.name = "a", .points = {{0, 0}, {100, 1}}}},
+                                  .marks = {{5, "early"}, {75, "late"}, {85, "last"}}});
+  // 640 units are 100, and the text is 5 beside its line.
+  CHECK(svg.find("x=\"37.0\" y=\"14\" text-anchor=\"start\">early<") != std::string::npos);
+  CHECK(svg.find("x=\"485.0\" y=\"14\" text-anchor=\"start\">late<") != std::string::npos);
+  CHECK(svg.find("x=\"539.0\" y=\"14\" text-anchor=\"end\">last<") != std::string::npos);
+}
+
 TEST_CASE("line chart: a long line keeps its peaks and stays short") {
   std::vector<ChartPoint> points;
   for (int i = 0; i < 100'000; ++i) points.push_back({static_cast<double>(i), std::sin(i * 0.01)});

@@ -1,7 +1,9 @@
 // The page of a run that a program trains.
 #include <doctest/doctest.h>
+
 #include <unistd.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -90,7 +92,8 @@ TEST_CASE("run files: what is missing, damaged or unknown is said, and the rest 
   CHECK_THROWS_WITH_AS(report::read_run_files(folder.path), doctest::Contains("holds no run"),
                        DataError);
   std::ofstream(folder.path / "metrics.jsonl")
-      << R"({"epoch":1,"step":4,"split":"val","loss":2,"perplexity":7.5,"lr":0.1})"
+      << R"({"epoch":1,"step":4,"split":"val","loss":2,"perplexity":7.5,"lr":0.1,)"
+      << R"("time":"2020-01-01T00:00:00.000Z"})"
       << "\nno row\n";
   const report::RunFiles run = report::read_run_files(folder.path);
   REQUIRE(run.metrics.size() == 1);
@@ -106,7 +109,11 @@ TEST_CASE("run files: what is missing, damaged or unknown is said, and the rest 
   CHECK(of_command.setting("model") == "net");
   CHECK(of_command.remarks.size() == 4);  // config.toml and env.json are missing, too
   CHECK(report::part_done(of_command) == 0.5);
-  CHECK_FALSE(report::activity_of(of_command).training);
+  const report::RunActivity activity = report::activity_of(of_command);
+  CHECK_FALSE(activity.training);
+  constexpr double kTimeOfRow = 1'577'836'800;  // seconds since 1970
+  CHECK(activity.seconds_since_row.value() ==
+        doctest::Approx(static_cast<double>(std::time(nullptr)) - kTimeOfRow).epsilon(1e-6));
 }
 
 TEST_CASE("report_file: a task without classes has samples, and the run's view says so") {
