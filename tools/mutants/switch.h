@@ -15,7 +15,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <type_traits>
 
 // A mutant may warn, also where warnings are errors.
 #pragma GCC diagnostic ignored "-Wbool-compare"
@@ -78,7 +77,7 @@ inline void trace(const char* word, const char* what) {
   return chosen == id;
 }
 
-constexpr bool on(int id) { return !std::is_constant_evaluated() && asked(id); }
+inline bool on(int id) { return asked(id); }
 
 inline void trace_now(const char* word, const char* what) {
   timespec now{};
