@@ -97,6 +97,11 @@ TEST_CASE(
       optimizer.step();  // reaches the model's weights, not the averages
       CHECK(model.weight.to_vector<float>() != own);
       CHECK(ema.module_state().at("weight").to_vector<float>()[0] == 3);
+      {
+        const EMA::Applied again(ema);
+        CHECK(model.weight.to_vector<float>()[0] == 3);
+      }
+      ema.update();
     }
   }
 }

@@ -345,5 +345,18 @@ TEST_CASE("GradScaler: the host never waits, and all gradients are unscaled in o
   }
 }
 
+TEST_CASE("GradScaler: a negative limit of the norm is refused, and nothing is updated") {
+  const Tensor w = ones({2}, {.requires_grad = true});
+  optim::SGD optimizer({w}, {.lr = 1});
+  for (const bool enabled : {true, false}) {
+    GradScaler scaler({.init_scale = 8, .enabled = enabled});
+    scaler.scale(sum(w)).backward();
+    CHECK_THROWS_WITH_AS(scaler.step(optimizer, {.max_grad_norm = -1}),
+                         doctest::Contains("max_grad_norm must not be negative, got -1"),
+                         ValueError);
+  }
+  CHECK(w.to_vector<double>() == std::vector<double>{1, 1});
+}
+
 }  // namespace
 }  // namespace lathe

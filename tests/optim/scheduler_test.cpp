@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numbers>
 #include <vector>
@@ -179,6 +180,26 @@ TEST_CASE("schedules continue after an interruption as if there had been none") 
       CHECK(rates(*second, 9 - stop) == std::vector<double>(want.begin() + stop, want.end()));
     }
   }
+}
+
+TEST_CASE("schedules: each factor must be a number that is not negative") {
+  SGD optimizer(one_param(), {.lr = 1});
+  for (const double bad : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    CAPTURE(bad);
+    CHECK_THROWS_WITH_AS(optim::StepLR(optimizer, {.gamma = bad}),
+                         doctest::Contains("StepLR: gamma must"), ValueError);
+    CHECK_THROWS_WITH_AS(optim::MultiStepLR(optimizer, {.gamma = bad}),
+                         doctest::Contains("MultiStepLR: gamma must"), ValueError);
+    CHECK_THROWS_WITH_AS(optim::CosineAnnealingLR(optimizer, {.t_max = 1, .eta_min = bad}),
+                         doctest::Contains("CosineAnnealingLR: eta_min must"), ValueError);
+    CHECK_THROWS_WITH_AS(optim::LinearLR(optimizer, {.start_factor = bad}),
+                         doctest::Contains("LinearLR: start_factor must"), ValueError);
+    CHECK_THROWS_WITH_AS(optim::LinearLR(optimizer, {.end_factor = bad}),
+                         doctest::Contains("LinearLR: end_factor must"), ValueError);
+    CHECK_THROWS_WITH_AS(optim::PolynomialLR(optimizer, {.power = bad}),
+                         doctest::Contains("PolynomialLR: power must"), ValueError);
+  }
+  CHECK(optimizer.lr() == 1);
 }
 
 TEST_CASE("schedules: bad options and states are errors with the value") {
