@@ -5,9 +5,14 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <memory>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/lathe.h"
 #include "lathe/train.h"
 #include "lathe/train/report/line_chart.h"
@@ -128,6 +133,36 @@ TEST_CASE("lr range: a fall that may be chance suggests nothing") {
   CHECK(swept({}).suggestion().remark == LrRemark::kNone);
 }
 
+TEST_CASE("lr range: the steepest place is found over an eighth of the points") {
+  LrRange range({.steps = 64, .smoothing = 0});
+  // Falls by 1 from point 30 to 38, and hardly before and after.
+  for (int i = 0; i < 64; ++i) {
+    const double part = std::clamp((i - 30) / 8.0, 0.0, 1.0);
+    range.add(2 - part - 1e-4 * i);
+  }
+  CHECK(range.suggestion().lr == range.lr_at(34));
+  CHECK(range.suggestion().remark == LrRemark::kStillFalls);
+}
+
+TEST_CASE("lr range: a loss that falls until it is no number does not fall beyond the last rate") {
+  LrRange range({.steps = 64, .smoothing = 0});
+  for (int i = 0; i < 40; ++i) range.add(10 - 0.1 * i - 0.01 * (i % 3));
+  CHECK_FALSE(range.add(std::nan("")));
+  CHECK(range.suggestion().lr > 0);
+  CHECK(range.suggestion().remark == LrRemark::kNone);
+}
+
+TEST_CASE("lr range: pictures cut losses as far above the first as the lowest is below it") {
+  LrRange range({.min_lr = 1e-4, .max_lr = 1, .steps = 20, .smoothing = 0});
+  for (int i = 0; i < 20; ++i) range.add(i == 10 ? 1.0 : i < 10 ? 2.0 : 3.9);
+  CHECK(lr_plot(range, 40, 10).starts_with("   3.000 |"));
+  const std::string svg = lr_svg(range);
+  CHECK(svg.find(">0.001<") != std::string::npos);  // the axis is logarithmic
+  // The lowest loss is above the lower border, by a 21st of the height; the highest above the upper.
+  CHECK(svg.find(formatted(" {:.1f}L", 312 * (1 - 0.1 / 2.1))) != std::string::npos);
+  CHECK(svg.find(formatted(" {:.1f}L", 312 * (1 - 3.0 / 2.1))) != std::string::npos);
+}
+
 TEST_CASE("lr range: bad bounds are errors of the call") {
   CHECK_THROWS_AS(LrRange({.min_lr = 0}), ValueError);
   CHECK_THROWS_AS(LrRange({.min_lr = 1, .max_lr = 1}), ValueError);
@@ -206,6 +241,96 @@ TEST_CASE("find_lr: trains with each rate, and gives model and optimiser their s
     if (++batches == 2) break;
   }
   CHECK(found.range.points()[0].loss == doctest::Approx(sum / 2).epsilon(1e-6));
+}
+
+namespace {
+
+/// Two batches an epoch, of four samples and of two. Each says the loss that it shall have, once
+/// make() has added the epoch.
+class Told final : public Batches {
+ public:
+  std::vector<int64_t> epochs;
+
+  int64_t size() const override { return 2; }
+  std::unique_ptr<Pass> begin(int64_t epoch, int64_t first) override {
+    CHECK(first == 0);
+    epochs.push_back(epoch);
+    return std::make_unique<Two>();
+  }
+  void make(Tensors& batch) const override {
+    batch.push_back(full({}, static_cast<double>(epochs.back())));
+  }
+
+ private:
+  struct Two final : Pass {
+    int next_one = 0;
+    bool next(Tensors& batch) override {
+      if (next_one == 2) return false;
+      batch = {full({next_one == 0 ? 4 : 2}, next_one == 0 ? 1.0 : 4.0)};
+      return ++next_one <= 2;
+    }
+  };
+};
+
+}  // namespace
+
+TEST_CASE("find_lr: rates, epochs and losses are those of the updates") {
+  test::Net net;
+  std::vector<double> rates;
+  const LossFunction loss = [&](const Tensors& batch) {
+    rates.push_back(net.optimizer->lr());
+    return Result{.loss = mean(batch.at(0)) + batch.at(1) + sum(net.model.parameters()[0]) * 0};
+  };
+  Told batches;
+  const LrSearch one = find_lr(net.model, *net.optimizer, loss, batches, {.range = {.steps = 5}});
+  CHECK(batches.epochs == std::vector<int64_t>{0, 1, 2});
+  REQUIRE(one.range.points().size() == 5);
+  const double losses[] = {1, 4, 2, 5, 3};
+  for (size_t i = 0; i < 5; ++i) {
+    CHECK(one.range.points()[i].loss == losses[i]);
+    CHECK(rates[i] == one.range.lr_at(static_cast<int64_t>(i)));
+  }
+  CHECK(one.steps == 5);
+  CHECK(one.skipped == 0);
+  // An update of both batches: (4 * 1 + 2 * 4) / 6 samples.
+  Told again;
+  const LrSearch two = find_lr(net.model, *net.optimizer, loss, again,
+                               {.range = {.steps = 3}, .step = {.accumulate = 2}});
+  REQUIRE(two.range.points().size() == 3);
+  for (size_t i = 0; i < 3; ++i) CHECK(two.range.points()[i].loss == 2 + static_cast<double>(i));
+}
+
+TEST_CASE("find_lr: updates that the loss scale skips are counted") {
+  test::Net net;
+  net.model.train();
+  const LrSearch found = find_lr(
+      net.model, *net.optimizer, classification(net.model), net.train,
+      {.range = {.steps = 4},
+       .step = {.scaling = optim::GradScalerOptions{.init_scale = 3e38, .backoff_factor = 1e-30}}});
+  CHECK(found.skipped == 1);
+  CHECK(found.steps == 4);
+}
+
+TEST_CASE("find_lr: an error of the loader in the middle of an update leaves no gradient") {
+  struct Fails final : Batches {
+    struct Once final : Pass {
+      bool first = true;
+      bool next(Tensors& batch) override {
+        if (!std::exchange(first, false)) throw DataError("no more");
+        batch = {full({4, 4}, 0.5), zeros({4}, {.dtype = kI64})};
+        return true;
+      }
+    };
+    int64_t size() const override { return 2; }
+    std::unique_ptr<Pass> begin(int64_t, int64_t) override { return std::make_unique<Once>(); }
+  };
+  test::Net net;
+  net.model.train();
+  Fails batches;
+  CHECK_THROWS_AS(find_lr(net.model, *net.optimizer, classification(net.model), batches,
+                          {.step = {.accumulate = 2}}),
+                  DataError);
+  CHECK_FALSE(net.model.parameters()[0].grad().defined());
 }
 
 TEST_CASE("find_lr: without batches it says so, and an error leaves the state as it was") {

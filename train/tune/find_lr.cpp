@@ -65,6 +65,7 @@ LrSearch find_lr(nn::Module& model, optim::Optimizer& optimizer, const LossFunct
       loss_sum += result.loss.item<double>() * static_cast<double>(result.samples);
       samples += result.samples;
       if (step.batches() > 0) continue;
+      ++out.steps;
       more = range.add(std::exchange(loss_sum, 0) / static_cast<double>(std::exchange(samples, 0)));
       if (!more) break;
       optimizer.set_lr(range.lr_at(static_cast<int64_t>(range.points().size())));
@@ -72,9 +73,7 @@ LrSearch find_lr(nn::Module& model, optim::Optimizer& optimizer, const LossFunct
     }
     LATHE_CHECK(ValueError, any || !more, "find_lr: epoch ", epoch, " has no batches");
   }
-  const auto progress = step.scaler().read_progress();
-  out.steps = progress.steps;
-  out.skipped = progress.skipped;
+  out.skipped = step.scaler().read_progress().skipped;
   return out;
 }
 
