@@ -4,11 +4,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
+#include <thread>
 #include <vector>
 
+#include "lathe/core/error.h"
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/lathe.h"
 #include "lathe/train.h"
@@ -116,4 +120,85 @@ TEST_CASE("find_batch: a model that needs two samples is tried with two") {
   const FoundBatch none = find_batch(wide_layer(true), kCPU, {.most = 1, .seconds = 0.01});
   CHECK(none.largest == 0);
   CHECK(none.fastest.batch == 0);
+}
+
+TEST_CASE("find_batch: a step is an update, without a loss scale") {
+  StepSetup setup = wide_layer(false);
+  setup.options.accumulate = 4;
+  setup.options.scaling = optim::GradScalerOptions{.init_scale = 3e38};  // every update overflows
+  optim::Optimizer* optimizer = nullptr;
+  setup.optimizer = [&](nn::Module& model) {
+    auto made = std::make_unique<optim::SGD>(model.parameters(), optim::SGDOptions{.lr = 0.1});
+    optimizer = made.get();
+    return made;
+  };
+  Tensor before;
+  int64_t changed = 0;
+  setup.batch = [&, make = setup.batch](int64_t samples, Device device) {
+    before = optimizer->params()[0].detach().clone();
+    return make(samples, device);
+  };
+  const auto on_trial = [&](int64_t, const auto&) {
+    changed += allclose(before, optimizer->params()[0].detach(), {.rtol = 0, .atol = 0}) ? 0 : 1;
+  };
+  find_batch(setup, kCPU, {.most = 4, .seconds = 1e-9, .on_trial = on_trial});
+  CHECK(changed == 3);  // batches of 1, 2 and 4
+}
+
+TEST_CASE("find_batch: samples per second are those of the steps that were timed") {
+  using Clock = std::chrono::steady_clock;
+  StepSetup setup = wide_layer(false);
+  int64_t calls = 0;
+  setup.loss = [&](nn::Module& model) -> LossFunction {
+    return [&calls, loss = classification(model)](const Tensors& batch) {
+      ++calls;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      return loss(batch);
+    };
+  };
+  double best = 0;
+  auto began = Clock::now();
+  const auto on_trial = [&](int64_t batch, const std::optional<BatchTrial>& trial) {
+    const std::chrono::duration<double> all = Clock::now() - began;
+    REQUIRE(trial.has_value());
+    const auto samples = static_cast<double>(batch);
+    CHECK(trial->samples_per_second <= samples / 0.01);
+    CHECK(trial->samples_per_second >= samples * static_cast<double>(calls - 1) / all.count());
+    CHECK(trial->peak_bytes < 32 << 20);
+    best = std::max(best, trial->samples_per_second);
+    calls = 0;
+    began = Clock::now();
+  };
+  { const Tensor earlier = empty({64 << 20}, {.dtype = kU8}); }  // is not a peak of the search
+  const FoundBatch found =
+      find_batch(setup, kCPU, {.most = 4, .seconds = 0.1, .on_trial = on_trial});
+  CHECK(found.fastest.samples_per_second == best);
+}
+
+TEST_CASE("find_batch: memory that a trial leaves in the cache is given back") {
+  host_allocator().empty_cache();
+  const size_t before = host_allocator().stats().reserved_bytes;
+  find_batch(wide_layer(false), kCPU,
+             {.most = 1024, .seconds = 0.01, .on_trial = [&](int64_t batch, const auto&) {
+                const size_t now = host_allocator().stats().reserved_bytes;
+                if (batch == 1024) CHECK(now - before < 2 << 20);  // its samples had 4 MiB
+              }});
+}
+
+TEST_CASE("find_batch: other errors end the search, and a failed new is a lack of memory") {
+  StepSetup setup = wide_layer(false);
+  setup.batch = [make = setup.batch](int64_t samples, Device device) {
+    if (samples == 2) LATHE_FAIL(ShapeError, "of two samples");
+    return make(samples, device);
+  };
+  CHECK_THROWS_WITH_AS(find_batch(setup, kCPU, {.most = 8, .seconds = 0.01}),
+                       doctest::Contains("of two samples"), ShapeError);
+  setup.batch = [make = wide_layer(false).batch](int64_t samples, Device device) {
+    if (samples > 2) throw std::bad_alloc();
+    return make(samples, device);
+  };
+  const FoundBatch found = find_batch(setup, kCPU, {.most = 8, .seconds = 0.01});
+  CHECK(found.largest == 2);
+  CHECK(found.no_memory == "out of memory");
+  CHECK(default_memory_limit(kCPU) > 0);
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lathe/lathe.h"
 #include "lathe/train/report/op_formulas.h"
@@ -36,6 +38,58 @@ TEST_CASE("graph as DOT: the more a box keeps, the darker it is") {
   CHECK(dot.find("n1 [label=\"b\\l\", fillcolor=\"#0072b240\"];") != std::string::npos);
   CHECK(dot.find("n2 [label=\"c\\l\", fillcolor=\"#0072b273\"];") != std::string::npos);
   CHECK(dot.find("n0 -> n1;") != std::string::npos);
+}
+
+TEST_CASE("graph as DOT: a long name is cut between two characters") {
+  std::string name, kept;
+  for (int i = 0; i < 70; ++i) name += "\u00e9";
+  for (int i = 0; i < 61; ++i) kept += "\u00e9";
+  const std::string dot =
+      dot_of({.title = "", .boxes = {{name, {std::string(64, 'a')}, 0}}, .lines = {}});
+  CHECK(dot.find("\"" + kept + "...\\l" + std::string(64, 'a') + "\\l\"") != std::string::npos);
+}
+
+TEST_CASE("graph picture: a box says layer, parameters, output and what it keeps") {
+  RecordedStep step{.model = "m", .data = "d", .input = {4, 3}, .graph = {}};
+  step.leaves = {{.name = "fc.weight", .shape = {2, 3}}, {.name = "", .shape = {2}}};
+  step.graph.nodes = {
+      {.op = "linear",
+       .called = "",
+       .layer = "Net.fc",
+       .inputs = {{.shape = {4, 3}}, {.leaf = 0, .shape = {2, 3}}, {.leaf = 1, .shape = {2}}},
+       .shape = {4, 2},
+       .saved = {{.shape = {4, 3}, .bytes = 48, .input = 0},
+                 {.shape = {2, 3}, .bytes = 24, .input = 1, .shared = true}}},
+      {.op = "index_select",
+       .called = "embedding",
+       .layer = "",
+       .inputs = {{.node = 0, .shape = {4, 2}}},
+       .shape = {4},
+       .saved = {{.shape = {4, 2}, .bytes = 2048, .output = true},
+                 {.shape = {7}, .dtype = kI64, .bytes = 56}}}};
+  const GraphPicture picture = picture_of(step);
+  CHECK(picture.title == "m: a training step on d, 2 ops, 2.1 KiB kept for the backward pass");
+  using Lines = std::vector<std::string>;
+  REQUIRE(picture.boxes.size() == 3);
+  CHECK(picture.boxes[0].title == "batch");
+  CHECK(picture.boxes[1].title == "linear");
+  CHECK(picture.boxes[1].lines ==
+        Lines{"fc", "weight f32[2,3]", "b f32[2]", "-> f32[4,2]", "keeps x 48 B, w"});
+  CHECK(picture.boxes[1].saved_bytes == 48);
+  CHECK(picture.boxes[2].title == "index_select (of embedding)");
+  CHECK(picture.boxes[2].lines == Lines{"-> f32[4]", "keeps y 2.0 KiB, i64[7] 56 B"});
+  REQUIRE(picture.lines.size() == 2);
+  CHECK(std::pair(picture.lines[0].from, picture.lines[0].to) == std::pair(0, 1));
+  CHECK(std::pair(picture.lines[1].from, picture.lines[1].to) == std::pair(1, 2));
+}
+
+TEST_CASE("recorded step: texts of sizes and of layers") {
+  CHECK(size_text(12) == "12 B");
+  CHECK(size_text(64 << 10) == "64.0 KiB");
+  CHECK(size_text(3 << 19) == "1.50 MiB");
+  CHECK(size_text(int64_t{3} << 30) == "3.00 GiB");
+  CHECK(short_layer("Net.layer1.0.conv1") == "layer1.0.conv1");
+  CHECK(short_layer("Net") == "Net");
 }
 
 TEST_CASE("op formulas: each names its inputs and its result") {

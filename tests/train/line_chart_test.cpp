@@ -85,6 +85,46 @@ TEST_CASE("line chart: ticks are round, and powers of ten on a logarithmic axis"
     CHECK_MESSAGE(narrow.find(label) != std::string::npos, label);
 }
 
+TEST_CASE("line chart: ticks are 1, 2 or 5 times a power of ten, four to eight of them") {
+  const std::string by_five = drawn({{0, 0}, {23, 1}});
+  for (const char* label : {">5<", ">15<", ">20<"})
+    CHECK_MESSAGE(by_five.find(label) != std::string::npos, label);
+  const std::string widest = drawn({{1e-20, 1}, {1e20, 2}}, {.logarithmic = true});
+  CHECK(widest.find(">1e-15<") != std::string::npos);
+  CHECK(widest.find(">1e-14<") == std::string::npos);
+}
+
+TEST_CASE("line chart: what lies far outside is as good as at the edge") {
+  CHECK(path_in(drawn({{0, 0}, {1, 1e9}, {2, -1e9}}, {}, {.low = 0.0, .high = 1.0})) ==
+        "M0.0 312.0L320.0 -312.0L640.0 624.0");
+}
+
+TEST_CASE(
+    "line chart: faint lines are behind the others, and names are there where there are two") {
+  const std::vector<ChartPoint> points{{0, 0}, {1, 1}};
+  LineChart chart{.title = "t", .lines = {{.name = "a", .points = points}}};
+  CHECK(svg_of(chart).find("<tspan") == std::string::npos);
+  chart.lines.push_back({.name = "b", .points = points, .faint = true});
+  const std::string svg = svg_of(chart);
+  CHECK(count(svg, "<path class=\"line") == 2);
+  const size_t faint = svg.find("<path class=\"line faint\" stroke=\"#d55e00\"");
+  CHECK(faint != std::string::npos);
+  CHECK(faint < svg.find("<path class=\"line\" stroke=\"#0072b2\""));
+  CHECK(svg.find("<tspan dx=\"12\" fill=\"#d55e00\">\u2501</tspan> b") != std::string::npos);
+}
+
+TEST_CASE("line chart: a mark has its text beside it, and only where the axis has a place for it") {
+  LineChart chart{.title = "t",
+                  .x = {.logarithmic = true},
+                  .lines = {{.name = "a", .points = {{1, 0}, {100, 1}}}},
+                  .marks = {{10, "left"}, {90, "right"}, {0, "nowhere"}}};
+  const std::string svg = svg_of(chart);
+  CHECK(svg.find("d=\"M320.0 0V312\"/><text x=\"325.0\" y=\"14\" text-anchor=\"start\">left<") !=
+        std::string::npos);
+  CHECK(svg.find("text-anchor=\"end\">right<") != std::string::npos);
+  CHECK(svg.find("nowhere") == std::string::npos);
+}
+
 TEST_CASE("line chart: a label at the right border is not cut off") {
   const std::string svg = drawn({{0, 0}, {10'000, 1}});
   CHECK(svg.find(">10000<") != std::string::npos);

@@ -68,6 +68,25 @@ TEST_CASE("report_file: a page after each epoch, with the curves of a program's 
   CHECK(count(page, "best accuracy") == 1);
 }
 
+TEST_CASE("report_file: at the end the page has the test samples; without a folder there is none") {
+  const Folder folder;
+  Net net;
+  train::Trainer trainer(net.model, *net.optimizer, {.run_dir = folder.path.string()});
+  trainer.add(train::metrics_files()).add(train::report_file());
+  trainer.fit(net.train, net.test, net.test);
+  CHECK(count(page_in(folder.path), "accuracy, test") == 1);
+
+  struct Warnings : train::Observer {
+    int count = 0;
+    void on_message(train::Trainer&, train::MessageKind, std::string_view) override { ++count; }
+  };
+  const auto warnings = std::make_shared<Warnings>();
+  Net other;
+  train::Trainer without(other.model, *other.optimizer);
+  without.add(train::report_file()).add(warnings).fit(other.train);
+  CHECK(warnings->count == 0);
+}
+
 TEST_CASE("report_file: a page that cannot be written is one warning") {
   const Folder folder;
   fs::create_directories(folder.path / "report.html" / "x");

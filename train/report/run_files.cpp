@@ -116,8 +116,6 @@ void read_metrics(RunFiles& run) {
     run.remarks.push_back(
         formatted("{} of {} lines of metrics.jsonl are no rows, the first is line {}.", bad,
                   number_of_line, first_bad));
-  } else if (!text.empty() && run.metrics.empty()) {
-    run.remarks.push_back("metrics.jsonl has no rows yet.");
   }
   if (!text.empty() && text.back() != '\n')
     run.remarks.push_back("The last line of metrics.jsonl is still being written, or was cut off.");
