@@ -13,19 +13,19 @@
 
 namespace lathe {
 
-/// A result of batch norm, alone or with relu and a residual (ops/batch_norm.h), that this thread
-/// computes and records while it is there is kept by no op that takes it. The backward pass
-/// computes the result again when the first op asks for it, and gives it back with the last op that
-/// needs it; if it does not reach all of these ops, at its end. Gradients have the same bits, also
-/// those of gradients. A function of checkpoint() that runs again is not meant.
-/// Of `conv(relu(norm(x)))` x is kept, and the other tensor of its size is not. The price is one
-/// kernel for each result, which reads x and a residual and writes the result.
-/// A residual that is such a result itself is computed again on the way, and once more for its own
-/// ops. A result for which that would take more than three kernels is kept.
-/// A residual that no other op keeps takes the place of the result: then nothing is gained.
-/// SavedTensorHooks get the tensors as ever, and nothing is computed again.
-/// Writing a result behind an op that took it is no error, as it is without Recompute: the op gets
-/// the values of before.
+/// While a Recompute is alive, ops of its thread do not keep results of batch norm (alone, or with
+/// relu and a residual: ops/batch_norm.h) for the backward pass. The backward pass computes such a
+/// result again when the first op asks for it, and frees it after the last op that needs it, at the
+/// latest at its own end. Gradients have the same bits, also second derivatives.
+/// For `conv(relu(norm(x)))`, x stays and relu's result goes. The price is one kernel for each
+/// result, which reads x and a residual and writes the result.
+///   - A residual that is such a result itself is computed again too. A result that would take more
+///     than three kernels stays.
+///   - A residual that no other op keeps stays in place of the result: then nothing is gained.
+///   - With SavedTensorHooks nothing is computed again: they get the tensors as without Recompute.
+///   - checkpoint()'s second run is unaffected.
+///   - Writing a result after an op took it is no error, unlike without Recompute: the op still
+///     sees the old values.
 ///   on  false: as if there was none around it
 /// throws: in the backward pass StateError if x, a residual, the weight or the bias was modified in
 /// place since.

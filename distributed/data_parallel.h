@@ -35,8 +35,8 @@ namespace lathe::distributed {
 
 struct DataParallelOptions {
   bool broadcast_buffers = true;  // each training forward begins with the buffers of rank 0
-  // true: a loss need not depend on all parameters. Of a parameter that some ranks used, all get
-  // the average, with 0 of the others; what no rank used keeps its grad().
+  // true: a loss need not depend on all parameters. If only some ranks used a parameter, the others
+  // contribute 0 to its average. A parameter that no rank used keeps its grad().
   bool find_unused_parameters = false;
   // kF16 or kBF16: gradients of wider dtypes are rounded to it, divided by the number of ranks, for
   // the way between ranks.

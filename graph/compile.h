@@ -34,8 +34,8 @@ class LATHE_API CompiledFunction {
   /// In a trace f runs twice under NoGrad, on copies of the inputs and on other values; if it is
   /// not the same for two batches, twice more. Meanwhile all that f computes stays in memory. The
   /// default generators that f's thread drew from, and the buffers of `module`, are then as before.
-  /// What else f changes besides its results, it changes in each run: generators that the program
-  /// made, for instance, and what threads that f starts draw from.
+  /// Any other side effect of f happens in every one of these runs: draws from generators that the
+  /// program made, for instance, or from those of threads that f starts.
   ///
   /// Batch norm in training moves its running statistics in each call, and dropout draws from the
   /// default generator, as in f.

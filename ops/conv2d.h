@@ -59,9 +59,10 @@ namespace cpu {
 /// f32, and in bf16 on processors without AMX: NHWC images with 16 channels or more
 /// on both sides by our own (conv/cpu/conv2d_winograd_cpu.h chooses), row-major ones with 64 or
 /// more by oneDNN 2. Winograd's error is larger: at most 6e-6 of the largest element where direct
-/// sums have 2e-6, measured against f64, 64 to 512 channels (docs/conv-performance.md). Inf or NaN
-/// in x or dy becomes NaN in all elements of y that are computed with it: up to 4 rows and columns
-/// around, never in another image. From 1e37 on, sums may overflow that would not as direct sums.
+/// sums have 2e-6, measured against f64, 64 to 512 channels
+/// (docs/results/winograd-errors.json). Inf or NaN in x or dy becomes NaN in all elements of y that
+/// are computed with it: up to 4 rows and columns around, never in another image. From 1e37 on,
+/// sums may overflow that would not as direct sums.
 /// For the whole process; affects later calls.
 /// Either way filters of which no gradient is recorded are packed once: code that writes them
 /// through Tensor::data(), or another library that to_dlpack() showed them, must call

@@ -19,6 +19,8 @@ Names stand in backquotes. A name is looked for in all sources, scripts and CMak
 A page of docs/contributing adds something: the words of its blocks of code, and the paths that a line with "new file"
 names, count as there.
 
+The table of what PyTorch has and Lathe has not names nothing that is there.
+
 Tables that list all of something list all of it: commands, exit codes, fuzz targets, stages of CI, rooms, options.
 """
 import copy
@@ -259,7 +261,8 @@ def faults_of_page(tree, command, name, text):
     if folder == "docs/contributing":
         tree = with_additions(tree, text)
     yield from faults_of_links(tree, text, folder)
-    yield from faults_of_spans(tree, command, text, folder)
+    absent = absent_names(text)
+    yield from (fault for fault in faults_of_spans(tree, command, text, folder) if fault.split("`")[1] not in absent)
     yield from faults_of_places(tree, text)
     yield from faults_of_defaults(command, text)
 
@@ -298,7 +301,7 @@ def lists(tree, command, pages):
     yield ("rooms in docs/design.md",
            {span.rstrip("/").rpartition("/")[2] for span in first_cells(pages["docs/design.md"], "room")},
            {room.rpartition("/")[2] for room in rooms if "/" in room and room not in ("tools/bench", "tools/cli")})
-    yield ("folders in README.md", {span for span in first_cells(pages["README.md"], "folder")},
+    yield ("folders in docs/map.md", {span for span in first_cells(pages["docs/map.md"], "folder")},
            {room + "/" for room in rooms if "/" not in room} | {"tools/", "tests/"})
 
 
@@ -327,6 +330,21 @@ def counts(tree):
     yield "ops/README.md", "for the latest % shapes", first("ops/matmul_kernels/matmul_cublas.cpp", r"kPlans = (\d+)")
     yield "ops/README.md", "at most % MiB, comes", first("ops/matmul_kernels/matmul_plan_cublas.cpp",
                                                       r"kWorkspaceBytes = (\d+) << 20")
+
+
+def absent_names(page):
+    """Those in the first column of the table of what PyTorch has and Lathe has not."""
+    return re.findall(r"`([\w.]+)`", " ".join(re.findall(r"^\|([^|]*)\|", page.partition("## Not here\n")[2], re.M)))
+
+
+def faults_of_absences(tree, page):
+    """Absent names that are there: "torch.linalg.solve" is there if a header has a solve()."""
+    headers = [name for name in tree.texts if name.endswith(".h") and not name.startswith(("tests/", "tools/"))]
+    for name in absent_names(page):
+        last = name.rpartition(".")[2]
+        for header in headers:
+            if re.search(rf"(?:^|[\s*&]){last}\(|^(?:class|struct)(?: LATHE_API)? {last}\b(?! ?;)", tree.texts[header], re.M):
+                yield f"says that {name} is missing, but {header} has it"
 
 
 def number_of(text):
@@ -376,6 +394,8 @@ def self_test(tree, command):
     assert list(faults_of_page(tree, command, "docs/op.md", page.replace("New", "A new")))
     comment = lambda path: list(faults_of_comments(tree, "x.h", f"int x;  // see {path}.\n"))
     assert comment("core/zz_none.h") and not comment("core/tensor.h") and not comment("torch/zz_none.py")
+    absent = lambda name: list(faults_of_absences(tree, f"## Not here\n| {name} | |\n"))
+    assert absent("`nn.Linear`") and absent("`torch.relu`") and not absent("`torch.zz_none`")
     assert fault_of_count("all twelve parsers", "all % parsers", 13) and fault_of_count("", "all % parsers", 13)
     assert not fault_of_count("all thirteen\nparsers", "all % parsers", 13)
     assert fault_of_list({"a"}, {"a", "b"}) == "without b" and not fault_of_list({"a"}, {"a"})
@@ -393,6 +413,7 @@ def main():
                if (fault := fault_of_list(listed, there))]
     faults += [f"{page}: {fault}" for page, phrase, count in counts(tree)
                if (fault := fault_of_count(pages[page], phrase, count))]
+    faults += [f"docs/coming-from-pytorch.md: {fault}" for fault in faults_of_absences(tree, pages["docs/coming-from-pytorch.md"])]
     for fault in faults:
         print(fault)
     print(f"{0 if faults else 1} passed, {1 if faults else 0} failed, 0 skipped")

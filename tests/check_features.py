@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Checks that every row of docs/features.md and docs/guarantees.md names test cases that exist, and that its links lead somewhere.
+"""Checks tests/features.json and tests/guarantees.json, and that docs/features.md and docs/guarantees.md say the same.
 
-    check_features.py SOURCE_ROOT
+    check_features.py SOURCE_ROOT [--write]
 
-The last cell of a row holds its tests: [file](../tests/file_test.cpp) "name of the case"; in a Python test the name is a function's.
+Each row names what holds (`capability` or `promise`), for a capability the files `where` it is, and `tests`, at least one: "FILE: name of the case",
+in a Python test the name of a function. The files and the cases are there. `--write` writes the tables of the pages anew.
 """
+import json
 import pathlib
-import posixpath
 import re
 import sys
 
 from tree_files import tree_files
+
+PAGES = {"features": ("capability", "where", "tests"), "guarantees": ("promise", "tests")}
 
 
 def cases_of(path):
@@ -22,35 +25,65 @@ def cases_of(path):
     return {"".join(re.findall(r'"([^"]*)"', literal)) for literal in literals}
 
 
-def problems_of(line, columns, docs):
-    for target in re.findall(r"\]\(([^)]+)\)", line):
-        if posixpath.normpath("docs/" + target) not in tree_files(docs.parent):
-            yield f"there is no {target}"
-    cells = line.strip("|").split("|")
-    if len(cells) != columns:
-        yield f"not a row of {columns} columns: {line}"
-        return
-    tests = re.findall(r'\]\(([^)]+)\) "([^"]+)"', cells[-1])
-    if not tests or len(tests) != cells[-1].count("]("):
-        yield f"without a test, or a test without a name: {line}"
-    for target, name in tests:
-        path = docs / target
-        if path.exists() and name not in cases_of(path):
-            yield f'{target} has no case "{name}"'
+def problems_of(row, keys, root, files):
+    if not isinstance(row, dict) or tuple(row) != keys:
+        return [f"not a row of {', '.join(keys)}: {row}"]
+    problems = [f"there is no {path}" for path in row.get("where", []) if path not in files]
+    if not row["tests"]:
+        problems.append(f"without a test: {row[keys[0]]}")
+    for test in row["tests"]:
+        path, _, name = test.partition(": ")
+        if path not in files:
+            problems.append(f"there is no {path}")
+        elif name not in cases_of(root / path):
+            problems.append(f'{path} has no case "{name}"')
+    return problems
 
 
-def rows_of(path, heading):
-    """The rows of all tables, which begin with the same heading."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    rows = [line for line in lines if line.startswith("| ") and not line.startswith(f"| {heading} |")]
-    assert rows, f"no rows in {path}"
-    return rows
+def tables_of(sections, keys):
+    """The sections as Markdown, without the tests."""
+    lines = []
+    for section in sections:
+        lines += [f"## {section['section']}", ""]
+        if "where" in keys:
+            lines += [f"| {keys[0]} | where |", "|---|---|"]
+            lines += [f"| {row[keys[0]]} | " + ", ".join(f"[{path.rpartition('/')[2]}](../{path})" for path in row["where"]) + " |"
+                      for row in section["rows"]]
+        else:
+            lines += [f"- {row[keys[0]]}" for row in section["rows"]]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def self_test(root, files):
+    keys = PAGES["features"]
+    good = {"capability": "x", "where": ["tests/check_features.py"], "tests": ["tests/check_features.py: cases_of"]}
+    assert not problems_of(good, keys, root, files)
+    for wrong in ({"where": ["core/no_such_file"]}, {"tests": []}, {"tests": ["tests/none: x"]}, {"tests": ["tests/check_features.py: x"]}):
+        assert problems_of({**good, **wrong}, keys, root, files), wrong
+    assert problems_of({"capability": "x"}, keys, root, files)
 
 
 def main():
-    docs = pathlib.Path(sys.argv[1]).resolve() / "docs"
-    problems = [problem for page, heading, columns in (("features", "capability", 3), ("guarantees", "promise", 2))
-                for row in rows_of(docs / f"{page}.md", heading) for problem in problems_of(row, columns, docs)]
+    root, write = pathlib.Path(sys.argv[1]).resolve(), "--write" in sys.argv[2:]
+    files = set(tree_files(root))
+    self_test(root, files)
+    problems = []
+    for name, keys in PAGES.items():
+        sections = json.loads((root / f"tests/{name}.json").read_text(encoding="utf-8"))
+        problems += [f"tests/{name}.json: {problem}" for section in sections for row in section["rows"]
+                     for problem in problems_of(row, keys, root, files)]
+        page = root / f"docs/{name}.md"
+        text = page.read_text(encoding="utf-8")
+        begin, end = f"<!-- from tests/{name}.json -->\n", "<!-- end -->"
+        if begin not in text or end not in text:
+            problems.append(f"docs/{name}.md: no place for the tables")
+            continue
+        new = text[: text.index(begin) + len(begin)] + tables_of(sections, keys) + text[text.index(end) :]
+        if new != text and write:
+            page.write_text(new, encoding="utf-8")
+        elif new != text:
+            problems.append(f"docs/{name}.md differs from tests/{name}.json: python3 tests/check_features.py . --write")
     for problem in problems:
         print(problem)
     print(f"{0 if problems else 1} passed, {1 if problems else 0} failed, 0 skipped")

@@ -1,21 +1,30 @@
 #!/usr/bin/env python3
-"""The C++ example in README.md is examples/quickstart.cpp, word for word, and the blocks of docs/library.md are the sections of
-examples/guide.cpp, in order. The tests compile and run both. check_docs.py checks the rest of the pages.
+"""README.md has at most 500 words, and its blocks of C++ are lines of examples/quickstart.cpp and examples/fit_finetune.cpp. The
+blocks of docs/library.md are the sections of examples/guide.cpp, in order. The tests compile and run these programs.
+check_docs.py checks the rest of the pages.
 
     readme_test.py SOURCE_ROOT
 """
 import pathlib
 import re
 import sys
+import textwrap
 
 
 def main():
     root = pathlib.Path(sys.argv[1])
     readme = (root / "README.md").read_text()
     faults = []
-    example = re.search(r"```cpp\n(.*?)```", readme, re.S)
-    if not example or example.group(1) != (root / "examples/quickstart.cpp").read_text():
-        faults.append("README.md: the C++ example differs from examples/quickstart.cpp")
+    words = re.findall(r"\S*\w\S*", readme)
+    if len(words) > 500:
+        faults.append(f"README.md: {len(words)} words, at most 500")
+    examples = re.findall(r"```cpp\n(.*?)```", readme, re.S)
+    sources = ["examples/quickstart.cpp", "examples/fit_finetune.cpp"]
+    if len(examples) != len(sources):
+        faults.append(f"README.md: {len(examples)} blocks of C++ for {', '.join(sources)}")
+    for block, source in zip(examples, sources):
+        if not any(textwrap.indent(block, indent) in (root / source).read_text() for indent in ("", "  ")):
+            faults.append(f"README.md: a block of C++ is no part of {source}")
     page = (root / "docs/library.md").read_text()
     sections = re.findall(r"^// \[([^\]]+)\]\n(.*?)(?=^// \[)", (root / "examples/guide.cpp").read_text(), re.S | re.M)
     blocks = re.findall(r"```cpp\n(.*?)```", page, re.S)

@@ -33,7 +33,8 @@ __device__ void unrolled(F f) {
 /// Which thread reads what. Each multiprocessor gets one block of 16 warps (kPlanes: two of 8): few
 /// warps, each with many packets in flight, read as fast as many warps with few, and leave fewer
 /// partial results, all of which every block of the second kernel joins. With 64 registers a second
-/// block would fit, but then twice as many blocks join twice as many results (docs/gpu-results.md).
+/// block would fit, but then twice as many blocks join twice as many results
+/// (docs/results/machine-code.json).
 ///   kPlanes false, [M, C] (NHWC and 2-d): a thread owns kV neighbouring channels, neighbouring
 ///     threads own neighbouring channels, and a packet is a thread's channels of one pixel.
 ///   kPlanes true, [N, C, plane]: a block owns one channel, and a packet is kV neighbouring pixels.

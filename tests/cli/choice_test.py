@@ -36,7 +36,7 @@ def test_the_best_is_chosen_by_a_part_and_the_test_images_are_seen_once(folder):
     assert (test[0]["epoch"], test[0]["step"]) == (best["epoch"], best["step"]) == (best["epoch"], int(metadata_of("a/best.safetensors")["lathe.step"]))
     done = json.loads(result.stdout.splitlines()[-1])
     assert done["best_accuracy"] == best["accuracy"] and done["test_accuracy"] == test[0]["accuracy"] and done["test_loss"] == test[0]["loss"]
-    assert "the best is chosen by 10 of the training images" in log_of("a")
+    assert "the best checkpoint is chosen on 10 of the training images" in log_of("a")
     for split, row, images in (("val", best, 10), ("test", test[0], 10)):
         seen = json.loads(expect(lathe("eval", "--run-dir", "a", "--split", split, "--json"), 0).stdout.splitlines()[0])
         assert seen["images"] == images and seen["accuracy"] == row["accuracy"] and abs(seen["loss"] - row["loss"]) < 1e-6 * row["loss"], (seen, row)
@@ -44,7 +44,7 @@ def test_the_best_is_chosen_by_a_part_and_the_test_images_are_seen_once(folder):
     assert "validation accuracy" in expect(train("b", *SPLIT, "--max-steps", 1), 0).stdout
 
     expect(train("plain", "--max-steps", 1), 0)
-    assert "the best is chosen by the 10 test images, which makes" in log_of("plain") and not rows("plain", "test")
+    assert "the best checkpoint is chosen on the 10 test images, so its accuracy is optimistic; --val-split 0.1 avoids that" in log_of("plain") and not rows("plain", "test")
     expect_one_line(lathe("eval", "--run-dir", "plain", "--split", "val"), 2, "--split val needs the --val-split")
 
 
@@ -195,7 +195,7 @@ def test_a_folder_with_val_and_test_chooses_by_val(folder):
     expect(result, 0)
     fill("val")
     expect(lathe("train", *flags, "--run-dir", "a", "--epochs", 2, "--quiet"), 0)
-    assert "the best is chosen by the 6 images of val; those of test are looked at once, at the end" in log_of("a")
+    assert "the best checkpoint is chosen on the 6 images of val; those of test are evaluated once, at the end" in log_of("a")
     assert len(rows("a", "val")) == 2 and len(rows("a", "test")) == 1, rows_of("a")
     best = max(rows("a", "val"), key=lambda row: row["accuracy"])
     for split, row, images in (("val", best, 6), ("test", rows("a", "test")[0], 4)):
@@ -205,7 +205,7 @@ def test_a_folder_with_val_and_test_chooses_by_val(folder):
     assert {row["part"]: row["images"] for row in report if row["event"] == "verified"} == {part: 2 * n for part, n in counts.items()}
     # --val-split takes its images from train, as without val.
     expect(lathe("train", *flags, "--run-dir", "b", "--epochs", 1, "--val-split", 0.5, "--quiet"), 0)
-    assert "the best is chosen by 4 of the training images" in log_of("b")
+    assert "the best checkpoint is chosen on 4 of the training images" in log_of("b")
     expect_one_line(lathe("train", "--resume", "before", "--epochs", 2, "--quiet"), 2, "evaluated 4 images of test → 6 images of val")
     expect(lathe("train", "--resume", "before", "--epochs", 2, "--allow-changes", "--quiet"), 0)
     assert "evaluations look at other images than before" in log_of("before")
@@ -234,7 +234,7 @@ def test_images_without_a_test_part_are_divided(folder):
         assert not pathlib.Path("none").exists()
         run = f"run-{root}"
         expect(lathe("train", "--data-root", root, "--val-split", 0.2, *small, "--run-dir", run), 0)
-        assert f"{root} has no test images: 4 of its 20 are taken for that, and looked at once, at the end; the best is chosen by 3 others" in log_of(run), log_of(run)
+        assert f"{root} has no test images: 4 of its 20 become the test set, evaluated once at the end; the best checkpoint is chosen on 3 others" in log_of(run), log_of(run)
         best, (test,) = max(rows(run, "val"), key=lambda row: row["accuracy"]), rows(run, "test")
         for call in (["--run-dir", run], ["--weights", f"{run}/best.safetensors"]):  # a checkpoint says how it is divided
             for split, row, images in (("val", best, 3), ("test", test, 4)):
@@ -292,7 +292,7 @@ def test_parts_and_classes_are_understood_by_their_names(folder):
     if "this build has no libpng" in result.stderr:
         raise Skip("no libpng")
     expect(result, 0)
-    assert "the best is chosen by the 6 images of valid; those of TESTING are looked at once, at the end" in log_of("three")
+    assert "the best checkpoint is chosen on the 6 images of valid; those of TESTING are evaluated once, at the end" in log_of("three")
     (test,) = rows("three", "test")
     seen = json.loads(expect(lathe("eval", "--run-dir", "three", "--split", "test", "--json"), 0).stdout.splitlines()[0])
     assert (seen["images"], seen["accuracy"]) == (4, test["accuracy"]), (seen, test)

@@ -104,7 +104,7 @@ using Errors = std::map<std::string, std::vector<double>>;
 
 // Rounding to f16 moves a number by kHalfRounding of itself at most: the convolution's result once,
 // its gradient once, and the gradient's result once. Fused, the factors of the normalisation are
-// rounded too. Sums in f32 have no part in it, in whatever order. Measured: docs/gpu-results.md.
+// rounded too. Sums in f32 have no part in it, in whatever order. Measured: docs/results/fused-gradients.json.
 double bound_of(const std::string& type, FusedOrSplit kind) {
   const double roundings = type == "relu, 3x3" && kind == kFused ? 4 : 3;
   return roundings * kHalfRounding;

@@ -210,7 +210,7 @@ TEST_CASE("cudnn search plans: 16 settings of the leading engine, 4 of others, a
   }
 }
 
-// The table of docs/gpu-results.md.
+// The table of docs/results/search-plans.json.
 TEST_CASE("cudnn search plans: settings and seconds of each problem" * doctest::skip()) {
   const GpuDescription described = gpu_description("h100");
   const cudnn::Descriptor gpu = cudnn::device_properties(described);

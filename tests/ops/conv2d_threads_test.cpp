@@ -25,7 +25,7 @@ using namespace lathe;
 namespace {
 
 // Work is counted in products: multiplications with addition. A byte that is read or written takes
-// as long as eight (230 Gflop/s and 15 GB/s per core, docs/conv-performance.md).
+// as long as eight (230 Gflop/s and 15 GB/s per core).
 constexpr double kByte = 8;
 
 /// How long a step takes: `all` on one thread, `longest` where the last thread is ready.

@@ -104,7 +104,7 @@ TEST_CASE("winograd: all passes agree with f64") {
     const Tensor dw64 = conv2d_weight_grad(dy64, x64, w.shape(), opt);
     for (const auto tile : {cpu::WinogradTile::k4, cpu::WinogradTile::k2}) {
       if (tile == cpu::WinogradTile::k2 && c.stride == Pair(2)) continue;  // there is none
-      // Twice what 512 channels give, values normal (docs/conv-performance.md). Direct sums: 2e-6.
+      // Twice what 512 channels give, values normal (docs/results/winograd-errors.json). Direct sums: 2e-6.
       const double bound = tile == cpu::WinogradTile::k4 ? 1e-5 : 2e-6;
       CAPTURE(bound);
       for (const MemoryFormat format : {kContiguous, kChannelsLast}) {

@@ -11,7 +11,7 @@
   beyond what it quotes and prints is asserted by test cases named "tour CHAPTER: …", at least one.
 - The pictures are there, and a command of ours drew them.
 - examples/from_scratch.cpp has at most 300 lines and includes nothing of Lathe.
-- The index of questions in README.md names one to three files for each question, and they exist.
+- The index of questions in docs/map.md names one to three files for each question, and they exist.
 - The glossary explains the words that WORDS lists, and gives each word one meaning.
 """
 import pathlib
@@ -116,13 +116,13 @@ def faults_of_index(root, readme):
     table = re.search(r"^\| where is … \|.*\n\|[-| ]+\n((?:\|.*\n)+)", readme, re.M)
     rows = table[1].splitlines() if table else []
     if len(rows) < 20:
-        yield f"README.md: the index of questions has {len(rows)} rows"
+        yield f"docs/map.md: the index of questions has {len(rows)} rows"
     for row in rows:
         question, answer = [cell.strip() for cell in row.strip().strip("|").split("|")]
         files = re.findall(r"`([^`]+)`", answer)
         if not 1 <= len(files) <= 3:
-            yield f"README.md: “{question}” has {len(files)} files"
-        yield from (f"README.md: “{question}” names {file}, which is not there" for file in files if not (root / file).is_file())
+            yield f"docs/map.md: “{question}” has {len(files)} files"
+        yield from (f"docs/map.md: “{question}” names {file}, which is not there" for file in files if not (root / file).is_file())
 
 
 def faults_of_glossary(text):
@@ -179,7 +179,7 @@ def main():
     scratch = (root / "examples/from_scratch.cpp").read_text(encoding="utf-8")
     if len(scratch.splitlines()) > 300 or re.search(r"#include.*lathe", scratch):
         faults.append("examples/from_scratch.cpp has more than 300 lines, or includes Lathe")
-    faults += faults_of_index(root, (root / "README.md").read_text(encoding="utf-8"))
+    faults += faults_of_index(root, (root / "docs/map.md").read_text(encoding="utf-8"))
     faults += faults_of_glossary((root / "docs/glossary.md").read_text(encoding="utf-8"))
     for fault in faults:
         print(fault)

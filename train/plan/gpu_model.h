@@ -1,6 +1,6 @@
 // How long a launch takes on a GPU, by the roofline: the longer of its bytes at the memory's rate
 // and its operations at the arithmetic's rate, and a floor. What of the data sheet's rates is
-// reached was fitted to the first run on an H100 (docs/gpu-results.md); for other GPUs, and for
+// reached was fitted to the first run on an H100 (docs/gpus.md); for other GPUs, and for
 // other models than ResNet-18, it is a guess.
 #pragma once
 

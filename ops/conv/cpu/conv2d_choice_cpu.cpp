@@ -1,5 +1,5 @@
 // The choice of a CPU's engine, from sizes, dtype, order in memory and processor. Contracts:
-// conv2d_choice_cpu.h. The measurements behind the numbers: docs/conv-performance.md.
+// conv2d_choice_cpu.h. The measurements behind the numbers: docs/conv-cpu.md.
 #include "lathe/ops/conv/cpu/conv2d_choice_cpu.h"
 
 #include <algorithm>

@@ -12,7 +12,7 @@ namespace {
 
 // On a CPU with two cores: visible learning within half a minute, 90 % or more after about a
 // minute. Batches of 64 learn in two epochs what batches of 128 need three for
-// (docs/performance.md).
+// (docs/results/default-run.json).
 constexpr std::string_view kCpuDataset = "fashion-mnist", kCpuModel = "resnet8";
 constexpr std::string_view kGpuDataset = "cifar10", kGpuModel = "resnet18";
 constexpr int64_t kGreyImages = 28, kSmallImages = 32;
@@ -75,7 +75,7 @@ std::string_view augment_for(std::string_view dataset, int64_t epochs, const Mac
   }
   if (dataset == "folder") return "resized-crop,flip";
   if (dataset.starts_with("cifar")) return "crop,flip";
-  // Three epochs of Fashion-MNIST end a point lower with mirrored images (docs/performance.md).
+  // Three epochs of Fashion-MNIST end a point lower if images are mirrored.
   if (dataset == "fashion-mnist" && epochs > kMostUnmirroredEpochs) return "flip";
   // A mirrored digit is another digit or none, and the synthetic set is random enough.
   return "none";

@@ -34,22 +34,23 @@ std::string choice_of_best(const Settings& settings, const RunData& data) {
     ImageFolders found;
     if (settings.dataset == "folder") found = look_into(settings.data_root);
     return formatted(
-        "the best is chosen by the {} {}, which makes its accuracy on them look better than it is; "
-        "--val-split 0.1 chooses by a part of the training images",
+        "the best checkpoint is chosen on the {} {}, so its accuracy is optimistic; "
+        "--val-split 0.1 avoids that",
         images, !found.val.empty() ? "images of " + found.val.filename().string() : "test images");
   }
   if (makes_test_part(settings)) {
     const int64_t tests = data.test_set->size();
     return formatted(
-        "{} has no test images: {} of its {} are taken for that, and looked at once, at the end; "
-        "the best is chosen by {} others",
+        "{} has no test images: {} of its {} become the test set, evaluated once at the end; the "
+        "best checkpoint is chosen on {} others",
         settings.data_root, tests, data.train_set->size() + images + tests, images);
   }
   if (settings.val_split > 0)
-    return formatted("the best is chosen by {} of the training images", images);
+    return formatted("the best checkpoint is chosen on {} of the training images", images);
   const ImageFolders found = look_into(settings.data_root);
   return formatted(
-      "the best is chosen by the {} images of {}; those of {} are looked at once, at the end",
+      "the best checkpoint is chosen on the {} images of {}; those of {} are evaluated once, at the "
+      "end",
       images, found.val.filename().string(), found.test.filename().string());
 }
 

@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""Draws docs/first-run.svg, README's picture: the curves of what `lathe train` does by itself on a CPU.
+
+    draw_first_run.py LATHE
+
+It trains as tools/train.sh does, and takes the picture from the run's report.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def main():
+    lathe = pathlib.Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([lathe, "train", "--device", "cpu", "--download", "--run-dir", "run"], cwd=folder, check=True)
+        subprocess.run([lathe, "report", "run", "--no-evaluate"], cwd=folder, check=True)
+        page = (pathlib.Path(folder) / "run/report.html").read_text(encoding="utf-8")
+    charts = [chart for chart in re.findall(r"<svg .*?</svg>", page, re.S) if "Accuracy, %" in chart]
+    pathlib.Path(__file__).with_name("first-run.svg").write_text(charts[0] + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
