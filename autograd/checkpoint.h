@@ -17,16 +17,19 @@ namespace autograd {
 LATHE_API Tensors checkpoint(const TensorsFunction& f, const Tensors& inputs);
 }  // namespace autograd
 
-/// f(inputs), without recording what f does. A backward pass that reaches the result calls
-/// f(inputs) once more, this time recorded, and goes on through the new graph. So gradients flow to
-/// the inputs, and to what f refers to (parameters). They have the same bits as without checkpoint.
-///   f  from const Tensors& to Tensor or Tensors. A copy is kept until the graph is freed; what it
-///      refers to must live as long.
-/// The second call sees the default generators of all devices and the Autocast scopes as the first
-/// one did. Not so a Generator that f is given. Other threads should draw no numbers meanwhile.
-/// What f changes besides is changed twice: the running statistics of batch norm.
-/// Checkpoints nest. Derivatives of derivatives flow through the second call as well.
-/// Under NoGrad this is f(inputs).
+/// f(inputs), without recording the ops of f. A backward pass that reaches the result calls
+/// f(inputs) a second time, records this call, and continues through the new graph. So gradients
+/// flow to the inputs, and to the tensors that f refers to (parameters). They have the same bits as
+/// without checkpoint.
+///   f  from const Tensors& to Tensor or Tensors. A copy is kept until the graph is freed; the
+///      objects that f refers to must live as long.
+/// The second call starts from the same state of the default generators and under the same Autocast
+/// scopes as the first one. Other threads should draw no random numbers meanwhile.
+///   - A Generator that f holds is not reset: f draws other numbers from it in the second call.
+///   - Side effects of f happen twice: batch norm, for instance, updates its running statistics
+///     twice.
+/// Checkpoints nest. Second derivatives flow through the second call too.
+/// Under NoGrad, checkpoint() only calls f(inputs).
 /// throws: what f throws. In the backward pass: StateError if an input was modified in place since,
 /// or if f returns tensors of another number, shape, dtype or device than the first time.
 template <class F>

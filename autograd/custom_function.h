@@ -44,23 +44,25 @@ class LATHE_API FunctionContext {
   FunctionContext(const FunctionContext&) = delete;
   FunctionContext& operator=(const FunctionContext&) = delete;
 
-  /// In forward: keeps these tensors, in place of those of an earlier call. Undefined ones are
-  /// legal. Inputs and outputs keep their history. Anything else counts as a constant in
-  /// derivatives of derivatives: make it an output if it is none.
+  /// Call it in forward. Keeps these tensors for backward; a second call replaces the tensors of
+  /// the first one. A tensor may be undefined. Second derivatives flow through the kept inputs and
+  /// outputs of the function. Any other kept tensor counts as a constant in them: if second
+  /// derivatives need it, return it as a further output.
   void save_for_backward(const Tensors& tensors) { unsaved_ = tensors; }
-  /// In backward: these tensors.
+  /// Call it in backward. Returns the tensors that forward gave to save_for_backward(), in order.
   /// throws: StateError if one was modified in place since.
   Tensors saved_tensors() const;
 
-  /// True if the gradient of input i is wanted. The inputs are the tensors among the arguments, an
-  /// nn::Parameter and a std::optional<Tensor> included, those of a container one by one.
+  /// True if the gradient of input i is wanted. The inputs are the tensors among the arguments of
+  /// apply(), in order: each Tensor or nn::Parameter, each std::optional<Tensor>, and each element
+  /// of a container of tensors.
   bool needs_input_grad(size_t i) const { return i < needs_.size() && needs_[i]; }
 
-  /// In forward: these outputs get no gradient, though they are floating.
+  /// Call it in forward. These outputs get no gradient, though they are floating.
   void mark_non_differentiable(const Tensors& outputs) { constant_ = outputs; }
 
-  /// In forward: what backward gets for an output that nothing used. true (initially): zeros;
-  /// false: an undefined tensor.
+  /// Call it in forward. Chooses what backward gets as dy of an output that nothing used: true (the
+  /// default): zeros; false: an undefined tensor.
   void set_materialize_zeros(bool on) { materialize_zeros_ = on; }
 
  private:
@@ -76,7 +78,7 @@ class LATHE_API FunctionContext {
 
 namespace autograd {
 
-/// One call of a custom function, apart from the user's own code.
+/// The library's part of one call of a custom function.
 class LATHE_API CustomCall {
  public:
   using Backward = Tensors (*)(FunctionContext& context, const Tensors& dy);
@@ -128,16 +130,16 @@ void append_tensors(Tensors& out, const T& argument) {
 ///   forward(Context&, arguments…)          → Tensor or Tensors. Runs with NoGrad.
 ///   backward(Context&, const Tensors& dy)  → one gradient per input, Tensors; or Tensor if there
 ///                                            is one input. dy holds one gradient per output.
-/// `Context` is FunctionContext unless the struct has one of its own, which derives from it.
-/// The gradient of an input that needs none, or that is zero, may stay undefined. Backward is made
-/// of ops, so under create_graph it is differentiated itself.
-/// In a recorded call, an output that shares memory with an input is copied.
+/// `Context` is FunctionContext, unless the struct has its own, which derives from FunctionContext.
+/// Backward may return an undefined tensor for an input that needs no gradient, or whose gradient
+/// is zero. Under create_graph the ops in backward are recorded, which gives second derivatives.
+/// If a call is recorded, an output that shares memory with an input is copied.
 /// Tensors inside other arguments (in a struct, as values of a map) are constants.
 template <class Derived>
 struct CustomFunction {
   using Context = FunctionContext;
 
-  /// Calls forward(Context&, arguments…) and records the call where a gradient is wanted.
+  /// Calls forward(Context&, arguments…). Records the call if a gradient of an input is wanted.
   /// throws: StateError if forward writes an input that needs a gradient; ValueError for an
   /// undefined output. In the backward pass: ValueError if backward returns another number of
   /// gradients than there are inputs; ShapeError, DTypeError, DeviceError if one does not match its

@@ -5,17 +5,17 @@
 // changes only at the very end, after the last hook and the last allocation. So a pass that throws
 // leaves every grad() as it was, whether an op's closure, a hook or a lack of memory is the reason.
 // Part of the graph may be used up: without retain_graph an op releases what it saved as soon as it
-// has run, to make room for the gradients. A second attempt is then a StateError.
+// has run, to make room for the gradients. A second backward pass then throws StateError.
 //
 // Note [Gradients and threads]
-// Each thread has its own grad mode and Autocast state. The caller needs no lock for these, which
-// may happen at the same time:
+// Each thread has its own grad mode and Autocast state. Threads may do the following at the same
+// time, without a lock of the caller's:
 // - forward and backward passes of different graphs, also if they share leaves: a pass adds all its
 //   gradients under locks that grad() and set_grad() take too. Hooks run outside these locks, on
 //   the thread that called backward().
 // - reading one tensor from several threads: its values, requires_grad(), ops on it.
 // - dropping handles, also the last one of a graph or a tensor.
-// These need one thread at a time, with no other thread reading:
+// The following needs one thread at a time, and no other thread may read meanwhile:
 // - a graph: backward(), grad(outputs, …), register_hook, remove_hook and retain_grad of its
 //   tensors. Two graphs that share an op are one graph.
 // - a tensor that is written: in-place ops, requires_grad_, set_data. A pass may write the values
@@ -58,10 +58,10 @@ struct BackwardCall {
   const Tensors* only = nullptr;  // null: all leaves; else: the leaves whose grad() may change
 };
 
-/// One backward pass on the calling thread. See Note [A backward pass that fails].
+/// Runs one backward pass on the calling thread. See Note [A backward pass that fails].
 LATHE_API Tensors run_backward(const BackwardCall& call);
 
-/// The node whose closure runs on this thread; null outside a backward pass.
+/// The node whose closure runs on this thread; null outside of a backward pass.
 LATHE_API Node* current_node() noexcept;
 
 }  // namespace autograd

@@ -19,9 +19,9 @@ struct Mode {
 };
 LATHE_API Mode exchange_mode(Mode mode) noexcept;  // → the mode before
 LATHE_API Mode current_mode() noexcept;
-/// True where ops may be recorded: where gradients are, and in the first call of checkpoint(),
-/// which must compute the same bits as the second one. There nothing that was computed requires a
-/// gradient.
+/// True if ops may be recorded: while gradients are recorded, and in the first call of
+/// checkpoint(). In that call no result requires a gradient, but it must compute the same bits as
+/// the second call.
 LATHE_API bool may_record() noexcept;
 
 class LATHE_API ModeScope {
@@ -48,8 +48,9 @@ struct EnableGrad : autograd::ModeScope {
   [[nodiscard]] EnableGrad() : ModeScope({!inference_enabled(), inference_enabled()}) {}
 };
 
-/// { InferenceMode on; … }: NoGrad, and the results are marked. A marked tensor in an op that is
-/// recorded later is a StateError, where a NoGrad result would silently count as a constant.
+/// { InferenceMode on; … }: like NoGrad, but the results are marked. An op that is recorded later
+/// throws StateError if it gets a marked tensor. A result of NoGrad would silently count as a
+/// constant there.
 struct InferenceMode : autograd::ModeScope {
   [[nodiscard]] InferenceMode() : ModeScope({false, true}) {}
 };

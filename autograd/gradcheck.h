@@ -12,8 +12,8 @@ struct GradcheckOptions {
   double step = 1e-6;  // f is evaluated at x ± step
   double atol = 1e-5;  // |analytic - numeric| <= atol + rtol * |numeric|
   double rtol = 1e-3;
-  // true: the derivative along one direction per input, whose numbers all differ, instead of that
-  // by each element: two calls of f per input, however large. Names no element.
+  // true: checks the derivative along one direction per input instead of the derivative by each
+  // element. This takes two calls of f per input of any size. The report then names no element.
   bool fast_mode = false;
 };
 
@@ -25,18 +25,19 @@ struct GradReport {
 };
 
 /// Checks d f / d input for every floating input. `f` gets the inputs and returns one tensor of any
-/// shape. Its elements are summed with fixed weights that all differ, so that errors do not cancel.
-/// Works on copies of the inputs, in their strides unless elements overlap. The backward pass runs
-/// twice: gradients that differ between the runs fail too.
-///   inputs  f64 on any device; integers and undefined tensors are passed through unchecked.
+/// shape. gradcheck() sums its elements with fixed weights that all differ, so that errors do not
+/// cancel. `f` gets copies of the inputs, with their strides unless elements overlap. The backward
+/// pass runs twice; the check fails if the two runs give different gradients.
+///   inputs  f64 on any device. Integer and undefined tensors are passed to `f` unchecked.
+/// `f` should not be linear in the checked inputs, or a wrong dy can go unnoticed: square its
+/// result.
 /// throws: DTypeError for f32 or half inputs.
-/// `f` should not be linear in what is checked, or a wrong dy can hide: square its result.
 LATHE_API GradReport gradcheck(const std::function<Tensor(const Tensors&)>& f,
                                const Tensors& inputs, const GradcheckOptions& options = {});
 
-/// Checks the gradient of the gradient: gradcheck of (inputs, dy) → d f / d inputs. Before that it
-/// compares the gradients computed with and without create_graph, for which an op may have separate
-/// code. They may differ by 1e-12 * (largest gradient + 1).
+/// Checks second derivatives: runs gradcheck() on the function (inputs, dy) → d f / d inputs.
+/// Before that it compares the gradients computed with and without create_graph, because an op may
+/// have separate code for each. They may differ by 1e-12 * (largest gradient + 1).
 LATHE_API GradReport gradgradcheck(const std::function<Tensor(const Tensors&)>& f,
                                    const Tensors& inputs, const GradcheckOptions& options = {});
 

@@ -1,5 +1,5 @@
-// Recompute: results that an op can compute again from what it keeps anyway are not kept for the
-// backward pass. recompute.cpp; which ops: batch norm (ops/batch_norm.cpp).
+// Recompute: saves memory by not keeping results for the backward pass that an op can compute again
+// from tensors that are kept anyway. Such ops: batch norm (ops/batch_norm.cpp).
 //   { const Recompute again; loss = cross_entropy(net(x), y); }
 //   loss.backward();
 #pragma once
@@ -17,16 +17,18 @@ namespace lathe {
 /// relu and a residual: ops/batch_norm.h) for the backward pass. The backward pass computes such a
 /// result again when the first op asks for it, and frees it after the last op that needs it, at the
 /// latest at its own end. Gradients have the same bits, also second derivatives.
-/// For `conv(relu(norm(x)))`, x stays and relu's result goes. The price is one kernel for each
-/// result, which reads x and a residual and writes the result.
-///   - A residual that is such a result itself is computed again too. A result that would take more
-///     than three kernels stays.
-///   - A residual that no other op keeps stays in place of the result: then nothing is gained.
-///   - With SavedTensorHooks nothing is computed again: they get the tensors as without Recompute.
+/// In `conv(relu(norm(x)))`, x is kept and the result of relu is not. Each result costs one more
+/// kernel in the backward pass. The kernel reads x and the residual, and writes the result.
+///   - A residual that was not kept either is computed again too. A result that would take more
+///     than three kernels is kept.
+///   - If no other op keeps the residual, it is kept in place of the result. Then no memory is
+///     saved.
+///   - With SavedTensorHooks nothing is computed again: the hooks get the same tensors as without
+///     Recompute.
 ///   - checkpoint()'s second run is unaffected.
-///   - Writing a result after an op took it is no error, unlike without Recompute: the op still
-///     sees the old values.
-///   on  false: as if there was none around it
+///   - Writing a result in place after an op used it is no error, unlike without Recompute: the
+///     gradient is that of the old values.
+///   on  false: turns off an outer Recompute
 /// throws: in the backward pass StateError if x, a residual, the weight or the bias was modified in
 /// place since.
 class LATHE_API Recompute {
@@ -45,33 +47,35 @@ namespace autograd {
 /// True if an op that is recorded now should say how its result is computed again.
 LATHE_API bool recomputes() noexcept;
 
-/// How one result is computed again, and how many of those who saved it are left.
+/// How one result is computed again, and how many ops that saved the result are left.
 class Recomputation;
 using RecomputationPtr = std::shared_ptr<Recomputation>;
 
-/// More kernels than this are not run for one result.
+/// The most kernels that are run to compute one result again.
 inline constexpr int kMostSteps = 3;
 
-/// The kernels that it takes to have t's values again; 0 if t is kept.
+/// How many kernels it takes to compute t's values again; 0 if t is kept.
 LATHE_API int recompute_steps(const Tensor& t);
 
 /// `make_compute` returns a function that computes the result without recording, with the same
-/// values each time. It holds what it needs as Saved, made meanwhile, and not the result.
+/// values each time. `make_compute` wraps the tensors that this function needs as Saved. The
+/// function must not hold the result itself.
 LATHE_API RecomputationPtr make_recomputation(int steps,
                                               FunctionRef<std::function<Tensor()>()> make_compute);
 
 /// True while this thread computes a result again.
 LATHE_API bool computes_again() noexcept;
 
-/// From now on a Saved of y keeps the recomputation in place of y, until y is written. y itself
-/// does not hold it: the op's node must. Once that is released y counts as any other tensor.
+/// From now on a Saved of y keeps the recomputation in place of y, until y is written. y does not
+/// hold the recomputation: the op's node must. Once the node has released it, y counts as any other
+/// tensor.
 LATHE_API void set_recomputation(const Tensor& y, const RecomputationPtr& recomputation);
 
 /// For Saved: how to get t's values in the backward pass. Empty if t must be kept.
 LATHE_API std::function<Tensor()> use_recomputation(const Tensor& t);
 
-/// The results that one backward pass has computed again and still needs. While it is there, each
-/// is computed once; one that only another result needed is not kept.
+/// The results that one backward pass has computed again and still needs. While the object lives,
+/// each result is computed once. A result that only another recomputation needed is not kept.
 class LATHE_API RecomputedValues {
  public:
   struct Value {

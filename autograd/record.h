@@ -24,11 +24,12 @@ LATHE_API bool wants_record(const TensorRef* inputs, size_t count);
 /// Makes `node` the op that made y, with one edge per input.
 /// throws: StateError for an input made in InferenceMode.
 LATHE_API void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node);
-/// Makes `node` the op that made all of `ys`, at least one; ys[k] is output k. An undefined one
-/// stands for an output without gradient.
-/// throws: StateError as above.
+/// Makes `node` the op that made all of `ys`, at least one; ys[k] is output k. An undefined ys[k]
+/// is an output without gradient.
+/// throws: StateError for an input made in InferenceMode.
 LATHE_API void attach_all(const Tensors& ys, const TensorRef* inputs, size_t count, NodePtr node);
-/// The op of that output of `node`: the node itself, or a new node of the output.
+/// The node to record as the maker of y, output number `output` of `node`: `node` itself if it has
+/// one output, else a new node for this output.
 LATHE_API NodePtr maker_of_output(Node* node, uint32_t output, const Tensor& y);
 
 /// Records that `y` was computed from `inputs`. `backward(dy, need)` returns one gradient per
@@ -45,7 +46,7 @@ void record(const char* op, const Tensor& y, std::initializer_list<TensorRef> in
   }
 }
 
-/// The same for a list of inputs whose length is known at run time.
+/// Like the overload above, for a list of inputs whose length is known at run time.
 template <class F>
 void record(const char* op, const Tensor& y, const Tensors& inputs, F&& backward) {
   profile::note_output(y);
@@ -63,8 +64,8 @@ void record(const char* op, const Tensor& y, const Tensors& inputs, F&& backward
 /// elements share memory.
 LATHE_API void check_in_place(const char* op, const Tensor& x);
 
-/// True if writing into x (from `sources`) must be recorded: x, what x views, or a source requires
-/// a gradient.
+/// True if writing into x (from `sources`) must be recorded: x, the tensor that x is a view of, or
+/// a source requires a gradient.
 LATHE_API bool wants_record_in_place(const Tensor& x, std::initializer_list<TensorRef> sources);
 
 }  // namespace lathe::autograd

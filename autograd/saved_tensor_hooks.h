@@ -1,5 +1,5 @@
-// SavedTensorHooks: what ops save for the backward pass, kept in another form; SaveOnCpu: in host
-// memory.
+// SavedTensorHooks: keeps the tensors that ops save for the backward pass in another form.
+// SaveOnCpu: keeps them in host memory.
 #pragma once
 
 #include <functional>
@@ -10,18 +10,20 @@
 namespace lathe {
 
 namespace autograd {
-/// Takes a tensor and returns how to get it back; an empty function keeps the tensor as it is.
+/// Takes a tensor and returns a function that gives it back. An empty function: the tensor is kept
+/// as it is.
 using Packer = std::function<std::function<Tensor()>(const Tensor&)>;
 }  // namespace autograd
 
 /// { SavedTensorHooks scope(pack, unpack); … }: ops that this thread records in the scope keep
-/// pack(t) in place of each tensor t that they save. Their gradients use unpack of it, each time
-/// anew.
+/// pack(t) in place of each tensor t that they save. Whenever their gradients need t, they call
+/// unpack on that value.
 ///   pack    const Tensor& → any copyable value. Called once the op is recorded. The tensor has no
-///           history; do not write it. If the value holds the tensor itself, no memory is saved and
-///           in-place writes are no longer noticed.
-///   unpack  that value → Tensor of t's shape, dtype and device. It gets t's history back.
-/// Both run with NoGrad and without hooks. What they refer to must live until the graph is freed.
+///           history; pack must not write it. If the value holds the tensor itself, no memory is
+///           saved, and in-place writes go unnoticed.
+///   unpack  that value → a Tensor of t's shape, dtype and device. It gets t's history back.
+/// Both run with NoGrad and without hooks. The objects that they refer to must live until the graph
+/// is freed.
 /// Scopes nest: the innermost one counts. Threads are independent.
 /// throws: what pack throws, from the op, which then leaves no trace in the graph. In the backward
 /// pass: what unpack throws; ShapeError, DTypeError, DeviceError if its result does not match t.
@@ -45,16 +47,17 @@ class LATHE_API SavedTensorHooks {
   const autograd::Packer* before_;
 };
 
-/// { SaveOnCpu scope; … }: tensors of a GPU that ops save go to pinned host memory, and back when
-/// they are needed. Dense ones keep their layout. Leaves that require grad stay, and so do their
-/// views: the graph holds them anyway. Tensors of the CPU stay. Saving waits for the GPU; getting
-/// back does not.
+/// { SaveOnCpu scope; … }: the GPU tensors that ops save are copied to pinned host memory. The
+/// backward pass copies each back when it needs it. Dense tensors keep their layout. Copying to the
+/// host waits for the GPU; copying back does not. These tensors are not copied:
+///   - leaves that require grad, and their views: the graph holds them anyway
+///   - tensors of the CPU
 struct LATHE_API SaveOnCpu : SavedTensorHooks {
   [[nodiscard]] SaveOnCpu();
 };
 
 namespace autograd {
-/// Hands the tensors that were saved since the last call to the hooks. attach() calls it.
+/// Passes the tensors that were saved since the last call to the hooks. attach() calls it.
 LATHE_API void pack_saved();
 }  // namespace autograd
 
