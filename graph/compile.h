@@ -1,6 +1,6 @@
-// compile: a function of tensors that is traced at its first call, and then runs as a graph in
-// which pointwise ops are fused, with the sum or mean of a loss behind them. It has the function's
-// gradients.
+// compile: traces a function of tensors at its first call, and runs it as a graph from then on. In
+// the graph, pointwise ops are fused, with the sum or mean of a loss behind them. The compiled
+// function has the gradients of the original one.
 //   const auto loss = jit::compile([](const Tensors& t) {
 //     const Tensor d = t[0] - t[1];
 //     return Tensors{where(d.abs() < 1, d.square() * 0.5, d.abs() - 0.5).mean()};
@@ -18,43 +18,51 @@
 
 namespace lathe::jit {
 
-/// A function that compile() made. Copies share their graphs. Several threads may call one at the
-/// same time, if f itself may be called so. During the first call with inputs of a kind no other
-/// thread may write the buffers of `module`: the trace puts them back. Other threads may draw
-/// random numbers.
+/// A function that compile() made. Copies share their graphs. Several threads may call it at the
+/// same time if they may call f so. During the first call with inputs of a new kind, no other
+/// thread may write the buffers of `module`, because the trace restores them. Other threads may
+/// draw random numbers.
 class LATHE_API CompiledFunction {
  public:
-  /// f(inputs), with equal bits, and gradients.
+  /// Returns f(inputs), with the same bits, and with gradients.
   ///
-  /// The first call with inputs of a kind traces f. A kind is their number, dtypes, devices, sizes,
-  /// and order in memory (strides, where there are gaps), and which layers of `module` train.
-  /// Dimension 0 of the first input, and of all inputs of as many rows, may have any size from 2
-  /// on, if f is the same for two batches: that of the call, and another one of some rows.
+  /// The first call with inputs of a new kind traces f. The kind is the number of inputs, their
+  /// dtypes, devices, sizes and order in memory (with gaps: their strides), and which layers of
+  /// `module` are in training mode. The batch size does not count if f does the same for two
+  /// batches, that of the call and another one. Then dimension 0 of the first input, and of all
+  /// inputs with as many rows, may have any size from 2 on.
   ///
-  /// In a trace f runs twice under NoGrad, on copies of the inputs and on other values; if it is
-  /// not the same for two batches, twice more. Meanwhile all that f computes stays in memory. The
-  /// default generators that f's thread drew from, and the buffers of `module`, are then as before.
-  /// Any other side effect of f happens in every one of these runs: draws from generators that the
-  /// program made, for instance, or from those of threads that f starts.
+  /// A trace runs f twice under NoGrad, on copies of the inputs and on other values. If f differs
+  /// between two batches, f runs twice more. Meanwhile all results in f stay in memory. A trace
+  /// restores the buffers of `module` and the default generators that f's thread drew from. Any
+  /// other side effect of f happens in every one of these runs: draws from the program's own
+  /// generators, for instance, or in threads that f starts.
   ///
-  /// Batch norm in training moves its running statistics in each call, and dropout draws from the
-  /// default generator, as in f.
+  /// Batch norm in training mode updates its running statistics in each call, and dropout draws
+  /// from the default generator, as in f.
   ///
-  /// f itself is called where it cannot be traced, under Autocast, beyond 64 kinds, in a
-  /// cuda::Graph's capture with inputs of a kind that is new, and while anything watches ops (a
-  /// debug scope, a trace), a layer of `module` has hooks, or a batch norm of it sums over ranks.
-  /// Call a step once before its capture. A function cannot be traced where trace() refuses it
-  /// for other reasons, where batch norm moves statistics that are neither inputs nor buffers of
-  /// `module`, where it keeps gradients from a tensor (detach(), NoGrad) that a graph would pass
-  /// them to, where it returns a tensor that it made of no input, where it takes gradients itself
-  /// or calls checkpoint(), and where an input lies in memory that the graph writes. What trace()
-  /// does not see in a program holds here too.
+  /// The function calls f itself:
+  ///   - under Autocast, or while anything watches ops (a debug scope, a trace)
+  ///   - beyond 64 kinds
+  ///   - if inputs of a new kind come during the capture of a cuda::Graph: call a step once before
+  ///     its capture
+  ///   - if a layer of `module` has hooks, or a batch norm in it sums over ranks
+  ///   - if an input shares memory with another tensor that the graph writes
+  ///   - if f cannot be traced
+  ///
+  /// f cannot be traced if it
+  ///   - takes gradients itself, or calls checkpoint()
+  ///   - stops a gradient (detach(), NoGrad) that a graph would pass on
+  ///   - returns a tensor that depends on no input
+  ///   - updates statistics of batch norm that are neither inputs nor buffers of `module`
+  ///   - does something else for which trace() throws TraceError
+  /// trace() says what a trace does not see.
   /// throws: ValueError for an undefined input; what f throws.
   Tensors operator()(const Tensors& inputs) const;
 
-  /// For each kind of inputs: which ops run together and which alone, or why f is called itself. Of
-  /// ops that run together on a GPU also how they did in the last call: as one kernel, or one by
-  /// one, and why.
+  /// For each kind of inputs: which ops run together and which alone, or why f is called itself.
+  /// For ops that run together on a GPU, also how they ran in the last call: as one kernel, or one
+  /// by one and why.
   std::string explain() const;
 
  private:
@@ -65,11 +73,12 @@ class LATHE_API CompiledFunction {
   std::shared_ptr<State> state_;
 };
 
-/// f's graphs are made when it is called. `module`: what f calls; it must live as long as f is
-/// called. Its parameters and buffers have their names in the graphs, and there are other graphs
-/// for training than for evaluation. Without it, a model that f calls must stay in one of the two.
-/// Tensors that f uses are shared with the graphs, which follow their changes in place. Numbers
-/// that f uses, and branches that it takes, are those of the first call.
+/// Returns a function that traces f when it is called. The graphs share the tensors that f uses,
+/// and follow their changes in place. Numbers that f uses, and branches that it takes, stay those
+/// of the first call.
+///   module  the model that f calls; it must live as long as f is called. The graphs use the names
+///           of its parameters and buffers. Training and evaluation have separate graphs. Without
+///           `module`, a model that f calls must stay in one of the two modes.
 LATHE_API CompiledFunction compile(std::function<Tensors(const Tensors&)> f,
                                    const nn::Module* module = nullptr);
 

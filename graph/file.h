@@ -14,23 +14,25 @@
 
 namespace lathe::jit {
 
-/// The metadata's key under which the text stands.
+/// The key of the graph's text in the metadata.
 inline constexpr std::string_view kGraphKey = "lathe.graph";
 
-/// Writes the graph in one step: at any moment `path` is the complete old file or the complete new
-/// one. Tensors are written row-major; constants of one element stand in the text.
-///   metadata  further entries, for whom it may concern; not kGraphKey
-/// throws: FileError; ValueError; StateError while a tensor is not bound.
+/// Writes the graph to a file. At any moment `path` is the complete old file or the complete new
+/// one. Tensors are written row-major; constants of one element are part of the text.
+///   metadata  further entries of the file's metadata; kGraphKey is not allowed
+/// throws: FileError; StateError while a tensor is not bound; ValueError if `metadata` has
+/// kGraphKey, or if the graph writes into tensors or draws random numbers.
 LATHE_API void save(const Graph& graph, const std::string& path,
                     const safetensors::Metadata& metadata = {});
 
-/// The graph of a file, on the CPU. Checked are the text, as by parse(), that each tensor is there
-/// and has its type, and that what run() would compute is in proportion to the file's tensors and
-/// inputs (docs/formats.md, "Graphs"). Nothing of it is executed before run().
-/// throws: FileError if the file cannot be read; DataError that names the file and what is wrong.
+/// Reads a graph from a file, onto the CPU. Checks the text as parse() does, and that each tensor
+/// is there and has its type. Also checks that the work of run() is in proportion to the file's
+/// tensors and inputs (docs/formats.md, "Graphs"). No op runs before run().
+/// throws: FileError if the file cannot be read; DataError that names the file and what is wrong,
+/// also if the graph writes into tensors or draws random numbers.
 LATHE_API Graph load(const std::string& path);
 
-/// The same for a file's bytes; `name` stands for it in messages.
+/// Like load(path), for the bytes of a file; `name` stands for the file in messages.
 /// throws: DataError.
 LATHE_API Graph load(std::span<const std::byte> bytes, std::string_view name);
 

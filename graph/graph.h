@@ -1,6 +1,6 @@
-// Graph: a program of ops on tensors as data: it is traced (trace.h), rewritten (passes.h), run,
-// printed and read again. graph.cpp: construction and checks; print.cpp and parse.cpp: the text;
-// run.cpp: execution. The namespace is jit, LibTorch's name for the same.
+// Graph: a program of ops on tensors, as data. A graph is traced (trace.h), rewritten (passes.h),
+// run, printed and read again. graph.cpp: construction and checks; print.cpp and parse.cpp: the
+// text; run.cpp: execution. The namespace is jit, LibTorch's name for it.
 //
 //   lathe graph 1
 //   input %x: f32[N,3,32,32]
@@ -29,7 +29,7 @@ namespace lathe::jit {
 
 struct Op;  // op_table.h
 
-/// An integer that may depend on the size of the batch: of_batch * N + fixed; one of the two is 0.
+/// An integer that may depend on the batch size N: of_batch * N + fixed. One of the two is 0.
 struct Size {
   int64_t of_batch = 0, fixed = 0;
 
@@ -60,7 +60,7 @@ struct Value {
   Tensor tensor = {};  // of a parameter, buffer or constant; undefined until it is bound
 };
 
-/// One attribute of a node: an argument of its op that is no tensor. Words are in quotes in text.
+/// An attribute of a node: an argument of its op that is no tensor. The text has words in quotes.
 using Attribute = std::variant<bool, Size, double, std::vector<Size>, std::string>;
 
 /// A call of an op, with one result.
@@ -77,12 +77,12 @@ struct Node {
 
 /// The node's attribute of this name; null if its op has none.
 const Attribute* find_attribute(const Node& node, std::string_view name);
-/// The same where the op has it.
+/// Like find_attribute(), for an attribute that the op has.
 inline const Attribute& attribute_of(const Node& node, std::string_view name) {
   return *find_attribute(node, name);
 }
 
-/// Numbers of values are indices into `values`; a pass may leave values that nothing uses.
+/// A value's number is its index in `values`. A pass may leave values that nothing uses.
 class LATHE_API Graph {
  public:
   std::vector<Value> values;
@@ -92,48 +92,50 @@ class LATHE_API Graph {
   /// Adds a value; returns its number.
   int add(Value value);
 
-  /// The program's results for these inputs, by the same ops, with their gradients. Sizes of the
-  /// batch other than the traced one are welcome where the types have N. Nodes that no output needs
-  /// do not run, unless they have effects (Op::has_effects).
-  /// throws: ShapeError, DTypeError if an input does not have its type, or a result does not;
-  /// StateError while a parameter, buffer or constant is not bound; what the ops throw.
+  /// Runs the program on these inputs. The results have gradients. Inputs may have another batch
+  /// size than the traced one if the types have N. Nodes that no output needs do not run, unless
+  /// they have effects (Op::has_effects).
+  /// throws: StateError for another number of inputs, an undefined input, or a parameter, buffer or
+  /// constant that is not bound; ShapeError, DTypeError if an input does not have its type, or a
+  /// result does not; what the ops throw.
   Tensors run(const Tensors& inputs) const;
-  /// The same for one input and one output.
-  /// throws: StateError if there are other numbers of them.
+  /// Like run(), for a graph with one input and one output.
+  /// throws: what run() throws; StateError if the graph has another number of inputs or outputs.
   Tensor operator()(const Tensor& x) const;
 
   /// The parameters, buffers and constants, by name. They share their values with the graph.
   StateDict state() const;
-  /// Gives the parameters, buffers and constants their tensors; all or nothing. Entries of other
-  /// names are ignored.
+  /// Binds each parameter, buffer and unbound constant to the entry of its name. Ignores entries of
+  /// other names. If it throws, nothing has changed.
   /// throws: ValueError if one is missing; ShapeError or DTypeError if one does not have its type.
   void bind(const StateDict& state);
 
-  /// Moves the parameters, buffers and constants. Those that the graph shares with a model stay
-  /// there, too.
+  /// Moves the graph's parameters, buffers and constants to `device`. A model that shares them
+  /// keeps its own tensors where they are.
   /// throws: NoCudaError.
   void to(Device device);
 
-  /// The program as text; parse() reads it. Constants of one element have their value in it,
-  /// other tensors have only their names.
+  /// The program as text, which parse() reads. It has the values of constants of one element, and
+  /// only the names of other tensors.
   std::string text() const;
-  /// text() on a stream, standard output for instance.
+  /// Writes text() to a stream.
   void print(std::ostream& out) const;
-  /// A picture in Graphviz' language: `dot -Tsvg`.
+  /// The graph as a picture in Graphviz' language, for `dot -Tsvg`.
   std::string dot() const;
 };
 
-/// The graph of a text, whose parameters and buffers are not bound. Checked are that each value is
-/// defined once and before its use, and that each op is known, with as many inputs and with
-/// attributes of the right kinds. The values of attributes (words, too), and whether an input may
-/// be missing, are checked by the op when the graph runs. Takes memory in proportion to the text.
+/// Reads a graph from a text. Its parameters and buffers are not bound. Checks that each value is
+/// defined once and before its use, and that each op is known and has the right number of inputs
+/// and attributes of the right kinds. The values of attributes (words, too), and whether an input
+/// may be missing, are checked by the op when the graph runs. Takes memory in proportion to the
+/// text.
 /// throws: DataError that names `name` and the line.
 LATHE_API Graph parse(std::string_view text, std::string_view name = "graph");
 
 /// True for a name that a value can have in a text: letters, digits, "_", ".", "-" and "/".
 LATHE_API bool is_name(std::string_view text);
 
-/// `wanted`, or if a value has this name, `wanted` with "_" behind it, as often as needed.
+/// `wanted`, with as many "_" behind it as it takes until no value of the graph has this name.
 LATHE_API std::string fresh_name(const Graph& graph, std::string wanted);
 
 /// The type of a tensor, with fixed sizes.
@@ -144,12 +146,11 @@ LATHE_API std::string to_text(const Type& type);
 /// "[1,4*N]", "0.5", "\"reflect\"".
 LATHE_API std::string to_text(const Attribute& attribute);
 
-/// What the numbers of values in `graph` are used for: how often each is an input of a node or an
-/// output of the graph.
+/// For each value, by its number: how often it is an input of a node or an output of the graph.
 LATHE_API std::vector<int> count_uses(const Graph& graph);
 
-/// graph.run(inputs). `ways`, if given, becomes by the number of a group's first node how the group
-/// ran on a GPU (run_pointwise(): `way`); "" for other nodes, and on the CPU.
+/// Like graph.run(inputs). If `ways` is given, (*ways)[n] becomes how the group whose first node is
+/// node n ran on a GPU (run_pointwise(): `way`). It is "" for other nodes, and on the CPU.
 Tensors run_graph(const Graph& graph, const Tensors& inputs,
                   std::vector<std::string>* ways = nullptr);
 

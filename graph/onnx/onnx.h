@@ -23,22 +23,27 @@ struct OnnxModel {
   std::map<std::string, std::string, std::less<>> metadata;  // the file's metadata_props
 };
 
-/// The graph of a file, on the CPU, of opset 7 or later. Nothing of it is executed: each operator
-/// becomes nodes of a Graph, whose types are computed from the types of the inputs. A first size
-/// without a number ("batch") becomes N; all inputs that have one have the same batch. What depends
-/// on shapes alone becomes arguments. Nodes that no output needs are left out. Weights are
-/// parameters with the file's names; characters that a name cannot have become "_".
-/// What run() will compute is bounded by the file's tensors and the inputs' types: for a batch of
-/// one 2^28 numbers in all results together and 2^34 steps of arithmetic, and more for larger
-/// tensors and inputs (docs/formats.md, "ONNX").
-/// throws: FileError if the file cannot be read; DataError that names the file, the node, its
-/// operator and the opset, or the byte, for a damaged file, an operator or attribute without a
-/// counterpart, tensors in other files ("external data"), sizes other than the first without a
-/// number, more work than that, and whatever else a Graph cannot hold. Memory: at most 256 times
-/// the file's size and 1 MiB; about twice its size for a file that is mostly weights.
+/// Reads a graph from an ONNX file of opset 7 or later, onto the CPU. No op runs: each operator
+/// becomes nodes of a Graph, whose types are computed from the types of the inputs.
+///   - A first size without a number ("batch") becomes N, the same batch for all inputs that have
+///     one.
+///   - Values that depend on shapes alone become arguments.
+///   - Nodes that no output needs are left out.
+///   - Weights are parameters with the file's names; characters that a name cannot have become "_".
+/// The work of run() is bounded by the file's tensors and the types of the inputs. For a batch of
+/// one the bounds are 2^28 numbers in all results together and 2^34 steps of arithmetic, and more
+/// for larger tensors and inputs (docs/formats.md, "ONNX").
+/// Memory: at most 256 times the file's size and 1 MiB; about twice its size for a file that is
+/// mostly weights.
+/// throws: FileError if the file cannot be read. DataError for anything else that a Graph cannot
+/// hold; it names the file, the node, its operator and the opset, or the byte:
+///   - a damaged file, or tensors in other files ("external data")
+///   - an operator or attribute without a counterpart
+///   - a size other than the first without a number
+///   - more work than the bounds above
 LATHE_API OnnxModel load_onnx(const std::string& path);
 
-/// The same for a file's bytes; `name` stands for it in messages.
+/// Like load_onnx(path), for the bytes of a file; `name` stands for the file in messages.
 /// throws: DataError.
 LATHE_API OnnxModel load_onnx(std::string_view bytes, std::string_view name);
 
@@ -48,15 +53,15 @@ struct OnnxOptions {
   std::map<std::string, std::string, std::less<>> metadata = {};
 };
 
-/// Writes a graph as a file of opset 17 (IR version 8), whose tensors have their names and dtypes.
-/// A size N is called "N" there. The results are "output", or "output0", "output1", …. The file is
-/// replaced in one step (core/files/file.h).
-/// throws: ValueError naming an op, and its layer, that has no ONNX form, and for a file above
-/// protobuf's limit of 2 GiB; StateError while a tensor is not bound; FileError.
+/// Writes a graph as an ONNX file of opset 17 (IR version 8). Tensors keep their names and dtypes.
+/// A size N is called "N" there. The results are "output", or "output0", "output1", …. At any
+/// moment `path` is the complete old file or the complete new one.
+/// throws: ValueError that names an op without an ONNX form, and its layer; ValueError for a file
+/// above protobuf's limit of 2 GiB; StateError while a tensor is not bound; FileError.
 LATHE_API void save_onnx(const Graph& graph, const std::string& path,
                          const OnnxOptions& options = {});
 
-/// Whether a file begins as save_onnx() writes it; another program's files begin differently.
+/// True if the file begins as save_onnx() writes it; files of other programs begin differently.
 /// throws: FileError.
 LATHE_API bool is_saved_onnx(const std::string& path);
 

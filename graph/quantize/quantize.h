@@ -1,6 +1,6 @@
-// Quantisation after training: a graph in f32 becomes one whose convolutions and linear layers
-// compute in 8-bit integers (ops/quantized.h). quantize.cpp: layers, calibration, the report;
-// quantize_rewrite.cpp: the new graph; value_range.cpp: from what was seen to scales.
+// Quantisation after training: makes the convolutions and linear layers of an f32 graph compute in
+// 8-bit integers (ops/quantized.h). quantize.cpp: layers, calibration, the report;
+// quantize_rewrite.cpp: the new graph; value_range.cpp: scales from the calibration data.
 //   jit::Graph graph = jit::trace(*model, example);
 //   const jit::QuantizationReport report = jit::quantize(graph, {{images}, {more_images}});
 //   std::cout << report.text();
@@ -15,10 +15,11 @@
 
 namespace lathe::jit {
 
-/// How far a tensor's integers reach, from what was seen of it. What lies beyond is cut.
+/// How the range of a tensor's integers follows from the calibration data. Larger values are
+/// clipped.
 enum class RangeRule : uint8_t {
-  kLeastSquares,  // where the squared errors of rounding and of cutting add up to least
-  kPercentile,    // so far that QuantizeOptions::percentile of the elements are inside
+  kLeastSquares,  // where the squared errors of rounding and clipping have the least sum
+  kPercentile,    // QuantizeOptions::percentile per cent of the elements are inside
   kMinMax,        // to the largest element
 };
 
@@ -28,11 +29,11 @@ struct QuantizeOptions {
   bool first = true;                   // false: the first layer stays in f32
   bool last = true;                    // false: the last layer stays in f32
   std::vector<std::string> keep = {};  // names of layers that stay in f32, as in the report
-  double least_sqnr = 0;               // dB; a layer that is worse by itself stays in f32
+  double least_sqnr = 0;               // dB; a layer with a smaller own_db stays in f32
 };
 
-/// A convolution or linear layer, and what became of it. Errors are signal-to-noise ratios in
-/// decibels, 10 * log10(sum of y^2 / sum of (y - y in f32)^2), over the first batch.
+/// A convolution or linear layer in the report. Errors are signal-to-noise ratios in decibels, 10 *
+/// log10(sum of y^2 / sum of (y - y in f32)^2), over the first batch.
 struct QuantizedLayer {
   std::string name;  // the layer in the model that was traced; else the result's name
   std::string op;
@@ -47,22 +48,24 @@ struct QuantizedLayer {
 struct QuantizationReport {
   std::vector<QuantizedLayer> layers;  // in the order in which they run
   std::vector<double> outputs_db;      // of the graph's results
-  /// A table of them.
+  /// The report as a table.
   std::string text() const;
 };
 
-/// Runs optimize_for_inference(), then the graph in f32 on the batches, and makes its convolutions
-/// and linear layers quantised ones.
+/// Runs optimize_for_inference(), then the f32 graph on the calibration data, and replaces
+/// convolutions and linear layers by quantised ones.
 ///   calibration  the graph's inputs, once for each batch: a few hundred images like those to come
-/// Filters are of i8 with one scale for each output channel, up to the largest element. Other
-/// tensors have one scale: u8 if nothing below 0 was seen, else i8. Sums, biases, relu and residual
-/// stay inside of the layer. Between two such layers nothing is turned back into f32, also where
-/// max_pool2d or a change of shape lies between. A relu6, or a clamp from 0 on, is where integers
-/// end. All that other ops read is in f32.
-/// The filters must be bound tensors in f32 on the CPU; other layers stay as they are. The graph is
-/// unchanged if it throws.
-/// throws: ValueError without data, for NaN or infinity in it or in a filter, for a name in `keep`
-/// that no layer has, and for a percentile outside of (0,100]; what Graph::run() throws.
+/// Only layers whose filters are bound f32 tensors on the CPU are replaced.
+///   - Filters become i8 with one scale for each output channel, up to the largest element.
+///   - Other tensors have one scale. They are u8 if the calibration data showed no value below 0,
+///     else i8.
+///   - Sums, biases, relu and residual are computed inside of the layer.
+///   - Between two quantised layers values stay integers, also through max_pool2d or a change of
+///     shape. A relu6, or a clamp from 0 on, ends this.
+///   - All other ops read f32.
+/// If it throws, the graph is unchanged.
+/// throws: ValueError without data, for NaN or infinity in the data or in a filter, for a name in
+/// `keep` that no layer has, and for a percentile outside of (0,100]; what Graph::run() throws.
 /// ref: Jacob et al. 2018 (arXiv:1712.05877); Nagel et al. 2021, "A White Paper on Neural Network
 /// Quantization" (arXiv:2106.08295), which finds ranges of least squared error best; Wu et al. 2020
 /// (arXiv:2004.09602) for percentiles.
