@@ -12,12 +12,13 @@
 
 namespace lathe::profile {
 
-/// A straight line: what a step needs for any batch, and for each sample. In bytes of tensors and
-/// workspaces, as memory_use() counts them; what the program held besides them is included.
+/// The peak of a step as a straight line over the batch size: fixed_bytes + batch *
+/// bytes_per_sample. Counts bytes of tensors and workspaces, as memory_use() does, also of those
+/// that the program held before the step.
 struct LATHE_API MemoryForecast {
   double fixed_bytes = 0, bytes_per_sample = 0;
 
-  /// Bytes at the peak of a step with `batch` samples.
+  /// The predicted bytes at the peak of a step with `batch` samples.
   int64_t peak(int64_t batch) const {
     return static_cast<int64_t>(fixed_bytes + bytes_per_sample * static_cast<double>(batch));
   }
@@ -29,10 +30,12 @@ struct ForecastOptions {
   int64_t small_batch = 32, large_batch = 64;
 };
 
-/// Calls step(small_batch) twice, because the first call makes what stays, then step(large_batch).
-/// Begins new peaks of `device`. The step should be whole: forward, backward and update. What does
-/// not grow with the batch in a straight line is not seen: an algorithm that is chosen for larger
-/// batches only, or scratch memory of the CPU's convolutions, which has a least size.
+/// Measures the peaks of two batch sizes. Calls step(small_batch) twice, because the first call
+/// makes memory that stays, then step(large_batch). Restarts the peaks of `device`
+/// (reset_memory_peak()). The step should be whole: forward, backward and update.
+/// The forecast misses memory that does not grow in a straight line with the batch:
+///   - an algorithm that is chosen for larger batches only
+///   - scratch memory of the CPU's convolutions, which has a minimum size
 /// throws: ValueError unless 0 < small_batch < large_batch; what `step` throws.
 LATHE_API MemoryForecast forecast_memory(Device device, FunctionRef<void(int64_t)> step,
                                          const ForecastOptions& options = {});

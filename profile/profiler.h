@@ -22,8 +22,9 @@
 
 namespace lathe::profile {
 
-/// Which steps are recorded: `wait` are not, `warmup` are and are thrown away, `active` are kept;
-/// then all again, `repeat` times, or for ever if that is 0. active = 0: everything is kept.
+/// Which steps are recorded. The first `wait` steps are not recorded, the next `warmup` steps are
+/// recorded and thrown away, the next `active` steps are kept. This cycle runs `repeat` times; 0:
+/// for ever. active = 0: all steps are kept.
 struct Schedule {
   int64_t wait = 0, warmup = 0, active = 0, repeat = 1;
 };
@@ -44,27 +45,29 @@ struct ProfilerOptions {
 
 class LATHE_API Profiler {
  public:
-  /// Begins, or waits for the first step of the schedule.
-  /// throws: StateError if another profiler is there, with the place where it was made; ValueError
-  /// for a negative number.
+  /// Starts recording, at once or at the first step that the schedule records.
+  /// throws: StateError if another profiler exists; the message says where it was made. ValueError
+  /// for a negative number in the schedule, `wait` or `warmup` without active steps, or max_ranges
+  /// < 1.
   explicit Profiler(ProfilerOptions options = {},
                     SourcePlace place = here(__builtin_FILE(), __builtin_LINE()));
-  /// stop(), without on_trace_ready.
+  /// Stops recording. Does not call on_trace_ready.
   ~Profiler();
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  /// Ends a step of the training: the schedule goes on by one. What this thread does from one call
-  /// to the next is a range "step". A Range that is open during the call is not recorded.
+  /// Ends a training step and moves the schedule on by one step. The work of this thread from one
+  /// call to the next is recorded as a range "step". A Range that is open during the call is not
+  /// recorded.
   void step();
-  /// Ends the recording. Waits for the GPUs that were measured. Later calls do nothing.
+  /// Ends the recording. Waits for the measured GPUs. Later calls do nothing.
   void stop();
 
-  /// The ranges added up by name, of the last active steps.
-  /// throws: StateError while they are being recorded.
+  /// The ranges of the last active steps, added up by name.
+  /// throws: StateError while the profiler records, in warm-up too.
   Averages key_averages(const GroupOptions& options = {}) const;
-  /// The last active steps as a trace (trace.h).
-  /// throws: StateError as above; FileError.
+  /// Writes the last active steps as a trace (trace.h).
+  /// throws: StateError while the profiler records, in warm-up too; FileError.
   void write_trace(const std::string& path) const;
   /// The last active steps. Empty before the first ones are over.
   const Recording& recording() const { return recording_; }
