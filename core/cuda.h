@@ -1,5 +1,6 @@
-// What a program can ask about its GPUs and set for them. In a build or on a machine without CUDA
-// the questions return 0 and the settings do nothing, so that one program runs everywhere.
+// Information about GPUs, and settings for them. In a build or on a machine without CUDA the
+// functions return 0 or empty values and the settings do nothing, so that one program runs
+// everywhere.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +14,15 @@
 
 namespace lathe::cuda {
 
-/// How many GPUs this process can use: none unless cuDNN and cuBLASLt can be loaded, which this
-/// does. The driver is asked once, by the first call that needs a GPU; nothing is loaded before.
+/// How many GPUs this process can use. Loads cuDNN and cuBLASLt; 0 if one of them cannot be loaded.
+/// The first call that needs a GPU asks the driver, once. Nothing is loaded before that call.
 LATHE_API int device_count() noexcept;
 
 /// Why device_count() is 0, as a sentence for users ("no NVIDIA driver is installed", "cuDNN cannot
 /// be loaded: …"); empty if it is not 0.
 LATHE_API const std::string& unavailable_reason() noexcept;
 
-/// One GPU. What the driver does not tell is 0 or empty.
+/// One GPU. Fields that the driver does not report are 0 or empty.
 struct DeviceInfo {
   std::string name, uuid;    // "NVIDIA H200", "GPU-3f1c…"
   int major = 0, minor = 0;  // compute capability
@@ -40,7 +41,7 @@ struct DeviceInfo {
 /// throws: DeviceError if there is no such device.
 LATHE_API DeviceInfo device_info(int index);
 
-/// Versions such as "13.0"; empty where there is none.
+/// Versions such as "13.0"; empty if there is no driver or no CUDA in this build.
 struct Versions {
   std::string driver;          // the newest CUDA that the installed driver supports
   std::string runtime;         // the CUDA runtime in this build
@@ -80,8 +81,8 @@ LATHE_API void set_memory_history(size_t events, Device device = Device(DeviceTy
 /// recent events.
 LATHE_API std::string memory_snapshot(Device device = Device(DeviceType::kCUDA));
 
-/// For tests of error paths: arm it, and the n-th allocation from then on fails as if the device,
-/// or pinned memory, were exhausted.
+/// For tests of error paths. Once armed, it makes the n-th allocation from then on fail as if the
+/// device, or pinned memory, were exhausted.
 /// throws: NoCudaError, DeviceError.
 LATHE_API FaultPoint& allocation_fault(Device device = Device(DeviceType::kCUDA));
 LATHE_API FaultPoint& pinned_allocation_fault();
@@ -91,9 +92,9 @@ LATHE_API FaultPoint& pinned_allocation_fault();
 /// last wait.
 LATHE_API void synchronize(Device device = Device(DeviceType::kCUDA));
 
-/// What this process did on its GPUs so far.
+/// Counts of what this process has done on its GPUs so far.
 struct Counters {
-  uint64_t launches = 0;          // of our own kernels
+  uint64_t launches = 0;          // of Lathe's own kernels
   uint64_t synchronizations = 0;  // times the host waited for a device
   uint64_t driver_allocations = 0;
 };

@@ -23,14 +23,14 @@ LATHE_API LogHandler set_log_handler(LogHandler handler);
 
 LATHE_API void log(LogLevel level, std::string_view text) noexcept;
 
-/// A warning made of all arguments written one after another.
+/// Logs a warning: all arguments written one after another.
 template <class... Args>
 void warn(const Args&... args) {
   log(LogLevel::kWarning, concat(args...));
 }
 
-/// Warns once per process and key, for what would otherwise repeat at every step. True if this call
-/// gave the warning.
+/// Logs a warning once per process and key. Use it for a warning that would repeat at every step.
+/// Returns true if this call logged it.
 LATHE_API bool warn_once(std::string_view key, std::string_view text);
 
 }  // namespace lathe

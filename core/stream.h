@@ -33,8 +33,9 @@ class LATHE_API StreamScope {
   Stream before_;
 };
 
-/// A queue of its own that waits for no other. When the scope ends, its queued work goes on, and a
-/// later OwnedStream may queue behind it. On the CPU it is the one queue that everything uses.
+/// A new queue, which waits for no other queue. Its destructor does not wait: queued work goes on,
+/// and a later OwnedStream may queue behind it. On the CPU it is the one queue that everything
+/// uses.
 class LATHE_API OwnedStream {
  public:
   /// throws: NoCudaError, DeviceError, CudaError.
@@ -55,10 +56,10 @@ class LATHE_API OwnedStream {
 /// last wait.
 LATHE_API void synchronize(Stream stream);
 
-/// Says that the work queued on `stream` so far also uses t's memory, which is then not handed out
-/// again before that work is done. Call it for a tensor, pinned ones included, that is used on
-/// another stream than the one on which it was made. Does nothing for memory that is not ours
-/// (from_blob, from_dlpack): whoever releases that must wait.
+/// Tells the allocator that the work queued on `stream` so far also uses t's memory. The allocator
+/// does not hand this memory out again before that work is done. Call it for a tensor that is used
+/// on another stream than the one on which it was made, also for a pinned one. Does nothing for
+/// memory that is not Lathe's (from_blob, from_dlpack): its owner must wait before releasing it.
 LATHE_API void record_stream(const Tensor& t, Stream stream);
 
 struct EventOptions {

@@ -49,14 +49,12 @@ class LATHE_API Tensor {
   Tensor(Tensor&&) noexcept = default;
   ~Tensor() = default;
 
-  /// A variable names another tensor from now on. No values change.
+  /// The variable becomes a handle to another tensor. No values change.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
-  /// A view without a name is written: x[0] = y, x.slice(1, 0, 2) = 0. The same as copy_() or
-  /// fill_().
-  /// throws: as copy_() and fill_(); StateError if no other tensor shares the memory, so that
-  /// nobody could read what was written: relu(x) = y, x.index({mask}) = y. index_put_ writes the
-  /// latter.
+  /// Writes into a view that has no name: x[0] = y, x.slice(1, 0, 2) = 0. Like copy_() or fill_().
+  /// throws: the errors of copy_() or fill_(); StateError if no other tensor shares the memory, as
+  /// in relu(x) = y: nobody could read the values. For x.index({mask}) = y call index_put_.
   const Tensor& operator=(const Tensor& source) const&&;
   const Tensor& operator=(Scalar value) const&&;
 
@@ -90,8 +88,8 @@ class LATHE_API Tensor {
   bool shares_storage(const Tensor& other) const { return impl().storage == other.impl().storage; }
 
   // --- its values --------------------------------------------------------------------------------
-  /// Pointer to the first element, on this tensor's device. Code that writes through it calls
-  /// bump_version() afterwards: results that were kept for the old values are not used then.
+  /// Pointer to the first element, on this tensor's device. After writing through it, call
+  /// bump_version(): then results that were kept for the old values are not used any more.
   /// throws: DTypeError unless T is this tensor's dtype.
   template <class T>
   T* data() const {
@@ -148,17 +146,19 @@ class LATHE_API Tensor {
   /// Replaces the gradient; an undefined `grad` removes it.
   /// throws: ShapeError, DTypeError, DeviceError if it does not match this tensor.
   void set_grad(const Tensor& grad) const;
-  /// Adds d(this)/d(leaf) to every leaf's grad(), or to that of options.inputs. A loss in host
-  /// memory that is NaN is warned about once.
-  /// throws: StateError, also if one of the inputs is no leaf that requires grad; ShapeError.
+  /// Adds d(this)/d(leaf) to the grad() of every leaf, or only of the leaves in options.inputs.
+  /// Warns once if this is a loss in host memory that is NaN.
+  /// throws: StateError if this does not require grad, if the graph was freed, or if an input is no
+  /// leaf that requires grad; ShapeError if the gradient does not match this, or is missing though
+  /// this has more than one element.
   void backward() const;
   void backward(const Tensor& gradient) const;
   void backward(const BackwardOptions& options) const;
   /// Makes backward passes keep the gradient of this tensor, though it is not a leaf.
   /// throws: StateError if it does not require grad.
   void retain_grad() const;
-  /// In each backward pass `hook` gets the gradient of this tensor; if it returns a defined tensor,
-  /// that replaces the gradient. Returns a number for remove_hook.
+  /// Each backward pass calls `hook` with the gradient of this tensor. If `hook` returns a defined
+  /// tensor, that replaces the gradient. Returns a number for remove_hook.
   /// throws: StateError if this tensor does not require grad.
   int64_t register_hook(std::function<Tensor(const Tensor&)> hook) const;
   void remove_hook(int64_t number) const;
@@ -412,14 +412,14 @@ struct BackwardOptions {
   Tensors inputs = {};        // leaves: only their grad() changes; empty: that of all leaves
 };
 
-/// Uninitialised memory, from which every op makes its result. No gradient, no autograd record.
+/// A tensor of uninitialised memory; every op makes its result with it. It has no history.
 LATHE_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
-/// The same with given strides (non-negative, not overlapping); gaps are allocated too.
+/// Like empty(), with given strides (non-negative, not overlapping). Gaps are allocated too.
 /// throws: ShapeError for negative or missing strides, or a last element beyond an int64.
 LATHE_API Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype,
                                Device device);
-/// Shape, dtype and device of `like`, dense in its stride order: NHWC stays NHWC. Expanded
-/// dimensions have no order of their own and go where row-major order has them.
+/// Like empty(), with the shape, dtype and device of `like`. Dense, in the stride order of `like`:
+/// NHWC stays NHWC. Expanded dimensions have no order and take their place in row-major order.
 LATHE_API Tensor empty_like(const Tensor& like);
 LATHE_API Tensor empty_like(const Tensor& like, DType dtype);
 
@@ -443,7 +443,7 @@ LATHE_API void append_text(std::string& out, const Tensor& t);
 /// The values (abridged beyond 1,000 elements), then "f32[2,2]@cpu". Waits for the device.
 LATHE_API std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
-/// True if two elements may share memory (an expanded dimension): such a tensor cannot be written
+/// True if two elements may share memory (an expanded dimension). Such a tensor cannot be written
 /// in place.
 LATHE_API bool has_overlap(const Tensor& t);
 

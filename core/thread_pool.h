@@ -21,11 +21,12 @@ namespace lathe {
 /// Processors for this process, by its affinity mask and control groups (core/process_limits.h).
 LATHE_API int usable_cpus() noexcept;
 
-/// The number of threads of a parallel loop, the caller included. Initially the first number of the
-/// variable OMP_NUM_THREADS if it is from 1 to 1024, else usable_cpus(). 1 under ComputeAlone.
+/// The number of threads of a parallel loop, the caller included. Initially the first number in the
+/// variable OMP_NUM_THREADS if it is from 1 to 1024, else usable_cpus(). Under ComputeAlone it is
+/// 1.
 LATHE_API int num_threads() noexcept;
 
-/// Sets that number. Waits for a loop that another thread is running.
+/// Sets num_threads(). Waits for a loop that another thread is running.
 /// throws: ValueError for count < 1, StateError inside a parallel_for body.
 LATHE_API void set_num_threads(int count);
 
@@ -35,9 +36,9 @@ LATHE_API void run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)>
 
 /// Calls body(begin, end) for the chunks [0, grain), [grain, 2 * grain), … of [0, n), in any order
 /// and in parallel. The last chunk may be shorter. Choose `grain` as the least work worth handing
-/// to another thread, about 10 us. n <= grain is one plain call.
-/// throws: ValueError for grain < 1. If bodies throw, the error of the first such chunk; chunks
-/// after it may not have run.
+/// to another thread, about 10 us. If n <= grain, this is one plain call.
+/// throws: ValueError for grain < 1; what bodies throw: the error of the first chunk that throws.
+/// Chunks after that one may not have run.
 template <class Body>
 void parallel_for(int64_t n, int64_t grain, Body&& body) {
   if (n <= grain) {

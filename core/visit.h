@@ -32,7 +32,7 @@ struct ComputeTypeOf<BFloat16> {
 template <class T>
 using ComputeType = typename ComputeTypeOf<T>::type;
 
-/// The same for a run-time dtype: f32 for the half types, every other dtype itself.
+/// The compute type of a run-time dtype: f32 for the half types, every other dtype itself.
 constexpr DType compute_dtype(DType dtype) { return is_half(dtype) ? kF32 : dtype; }
 
 /// The type in which many `T` are summed: float for half types, i64 for integers and bool.

@@ -1,5 +1,6 @@
-// cuda::capture(): a step as a callable that records itself into a CUDA graph and then launches
-// that. It checks what a graph takes for granted. The graph alone is in core/capture/cuda_graph.h.
+// cuda::capture(): makes a callable from a step. It records the step into a CUDA graph and then
+// launches the graph, and checks what a graph takes for granted. The graph alone:
+// core/capture/cuda_graph.h.
 #pragma once
 
 #include <functional>
@@ -12,12 +13,12 @@
 namespace lathe::cuda {
 
 struct CaptureOptions {
-  // Calls that run the step as ever before it is recorded: they make the optimiser's memory, and
-  // find the algorithms of convolutions.
+  // Calls that run the step normally before the call that records it. They allocate the optimiser's
+  // memory and choose the algorithms of convolutions.
   int eager_calls = 2;
-  // What the step reads and writes besides its inputs, such as weights: that it still has the
-  // memory that it had is checked at each call. Other tensors must live, with their memory, as
-  // long as the step is called.
+  // Tensors that the step reads and writes besides its inputs, such as weights. Each call checks
+  // that they still have the same memory. Any other tensor that the step uses must keep its memory
+  // as long as the step is called.
   Tensors state = {};
 };
 
@@ -32,21 +33,21 @@ class LATHE_API CapturedStep {
   CapturedStep(CapturedStep&&) noexcept;
   CapturedStep& operator=(CapturedStep&&) noexcept;
 
-  /// One step. The inputs are copied into those that the graph reads; so they may be other tensors
-  /// each time, of the same shapes and dtypes on the same GPU. Calls may be made on different
-  /// streams: each waits on the GPU for the launch before. The outputs of a launch have no
-  /// history of autograd; they are the same tensors each time, and keep their values until the
-  /// next call.
-  /// throws: ValueError without inputs, or for another number of inputs than at the first call;
-  /// ShapeError, DTypeError or DeviceError for one that differs from that of the first call, or
-  /// that is not on a GPU; StateError if a tensor of the state has other memory than when the step
-  /// was recorded. Then nothing has run.
-  /// In the call that records: StateError where the step waits for the GPU, as item() does, with
-  /// the op, the layer and the line of the program; what Graph::capture() throws; any error of the
-  /// step. Then nothing has run on the GPU, tensors that the step made or changed
-  /// hold no meaningful values, and the next call records again. Gradients are such tensors: before
-  /// the next call, remove them (zero_grad()), and set back what else the step keeps from call to
+  /// Runs one step. Copies the inputs into memory that the graph reads, so they may be other
+  /// tensors each time, of the same shapes and dtypes on the same GPU. Calls may be made on
+  /// different streams: on the GPU, each waits for the launch before. The outputs of a launch have
+  /// no autograd history. They are the same tensors each time, and keep their values until the next
   /// call.
+  /// throws: ValueError without inputs, or for another number of inputs than at the first call;
+  /// ShapeError, DTypeError or DeviceError for an input that differs from that of the first call or
+  /// is not on a GPU; StateError if a tensor of the state has other memory than when the step was
+  /// recorded. Then nothing has run.
+  /// The call that records also throws StateError if the step waits for the GPU, as item() does;
+  /// the message names the op, the layer and the line of the program. It also throws the errors of
+  /// Graph::capture() and of the step. Then nothing has run on the GPU, and the next call records
+  /// again. Tensors that the step made or changed hold no meaningful values, gradients included.
+  /// Before the next call, remove the gradients (zero_grad()), and restore all else that the step
+  /// keeps from call to call.
   const Tensors& operator()(const Tensors& inputs);
 
   /// Whether calls launch a graph.
@@ -59,9 +60,10 @@ class LATHE_API CapturedStep {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A callable for a step that does the same work on inputs of the same shapes: the first calls run
-/// it, the next one records it (Graph::capture), and from then on calls launch the graph. A step
-/// trains bit by bit as if it ran, if its optimiser is set_capturable().
+/// Makes a callable from a step that does the same work each time, on inputs of the same shapes.
+/// The first calls run the step, the next one records it (Graph::capture), and from then on calls
+/// launch the graph. Training gives the same bits as without a graph if the optimiser is
+/// set_capturable().
 ///
 ///   auto step = cuda::capture([&](const Tensors& in) {
 ///     Tensor loss = cross_entropy(model(in[0]), in[1]);

@@ -1,5 +1,5 @@
-// StepGraphs: work that a program repeats on batches of a few shapes, as CUDA graphs. For one shape
-// cuda::capture() (cuda_capture.h) is simpler; train/step.h trains through it.
+// StepGraphs: records work that a program repeats on batches of a few shapes as CUDA graphs. For
+// one shape cuda::capture() (cuda_capture.h) is simpler; train/step.h trains through StepGraphs.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace lathe::cuda {
 
-/// Graphs for each kind of work and each list of shapes and dtypes.
+/// CUDA graphs, one for each kind of work and each list of shapes and dtypes.
 ///
 ///   StepGraphs graphs(model.parameters());
 ///   for (auto& [x, y] : batches) {
@@ -25,8 +25,8 @@ namespace lathe::cuda {
 ///     const Tensors out = graphs.takes({in}, 0, work) ? graphs.launch({in}) : work(in);
 ///   }
 ///
-/// takes() leaves the first `eager_calls` batches of a shape to the caller. These make what stays:
-/// the optimiser's memory, the choice of algorithms. takes() records the next one. From then on it
+/// takes() leaves the first `eager_calls` batches of a shape to the caller. They allocate lasting
+/// memory (the optimiser's) and choose algorithms. takes() records the next batch. From then on it
 /// takes every batch of that shape.
 ///
 /// The graphs share one pool of memory (Graph::with_pool_of). A launch may overwrite the results of
@@ -34,58 +34,62 @@ namespace lathe::cuda {
 /// Not thread-safe.
 class LATHE_API StepGraphs {
  public:
-  /// Work on the GPU, from its inputs on.
+  /// The work to record: computes results on the GPU from inputs there.
   using Work = std::function<Tensors(const Tensors& inputs)>;
-  /// For processes that must do the same. Gets why the work could not be recorded here; "" if it
-  /// was. Returns why no process may launch it; "" if all may. It answers a reason with a reason.
+  /// For several processes that must all launch the work or all run it themselves. Called with the
+  /// reason why this process could not record the work, or "" if it could. Returns the reason why
+  /// no process may launch it, or "" if all may. If it is called with a reason, it returns a
+  /// reason.
   using Agree = std::function<std::string(const std::string& problem)>;
 
   struct Batch {
     const Tensors& inputs;  // on a GPU, at least one
-    // Later batches come in the same memory (data/device/batch_places.h). A graph reads a batch
-    // that stays where it lies, so each of the two places has a graph of its own. Other batches are
-    // copied into memory of the graph.
+    // true: batches come in one of two places in memory (data/device/batch_places.h), and each
+    // place has its own graph, which reads the batch there. false: the batch is copied into the
+    // graph's memory.
     bool stays = false;
   };
 
-  /// `state`  what the work reads and writes from batch to batch, such as weights. A graph is not
-  ///          launched while one of these tensors has other memory than when it was recorded.
+  ///   state  tensors that the work reads and writes from batch to batch, such as weights. A graph
+  ///          is not launched while one of them has other memory than when it was recorded.
   explicit StepGraphs(Tensors state, int eager_calls = 2)
       : state_(std::move(state)), eager_calls_(eager_calls) {}
 
-  /// True if launch() takes this batch. Records `work` first if it is time for that. `agree` is
-  /// called once after each try to record.
-  /// If recording fails, takes() leaves batches of the kind and shape to the caller from then on,
-  /// and take_problem() says why. `work` may have been called then, perhaps in part, and nothing
-  /// has run on the GPU. Drop what it has left, such as gradients, and call give_pool_back().
-  /// There are at most kMostKinds kinds with a shape, and two places for each. The caller gets
-  /// other batches.
+  /// Returns true if launch() can run the work on this batch; else the caller runs it. Records
+  /// `work` first if it is time for that, and calls `agree` once after each try to record.
+  ///   - If recording fails, takes() returns false for this kind and shape from then on, and
+  ///     take_problem() says why. The host's part of `work` may have run, perhaps in part; nothing
+  ///     has run on the GPU. Drop what `work` has left, such as gradients, and call
+  ///     give_pool_back().
+  ///   - takes() returns false for all but the first kMostKinds combinations of kind and shape, and
+  ///     for more than two places of one of them.
   /// throws: what `agree` throws.
   bool takes(const Batch& batch, int64_t kind, const Work& work, const Agree& agree = {});
 
-  /// Launches the work on the batch that takes() has seen. The results have no history of autograd.
-  /// They keep their values until the next launch.
+  /// Launches the work on the batch for which takes() has just returned true. The results have no
+  /// autograd history. They keep their values until the next launch.
   const Tensors& launch(const Batch& batch);
 
-  /// Gives back the memory of recordings that came to nothing, unless there are graphs: the caller
-  /// needs as much for what it does instead. Memory of tensors that live stays.
+  /// Frees the memory of failed recordings if there are no graphs: the caller needs as much to run
+  /// the work itself. Memory of living tensors stays.
   /// throws: CudaError if the GPU has failed.
   void give_pool_back();
 
-  /// What the graph that takes() has found reads.
+  /// The tensors that the graph of the last takes() reads. Call it only after takes() returned
+  /// true.
   const Tensors& inputs() const { return taken_->inputs; }
   /// How many graphs have been recorded.
   size_t recorded() const { return recorded_; }
-  /// Kernels, copies and fills of the graph that takes() has found; 0 if it has found none.
+  /// The number of kernels, copies and fills in the graph of the last takes(); 0 if it had none.
   size_t size() const { return taken_ == nullptr ? 0 : taken_->graph.size(); }
-  /// The number in `state` of the first tensor that has other memory than when the graph that
-  /// takes() has found was recorded.
+  /// The index in `state` of the first tensor that has other memory than when the graph of the last
+  /// takes() was recorded; nullopt if there is none.
   std::optional<size_t> moved_state() const;
-  /// Whether take_problem() has something to say.
+  /// True if take_problem() would return a problem.
   bool has_problem() const { return !problem_.empty(); }
-  /// Why work could not be recorded, once; "" if there is nothing new.
+  /// Why work could not be recorded; "" if there is no new problem. Returns each problem once.
   std::string take_problem() { return std::exchange(problem_, {}); }
-  /// The error behind the newest problem; null if it was another process's.
+  /// The error behind the newest problem; null if another process had it.
   std::exception_ptr error() const { return error_; }
 
   static constexpr size_t kMostKinds = 8;

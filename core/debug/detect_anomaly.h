@@ -18,10 +18,10 @@
 
 namespace lathe::debug {
 
-/// Where a bad value came up first. The place is that of the forward op.
+/// Where a NaN or infinity came up first. The CallPlace is that of the forward op.
 struct Anomaly : profile::CallPlace {
-  std::string op;      // the op that the program called; in the backward pass that of the gradient
-  std::string inside;  // the op within it that made the value, if another one
+  std::string op;      // the op that the program called; backward: the op whose gradient it is
+  std::string inside;  // the op inside `op` that made the value, if it was another one
   bool backward = false;
   int input = -1;        // backward: the input whose gradient it is
   bool came_in = false;  // the value came in with an input (backward: the gradient of the output)
@@ -44,24 +44,28 @@ struct DetectAnomalyOptions {
   bool backward = true;  // also gradients
 };
 
-/// While it lives, the ops that its thread calls look at each of their results, and the backward
-/// pass at each gradient. What is wrong is thrown as AnomalyError: by the op, by the next op if it
-/// is made of others, or by backward(). An infinity that a call asks for (full, masked_fill, …) or
-/// that came in with an input is none. An op in place has written x already.
-/// A gradient's forward call is known if it was made while such a scope was there.
-/// Each op costs another look at its result and its call stack, one in place also a look at x
-/// before; on a GPU each is a copy and a wait. Ops that are captured into a graph are not looked
-/// at. Of what an optimiser calls, the closure of LBFGS too, only gradients are looked at, and
-/// nothing of what a loader does.
+/// While it lives, it checks each result of the ops that its thread calls, and each gradient of the
+/// backward pass. Throws AnomalyError at the first NaN or infinity: from the op, from the next op
+/// if the op is made of others, or from backward(). Infinities that a call asks for (full,
+/// masked_fill, …) or that came in with an input are allowed. When an op in place throws, it has
+/// already written x.
+/// The error names the forward call of a gradient if such a scope was there at that call.
+/// Not checked:
+///   - ops that are captured into a CUDA graph
+///   - results of ops that an optimiser calls, also in the closure of LBFGS; gradients are checked
+///   - the work of a loader
+/// Cost: each op reads its result and its call stack once more, and an op in place reads x before.
+/// On a GPU each read is a copy, for which the host waits.
 class LATHE_API DetectAnomaly {
  public:
   [[nodiscard]] explicit DetectAnomaly(DetectAnomalyOptions options = {});
-  /// On the same thread. What was found and not thrown yet becomes a warning.
+  /// Must run on the thread of the constructor. Warns of an anomaly that was found but not thrown
+  /// yet.
   ~DetectAnomaly();
   DetectAnomaly(const DetectAnomaly&) = delete;
   DetectAnomaly& operator=(const DetectAnomaly&) = delete;
 
-  /// Throws what the last op has left. Only for the end of a program's step.
+  /// Throws an anomaly that the last op found but could not throw. Call it at the end of a step.
   void check();
 
  private:

@@ -1,4 +1,5 @@
-// Whether a step computes the same bits twice, and if not, which op is the first that does not.
+// check_determinism(): whether a step computes the same bits twice, and if not, which op differs
+// first.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ namespace lathe::debug {
 
 /// The first result that differs, in the order in which they were computed.
 struct Difference : profile::CallPlace {
-  std::string op;      // what the program called; in the backward pass the op of the gradient
-  std::string inside;  // the op within it that differs, if another one
+  std::string op;      // the op that the program called; backward: the op whose gradient it is
+  std::string inside;  // the op inside `op` that differs, if it is another one
   bool backward = false;
   int input = -1;     // of a gradient that no op computed: the input whose gradient it is
   int64_t place = 0;  // how many results before it were equal
@@ -35,10 +36,10 @@ struct DeterminismReport {
 };
 
 /// Runs `step` twice and compares the results of all ops that its thread calls, forward and
-/// backward, by checksums of their bits. `step` restores first the state from which it starts:
-/// parameters, buffers, random numbers. Views and steps of optimisers are not compared. On a GPU
-/// each result is copied and waited for, which hides races between streams. Results of ops that are
-/// captured into a graph are not compared.
+/// backward, by checksums of their bits. `step` must first restore the state from which it starts:
+/// parameters, buffers, random numbers. On a GPU the host copies each result and waits for it,
+/// which hides races between streams.
+/// Not compared: views, steps of optimisers, and ops that are captured into a CUDA graph.
 /// throws: what `step` throws.
 LATHE_API DeterminismReport check_determinism(const std::function<void()>& step);
 

@@ -23,7 +23,7 @@ struct SyncPlace : profile::CallPlace {
   int64_t count = 0;
 };
 
-/// The wait did not take place. The message begins with the layer.
+/// Thrown before the wait, which then does not take place. The message begins with the layer.
 class LATHE_API SyncError : public StateError {
  public:
   SyncError(const std::string& message, SyncPlace found)
@@ -38,18 +38,18 @@ enum class SyncMode : uint8_t {
   kError,  // throws SyncError before the wait
 };
 
-/// While it lives, each wait for a GPU inside an op that its thread calls is noted. A call that
-/// says that it waits (synchronize) is none. On the CPU there is nothing to wait for, and nothing
-/// is noted. The place is known where the program has debug information and libdw is installed.
+/// While it lives, it notes each wait for a GPU inside an op that its thread calls. Calls that ask
+/// for a wait (synchronize()) do not count. On the CPU there is no wait to note. The place of a
+/// wait is known if the program has debug information and libdw is installed.
 class LATHE_API SyncCheck {
  public:
   [[nodiscard]] explicit SyncCheck(SyncMode mode);
-  /// On the same thread.
+  /// Must run on the thread of the constructor.
   ~SyncCheck();
   SyncCheck(const SyncCheck&) = delete;
   SyncCheck& operator=(const SyncCheck&) = delete;
 
-  /// The places so far, the first one first.
+  /// The places noted so far, in the order of their first wait.
   std::vector<SyncPlace> places() const;
 
  private:
@@ -57,7 +57,8 @@ class LATHE_API SyncCheck {
   std::unique_ptr<Watch> watch_;
 };
 
-/// While it lives, its thread may wait: for what is read on purpose, such as a loss to print.
+/// While it lives, waits of its thread are not noted. For values that the program reads on purpose,
+/// such as a loss to print.
 using AllowSync = profile::MeantWait;
 
 }  // namespace lathe::debug

@@ -1,10 +1,5 @@
-// UnusedGraph: finds ops that were recorded for a backward pass that never came, as an evaluation
-// without NoGrad records them.
-//
-//   const debug::UnusedGraph scope;
-//   train(net, batch);
-//   evaluate(net, test_set);
-//   std::cout << scope.text();
+// UnusedGraph: finds ops that were recorded for a backward pass that never came. An evaluation
+// without NoGrad records such ops.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +12,29 @@
 
 namespace lathe::debug {
 
-/// Where a program records ops in vain. The layer is left empty.
+/// A place of the program that records ops in vain. `layer` is empty.
 struct UnusedPlace : profile::CallPlace {
   int64_t ops = 0;
   std::string first;  // the op that was recorded first
 };
 
-/// While it lives, each op that its thread records is noted, and each one that a backward pass of
-/// that thread reaches. It keeps about 100 bytes for each op that none has reached.
+/// While it lives, it notes each op that its thread records, and each recorded op that a backward
+/// pass of this thread reaches. It keeps about 100 bytes for each op that no backward pass has
+/// reached.
 class LATHE_API UnusedGraph {
  public:
   [[nodiscard]] UnusedGraph();
-  /// On the same thread.
+  /// Must run on the thread of the constructor.
   ~UnusedGraph();
   UnusedGraph(const UnusedGraph&) = delete;
   UnusedGraph& operator=(const UnusedGraph&) = delete;
 
-  /// Where ops were called that were recorded and that no backward pass has reached so far; the
-  /// place with the most ops first. Ask when no backward pass is to come. A place is the innermost
-  /// line from which no used op was called: of an evaluation the line that calls the model, and not
-  /// a line of the model, which training calls too. If no recorded op was used, it is the innermost
-  /// line that all of them have in common. Only the 127 innermost frames of a call are looked at.
+  /// The places that called recorded ops which no backward pass has reached so far. The place with
+  /// the most ops comes first. Call it when no further backward pass is to come.
+  /// A place is the innermost line from which no used op was called. For an evaluation this is the
+  /// line that calls the model, and not a line of the model, which training calls too. If no
+  /// recorded op was used, it is the innermost line that all of them have in common. Only the 127
+  /// innermost frames of a call are examined.
   std::vector<UnusedPlace> places() const;
   /// A line for each place; "" if there is none.
   std::string text() const;

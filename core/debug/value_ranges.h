@@ -16,18 +16,20 @@
 
 namespace lathe::debug {
 
-/// The values of one tensor or more. Those that are NaN or infinite are only counted.
+/// Statistics of the values of one or more tensors. NaN and infinity are only counted, as
+/// not_finite.
 struct LATHE_API ValueRange {
   int64_t finite = 0, not_finite = 0;
-  double min = 0, max = 0;  // 0 without a finite value, as the next
+  double min = 0, max = 0;  // 0 if no value is finite; sum_abs too
   double sum_abs = 0;
   int64_t zeros = 0;
-  int64_t underflows = 0;  // of values that are not 0 but would be in f16: up to 2^-25
-  int64_t overflows = 0;   // of those that would be infinite there: from 65520 on
+  int64_t underflows = 0;  // values that f16 would make 0, except 0 itself: up to 2^-25
+  int64_t overflows = 0;   // values that f16 would make infinite: from 65520 on
 
   double mean_abs() const { return finite > 0 ? sum_abs / static_cast<double>(finite) : 0; }
   double max_abs() const { return max > -min ? max : -min; }
-  /// Adds the values of a floating tensor on any device; waits for a GPU. Others count nothing.
+  /// Adds the values of a floating tensor on any device. Waits for a GPU. A tensor of another dtype
+  /// adds nothing.
   /// throws: OutOfMemoryError, and what a wait for the GPU throws.
   void add(const Tensor& t);
 };
@@ -37,28 +39,28 @@ struct LayerRange {
   std::string layer;  // whose forward pass calls the op: "Net.conv1"; empty outside of any
   std::string op;
   ValueRange output;    // of its results
-  ValueRange gradient;  // of the gradients of these, as they come to its backward pass
+  ValueRange gradient;  // of the gradients of these results
 };
 
-/// While it lives, the ops that its thread calls and autograd records are looked at, and the first
-/// backward pass through each of them. With a loss scale gradients are those of the scaled loss,
-/// which are what a half type has to hold. Each result and each gradient is read on the host. Ops
-/// that are captured into a graph are not looked at.
+/// While it lives, it measures the results of the ops that its thread calls and autograd records,
+/// and their gradients in the first backward pass through each op. With a loss scale these are the
+/// gradients of the scaled loss, which a half dtype has to hold. Each result and each gradient is
+/// copied to the host. Ops that are captured into a CUDA graph are not measured.
 class LATHE_API ValueRanges {
  public:
   [[nodiscard]] ValueRanges();
-  /// On the same thread.
+  /// Must run on the thread of the constructor.
   ~ValueRanges();
   ValueRanges(const ValueRanges&) = delete;
   ValueRanges& operator=(const ValueRanges&) = delete;
 
-  /// In the order of the first calls.
+  /// A row for each op of each layer, in the order of the first calls.
   std::vector<LayerRange> rows() const;
-  /// The same as text, two lines for a row: y its output, dy its gradient. Then how many times as
-  /// large the gradients may be before f16 makes one infinite, a power of two.
+  /// The rows as text, with two lines for each: y is its output, dy its gradient. Below stands how
+  /// many times larger the gradients could be before f16 makes one infinite, as a power of two.
   std::string table() const;
-  /// Recorded ops whose gradient may still come. Without a backward pass it falls to 0 as soon as
-  /// this thread has released their results.
+  /// How many recorded ops still wait for their gradient. Without a backward pass it falls to 0 as
+  /// soon as this thread has released their results.
   size_t waiting() const;
 
  private:
@@ -67,7 +69,8 @@ class LATHE_API ValueRanges {
 };
 
 /// The largest power of two by which the gradients of `rows` can be multiplied and stay finite in
-/// f16: their loss scale may grow by that.   → 0 if all are 0, or if one is not finite already
+/// f16. The loss scale may grow by this factor.
+/// → 0 if all gradients are 0, or if one is not finite
 LATHE_API double largest_loss_scale(const std::vector<LayerRange>& rows);
 
 }  // namespace lathe::debug

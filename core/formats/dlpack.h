@@ -22,21 +22,22 @@ struct DLManagedTensorVersioned;
 
 namespace lathe {
 
-/// The tensor's memory, shape and strides as the structure of DLPack 1.0. The memory is shared:
-/// both sides see each other's writes, and version() does not count those of the other side. The
-/// export takes part in no graph.
+/// Exports the tensor's memory, shape and strides as the structure of DLPack 1.0. The memory is
+/// shared: both sides see each other's writes. version() does not count writes of the other side,
+/// and autograd does not record the export.
 /// throws: StateError for a tensor that requires grad (export detach()); OutOfMemoryError.
 LATHE_API DLManagedTensorVersioned* to_dlpack(const Tensor& tensor);
 
-/// The same as the structure from before 1.0, for older consumers.
+/// Like to_dlpack(), with the structure from before DLPack 1.0, for older consumers.
 LATHE_API DLManagedTensor* to_dlpack_unversioned(const Tensor& tensor);
 
-/// A tensor over the memory of another library, which is released with the last tensor that uses
-/// it. Read-only memory is copied and released at once; on a GPU this waits for the copy. Strides
-/// must be 0 or more.
+/// Imports a tensor over the memory of another library. This memory is released when the last
+/// tensor that uses it is gone. Read-only memory is copied and released at once; on a GPU this
+/// waits for the copy. Strides must be 0 or more.
 /// dtypes: bool, u8, i8 … i64, f16, bf16, f32, f64, on the CPU or a GPU.
 /// throws: ValueError that names what is not supported (version, device, dtype, strides, alignment,
-/// sizes); ShapeError for negative or too large sizes. `managed` then still belongs to the caller.
+/// sizes); ShapeError for negative or too large sizes. If it throws, `managed` still belongs to the
+/// caller.
 LATHE_API Tensor from_dlpack(DLManagedTensorVersioned* managed);
 LATHE_API Tensor from_dlpack(DLManagedTensor* managed);
 

@@ -19,17 +19,18 @@
 
 namespace lathe::npy {
 
-/// The array of a file, on the CPU. An array in Fortran order keeps that order through its strides,
-/// without a copy. Bytes after the values are an error.
+/// Reads the array of a file, onto the CPU. An array in Fortran order is not copied: its tensor
+/// gets the strides of that order. Bytes after the values are an error.
 /// dtypes: b1 u1 i1 i2 i4 i8 f2 f4 f8, little- or big-endian.
 /// throws: FileError; DataError that names the file and what does not fit or cannot be read.
 LATHE_API Tensor read(const std::string& path);
 
-/// The same for bytes in memory; `name` stands for the file in messages.
+/// Like read(), for the bytes of a file in memory; `name` stands for the file in messages.
 LATHE_API Tensor parse(std::span<const std::byte> bytes, std::string_view name);
 
-/// Writes a file in one step (core/files/file.h) from a tensor on any device, as version 1.0 and
-/// little-endian. The order is Fortran's if the values lie so in memory, otherwise C's.
+/// Writes a tensor on any device to a .npy file, little-endian, in version 1.0 of the format. The
+/// order is Fortran's if the tensor's memory has this order, otherwise C's. At any moment `path` is
+/// the complete old file or the complete new one.
 /// throws: FileError; DTypeError for bf16, which NumPy does not have (write t.to(kF32)).
 LATHE_API void write(const std::string& path, const Tensor& tensor);
 

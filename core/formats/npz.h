@@ -11,21 +11,23 @@
 
 namespace lathe::npz {
 
-/// The arrays of a file by name (without ".npy"), on the CPU and in the file's order. Reads stored
-/// and deflated entries and checks their CRCs. dtypes and layouts are those of npy::read.
+/// Reads the arrays of a file by name (without ".npy"), onto the CPU and in the file's order.
+/// Entries may be stored or deflated; their CRCs are checked. dtypes and layouts are those of
+/// npy::read().
 /// throws: FileError; DataError that names the file, the entry and what does not fit: an entry that
 /// is not an array, a damaged or hostile archive (zip.h), or deflated entries in a build without
 /// zlib.
 LATHE_API StateDict read(const std::string& path);
 
-/// The same for bytes in memory; `name` stands for the file in messages.
+/// Like read(), for the bytes of a file in memory; `name` stands for the file in messages.
 LATHE_API StateDict parse(std::span<const std::byte> bytes, std::string_view name);
 
 struct WriteOptions {
   bool compress = false;  // deflate, as np.savez_compressed does; needs zlib
 };
 
-/// Writes a file in one step (core/files/file.h). The same tensors give the same bytes.
+/// Writes an archive. At any moment `path` is the complete old file or the complete new one. The
+/// same tensors give the same bytes.
 /// throws: FileError; DTypeError that names the entry, for bf16, which NumPy does not have;
 /// ValueError for a name that is empty, is not UTF-8, contains a NUL or is too long for a zip
 /// archive, and for `compress` in a build without zlib.

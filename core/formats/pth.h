@@ -15,8 +15,8 @@
 
 namespace lathe::pth {
 
-/// Several dictionaries of the file could be meant and none was named, or the named one is not
-/// there. The message lists those that are.
+/// ReadOptions::section names no dictionary of the file. Or it is empty, and read() cannot tell
+/// which dictionary to take. The message lists the file's keys.
 class LATHE_API SectionError : public DataError {
   using DataError::DataError;
 };
@@ -25,24 +25,26 @@ struct ReadOptions {
   std::string section = {};  // the dictionary with the tensors: "model", "ema.model"; see read()
 };
 
-/// The tensors of a state dict by name, on the CPU and in the file's order. Views keep their
-/// strides and share memory as they did in PyTorch. Parameters are read as tensors. Storages may be
-/// Bool Byte Char Short Int Long Half BFloat16 Float Double, little- or big-endian.
+/// Reads the tensors of a state dict by name, onto the CPU and in the file's order. Views keep
+/// their strides and share memory as they did in PyTorch. Parameters become plain tensors.
+/// dtypes: the storages Bool Byte Char Short Int Long Half BFloat16 Float Double, little- or
+/// big-endian.
 ///
-/// A file may hold more than a state dict. options.section then says which of its dictionaries to
-/// read; dots lead to nested ones. Without it, read() takes
+/// If the file holds more than a state dict, options.section names the dictionary to read; dots
+/// lead to nested ones. Without options.section, read() takes
 /// - the dictionary under "state_dict", "model_state_dict" or "model" if there is one, as in
-///   trainers' checkpoints, which may hold single tensors besides;
-/// - else the dictionary under another key ("net", "params") that alone has more tensors than stand
-///   beside it;
+///   checkpoints of trainers. There may be single tensors beside it;
+/// - else the dictionary under another key ("net", "params"), if it is the only one with more
+///   tensors than stand beside it;
 /// - else the file's outermost dictionary, which must hold a tensor or be empty.
 /// throws: FileError; SectionError; DataError that names the file, the entry and what does not fit:
-/// names of other classes and functions, other instructions, values that are not tensors, views
-/// beyond their storage, tensors of together more than 64 MiB plus 32 times the file, damaged or
-/// hostile archives (zip.h), and files of PyTorch before 1.6 (save them again with a newer one).
+/// - names of other classes and functions, other instructions, or values that are not tensors
+/// - views beyond their storage, or tensors of together more than 64 MiB plus 32 times the file
+/// - damaged or hostile archives (zip.h)
+/// - files of PyTorch before 1.6: save them again with a newer one
 LATHE_API StateDict read(const std::string& path, const ReadOptions& options = {});
 
-/// The same for bytes in memory; `name` stands for the file in messages.
+/// Like read(), for the bytes of a file in memory; `name` stands for the file in messages.
 LATHE_API StateDict parse(std::span<const std::byte> bytes, std::string_view name,
                           const ReadOptions& options = {});
 

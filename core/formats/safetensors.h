@@ -27,21 +27,20 @@ struct Contents {
   bool has_checksum = false;  // the file had one, and it was right
 };
 
-/// The contents of a file. Entries may be in any order, also 0-d and zero-size tensors. A file that
-/// write() made has a checksum, which is compared.
+/// Reads a file. Entries may be in any order, and may be 0-d or of zero size. If the file has the
+/// checksum that write() makes, read() compares it.
 /// dtypes: f16 bf16 f32 f64 u8 i8 i16 i32 i64 bool.
 /// throws: FileError if the file cannot be read; DataError that names the file, the entry and the
 /// values that do not fit.
 LATHE_API Contents read(const std::string& path);
 
-/// The same for bytes in memory; `name` stands for the file in messages.
+/// Like read(), for the bytes of a file in memory; `name` stands for the file in messages.
 /// throws: DataError, OutOfMemoryError.
 LATHE_API Contents parse(std::span<const std::byte> bytes, std::string_view name);
 
-/// Writes a file in one step: at any moment `path` is the complete old file or the complete new one
-/// (core/files/file.h). Tensors may be on any device and have any strides; the values are written
-/// row-major, and at most one tensor at a time is copied for that. The checksum goes into the
-/// metadata.
+/// Writes tensors to a file. At any moment `path` is the complete old file or the complete new one.
+/// Tensors may be on any device and have any strides. The values are written row-major; at most one
+/// tensor at a time is copied for that. The checksum becomes part of the metadata.
 /// throws: FileError; ValueError for a name that is not UTF-8, a header beyond the limit, or
 /// metadata with the checksum's key.
 LATHE_API void write(const std::string& path, const StateDict& tensors,

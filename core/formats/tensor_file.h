@@ -1,5 +1,5 @@
-// Named tensors in a file of any format that lathe reads. safetensors.h, npz.h and pth.h hold the
-// formats.
+// Reads and writes named tensors in files of any format that lathe knows. safetensors.h, npz.h and
+// pth.h hold the formats.
 #pragma once
 
 #include <string>
@@ -15,21 +15,25 @@ enum class TensorFileFormat { kSafetensors, kNpz, kPth };
 /// "safetensors", "npz", "pth".
 LATHE_API std::string_view name_of(TensorFileFormat format);
 
-/// The format of a file: its first bytes tell it, and the entries of a zip archive. A file that is
-/// neither a zip archive nor a pickle counts as safetensors, whose reader says what is wrong.
-/// throws: FileError; DataError for a damaged archive, and for what is no file of weights, saying
-/// what it is: empty, text, a web page, a pointer of Git LFS, HDF5, gzip, an image, a single array.
+/// Finds the format of a file from its first bytes, and for a zip archive from its entries. A file
+/// whose first eight bytes can be the length of a safetensors header counts as safetensors, whose
+/// reader then says what is wrong.
+/// throws: FileError; DataError for a damaged archive and for a file without weights. The message
+/// says what the file is: empty, text, a web page, a pointer of Git LFS, HDF5, gzip, an image, a
+/// single array.
 LATHE_API TensorFileFormat tensor_file_format(const std::string& path);
 
-/// The tensors of a file, and its metadata if the format has any (safetensors). Of a .pth file it
-/// reads `section`, or else the dictionary that pth::read takes by default.
-/// throws: FileError; DataError; pth::SectionError for a section of another format.
+/// Reads the tensors of a file, and its metadata if the format has any (safetensors).
+///   section  the dictionary of a .pth file to read; empty: the one that pth::read takes by default
+/// throws: FileError; DataError; pth::SectionError if `section` is not empty and the file is no
+/// .pth file.
 LATHE_API safetensors::Contents read_tensor_file(const std::string& path,
                                                  const std::string& section = {});
 
-/// Writes the format of the name's suffix, .safetensors or .npz, in one step (core/files/file.h).
-/// throws: ValueError for another suffix, and for metadata if the format has none; otherwise as
-/// safetensors::write and npz::write.
+/// Writes tensors in the format of the suffix of `path`, .safetensors or .npz. At any moment `path`
+/// is the complete old file or the complete new one.
+/// throws: ValueError for another suffix, and for metadata if the format has none; the errors of
+/// safetensors::write or npz::write.
 LATHE_API void write_tensor_file(const std::string& path, const StateDict& tensors,
                                  const safetensors::Metadata& metadata = {});
 

@@ -1,6 +1,6 @@
 // LiveMemory: records which tensors are alive, the op and the call that made each, and what grows
-// from step to step. While none is there, it costs three loads in the life of a tensor and two in
-// that of a node of the graph.
+// from step to step. While no LiveMemory exists, the cost is three loads in the life of a tensor
+// and two in the life of a graph node.
 //
 //   profile::LiveMemory memory;
 //   for (…) { train(batch); memory.step(); }
@@ -28,7 +28,7 @@ struct TensorImpl;
 
 namespace profile {
 
-/// Memory of a tensor that is alive. Views share it, and count once.
+/// The memory of a tensor that is alive. A tensor and its views count once.
 struct LATHE_API LiveTensor {
   int64_t bytes = 0;
   Device device;
@@ -42,37 +42,38 @@ struct LATHE_API LiveTensor {
   std::string place() const;      // "train.cpp:42 (train())", see user_call() in stack.h
 };
 
-/// What one call of the program leaves behind, more from step to step.
+/// A call of the program whose tensors or graph nodes grow from step to step.
 struct Growth {
   std::string op, place;
   double bytes_per_step = 0, tensors_per_step = 0;
   double nodes_per_step = 0;  // of the autograd graph
-  // The growing graph ends here: the result of this op, or a tensor made of it, is what is kept.
+  // true: a growing graph ends here. The program keeps the result of this op, or a tensor made of
+  // it.
   bool holds_graph = false;
 };
 
 class LATHE_API LiveMemory {
  public:
-  /// Begins. Tensors that are there already are not seen.
-  /// throws: StateError if another LiveMemory is there, with the place where it was made.
+  /// Starts recording. Tensors that exist already are not seen.
+  /// throws: StateError if another LiveMemory exists; the message says where it was made.
   [[nodiscard]] explicit LiveMemory(SourcePlace place = here(__builtin_FILE(), __builtin_LINE()));
   ~LiveMemory();
   LiveMemory(const LiveMemory&) = delete;
   LiveMemory& operator=(const LiveMemory&) = delete;
 
-  /// The tensors that were made since the begin and are alive, the largest first.
+  /// The tensors that were made since this object and are alive, the largest first.
   std::vector<LiveTensor> live() const;
-  /// The same as text: size, tag, dtype and shape, op, place; and how many tensors and nodes found
-  /// no memory for their record.
+  /// live() as text: size, tag, dtype and shape, op and place of the `rows` largest. Also says how
+  /// many tensors and nodes could not be recorded for lack of memory.
   std::string table(size_t rows = 20) const;
 
-  /// Ends a step of the training: notes what is alive. Call it when what a step leaves is gone.
+  /// Ends a training step: notes what is alive. Call it when the temporaries of the step are gone.
   void step();
-  /// What grew in most of the steps, and is more at the last than at the first; graphs that are
-  /// kept come first, then the most bytes. The first step counts as warm-up. Empty before the
-  /// fourth step().
+  /// The calls whose tensors or graph nodes grew in most of the steps and are more at the last step
+  /// than at the first. Calls that keep a graph come first, then those with the most bytes. The
+  /// first step counts as warm-up. Empty before the fourth step().
   std::vector<Growth> growth() const;
-  /// A sentence for each. "" if nothing grows.
+  /// growth() as text, a sentence for each call; "" if nothing grows.
   std::string growth_text() const;
 
  private:
@@ -106,7 +107,7 @@ void note_maker(const void* node, const char* op, std::vector<const void*> input
 std::string largest_alive(Device device, bool pinned);
 }  // namespace detail
 
-/// Says that a storage or a node begins or ends to be alive. For the library.
+/// For the library: notes that a storage or a graph node begins or ends to be alive.
 inline void note_alive(const Storage& storage) noexcept {
   if (detail::notes_live()) [[unlikely]]
     detail::note_alive(storage);
@@ -119,7 +120,7 @@ inline void note_node_gone(const void* node) noexcept {
   if (detail::notes_live()) [[unlikely]]
     detail::note_gone(node);
 }
-/// The first tensor of its storage.
+/// For the library: notes the first tensor of its storage.
 inline void note_shape(const TensorImpl& tensor) noexcept {
   if (detail::notes_live()) [[unlikely]]
     detail::note_shape(tensor);

@@ -1,6 +1,6 @@
 // Who holds the memory now, and who held it at the peak: bytes of tensors and workspaces by tag.
-// Always on: four atomic operations in the life of a tensor, seven if its tag changes, as those of
-// activations and weights do.
+// The counts are always on. The cost is four atomic operations in the life of a tensor, or seven
+// if its tag changes, as that of activations and weights does.
 //
 //   profile::reset_memory_peak(device);
 //   train_one_step();
@@ -18,7 +18,7 @@
 
 namespace lathe::profile {
 
-/// Bytes as they were asked for. Allocators round up; then a block holds more.
+/// Memory in bytes, as requested. Allocators round up, so blocks may hold more.
 struct LATHE_API MemoryUse {
   int64_t in_use = 0, peak = 0;                   // peak: since the start, or reset_memory_peak()
   std::array<int64_t, kMemoryTags> now = {};      // in_use by tag
@@ -34,22 +34,24 @@ struct LATHE_API MemoryUse {
   std::string holders() const;
 };
 
-/// What tensors hold on `device`.
-///   pinned  of the CPU: host memory that GPUs read by themselves, which is counted apart
-/// Each number was right at some moment during the call; together they are if no other thread
+/// The memory that tensors and workspaces hold on `device`.
+///   pinned  true, for the CPU: pinned host memory alone, which is not part of the CPU's other
+///           counts
+/// Each number was right at some moment during the call. They fit together if no other thread
 /// allocates meanwhile.
 /// throws: std::bad_alloc.
 LATHE_API MemoryUse memory_use(Device device = kCPU, bool pinned = false);
 
-/// Who holds the memory of `device`, as the end of an error: "tensors hold: weights 3 GiB, …", and
-/// while a LiveMemory (live_memory.h) records, the largest tensors and where they were made.
+/// Text for the end of an error message: "tensors hold: weights 3 GiB, …". While a LiveMemory
+/// (live_memory.h) records, it adds the largest tensors and where they were made.
 /// throws: std::bad_alloc.
 LATHE_API std::string who_holds(Device device, bool pinned);
 
-/// Begins new peaks here, of tensors and of the allocator.
+/// Restarts the peaks of `device`, that of tensors and that of the allocator, at what is in use
+/// now.
 LATHE_API void reset_memory_peak(Device device = kCPU, bool pinned = false);
 
-/// { const CountedMemory held(bytes, device, tag); … }: memory that belongs to no tensor.
+/// { const CountedMemory held(bytes, device, tag); … }: counts memory that belongs to no tensor.
 class LATHE_API CountedMemory {
  public:
   [[nodiscard]] CountedMemory(int64_t bytes, Device device, MemoryTag tag) noexcept;

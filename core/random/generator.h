@@ -23,15 +23,15 @@ class LATHE_API Generator {
   Generator(const Generator&) = delete;
   Generator& operator=(const Generator&) = delete;
 
-  /// Where a random call starts, and everything that decides the next call.
+  /// Where the next random call starts. It decides all later numbers.
   struct State {
     uint64_t seed;
     uint64_t offset;
     bool operator==(const State&) const = default;
   };
 
-  /// Takes the next `counters` counters, which are 4 * counters words of 32 bits. 0 takes none.
-  /// → the state before.
+  /// Takes the next `counters` counters, which are 4 * counters words of 32 bits. 0 takes nothing.
+  /// → the state before
   State reserve(uint64_t counters);
 
   /// The counters that hold `words` words.
@@ -52,15 +52,15 @@ class LATHE_API Generator {
   State state_;
 };
 
-/// The seed of the default generators until the first `manual_seed`. It is fixed, so that runs
-/// repeat unless the program sets another.
+/// The seed of the default generators until the first `manual_seed`. It is fixed, so runs repeat
+/// unless the program sets another seed.
 inline constexpr uint64_t kDefaultSeed = 0;
 
-/// The generator that random calls on `device` use when none is given. One per device; it lives
-/// until the process ends.
+/// The generator that random calls on `device` use unless they are given another one. Each device
+/// has one, which lives until the process ends.
 LATHE_API Generator& default_generator(Device device = kCPU);
 
-/// Seeds the default generators of all devices, also of devices that are first used later.
+/// Seeds the default generators of all devices, including devices that are first used later.
 LATHE_API void manual_seed(uint64_t seed);
 
 }  // namespace lathe

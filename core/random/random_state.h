@@ -5,15 +5,15 @@
 
 namespace lathe {
 
-/// Everything that decides the next random number on any device. Each entry is an i64 [2]: seed and
-/// offset.
-///   cpu              the default generator of the CPU
-///   cuda.0, …        those of the GPUs that have drawn numbers since the last manual_seed
-///   unused           the state in which the other GPUs begin
+/// The states of the default generators of all devices, which decide the next random numbers. Each
+/// entry is an i64 [2]: seed and offset.
+///   cpu          the CPU's generator
+///   cuda.0, …    the generators of those GPUs that have drawn numbers since the last manual_seed
+///   unused       the state in which the generators of all other GPUs begin
 LATHE_API StateDict random_state();
 
-/// Sets that state, also for devices that this machine does not have. A device that `state` does
-/// not name begins with `unused`. All or nothing.
+/// Restores what random_state() returned. Entries of devices that this machine does not have are
+/// allowed. A GPU without an entry begins with `unused`. If it throws, nothing has changed.
 /// throws: ValueError that lists the entries that are missing, unexpected or of another shape.
 LATHE_API void set_random_state(const StateDict& state);
 
