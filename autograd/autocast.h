@@ -15,10 +15,10 @@ LATHE_API DType autocast_dtype(Device device) noexcept;
 }  // namespace amp
 
 /// { Autocast half(device, kF16); … }: in this scope, convolutions and matrix products on this kind
-/// of device run in the half type; ops that need the range of f32 stay in f32. Parameters and their
-/// gradients stay f32. Scopes nest. Scopes for the CPU and for GPUs are independent, and each
-/// thread has its own. The half copy of a parameter is kept until the thread's outermost scope ends
-/// or the parameter changes (cast_cache.h).
+/// of device run in the half type. Ops that need the range of f32 stay in f32, and so do parameters
+/// and their gradients. Scopes nest. Scopes for the CPU and for GPUs are independent, and each
+/// thread has its own. Autocast keeps the half copy of a parameter until the thread's outermost
+/// scope ends or the parameter changes (cast_cache.h).
 ///   dtype    kF16 or kBF16
 ///   enabled  false: turns autocast off inside an outer scope
 /// throws: DTypeError for any other dtype.
@@ -29,7 +29,7 @@ class LATHE_API Autocast {
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
 
-  /// True inside any scope on this thread, also one that turns autocast off.
+  /// True inside any Autocast scope of this thread, even one that turns autocast off.
   static bool active() noexcept;
 
  private:

@@ -107,8 +107,8 @@ class LATHE_API CustomCall {
 template <class T>
 concept TensorLike = std::derived_from<std::remove_cvref_t<T>, Tensor>;
 
-/// Appends the tensors of `argument`: itself, the elements of a container, what an optional holds
-/// (undefined if nothing).
+/// Appends the tensors of `argument`: itself, the elements of a container, or the content of an
+/// optional (an undefined tensor if it is empty).
 template <class T>
 void append_tensors(Tensors& out, const T& argument) {
   if constexpr (TensorLike<T>) {

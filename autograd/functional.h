@@ -22,7 +22,7 @@ struct DerivativeOptions {
   bool create_graph = false;  // true: the results have gradients themselves
 };
 
-/// f(inputs), and a product for each output (jvp) or for each input (vjp, hvp).
+/// A result of vjp, jvp or hvp: f(inputs), and a product for each output (jvp) or input (vjp, hvp).
 struct FunctionAndProducts {
   Tensors outputs;
   Tensors products;

@@ -71,7 +71,7 @@ LATHE_API bool computes_again() noexcept;
 /// tensor.
 LATHE_API void set_recomputation(const Tensor& y, const RecomputationPtr& recomputation);
 
-/// For Saved: how to get t's values in the backward pass. Empty if t must be kept.
+/// For Saved: a function that gives t's values in the backward pass. Empty if t must be kept.
 LATHE_API std::function<Tensor()> use_recomputation(const Tensor& t);
 
 /// The results that one backward pass has computed again and still needs. While the object lives,

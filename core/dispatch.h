@@ -8,7 +8,7 @@
 
 namespace lathe {
 
-/// Throws NoCudaError: what a CPU-only build does when it is asked to run `call` on a GPU.
+/// Throws NoCudaError. A CPU-only build calls it when it is asked to run `call` on a GPU.
 [[noreturn]] LATHE_API void throw_no_cuda(const char* call);
 
 }  // namespace lathe

@@ -45,8 +45,9 @@ LATHE_API std::ostream& operator<<(std::ostream& out, DType dtype);
 /// throws: ValueError.
 LATHE_API DType dtype_from_name(std::string_view name);
 
-/// The dtype that holds both. The higher category (bool < integer < float) wins; within a category
-/// the wider dtype wins, and u8 with i8 gives i16, f16 with bf16 gives f32.
+/// The dtype of a result that is computed from a and b. The higher category (bool < integer <
+/// float) wins; within a category the wider dtype wins. u8 with i8 gives i16, and f16 with bf16
+/// gives f32.
 /// ref: PyTorch's type promotion table.
 LATHE_API DType promote_types(DType a, DType b);
 
@@ -57,7 +58,7 @@ constexpr int category_of(DType dtype) {
 
 /// The floating dtype of new tensors, and of integers that must become floating. f32 unless set.
 LATHE_API DType default_dtype() noexcept;
-/// Sets it for the whole process.
+/// Sets the default dtype for the whole process.
 /// throws: DTypeError unless `dtype` is floating.
 LATHE_API void set_default_dtype(DType dtype);
 

@@ -17,8 +17,8 @@ struct SourcePlace {
   int line;
 };
 
-/// The place with the last two components of the path, computed at compile time, so that messages
-/// do not name the build machine.
+/// The place of a line, with the last two components of the path. Computed at compile time, so that
+/// messages do not name the build machine.
 constexpr SourcePlace here(const char* path, int line) {
   const char* parts[2] = {path, path};
   for (const char* p = path; *p != '\0'; ++p) {

@@ -144,7 +144,7 @@ struct BFloat16 {
   LATHE_HD constexpr BFloat16& operator/=(float b) { return *this = BFloat16(float{*this} / b); }
 };
 
-/// to[i] = from[i] for i < n, rounded as above; the arrays must not overlap.
+/// to[i] = from[i] for i < n, rounded to nearest even; the arrays must not overlap.
 LATHE_API void convert(Half* to, const float* from, int64_t n);
 LATHE_API void convert(float* to, const Half* from, int64_t n);
 LATHE_API void convert(BFloat16* to, const float* from, int64_t n);

@@ -100,10 +100,10 @@ class LATHE_API Tensor {
   T* data_ptr() const {  // LibTorch's name of data()
     return data<T>();
   }
-  /// Pointer to the first element; null if there is none.
+  /// Pointer to the first element; null if the tensor has no elements.
   void* raw_data() const;
   /// The value of a one-element tensor, converted to T as to_vector() does. Waits for the device.
-  /// throws: ShapeError.
+  /// throws: ShapeError for another number of elements.
   template <class T>
   T item() const {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
@@ -134,7 +134,7 @@ class LATHE_API Tensor {
 
   // --- gradients (autograd/tensor_methods.cpp) ---------------------------------------------------
   bool requires_grad() const;
-  /// Sets the flag of a leaf.
+  /// Sets whether this leaf requires a gradient.
   /// throws: DTypeError if not floating; StateError on a non-leaf or a tensor of InferenceMode.
   const Tensor& requires_grad_(bool value = true) const;
   /// True if no recorded op made this tensor.
@@ -162,7 +162,7 @@ class LATHE_API Tensor {
   /// throws: StateError if this tensor does not require grad.
   int64_t register_hook(std::function<Tensor(const Tensor&)> hook) const;
   void remove_hook(int64_t number) const;
-  /// The same values without history; shares storage and version.
+  /// A tensor with the same values and without history; shares storage and version.
   Tensor detach() const;
   /// The name of the op that made this tensor ("conv2d"), or "" for a leaf.
   std::string grad_fn() const;
@@ -440,7 +440,7 @@ Tensor from_blob(T* data, const Shape& shape) {
 /// "f32[2,3]@cpu": how every message shows a tensor.
 LATHE_API void append_text(std::string& out, const Tensor& t);
 
-/// The values (abridged beyond 1,000 elements), then "f32[2,2]@cpu". Waits for the device.
+/// Prints the values (abridged beyond 1,000 elements), then "f32[2,2]@cpu". Waits for the device.
 LATHE_API std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
 /// True if two elements may share memory (an expanded dimension). Such a tensor cannot be written

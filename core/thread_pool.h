@@ -18,7 +18,8 @@
 
 namespace lathe {
 
-/// Processors for this process, by its affinity mask and control groups (core/process_limits.h).
+/// How many processors this process may use, by its affinity mask and control groups
+/// (core/process_limits.h).
 LATHE_API int usable_cpus() noexcept;
 
 /// The number of threads of a parallel loop, the caller included. Initially the first number in the

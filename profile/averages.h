@@ -1,8 +1,8 @@
 // key_averages: the ranges of a recording, added up by name.
 //
-// Self time is a range's time without that of the ranges inside it, so the self times of all rows
-// add up to the time in which any range was open. Total time counts a range inside one of the same
-// row once.
+// Self time is a range's time without that of the ranges inside it. So the self times of all rows
+// add up to the time in which any range was open. Total time includes the ranges inside. If one
+// range of a row is inside another, their common time counts once.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct GroupOptions {
   bool group_by_stack = false;  // a row for each call in the program
 };
 
-/// A row: all ranges of one name (and shape, and call).
+/// A row of the table: all ranges of one name (and shape, and call).
 struct Average {
   std::string name;
   Kind kind = Kind::kOp;
@@ -29,8 +29,8 @@ struct Average {
   std::string source;  // "train.cpp:42 (main)", of a backward range that of its forward call
   int64_t calls = 0;
   int64_t self_cpu_ns = 0, cpu_total_ns = 0;
-  // GPU; 0 where it was not measured. A kernel's own row has only the second: its self time is that
-  // of the op that queued it.
+  // GPU; 0 if not measured. A kernel's own row has only the total: its self time belongs to the op
+  // that queued it.
   int64_t self_device_ns = 0, device_total_ns = 0;
   MemoryChange self_memory, memory;  // bytes taken less bytes given back
   int64_t flops = 0;  // floating-point operations; 2 for each multiplication with addition
@@ -47,11 +47,12 @@ enum class SortBy : uint8_t {
   kFlops,
 };
 
-/// "self_cpu_time_total", "cuda_time_total", "count", …: the names that torch.profiler has.
-/// throws: ValueError naming them.
+/// The order with this name of torch.profiler: "self_cpu_time_total", "cuda_time_total", "count",
+/// ….
+/// throws: ValueError that lists the names.
 LATHE_API SortBy sort_by_name(std::string_view name);
 
-/// What a device can do, for "% of peak"; 0: not known.
+/// The peak rates of a device, for "% of peak"; 0 if not known.
 struct Peaks {
   double flops_per_second = 0, bytes_per_second = 0;
 };
@@ -66,7 +67,7 @@ struct TableOptions {
 class LATHE_API Averages {
  public:
   Averages(const Recording& recording, const GroupOptions& options);
-  /// Of rows that were made elsewhere.
+  /// Takes rows that were made elsewhere.
   explicit Averages(std::vector<Average> rows) : rows_(std::move(rows)) {}
 
   /// In no particular order.

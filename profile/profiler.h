@@ -38,7 +38,7 @@ struct ProfilerOptions {
   bool device_times = true;     // GPU times of ops (none inside a graph that is captured)
   bool nvtx = false;            // the ranges in NVIDIA Nsight, in a build with CUDA
   Schedule schedule = {};
-  /// Called by step() or stop() when the active steps are over.
+  /// step() or stop() calls it when the active steps are over.
   std::function<void(Profiler&)> on_trace_ready = {};
   int64_t max_ranges = 1 << 21;  // of one thread in one recording; further ones are only counted
 };
@@ -69,7 +69,7 @@ class LATHE_API Profiler {
   /// Writes the last active steps as a trace (trace.h).
   /// throws: StateError while the profiler records, in warm-up too; FileError.
   void write_trace(const std::string& path) const;
-  /// The last active steps. Empty before the first ones are over.
+  /// The recording of the last active steps; empty before the first ones are over.
   const Recording& recording() const { return recording_; }
 
  private:

@@ -46,12 +46,12 @@ struct MemoryStats {
 
 class LATHE_API HostAllocator final : public Allocator {
  public:
-  /// Blocks are aligned to 64 bytes; blocks of 4 KiB or more to a page.
+  /// Returns a block that is aligned to 64 bytes, or to a page if it has 4 KiB or more.
   void* allocate(size_t bytes) override;
   void deallocate(void* block, size_t bytes) noexcept override;
 
-  /// Consistent if no other thread allocates meanwhile; otherwise each number was right at some
-  /// moment during the call.
+  /// Each number was right at some moment during the call. They fit together if no other thread
+  /// allocates meanwhile.
   MemoryStats stats() const;
   void reset_peak();
 

@@ -11,12 +11,12 @@
 
 namespace lathe {
 
-/// Hands out runs of Philox counters. Word i of a random call is lane i % 4 of
-/// philox4x32_10(start.seed, start.offset + i / 4, 0). Value i is made of word i, with two
-/// exceptions: normal numbers 2k and 2k + 1 are both made of words 2k and 2k + 1, and an integer
-/// from a range wider than 32 bits is made of words 2i and 2i + 1. So the thread count never
-/// changes the values.
-/// Thread-safe: calls from several threads take their runs in the order in which they arrive.
+/// Gives each random call a run of Philox counters. Word i of a call is lane i % 4 of
+/// philox4x32_10(start.seed, start.offset + i / 4, 0). Value i is made of word i, except that
+///   - normal numbers 2k and 2k + 1 are both made of words 2k and 2k + 1
+///   - an integer i from a range wider than 32 bits is made of words 2i and 2i + 1
+/// So the values do not depend on the number of threads.
+/// Thread-safe: calls from several threads get their runs in the order in which they arrive.
 class LATHE_API Generator {
  public:
   explicit Generator(uint64_t seed) : state_{seed, 0} {}
