@@ -17,7 +17,7 @@ namespace autograd {
 LATHE_API Tensors checkpoint(const TensorsFunction& f, const Tensors& inputs);
 }  // namespace autograd
 
-/// f(inputs), without recording the ops of f. A backward pass that reaches the result calls
+/// Returns f(inputs) without recording the ops of f. A backward pass that reaches the result calls
 /// f(inputs) a second time, records this call, and continues through the new graph. So gradients
 /// flow to the inputs, and to the tensors that f refers to (parameters). They have the same bits as
 /// without checkpoint.

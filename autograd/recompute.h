@@ -28,7 +28,7 @@ namespace lathe {
 ///   - checkpoint()'s second run is unaffected.
 ///   - Writing a result in place after an op used it is no error, unlike without Recompute: the
 ///     gradient is that of the old values.
-///   on  false: turns off an outer Recompute
+///   on  false: turns off an outer Recompute while this one is alive
 /// throws: in the backward pass StateError if x, a residual, the weight or the bias was modified in
 /// place since.
 class LATHE_API Recompute {

@@ -19,24 +19,24 @@
 namespace lathe::jit {
 
 /// A function that compile() made. Copies share their graphs. Several threads may call it at the
-/// same time if they may call f so. During the first call with inputs of a new kind, no other
-/// thread may write the buffers of `module`, because the trace restores them. Other threads may
-/// draw random numbers.
+/// same time if f allows that. During the first call with inputs of a new kind, no other thread may
+/// write the buffers of `module`, because the trace restores them. Other threads may draw random
+/// numbers.
 class LATHE_API CompiledFunction {
  public:
   /// Returns f(inputs), with the same bits, and with gradients.
   ///
   /// The first call with inputs of a new kind traces f. The kind is the number of inputs, their
   /// dtypes, devices, sizes and order in memory (with gaps: their strides), and which layers of
-  /// `module` are in training mode. The batch size does not count if f does the same for two
-  /// batches, that of the call and another one. Then dimension 0 of the first input, and of all
-  /// inputs with as many rows, may have any size from 2 on.
+  /// `module` are in training mode. If f does the same for two batch sizes, that of the call and
+  /// another one, the batch size is not part of the kind. Then dimension 0 of the first input, and
+  /// of all inputs with as many rows, may have any size from 2 on.
   ///
   /// A trace runs f twice under NoGrad, on copies of the inputs and on other values. If f differs
-  /// between two batches, f runs twice more. Meanwhile all results in f stay in memory. A trace
-  /// restores the buffers of `module` and the default generators that f's thread drew from. Any
-  /// other side effect of f happens in every one of these runs: draws from the program's own
-  /// generators, for instance, or in threads that f starts.
+  /// between two batch sizes, f runs twice more. During a trace everything that f computes stays in
+  /// memory. After it, the buffers of `module` and the default generators that f's thread drew from
+  /// are as before. Any other side effect of f happens in every one of these runs: draws from the
+  /// program's own generators, for instance, or in threads that f starts.
   ///
   /// Batch norm in training mode updates its running statistics in each call, and dropout draws
   /// from the default generator, as in f.

@@ -41,8 +41,8 @@ LATHE_API void fuse_pointwise(Graph& graph);
 ///     may be missing. If two convolutions are added, the one with the larger filters takes the
 ///     result of the other as its residual.
 ///   - linear, then relu or gelu → linear with that activation.
-/// Results keep their bits on a CPU where ops do. A GPU computes the activation of a linear layer
-/// from sums that are not rounded (ops/mlp.h).
+/// On a CPU results keep their bits. A GPU computes the activation of a linear layer from sums that
+/// are not rounded (ops/mlp.h).
 LATHE_API void fuse_epilogues(Graph& graph);
 
 /// Makes convolutions read and write images in NHWC, in which they are fastest on a CPU. The pass

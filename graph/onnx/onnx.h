@@ -35,12 +35,13 @@ struct OnnxModel {
 /// for larger tensors and inputs (docs/formats.md, "ONNX").
 /// Memory: at most 256 times the file's size and 1 MiB; about twice its size for a file that is
 /// mostly weights.
-/// throws: FileError if the file cannot be read. DataError for anything else that a Graph cannot
-/// hold; it names the file, the node, its operator and the opset, or the byte:
+/// throws: FileError if the file cannot be read. DataError that names the file, the node, its
+/// operator and the opset, or the byte, for
 ///   - a damaged file, or tensors in other files ("external data")
 ///   - an operator or attribute without a counterpart
 ///   - a size other than the first without a number
 ///   - more work than the bounds above
+///   - whatever else a Graph cannot hold
 LATHE_API OnnxModel load_onnx(const std::string& path);
 
 /// Like load_onnx(path), for the bytes of a file; `name` stands for the file in messages.
