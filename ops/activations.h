@@ -1,6 +1,6 @@
-// Activations made of other ops (activations.cpp). Those with a kernel of their own, relu to
-// softplus, are in ops/unary.h. y has x's shape, but for glu. Half types are widened once around
-// all steps.
+// Activations made of other ops (activations.cpp). ops/unary.h has those with a kernel of their
+// own, relu to softplus. The result has x's shape, except for glu. Half types are computed in f32
+// and rounded once.
 // dtypes: any; integers and bool → default dtype.   grad: x (twice).   amp: none, the dtype stays.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace lathe {
 
-/// min(max(x, low), high). Unlike clamp's, its gradient is 0 at both ends, and passes at NaN.
+/// min(max(x, low), high). The gradient differs from clamp's: it is 0 at both ends, and dy at NaN.
 /// throws: ValueError unless low <= high.
 LATHE_API Tensor hardtanh(const Tensor& x, double low = -1.0, double high = 1.0);
 
@@ -19,14 +19,14 @@ LATHE_API Tensor relu6(const Tensor& x);
 LATHE_API Tensor hardsigmoid(const Tensor& x);
 
 /// x * hardsigmoid(x).
-/// grad: 0 at -3, 1 at 3, passed on at NaN.   ref: Howard et al. 2019 (arXiv:1905.02244).
+/// grad: 0 at x = -3; dy at x = 3 and at NaN.   ref: Howard et al. 2019 (arXiv:1905.02244).
 LATHE_API Tensor hardswish(const Tensor& x);
 
 /// x * tanh(softplus(x)).
 /// ref: Misra 2019 (arXiv:1908.08681).
 LATHE_API Tensor mish(const Tensor& x);
 
-/// scale * elu(x, alpha), with the scale and alpha that keep mean 0 and variance 1.
+/// scale * elu(x, alpha), with the paper's scale and alpha, which keep mean 0 and variance 1.
 /// ref: Klambauer et al. 2017 (arXiv:1706.02515).
 LATHE_API Tensor selu(const Tensor& x);
 
@@ -36,14 +36,14 @@ LATHE_API Tensor softsign(const Tensor& x);
 /// log(sigmoid(x)), without overflow.
 LATHE_API Tensor logsigmoid(const Tensor& x);
 
-/// The first half of x along `dim`, times the sigmoid of the second.
-///   →  x's shape with half of dim
-/// throws: ShapeError if the size is odd; IndexError.
+/// The first half of x along `dim`, times the sigmoid of the second half.
+///   →  x's shape with half the size along `dim`
+/// throws: ShapeError if that size is odd; IndexError.
 LATHE_API Tensor glu(const Tensor& x, int64_t dim = -1);
 
 /// x > 0 ? x : weight * x.
 ///   weight  [1], or [C] for C channels along dimension 1 of x (along dimension 0 if x is 1-d)
-/// dtypes: floats, both the same or promoted.   grad: x, weight (twice); at 0 that from below.
+/// dtypes: floats, both the same or promoted.   grad: x, weight (twice); at x = 0 as for x < 0.
 /// throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor prelu(const Tensor& x, const Tensor& weight);
 

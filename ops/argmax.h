@@ -1,9 +1,9 @@
 // The largest or smallest element along one dimension, and its index. argmax.cpp: checks and
 // gradients; reduce_kernels/argmax_cpu.cpp and argmax_cuda.cu: kernels.
 //   x      any shape, any dtype, any strides
-//   →      x's shape without `dim`; with {.keepdim = true} it stays, with size 1. Indices are i64.
-// NaN counts as the extreme; of several equal extremes the first is taken.
-// throws: IndexError (dimension out of range), ShapeError if there is nothing to choose from.
+//   →      x's shape without `dim`; with {.keepdim = true}, `dim` has size 1. Indices are i64.
+// NaN counts as the extreme. If several elements are equally extreme, the first is taken.
+// throws: IndexError (dimension out of range), ShapeError if `dim` (or the tensor) is empty.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -15,13 +15,13 @@ struct ValuesAndIndices {
   Tensor values, indices;
 };
 
-/// Along `dim`. The whole gradient of a value goes to the element at its index.
-/// grad: x (twice), through the values.
+/// The largest (smallest) element of each line along `dim`, and its index.
+/// grad: x (twice), through the values: the whole gradient goes to the element at the index.
 LATHE_API ValuesAndIndices max(const Tensor& x, int64_t dim, ReduceOptions options = {});
 LATHE_API ValuesAndIndices min(const Tensor& x, int64_t dim, ReduceOptions options = {});
 
-/// The index alone. Without `dim` it is the index in the flattened tensor: 0-d, or with
-/// {.keepdim = true} every dimension with size 1.
+/// The index of the largest (smallest) element of each line along `dim`. Without `dim`: its index
+/// in the flattened tensor, as a 0-d tensor; with {.keepdim = true}, all dimensions have size 1.
 /// grad: none.
 LATHE_API Tensor argmax(const Tensor& x);
 LATHE_API Tensor argmax(const Tensor& x, ReduceOptions options);

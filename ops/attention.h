@@ -8,19 +8,19 @@
 namespace lathe {
 
 struct AttentionOptions {
-  // bool: true where a query may look; floats: added to the scores. It broadcasts to them.
+  // bool: true where a query may attend; floats: added to the scores. It broadcasts to the scores.
   Tensor mask = {};
-  bool causal = false;               // a query looks at the keys up to its own place alone
-  double dropout = 0;                // of the weights; 0 in evaluation
-  std::optional<double> scale = {};  // nothing: 1 / sqrt(D)
+  bool causal = false;               // a query attends only to keys up to its own position
+  double dropout = 0;                // probability of dropping a weight; pass 0 in evaluation
+  std::optional<double> scale = {};  // unset: 1 / sqrt(D)
   bool grouped = false;              // key and value have fewer heads, each for several of query
 };
 
 /// softmax(scale * query key^T + mask) value.
 ///   query  […,L,D]   key  […,S,D]   value  […,S,E], leading dimensions broadcast   →  […,L,E]
 ///   mask   broadcasts to […,L,S]
-/// With `grouped` dimension -3 of query (heads) is a multiple of that of key and value. A query
-/// that the mask lets look nowhere, by false or by -inf everywhere, gives 0.
+/// With `grouped`, query's number of heads (dimension -3) must be a multiple of key's and value's.
+/// If the mask hides every key from a query (all false, or all -inf), its result is 0.
 /// dtypes: floats.   grad: query, key, value, mask (twice).   amp: half.
 /// throws: ShapeError, DTypeError, ValueError (dropout outside [0, 1]).
 /// ref: Vaswani et al. 2017 (arXiv:1706.03762); torch.nn.functional.scaled_dot_product_attention.

@@ -1,6 +1,5 @@
 // Batch normalisation per channel, alone or fused with the relu (and the residual sum) that follows
-// it. Here: contracts. batch_norm.cpp: checks and gradients. batch_norm_kernels/: the kernels for
-// CPU and GPU.
+// it. batch_norm.cpp: checks and gradients. batch_norm_kernels/: the kernels for CPU and GPU.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -18,19 +17,18 @@ struct BatchNormOptions {
   Tensor num_batches = {};  // 0-d i64 or undefined: raised by 1 in training
 };
 
-/// y = (x - mean) / sqrt(var + eps) * weight + bias. mean and var are those of each channel, over
+/// y = (x - mean) / sqrt(var + eps) * weight + bias. Each channel has its mean and var, taken over
 /// all other dimensions.
 ///   x             [N,C], [N,C,L], [N,C,H,W] or [N,C,D,H,W]; NHWC is kept
 ///   weight, bias  [C] or undefined (1 and 0)
 ///   running_mean, running_var
 ///                 [C], both or neither; without them batch statistics are used in every mode
 ///   →             shape and dtype of x
-/// Training normalises with the biased variance and updates the running statistics in place, with
-/// the unbiased variance:
+/// Training normalises with the biased variance. It updates the running statistics in place, with
+/// the unbiased variance; an empty batch leaves them unchanged:
 ///   running = (1 - momentum) * running + momentum * batch
-/// An empty batch changes nothing. The variance is a sum of squared deviations: from the mean in a
-/// second pass over a block (CPU), or from one of the values that a thread sums up (GPU). Sums are
-/// in the dtype of the statistics within a block and in f64 between blocks.
+/// The variance is summed as squared deviations, so a large mean does not cancel its digits. Sums
+/// have the dtype of the statistics within a block, and f64 between blocks.
 /// dtypes: f16, bf16, f32 with f32 parameters and statistics; f64 with f64 ones.
 /// grad: x, weight, bias (twice).   amp: none, the result follows x.
 /// throws: ShapeError (also for one value per channel in training), DTypeError, ValueError.
@@ -40,7 +38,7 @@ LATHE_API Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor&
                             const Tensor& running_mean, const Tensor& running_var,
                             const BatchNormOptions& options = {});
 
-/// relu(batch_norm(x, …)) in the same passes over memory as batch_norm alone.
+/// relu(batch_norm(x, …)), with as many passes over memory as batch_norm alone.
 /// grad: x, weight, bias (twice).
 LATHE_API Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Tensor& running_mean, const Tensor& running_var,
@@ -62,7 +60,7 @@ struct BatchNormStats {
   Tensor mean, var, invstd;  // var: biased; invstd = 1 / sqrt(var + eps)
 };
 
-/// Everything that one normalisation reads. x, residual, dy and y are all dense in the same order:
+/// Everything that one normalisation reads. x, residual, dy and y are dense in one common order,
 /// row-major or NHWC. On a GPU, dy may have any strides.
 struct BatchNormCall {
   BatchNormForm form;
@@ -70,46 +68,47 @@ struct BatchNormCall {
   Tensor mean, invstd;  // [C], the statistics in use
   Tensor weight, bias;  // [C] or undefined
   bool batch_stats;     // mean and invstd depend on x
-  // f32 [2,C], or undefined: what the convolution that made x has left for each channel. On a CPU
-  // mean and biased variance, on a GPU the sums of x and of x * x. The variance from those is off
-  // by about mean^2 / 2^22. Channels whose mean^2 > 4096 * (var + eps) are therefore read again.
+  // f32 [2,C] or undefined: statistics that the convolution which made x left for each channel. On
+  // a CPU: mean and biased variance. On a GPU: the sums of x and of x * x. The variance from these
+  // sums has an error of about mean^2 / 2^22. Channels with mean^2 > 4096 * (var + eps) are
+  // therefore read again.
   Tensor sums = {};
-  // kAddRelu on a GPU: training is to leave `passed`, for a gradient that reads it in place of y.
-  // u8 [numel / 8]: bit k of byte i says that relu passed number 8 i + k in the order of memory.
-  // Only halves in packets of 8 get it.
+  // kAddRelu on a GPU: true asks training to fill `passed`, which the gradient reads in place of y.
+  // u8 [numel / 8]: bit k of byte i says whether relu passed element 8 i + k, in memory order.
+  // Only half types in packets of 8 get it.
   bool wants_passed = false;
   Tensor passed = {};
 };
 
-/// The running statistics that a training call moves; mean and var undefined: none.
+/// The running statistics that a training call updates. Without any, mean and var are undefined.
 struct BatchNormRunning {
   Tensor mean, var;
   double momentum;
-  Tensor num_batches;  // raised by 1 with them, if defined
+  Tensor num_batches;  // if defined, raised by 1 at each update
 };
 
-/// Which gradients to compute, and the results; those not wanted stay undefined.
+/// Which gradients to compute, and the results. Gradients that are not wanted stay undefined.
 struct BatchNormGrads {
   bool want_x, want_residual, want_params;
   Tensor dx, dresidual, dweight, dbias;
   Tensor second_dy = {};  // if defined: the gradient of y is dy + second_dy, added in f32 (or f64)
-  // Nobody reads dy, or second_dy, any more: results may be in their memory. On a GPU only those
-  // of kAddRelu are: dresidual in dy's, dx in second_dy's.
+  // true: nobody reads dy (second_dy) any more, so results may reuse its memory. On a GPU only
+  // kAddRelu does: dresidual takes dy's memory, dx takes second_dy's.
   bool dy_is_free = false, second_is_free = false;
 };
 
-/// The gradients of {x, residual, weight, bias}, made of ops, so that they have gradients
-/// themselves. y is read for kAddRelu only.
+/// The gradients of {x, residual, weight, bias}. They are made of ops, so they can be
+/// differentiated again. Only kAddRelu reads y.
 Tensors batch_norm_gradients(const BatchNormCall& call, double eps, const Tensor& dy,
                              const Tensor& y);
 
-/// A normalisation as a factor and a summand per channel, [C] in x's dtype: scale * x + shift.
+/// A normalisation as scale * x + shift, both [C] in x's dtype.
 struct BatchNormCoefficients {
   Tensor scale, shift;
 };
 
-/// What is left of a gradient when the sums are known: dx = g_factor * g + x_factor * x + constant.
-/// g and x are dense in the same order; the others are [C] of the statistics' dtype.
+/// The last step of a gradient, when the sums are known: dx = g_factor * g + x_factor * x +
+/// constant. g and x are dense in the same order; the others are [C] in the statistics' dtype.
 struct BatchNormCombined {
   Tensor g, x, g_factor, x_factor, constant;
 };
@@ -120,13 +119,13 @@ BatchNormStats batch_norm_stats(const Tensor& x, double eps);
 /// channel.
 void batch_norm_update_(const BatchNormRunning& running, const BatchNormStats& batch,
                         int64_t count);
-/// Of x, or from call.sums if they are there.
+/// The statistics of call.x, taken from call.sums if they are defined.
 BatchNormStats batch_norm_stats(const BatchNormCall& call, double eps);
-/// Computes the statistics of x into call.mean and call.invstd, normalises with them, and moves the
-/// running statistics: after all memory is there, so that a call that fails leaves them unchanged.
+/// Computes the statistics of x into call.mean and call.invstd, normalises with them, and updates
+/// the running statistics. If an allocation fails, the running statistics are unchanged.
 Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
                         const BatchNormRunning& running);
-/// 1 / sqrt(var + eps), dense [C], of a given variance: the running one.
+/// 1 / sqrt(var + eps), dense [C], for the running variance.
 Tensor batch_norm_invstd(const Tensor& var, double eps);
 Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual);
 /// Only kAddRelu reads y; the other forms compute their mask from x.
@@ -138,10 +137,11 @@ Tensor batch_norm_train(BatchNormCall& call, const Tensor& residual, double eps,
                         const BatchNormRunning& running);
 Tensor batch_norm_invstd(const Tensor& var, double eps);
 Tensor batch_norm_forward(const BatchNormCall& call, const Tensor& residual);
-/// y may be undefined where call.passed is there.
+/// y may be undefined if call.passed is defined.
 void batch_norm_backward(BatchNormGrads& grads, const BatchNormCall& call, const Tensor& dy,
                          const Tensor& y);
-/// As batch_norm_train, but for y itself: two launches, and x is read once.
+/// Like batch_norm_train, but returns coefficients instead of y. Takes two kernel launches and
+/// reads x once.
 BatchNormCoefficients batch_norm_coefficients(BatchNormCall& call, double eps,
                                               const BatchNormRunning& running);
 Tensor batch_norm_combine(const BatchNormCombined& in);

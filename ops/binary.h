@@ -1,9 +1,10 @@
 // Elementwise ops of two operands, with broadcasting and PyTorch's type promotion. binary.cpp:
 // checks and gradients; elementwise_kernels/: arithmetic and kernels.
-//   a, b   any shapes that broadcast; a Scalar promotes the category only (f16 tensor + 1.0 → f16)
-//   →      the broadcast shape; a Scalar beyond the range of an integer dtype wraps, but for div
-// Both are on one device, except that a 0-d CPU tensor goes with any device.
-// amp: none but for pow; mixed dtypes go to the wider.
+//   a, b   any shapes that broadcast   →   the broadcast shape
+// A Scalar can raise only the category of the dtype (f16 tensor + 1.0 → f16). Beyond the range of
+// an integer dtype it wraps, except in div.
+// a and b must be on one device; a 0-d CPU tensor goes with any device.
+// amp: none, except for pow; mixed dtypes are promoted to the wider.
 // throws: ShapeError, DTypeError, DeviceError.
 #pragma once
 
@@ -54,7 +55,9 @@ LATHE_API Tensor sub(const Tensor& a, const Tensor& b);      // a - b           
 LATHE_API Tensor sub(const Tensor& a, Scalar b);
 LATHE_API Tensor sub(Scalar a, const Tensor& b);
 // a ± alpha * b, rounded once.
-// grad: a, b (twice).   throws: DTypeError or ValueError for an alpha that integers do not hold.
+// grad: a, b (twice).
+// throws: DTypeError if alpha is floating and a and b are integers; ValueError if their dtype
+// cannot hold it.
 LATHE_API Tensor add(const Tensor& a, const Tensor& b, Scalar alpha);
 LATHE_API Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha);
 LATHE_API Tensor mul(const Tensor& a, const Tensor& b);      // a * b            grad: a, b (twice)
@@ -62,8 +65,8 @@ LATHE_API Tensor mul(const Tensor& a, Scalar b);
 LATHE_API Tensor div(const Tensor& a, const Tensor& b);      // a / b; integers → default dtype   grad: a, b (twice)
 LATHE_API Tensor div(const Tensor& a, Scalar b);
 LATHE_API Tensor div(Scalar a, const Tensor& b);
-// The larger or smaller; NaN propagates.
-// grad: a, b (twice): half to each of two equals; all of it to both beside a NaN.
+// The larger (smaller) of a and b, element by element; NaN if either is NaN.
+// grad: a, b (twice). If both are equal, each gets half; if one is NaN, each gets the whole.
 LATHE_API Tensor maximum(const Tensor& a, const Tensor& b);
 LATHE_API Tensor minimum(const Tensor& a, const Tensor& b);
 inline Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
@@ -71,7 +74,8 @@ inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 LATHE_API Tensor pow(const Tensor& a, const Tensor& b);      // a ** b           grad: a, b (twice); amp: float
 LATHE_API Tensor pow(const Tensor& a, Scalar b);             // x^0 has gradient 0, also at 0; throws: ValueError for integers and b < 0
 LATHE_API Tensor pow(Scalar a, const Tensor& b);
-// sqrt(a^2 + b^2) of floats, without overflow on the way. An infinite operand wins, even over NaN.
+// sqrt(a^2 + b^2) of floats; the squares do not overflow. If one operand is infinite, the result
+// is +inf, even if the other is NaN.
 // grad: a, b (twice): NaN where both are 0, and for an infinite operand.
 // throws: DTypeError for integers and bool.
 LATHE_API Tensor hypot(const Tensor& a, const Tensor& b);
@@ -81,36 +85,38 @@ enum class RoundingMode : uint8_t { kNone, kTrunc, kFloor };  // of a quotient: 
 struct DivOptions {
   RoundingMode rounding_mode = RoundingMode::kNone;
 };
-/// a / b, rounded as asked. kFloor is Python's a // b: the remainder a - b * quotient has b's sign.
-/// Integers stay integers under kTrunc and kFloor, and wrap. On a GPU an integer divided by 0 gives
-/// 0, and the next wait throws an IndexError with the divisor's position.
-/// grad: a, b (twice); 0 where the quotient is rounded.
-/// throws: DTypeError for bool under kTrunc and kFloor; ValueError for an integer divided by 0.
+/// a / b, rounded as options.rounding_mode says. kFloor is Python's a // b. With kTrunc and kFloor
+/// integers give integers, which wrap on overflow.
+/// grad: a, b (twice); 0 with kTrunc and kFloor.
+/// throws: DTypeError for bool with kTrunc and kFloor; ValueError for an integer divided by 0. On a
+/// GPU that quotient is 0 instead, and the next call that waits for the device throws an IndexError
+/// with the divisor's position.
 LATHE_API Tensor div(const Tensor& a, const Tensor& b, DivOptions options);
 LATHE_API Tensor div(const Tensor& a, Scalar b, DivOptions options);
 LATHE_API Tensor div(Scalar a, const Tensor& b, DivOptions options);
 
-/// What is left of a after b went into it a whole number of times: with a's sign (fmod, the C
-/// function) or with b's (remainder, Python's a % b). Floats: NaN for b = 0 or an infinite a.
-/// Integers by 0: as the rounded div.
-/// grad: a, b (twice).   throws: DTypeError for bool; ValueError for an integer divided by 0.
+/// The remainder of a / b. fmod is the C function: its result has a's sign. remainder is Python's
+/// a % b: its result has b's sign. Floats give NaN if b = 0 or a is infinite.
+/// grad: a, b (twice).
+/// throws: DTypeError for bool; for an integer divided by 0, as div with kFloor.
 LATHE_API Tensor fmod(const Tensor& a, const Tensor& b);
 LATHE_API Tensor fmod(const Tensor& a, Scalar b);
 LATHE_API Tensor remainder(const Tensor& a, const Tensor& b);
 LATHE_API Tensor remainder(const Tensor& a, Scalar b);
 LATHE_API Tensor remainder(Scalar a, const Tensor& b);
 
-/// The angle of the point (b, a) from the first axis, in [-pi, pi]; integers → default dtype.
+/// The angle between the x-axis and the point (x = b, y = a), in [-pi, pi]; integers → default
+/// dtype.
 /// grad: a, b (twice); NaN at (0, 0).
 LATHE_API Tensor atan2(const Tensor& a, const Tensor& b);
 
-/// a + weight * (b - a), computed from b where weight >= 0.5, so that both ends are exact.
+/// a + weight * (b - a): exactly a for weight 0, exactly b for weight 1.
 /// dtypes: floats.   grad: a, b, weight (twice).
 LATHE_API Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
 LATHE_API Tensor lerp(const Tensor& a, const Tensor& b, double weight);
 // clang-format off
 
-// Comparisons, → bool. With NaN all are false but ne, which is true.
+// Comparisons, → bool. A comparison with NaN is false, except ne, which is true.
 // grad: none.
 LATHE_API Tensor eq(const Tensor& a, const Tensor& b);   LATHE_API Tensor eq(const Tensor& a, Scalar b);
 LATHE_API Tensor ne(const Tensor& a, const Tensor& b);   LATHE_API Tensor ne(const Tensor& a, Scalar b);
@@ -123,7 +129,7 @@ LATHE_API Tensor logical_or(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_xor(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_not(const Tensor& a);
 
-// The backward passes of relu, tanh, sigmoid and gelu as ops of their own: one pass each.
+// The backward passes of relu, tanh, sigmoid and gelu as ops of their own, one kernel each.
 // grad: dy, and y or x (twice).
 LATHE_API Tensor relu_grad(const Tensor& dy, const Tensor& y);     // dy where y > 0 or NaN, else 0
 LATHE_API Tensor tanh_grad(const Tensor& dy, const Tensor& y);     // dy (1 - y^2)
@@ -145,8 +151,8 @@ inline Tensor operator/(const Tensor& a, Scalar b) { return div(a, b); }
 inline Tensor operator/(Scalar a, const Tensor& b) { return div(a, b); }
 inline Tensor operator-(const Tensor& a) { return mul(a, -1); }
 
-// Comparisons give a tensor of bool and not one truth value, which allclose(a, b), equal(a, b) and
-// a.is_same(b) give.
+// Comparisons return a tensor of bool. For one truth value use allclose(a, b), equal(a, b) or
+// a.is_same(b).
 inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
 inline Tensor operator==(const Tensor& a, Scalar b) { return eq(a, b); }
 inline Tensor operator==(Scalar a, const Tensor& b) { return eq(b, a); }
@@ -166,8 +172,8 @@ inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
 inline Tensor operator>=(const Tensor& a, Scalar b) { return ge(a, b); }
 inline Tensor operator>=(Scalar a, const Tensor& b) { return le(b, a); }
 
-// Of tensors of bool, element by element.
-// throws: DTypeError for another dtype: integers have no operations on their bits.
+// Logical and, or, xor and not of bool tensors, element by element.
+// throws: DTypeError for another dtype; there are no bitwise operations on integers.
 LATHE_API Tensor operator&(const Tensor& a, const Tensor& b);
 LATHE_API Tensor operator|(const Tensor& a, const Tensor& b);
 LATHE_API Tensor operator^(const Tensor& a, const Tensor& b);

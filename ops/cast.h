@@ -5,19 +5,20 @@
 
 namespace lathe {
 
-/// x converted to `dtype`; x itself if it already has it. Also x.to(dtype).
+/// x converted to `dtype`, or x itself if it has that dtype. Also x.to(dtype).
 /// Float → integer truncates toward zero; float → half rounds to nearest even.
 /// grad: x (twice), where both dtypes are floating.
 LATHE_API Tensor cast(const Tensor& x, DType dtype);
 
-/// x on `device`; x itself if it is already there. NHWC stays NHWC, everything else becomes
-/// row-major. Only a copy to the host waits for the device. Also x.to(device), x.cpu(), x.cuda().
+/// A copy of x on `device`, or x itself if it is already there. An NHWC tensor stays NHWC; any
+/// other becomes row-major. Only a copy to the host waits for the device. Also x.to(device),
+/// x.cpu(), x.cuda().
 /// grad: x (twice).   throws: NoCudaError.
 LATHE_API Tensor to_device(const Tensor& x, Device device);
 
-/// x in dense memory of the given order; x itself if it already lies so. Where there is only one
-/// channel or one pixel, memory fits both orders: the result is then a view of x with the strides
-/// of `format`, so that later ops keep that order. Also x.contiguous(format).
+/// x in dense memory in the order `format`, or x itself if it already is. With one channel or one
+/// pixel, x's memory fits both orders. The result is then a view of x with the strides of `format`,
+/// so that later ops keep that order. Also x.contiguous(format).
 /// grad: x (twice).   throws: ShapeError for kChannelsLast unless x is 4-d.
 LATHE_API Tensor contiguous(const Tensor& x, MemoryFormat format = kContiguous);
 

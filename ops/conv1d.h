@@ -1,4 +1,4 @@
-// 1-d convolution: conv2d of images of one row (conv1d.cpp).
+// 1-d convolution, computed by conv2d as images of one row (conv1d.cpp).
 #pragma once
 
 #include "lathe/core/tensor.h"

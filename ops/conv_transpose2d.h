@@ -1,4 +1,4 @@
-// Transposed 2-d convolution: the adjoint of conv2d as a layer of its own (conv_transpose2d.cpp).
+// Transposed 2-d convolution (conv_transpose2d.cpp).
 #pragma once
 
 #include "lathe/core/pair.h"
@@ -15,8 +15,8 @@ struct ConvTranspose2dOptions {
   int64_t groups = 1;   // C and K are split into this many independent groups
 };
 
-/// The adjoint of conv2d in its input: every x[n,c,h,w] adds x * w[c,k,r,s] to
-/// y[n, k, h*stride - pad + r*dilation, w*stride - pad + s*dilation].
+/// Transposed convolution, as in the gradient of conv2d: each x[n,c,h,w] adds
+/// x[n,c,h,w] * w[c,k,r,s] to y[n, k, h*stride - pad + r*dilation, w*stride - pad + s*dilation].
 ///   x  [N,C,H,W] or [C,H,W]     w  [C,K/groups,R,S]     bias  [K]
 ///   →  [N,K,P,Q],    P = (H-1)*stride - 2*pad + dilation*(R-1) + output_pad + 1,  Q likewise;
 ///      NHWC if x is NHWC; without N if x has no N

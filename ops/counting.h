@@ -6,10 +6,11 @@
 namespace lathe {
 
 struct BincountOptions {
-  Tensor weights = {};     // [n], floating: what each element counts for, in place of 1
-  int64_t min_length = 0;  // the least size of the result
+  Tensor weights = {};     // [n], floating: the weight of each element; undefined: all 1
+  int64_t min_length = 0;  // the smallest size of the result
 };
-/// y[v] = how often v occurs. Waits for the device, because the largest number decides the size.
+/// y[v] is the number of times that v occurs in x, or the sum of the weights there. Waits for the
+/// device, because the size of y depends on max(x).
 ///   x  [n], integers >= 0   →  [max(x) + 1] or longer: i64, or weights' dtype
 /// dtypes: i64, i32.   grad: weights (twice).
 /// throws: IndexError for a negative number; ValueError, ShapeError, DTypeError, DeviceError.
@@ -17,11 +18,12 @@ LATHE_API Tensor bincount(const Tensor& x, const BincountOptions& options = {});
 
 struct HistcOptions {
   int64_t bins = 100;
-  double low = 0, high = 0;  // both 0: the smallest and largest element; then it waits
+  double low = 0, high = 0;  // both 0: the smallest and largest element
 };
-/// The number of elements in each of `bins` intervals of equal width from low to high; high itself
-/// belongs to the last. Elements outside, and NaN, do not count. If low and high are equal, the
-/// range is widened by 1 on both sides.
+/// Counts the elements in each of `bins` intervals of equal width from low to high; the last one
+/// includes high. Elements outside the range, and NaN, are not counted. If low and high are equal,
+/// the range is widened by 1 on both sides. If both are 0, the range is that of x's elements, and
+/// histc waits for the device.
 ///   x  any shape   →  [bins], x's dtype
 /// dtypes: floats.   grad: none.
 /// throws: ValueError unless bins > 0 and low <= high, both finite; DTypeError.
@@ -33,8 +35,8 @@ struct Uniques {
   Tensor inverse;  // x's shape, i64: where in `values` each element is
   Tensor counts;   // [k], i64
 };
-/// The different values of x, flattened. NaN differs from NaN. Waits for the device, because their
-/// number is the size of the result.
+/// The distinct values of x, as if it were flattened. Each NaN counts as distinct. Waits for the
+/// device, because the size of the result depends on the values.
 /// dtypes: any.   grad: none.
 LATHE_API Uniques unique(const Tensor& x);
 

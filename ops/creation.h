@@ -1,7 +1,7 @@
 // New tensors. Shapes are checked before any memory is allocated. creation.cpp: checks;
 // elementwise_kernels/creation_cpu.cpp and creation_cuda.cu: arange and linspace; creation_math.h:
 // their arithmetic.
-// dtypes: options.dtype; unset, the default dtype or what the function's comment says.
+// dtypes: options.dtype; if unset, the default dtype, unless the function's comment says otherwise.
 // throws: ShapeError, OutOfMemoryError, NoCudaError; ValueError for a number beyond the dtype.
 #pragma once
 
@@ -15,7 +15,8 @@ namespace lathe {
 
 LATHE_API Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 LATHE_API Tensor ones(const Shape& shape, const TensorOptions& options = {});
-/// dtypes: unset, i64, bool or the default dtype, by the type that `value` was written in.
+/// A tensor in which every element is `value`.
+/// dtypes: if unset, i64 for an integer `value`, bool for a bool, else the default dtype.
 LATHE_API Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {});
 
 // Each has the shape, dtype, device and stride order of `like`.
@@ -23,8 +24,10 @@ LATHE_API Tensor zeros_like(const Tensor& like);
 LATHE_API Tensor ones_like(const Tensor& like);
 LATHE_API Tensor full_like(const Tensor& like, Scalar value);
 
-/// 0, 1, … below `stop`; or start, start + step, … below `stop` (above it for a negative step).
-/// dtypes: unset, i64 for integers, else the default dtype; narrower integers wrap, as PyTorch's.
+/// The numbers start, start + step, … below `stop` (above `stop` for a negative step). start is 0
+/// and step is 1 if not given.
+/// dtypes: if unset, i64 if all arguments are integers, else the default dtype. Numbers beyond a
+/// narrower integer dtype wrap, as in PyTorch.
 /// throws: ValueError if step is 0 or leads away from `stop`, or an argument is not finite;
 /// ShapeError for more elements than a tensor can have.
 LATHE_API Tensor arange(Scalar stop, const TensorOptions& options = {});
@@ -36,7 +39,7 @@ LATHE_API Tensor arange(Scalar start, Scalar stop, Scalar step = 1,
 LATHE_API Tensor linspace(double start, double stop, int64_t count,
                           const TensorOptions& options = {});
 
-/// [rows, columns] with ones on the diagonal.
+/// A matrix [rows, columns] with ones on the diagonal; [rows, rows] without `columns`.
 LATHE_API Tensor eye(int64_t rows, const TensorOptions& options = {});
 LATHE_API Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options);
 
@@ -51,14 +54,14 @@ inline Tensor eye(int64_t rows, DType dtype) { return eye(rows, {.dtype = dtype}
 // clang-format on
 
 /// A 0-d tensor of one number.
-/// dtypes: unset, as for a braced list below.
+/// dtypes: if unset, as for tensor() of a braced list, below.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& options = {});
 
-/// [n] from a vector or a braced list; [n,m] and [n,m,k] from nested lists:
-///   tensor({{1.0, 2.0}, {3.0, 4.0}})
-/// dtypes: unset, numbers written as 1.0 give the default dtype and numbers written as 1 give i64;
-/// a vector, and numbers of another C++ type, give that of the element type (1.f gives f32).
+/// A tensor of the given numbers: [n] from a vector or a braced list; [n,m] and [n,m,k] from nested
+/// lists, as in tensor({{1.0, 2.0}, {3.0, 4.0}}).
+/// dtypes: if unset, numbers written as 1.0 give the default dtype, and numbers written as 1 give
+/// i64. Vectors, and numbers of other C++ types, keep the element type (1.f gives f32).
 /// throws: ShapeError if rows differ in length.
 template <class T>
 Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {});
@@ -99,7 +102,7 @@ LATHE_API Tensor from_values(const void* values, size_t count, DType dtype, cons
                              const TensorOptions& options);
 /// throws: ShapeError "rows differ in length".
 LATHE_API void check_row_length(size_t expected, size_t got);
-/// `options` for numbers that were written as T's.
+/// `options`, with the dtype for literals of type T if none is set.
 template <class T>
 TensorOptions options_of_literals(TensorOptions options) {
   if (!options.dtype && std::is_same_v<T, double>) options.dtype = default_dtype();

@@ -13,8 +13,8 @@ namespace lathe {
 LATHE_API Tensor cumsum(const Tensor& x, int64_t dim);
 
 namespace cpu {
-/// Sums along the middle dimension of x [outer, n, inner], which is contiguous; with `reverse` from
-/// the last element back.
+/// Sums along the middle dimension of x [outer, n, inner], which is contiguous. With `reverse`, the
+/// sums start at the last element.
 void cumsum(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool reverse);
 }  // namespace cpu
 namespace cuda {

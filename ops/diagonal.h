@@ -1,7 +1,7 @@
 // Diagonals of matrices (diagonal.cpp).
 //   offset  0: the main diagonal; positive: above it; negative: below it
 // Any strides, zero-size.
-// dtypes: any.   grad: x (twice).   amp: none, the dtype stays, but for trace.
+// dtypes: any.   grad: x (twice).   amp: none, the dtype stays, except for trace.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -12,7 +12,7 @@ struct DiagonalOptions {
   int64_t offset = 0;
   int64_t dim1 = 0, dim2 = 1;  // the rows and the columns of the matrices
 };
-/// The diagonals of the matrices that dim1 and dim2 make: a view.
+/// A view of the diagonals of x's matrices, whose rows are dimension dim1 and columns dim2.
 ///   →  x's shape without dim1 and dim2, then the length of the diagonal
 /// throws: IndexError (dimensions out of range, or the same one twice).
 LATHE_API Tensor diagonal(const Tensor& x, const DiagonalOptions& options = {});
@@ -21,17 +21,17 @@ struct DiagEmbedOptions {
   int64_t offset = 0;
   int64_t dim1 = -2, dim2 = -1;  // the rows and the columns, in the result
 };
-/// Matrices that have the last dimension of x as a diagonal and are 0 elsewhere.
+/// Matrices with the last dimension of x on a diagonal, and zeros elsewhere.
 ///   x  […,n]   →  […,n+|offset|,n+|offset|] for dim1 = -2, dim2 = -1
 /// throws: ShapeError for a 0-d x; IndexError.
 LATHE_API Tensor diag_embed(const Tensor& x, const DiagEmbedOptions& options = {});
 
-/// [n] → the matrix with this diagonal; [m,n] → a copy of its diagonal.
+/// For a vector [n], the matrix with x on its diagonal. For a matrix [m,n], a copy of its diagonal.
 /// throws: ShapeError for other numbers of dimensions.
 LATHE_API Tensor diag(const Tensor& x, int64_t offset = 0);
 
 /// The sum of the main diagonal of a matrix; integers and bool → i64.
-/// amp: float.   throws: ShapeError unless x is 2-d.
+/// grad: x (twice).   amp: float.   throws: ShapeError unless x is 2-d.
 LATHE_API Tensor trace(const Tensor& x);
 
 }  // namespace lathe

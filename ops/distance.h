@@ -8,11 +8,12 @@
 
 namespace lathe {
 
-/// (sum |x|^p)^(1/p) over `dims`; no dims: over all. The Euclidean norm alone: norm, ops/reduce.h.
+/// (sum |x|^p)^(1/p) over `dims`, or over all dimensions if `dims` is empty.
 ///   p = +inf, -inf  the largest, the smallest |x|
 ///   p = 0           the number of elements that are not 0; gradient 0
-/// grad: 0 where x is 0 (p > 0); largest and smallest share it as amax and amin.
-/// throws: also ValueError if p is NaN; ShapeError for an infinite p over nothing.
+/// grad: x (twice); 0 where x is 0 (p > 0). For an infinite p, equal extremes share it evenly.
+/// throws: ValueError if p is NaN; ShapeError for an infinite p over no elements; DTypeError,
+/// IndexError.
 LATHE_API Tensor vector_norm(const Tensor& x, double p = 2, const Dims& dims = {},
                              ReduceOptions options = {});
 
@@ -26,9 +27,10 @@ LATHE_API Tensor normalize(const Tensor& x, const NormalizeOptions& options = {}
 
 struct CosineSimilarityOptions {
   int64_t dim = 1;
-  double eps = 1e-8;  // the least norm that divides
+  double eps = 1e-8;  // the least divisor: smaller norms count as eps
 };
-/// The cosine of the angle between x1 and x2 along `dim`, which goes away. x1 and x2 broadcast.
+/// The cosine of the angle between x1 and x2 along `dim`; the result lacks that dimension. x1 and
+/// x2 broadcast.
 LATHE_API Tensor cosine_similarity(const Tensor& x1, const Tensor& x2,
                                    const CosineSimilarityOptions& options = {});
 
@@ -43,9 +45,10 @@ LATHE_API Tensor pairwise_distance(const Tensor& x1, const Tensor& x2,
 
 /// The distance of every row of x1 from every row of x2.
 ///   x1  […,P,D]   x2  […,R,D], leading dimensions broadcast   →  […,P,R]
-/// The differences of all pairs are held in memory at once, P R D numbers; so near rows keep their
-/// digits, which a matrix product would cancel.
-/// grad: 0 where two rows are equal.   throws: also ValueError for p < 0 or NaN.
+/// cdist keeps all P*R*D differences in memory at once. The distances of near rows are therefore
+/// exact; a matrix product would cancel their digits.
+/// grad: x1, x2 (twice); 0 where two rows are equal.
+/// throws: ValueError for p < 0 or NaN; ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor cdist(const Tensor& x1, const Tensor& x2, double p = 2);
 
 }  // namespace lathe

@@ -13,11 +13,11 @@ struct DropoutOptions {
   Generator* generator = nullptr;  // null: the default generator of x's device
 };
 
-/// y[i] = 0 with probability p, else x[i] / (1 - p). p = 1 gives all zeros, p = 0 x itself.
+/// y[i] = 0 with probability p, else x[i] / (1 - p). p = 1 gives all zeros; p = 0 returns x itself.
 ///   x  any shape   →  the same shape, NHWC if x is NHWC
-/// Element i (in row-major order) is dropped if uniform number i of the call is below p, whatever
-/// the layout, the device or the number of threads. Nothing is saved for the gradient, which draws
-/// the same numbers again.
+/// Element i (in row-major order) becomes 0 if uniform number i of the call is below p. Layout,
+/// device and number of threads do not matter. The backward pass saves nothing: it draws the same
+/// numbers again.
 /// dtypes: f16, bf16, f32, f64.   grad: x (twice).
 /// throws: ValueError (p outside [0, 1]), DTypeError.
 /// ref: Srivastava et al. 2014, JMLR 15.

@@ -7,19 +7,19 @@
 
 namespace lathe {
 
-/// "ij,jk->ik": a letter for each dimension of each operand, and the letters of the result. What
-/// the result does not name is summed over.
-///   - A letter has one size everywhere, or 1, which broadcasts.
+/// Sums products of the operands as the equation says. "ij,jk->ik" has a letter for each dimension
+/// of each operand, then the letters of the result. Letters missing in the result are summed over.
+///   - A letter has the same size in all operands; a size of 1 broadcasts.
 ///   - "..." stands for the dimensions that have no letter; they broadcast, aligned right.
-///   - A letter that one operand has twice is its diagonal: "ii->i".
+///   - A letter that occurs twice in one operand takes its diagonal: "ii->i".
 ///   - Without "->" the result has the "..." first, then the letters that occur once, in
 ///     alphabetical order, capitals first.
 ///   einsum("bhqd,bhkd->bhqk", {q, k})    einsum("...ii", {x})    einsum("i,j,k->ijk", {a, b, c})
-/// Operands are contracted from left to right, each step by matmul, so their order decides the
-/// cost.
-/// dtypes: floats, all the same; numbers where no letter is summed over two operands.
+/// einsum multiplies the operands from left to right, each time by matmul. Their order therefore
+/// decides the cost.
+/// dtypes: numbers, all the same; sums over a single integer operand are i64.
 /// grad: every operand (twice).   amp: half.
-/// throws: ValueError for an equation that cannot be read; ShapeError where it does not fit the
+/// throws: ValueError for an equation that cannot be read; ShapeError if it does not fit the
 /// operands; DTypeError, DeviceError.
 LATHE_API Tensor einsum(const std::string& equation, const Tensors& operands);
 

@@ -1,6 +1,6 @@
-// Convolution with the sum and the relu behind it, as one op. Here: the contract. fused_conv2d.cpp:
-// checks, and when it is one op and when several. conv/cpu/conv2d_cpu.cpp: the pass that is one;
-// conv/cudnn/fused_conv2d_cudnn.cpp: the same on a GPU.
+// Convolution with the sum and the relu that follow it, as one op. fused_conv2d.cpp: checks, and
+// when it is one op and when several. conv/cpu/conv2d_cpu.cpp: the fused pass on a CPU;
+// conv/cudnn/fused_conv2d_cudnn.cpp: on a GPU.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -10,28 +10,27 @@ namespace lathe {
 
 /// What follows a convolution, in this order.
 struct Conv2dEpilogue {
-  Tensor residual = {};  // is added: of the result's shape, or undefined
+  Tensor residual = {};  // added to the result, whose shape it has; or undefined
   bool relu = false;
-  // The filters are the same in many calls. Where nothing is recorded, the engine is then chosen
-  // as if transforming them cost nothing. Results move by rounding.
+  // true: the filters stay the same in many calls. If nothing is recorded, the engine is then
+  // chosen as if transforming them were free. Results may differ by rounding.
   bool constant_filters = false;
 };
 
-/// z = conv2d(x, w, opt); z + residual if there is one; relu of that if asked for. NaN passes
-/// through, as in relu.
+/// conv2d(x, w, opt), plus the residual if there is one, then relu if then.relu is set. relu keeps
+/// NaN.
 ///   x  [N,C,H,W] or [C,H,W]     w  [K,C/groups,R,S]     residual  [N,K,P,Q]     →  as conv2d
-/// It is one op on a CPU in f32 where no gradient is recorded and no autocast is on: our own
-/// Winograd then adds and cuts while it writes its tiles, and other convolutions are followed by
-/// one pass in place. Either way it has the bits of the ops above, unless `constant_filters`
-/// chooses another engine.
-/// On a GPU it is one kernel of cuDNN where no gradient is recorded and all of this holds:
-///   - the convolution computes in f16, x is in NHWC, C and K are multiples of 8; no groups
-///   - there is a bias, and relu is asked for; the residual, if there is one, is f16
+/// The result has the bits of the separate ops conv2d, add and relu, with two exceptions:
+///   - `constant_filters` chooses another engine.
+///   - One kernel of cuDNN computes all, which rounds to f16 once: relu((conv2d + residual) + bias)
+///     in f32. The separate ops round each result.
+/// cuDNN does so on a GPU if no gradient is recorded and all of this holds:
+///   - the convolution computes in f16, x is NHWC, C and K are multiples of 8; there are no groups
+///   - there is a bias, and then.relu is set; the residual, if there is one, is f16
 ///   - cudnn::set_benchmark() is on without set_deterministic(), and the search found such a kernel
 ///     to be the fastest for these sizes
-/// It is rounded to f16 once, as relu((conv2d + residual) + bias) in f32; the ops one by one round
-/// each of their results. In all other cases it is the ops above, with their bits.
-/// dtypes: as conv2d; residual has that of x, in an Autocast scope any floating one, as add() has.
+/// On a CPU it is one op in f32, if no gradient is recorded and no autocast is on.
+/// dtypes: as conv2d; residual has x's dtype, or in an Autocast scope any floating dtype.
 /// grad: x, w, bias, residual (twice).   amp: half.
 /// throws: as conv2d; ShapeError, DTypeError or DeviceError for a residual that does not fit.
 /// ref: the FusedConv of ONNX Runtime.
@@ -39,15 +38,15 @@ LATHE_API Tensor fused_conv2d(const Tensor& x, const Tensor& w, const Conv2dOpti
                               const Conv2dEpilogue& then);
 
 namespace cpu {
-/// f32, all of the epilogue's tensors too; the residual in any order.
+/// All tensors are f32, also the epilogue's. The residual may have any order in memory.
 Tensor fused_conv2d_forward(const Conv2dGeometry& g, const Tensor& x, const Tensor& w,
                             const Tensor& bias, const Conv2dEpilogue& then);
 }  // namespace cpu
 
 namespace cuda {
-/// The call as one kernel; undefined where it should be the ops one by one. x, w and the bias in
-/// the dtype in which the convolution computes; nothing is recorded. Any sizes: what does not fit
-/// together is undefined, too.
+/// The call as one kernel; an undefined tensor if the separate ops should run instead, also if the
+/// sizes do not fit together. x, w and the bias have the dtype in which the convolution computes.
+/// Nothing is recorded.
 Tensor fused_conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt,
                     const Conv2dEpilogue& then);
 }  // namespace cuda

@@ -11,8 +11,8 @@ struct GroupNormOptions {
   double eps = 1e-5;   // inside the square root
 };
 
-/// y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]. mean and (biased) variance are those of
-/// C/groups channels, over all positions of a sample.
+/// y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]. Each group of C/groups channels of each
+/// sample has its mean and (biased) variance, taken over all its positions.
 ///   x  [N,C,…], C divisible by `groups`   →  x's shape and dtype
 /// dtypes: f16, bf16, f32, f64; computed in f32 or wider.
 /// grad: x, weight, bias (twice).   amp: float.

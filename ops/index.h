@@ -1,12 +1,13 @@
 // Reading from, and adding at, positions given by a tensor of indices. index.cpp: checks and
 // gradients; index_kernels/index_cpu.cpp, index_cuda.cu and index_sum_cuda.cu: kernels.
 //   index  i64 or i32, every value in [0, size of x along dim)
-// Any strides, 0-d (as one element) and zero-size. A repeated index is read again, or its values
-// are added up in the order of `index`: the same bits in every run and for every number of threads.
-// Half types are added up in f32.
+// Any strides, 0-d (as one element) and zero-size. An index may repeat. The ops that add then add
+// up its values in the order of `index`, half types in f32. The bits are the same in every run and
+// for every number of threads.
 // amp: none, the result follows x.
-// throws: IndexError for a bad index (naming op, value, position and range; nothing is changed) or
-// a bad dimension; ShapeError, DTypeError, DeviceError.
+// throws: IndexError for an index out of range (naming op, value, position and range; nothing is
+// changed) or a dimension out of range; ShapeError, DTypeError, DeviceError. On a GPU the next call
+// that waits for the device throws the IndexError for an index.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -18,7 +19,7 @@ namespace lathe {
 /// dtypes: any.   grad: x (twice).
 LATHE_API Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);
 
-/// x with alpha * source's slice k added to slice index[k] along `dim`, for every k.
+/// A copy of x with alpha times source's slice k added to slice index[k] along `dim`, for every k.
 ///   index  [K]   source  x's shape with K along dim, x's dtype   →  x's shape
 /// dtypes: numbers.   grad: x, source (twice).
 LATHE_API Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
@@ -29,19 +30,20 @@ LATHE_API Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, co
 /// dtypes: any.   grad: x (twice).
 LATHE_API Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 
-/// x with source[i,j,k] added to place [i,index[i,j,k],k] (for dim = 1).
+/// A copy of x with source[i,j,k] added to element [i,index[i,j,k],k] (for dim = 1).
 ///   index   as many dimensions as x, none longer except dim
-///   source  x's dtype; no dimension shorter than index's; what lies beyond index's is not read
+///   source  x's dtype; no dimension shorter than index's; only index's part is read
 ///   →       x's shape
 /// dtypes: numbers.   grad: x, source (twice).
 LATHE_API Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index,
                              const Tensor& source);
 
-/// throws: IndexError unless all values of `index` (i64) are in [0, size). On a GPU the next
-/// synchronising call throws it; a size of -1 makes any value but 0 a fault, which `op` tells.
+/// Checks that all values of `index` (i64) are in [0, size). With size = -1, it checks that all are
+/// 0, on a GPU only; `op` is then the message.
+/// throws: IndexError; on a GPU the next call that waits for the device throws it.
 LATHE_API void check_index(const char* op, const Tensor& index, int64_t size);
 
-/// Integers as i64, where a negative one counts from the end, all counted from the front.
+/// Converts integers in [-size, size) to i64 in [0, size): negative ones count from the end.
 /// throws: as check_index().
 Tensor count_from_front(const char* op, const Tensor& index, int64_t size);
 

@@ -17,14 +17,14 @@
 
 namespace lathe {
 
-/// A new dimension of size 1; an open end of a Slice.
+/// In a list of indices: a new dimension of size 1. In a Slice: an open end.
 struct NoneType {};
 inline constexpr NoneType None;
-/// All dimensions that the other indices leave.
+/// All dimensions that no other index of the list is for.
 struct EllipsisType {};
 inline constexpr EllipsisType Ellipsis;
 
-/// start:stop:step of Python. Slice() is all, Slice(None, 2) is [0, 2), Slice(1, None) is all but
+/// Python's start:stop:step. Slice() is all, Slice(None, 2) is [0, 2), Slice(1, None) is all but
 /// the first. Negative ends count from the end; ends beyond the tensor are clipped. Slice(2) does
 /// not compile: it is [0, 2) in Python and [2, end) in LibTorch.
 class Slice {
@@ -63,7 +63,8 @@ class TensorIndex {
   /// "..." is Ellipsis.
   /// throws: ValueError for another text.
   TensorIndex(const char* text);
-  /// Integers are indices; bool is a mask over as many dimensions as the tensor has.
+  /// A tensor of integers holds indices. A bool tensor is a mask; with k dimensions, it takes the
+  /// place of k entries.
   TensorIndex(const Tensor& tensor) : kind_(tensor) {}
 
   using Kind = std::variant<int64_t, Slice, NoneType, EllipsisType, Tensor>;
@@ -73,13 +74,15 @@ class TensorIndex {
   Kind kind_;
 };
 
-/// The elements that the list chooses. Dimensions without an entry are taken whole. Without tensors
-/// in the list the result is a view of x. With them it is a copy: they are broadcast to one shape,
-/// which takes the place of their dimensions, or comes first if other entries stand between them.
-/// The copy is in row-major order. A mask counts as the tensors of indices of its true elements
-/// (ops/nonzero.h), and waits for the device. So does a 0-d tensor of integers, which counts as the
-/// number that it holds.
-///   index tensors  any integers, in [-size, size); mask: the shape of the dimensions it stands for
+/// The elements that the list chooses, as in NumPy. Dimensions without an entry are taken whole.
+///   - Without tensors in the list, the result is a view of x.
+///   - With tensors of indices, the result is a row-major copy. The tensors are broadcast to one
+///     shape. That shape replaces their dimensions, or comes first if other entries stand between.
+///   - A mask stands for the indices of its true elements, one tensor for each of its dimensions
+///     (ops/nonzero.h). index() then waits for the device.
+///   - A 0-d tensor of integers stands for the number in it. index() then waits for the device.
+///   index tensors  any integers, in [-size, size)
+///   masks          bool, of the same sizes as the dimensions that they index
 /// dtypes: any.   grad: x (twice).
 /// throws: IndexError (too many entries, a number or an index out of range, two Ellipsis, a mask of
 /// another shape), ShapeError (index tensors that do not broadcast), DTypeError (floating indices),
@@ -88,11 +91,11 @@ class TensorIndex {
 LATHE_API Tensor index(const Tensor& x, std::initializer_list<TensorIndex> indices);
 LATHE_API Tensor index(const Tensor& x, std::span<const TensorIndex> indices);
 
-/// Writes `values` to the elements that index() reads. It has x's dtype after conversion and
-/// broadcasts to their shape; there may be more dimensions, of size 1, in front. Of several values
-/// for one element the last one stays.
+/// Writes `values` to the elements that index() reads. `values` is converted to x's dtype and
+/// broadcast to the shape of index()'s result; it may have extra dimensions of size 1 in front. If
+/// several values go to one element, the last one stays.
 /// grad: x, values (twice).
-/// throws: as index() and as ops/inplace.h. Nothing has changed then.
+/// throws: as index() and as the ops of ops/inplace.h; x is then unchanged.
 LATHE_API const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,
                                    const Tensor& values);
 LATHE_API const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,

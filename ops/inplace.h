@@ -1,6 +1,6 @@
-// In-place ops: the values of x change, its version goes up, and x is returned. Each is also a
-// method: x.add_(y). Where gradients are recorded, x takes over the history of its new values; if x
-// is a view, so does the tensor that it views.
+// In-place ops change the values of x, raise its version and return x. Each is also a method:
+// x.add_(y). If gradients are recorded, x takes over the history of its new values. If x is a view,
+// the tensor that it views takes over that history too.
 // throws, always with nothing changed: StateError for a leaf that requires grad (outside NoGrad);
 // ValueError if elements of x share memory; ShapeError if the other operand does not broadcast to
 // x's shape; DTypeError if the result's category is higher than x's (adding 0.5 to integers).
@@ -35,7 +35,8 @@ LATHE_API const Tensor& sigmoid_(const Tensor& x);
 LATHE_API const Tensor& relu_(const Tensor& x);
 // clang-format on
 
-/// x becomes `value` (same shape and dtype), with value's history. Every in-place op ends in this.
+/// Gives x the values and the history of `value`, which has x's shape and dtype. The other in-place
+/// ops call it if gradients are recorded. `op` names the caller in errors.
 LATHE_API const Tensor& assign_(const char* op, const Tensor& x, const Tensor& value);
 
 }  // namespace lathe

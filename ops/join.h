@@ -1,5 +1,5 @@
-// Joining tensors (join.cpp). Any dtypes (the result has the one that holds all), any strides,
-// zero-size parts. core/copy moves the values, on any device.
+// Joining tensors (join.cpp). The parts may have different dtypes, of which the result has the
+// promoted one, and any strides and zero sizes.
 // amp: none, the result follows its parts.
 #pragma once
 
@@ -7,13 +7,13 @@
 
 namespace lathe {
 
-/// The parts one after another along `dim`. Their other sizes must be equal; a part of shape [0] is
-/// skipped. The result is NHWC if all parts are.
+/// Joins the parts one after another along `dim`. Their other sizes must be equal; a part of shape
+/// [0] is skipped. The result is NHWC if all parts are.
 /// grad: every part (twice).
 /// throws: ValueError for no parts, ShapeError, DeviceError, IndexError.
 LATHE_API Tensor cat(const Tensors& parts, int64_t dim = 0);
 
-/// The parts, all of one shape, along a new dimension `dim` of the result.
+/// Joins parts of one shape along a new dimension `dim` of the result.
 /// grad: every part (twice).
 /// throws: ValueError for no parts, ShapeError, DeviceError, IndexError.
 LATHE_API Tensor stack(const Tensors& parts, int64_t dim = 0);

@@ -1,6 +1,5 @@
-// Matrix products. Here: contracts. matmul.cpp: shapes and gradients. matmul_kernels/:
-// matmul_cpu.cpp (dtypes and strides, over gemm.h), matmul_cublas.cpp, and matmul_cuda.cu for what
-// cuBLAS lacks.
+// Matrix products. matmul.cpp: shapes and gradients. matmul_kernels/: matmul_cpu.cpp (dtypes and
+// strides, over gemm.h), matmul_cublas.cpp, and matmul_cuda.cu for what cuBLAS lacks.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -11,12 +10,12 @@ namespace lathe {
 ///   [k] x [k] → 0-d           [m,k] x [k] → [m]           [k] x [k,n] → [n]
 ///   [m,k] x [k,n] → [m,n]     […,m,k] x […,k,n] → […,m,n], the batch dimensions broadcast
 /// k = 0 gives 0. Also a.matmul(b).
-/// dtypes: floats, summed in f32 or wider; integers, summed in i64 and wrapped; both operands the
-/// same.
+/// dtypes: floats, summed in f32 or wider; integers, summed in i64 and wrapped; the same for both
+/// operands.
 /// grad: a, b (twice).   amp: half.   throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor matmul(const Tensor& a, const Tensor& b);
 
-/// matmul of batches [B,m,k] x [B,k,n] → [B,m,n] without broadcasting.
+/// matmul of batches only, without broadcasting: [B,m,k] x [B,k,n] → [B,m,n].
 LATHE_API Tensor bmm(const Tensor& a, const Tensor& b);
 
 /// matmul of two matrices only: [m,k] x [k,n] → [m,n].
@@ -27,10 +26,10 @@ LATHE_API Tensor mv(const Tensor& a, const Tensor& x);
 struct AddmmOptions {
   Scalar beta = 1, alpha = 1;
 };
-/// beta * input + alpha * a * b. With beta = 0 input is not read, so its NaN does not matter, and
-/// it gets no gradient.
+/// beta * input + alpha * (a x b). With beta = 0, addmm does not read input: its NaN has no effect,
+/// and it gets no gradient.
 ///   a  [m,k]     b  [k,n]     input  a shape that broadcasts to [m,n]     →  [m,n]
-/// dtypes: as matmul, all three the same; beta and alpha are integers for integers.
+/// dtypes: as matmul, all three the same; for integers, beta and alpha are integers too.
 /// grad: input, a, b (twice).   amp: half.   throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b,
                        const AddmmOptions& options = {});
@@ -41,7 +40,7 @@ LATHE_API Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b,
 /// grad: x, w, bias (twice).   amp: half.   throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
-/// The gradients of linear in its parameters: dw = dy^T * x, db = the sums of dy's columns.
+/// The gradients of linear's parameters: dw = dy^T * x, db = the sums of dy's columns.
 struct LinearParamGrads {
   Tensor dw, db;
 };

@@ -7,13 +7,14 @@
 
 namespace lathe {
 
-/// x with borders of `value` around its last dimensions, or with borders cut off.
+/// Adds borders of `value` around x's last dimensions, or cuts borders off.
 ///   amounts  {before, after} of the last dimension, then of the one before it, …; negative ones
 ///            crop
-/// pad(x, {1, 1, 2, 2}) widens [N,C,H,W] to [N,C,H+4,W+2]. Any strides; NHWC is kept, in views too.
+/// pad(x, {1, 1, 2, 2}) widens [N,C,H,W] to [N,C,H+4,W+2]. Any strides. The result is NHWC if x is
+/// NHWC or a view of an NHWC tensor.
 /// dtypes: any.   grad: x (twice).
-/// throws: ValueError (an odd number of amounts, more than x has dimensions, or a crop to less than
-/// nothing), DTypeError if the value's category is higher than x's.
+/// throws: ValueError for an odd number of amounts, amounts for more dimensions than x has, a crop
+/// beyond the size, or a value out of x's range; DTypeError if its category is higher than x's.
 LATHE_API Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, Scalar value = 0);
 
 enum class PadMode : uint8_t {
@@ -21,10 +22,10 @@ enum class PadMode : uint8_t {
   kReplicate,  // … x[0] x[0] | x[0] x[1] x[2] …
   kCircular,   // … x[n-2] x[n-1] | x[0] x[1] x[2] …
 };
-/// x with borders made of its own elements; amounts as above. NHWC is kept.
+/// Like the overload above, with borders made of x's own elements instead of a value.
 /// dtypes: any.   grad: x (twice).
-/// throws: ValueError, as above and for a border longer than n - 1 (kReflect) or n (kCircular), or
-/// around nothing.
+/// throws: ValueError as the overload above; also for a border longer than n - 1 (kReflect) or n
+/// (kCircular) of a dimension of size n, and for a border around an empty dimension.
 LATHE_API Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, PadMode mode);
 
 }  // namespace lathe

@@ -1,4 +1,4 @@
-// Pooling over windows of rows: pool2d.h for images of one row (pool1d.cpp).
+// Pooling over windows of rows, computed by pool2d.h as images of one row (pool1d.cpp).
 //   x  [N,C,W] or [C,W], any strides   →  [N,C,Q] or [C,Q],  Q as P in pool2d.h
 // dtypes: floats.   amp: none, the result follows x.
 // throws: as pool2d.h.
@@ -18,10 +18,10 @@ struct MaxPool1dOptions {
 };
 
 /// The largest element of each window; NaN if the window holds one.
-/// grad: x (twice); of equal largest elements the first gets all of it.
+/// grad: x (twice); if several elements are the largest, the first gets all of it.
 LATHE_API Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options);
 
-/// The same, with the position of each element in its row, i64.
+/// max_pool1d, with the position in its row of each largest element, i64.
 LATHE_API ValuesAndIndices max_pool1d_with_indices(const Tensor& x,
                                                    const MaxPool1dOptions& options);
 
@@ -37,7 +37,8 @@ struct AvgPool1dOptions {
 /// grad: x (twice).
 LATHE_API Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options);
 
-/// Means over `out` windows that cover the row. Window i spans [floor(i W/Q), ceil((i+1) W/Q)).
+/// The means of Q = `out` windows that cover the row. Window i spans
+/// [floor(i W/Q), ceil((i+1) W/Q)).
 /// grad: x (twice).
 LATHE_API Tensor adaptive_avg_pool1d(const Tensor& x, int64_t out);
 

@@ -25,10 +25,10 @@ struct MaxPool2dOptions {
 
 /// The largest element of each window; NaN if the window holds one.
 ///   P = (H + 2 pad - dilation (kernel - 1) - 1) / stride + 1,  Q likewise
-/// grad: x (twice); of equal largest elements the first gets all of it.
+/// grad: x (twice); if several elements are the largest, the first gets all of it.
 LATHE_API Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
 
-/// The same, with the position of each element in its plane (row * W + column), i64.
+/// max_pool2d, with the position in its plane (row * W + column) of each largest element, i64.
 LATHE_API ValuesAndIndices max_pool2d_with_indices(const Tensor& x,
                                                    const MaxPool2dOptions& options);
 
@@ -41,18 +41,19 @@ struct AvgPool2dOptions {
   std::optional<int64_t> divisor_override = {};  // divides every window's sum instead; not 0
 };
 
-/// The mean of each window, or its sum divided by divisor_override. The part of a window that
-/// ceil_mode puts beyond the padding is never counted.
+/// The mean of each window, or its sum divided by divisor_override. With ceil_mode, the part of a
+/// window beyond the padding is never counted.
 /// grad: x (twice).
 LATHE_API Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
 
-/// Means over out.rows x out.cols windows that cover the plane. Window row i spans the rows
-/// [floor(i H/P), ceil((i+1) H/P)). adaptive_avg_pool2d(x, 1) is global pooling.
+/// The means of P x Q = out.rows x out.cols windows that cover the plane. Row i of the windows
+/// spans the rows [floor(i H/P), ceil((i+1) H/P)), columns likewise. adaptive_avg_pool2d(x, 1) is
+/// global pooling.
 /// grad: x (twice).
 LATHE_API Tensor adaptive_avg_pool2d(const Tensor& x, Pair out);
 
 namespace detail {
-/// For max_pool2d and quantized_max_pool2d: checks x, of any dtype, and the options for `op`.
+/// Checks x (of any dtype) and the options of max_pool2d or quantized_max_pool2d, which `op` names.
 /// Replaces a stride of 0 by the kernel's size.
 /// → {P,Q} of the result
 /// throws: ShapeError, ValueError.
@@ -60,8 +61,8 @@ Pair max_pool2d_size(const char* op, const Tensor& x, MaxPool2dOptions& opt);
 }  // namespace detail
 
 namespace cpu {
-/// y and index (i32; -1 for a window of padding only) of x. All three are dense in the same order,
-/// row-major or NHWC. cuda:: takes an undefined index, too: the places are not wanted.
+/// Writes y and index (i32; -1 for a window of padding only) from x. All three are dense in one
+/// order, row-major or NHWC. In cuda::, index may be undefined if the positions are not wanted.
 void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x, const MaxPool2dOptions& opt);
 /// dx = 0, then dx[n,c,index] += dy. All are dense in one order; index is that of max_pool2d.
 void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index,

@@ -9,7 +9,7 @@ namespace lathe {
 
 /// The sum of a[i] * b[i].
 ///   a, b  [n]   →  0-d
-/// As matmul (ops/matmul.h) in dtypes, gradients and under Autocast.
+/// Dtypes, gradients and mixed precision are those of matmul (ops/matmul.h).
 LATHE_API Tensor dot(const Tensor& a, const Tensor& b);
 
 /// y[i,j] = a[i] * b[j].
@@ -18,9 +18,9 @@ LATHE_API Tensor dot(const Tensor& a, const Tensor& b);
 /// grad: a, b (twice).
 LATHE_API Tensor outer(const Tensor& a, const Tensor& b);
 
-/// Kronecker product: b, multiplied by each element of a in turn; the block at a's element i is
-/// a[i] * b. Of fewer dimensions the missing ones in front have size 1.
-///   →  in each dimension the product of both sizes
+/// The Kronecker product: each element a[i] becomes the block a[i] * b. If one operand has fewer
+/// dimensions, it gets dimensions of size 1 in front.
+///   →  each size is the product of both operands' sizes
 /// dtypes: numbers, promoted as in ops/binary.h.
 /// grad: a, b (twice).
 LATHE_API Tensor kron(const Tensor& a, const Tensor& b);

@@ -1,6 +1,6 @@
-// Random tensors. Every value is a function of (seed, offset, element index) through Philox
-// 4x32-10, so it depends on neither threads nor device. Each call takes a run of offsets from its
-// generator. random.cpp: checks; random_kernels/random_cpu.cpp, random_cuda.cu,
+// Random tensors. Philox 4x32-10 computes every value from (seed, offset, element index), so values
+// depend on neither threads nor device. Each call takes a range of offsets from its generator.
+// random.cpp: checks; random_kernels/random_cpu.cpp, random_cuda.cu,
 // random_source_curand.cpp: kernels.
 #pragma once
 
@@ -13,10 +13,10 @@
 
 namespace lathe {
 
-// All take an optional generator; without one, the default generator of the device serves.
+// Every function takes an optional generator. The default is the default generator of the device.
 
-/// Uniform in [0, 1): (u >> 8) * 2^-24; for half types only as many bits as the dtype holds
-/// exactly.
+/// Uniform in [0, 1): (u >> 8) * 2^-24 of 32 random bits u. Half types get only as many bits as
+/// they hold exactly.
 /// throws: DTypeError if not floating.
 LATHE_API Tensor rand(const Shape& shape, const TensorOptions& options = {},
                       Generator* generator = nullptr);
@@ -25,22 +25,22 @@ LATHE_API Tensor randn(const Shape& shape, const TensorOptions& options = {},
                        Generator* generator = nullptr);
 inline Tensor rand(const Shape& shape, DType dtype) { return rand(shape, {.dtype = dtype}); }
 inline Tensor randn(const Shape& shape, DType dtype) { return randn(shape, {.dtype = dtype}); }
-/// Integers in [low, high); i64 unless a dtype is set. Each is made from 32 random bits, or from 64
-/// where the span is above 2^32 - 1.
+/// Random integers in [low, high); i64 unless a dtype is set. Each is made from 32 random bits, or
+/// from 64 if high - low is above 2^32 - 1.
 /// throws: ValueError unless low < high.
 LATHE_API Tensor randint(int64_t low, int64_t high, const Shape& shape,
                          const TensorOptions& options = {}, Generator* generator = nullptr);
 /// The numbers 0 … n-1 in random order; i64.
 LATHE_API Tensor randperm(int64_t n, Generator* generator = nullptr);
-/// 1 with probability p[i], else 0; has p's dtype. On a GPU a p outside [0, 1] counts as the nearer
-/// end (NaN as 0), because checking it would wait for the device.
+/// y[i] = 1 with probability p[i], else 0, in p's dtype. On a GPU a p outside [0, 1] counts as the
+/// nearer end (NaN as 0), because checking it would wait for the device.
 /// throws: on a CPU, ValueError for a p outside [0, 1].
 LATHE_API Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);
 
 LATHE_API Tensor rand_like(const Tensor& like, Generator* generator = nullptr);
 LATHE_API Tensor randn_like(const Tensor& like, Generator* generator = nullptr);
 
-// In place. The result is never recorded as a function of the old values.
+// Fill x in place. No gradient is recorded for the old values.
 LATHE_API const Tensor& uniform_(const Tensor& x, double low, double high,
                                  Generator* generator = nullptr);
 LATHE_API const Tensor& normal_(const Tensor& x, double mean, double std,

@@ -1,4 +1,4 @@
-// Which generator makes a GPU's uniform and normal numbers: our Philox, or one of NVIDIA's cuRAND.
+// The generator of a GPU's uniform and normal numbers: our Philox, or one of NVIDIA's cuRAND.
 #pragma once
 
 #include "lathe/ops/random.h"
@@ -12,19 +12,19 @@ enum class RandomSource {
   kCurandMrg32k3a,  // L'Ecuyer 1999, doi:10.1287/opre.47.1.159
 };
 
-/// From now on `rand`, `randn`, `uniform_` and `normal_` on GPUs take their numbers from `source`.
-/// Everything else that is random, dropout included, keeps ours. With one of cuRAND's a sequence of
-/// calls repeats only for the same generator state, device and version of cuRAND. For the whole
-/// process. The first of cuRAND's opens cuRAND.
-/// throws: NoCudaError for one of cuRAND's where the build or the machine has none.
+/// Sets the source of the numbers that `rand`, `randn`, `uniform_` and `normal_` make on GPUs, for
+/// the whole process. Other random ops, such as dropout, keep kLathe. With a source of cuRAND, the
+/// numbers repeat only for the same generator state, device and version of cuRAND. The first call
+/// with such a source loads cuRAND.
+/// throws: NoCudaError for a source of cuRAND, if the build or the machine lacks cuRAND.
 LATHE_API void set_random_source(RandomSource source);
 LATHE_API RandomSource random_source() noexcept;
 
 namespace cuda {
-/// Opens cuRAND.
+/// Loads cuRAND.
 /// throws: NoCudaError if it cannot.
 void load_curand();
-/// As fill_random (ops/random.h), with numbers from random_source(), which must be one of cuRAND's.
+/// Like fill_random (ops/random.h), with numbers from random_source(), which must be cuRAND's.
 void curand_fill(const Tensor& out, const UniformDraw& draw, Generator::State start);
 void curand_fill(const Tensor& out, const NormalDraw& draw, Generator::State start);
 }  // namespace cuda

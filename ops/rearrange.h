@@ -1,6 +1,6 @@
 // The same elements in another order, or repeated (rearrange.cpp, made of other ops).
-// Any strides, 0-d and zero-size. A comment says where the result is a view, which shares memory
-// with x. All others are copies, also of an x that does not change.
+// Any strides, 0-d and zero-size. The result is a copy, even if it equals x, unless the function's
+// comment says that it is a view.
 // dtypes: any.   grad: x (twice).   amp: none, the dtype stays.
 #pragma once
 
@@ -8,44 +8,48 @@
 
 namespace lathe {
 
-/// x with the order of the elements along `dims` reversed. No dims: a copy of x.
+/// x with the order of the elements along each of `dims` reversed. Without dims, a copy of x.
 /// throws: IndexError (dimension out of range or repeated).
 LATHE_API Tensor flip(const Tensor& x, const Dims& dims);
 
-/// Element i of `dim` moves to (i + shift) mod size; a negative shift moves backwards. Without a
-/// dimension x is rolled as if it were flattened.
+/// Moves slice i of dimension `dim` to position (i + shift) mod size. A negative shift moves
+/// backwards. Without a dimension, x is rolled as if it were flattened.
 /// throws: IndexError; ShapeError unless there is a shift for each dimension.
 LATHE_API Tensor roll(const Tensor& x, int64_t shift);
 LATHE_API Tensor roll(const Tensor& x, int64_t shift, int64_t dim);
 LATHE_API Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims);
 
-/// x laid out repeats[d] times along each dimension, as tiles; new dimensions come in front.
+/// Repeats the whole of x repeats[d] times along each dimension d, like tiles. If `repeats` has
+/// more numbers than x has dimensions, x first gets dimensions of size 1 in front.
 ///   →  shape[d] = repeats[d] * size of x there
 /// throws: ShapeError for fewer repeats than dimensions, or a negative one.
 LATHE_API Tensor repeat(const Tensor& x, const Dims& repeats);
-/// The same, but of fewer repeats than dimensions the missing ones in front are 1.
+/// Like repeat(). If `repeats` has fewer numbers than x has dimensions, 1s are added in front.
 LATHE_API Tensor tile(const Tensor& x, const Dims& repeats);
 
-/// Each element of `dim` repeats times in a row; without `dim`, of x flattened.
-/// throws: ValueError for a negative number; IndexError.
+/// Repeats each slice of dimension `dim` `repeats` times in a row. Without `dim`, repeats each
+/// element of the flattened x.
+/// throws: ValueError for negative repeats; IndexError; ShapeError if the result is too large.
 LATHE_API Tensor repeat_interleave(const Tensor& x, int64_t repeats);
 LATHE_API Tensor repeat_interleave(const Tensor& x, int64_t repeats, int64_t dim);
-/// Element i of `dim` repeats[i] times in a row. Waits for the device.
+/// Repeats slice i of dimension `dim` repeats[i] times in a row. Waits for the device.
 ///   repeats  [size of dim], i64 or i32
-/// throws: also ShapeError, DTypeError.
+/// throws: ValueError for a negative number; IndexError; ShapeError, DTypeError.
 LATHE_API Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, int64_t dim);
 
-/// x.expand(other.shape()), x.view(other.shape()) and x.reshape(other.shape()): views as those.
+/// x.expand(other.shape()), x.view(other.shape()) and x.reshape(other.shape()), which are views if
+/// those are.
 /// throws: as ops/views.h.
 LATHE_API Tensor expand_as(const Tensor& x, const Tensor& other);
 LATHE_API Tensor view_as(const Tensor& x, const Tensor& other);
 LATHE_API Tensor reshape_as(const Tensor& x, const Tensor& other);
 
-/// The slices x[0], x[1], … along `dim`, which goes away: views.
+/// Views of the slices x[0], x[1], … along `dim`. They lack that dimension.
 /// throws: IndexError, also for a 0-d tensor.
 LATHE_API Tensors unbind(const Tensor& x, int64_t dim = 0);
 
-/// Dimension from[i] moves to position to[i]; the others keep their order. A view.
+/// A view of x in which dimension from[i] is at position to[i]. The other dimensions keep their
+/// order.
 /// throws: IndexError; ShapeError unless both lists have one length.
 LATHE_API Tensor movedim(const Tensor& x, int64_t from, int64_t to);
 LATHE_API Tensor movedim(const Tensor& x, const Dims& from, const Dims& to);
@@ -55,8 +59,8 @@ LATHE_API Tensor movedim(const Tensor& x, const Dims& from, const Dims& to);
 /// throws: ValueError (factor < 1), ShapeError.
 /// ref: Shi et al. 2016 (arXiv:1609.05158).
 LATHE_API Tensor pixel_shuffle(const Tensor& x, int64_t factor);
-/// Its inverse: [N,C,H*r,W*r] → [N,C*r*r,H,W].
-/// throws: as above.
+/// The inverse of pixel_shuffle: [N,C,H*r,W*r] → [N,C*r*r,H,W].
+/// throws: as pixel_shuffle.
 LATHE_API Tensor pixel_unshuffle(const Tensor& x, int64_t factor);
 
 /// Another name for transpose.
@@ -66,15 +70,15 @@ enum class MeshIndexing : uint8_t {
   kIJ,  // matrices: the first axis runs along dimension 0, the second along dimension 1
   kXY,  // plots: the first axis runs along dimension 1, the second along dimension 0
 };
-/// The coordinates of a grid: result k holds axis k's number of each point. Views, which cannot be
-/// written in place.
+/// The coordinates of the points of a grid: result k holds each point's coordinate on axis k. The
+/// results are views that cannot be written in place.
 ///   axes  [n0], [n1], … (0-d: one point)   →  as many tensors of shape [n0,n1,…], or [n1,n0,…]
 /// grad: every axis (twice).
 /// throws: ValueError for no axes; ShapeError, DTypeError, DeviceError.
 LATHE_API Tensors meshgrid(const Tensors& axes, MeshIndexing indexing = MeshIndexing::kIJ);
 
-/// gather (ops/index.h) where x and index broadcast in all dimensions but `dim`: with
-/// argsort(x, dim, …) as index it sorts x, with argmax kept as a dimension it picks the maxima.
+/// gather (ops/index.h), except that x and index broadcast in all dimensions but `dim`. With
+/// index = argsort(x, dim) it sorts x; with argmax(x, dim, true) it picks the largest elements.
 ///   index  i64 or i32, as many dimensions as x
 /// throws: as gather.
 LATHE_API Tensor take_along_dim(const Tensor& x, const Tensor& index, int64_t dim);

@@ -17,7 +17,7 @@ struct RecurrentLayer {
 struct RecurrentOptions {
   bool bidirectional = false;  // each layer also runs from the end to the beginning
   bool batch_first = false;    // x is [N,T,in], not [T,N,in]
-  double dropout = 0;          // of what goes from one layer to the next; 0 in evaluation
+  double dropout = 0;          // probability, between two layers; pass 0 in evaluation
 };
 
 struct RecurrentResult {

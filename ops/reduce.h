@@ -3,10 +3,10 @@
 //   x        any shape, any strides, 0-d and zero-size
 //   dims     the dimensions to reduce; an empty list means all
 //   →        x's shape without `dims`; with {.keepdim = true} they stay, with size 1
-// Half types accumulate in float. Sums are blocked: the error grows with the logarithm of the
-// count, not with the count. Blocks depend on the shape only, so the number of threads never
+// Half types are summed in f32. Sums are computed in blocks: the error grows with the logarithm of
+// the count, not with the count. Blocks depend on the shape only, so the number of threads never
 // changes a result.
-// dtypes: f16, bf16, f32, f64; integers and bool where a function's comment says so.
+// dtypes: f16, bf16, f32, f64; integers and bool if the function's comment says so.
 // throws: IndexError (dimension out of range or repeated), DTypeError.
 // ref: Higham 1993, "The accuracy of floating point summation"; Chan, Golub, LeVeque 1979 for the
 // variance.
@@ -40,24 +40,23 @@ struct VarOptions {
   std::optional<int64_t> correction = {};  // divide by n - correction, whatever `unbiased` says
 };
 
-/// Sum; 0 of no elements. Integers and bool → i64.
+/// The sum; 0 if there are no elements. Integers and bool → i64.
 /// grad: x (twice).   amp: float.
 LATHE_API Tensor sum(const Tensor& x);
 LATHE_API Tensor sum(const Tensor& x, const Dims& dims, ReduceOptions options = {});
 
-/// Arithmetic mean; NaN of no elements.
+/// The arithmetic mean; NaN if there are no elements.
 /// grad: x (twice).   throws: DTypeError for integers.
 LATHE_API Tensor mean(const Tensor& x);
 LATHE_API Tensor mean(const Tensor& x, const Dims& dims, ReduceOptions options = {});
 
-/// Product; 1 of no elements. Integers and bool → i64.
+/// The product; 1 if there are no elements. Integers and bool → i64.
 /// grad: x (twice), also where x is 0.   amp: float.
 LATHE_API Tensor prod(const Tensor& x);
 LATHE_API Tensor prod(const Tensor& x, const Dims& dims, ReduceOptions options = {});
 
-/// Largest and smallest element; NaN if there is one. Any dtype. With the index of the extreme
-/// along one dimension: ops/argmax.h.
-/// grad: x (twice); equal extremes share it evenly, and so do several NaN.
+/// The largest (smallest) element; NaN if any element is NaN. For the index too: ops/argmax.h.
+/// dtypes: any.   grad: x (twice); equal extremes share it evenly, also several NaN.
 /// throws: ShapeError if a reduced dimension has size 0.
 LATHE_API Tensor amax(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 LATHE_API Tensor amin(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
@@ -66,25 +65,26 @@ LATHE_API Tensor amin(const Tensor& x, const Dims& dims = {}, ReduceOptions opti
 LATHE_API Tensor max(const Tensor& x);
 LATHE_API Tensor min(const Tensor& x);
 
-/// True if all (any) elements differ from 0; of no elements, all is true and any false. Any dtype →
-/// bool.
-/// grad: none.
+/// all: true if every element differs from 0, or there are no elements. any: true if at least one
+/// element differs from 0.
+/// dtypes: any → bool.   grad: none.
 LATHE_API Tensor all(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 LATHE_API Tensor any(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
-/// Variance and standard deviation about the mean, by two passes per block. The divisor is n, n - 1
-/// if unbiased, or n - correction, and at least 0. With a divisor of 0, equal numbers give NaN and
-/// others +inf.
+/// The variance (standard deviation): the sum of squared deviations from the mean, divided by n - 1
+/// if unbiased, else by n, or by n - correction. A negative divisor counts as 0. With a divisor of
+/// 0, equal numbers give NaN and others +inf.
 /// grad: x (twice); 0 where the standard deviation is 0.
 LATHE_API Tensor var(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 LATHE_API Tensor std(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 
-/// Euclidean norm sqrt(sum x^2). The sum is in f64, so f32 numbers neither overflow nor lose
+/// The Euclidean norm sqrt(sum x^2). The sum is in f64, so f32 numbers neither overflow nor lose
 /// digits.
 /// grad: x (twice); 0 where the norm is 0.   amp: float.
 LATHE_API Tensor norm(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
-/// log(sum exp x) without overflow. -inf of no elements and of all -inf; +inf if one element is.
+/// log(sum exp x) without overflow. -inf if there are no elements or all are -inf; +inf if one
+/// element is +inf.
 /// grad: x (twice).   amp: float.
 LATHE_API Tensor logsumexp(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
@@ -119,7 +119,7 @@ inline Tensor logsumexp(const Tensor& x, const Dims& dims, KeepDim auto keepdim)
   return logsumexp(x, dims, {keepdim});
 }
 
-/// The gradient of a broadcast: sums g over the dimensions that broadcasting `shape` to g's shape
+/// The gradient of broadcasting `shape` to g's shape: sums g over the dimensions that the broadcast
 /// added or stretched.
 ///   g  a shape that `shape` broadcasts to   →  `shape`; g itself if it already has that shape
 /// grad: g (twice).   amp: none, the result follows g.   throws: ShapeError.

@@ -1,5 +1,5 @@
-// Writing to positions given by tensors of indices: the results are new tensors. Where several
-// elements go to one position, the last of them (row by row) stays, on every device. scatter.cpp:
+// Writing to positions given by tensors of indices. The results are new tensors. If several
+// elements go to one position, the last one in row-major order stays, on every device. scatter.cpp:
 // checks, and gradients by other ops; index_kernels/scatter_cpu.cpp, scatter_cuda.cu: kernels.
 //   index  i64 or i32, in range
 // Any strides, 0-d and zero-size.
@@ -11,38 +11,43 @@
 
 namespace lathe {
 
-/// x with source[i,j,k] at place [i,index[i,j,k],k] (for dim = 1). Adding instead: scatter_add,
-/// ops/index.h.
+/// A copy of x with source[i,j,k] written to element [i,index[i,j,k],k] (for dim = 1). To add
+/// instead of writing: scatter_add (ops/index.h).
 ///   index   as many dimensions as x, none longer except dim
-///   source  x's dtype; no dimension shorter than index's; what lies beyond index's is not read
+///   source  x's dtype; no dimension shorter than index's; only index's part is read
 ///   →       x's shape
-/// grad: x, source (twice); 0 for what was written over.
+/// grad: x, source (twice); 0 for elements that were overwritten.
 LATHE_API Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
-/// The same with one number everywhere.
-/// grad: x (twice).   throws: also DTypeError if the value's category is higher than x's.
+/// Like the overload above, with a number instead of source: writes `value` to every position that
+/// index names.
+/// grad: x (twice).
+/// throws: IndexError, ShapeError, DeviceError; DTypeError, also if value's category is higher than
+/// x's; ValueError if x's integer dtype cannot hold value.
 LATHE_API Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value);
 
-/// The elements at these places of x, counted row by row as if x were flattened.
+/// The elements of x at the positions in `index`, which count x's elements in row-major order.
 ///   index  any shape; a negative one counts from the end   →  index's shape
 /// grad: x (twice).
 LATHE_API Tensor take(const Tensor& x, const Tensor& index);
 
 struct PutOptions {
-  bool accumulate = false;  // true: values are added to x, also those of one position
+  bool accumulate = false;  // true: adds the values to x; those of one position add up
 };
-/// x with source's elements at these places, counted as in take.
-///   index, source  as many elements; source has x's dtype   →  x's shape
+/// A copy of x with source's elements written to the positions in `index`, which count as in
+/// take().
+///   index, source  equally many elements; source has x's dtype   →  x's shape
 /// grad: x, source (twice).
 LATHE_API Tensor put(const Tensor& x, const Tensor& index, const Tensor& source,
                      const PutOptions& options = {});
 
-/// x with values at x[indices[0], indices[1], …], as PyTorch's x[i, j] = values.
-///   indices  one for each of x's leading dimensions, broadcast to one shape I; a negative one
-///            counts from the end. Bool ones stand for the places where they are true, and have
-///            the shape of the dimensions that they index; finding them waits for the device.
-///   values   broadcast to I + the sizes that are not indexed; x's dtype
+/// A copy of x after PyTorch's x[indices[0], indices[1], …] = values.
+///   indices  one for each of x's leading dimensions, broadcast to one shape I; a negative index
+///            counts from the end. A bool tensor stands for the positions where it is true. It has
+///            the sizes of the dimensions that it indexes, and makes the call wait for the device.
+///   values   x's dtype; broadcast to I + the sizes that are not indexed
 ///   →        x's shape
-/// grad: x, values (twice).   throws: also ValueError for no indices.
+/// grad: x, values (twice).
+/// throws: ValueError for no indices; IndexError, ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor index_put(const Tensor& x, const Tensors& indices, const Tensor& values,
                            const PutOptions& options = {});
 

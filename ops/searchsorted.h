@@ -11,26 +11,25 @@ struct SearchOptions {
   bool right = false;  // true: behind equal elements instead of before them
 };
 
-/// For each value the place in its sorted row where it could be put in without disturbing the
-/// order: the number of elements that are smaller (with .right, smaller or equal). NaN goes behind
-/// all.
-///   sorted  [n], for all values, or values' shape with n in place of the last size
+/// For each value, the position in its sorted row where inserting it keeps the order: the number of
+/// elements that are smaller (with .right: smaller or equal). NaN counts as the largest number.
+///   sorted  [n], one row for all values; or values' shape with n in place of the last size
 ///   →       i64 of values' shape
-/// That a row is sorted is not checked. Any strides, zero-size.
+/// The order of `sorted` is not checked. Any strides, zero-size.
 /// dtypes: any, promoted as in ops/binary.h.   grad: none.
 /// throws: ShapeError, DeviceError.
 LATHE_API Tensor searchsorted(const Tensor& sorted, const Tensor& values,
                               const SearchOptions& options = {});
 
-/// The number of the interval between `boundaries`, [n] and sorted, in which each value lies:
-/// searchsorted with the operands exchanged.
+/// For each value, the number of the interval between the sorted `boundaries` [n] in which it lies:
+/// searchsorted(boundaries, values).
 ///   →  i64 of values' shape, in [0, n]
 /// throws: ShapeError, DeviceError.
 LATHE_API Tensor bucketize(const Tensor& values, const Tensor& boundaries,
                            const SearchOptions& options = {});
 
 namespace cpu {
-/// sorted [rows,n] or [1,n], values and out [rows,m], all contiguous; f32, f64 or i64.
+/// sorted is [rows,n] or [1,n]; values and out are [rows,m]. All are contiguous; f32, f64 or i64.
 void searchsorted(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right);
 }  // namespace cpu
 namespace cuda {

@@ -6,15 +6,15 @@
 
 namespace lathe {
 
-/// y = exp(x - m) / sum exp(x - m) along `dim`, with m = max(x): each line of y is a distribution.
+/// y = exp(x - m) / sum exp(x - m) along `dim`, with m = max(x). Each line of y sums to 1.
 ///   x  any shape   →  the same shape
-/// A line of all -inf, or with a NaN or +inf, gives NaN.
+/// A line gives NaN if all its elements are -inf, or if one is NaN or +inf.
 /// dtypes: f16, bf16, f32, f64; computed in f32 or wider.
 /// grad: x (twice).   amp: float.   throws: IndexError, DTypeError.
 LATHE_API Tensor softmax(const Tensor& x, int64_t dim);
 
-/// y = (x - m) - log(sum exp(x - m)). It is finite for all finite x, where log(softmax(x)) may be
-/// -inf. The rest of the contract is softmax's.
+/// y = (x - m) - log(sum exp(x - m)). Finite for all finite x, unlike log(softmax(x)), which may be
+/// -inf. Shapes, dtypes, gradient and errors are those of softmax.
 LATHE_API Tensor log_softmax(const Tensor& x, int64_t dim);
 
 namespace cpu {

@@ -2,8 +2,8 @@
 // index_kernels/sort_cpu.cpp, sort_cuda.cu: kernels; sort_order.h: the comparison.
 //   x      any shape, any number dtype or bool
 //   →      values of x's dtype and i64 indices into `dim`, in order
-// Equal elements keep their order, also when descending; NaN counts as the largest number. So the
-// result is unique, whatever the device or the number of threads.
+// Equal elements keep their order, also when descending; NaN counts as the largest number. The
+// result depends on neither the device nor the number of threads.
 // throws: IndexError (dimension out of range).
 #pragma once
 
@@ -15,17 +15,19 @@ namespace lathe {
 struct SortOptions {
   bool descending = false;
 };
+/// The elements of each line along `dim` in order, and their indices.
 /// grad: x (twice), through the values: each gradient goes back to where its value came from.
 LATHE_API ValuesAndIndices sort(const Tensor& x, int64_t dim = -1, SortOptions options = {});
 
-/// The indices alone.
+/// The indices that sort() returns, without the values.
 /// grad: none.
 LATHE_API Tensor argsort(const Tensor& x, int64_t dim = -1, SortOptions options = {});
 
 struct TopkOptions {
   bool largest = true;  // false: the k smallest
 };
-/// The k largest elements of each line, largest first; or the k smallest, smallest first.
+/// The k largest elements of each line, largest first; without .largest, the k smallest, smallest
+/// first.
 /// grad: as sort.   throws: ValueError for k outside [0, size of dim].
 LATHE_API ValuesAndIndices topk(const Tensor& x, int64_t k, int64_t dim = -1,
                                 TopkOptions options = {});

@@ -1,5 +1,5 @@
 // Running totals of a classifier's scores over many batches, kept on the scores' device. A training
-// loop reads them when it wants to show something, and waits for the device only then.
+// loop waits for the device only when it reads the totals.
 // tally_scores.cpp: checks; row_kernels/tally_scores_cpu.cpp, tally_scores_cuda.cu: kernels.
 #pragma once
 
@@ -19,10 +19,11 @@ LATHE_API ScoreTally make_score_tally(Device device, int64_t classes = 0);
 
 /// Adds a batch. Never waits for the device. All calls on one tally must be on one stream.
 ///   scores     [N,C], C >= 1      labels  integers [N]
-///   mean_loss  0-d, in the dtype of losses of such scores: f32, f64 for f64
-/// The prediction is the first of the best scores. NaN counts as best, but is no hit. A label is
-/// among the five best if fewer than five other scores are at least as high as its own (ties count
-/// against it). A label outside [0, C) is no hit and enters no cell.
+///   mean_loss  0-d; f32, or f64 for f64 scores
+/// The prediction is the class with the highest score, the first one of several. NaN counts as the
+/// highest, but is never a hit. A label is among the five best if fewer than five other scores are
+/// at least as high as its own (ties count against it). A label outside [0, C) is no hit and
+/// enters no cell of the confusion matrix.
 /// dtypes: f16, bf16, f32, f64.   throws: ShapeError, DTypeError, DeviceError.
 LATHE_API void tally_scores_(const ScoreTally& tally, const Tensor& scores, const Tensor& labels,
                              const Tensor& mean_loss);

@@ -1,8 +1,7 @@
 // Elementwise ops of one operand. unary.cpp: checks and gradients;
 // elementwise_kernels/unary_cpu.cpp, unary_cuda.cu: kernels; unary_math.h: the arithmetic, shared
-// by host and device. x and y have the same shape; y keeps x's stride order. Half types are
-// computed in float. "float" ops turn integers and bool into the default dtype; the others keep the
-// dtype.
+// by host and device. The result has x's shape and stride order. Half types are computed in f32.
+// "float" ops turn integers and bool into the default dtype; the others keep the dtype.
 #pragma once
 
 #include <optional>
@@ -127,15 +126,17 @@ LATHE_API Tensor softplus(const Tensor& x, const SoftplusOptions& options = {});
 struct ClampOptions {
   std::optional<Scalar> low = {}, high = {};  // absent: no limit on that side
 };
-/// min(max(x, low), high). NaN stays; an end that is NaN makes every element NaN. Integers are
-/// clamped exactly. The gradient passes in the closed interval and is 0 elsewhere.
-/// grad: x (twice).   throws: ValueError if both ends are absent, or beyond all of x's integers.
+/// min(max(x, low), high). NaN stays NaN; an end that is NaN makes every element NaN. Integers are
+/// clamped exactly; a floating end turns them into the default dtype.
+/// grad: x (twice); dy in the closed interval, 0 elsewhere.
+/// throws: ValueError if both ends are absent, or if the integers from low to high are all outside
+/// the range of x's dtype.
 LATHE_API Tensor clamp(const Tensor& x, const ClampOptions& options);
 LATHE_API Tensor clamp(const Tensor& x, Scalar low, Scalar high);
-/// The same with an interval for each element. An undefined end sets no limit; dtypes are promoted
-/// as in ops/binary.h. An end gets the gradient where it replaces x; low only where it is below
-/// high.
-/// grad: x, low, high (twice).   throws: also ShapeError, DeviceError.
+/// Like the overloads above, with an interval for each element: x, low and high broadcast. An
+/// undefined end sets no limit. Dtypes are promoted as in ops/binary.h.
+/// grad: x, low, high (twice); an end gets dy where it replaces x, but low only where low < high.
+/// throws: ValueError if both ends are undefined; ShapeError, DeviceError; DTypeError for bool.
 LATHE_API Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
 
 namespace cpu {

@@ -26,22 +26,22 @@ struct UpsampleOptions {
   bool align_corners = false;
 };
 
-/// x [N,C,H,W], any strides, NHWC is kept → [N,C,P,Q], larger or smaller. Rows (columns likewise),
-/// with step = 1/scale, or H/P for a given size:
+/// Resizes the planes of x: [N,C,H,W], any strides, NHWC is kept → [N,C,P,Q], larger or smaller.
+/// The modes, for rows (columns likewise), with step = 1/scale, or H/P for a given size:
 ///   nearest        y[p] = x[min(floor(p * step), H-1)]
 ///   nearest exact  y[p] = x[min(floor((p + 1/2) * step), H-1)]
-///   bilinear       y[p] lies between the two neighbours of max((p + 1/2) * step - 1/2, 0), or with
-///                  align_corners of p * (H-1)/(P-1)
+///   bilinear       y[p] is interpolated between the two neighbours of
+///                  max((p + 1/2) * step - 1/2, 0); with align_corners, of p * (H-1)/(P-1)
 ///   bicubic        y[p] is the cubic convolution (a = -3/4) of the four neighbours of
-///                  (p + 1/2) * step - 1/2, or with align_corners of p * (H-1)/(P-1); beyond its
-///                  ends x continues with its outermost elements
-/// There is no low-pass filter, also when the result is smaller than x.
+///                  (p + 1/2) * step - 1/2; with align_corners, of p * (H-1)/(P-1). Beyond its
+///                  ends, x continues with its outermost elements.
+/// There is no low-pass filter, even if the result is smaller than x.
 /// dtypes: floats; sums in f32 or wider.   grad: x (twice).   amp: none, the result follows x.
 /// throws: ShapeError, ValueError (not exactly one of size and scale, align_corners in a
 /// nearest mode), DTypeError.
 /// ref: torch.nn.functional.interpolate.
 LATHE_API Tensor upsample(const Tensor& x, const UpsampleOptions& options);
-/// PyTorch's name.
+/// PyTorch's name for upsample.
 inline Tensor interpolate(const Tensor& x, const UpsampleOptions& options) {
   return upsample(x, options);
 }

@@ -1,4 +1,4 @@
-// vmap: a function of one sample as a function of a batch (vmap.cpp).
+// vmap applies a function of one sample to each sample of a batch (vmap.cpp).
 //   const auto loss = [&](const Tensors& sample) { … };                  // of one x, one y
 //   const Tensors losses = vmap(loss, {xs, ys});                         // [N]
 //   const auto gradient = [&](const Tensors& s) { return grad({loss(s)}, {w})[0]; };
@@ -13,8 +13,8 @@
 namespace lathe {
 
 struct VmapOptions {
-  // The dimension of each input that is the batch; kWhole gives an input to every call as it is.
-  // Empty: dimension 0 of all.
+  // The batch dimension of each input; kWhole passes the whole input to every call. Empty: 0 for
+  // all.
   std::vector<int64_t> in_dims = {};
   // The dimension at which each output is stacked. Empty: 0 for all.
   std::vector<int64_t> out_dims = {};
@@ -22,12 +22,12 @@ struct VmapOptions {
   static constexpr int64_t kWhole = INT64_MIN;
 };
 
-/// f of every sample, stacked. f sees its inputs without the batch dimension, as views, and may
-/// call anything: any op, grad(), jacobian(), another vmap(). It is called once per sample, in
-/// order, so nothing is saved against a loop; what it brings is the shape of the code. Where
-/// the ops broadcast, calling them on the whole batch is faster.
-/// What f writes into a sample in place reaches the input.
-/// grad: whatever f's ops have.
+/// Calls f once per sample, in order, and stacks the results. f gets views of its inputs without
+/// the batch dimension. It may call anything: any op, grad(), jacobian(), another vmap().
+///   - vmap is as slow as a loop over the samples. Where the ops broadcast, calling them on the
+///     whole batch is faster.
+///   - If f writes into a sample in place, it changes the input.
+/// grad: that of the ops in f.
 /// throws: ValueError (no batch dimension, in_dims or out_dims of another length, an empty batch, f
 /// returns nothing or another number of tensors), ShapeError (batches of different sizes, outputs
 /// of different shapes), IndexError; what f throws.

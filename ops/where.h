@@ -6,33 +6,35 @@
 
 namespace lathe {
 
-/// cond ? a : b, all broadcast to one shape; dtypes of a and b are promoted as in ops/binary.h.
+/// cond ? a : b, element by element. cond, a and b broadcast to one shape; dtypes of a and b are
+/// promoted as in ops/binary.h.
 ///   cond  bool
-/// An element that is not chosen has no influence, also if it is NaN: neither on the value nor on
-/// the gradient.
+/// An element that is not chosen affects neither the value nor the gradient, even if it is NaN.
 /// grad: a, b (twice).   amp: none, the result follows a and b.
 /// throws: DTypeError, ShapeError, DeviceError.
 LATHE_API Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);
 LATHE_API Tensor where(const Tensor& cond, const Tensor& a, Scalar b);
 LATHE_API Tensor where(const Tensor& cond, Scalar a, const Tensor& b);
 
-/// x with `value` wherever mask is true; has x's dtype. x and mask (bool) broadcast.
+/// A copy of x with `value` wherever mask is true, in x's dtype. x and mask (bool) broadcast.
 /// grad: x (twice).
-/// throws: as where; also DTypeError if the value's category is higher than x's.
+/// throws: as where; DTypeError if value's category is higher than x's; ValueError if x's integer
+/// dtype cannot hold value.
 LATHE_API Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
 
-/// The same with a 0-d tensor as value, on x's device or the CPU.
+/// Like the overload above, with a 0-d tensor as value. It may be on x's device or the CPU.
 /// grad: x, value (twice).
 LATHE_API Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 
-/// The same in x itself. mask must broadcast to x's shape.
-/// throws: as masked_fill, and as ops/inplace.h.
+/// Like masked_fill, but in place: writes value into x wherever mask is true. mask must broadcast
+/// to x's shape.
+/// throws: as masked_fill, and as the ops of ops/inplace.h.
 LATHE_API const Tensor& masked_fill_(const Tensor& x, const Tensor& mask, Scalar value);
 LATHE_API const Tensor& masked_fill_(const Tensor& x, const Tensor& mask, const Tensor& value);
 
 namespace cpu {
-/// out = cond ? a : b. All broadcast to out; a, b and out have one dtype. a and b may be 0-d CPU
-/// tensors while out is on a GPU.
+/// out = cond ? a : b. cond, a and b broadcast to out's shape; a, b and out have one dtype. a and b
+/// may be 0-d CPU tensors even if out is on a GPU.
 void where(const Tensor& out, const Tensor& cond, const Tensor& a, const Tensor& b);
 }  // namespace cpu
 namespace cuda {

@@ -1,7 +1,7 @@
-// Windows that slide over a tensor (windows.cpp): as a view of any dimension, and as the columns of
-// which a convolution is a matrix product.
+// Windows that slide over a tensor (windows.cpp): as a view along any dimension, and as columns,
+// with which a convolution is a matrix product.
 // Any strides, zero-size.
-// grad: x (twice); elements of several windows get the sum.   amp: none, the dtype stays.
+// grad: x (twice); elements in several windows get the sum.   amp: none, the dtype stays.
 #pragma once
 
 #include "lathe/core/pair.h"
@@ -9,8 +9,8 @@
 
 namespace lathe {
 
-/// The windows of `size` neighbours along `dim`, one every `step`: PyTorch's x.unfold(dim, size,
-/// step). A view; where windows overlap it cannot be written in place.
+/// A view of the windows of `size` neighbours along `dim`, one every `step` elements: PyTorch's
+/// x.unfold(dim, size, step). If windows overlap, the view cannot be written in place.
 ///   →  x's shape with (n - size) / step + 1 in place of n, and a last dimension of `size`
 /// dtypes: any.
 /// throws: ValueError unless size >= 0 and step > 0; ShapeError for a size above n; IndexError.
@@ -29,7 +29,8 @@ struct UnfoldOptions {
 /// throws: ValueError, ShapeError.
 LATHE_API Tensor unfold(const Tensor& x, const UnfoldOptions& options);
 
-/// The adjoint of unfold: columns are added up where they came from (col2im).
+/// The adjoint of unfold (col2im): adds each element of the columns to the pixel that unfold copies
+/// it from.
 ///   columns  [N,C*kernel.rows*kernel.cols,L]   size  {H,W}   →  [N,C,H,W]
 /// dtypes: numbers.
 /// throws: ValueError, ShapeError.

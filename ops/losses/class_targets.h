@@ -16,14 +16,14 @@ struct ClassTargets {
   int64_t rows() const { return index.numel(); }
 };
 
-/// The targets, checked and as the kernels want them.
+/// Checks the targets and converts them to what the kernels read.
 ///   x  scores [N,C] or [N,C,d1,…]   target  integers [N] or [N,d1,…]   weight  [C] or undefined
 /// throws: ShapeError, DTypeError, DeviceError naming `op`; IndexError with the value and position
 /// of the first target that is neither in [0, C) nor ignore_index.
 ClassTargets check_class_targets(const char* op, const Tensor& x, const Tensor& target,
                                  const Tensor& weight, int64_t ignore_index);
 
-/// The weight of each class, for scores x of `classes` classes: contiguous, in x's compute dtype,
+/// Checks the weights of the classes of scores x. Returns them contiguous, in x's compute dtype and
 /// without history; undefined if `weight` is.
 /// throws: as check_class_targets.
 Tensor check_class_weight(const char* op, const Tensor& x, const Tensor& weight, int64_t classes);
@@ -35,8 +35,8 @@ namespace cpu {
 void check_class_range(const char* op, const ClassTargets& targets);
 }  // namespace cpu
 namespace cuda {
-/// Does not wait: a bad target sets the device's error flag, which the next wait throws. The
-/// kernels give that target a NaN loss and gradients of 0.
+/// Does not wait for the device. A bad target sets the device's error flag, and the next call that
+/// waits throws the IndexError. The kernels give that target a NaN loss and gradients of 0.
 void check_class_range(const char* op, const ClassTargets& targets);
 }  // namespace cuda
 

@@ -15,7 +15,8 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::kMean;
 };
 
-/// Targets are class numbers (integers) or a probability for each class (floating).
+/// The cross-entropy of scores x and targets: class numbers (integers) or a probability for each
+/// class (floating).
 /// Class numbers y, with e = label_smoothing and logp = log_softmax(x, 1):
 ///   loss_i = (1-e) * w[y_i] * -logp[i, y_i] + e/C * sum over c of w_c * -logp[i, c]
 /// Probabilities t:
@@ -25,13 +26,14 @@ struct CrossEntropyOptions {
 ///             there are none); for probabilities, sum of the losses / their number
 ///      kSum:  sum of the losses
 ///      kNone: the losses, one per target; 0 where ignored
-/// Probabilities cannot be ignored: ignore_index must be below 0.
-/// dtypes: f16, bf16, f32, f64; of x and t the wider; computed in f32 or wider.
+/// Probabilities cannot be ignored: with them, ignore_index must be below 0.
+/// dtypes: f16, bf16, f32, f64. The result has the wider of x's and t's; computed in f32 or wider.
 /// grad: x and t (twice); for kMean without weights dx = (softmax - onehot) / count; 0 where
 /// ignored.
 /// amp: float.
-/// throws: IndexError naming a target outside [0, C); ValueError (label_smoothing, ignore_index);
-/// ShapeError, DTypeError, DeviceError.
+/// throws: IndexError naming a target that is neither in [0, C) nor ignore_index (on a GPU from the
+/// next call that waits); ValueError (label_smoothing, ignore_index); ShapeError, DTypeError,
+/// DeviceError.
 /// ref: smoothing: Szegedy et al. 2016 (arXiv:1512.00567).
 LATHE_API Tensor cross_entropy(const Tensor& x, const Tensor& target,
                                const CrossEntropyOptions& options = {});
@@ -47,7 +49,7 @@ namespace cpu {
 /// Fills `rows` from x, which is contiguous; `smoothing` is e.
 void cross_entropy_forward(const CrossEntropyRows& rows, const Tensor& x,
                            const ClassTargets& targets, double smoothing);
-/// dx from g, the gradient of each row's loss. It is 0 where ignored, whatever g is.
+/// Computes dx from g, the gradient of each row's loss. dx is 0 for ignored targets, whatever g is.
 void cross_entropy_backward(const Tensor& dx, const Tensor& g, const CrossEntropyRows& rows,
                             const Tensor& x, const ClassTargets& targets, double smoothing);
 }  // namespace cpu

@@ -11,14 +11,15 @@ inline void check_loss_dtypes(const char* op, const Tensor& x, const Tensor& y) 
               ": expected floating dtypes (x: ", x, ", y: ", y, ")");
 }
 
-/// A prediction [N,1] and a target [N] would make N*N losses, and a model that learns the mean.
+/// Without this check, a prediction [N,1] and a target [N] would broadcast to N*N losses, and the
+/// model would learn the mean.
 /// throws: ShapeError unless both have one shape.
 inline void check_loss_shapes(const char* op, const Tensor& x, const Tensor& y) {
   LATHE_CHECK(ShapeError, x.shape() == y.shape(), op,
               ": x and y must have one shape; losses do not broadcast (x: ", x, ", y: ", y, ")");
 }
 
-/// throws: as the two above.
+/// throws: as check_loss_dtypes() and check_loss_shapes().
 inline void check_loss_pair(const char* op, const Tensor& x, const Tensor& y) {
   check_loss_dtypes(op, x, y);
   check_loss_shapes(op, x, y);

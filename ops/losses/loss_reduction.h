@@ -7,11 +7,11 @@ namespace lathe {
 
 enum class Reduction : uint8_t {
   kNone,  // one loss per element
-  kMean,  // their mean; NaN of nothing
+  kMean,  // their mean; NaN if there are no losses
   kSum,
 };
 
-/// The losses, reduced; 0-d unless kNone.
+/// The mean or sum of `losses`, 0-d; `losses` itself for kNone.
 /// grad: losses (twice).
 inline Tensor reduce_losses(const Tensor& losses, Reduction reduction) {
   switch (reduction) {

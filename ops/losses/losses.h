@@ -1,7 +1,7 @@
-// Losses of a prediction x against a target y (losses.cpp, made of other ops). Of two predictions
-// against each other: ops/losses/margin_losses.h.
-//   x, y  one shape, any; they do not broadcast   →  0-d, or that shape for Reduction::kNone
-// dtypes: f16, bf16, f32, f64; mixed ones go to the wider.   grad: x and y (twice).   amp: float.
+// Losses of a prediction x against a target y (losses.cpp, made of other ops). Losses between two
+// predictions: ops/losses/margin_losses.h.
+//   x, y  any shape, both the same (no broadcasting)   →  0-d, or that shape for Reduction::kNone
+// dtypes: f16, bf16, f32, f64; mixed ones give the wider.   grad: x and y (twice).   amp: float.
 // throws: ShapeError, DTypeError, DeviceError.
 #pragma once
 
@@ -14,19 +14,20 @@ struct LossOptions {
   Reduction reduction = Reduction::kMean;
 };
 
-/// (x - y)^2.
+/// The squared error (x - y)^2.
 LATHE_API Tensor mse_loss(const Tensor& x, const Tensor& y, const LossOptions& options = {});
 
-/// |x - y|; gradient 0 where they are equal or NaN.
+/// The absolute error |x - y|. Its gradient is 0 where x = y or either is NaN.
 LATHE_API Tensor l1_loss(const Tensor& x, const Tensor& y, const LossOptions& options = {});
 
 struct SmoothL1Options {
   double beta = 1.0;  // where the square turns into the line; 0: l1_loss
   Reduction reduction = Reduction::kMean;
 };
-/// With d = |x - y|: d^2 / (2 beta) below beta, d - beta / 2 from there on. The second derivative
-/// is 1 / beta below beta and 0 from there on. The gradient at NaN is NaN.
-/// throws: also ValueError for beta < 0.   ref: Girshick 2015 (arXiv:1504.08083).
+/// With d = |x - y|: d^2 / (2 beta) if d < beta, else d - beta / 2. The second derivative is
+/// 1 / beta if d < beta, else 0. The gradient at NaN is NaN.
+/// throws: ValueError for beta < 0; ShapeError, DTypeError, DeviceError.
+/// ref: Girshick 2015 (arXiv:1504.08083).
 LATHE_API Tensor smooth_l1_loss(const Tensor& x, const Tensor& y,
                                 const SmoothL1Options& options = {});
 
@@ -34,9 +35,9 @@ struct HuberOptions {
   double delta = 1.0;  // where the square turns into the line
   Reduction reduction = Reduction::kMean;
 };
-/// With d = |x - y|: d^2 / 2 below delta, delta (d - delta / 2) from there on: delta times
+/// With d = |x - y|: d^2 / 2 if d < delta, else delta (d - delta / 2). This is delta times
 /// smooth_l1_loss with beta = delta.
-/// throws: also ValueError unless delta > 0.
+/// throws: ValueError unless delta > 0; ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor huber_loss(const Tensor& x, const Tensor& y, const HuberOptions& options = {});
 
 struct BceOptions {
@@ -45,9 +46,9 @@ struct BceOptions {
   Reduction reduction = Reduction::kMean;
 };
 /// -(pos_weight * y * log s(x) + (1 - y) * log(1 - s(x))), where s is the logistic function;
-/// computed so that neither logarithm overflows. y is a probability.
+/// computed so that neither logarithm overflows. y is a probability, which is not checked.
 LATHE_API Tensor bce_with_logits(const Tensor& x, const Tensor& y, const BceOptions& options = {});
-/// PyTorch's name of bce_with_logits.
+/// PyTorch's name for bce_with_logits.
 LATHE_API Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& y,
                                                   const BceOptions& options = {});
 
@@ -55,11 +56,12 @@ struct BinaryCrossEntropyOptions {
   Tensor weight = {};  // factor of each loss; broadcasts; not differentiated
   Reduction reduction = Reduction::kMean;
 };
-/// -(y log x + (1 - y) log(1 - x)) of probabilities x and y. A logarithm below -100 counts as -100,
-/// and the gradient divides by no less than 1e-12. Where x comes from a sigmoid, bce_with_logits is
-/// more exact. NaN in x gives NaN; on a GPU so does an x outside [0, 1], because checking it would
-/// wait for the device.
-/// throws: also, on a CPU, ValueError for an x outside [0, 1].
+/// -(y log x + (1 - y) log(1 - x)) of probabilities x and y. If x comes from a sigmoid,
+/// bce_with_logits is more exact.
+///   - A logarithm below -100 counts as -100. The gradient divides by at least 1e-12.
+///   - NaN in x gives NaN. On a GPU, an x outside [0, 1] gives NaN too: checking x would wait for
+///     the device.
+/// throws: on a CPU, ValueError for an x outside [0, 1]; ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor binary_cross_entropy(const Tensor& x, const Tensor& y,
                                       const BinaryCrossEntropyOptions& options = {});
 
@@ -68,32 +70,34 @@ struct KlDivOptions {
   bool batch_mean = false;  // true: the sum divided by x's first size, in place of `reduction`
   Reduction reduction = Reduction::kMean;
 };
-/// y (log y - x), which is 0 where y = 0: the terms of the Kullback-Leibler divergence of the
-/// distribution with logarithms x from y. batch_mean gives the divergence itself.
-/// throws: also ShapeError for batch_mean of a 0-d x.
+/// The terms of the Kullback-Leibler divergence: y * (log y - x), or 0 where y = 0. x holds
+/// log-probabilities, y probabilities. With batch_mean, the result is the divergence averaged over
+/// the batch.
+/// throws: ShapeError, also for batch_mean of a 0-d x; DTypeError, DeviceError.
 LATHE_API Tensor kl_div(const Tensor& x, const Tensor& y, const KlDivOptions& options = {});
 
 struct PoissonNllOptions {
-  bool log_input = true;  // false: x is the rate itself, and its logarithm that of x + eps
-  bool full = false;      // true: with Stirling's y log y - y + log(2 pi y) / 2 where y > 1
+  bool log_input = true;  // false: x is the rate; the loss is x - y log(x + eps)
+  bool full = false;      // true: adds Stirling's y log y - y + log(2 pi y) / 2 where y > 1
   double eps = 1e-8;
   Reduction reduction = Reduction::kMean;
 };
-/// exp(x) - y x, the negative logarithm of the Poisson probability of y at rate exp(x), but for a
-/// term of y alone.
+/// The negative log-likelihood of y under a Poisson distribution with rate exp(x): exp(x) - y x.
+/// The term that depends on y alone is left out unless options.full is set.
 LATHE_API Tensor poisson_nll_loss(const Tensor& x, const Tensor& y,
                                   const PoissonNllOptions& options = {});
 
 struct GaussianNllOptions {
-  bool full = false;  // true: with log(2 pi) / 2
+  bool full = false;  // true: adds log(2 pi) / 2
   double eps = 1e-6;  // the least variance
   Reduction reduction = Reduction::kMean;
 };
-/// (log v + (x - y)^2 / v) / 2, where v = max(var, eps): the negative logarithm of the normal
-/// density of y.
+/// The negative log-likelihood of y under a normal distribution with mean x and variance
+/// v = max(var, eps): (log v + (x - y)^2 / v) / 2.
 ///   var  x's shape, or 1 in place of its last size
-/// grad: also var (twice); as PyTorch's, it passes below eps too.
-/// throws: also ValueError unless eps > 0 and, on a CPU, for a negative variance.
+/// grad: x, y, var (twice). As in PyTorch, var gets a gradient also where it is below eps.
+/// throws: ValueError unless eps > 0, and on a CPU for a negative variance; ShapeError, DTypeError,
+/// DeviceError.
 LATHE_API Tensor gaussian_nll_loss(const Tensor& x, const Tensor& y, const Tensor& var,
                                    const GaussianNllOptions& options = {});
 

@@ -1,7 +1,7 @@
-// Losses that ask for a distance between predictions (margin_losses.cpp, made of other ops).
+// Losses that demand a margin between predictions (margin_losses.cpp, made of other ops).
 //   →  0-d, or one loss per row or element for Reduction::kNone
-// dtypes: f16, bf16, f32, f64; mixed ones go to the wider. y, which is 1 or -1, may also be an
-// integer.
+// dtypes: f16, bf16, f32, f64; mixed ones give the wider. y, which is 1 or -1, may also have an
+// integer dtype.
 // grad: the predictions (twice).   amp: float.
 // throws: ShapeError (nothing broadcasts), DTypeError, DeviceError.
 #pragma once
@@ -33,7 +33,7 @@ struct MarginRankingOptions {
   double margin = 0.0;
   Reduction reduction = Reduction::kMean;
 };
-/// max(0, margin - y (x1 - x2)): with y = 1 x1 shall be the larger, with y = -1 x2.
+/// max(0, margin - y (x1 - x2)). y = 1 asks for x1 > x2, y = -1 for x2 > x1.
 ///   x1, x2, y  one shape
 LATHE_API Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& y,
                                      const MarginRankingOptions& options = {});
@@ -42,7 +42,7 @@ struct TripletMarginOptions {
   double margin = 1.0;
   double p = 2;       // of the distance
   double eps = 1e-6;  // as pairwise_distance
-  // true: the negative's distance is the smaller of those from anchor and positive.
+  // true: uses the smaller of d(anchor, negative) and d(positive, negative) for the negative.
   bool swap = false;
   Reduction reduction = Reduction::kMean;
 };

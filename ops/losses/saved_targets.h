@@ -1,4 +1,4 @@
-// SavedTargets: class targets kept for the gradient, so that writing labels in place is noticed.
+// SavedTargets: class targets kept for the gradient; a later in-place write to them is an error.
 #pragma once
 
 #include "lathe/autograd/saved.h"
@@ -13,7 +13,7 @@ class SavedTargets {
     rest_.index = rest_.weight = Tensor();
   }
 
-  /// throws: StateError if targets or weights were modified in place since.
+  /// throws: StateError if targets or weights were modified in place since the constructor.
   ClassTargets get() const {
     ClassTargets targets = rest_;
     targets.index = index_.get();
