@@ -10,8 +10,8 @@ struct BatchNormOptions {
   // true: normalise with the batch's statistics and update the running ones; false: normalise with
   // the running statistics.
   bool training = false;
-  // Weight of the new value in the running statistics, in [0, 1]; checked only where they are
-  // updated. For a cumulative average pass 1 / (number of batches so far, this one included).
+  // Weight of the new value in the running statistics, in [0, 1]; checked only if they are updated.
+  // For a cumulative average, pass 1 / (number of batches so far, this one included).
   double momentum = 0.1;
   double eps = 1e-5;        // inside the square root
   Tensor num_batches = {};  // 0-d i64 or undefined: raised by 1 in training

@@ -15,8 +15,8 @@ struct BatchNormTensors {
 };
 
 /// conv2d(batch_norm_relu(x, …), w, opt), as one op where that is possible. The fused op
-/// normalises x while the convolution reads it, and again in the backward pass. The normalised
-/// values never take memory.
+/// normalises x while the convolution reads it, and again in the backward pass. It does not store
+/// the normalised values.
 ///   x  [N,C,H,W]     w  [K,C,R,S]     →  [N,K,P,Q] as conv2d
 /// It can be one op only in training. The norm's weight, bias and running statistics must be
 /// defined, f32 and dense; the convolution must have one group and no bias. Otherwise it runs

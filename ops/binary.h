@@ -56,8 +56,8 @@ LATHE_API Tensor sub(const Tensor& a, Scalar b);
 LATHE_API Tensor sub(Scalar a, const Tensor& b);
 // a ± alpha * b, rounded once.
 // grad: a, b (twice).
-// throws: DTypeError if alpha is floating and a and b are integers; ValueError if their dtype
-// cannot hold it.
+// throws: DTypeError if alpha is floating and a and b are integers; ValueError if their integer
+// dtype cannot hold alpha.
 LATHE_API Tensor add(const Tensor& a, const Tensor& b, Scalar alpha);
 LATHE_API Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha);
 LATHE_API Tensor mul(const Tensor& a, const Tensor& b);      // a * b            grad: a, b (twice)
@@ -98,7 +98,8 @@ LATHE_API Tensor div(Scalar a, const Tensor& b, DivOptions options);
 /// The remainder of a / b. fmod is the C function: its result has a's sign. remainder is Python's
 /// a % b: its result has b's sign. Floats give NaN if b = 0 or a is infinite.
 /// grad: a, b (twice).
-/// throws: DTypeError for bool; for an integer divided by 0, as div with kFloor.
+/// throws: DTypeError for bool; ValueError for an integer divided by 0 (on a GPU as in div with
+/// kFloor).
 LATHE_API Tensor fmod(const Tensor& a, const Tensor& b);
 LATHE_API Tensor fmod(const Tensor& a, Scalar b);
 LATHE_API Tensor remainder(const Tensor& a, const Tensor& b);

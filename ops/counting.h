@@ -9,7 +9,7 @@ struct BincountOptions {
   Tensor weights = {};     // [n], floating: the weight of each element; undefined: all 1
   int64_t min_length = 0;  // the smallest size of the result
 };
-/// y[v] is the number of times that v occurs in x, or the sum of the weights there. Waits for the
+/// y[v] is the number of elements of x that are v, or the sum of their weights. Waits for the
 /// device, because the size of y depends on max(x).
 ///   x  [n], integers >= 0   →  [max(x) + 1] or longer: i64, or weights' dtype
 /// dtypes: i64, i32.   grad: weights (twice).

@@ -20,7 +20,7 @@ namespace lathe {
 /// In a list of indices: a new dimension of size 1. In a Slice: an open end.
 struct NoneType {};
 inline constexpr NoneType None;
-/// All dimensions that no other index of the list is for.
+/// Stands for all dimensions that have no other entry in the list.
 struct EllipsisType {};
 inline constexpr EllipsisType Ellipsis;
 

@@ -23,7 +23,7 @@ LATHE_API const Tensor& mul_(const Tensor& x, Scalar value);
 LATHE_API const Tensor& div_(const Tensor& x, Scalar value);
 LATHE_API const Tensor& div_(const Tensor& x, const Tensor& other, DivOptions options);  // as ops/binary.h
 LATHE_API const Tensor& copy_(const Tensor& x, const Tensor& source);  // converts dtype and device; broadcasts
-LATHE_API const Tensor& fill_(const Tensor& x, Scalar value);  // throws: also ValueError for a number out of x's range
+LATHE_API const Tensor& fill_(const Tensor& x, Scalar value);  // also throws ValueError for a number out of x's range
 LATHE_API const Tensor& zero_(const Tensor& x);
 LATHE_API const Tensor& clamp_(const Tensor& x, const ClampOptions& options);
 LATHE_API const Tensor& clamp_(const Tensor& x, const Tensor& low, const Tensor& high);  // as ops/unary.h

@@ -1,4 +1,4 @@
-// Borders, added or cut off: of a constant value, or of what lies inside (pad.cpp).
+// Adds borders of a constant value or of x's own elements, or cuts borders off (pad.cpp).
 #pragma once
 
 #include <vector>

@@ -54,7 +54,7 @@ LATHE_API Tensors unbind(const Tensor& x, int64_t dim = 0);
 LATHE_API Tensor movedim(const Tensor& x, int64_t from, int64_t to);
 LATHE_API Tensor movedim(const Tensor& x, const Dims& from, const Dims& to);
 
-/// Channels become space: y[n, c, h*r + i, w*r + j] = x[n, c*r*r + i*r + j, h, w], r = factor.
+/// Turns channels into pixels: y[n, c, h*r + i, w*r + j] = x[n, c*r*r + i*r + j, h, w], r = factor.
 ///   x  [N,C*r*r,H,W] or without N   →  [N,C,H*r,W*r]
 /// throws: ValueError (factor < 1), ShapeError.
 /// ref: Shi et al. 2016 (arXiv:1609.05158).

@@ -7,7 +7,8 @@
 
 namespace lathe {
 
-/// The tensors of one layer in one direction; H: size of the state, G: 4 for lstm, 3 for gru.
+/// The tensors of one layer in one direction. H is the size of the state; G is 4 for lstm and 3 for
+/// gru.
 struct RecurrentLayer {
   Tensor w_x, w_h;            // [G*H,in] and [G*H,H or P]
   Tensor b_x = {}, b_h = {};  // [G*H] or undefined
@@ -25,7 +26,7 @@ struct RecurrentResult {
   Tensor h, c;  // [layers*D,N,H]: the states at the end; c of lstm alone
 };
 
-/// Long short-term memory. With gates i, f, g, o, the rows of w_x and w_h in this order:
+/// Long short-term memory. The rows of w_x and w_h belong to the gates i, f, g, o, in this order:
 ///   i, f, o = sigmoid(…), g = tanh(…),   … = w_x x[t] + b_x + w_h h + b_h
 ///   c' = f c + i g,   h' = o tanh(c')
 ///   x       [T,N,in]     h, c  [layers*D,N,H], D = 2 if bidirectional, else 1
@@ -37,7 +38,7 @@ LATHE_API RecurrentResult lstm(const Tensor& x, const Tensor& h, const Tensor& c
                                const std::vector<RecurrentLayer>& layers,
                                const RecurrentOptions& options = {});
 
-/// Gated recurrent units. With gates r, z, n, the rows of w_x and w_h in this order:
+/// Gated recurrent units. The rows of w_x and w_h belong to the gates r, z, n, in this order:
 ///   r, z = sigmoid(w_x x[t] + b_x + w_h h + b_h),   n = tanh(w_x x[t] + b_x + r (w_h h + b_h))
 ///   h' = (1 - z) n + z h
 /// dtypes: floats.   grad: x, h and the layers' tensors (twice).   amp: half.

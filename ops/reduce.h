@@ -71,9 +71,9 @@ LATHE_API Tensor min(const Tensor& x);
 LATHE_API Tensor all(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 LATHE_API Tensor any(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
-/// The variance (standard deviation): the sum of squared deviations from the mean, divided by n - 1
-/// if unbiased, else by n, or by n - correction. A negative divisor counts as 0. With a divisor of
-/// 0, equal numbers give NaN and others +inf.
+/// The variance (standard deviation): the mean of the squared deviations from the mean. The divisor
+/// is n - correction if correction is set, else n - 1 if unbiased, else n; at least 0. With a
+/// divisor of 0, equal numbers give NaN and others +inf.
 /// grad: x (twice); 0 where the standard deviation is 0.
 LATHE_API Tensor var(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 LATHE_API Tensor std(const Tensor& x, const Dims& dims = {}, VarOptions options = {});

@@ -26,8 +26,8 @@ LATHE_API Tensor argsort(const Tensor& x, int64_t dim = -1, SortOptions options 
 struct TopkOptions {
   bool largest = true;  // false: the k smallest
 };
-/// The k largest elements of each line, largest first; without .largest, the k smallest, smallest
-/// first.
+/// The k largest elements of each line, largest first. With largest = false: the k smallest,
+/// smallest first.
 /// grad: as sort.   throws: ValueError for k outside [0, size of dim].
 LATHE_API ValuesAndIndices topk(const Tensor& x, int64_t k, int64_t dim = -1,
                                 TopkOptions options = {});

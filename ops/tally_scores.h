@@ -14,7 +14,7 @@ struct ScoreTally {
   Tensor confusion;  // i64 [C,C], [label, predicted]; undefined: not kept
 };
 
-/// All zeros. `classes` > 0 keeps the confusion matrix.
+/// A tally of zeros. If `classes` > 0, it keeps the confusion matrix.
 LATHE_API ScoreTally make_score_tally(Device device, int64_t classes = 0);
 
 /// Adds a batch. Never waits for the device. All calls on one tally must be on one stream.

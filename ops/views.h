@@ -9,7 +9,7 @@
 
 namespace lathe {
 
-/// The same elements with shape `shape`; one -1 in it stands for the size that remains.
+/// x's elements in the shape `shape`. One size may be -1: it follows from the others.
 /// throws: ShapeError if the number of elements differs, -1 is ambiguous, or x's strides do not
 /// allow a view (reshape then copies).
 LATHE_API Tensor view(const Tensor& x, const Shape& shape);

@@ -71,8 +71,8 @@ struct KlDivOptions {
   Reduction reduction = Reduction::kMean;
 };
 /// The terms of the Kullback-Leibler divergence: y * (log y - x), or 0 where y = 0. x holds
-/// log-probabilities, y probabilities. With batch_mean, the result is the divergence averaged over
-/// the batch.
+/// log-probabilities; y holds probabilities, or log-probabilities with log_target. With batch_mean,
+/// the result is the divergence averaged over the batch.
 /// throws: ShapeError, also for batch_mean of a 0-d x; DTypeError, DeviceError.
 LATHE_API Tensor kl_div(const Tensor& x, const Tensor& y, const KlDivOptions& options = {});
 
