@@ -1,4 +1,4 @@
-// Activations as modules, for Sequential. The formulas are at the ops of the same name.
+// Activations as modules, for Sequential. The ops of the same name have the formulas.
 #pragma once
 
 #include "lathe/nn/module.h"
@@ -9,7 +9,7 @@
 
 namespace lathe::nn {
 
-// Without options: nn::ReLU act; or, as a member, nn::ReLU act{*this, "act"}.
+// These have no options: nn::ReLU act; or, as a member, nn::ReLU act{*this, "act"}.
 class LATHE_API ReLU final : public Module {
  public:
   using Module::Module;
@@ -167,7 +167,8 @@ class LATHE_API Hardtanh final : public Module {
   double low_, high_;
 };
 
-/// weight [channels], 0.25: one slope for all, or one for each channel (dimension 1).
+/// prelu() with a trainable weight [channels], initially `slope`: one slope for all elements (1),
+/// or one for each channel (dimension 1).
 class LATHE_API PReLU final : public Module {
  public:
   explicit PReLU(int64_t channels = 1, double slope = 0.25)

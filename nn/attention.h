@@ -13,7 +13,7 @@ struct MultiheadAttentionOptions {
   bool bias = true;    // of all four projections
 };
 
-/// Where queries must not look. PyTorch's key_padding_mask [N,S] is
+/// Marks the keys that a query must not look at. PyTorch's key_padding_mask [N,S] is
 /// {.attn_mask = key_padding_mask.view({N, 1, 1, S})}.
 struct AttentionMask {
   Tensor attn_mask = {};  // undefined, or broadcast to [N,heads,L,S]
@@ -21,13 +21,16 @@ struct AttentionMask {
   Tensors tensors() const { return {attn_mask}; }
 };
 
-/// For each head, with q, k and v the projections of query, key and value, D = size / heads wide:
-///   softmax(q k^T / sqrt(D)) v,   the heads side by side, projected by out_proj
+/// q, k and v are projections of query, key and value, D = size / heads wide for each head. A head
+/// computes softmax(q k^T / sqrt(D)) v. The heads' results, joined along the last dimension, are
+/// projected by out_proj.
 ///   query  [N,L,size]     key, value  [N,S,size]     →  [N,L,size]
-/// Batches come first, as with PyTorch's batch_first = True. The weights are not returned.
-/// Parameters: in_proj_weight [3 size,size], the rows of q, k and v in this order,
-/// xavier_uniform; in_proj_bias [3 size], 0; out_proj.weight [size,size] as any Linear's and
-/// out_proj.bias [size], 0.
+/// The batch is the first dimension, as with PyTorch's batch_first = True. The attention weights
+/// are not returned. Parameters:
+///   in_proj_weight [3 size,size]   rows of q, k and v in this order, xavier_uniform
+///   in_proj_bias [3 size]          0
+///   out_proj.weight [size,size]    as in Linear
+///   out_proj.bias [size]           0
 ///   nn::MultiheadAttention attention{*this, "attention", 384, 6};
 ///   y = attention(x);                   // self-attention
 ///   y = attention(query, x, x, {.attn_mask = mask});
@@ -45,16 +48,17 @@ class LATHE_API MultiheadAttention final
   }
 
   using ModuleOf::operator(), ModuleOf::forward;
-  /// A mask of bool is true where a query must not look; a floating one is added to
-  /// q k^T / sqrt(D), in the dtype of these. A query that may look nowhere (true everywhere, or
-  /// -inf) gives NaN, and so do the gradients of its sample's keys and values; give rows of padding
-  /// one place to look at, and ignore their results.
+  /// A bool mask is true where a query must not look. A floating mask is added to q k^T / sqrt(D),
+  /// in the dtype of that product.
+  /// A query that may look nowhere (true everywhere, or -inf) gives NaN, also in the gradients of
+  /// its sample's keys and values. Let rows of padding look at one place, and ignore their results.
   /// throws: ShapeError, DTypeError.
   Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value,
                  const AttentionMask& mask) override;
   /// Self-attention without a mask.
   Tensor operator()(const Tensor& x) { return (*this)(x, x, x, {}); }
-  /// Of the projections of q, k and v and of both matrix products; out_proj counts its own.
+  /// Multiply-adds of the projections of q, k and v and of both matrix products. out_proj counts
+  /// its own.
   int64_t macs_of_call(const Tensors& inputs, const Tensors& outputs) const override;
 
   Parameter in_proj_weight, in_proj_bias;

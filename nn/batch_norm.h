@@ -1,5 +1,5 @@
-// Batch normalisation layers; see ops/batch_norm.h for the formula. batch_norm.cpp; and
-// batch_norm_synced.cpp, where several processes share their statistics.
+// Batch normalisation layers; see ops/batch_norm.h for the formula. batch_norm_synced.cpp has the
+// case where several processes share their statistics.
 #pragma once
 
 #include <functional>
@@ -25,22 +25,23 @@ struct BatchNormOptions {
 
 class BatchNorm;
 
-/// What BatchNorm::relu returns: its values, as a Tensor when they are asked for. Given straight to
-/// a Conv2d, conv(norm.relu(x)), the layers can become one op (ops/batch_norm_conv2d.h), which
-/// never writes the values down. In training on a CPU (f32, NHWC) and on a GPU (f16) they wait for
-/// that; elsewhere they are computed at once. Values that wait and are asked for later are those of
-/// the call: its parameters and its grad mode count. x, weight and bias must not be written in
-/// between. If nobody asks, nothing is computed, and the running statistics do not move. Copies
-/// share their values; one thread at a time may use them.
-/// throws: StateError if one of the three was written before the values were asked for.
+/// The result of BatchNorm::relu; converts to a Tensor. Given straight to a Conv2d, as in
+/// conv(norm.relu(x)), both layers can run as one op (ops/batch_norm_conv2d.h) that never stores
+/// the values between them. So the values may be computed late: on conversion or by the
+/// convolution. They can be late in training on a CPU (f32, NHWC) and on a GPU (f16). Then:
+///   - They are the values of the call, with its parameters and grad mode.
+///   - Do not write to x, weight or bias before they are computed.
+///   - If they are never used, nothing is computed and the running statistics do not change.
+/// Copies share their values. Only one thread at a time may use them.
+/// throws: StateError if x, weight or bias was written before the values were computed.
 class LATHE_API NormRelu {
  public:
   operator Tensor() const;
 
-  /// For Conv2d. True while nothing is computed, in the grad mode of the call.
+  /// For Conv2d. True while the values are not computed yet and the grad mode is that of the call.
   bool waits() const;
-  /// conv2d(values, w, conv), as one op where that can be.
-  /// throws: StateError if they do not wait; as conv2d.
+  /// conv2d(values, w, conv), as one op if possible.
+  /// throws: StateError unless waits(); what conv2d throws.
   Tensor into_conv2d(const Tensor& w, const lathe::Conv2dOptions& conv) const;
 
  private:
@@ -53,23 +54,24 @@ class LATHE_API NormRelu {
   std::shared_ptr<Waiting> waiting_;  // null if value_ is there
 };
 
-/// What BatchNorm1d and BatchNorm2d share. Parameters: weight [C] = 1 and bias [C] = 0. Buffers:
-/// running_mean [C] = 0, running_var [C] = 1 and num_batches_tracked (i64, 0-d), which every
-/// training forward raises by 1. Parameters and statistics stay f32 where a half type is asked for.
+/// Base of BatchNorm1d and BatchNorm2d. Parameters: weight [C] = 1 and bias [C] = 0. Buffers:
+/// running_mean [C] = 0, running_var [C] = 1 and num_batches_tracked (i64, 0-d). Every forward() in
+/// training adds 1 to num_batches_tracked. to(kF16) and to(kBF16) leave parameters and statistics
+/// in f32.
 class LATHE_API BatchNorm : public Module {
  public:
   Tensor forward(const Tensor& x) final;
-  /// relu(forward(x)) and relu(forward(x) + residual) as one op each. This module's hooks run
-  /// before and after it.
+  /// relu(forward(x)) and relu(forward(x) + residual), each as one op. This module's hooks run
+  /// before and after that op.
   [[nodiscard]] NormRelu relu(const Tensor& x);
   Tensor add_relu(const Tensor& x, const Tensor& residual);
   const BatchNormOptions& options() const { return options_; }
 
-  /// In training, `sum` gives the sum of a tensor over all processes that normalise together, with
-  /// its gradient; the statistics are then those of all their values. An empty function: of this
-  /// process's values alone. See distributed/sync_batch_norm.h.
+  /// Makes training use the statistics of several processes. `sum` returns the sum of a tensor over
+  /// all processes that normalise together, and is differentiable. With an empty function the
+  /// statistics are those of this process alone. See distributed/sync_batch_norm.h.
   void set_sum_over_ranks(std::function<Tensor(const Tensor&)> sum) { sum_ = std::move(sum); }
-  /// True in training mode with such a function.
+  /// True in training mode if set_sum_over_ranks() gave a function.
   bool is_synced() const { return sum_ && is_training(); }
 
   Parameter weight, bias;

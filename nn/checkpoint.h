@@ -1,12 +1,12 @@
-// Checkpoints: everything that decides the next step, in one safetensors file
+// Checkpoints: all state that decides the next training step, in one safetensors file
 // (core/formats/safetensors.h).
 //   conv1.weight, …                       the part "model", under its own names
 //   optimizer.group.0.lr, loader.seed, …  every other part, with its name as the prefix
 //   rng.cpu, rng.cuda.0, …                the default generators (core/random/random_state.h)
 //   metadata                              lathe.checkpoint: the format's version; lathe.parts: the
 //                                         parts' names in order; what else the caller gives
-// A checkpoint is thus a weights file with more in it: nn::load reads the model out of it. This
-// file knows no optimiser and no model: a part is anything with state_dict() and load_state_dict().
+// So a checkpoint is also a weights file: nn::load reads the model from it. A part is any object
+// with state_dict() and load_state_dict().
 //
 //   save_checkpoint(path, {{"model", model}, {"optimizer", opt}, {"loader", loader}});
 //   load_checkpoint(path, {{"model", model}, {"optimizer", opt}, {"loader", loader}});
@@ -24,10 +24,11 @@
 
 namespace lathe {
 
-/// The version of the layout above. A file with a higher one is refused.
+/// The version of a checkpoint's layout. A file with a higher version is refused.
 inline constexpr int kCheckpointVersion = 1;
 
-/// Gives its state by name, and takes it back, all or nothing.
+/// An object with state_dict() and load_state_dict(). load_state_dict() must either load everything
+/// or change nothing.
 template <class T>
 concept Checkpointable = requires(T& object, const StateDict& state) {
   { object.state_dict() } -> std::convertible_to<StateDict>;
@@ -58,38 +59,40 @@ using CheckpointParts = std::vector<CheckpointPart>;
 /// A checkpoint in memory.
 using Checkpoint = safetensors::Contents;
 
-/// Writes the state of all parts and of the default generators in one step: at any moment `path` is
-/// the complete old file or the complete new one, and a failed save leaves no other file. Waits for
-/// the device.
-/// throws: FileError; ValueError for a part name that is taken, empty, "rng" or contains a dot, for
-/// a model entry that would be taken for another part's, and for metadata with a key
-/// lathe.checkpoint or lathe.parts; what the parts throw.
+/// Writes the state of all parts and of the default generators to `path`, atomically: at any moment
+/// `path` is the complete old file or the complete new one. A failed save leaves no other file
+/// behind. Waits for the device.
+/// throws: FileError; what the parts throw; ValueError for one of these:
+///   - a part's name that is taken, empty, "rng" or contains a dot
+///   - a model entry whose name begins like another part's entries
+///   - a metadata key lathe.checkpoint or lathe.parts
 LATHE_API void save_checkpoint(const std::string& path, const CheckpointParts& parts,
                                const safetensors::Metadata& metadata = {});
 
-/// Reads and checks the whole file, then changes the parts and the default generators: all or
-/// nothing. Parts of the file that are not asked for are ignored. While it runs, it keeps a copy of
-/// the parts' state, to restore it if a part fails.   → the caller's metadata
+/// Reads and checks the whole file, then loads the parts and the default generators. If anything
+/// fails, all of them are as before; for this it holds a copy of the parts' state meanwhile. Parts
+/// of the file that are not in `parts` are ignored.
+/// → the metadata that the caller of save_checkpoint() gave
 /// throws: FileError; DataError for a bad file (see read_checkpoint); ValueError naming the file
-/// and listing, for all parts, which parts the file lacks and which entries are missing, unexpected
+/// and listing the parts that it lacks and, for each part, the entries that are missing, unexpected
 /// or of another shape.
 LATHE_API safetensors::Metadata load_checkpoint(const std::string& path,
                                                 const CheckpointParts& parts);
 
 // --- in pieces: for a copy that is written later, or to read a file without having its parts -----
 
-/// What save_checkpoint would write, as safetensors::write takes it. The tensors share their values
-/// with the parts.
-/// throws: ValueError as above; what the parts throw.
+/// The contents of the file that save_checkpoint would write, for safetensors::write. The tensors
+/// share their memory with the parts.
+/// throws: ValueError as save_checkpoint; what the parts throw.
 LATHE_API Checkpoint collect_checkpoint(const CheckpointParts& parts,
                                         const safetensors::Metadata& metadata = {});
 
 /// Reads a file and checks its format and its checksum.
-/// throws: FileError; DataError for a file that is damaged, holds weights only, or has a higher
-/// version.
+/// throws: FileError; DataError for a file that is damaged, holds weights only, or has a version
+/// above kCheckpointVersion.
 LATHE_API Checkpoint read_checkpoint(const std::string& path);
 
-/// load_checkpoint from memory; messages call the file `name`.
+/// Like load_checkpoint, from memory. Error messages call the file `name`.
 LATHE_API void restore_checkpoint(const Checkpoint& checkpoint, const CheckpointParts& parts,
                                   std::string_view name);
 

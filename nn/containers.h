@@ -20,7 +20,8 @@ template <class T>
 concept TemporaryModule =
     !std::is_reference_v<T> && std::derived_from<T, Module> && !std::is_same_v<T, Module>;
 
-/// What the two containers share: owns its modules, named "0", "1", … unless a name is given.
+/// Base of Sequential, ModuleList and ModuleDict: owns its modules. They are named "0", "1", …
+/// unless the caller names them.
 class LATHE_API ModuleHolder : public Module {
  public:
   using Module::Module;
@@ -40,15 +41,16 @@ class LATHE_API ModuleHolder : public Module {
     return reference;
   }
 
-  /// Moves the module in, under the next number; it leaves the parent that it had.
-  /// → the module in its place
+  /// Appends a module, named by the next number. It is moved in and leaves the parent that it had.
+  /// → the module in the container
   template <TemporaryModule T>
   T& push_back(T&& module) {
     return add<T>(std::move(module));
   }
-  /// Moves the module in where another one is, under its name. That one is destroyed.
+  /// Replaces the module at `index`. The new module gets the old one's name, and the old one is
+  /// destroyed.
   ///   net.replace(4, nn::Linear(512, 37));
-  /// → the module in its place
+  /// → the new module in the container
   /// throws: IndexError.
   template <TemporaryModule T>
   T& replace(int64_t index, T&& module) {
@@ -66,8 +68,8 @@ class LATHE_API ModuleHolder : public Module {
   const std::vector<std::unique_ptr<Module>>& modules() const { return owned_; }
 
  protected:
-  /// Removes the last module: a head is cut off.
-  /// throws: IndexError if there is none.
+  /// Removes the last module, for instance a model's head.
+  /// throws: IndexError if the container is empty.
   void pop_back();
   void hold(const std::string& name, std::unique_ptr<Module> module);
 
@@ -75,13 +77,14 @@ class LATHE_API ModuleHolder : public Module {
   std::vector<std::unique_ptr<Module>> owned_;
 };
 
-/// forward: each module gets the result of the one before. An empty one returns its input.
+/// Calls its modules in order; each gets the result of the one before. An empty Sequential returns
+/// its input.
 ///   nn::Sequential net{nn::Conv2d(3, 16, {.kernel = 3}), nn::ReLU(), nn::Flatten()};
 ///   nn::Sequential tail{*this, "tail", {nn::Linear(784, 64), nn::ReLU(), nn::Linear(64, 10)}};
 ///   net.add<nn::Linear>(784, 10);
-/// In braces, layers draw their initial values from left to right. Layers in parentheses do not
-/// compile, because there each compiler would have an order of its own. A single Sequential, in
-/// braces or parentheses, is moved and not nested.
+/// Write the layers in braces: they draw their initial values from left to right. In parentheses
+/// they do not compile, because there the order would depend on the compiler. A single Sequential,
+/// in braces or parentheses, is moved and not nested.
 class LATHE_API Sequential final : public ModuleHolder {
  public:
   /// One of the layers in braces.
@@ -97,7 +100,7 @@ class LATHE_API Sequential final : public ModuleHolder {
 
   using ModuleHolder::ModuleHolder;
   using ModuleHolder::pop_back;
-  /// The modules move in, in order.
+  /// Moves the modules in, in order.
   Sequential(std::initializer_list<Layer> layers);
   Sequential(Module& parent, const std::string& name, std::initializer_list<Layer> layers)
       : Sequential(layers) {
@@ -110,14 +113,14 @@ class LATHE_API Sequential final : public ModuleHolder {
   Tensor forward(const Tensor& x) override;
 };
 
-/// Modules in no order: the parent's forward decides how they are called.
+/// A list of modules without a forward() of its own: the parent's forward() calls them.
 class LATHE_API ModuleList final : public ModuleHolder {
  public:
   using ModuleHolder::ModuleHolder;
   using ModuleHolder::pop_back;
 };
 
-/// A ModuleList of one type, whose elements are called by any signature:
+/// A list of modules of one type T. Elements are called by the signature of T:
 ///   nn::ListOf<Block> blocks{*this, "blocks"};  …  for (Block& block : blocks) x = block(x, mask);
 template <std::derived_from<Module> T>
 class ListOf final : public Module {
@@ -160,7 +163,7 @@ class ListOf final : public Module {
   std::vector<std::unique_ptr<T>> owned_;
 };
 
-/// Modules under names of the caller's.
+/// Modules under names that the caller chooses.
 ///   nn::ModuleDict heads{*this, "heads"};  heads.add_named<nn::Linear>("colour", 64, 8);
 ///   heads["colour"](x)
 class LATHE_API ModuleDict final : public ModuleHolder {
@@ -171,11 +174,11 @@ class LATHE_API ModuleDict final : public ModuleHolder {
   Module& operator[](const std::string& name) const;
 };
 
-/// Parameters "0", "1", … of a module that has a number of them.
+/// A list of parameters, named "0", "1", ….
 class LATHE_API ParameterList final : public Module {
  public:
   using Module::Module;
-  /// throws: as Module::parameter().
+  /// throws: what Module::parameter() throws.
   void add(const Tensor& value);
   int64_t size() const { return static_cast<int64_t>(held_.size()); }
   /// throws: IndexError.

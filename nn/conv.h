@@ -1,4 +1,4 @@
-// Convolution layers: Conv1d, Conv2d, ConvTranspose2d. The ops of the same name have the shape
+// Convolution layers: Conv1d, Conv2d, ConvTranspose2d. The ops of the same names have the shape
 // rules.
 #pragma once
 
@@ -35,7 +35,8 @@ class LATHE_API Conv2d final : public Module {
 
   Tensor forward(const Tensor& x) override;
   using Module::operator();
-  /// The same for conv(norm.relu(x)), where norm and convolution can be one op (NormRelu).
+  /// Like the overload above, for conv(norm.relu(x)): batch norm, relu and convolution can run as
+  /// one op (NormRelu).
   Tensor operator()(NormRelu&& x);
   int64_t macs(const Shape& x, const Shape& y) const override;
   const Conv2dOptions& options() const { return options_; }
@@ -58,7 +59,7 @@ struct Conv1dOptions {
 };
 
 /// [N,in,W] → [N,out,Q], or both without N; see ops/conv1d.h.
-/// weight [out,in/groups,S]; values and errors as in Conv2d.
+/// weight [out,in/groups,S] and bias [out]. Initial values and errors are those of Conv2d.
 class LATHE_API Conv1d final : public Module {
  public:
   Conv1d(int64_t in, int64_t out, const Conv1dOptions& options);
@@ -88,7 +89,7 @@ struct ConvTranspose2dOptions {
 };
 
 /// [N,in,H,W] → [N,out,P,Q], or both without N; see ops/conv_transpose2d.h.
-/// weight [in,out/groups,R,S]; values and errors as in Conv2d.
+/// weight [in,out/groups,R,S] and bias [out]. Initial values and errors are those of Conv2d.
 class LATHE_API ConvTranspose2d final : public Module {
  public:
   ConvTranspose2d(int64_t in, int64_t out, const ConvTranspose2dOptions& options);

@@ -1,4 +1,4 @@
-// What convolutional networks are made of, under torchvision's names: Conv2dNormActivation and
+// Building blocks of convolutional networks under torchvision's names: Conv2dNormActivation and
 // SqueezeExcitation; and the initial values of their convolutions.
 #pragma once
 
@@ -20,12 +20,12 @@ struct Conv2dNormActivationOptions {
   bool init = true;  // as in Conv2dOptions
 };
 
-/// activation(norm(conv(x))), padded so that a stride of 1 keeps rows and columns.
-/// [N,in,H,W] → [N,out,ceil(H/stride),ceil(W/stride)]. Names: "0" (convolution without bias) and
-/// "1" (batch norm).
+/// activation(norm(conv(x))). The padding keeps the number of rows and columns for stride 1.
+/// [N,in,H,W] → [N,out,ceil(H/stride),ceil(W/stride)]. State names: "0" (the convolution, without
+/// bias) and "1" (the batch norm).
 class LATHE_API Conv2dNormActivation final : public Module {
  public:
-  /// throws: ValueError for an even kernel, or as Conv2d.
+  /// throws: ValueError for an even kernel; what Conv2d throws.
   Conv2dNormActivation(int64_t in, int64_t out, const Conv2dNormActivationOptions& options = {});
   Conv2dNormActivation(Module& parent, const std::string& name, int64_t in, int64_t out,
                        const Conv2dNormActivationOptions& options = {})
@@ -43,7 +43,7 @@ class LATHE_API Conv2dNormActivation final : public Module {
   ConvActivation activation_;
 };
 
-/// x · sigmoid(fc2(silu(fc1(mean of each channel)))): a factor for each channel of each sample.
+/// x · sigmoid(fc2(silu(fc1(m)))), where m is the mean of each channel of each sample.
 /// fc1 and fc2 are 1x1 convolutions from `channels` to `squeezed` and back.
 /// ref: Hu, Shen, Sun 2018 (arXiv:1709.01507); with silu as in EfficientNet.
 class LATHE_API SqueezeExcitation final : public Module {
@@ -59,8 +59,8 @@ class LATHE_API SqueezeExcitation final : public Module {
   Conv2d fc1, fc2;
 };
 
-/// Fills every Conv2d in `model` and below: weights kaiming_normal(fan_out), biases 0. Everything
-/// else keeps its values.
+/// Fills every Conv2d in `model` and below: weights kaiming_normal(fan_out), biases 0. Leaves all
+/// other parameters as they are.
 /// ref: He et al. 2015 (arXiv:1502.01852).
 LATHE_API void init_convolutions(Module& model);
 

@@ -16,13 +16,15 @@ namespace lathe::nn {
 struct ConvNeXtOptions {
   int64_t classes = 1000;
   int64_t in_channels = 3;
-  double stochastic_depth = 0.1;  // of the last block; of block i of n: i / (n - 1) of it
+  double stochastic_depth = 0.1;  // probability p of the last block; block i of n: p · i / (n - 1)
   double layer_scale = 1e-6;      // initial value of each block's factors
 };
 
-/// x + stochastic_depth(layer_scale · block(x)). block: a depthwise 7x7 convolution, LayerNorm over
-/// the channels, and at each position two linear layers with gelu, the inner one four times as
-/// wide. Names: block.0, .2, .3 and .5 hold parameters; layer_scale is [channels,1,1].
+/// x + stochastic_depth(layer_scale · block(x)). The block consists of:
+///   - a depthwise 7x7 convolution
+///   - LayerNorm over the channels
+///   - two linear layers at each position, with gelu between them; the inner width is 4 · channels
+/// block.0, .2, .3 and .5 have parameters. layer_scale is [channels,1,1].
 class LATHE_API ConvNeXtBlock final : public Module {
  public:
   ConvNeXtBlock(int64_t channels, double layer_scale, double stochastic_depth);
@@ -33,13 +35,13 @@ class LATHE_API ConvNeXtBlock final : public Module {
   StochasticDepth stochastic_depth;
 };
 
-/// [N,in_channels,H,W] → [N,classes] for H and W from 32 up; made for 224x224. Names and shapes are
-/// torchvision's: features.0 … 7, classifier. Initial values: convolutions and linear layers
-/// trunc_normal(std = 0.02) and 0, norms 1 and 0.
+/// [N,in_channels,H,W] → [N,classes]. H and W must be at least 32; the model is designed for
+/// 224x224. Names and shapes are torchvision's: features.0 … 7, classifier. Initial values: weights
+/// of convolutions and linear layers trunc_normal(std = 0.02), weights of norms 1, all biases 0.
 class LATHE_API ConvNeXt final : public Module {
  public:
   explicit ConvNeXt(const ConvNeXtOptions& options);
-  /// throws: ShapeError for smaller images.
+  /// throws: ShapeError for images smaller than 32x32.
   Tensor forward(const Tensor& x) override;
 
   Sequential features{*this, "features"}, classifier{*this, "classifier"};

@@ -1,4 +1,4 @@
-// Dropout of elements, channels and samples as modules; the rule is at ops/dropout.h.
+// Dropout of elements, channels and samples as modules; ops/dropout.h has the rule.
 #pragma once
 
 #include "lathe/nn/module.h"
@@ -27,8 +27,9 @@ class LATHE_API Dropout final : public Module {
   Generator* generator_;
 };
 
-/// In training whole channels become 0 with probability p, the others x / (1 - p): one random
-/// number for each of [N,C], for x of [N,C,…]. For p = 0 the result is x, and none is drawn.
+/// For x [N,C,…]: in training sets each channel of each sample to 0 with probability p and divides
+/// the other channels by 1 - p. It draws N·C random numbers. For p = 0 it returns x and draws no
+/// number.
 /// ref: Tompson et al. 2015, CVPR ("spatial dropout").
 class LATHE_API Dropout2d final : public Module {
  public:
@@ -47,8 +48,8 @@ class LATHE_API Dropout2d final : public Module {
   Generator* generator_;
 };
 
-/// Stochastic depth: in training x becomes 0 with probability p and x / (1 - p) otherwise, each
-/// sample of [N,…] for itself. Stands at the end of a residual branch.
+/// Stochastic depth, for x [N,…]: in training sets each sample to 0 with probability p and divides
+/// the other samples by 1 - p. Put it at the end of a residual branch.
 /// ref: Huang et al. 2016 (arXiv:1603.09382); torchvision's StochasticDepth in its mode "row".
 class LATHE_API StochasticDepth final : public Module {
  public:

@@ -14,10 +14,10 @@ struct EfficientNetOptions {
   int64_t classes = 1000;
   int64_t in_channels = 3;
   double dropout = 0.2;           // before the linear layer, in training
-  double stochastic_depth = 0.2;  // of block i of n: i / n of it
+  double stochastic_depth = 0.2;  // p: block i of n has the probability p · i / n
 };
 
-/// What tells one MBConv from another.
+/// The sizes of an MBConv.
 struct MBConvLayout {
   int64_t in = 0, out = 0;  // must be set
   int64_t kernel = 3, stride = 1;
@@ -25,9 +25,11 @@ struct MBConvLayout {
   double stochastic_depth = 0;  // probability
 };
 
-/// block(x), or x + stochastic_depth(block(x)) where the shape stays. block: a 1x1 convolution that
-/// makes more channels (none for expand = 1), a depthwise convolution, SqueezeExcitation to in / 4
-/// channels, a 1x1 convolution; all with batch norm, the first two with silu.
+/// x + stochastic_depth(block(x)) if the result has the shape of x, otherwise block(x). The block:
+///   - a 1x1 convolution to expand · in channels, batch norm, silu; absent for expand = 1
+///   - a depthwise convolution, batch norm, silu
+///   - SqueezeExcitation to in / 4 channels
+///   - a 1x1 convolution to `out` channels, batch norm
 class LATHE_API MBConv final : public Module {
  public:
   explicit MBConv(const MBConvLayout& layout, bool init = true);
@@ -41,9 +43,9 @@ class LATHE_API MBConv final : public Module {
   bool residual_;
 };
 
-/// [N,in_channels,H,W] → [N,classes], made for 224x224; five strides of 2. Names and shapes are
-/// torchvision's: features.0 … 8, classifier. Initial values: convolutions kaiming_normal(fan_out)
-/// and 0, batch norms 1 and 0, the linear layer U(±1/sqrt(classes)) and 0.
+/// [N,in_channels,H,W] → [N,classes]. The model is designed for 224x224 and has five strides of 2.
+/// Names and shapes are torchvision's: features.0 … 8, classifier. Initial values: convolutions
+/// kaiming_normal(fan_out), batch norms 1, the linear layer U(±1/sqrt(classes)), all biases 0.
 class LATHE_API EfficientNet final : public Module {
  public:
   explicit EfficientNet(const EfficientNetOptions& options);

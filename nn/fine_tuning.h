@@ -1,5 +1,5 @@
-// Fine-tuning: training that begins with another model's weights. Which part of a model is its
-// head, how all but the head is loaded, and how parameters stay as they are.
+// Fine-tuning: training that begins with another model's weights. Finds a model's head, loads all
+// weights but the head's, and freezes parameters.
 //
 //   nn::load_without_head(net, "resnet18.pth");            // the classifier is new
 //   const nn::Frozen frozen = nn::freeze(net, {"conv1", "bn1", "layer1"});
@@ -21,17 +21,17 @@
 
 namespace lathe::nn {
 
-/// The name of a model's head, its classifier: of the last module that has parameters of its own.
-/// Empty if that is the model itself; then there is nothing but the head.
+/// The name of a model's head (its classifier). The head is the last module that has parameters of
+/// its own. The name is empty if the head is the whole model.
 LATHE_API std::string head_of(const Module& model);
 
-/// Whether `name` is that of an entry below a module, "layer1" for instance. All are below "".
+/// True if `name` is `module` or the name of an entry below it. Every name is below "".
 LATHE_API bool is_below(std::string_view name, std::string_view module);
 
-/// Two lists made of one: the parameters outside of the head, and those of the head.
+/// Splits `parameters` in two.   → those outside the head, those of the head
 LATHE_API std::pair<Tensors, Tensors> split_by_head(const Module& model, const Tensors& parameters);
 
-/// What a file has for a model whose head is new.
+/// The entries of a file for a model that gets a new head.
 struct WithoutHead {
   StateDict state;                       // for load_state_dict(): the file's, and the head as it is
   std::vector<StateDict::Entry> fresh;   // the head
@@ -39,26 +39,28 @@ struct WithoutHead {
 };
 LATHE_API WithoutHead without_head(const StateDict& from_file, const Module& model);
 
-/// Loads a weights file (read_weights()) into all of the model but its head, all or nothing.
-/// throws: as load().
+/// Loads a weights file (read_weights()) into the model, except for its head, which stays as it is.
+/// If it throws, nothing has changed.
+/// throws: what load() throws.
 LATHE_API void load_without_head(Module& model, const std::string& path);
 
-/// What freeze() keeps as it is. Refers to the model.
+/// The result of freeze(). Refers to the model, which must outlive it.
 struct Frozen {
   int64_t parameters = 0, values = 0;  // tensors, and numbers in them
-  // Batch norms with every parameter frozen: training uses their running statistics and leaves them
-  // alone.
+  // Batch norms with every parameter frozen. After hold(), training uses their running statistics
+  // and does not change them.
   std::vector<BatchNorm*> norms = {};
 
-  /// Call after every model.train().
+  /// Puts the frozen batch norms into evaluation mode. Call it after every model.train().
   LATHE_API void hold() const;
 };
 
-/// Takes the gradient from parameters, and so the updates and the weight decay. A pattern must
-/// match the name of a parameter, or of a module above it; * stands for any text, ? for one
-/// character, [ab] for one of these. The word "backbone" is everything but the head.
-/// throws: ValueError for a pattern that matches nothing, with the nearest name, and if nothing is
-/// left to train.
+/// Makes parameters not require a gradient, so that optimisers neither update nor decay them. A
+/// pattern is the name of a parameter or of a module above it. In a pattern * stands for any text,
+/// ? for one character, and [ab] for a or b. The pattern "backbone" stands for everything but the
+/// head.
+/// throws: ValueError for a pattern that matches nothing (with the nearest name), or if no
+/// parameter is left to train. Nothing has changed then.
 LATHE_API Frozen freeze(Module& model, const std::vector<std::string>& patterns);
 
 }  // namespace lathe::nn

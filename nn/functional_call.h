@@ -6,16 +6,18 @@
 
 namespace lathe::nn {
 
-/// module(x), with other tensors in the place of parameters and buffers.
+/// module(x), with other tensors in place of parameters and buffers.
 ///   const Tensor y = nn::functional_call(net, {{"fc.weight", w}}, x);
-///   tensors  by the names of named_parameters() and named_buffers(); those not named stay.
-/// Gradients flow to these tensors, not to the parameters that they stand for. What the module
-/// writes in place (running statistics) it writes into these tensors. Afterwards, and also if the
-/// call throws, the module is as it was. A checkpoint() in the module gets these tensors once more
-/// in the backward pass. No other thread may use the module in any of these calls.
-/// throws: ValueError for an undefined tensor, a name that the module does not have or that comes
-/// twice, and for a parameter in the place of another one; ShapeError, DeviceError for a tensor
-/// unlike the one that it stands for; what the call throws.
+///   tensors  under names of named_parameters() and named_buffers(); the others stay
+/// Gradients flow to these tensors, not to the parameters that they replace. In-place writes of the
+/// module (running statistics) also go into these tensors. After the call, also if it throws, the
+/// module has its own tensors again. A checkpoint() in the module uses these tensors in the
+/// backward pass, too. No other thread may use the module during the call and that backward pass.
+/// throws: what the call throws; ShapeError, DeviceError for a tensor whose shape or device differs
+/// from the replaced one's; ValueError for one of these:
+///   - an undefined tensor
+///   - a name that the module does not have, or that comes twice
+///   - a parameter of the module in place of another one
 LATHE_API Tensor functional_call(Module& module, const Module::Named<Tensor>& tensors,
                                  const Tensor& x);
 

@@ -1,7 +1,7 @@
-// Initial values of parameters: in place (names with a trailing underscore; never recorded), or as
-// a new tensor.
+// Initial values of parameters. Functions with a trailing underscore fill a tensor in place, are
+// not recorded by autograd and return their argument; the others return a new tensor.
 //   fan_in = shape[1] · kernel size,   fan_out = shape[0] · kernel size
-// For a grouped convolution too, where shape[1] is the number of channels per group.
+// This holds for grouped convolutions, too: their shape[1] is the number of channels per group.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct KaimingOptions {
   FanMode mode = FanMode::kFanIn;  // which signal keeps its variance: forward (kFanIn), backward
   Generator* generator = nullptr;  // null: the default one
 };
-/// With g = sqrt(2 / (1 + slope²)): U(±g·sqrt(3 / fan)) and N(0, g / sqrt(fan)).
+/// kaiming_uniform_ draws from U(±g·sqrt(3 / fan)), kaiming_normal_ from N(0, g / sqrt(fan)), where
+/// g = sqrt(2 / (1 + slope²)).
 /// throws: ShapeError.   ref: He et al. 2015 (arXiv:1502.01852).
 LATHE_API const Tensor& kaiming_uniform_(const Tensor& w, const KaimingOptions& options = {});
 LATHE_API const Tensor& kaiming_normal_(const Tensor& w, const KaimingOptions& options = {});
@@ -34,7 +35,8 @@ struct XavierOptions {
   double gain = 1;
   Generator* generator = nullptr;
 };
-/// U(±gain·sqrt(6 / (fan_in + fan_out))) and N(0, gain·sqrt(2 / (fan_in + fan_out))).
+/// xavier_uniform_ draws from U(±gain·sqrt(6 / (fan_in + fan_out))), xavier_normal_ from N(0,
+/// gain·sqrt(2 / (fan_in + fan_out))).
 /// throws: ShapeError.   ref: Glorot and Bengio 2010.
 LATHE_API const Tensor& xavier_uniform_(const Tensor& w, const XavierOptions& options = {});
 LATHE_API const Tensor& xavier_normal_(const Tensor& w, const XavierOptions& options = {});
@@ -44,9 +46,7 @@ struct TruncNormalOptions {
   double low = -2, high = 2;  // values, not multiples of std
   Generator* generator = nullptr;
 };
-/// N(mean, std) under the condition that low <= value <= high. Where both ends are at least 4 std
-/// from the mean, values outside are drawn again; elsewhere by the inverse of the distribution
-/// function. Computed on the CPU.
+/// Draws from N(mean, std), restricted to [low, high]. Computed on the CPU.
 /// throws: ValueError unless std > 0 and low < high, or if the interval has a probability of 0 in
 /// f64; DTypeError.
 LATHE_API const Tensor& trunc_normal_(const Tensor& w, const TruncNormalOptions& options = {});
@@ -55,9 +55,9 @@ struct OrthogonalOptions {
   double gain = 1;
   Generator* generator = nullptr;
 };
-/// w as a matrix [shape[0], the rest] with orthonormal rows or columns, whichever are fewer, times
-/// gain: Q of the QR decomposition of a normal matrix, with signs that make it uniformly
-/// distributed. Computed on the CPU in f64.
+/// Fills w, seen as a matrix [shape[0], the rest], with gain times a random matrix whose rows or
+/// columns, whichever are fewer, are orthonormal. The matrix is uniformly distributed among these.
+/// Computed on the CPU in f64.
 /// throws: ShapeError for fewer than 2 dimensions; DTypeError.
 /// ref: Saxe et al. 2014 (arXiv:1312.6120); Mezzadri 2007 (arXiv:math-ph/0609050) for the signs.
 LATHE_API const Tensor& orthogonal_(const Tensor& w, const OrthogonalOptions& options = {});
@@ -70,14 +70,14 @@ LATHE_API const Tensor& constant_(const Tensor& w, Scalar value);
 LATHE_API const Tensor& zeros_(const Tensor& w);
 LATHE_API const Tensor& ones_(const Tensor& w);
 
-/// New values for a layer's weight or bias: U(±1 / sqrt(fan_in)); 0 where fan_in is 0. For a weight
-/// this is kaiming_uniform_ with slope sqrt(5), the default of the layers.
+/// A new weight or bias, drawn from U(±1 / sqrt(fan_in)), or 0 if fan_in is 0. This is the default
+/// of the layers. For a weight it equals kaiming_uniform_ with slope sqrt(5).
 LATHE_API Tensor uniform_fan_in(const Shape& shape, int64_t fan_in);
 
-/// While one lives, the functions of this header that draw random numbers draw none, in this
-/// thread, and leave the values as they are: weights of layers made meanwhile are uninitialised
-/// memory. constant_, zeros_ and ones_ fill as ever, and so do layers that begin with constants
-/// (batch norms). Scopes may nest; the last one to begin must end first. For a model whose values
+/// While a Skip is alive, the random functions of this header draw no numbers in this thread and
+/// leave values as they are. So weights of layers made in this time are uninitialised memory.
+/// constant_, zeros_ and ones_ still fill, and so do layers that begin with constants (batch
+/// norms). Scopes may nest; the last one to begin must end first. Use it for a model whose values
 /// are loaded next:
 ///   auto make = [] { const nn::init::Skip skip; return nn::vgg16(); };
 ///   auto net = make();
@@ -88,15 +88,15 @@ class LATHE_API Skip {
   ~Skip();
   Skip(const Skip&) = delete;
   Skip& operator=(const Skip&) = delete;
-  /// Whether one lives.
+  /// True while a Skip is alive in this thread.
   static bool on();
 
  private:
   bool outer_;
 };
 
-/// Uninitialised memory for a weight that its maker fills next. It takes as many random numbers as
-/// uniform_fan_in, so that a seed gives the other layers the same values in both cases.
+/// Uninitialised memory for a weight that the caller fills next. It advances the generator as
+/// uniform_fan_in does, so that other layers get the same values from a seed in both cases.
 LATHE_API Tensor left_open(const Shape& shape);
 
 }  // namespace lathe::nn::init

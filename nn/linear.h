@@ -35,7 +35,7 @@ struct FlattenOptions {
   int64_t first = 1, last = -1;
 };
 
-/// Dimensions first … last as one: [N,C,H,W] → [N,C·H·W] by default.
+/// Merges dimensions first … last into one: [N,C,H,W] → [N,C·H·W] by default.
 class LATHE_API Flatten final : public Module {
  public:
   explicit Flatten(const FlattenOptions& options = {}) : options_(options) {}

@@ -16,17 +16,17 @@ struct MLPOptions {
   bool bias = true;
 };
 
-/// Linear(in, sizes[0]), activation, Linear(sizes[0], sizes[1]), …; no activation after the last:
-/// […,in] → […,sizes.back()]. It is one op. On a GPU that op computes a layer and its kFastRelu or
-/// kGeluTanh in one kernel; see ops/mlp.h.
+/// Linear(in, sizes[0]), activation, Linear(sizes[0], sizes[1]), …, without an activation after the
+/// last layer. […,in] → […,sizes.back()]. All layers run as one op (ops/mlp.h). On a GPU the
+/// activations kFastRelu and kGeluTanh run in the kernel of their layer.
 ///   nn::MLP mlp(784, {256, 256, 10}, {.activation = Activation::kGeluTanh});
-/// The layers are the children "0", "2", "4", …, so that the checkpoint's keys are those of
-/// Sequential(Linear, ReLU, Linear, …), here and in PyTorch. The layers only hold parameters and
-/// are never called: put hooks on the MLP.
+/// The layers are the children "0", "2", "4", …. So a checkpoint has the keys of
+/// Sequential(Linear, ReLU, Linear, …), also in PyTorch. The layers only hold parameters and are
+/// never called: put hooks on the MLP.
 class LATHE_API MLP final : public Module {
  public:
   /// Parameters as in Linear: f32, weights and biases U(±1/sqrt(inputs of the layer)).
-  /// throws: ValueError if `sizes` is empty; what Linear throws for one of the sizes.
+  /// throws: ValueError if `sizes` is empty; what Linear throws.
   MLP(int64_t in, const std::vector<int64_t>& sizes, const MLPOptions& options = {});
   MLP(Module& parent, const std::string& name, int64_t in, const std::vector<int64_t>& sizes,
       const MLPOptions& options = {})

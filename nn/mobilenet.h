@@ -15,9 +15,10 @@ struct MobileNetV2Options {
   double dropout = 0.2;  // before the linear layer, in training
 };
 
-/// conv(x), or x + conv(x) where the shape stays. conv: a 1x1 convolution that makes `expand` times
-/// as many channels (none for 1), a depthwise 3x3 convolution, both with batch norm and relu6, and
-/// a 1x1 convolution with batch norm.
+/// x + conv(x) if the result has the shape of x, otherwise conv(x). conv is:
+///   - a 1x1 convolution to expand · in channels, batch norm, relu6; absent for expand = 1
+///   - a depthwise 3x3 convolution, batch norm, relu6
+///   - a 1x1 convolution to `out` channels, batch norm
 class LATHE_API InvertedResidual final : public Module {
  public:
   InvertedResidual(int64_t in, int64_t out, int64_t stride, int64_t expand, bool init = true);
@@ -30,9 +31,9 @@ class LATHE_API InvertedResidual final : public Module {
   bool residual_;
 };
 
-/// [N,in_channels,H,W] → [N,classes], made for 224x224; five strides of 2. Names and shapes are
-/// torchvision's: features.0 … 18, classifier. Initial values: convolutions
-/// kaiming_normal(fan_out), batch norms 1 and 0, the linear layer N(0, 0.01) and 0.
+/// [N,in_channels,H,W] → [N,classes]. The model is designed for 224x224 and has five strides of 2.
+/// Names and shapes are torchvision's: features.0 … 18, classifier. Initial values: convolutions
+/// kaiming_normal(fan_out), batch norms 1, the linear layer N(0, 0.01), all biases 0.
 class LATHE_API MobileNetV2 final : public Module {
  public:
   explicit MobileNetV2(const MobileNetV2Options& options);

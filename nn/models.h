@@ -1,8 +1,7 @@
-// The image classifiers of this library by name: "resnet50", "vgg16_bn", "vit_b_16", ….
+// Makes the image classifiers of this library by name: "resnet50", "vgg16_bn", "vit_b_16", ….
 //   auto model = nn::make_model("resnet50", {.classes = 10});
-// Names are torchvision's; resnet8 … resnet56 are those of resnet.h, vit_s_16 that of vit.h. This
-// header brings all models; lathe.h has resnet.h alone, because the others would cost every program
-// a fiftieth of its time to compile.
+// Names are torchvision's, except for resnet8 … resnet56 (resnet.h) and vit_s_16 (vit.h). This
+// header includes all models. lathe.h includes only resnet.h, to keep compile times short.
 #pragma once
 
 #include <cstdint>
@@ -28,19 +27,20 @@ struct ModelOptions {
 
 struct ModelKind {
   std::string_view name;
-  int64_t image_size;      // rows and columns of the images that it was designed for
-  int64_t smallest_image;  // smaller ones are refused
+  int64_t image_size;      // rows and columns of the images that the model was designed for
+  int64_t smallest_image;  // smaller images are refused
   int64_t patch;           // images must be a multiple of this; 1 for most
   bool has_stem;           // reads ModelOptions::stem
   std::unique_ptr<Module> (*make)(const ModelOptions& options);
 };
 
-/// All of them.
+/// All models, by name.
 LATHE_API std::span<const ModelKind> model_kinds();
-/// → null if there is none of this name
+/// → null if no model has this name
 LATHE_API const ModelKind* find_model_kind(std::string_view name);
 
-/// throws: ValueError listing the names, for another one; as the model's constructor.
+/// Makes a model with initial values.
+/// throws: ValueError listing all names, for an unknown name; what the model's constructor throws.
 LATHE_API std::unique_ptr<Module> make_model(std::string_view name,
                                              const ModelOptions& options = {});
 

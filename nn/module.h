@@ -30,12 +30,12 @@ struct LoadReport {
   std::vector<std::string> missing, unexpected;
 };
 
-/// A module is never copied. One that moves takes its parameters, children and hooks along, and its
-/// parent knows the new place; a reference to the old place, or a lambda that captured it, does not
-/// follow. So layers can be written as temporaries (nn::Sequential) and replaced:
+/// A module cannot be copied. A move takes parameters, children and hooks along, and the parent
+/// then refers to the new place. References and lambda captures of the old place do not follow. So
+/// layers can be written as temporaries (nn::Sequential) and be replaced:
 ///   model.fc = nn::Linear(512, 37);  // another head, before an optimiser takes the parameters
-/// Do not std::swap two layers of a model: a move takes the name along, so that their names change
-/// places, too.
+/// Do not std::swap two layers of a model: a move takes the name along, so their names are swapped,
+/// too.
 class LATHE_API Module {
  public:
   template <class T>
@@ -44,23 +44,24 @@ class LATHE_API Module {
   /// replaces the input (or the output).
   using ForwardPreHook = std::function<Tensor(Module&, const Tensor& x)>;
   using ForwardHook = std::function<Tensor(Module&, const Tensor& x, const Tensor& y)>;
-  /// Sees the tensors among the arguments and in the result of a call, for forward() of any
+  /// Sees all tensors in the arguments and in the result of a call. It suits a forward() of any
   /// signature (nn/module_of.h).
   using CallHook = std::function<void(Module&, const Tensors& inputs, const Tensors& outputs)>;
 
   Module() = default;
-  /// Registers this module as the child `name` of `parent`. With `using Module::Module;` a struct
-  /// can be a member like any layer.
+  /// Registers this module as the child `name` of `parent`. `using Module::Module;` lets a struct
+  /// of your own be a member like any layer.
   /// throws: ValueError for a name that is taken or empty or contains a dot.
   Module(Module& parent, const std::string& name) { join(parent, name); }
   virtual ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// Runs the pre-hooks, then forward(), then the hooks. A module without a parent that another
-  /// one's forward() calls is warned about once: no model trains, saves or moves its parameters.
-  /// throws: what forward() throws; the message of an Error begins with the path() of the innermost
-  /// module that it left.
+  /// Runs the pre-hooks, then forward(), then the hooks. Warns once if another module's forward()
+  /// calls a module without a parent, since no model trains, saves or moves that module's
+  /// parameters.
+  /// throws: what forward() throws. The message of an Error begins with the path() of the innermost
+  /// module whose call failed.
   Tensor operator()(const Tensor& x);
 
   // --- what it holds: own entries first, then the children's, in the order of registration -------
@@ -70,41 +71,44 @@ class LATHE_API Module {
   Named<Tensor> named_buffers() const;
   Named<Module*> named_children() const { return children_; }
   std::vector<Module*> children() const;
-  /// This module ("") and all below it, parents first.
+  /// This module, named "", and all modules below it, parents first.
   Named<Module*> named_modules();
-  /// The class, without namespaces: "Conv2d".
+  /// The name of the class without namespaces: "Conv2d".
   std::string type_name() const;
-  /// The way from the root: "ResNet.layer1.0.conv1", where ResNet is the root's type_name().
+  /// The names from the root to this module: "ResNet.layer1.0.conv1", where ResNet is the root's
+  /// type_name().
   std::string path() const;
 
   // --- state -------------------------------------------------------------------------------------
-  /// Parameters and buffers. The tensors share their values with the module; clone() the result to
-  /// keep them. A parameter that several modules share is one entry, under its first name.
+  /// Parameters and buffers. The tensors share memory with the module; clone() the result to keep
+  /// the present values. A parameter that several modules share is one entry, under its first name.
   StateDict state_dict() const;
-  /// Copies values into the existing tensors, so that an optimiser sees them; dtype, device and
-  /// layout stay. All or nothing. The state may hold tensors of this very module, under any names.
-  /// A shared parameter is read from the first of its names that the state has.
-  /// → without `strict`: what was missing and unexpected
-  /// throws: ValueError listing every missing, unexpected or mis-shaped entry.
+  /// Copies values into the module's tensors, whose dtype, device and layout stay. So an optimiser
+  /// that refers to these tensors sees the new values. The state may hold this module's own
+  /// tensors, under any names. A shared parameter is read from the first of its names that the
+  /// state has.
+  /// → without `strict`: the names of missing and unexpected entries
+  /// throws: ValueError listing every entry that is missing, unexpected or of another shape.
+  /// Nothing has changed then.
   LoadReport load_state_dict(const StateDict& state, const LoadOptions& options = {});
 
   // --- changes of everything below, in place; all return *this -----------------------------------
-  /// Training or evaluation behaviour of batch norm, dropout, ….
+  /// Sets training mode (`on`) or evaluation mode, which batch norm, dropout and others follow.
   Module& train(bool on = true);
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
-  /// Moves parameters and buffers. Drops gradients that no longer fit.
+  /// Moves parameters and buffers to a device. Drops gradients that no longer fit.
   /// throws: NoCudaError; StateError if a tensor to be moved is a view or the result of an op.
   /// Nothing has moved then.
   Module& to(Device device);
-  /// Converts floating parameters and buffers; batch norms stay f32 where a half type is asked for.
-  /// throws: DTypeError unless floating; StateError as above.
+  /// Converts floating parameters and buffers. Batch norms become f32 if `dtype` is a half type.
+  /// throws: DTypeError unless `dtype` is floating; StateError as to(Device).
   Module& to(DType dtype);
   Module& half() { return to(kF16); }
-  /// Rearranges the memory of 4-d parameters and buffers; in practice these are filters. With
+  /// Rearranges the memory of 4-d parameters and buffers, usually convolution weights. With
   /// kChannelsLast an NHWC convolution on a GPU reads them without a copy. Shapes, values and
   /// checkpoints stay the same.
-  /// throws: StateError as above.
+  /// throws: StateError as to(Device).
   Module& to(MemoryFormat format);
   /// Calls f for every module, children before their parent.
   Module& apply(FunctionRef<void(Module&)> f);
@@ -112,11 +116,12 @@ class LATHE_API Module {
   void zero_grad();
 
   // --- hooks -------------------------------------------------------------------------------------
-  /// → a number for remove_hook.
-  /// throws: StateError in a module whose forward() is not of one tensor. CallHook suits all.
+  /// → a number for remove_hook
+  /// throws: StateError if this module's forward() has another signature than Tensor(const
+  /// Tensor&). Such a module takes a CallHook.
   int64_t register_forward_pre_hook(ForwardPreHook hook);
   int64_t register_forward_hook(ForwardHook hook);
-  /// Runs after the others.
+  /// A CallHook runs after the other hooks.   → a number for remove_hook
   int64_t register_call_hook(CallHook hook);
   void remove_hook(int64_t number);
 
@@ -126,44 +131,50 @@ class LATHE_API Module {
   virtual Tensor forward(const Tensor& x);
   /// Multiply-adds of one forward() without those of the children; 0 unless overridden.
   virtual int64_t macs(const Shape& x, const Shape& y) const;
-  /// The same where more than the first input and the first output decide it: of the tensors that a
-  /// CallHook sees. Unless overridden, macs() of the first ones, or 0 without any.
+  /// Like macs(), computed from all tensors that a CallHook sees. Override it if the first input
+  /// and the first output do not determine the count. The default is macs() of these two, or 0 if
+  /// there is no input or no output.
   virtual int64_t macs_of_call(const Tensors& inputs, const Tensors& outputs) const;
 
  protected:
-  // For the moves of modules; not public, because through a Module& only this part would move.
-  /// The new module stands where `other` stood: under the same name, with the same parent.
+  // Moves are not public, because through a Module& only the base class would move.
+  /// The new module takes the place of `other`: the same name, the same parent.
   Module(Module&& other) noexcept;
-  /// Puts other's contents into this module, which keeps its own name and parent if it has one.
-  /// Device, dtype and training mode are those of `other`, which must not hold this module.
+  /// Moves the contents of `other`, with device, dtype and training mode, into this module. This
+  /// module keeps its name and parent; if it has no parent, it takes the place of `other`. `other`
+  /// must not hold this module.
   Module& operator=(Module&& other) noexcept;
 
-  /// Registers a parameter: a leaf that requires grad. Keep the result in a member of type
-  /// Parameter. If the member is a Tensor, the module does not see what is assigned to it later.
-  /// throws: ValueError for a bad name (as above) or an undefined tensor; DTypeError unless
-  /// floating.
+  /// Registers `value` as a parameter: a leaf that requires grad. Keep the result in a member of
+  /// type Parameter. Of a member of type Tensor, the module would not see later assignments.
+  /// throws: ValueError for a name that is taken or empty or contains a dot, or for an undefined
+  /// tensor; DTypeError unless floating.
   Parameter parameter(const std::string& name, const Tensor& value);
-  /// Registers state that is saved but not trained.
+  /// Registers `value` as a buffer: state that is saved but not trained.
+  /// throws: ValueError as parameter().
   Tensor buffer(const std::string& name, const Tensor& value);
   /// Registers this module with `parent`. Either of the two may be destroyed first.
-  /// throws: ValueError for a bad name; StateError if it has a parent, or is above `parent` itself.
+  /// throws: ValueError for a name that is taken or empty or contains a dot; StateError if this
+  /// module has a parent, or if `parent` is this module or below it.
   void join(Module& parent, const std::string& name);
-  /// Registers `child` as this module's own, for containers.
+  /// Registers `child` as a child of this module. For containers.
   void adopt(Module& child, const std::string& name) { child.join(*this, name); }
-  /// The same, but a child that has a parent leaves it.
+  /// Like adopt(), but a child that has a parent leaves that parent first.
   void take(Module& child, const std::string& name);
-  /// `fresh` takes the place and the name of this module's child `old`.
+  /// Gives `fresh` the place and the name of this module's child `old`.
   void exchange_child(Module& old, Module& fresh);
   /// throws: ValueError for a name that is taken or empty or contains a dot.
   void check_name(const std::string& name) const;
-  /// f(x) between the hooks, for modules that can be called in a second way (batch norm with relu).
+  /// Runs f(x) between the pre-hooks and the hooks. For modules that can be called in a second way
+  /// (batch norm with relu).
   Tensor with_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f);
-  /// f() as a call of this module: errors get its path(), and unregistered layers are noticed.
+  /// Runs f() as a call of this module: errors get this module's path(), and a call of a module
+  /// without a parent is warned about.
   void call(FunctionRef<void()> f);
   bool has_hooks() const { return !hooks_.empty(); }
   void run_call_hooks(const Tensors& inputs, const Tensors& outputs);
   virtual bool takes_one_tensor() const { return true; }
-  /// The dtype that this module's own tensors take when `asked` is asked for.
+  /// The dtype that to(asked) gives to this module's own tensors.
   virtual DType dtype_for(DType asked) const { return asked; }
 
  private:

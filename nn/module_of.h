@@ -4,9 +4,10 @@
 //     nn::Linear qkv{*this, "qkv", 64, 192};
 //     Tensor forward(const Tensor& x, const Tensor& mask) override { … }
 //   };
-// One tensor in, but something else out: ModuleOf<std::pair<Tensor, Tensor>(Tensor x)>.
-// It is registered, saved, moved and summarised as any module, and called by its own signature:
-// attention(x, mask). CallHooks see the tensors that go in and come out.
+// With one tensor as the argument and another result: ModuleOf<std::pair<Tensor, Tensor>(Tensor
+// x)>.
+// It is registered, saved, moved and summarised like any module, and called by its own signature:
+// attention(x, mask). CallHooks see the tensors in the arguments and in the result.
 #pragma once
 
 #include <array>
@@ -22,12 +23,13 @@
 
 namespace lathe::nn {
 
-// The tensors in a value, in order: a tensor; lists, pairs, tuples, optionals and maps of what
-// holds tensors; a struct with a member `Tensors tensors() const`. Anything else holds none.
+// Appends the tensors in a value, in order. The value is a tensor; a list, pair, tuple, optional or
+// map of such values; or a struct with a member `Tensors tensors() const`. Other values hold no
+// tensors.
 template <class T>
 void append_tensors(Tensors& out, const T& value);
 
-/// The tensors in the values, in order.
+/// The tensors in the values, in order, as append_tensors() finds them.
 template <class... Ts>
 Tensors tensors_in(const Ts&... values) {
   Tensors out;
@@ -52,7 +54,8 @@ class ModuleOf<R(Args...)> : public Module {
   virtual R forward(Args... args) = 0;
 
   /// Runs forward(), then the CallHooks.
-  /// throws: what forward() throws, with the path() as in Module.
+  /// throws: what forward() throws. The message of an Error begins with the path() of the innermost
+  /// module whose call failed.
   R operator()(Args... args) {
     std::optional<R> result;
     call([&] {

@@ -1,5 +1,5 @@
-// LayerNorm, LayerNorm2d, GroupNorm, InstanceNorm, LocalResponseNorm; the formulas are at the ops
-// of the same name. Batch norms: batch_norm.h.
+// LayerNorm, LayerNorm2d, GroupNorm, InstanceNorm, LocalResponseNorm. The ops of the same names
+// have the formulas. batch_norm.h has the batch norms.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ struct NormOptions {
   bool affine = true;  // false: no weight and bias
 };
 
-/// Over the last dimensions, whose sizes are `normalized`. Parameters weight = 1 and bias = 0 of
-/// that shape.
+/// Normalises over the last dimensions, whose sizes are `normalized`. The parameters weight = 1 and
+/// bias = 0 have the shape `normalized`.
 class LATHE_API LayerNorm final : public Module {
  public:
   explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
-  /// For LayerNorm({5}), which would otherwise be ambiguous.
+  /// Makes LayerNorm({5}) unambiguous.
   explicit LayerNorm(std::initializer_list<int64_t> normalized, const NormOptions& options = {})
       : LayerNorm(Shape(normalized), options) {}
   LayerNorm(Module& parent, const std::string& name, const Shape& normalized,
@@ -38,7 +38,7 @@ class LATHE_API LayerNorm final : public Module {
   double eps_;
 };
 
-/// LayerNorm over the channels of each position of [N,C,H,W]. Parameters weight [C] = 1 and
+/// Normalises over the channels at each position of x [N,C,H,W]. Parameters: weight [C] = 1 and
 /// bias [C] = 0.   → [N,C,H,W], NHWC in memory
 class LATHE_API LayerNorm2d final : public Module {
  public:
@@ -59,8 +59,9 @@ class LATHE_API LayerNorm2d final : public Module {
   double eps_;
 };
 
-/// Over groups of channels of each sample. Parameters weight [C] = 1 and bias [C] = 0.
-/// throws: ValueError unless groups divide the channels.
+/// Normalises over each group of channels of each sample. Parameters: weight [C] = 1 and bias [C] =
+/// 0.
+/// throws: ValueError unless `groups` divides `channels`.
 class LATHE_API GroupNorm final : public Module {
  public:
   GroupNorm(int64_t groups, int64_t channels, const NormOptions& options = {});
@@ -85,9 +86,9 @@ struct InstanceNormOptions {
 };
 
 /// y = (x - mean) / sqrt(var + eps), times weight[c] plus bias[c]; mean and variance are those of
-/// one channel of one sample. x is [N,C,…] with any number of positions: PyTorch's
-/// InstanceNorm1d, 2d and 3d without running statistics.
-/// weight [C] = 1, bias [C] = 0.
+/// one channel of one sample. x is [N,C,…] with any number of positions. Equals PyTorch's
+/// InstanceNorm1d, 2d and 3d without running statistics. Parameters, if `affine`: weight [C] = 1
+/// and bias [C] = 0.
 /// ref: Ulyanov et al. 2016 (arXiv:1607.08022).
 class LATHE_API InstanceNorm final : public Module {
  public:
@@ -99,8 +100,8 @@ class LATHE_API InstanceNorm final : public Module {
     join(parent, name);
   }
 
-  /// throws: ShapeError unless x is [N,channels,…] with at least one more dimension. In training
-  /// also for a single position, whose variance is 0.
+  /// throws: ShapeError unless x is [N,channels,…] with at least one more dimension; in training
+  /// also if there is only one position, because its variance is 0.
   Tensor forward(const Tensor& x) override;
 
   Parameter weight, bias;
@@ -110,7 +111,7 @@ class LATHE_API InstanceNorm final : public Module {
   double eps_;
 };
 
-/// Over neighbouring channels; see ops/local_response_norm.h. No parameters.
+/// Normalises over neighbouring channels; see ops/local_response_norm.h. Has no parameters.
 class LATHE_API LocalResponseNorm final : public Module {
  public:
   explicit LocalResponseNorm(const LocalResponseNormOptions& options = {}) : options_(options) {}

@@ -1,4 +1,4 @@
-// Padding as modules. The rule is at ops/pad.h.
+// Padding as modules. ops/pad.h has the rules.
 #pragma once
 
 #include <initializer_list>
@@ -11,8 +11,8 @@
 
 namespace lathe::nn {
 
-/// The borders around the last kDims dimensions: {before, after} of the last, then of the one
-/// before it; or one amount for every side. Negative ones crop.
+/// The widths of the borders around the last kDims dimensions. Either one amount for every side, or
+/// {before, after} of the last dimension, then of the dimension before it. Negative amounts crop.
 template <int kDims>
 struct PadAmounts {
   PadAmounts(int64_t everywhere) : list(size_t{2} * kDims, everywhere) {}
@@ -25,7 +25,7 @@ struct PadAmounts {
   std::vector<int64_t> list;
 };
 
-/// What the padding layers share.
+/// Base of the padding layers.
 class LATHE_API PadLayer : public Module {
  public:
   Tensor forward(const Tensor& x) final {
@@ -43,7 +43,7 @@ class LATHE_API PadLayer : public Module {
   std::variant<Scalar, PadMode> filling_;
 };
 
-/// Borders of zeros.
+/// Pads with zeros.
 class LATHE_API ZeroPad1d final : public PadLayer {
  public:
   explicit ZeroPad1d(const PadAmounts<1>& amounts) : PadLayer(amounts.list, Scalar(0)) {}
@@ -61,7 +61,7 @@ class LATHE_API ZeroPad2d final : public PadLayer {
   }
 };
 
-/// Borders of the elements next to the edge, mirrored.
+/// Pads with a mirror image of the elements next to the edge.
 class LATHE_API ReflectionPad1d final : public PadLayer {
  public:
   explicit ReflectionPad1d(const PadAmounts<1>& amounts)
@@ -81,7 +81,7 @@ class LATHE_API ReflectionPad2d final : public PadLayer {
   }
 };
 
-/// Borders that repeat the edge.
+/// Pads by repeating the edge.
 class LATHE_API ReplicationPad1d final : public PadLayer {
  public:
   explicit ReplicationPad1d(const PadAmounts<1>& amounts)
@@ -101,7 +101,7 @@ class LATHE_API ReplicationPad2d final : public PadLayer {
   }
 };
 
-/// Borders from the opposite side.
+/// Pads with the elements of the opposite side.
 class LATHE_API CircularPad1d final : public PadLayer {
  public:
   explicit CircularPad1d(const PadAmounts<1>& amounts)
@@ -121,7 +121,7 @@ class LATHE_API CircularPad2d final : public PadLayer {
   }
 };
 
-/// Borders of one value.
+/// Pads with one value.
 class LATHE_API ConstantPad1d final : public PadLayer {
  public:
   ConstantPad1d(const PadAmounts<1>& amounts, Scalar value) : PadLayer(amounts.list, value) {}

@@ -1,4 +1,5 @@
-// Parameter: a member of a module that stays what the module knows under its name.
+// Parameter: a member of a module. An assignment to it also changes the module's entry of that
+// name.
 #pragma once
 
 #include <memory>
@@ -11,25 +12,26 @@ namespace lathe::nn {
 
 class Module;
 
-/// What Module::parameter() returns: a tensor with a place in its module. Assigning another tensor
-/// puts that tensor in the place:
+/// The result of Module::parameter(): a tensor with a place in its module. An assignment puts
+/// another tensor in that place:
 ///   head.weight = embedding.weight;  // tied: one entry of parameters(), of the state and on disk
-/// Do so before an optimiser takes the parameters. A copy is a plain tensor without a place.
+/// Assign before an optimiser takes the parameters. A copy is a plain tensor without a place.
 class LATHE_API Parameter : public Tensor {
  public:
   Parameter() = default;
   Parameter(const Parameter& other) : Tensor(other) {}
-  /// Moves with its module: the place goes along, and what was moved from has none.
+  /// Moves with its module. The new Parameter has the place, and `other` has no place then.
   Parameter(Parameter&& other) noexcept = default;
-  /// A member without a place takes over that of the result of Module::parameter().
+  /// Gives a member without a place the place of `made`, the result of Module::parameter(). A
+  /// member with a place keeps it and takes the tensor.
   Parameter& operator=(Parameter&& made);
-  /// Ties the two. A frozen parameter stays frozen.
+  /// Ties the two parameters: both are the same tensor then. A frozen parameter stays frozen.
   Parameter& operator=(const Parameter& other);
-  /// Another tensor requires grad from then on.
-  /// throws: ValueError if `other` is undefined, DTypeError unless it is floating, StateError if it
-  /// is neither a leaf nor requires grad. Nothing has changed then.
+  /// Puts `other` in this parameter's place and makes it require grad.
+  /// throws: ValueError if `other` is undefined; DTypeError unless it is floating; StateError if it
+  /// is the result of an op (detach() it). Nothing has changed then.
   Parameter& operator=(const Tensor& other);
-  /// Exchanges the tensors; the places stay.
+  /// Exchanges the tensors of a and b. The places stay.
   friend void swap(Parameter& a, Parameter& b) {
     const Tensor kept = a;
     a = static_cast<const Tensor&>(b);

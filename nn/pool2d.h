@@ -1,5 +1,4 @@
-// Pooling and upsampling as modules. The rules are at ops/pool2d.h, ops/pool1d.h and
-// ops/upsample.h.
+// Pooling and upsampling as modules. ops/pool2d.h, ops/pool1d.h and ops/upsample.h have the rules.
 #pragma once
 
 #include "lathe/nn/module.h"
@@ -110,7 +109,8 @@ class LATHE_API Upsample final : public Module {
   UpsampleOptions options_;
 };
 
-/// Channels become space, and back; see ops/rearrange.h.
+/// PixelShuffle moves channels into rows and columns, PixelUnshuffle moves them back; see
+/// ops/rearrange.h.
 class LATHE_API PixelShuffle final : public Module {
  public:
   explicit PixelShuffle(int64_t factor) : factor_(factor) {}

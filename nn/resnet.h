@@ -26,9 +26,9 @@ struct ResNetOptions {
   int64_t in_channels = 3;
 };
 
-/// relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)). The shortcut is x itself or, where the
-/// shape changes, a 1x1 convolution with batch norm. With init = false the caller fills the
-/// convolutions' weights (Conv2dOptions::init).
+/// relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)). The shortcut is x or, if the shape changes,
+/// a 1x1 convolution of x with batch norm. With init = false the caller fills the convolutions'
+/// weights (Conv2dOptions::init).
 class LATHE_API BasicBlock final : public Module {
  public:
   BasicBlock(int64_t in, int64_t out, int64_t stride, bool init = true);
@@ -42,8 +42,8 @@ class LATHE_API BasicBlock final : public Module {
 };
 
 /// relu(bn3(conv3(relu(bn2(conv2(relu(bn1(conv1(x)))))))) + shortcut(x)): 1x1 to `width` channels,
-/// 3x3, 1x1 to `out`. The 3x3 convolution has the stride, not the first 1x1 as in the paper:
-/// "ResNet v1.5", as in torchvision. The shortcut and init are those of BasicBlock.
+/// 3x3, 1x1 to `out`. As in torchvision ("ResNet v1.5") the 3x3 convolution has the stride; in the
+/// paper the first 1x1 convolution has it. `init` and the shortcut are as in BasicBlock.
 class LATHE_API Bottleneck final : public Module {
  public:
   Bottleneck(int64_t in, int64_t width, int64_t out, int64_t stride, bool init = true);
@@ -58,22 +58,22 @@ class LATHE_API Bottleneck final : public Module {
   std::optional<Sequential> downsample;
 };
 
-/// What tells one ResNet from another.
+/// The sizes of a ResNet.
 struct ResNetLayout {
   std::array<int, 4> blocks{};   // of layer1 … layer4; must be set
-  bool bottleneck = false;       // Bottleneck, four times as many channels; otherwise BasicBlock
+  bool bottleneck = false;       // true: Bottleneck, with 4 times the channels; false: BasicBlock
   int64_t width_per_group = 64;  // of the 3x3 convolutions of layer1's Bottlenecks
 };
 
 /// [N,in_channels,H,W] → [N,classes]. Names and shapes are torchvision's: conv1, bn1, layer1 …
-/// layer4, fc. Initial values: convolutions kaiming_normal(fan_out), batch norms 1 and 0, fc as any
+/// layer4, fc. Initial values: convolutions kaiming_normal(fan_out), batch norms 1 and 0, fc as in
 /// Linear.
 class LATHE_API ResNet final : public Module {
  public:
   ResNet(const ResNetLayout& layout, const ResNetOptions& options);
   Tensor forward(const Tensor& x) override;
-  /// What fc gets: the network without its head. [N,in_channels,H,W] → [N,512], of Bottlenecks
-  /// [N,2048]
+  /// The input of fc: the network without its head. [N,in_channels,H,W] → [N,512], or [N,2048] with
+  /// Bottlenecks
   Tensor features(const Tensor& x);
   Stem stem() const { return stem_; }
 
@@ -90,11 +90,13 @@ class LATHE_API ResNet final : public Module {
 /// 11,689,512 parameters by default; 11,173,962 with {.classes = 10, .stem = Stem::kCifar}.
 LATHE_API ResNet resnet18(const ResNetOptions& options = {});
 LATHE_API ResNet resnet34(const ResNetOptions& options = {});
-/// Of Bottlenecks: 25,557,032, 44,549,160 and 60,192,808 parameters by default.
+/// ResNet-50, 101 and 152, made of Bottlenecks: 25,557,032, 44,549,160 and 60,192,808 parameters by
+/// default.
 LATHE_API ResNet resnet50(const ResNetOptions& options = {});
 LATHE_API ResNet resnet101(const ResNetOptions& options = {});
 LATHE_API ResNet resnet152(const ResNetOptions& options = {});
-/// The same with 3x3 convolutions twice as wide: 68,883,240 and 126,886,696 parameters by default.
+/// resnet50 and resnet101 with 3x3 convolutions twice as wide: 68,883,240 and 126,886,696
+/// parameters by default.
 /// ref: Zagoruyko and Komodakis 2016 (arXiv:1605.07146).
 LATHE_API ResNet wide_resnet50_2(const ResNetOptions& options = {});
 LATHE_API ResNet wide_resnet101_2(const ResNetOptions& options = {});
@@ -104,9 +106,9 @@ struct CifarResNetOptions {
   int64_t in_channels = 3;  // 1 for Fashion-MNIST
 };
 
-/// As BasicBlock, but the shortcut has no parameters (option A of the paper): where the shape
-/// changes it takes every second row and column and adds channels of zeros, half of them before and
-/// half of them after.
+/// Like BasicBlock, with a shortcut without parameters (option A of the paper). If the shape
+/// changes, the shortcut takes every second row and column and adds channels of zeros, half of them
+/// before the others and half after.
 class LATHE_API CifarBlock final : public Module {
  public:
   CifarBlock(int64_t in, int64_t out, int64_t stride, bool init = true);
@@ -121,9 +123,9 @@ class LATHE_API CifarBlock final : public Module {
   int64_t new_channels_, stride_;
 };
 
-/// 6n+2 layers for 32x32 images: a 3x3 convolution, three stages of n blocks with 16, 32 and 64
-/// channels, global average pooling, fc. [N,in_channels,H,W] → [N,classes]. Names: conv1, bn1,
-/// layer1 … layer3, fc. Initialised as ResNet.
+/// A ResNet of 6n+2 layers for 32x32 images: a 3x3 convolution, three stages of n blocks with 16,
+/// 32 and 64 channels, global average pooling, fc. [N,in_channels,H,W] → [N,classes]. Names: conv1,
+/// bn1, layer1 … layer3, fc. Initial values are those of ResNet.
 class LATHE_API CifarResNet final : public Module {
  public:
   CifarResNet(int blocks_per_stage, const CifarResNetOptions& options);

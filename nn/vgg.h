@@ -18,21 +18,21 @@ struct VggOptions {
 };
 
 /// 3x3 convolutions with relu and five 2x2 max-pools, average pooling to 7x7, three linear layers.
-/// [N,in_channels,H,W] → [N,classes] for H and W from 32 up; made for 224. Names and shapes are
-/// torchvision's: features, classifier. Initial values: convolutions kaiming_normal(fan_out),
-/// linear layers N(0, 0.01), batch norms 1 and 0, other biases 0.
+/// [N,in_channels,H,W] → [N,classes]. H and W must be at least 32; the model is designed for
+/// 224x224. Names and shapes are torchvision's: features, classifier. Initial values: convolutions
+/// kaiming_normal(fan_out), linear layers N(0, 0.01), batch norms 1, all biases 0.
 class LATHE_API VGG final : public Module {
  public:
-  /// stages: how many convolutions stand before each of the five max-pools.
+  /// stages: the number of convolutions before each of the five max-pools.
   VGG(std::span<const int, 5> stages, const VggOptions& options);
-  /// throws: ShapeError for smaller images.
+  /// throws: ShapeError for images smaller than 32x32.
   Tensor forward(const Tensor& x) override;
 
   Sequential features{*this, "features"}, classifier{*this, "classifier"};
 };
 
-/// 132,863,336, 133,047,848, 138,357,544 and 143,667,240 parameters by default; with batch norm
-/// 5,504, 5,888, 8,448 and 11,008 more.
+/// VGG-11, 13, 16 and 19 have 132,863,336, 133,047,848, 138,357,544 and 143,667,240 parameters by
+/// default. Batch norm adds 5,504, 5,888, 8,448 and 11,008.
 LATHE_API VGG vgg11(const VggOptions& options = {});
 LATHE_API VGG vgg13(const VggOptions& options = {});
 LATHE_API VGG vgg16(const VggOptions& options = {});

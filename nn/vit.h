@@ -21,15 +21,16 @@ struct ViTOptions {
   double attention_dropout = 0;  // of the attention weights
 };
 
-/// What tells one Vision Transformer from another.
+/// The sizes of a Vision Transformer.
 struct ViTLayout {
   // All must be set. mlp: the width between the MLP's two layers.
   int64_t patch_size = 0, layers = 0, heads = 0, hidden = 0, mlp = 0;
 };
 
-/// h = x + dropout(self_attention(ln_1(x)));   h + mlp(ln_2(h)).   [N,T,hidden] → the same
-/// mlp: Linear, GELU, Dropout, Linear, Dropout. Initial values: xavier_uniform, its biases
-/// N(0, 1e-6).
+/// h = x + dropout(self_attention(ln_1(x)));   result = h + mlp(ln_2(h)).
+/// [N,T,hidden] → [N,T,hidden]
+/// mlp is Linear, GELU, Dropout, Linear, Dropout. Its initial weights are xavier_uniform, its
+/// biases N(0, 1e-6).
 class LATHE_API ViTBlock final : public Module {
  public:
   /// throws: ValueError as VisionTransformer.
@@ -43,8 +44,9 @@ class LATHE_API ViTBlock final : public Module {
   Sequential mlp{*this, "mlp"};
 };
 
-/// ln(layers(dropout(x + pos_embedding))).   [N,T,hidden] → the same
-/// pos_embedding [1,T,hidden]: N(0, 0.02). The layers are named encoder_layer_0, ….
+/// ln(layers(dropout(x + pos_embedding))).   [N,T,hidden] → [N,T,hidden]
+/// Initial values of pos_embedding [1,T,hidden]: N(0, 0.02). The layers are named encoder_layer_0,
+/// ….
 class LATHE_API ViTEncoder final : public Module {
  public:
   /// throws: ValueError as VisionTransformer.
@@ -58,18 +60,18 @@ class LATHE_API ViTEncoder final : public Module {
   LayerNorm ln;
 };
 
-/// [N,in_channels,image_size,image_size] → [N,classes]. An image becomes a row of patches, behind
-/// a class token that is learnt; the head reads the token. Names, shapes and initial values are
-/// torchvision's: class_token = 0, conv_proj (trunc_normal, std = 1/sqrt(fan_in)), encoder, heads
-/// = 0.
+/// [N,in_channels,image_size,image_size] → [N,classes]. The encoder gets a class token, which is
+/// learnt, followed by the patches of the image. The head reads the encoder's result for the class
+/// token. Names, shapes and initial values are torchvision's: class_token = 0, conv_proj
+/// (trunc_normal, std = 1/sqrt(fan_in)), encoder, heads = 0.
 class LATHE_API VisionTransformer final : public Module {
  public:
   /// throws: ValueError unless all numbers of the layout, image_size, in_channels and classes are
-  /// positive, image_size is a multiple of the patch size and hidden one of heads.
+  /// positive, image_size is a multiple of the patch size, and hidden is a multiple of heads.
   VisionTransformer(const ViTLayout& layout, const ViTOptions& options);
-  /// throws: ShapeError for images of another size.
+  /// throws: ShapeError unless the images have image_size rows and columns.
   Tensor forward(const Tensor& x) override;
-  /// What the head gets: [N,in_channels,image_size,image_size] → [N,hidden].
+  /// The input of the head: [N,in_channels,image_size,image_size] → [N,hidden].
   Tensor features(const Tensor& x);
 
   Parameter class_token;  // [1,1,hidden]

@@ -1,5 +1,5 @@
-// A model's weights in files. save() writes safetensors (core/formats/safetensors.h); load() also
-// reads NumPy's .npz and PyTorch's .pth (core/formats/tensor_file.h).
+// Saves and loads a model's weights. save() writes safetensors (core/formats/safetensors.h); load()
+// also reads NumPy's .npz and PyTorch's .pth (core/formats/tensor_file.h).
 #pragma once
 
 #include <optional>
@@ -11,45 +11,45 @@
 
 namespace lathe::nn {
 
-/// Writes the state dict: its names are the keys; values are row-major (convolution weights OIHW)
-/// whatever the layout in memory. The file is replaced in one step: at any moment `path` is the
-/// complete old file or the complete new one. A name that promises another format (".pth") is
-/// warned about.
+/// Writes the state dict under its names. Values are row-major (convolution weights OIHW), whatever
+/// the layout in memory. The file is replaced atomically: at any moment `path` is the complete old
+/// file or the complete new one. Warns if the name suggests another format (".pth").
 /// throws: FileError.
 LATHE_API void save(const Module& model, const std::string& path,
                     const safetensors::Metadata& metadata = {});
 
-/// The entries of a file that are meant for a model.
+/// The entries of a file that belong to a model.
 struct FileWeights {
   StateDict entries;   // under the model's names
-  std::string prefix;  // what stood before these names in the file: "module."; usually nothing
+  std::string prefix;  // prefix of these names in the file, as in "module."; usually empty
 };
 
-/// Reads and checks a weights file; any model can be tried, nothing need fit.
-/// A checkpoint (checkpoint.h) is a weights file with more in it; its other parts are left out. If
-/// a file does not name its parts, entries optimizer.*, scheduler.*, scaler.*, ema.*, rng.*,
-/// loader.* and trainer.* that the model does not have are left out.
-/// If the model has none of the file's names as they are, prefixes are removed, also several in a
-/// row: "module." (DistributedDataParallel), "_orig_mod." (torch.compile), "model." (Lightning),
-/// and "backbone.", "net." or "encoder." (a part of a larger model) if that leaves all of the
-/// model's names, but for those of its last layer.
-/// Old .pth files lack num_batches_tracked; the missing entries are added as zeros. Where it was
-/// rounded to a floating type it is an integer again.
-/// `section`: which dictionary of a .pth file to read, as pth::ReadOptions has it.
+/// Reads and checks a weights file. The entries need not fit the model. They become the model's
+/// entries as follows:
+///   - Of a checkpoint (checkpoint.h) only the model's part is read. If a file does not list its
+///     parts, entries optimizer.*, scheduler.*, scaler.*, ema.*, rng.*, loader.* and trainer.* are
+///     left out, except for those that the model has.
+///   - If no name of the file is a name of the model, prefixes are removed, also several in a row:
+///     "module." (DistributedDataParallel), "_orig_mod." (torch.compile), "model." (Lightning).
+///     "backbone.", "net." and "encoder." (a part of a larger model) are removed only if all of the
+///     model's names are there afterwards, except for those of its last layer.
+///   - num_batches_tracked, missing in old .pth files, is added as 0. If it is floating, it is
+///     rounded to an integer.
+/// `section` names the dictionary of a .pth file to read, as in pth::ReadOptions.
 /// throws: FileError; DataError for a bad file; pth::SectionError.
 LATHE_API FileWeights read_weights(const std::string& path, const Module& model,
                                    const std::string& section = {});
 
-/// The shape that a safetensors file or a checkpoint has for the model's entry `name`, with or
-/// without a prefix as above. Its header is read and checked, its values are not.
-/// → nullopt: it has no such entry
+/// The shape of the model's entry `name` in a safetensors file or a checkpoint. The file may have
+/// the prefixes of read_weights() before the name. Reads and checks the header, not the values.
+/// → nullopt if the file has no such entry
 /// throws: FileError; DataError for a bad header.
 LATHE_API std::optional<Shape> stored_shape(const std::string& path, std::string_view name);
 
-/// Reads and checks the whole file, as read_weights() does, then changes the model: all or nothing.
-/// → without `strict`: what was missing and unexpected
+/// Reads and checks the whole file, as read_weights() does, then loads it into the model.
+/// → without `strict`: the names of missing and unexpected entries
 /// throws: FileError; DataError for a bad file; ValueError naming the file and listing the entries
-/// that do not fit.
+/// that do not fit. Nothing has changed then.
 LATHE_API LoadReport load(Module& model, const std::string& path, const LoadOptions& options = {});
 
 }  // namespace lathe::nn
