@@ -14,7 +14,7 @@ struct Betas {
   double first = 0.9, second = 0.999;
 };
 
-/// The part of a list of options (optimizer.h) that is both rates.
+/// Visits both rates, for visit_options() (Note [One list of options] in optimizer.h).
 template <class Visit>
 void visit_betas(Betas& all, const std::optional<Betas>& own, Visit& visit) {
   using Rate = std::optional<double>;
@@ -40,7 +40,7 @@ struct AdamWOptions {
   bool master_weights = false;
 };
 
-/// Parameters with options of their own. An absent option is that of the optimiser.
+/// Parameters with options of their own. An absent option has the optimiser's value.
 struct AdamGroup {
   Tensors params;
   std::optional<double> lr = {};
@@ -60,9 +60,9 @@ void visit_options(Options& all, Visit visit, const AdamGroup& own = {}) {
   visit("amsgrad", all.amsgrad, own.amsgrad, Range::kSwitch);
 }
 
-/// What Adam and AdamW share. State: exp_avg, exp_avg_sq and, with amsgrad, max_exp_avg_sq.
-/// throws: ValueError for lr, eps or weight_decay that is negative or not finite, or a beta outside
-/// [0,1); see also Optimizer::add_groups.
+/// Base of Adam and AdamW. State: exp_avg, exp_avg_sq and, with amsgrad, max_exp_avg_sq.
+/// throws: ValueError if lr, eps or weight_decay is negative or not finite, or a beta is outside
+/// [0,1); what Optimizer::add_groups throws.
 class LATHE_API AdamBase : public Optimizer {
  protected:
   AdamBase(const char* name, bool decoupled);
@@ -73,8 +73,9 @@ class LATHE_API AdamBase : public Optimizer {
   bool decoupled_;  // the weight decay acts on the parameter, not on the gradient
 };
 
-/// g += weight_decay·p; m, v = running means of g, g²; p -= lr·m̂ / (sqrt(v̂) + eps), where the
-/// hats stand for the bias correction.
+///   g += weight_decay·p
+///   m = running mean of g,  v = running mean of g²
+///   p -= lr·m̂ / (sqrt(v̂) + eps), where m̂ and v̂ are m and v with bias correction
 class LATHE_API Adam final : public AdamBase {
  public:
   explicit Adam(Tensors params, const AdamOptions& options = {});
@@ -83,7 +84,7 @@ class LATHE_API Adam final : public AdamBase {
   explicit Adam(std::vector<AdamGroup> groups, const AdamOptions& options = {});
 };
 
-/// p *= 1 - lr·weight_decay; then Adam without its own decay.
+/// First p *= 1 - lr·weight_decay, then the step of Adam with weight_decay = 0.
 class LATHE_API AdamW final : public AdamBase {
  public:
   explicit AdamW(Tensors params, const AdamWOptions& options = {});

@@ -1,5 +1,4 @@
-// Gradient clipping, by norm and by value. clip_grad.cpp checks and dispatches; the loops are in
-// kernels/clip_grad_cpu.cpp and kernels/clip_grad_cuda.cu.
+// Gradient clipping, by norm and by value.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -11,19 +10,18 @@ struct ClipGradNormOptions {
   bool error_if_nonfinite = false;  // true: throws if the total is inf or NaN, and scales nothing
 };
 
-/// Scales the gradients so that their total norm does not exceed max_norm: each is multiplied by
-/// min(1, max_norm / (total + 1e-6)), even where that is 1. Parameters without a gradient are left
-/// out. Sums run in double. If the total is infinite, finite gradients become 0 and infinite ones
-/// NaN.
-/// → the total norm before scaling: the norm of the gradients' norms, 0 if there are none; 0-d, f32
-/// (f64 if a gradient is f64)
-/// throws: ValueError for a negative or NaN max_norm or a norm that is not above 0; DeviceError for
-/// several devices; with error_if_nonfinite StateError for a total that is not finite (this check
-/// waits for the device).
+/// Scales the gradients so that their total norm is at most max_norm: multiplies each by min(1,
+/// max_norm / (total + 1e-6)). Skips parameters without a gradient. Sums run in f64. If the total
+/// is infinite, finite gradients become 0 and infinite ones NaN.
+/// → the total norm before scaling, which is the norm of the gradients' norms; 0 if there are no
+/// gradients. 0-d, f32 (f64 if a gradient is f64)
+/// throws: ValueError if max_norm is negative or NaN, or `norm` is not above 0; DeviceError for
+/// gradients on several devices; with error_if_nonfinite StateError if the total is not finite
+/// (this check waits for the device).
 LATHE_API Tensor clip_grad_norm_(const Tensors& params, double max_norm,
                                  const ClipGradNormOptions& options = {});
 
-/// Clamps every element of every gradient to [-clip_value, clip_value]; NaN stays.
+/// Clamps every element of every gradient to [-clip_value, clip_value]. NaN stays NaN.
 /// throws: ValueError for a negative or NaN clip_value.
 LATHE_API void clip_grad_value_(const Tensors& params, double clip_value);
 

@@ -1,4 +1,4 @@
-// Exponential moving averages of a model's weights, to evaluate and save in place of the last
+// Exponential moving averages of a model's weights, to be evaluated and saved instead of the last
 // weights.
 //
 //   EMA ema(model, {.decay = 0.999});
@@ -27,10 +27,10 @@ struct EMAOptions {
   bool average_buffers = false;
 };
 
-/// The averages a of a module's floating parameters p. An average starts as p; update() sets a ←
-/// decay · a + (1 - decay) · p, on a GPU in one launch per dtype. Averages of half parameters are
-/// f32, so they can move by less than a half type can represent. Neither copied nor moved; the
-/// module must outlive it.
+/// Keeps an average a of each floating parameter p of a module. An average starts as p. update()
+/// sets a ← decay · a + (1 - decay) · p, on a GPU with one launch per dtype. Averages of half
+/// parameters are f32, since their changes can be too small for a half type. An EMA cannot be
+/// copied or moved. The module must outlive it.
 /// ref: Polyak and Juditsky 1992; the warm-up is TensorFlow's.
 class LATHE_API EMA {
  public:
@@ -39,20 +39,21 @@ class LATHE_API EMA {
   EMA(const EMA&) = delete;
   EMA& operator=(const EMA&) = delete;
 
-  /// One update from the module's present weights. Where StepOptions::found_inf is not 0, nothing
-  /// changes and nothing is counted; the host does not wait for the flag.
-  /// throws: StateError while applied, or if a weight's shape or device no longer fits its average.
+  /// Updates all averages from the module's present weights. If StepOptions::found_inf is not 0,
+  /// nothing changes and the update is not counted. The host does not wait for this flag on a GPU.
+  /// throws: StateError while an Applied is alive, or if a weight's shape or device no longer fits
+  /// its average.
   void update(const StepOptions& options = {});
 
-  /// Keeps the count of updates in the GPU's memory from now on, so that update() can be recorded
-  /// into a graph. Without a GPU it changes nothing.
+  /// Keeps the count of updates in the GPU's memory from now on, so that update() can be captured
+  /// into a graph. Has no effect on the CPU.
   void set_capturable() { capturable_ = true; }
 
-  /// While this scope lasts, the module has the averages, in its own dtypes; then it has its own
-  /// weights again, bit for bit. Training inside the scope is an error: update() throws. Where
-  /// dtypes agree, tensors are exchanged and not copied.
-  /// throws: StateError if the averages are applied already, or for a weight that is a view or the
-  /// result of an op; then nothing was exchanged.
+  /// While an Applied is alive, the module's weights are the averages, in the module's dtypes.
+  /// Afterwards the module has its own weights again, bit for bit. Do not train meanwhile: update()
+  /// throws. Where the dtypes agree, memory is exchanged and not copied.
+  /// throws: StateError if another Applied of this EMA is alive, or if a weight is a view or the
+  /// result of an op. Nothing has changed then.
   class LATHE_API Applied {
    public:
     explicit Applied(EMA& ema);
@@ -67,19 +68,21 @@ class LATHE_API EMA {
     Tensors own_;
   };
 
-  /// The module's state_dict() with the averages in place of the weights and with the module's own
-  /// types: to be saved and loaded like any weights. An entry shares memory with its average if
-  /// their types agree; clone() it to keep it.
+  /// The module's state_dict() with the averages in place of the weights, in the module's dtypes.
+  /// It can be saved and loaded like any weights. An entry shares memory with its average if their
+  /// dtypes agree; clone() it to keep its values.
   StateDict module_state() const;
 
-  /// Updates so far. Waits for the device if it could have skipped updates.
+  /// The number of updates so far. Waits for the device if the device counts: after
+  /// set_capturable(), or once update() got a found_inf.
   int64_t num_updates() const;
 
-  /// num_updates, and average.<name> for every average. Waits as num_updates() does.
+  /// Entries: num_updates, and average.<name> for every average. Waits for the device if
+  /// num_updates() does.
   StateDict state_dict() const;
-  /// Takes over such a state; copies the averages. All or nothing.
-  /// throws: ValueError listing what is missing, unexpected or of another shape; StateError while
-  /// applied.
+  /// Copies the averages and the count from the state_dict() of an EMA.
+  /// throws: ValueError listing every entry that is missing, unexpected or of another shape;
+  /// StateError while an Applied is alive. Nothing has changed then.
   void load_state_dict(const StateDict& state);
 
  private:

@@ -1,5 +1,5 @@
-// GradScaler: loss scaling for training in f16, whose gradients would otherwise vanish below 2^-24.
-// loss_scale_math.h has the arithmetic of the scale.
+// GradScaler: loss scaling for training in f16. Without it, gradients below 2^-24 would become 0 in
+// f16.
 //
 //   scale(loss).backward() → [unscale_(optimizer) → clip …] → step(optimizer) → update()
 #pragma once
@@ -21,80 +21,82 @@ struct GradScalerOptions {
   double growth_factor = 2;
   double backoff_factor = 0.5;
   int64_t growth_interval = 2000;  // steps without overflow before the scale grows
-  double min_scale = 0x1p-14;      // a scale that would fall below is an error
+  double min_scale = 0x1p-14;      // it is an error if the scale would fall below this
   bool dynamic = true;  // false: the scale stays init_scale; steps that overflow are still skipped
-  bool enabled = true;  // false: everything passes through
+  bool enabled = true;  // false: the scaler changes nothing
 };
 
 struct ScaledStepOptions {
   // Above 0: clips the optimiser's parameters to this norm after unscaling, as clip_grad_norm_.
   double max_grad_norm = 0;
-  // Unscale, look for overflow and clip inside the update: on a GPU three launches for a group
-  // instead of seven. The gradients in memory stay scaled.
+  // true: the update itself unscales, looks for overflow and clips. On a GPU this takes three
+  // launches for a group instead of seven. The gradients in memory stay scaled.
   bool fused = false;
 };
 
-/// The loss scale would have fallen below GradScalerOptions::min_scale: the gradients are inf or
+/// The loss scale would have fallen below GradScalerOptions::min_scale. So the gradients are inf or
 /// NaN at any scale.
 class LATHE_API LossScaleError : public StateError {
   using StateError::StateError;
 };
 
-/// Multiplies the loss, and so all gradients, by a scale, and divides the gradients by it before
+/// Multiplies the loss, and so all gradients, by a scale. Divides the gradients by the scale before
 /// the optimiser sees them. A step whose gradients overflowed is skipped and lowers the scale;
-/// growth_interval steps without overflow raise it. Scale, overflow flags and growth count live on
-/// the device of the loss, and the host never waits for them. Several optimisers may share one
-/// scaler.
-/// Neither copied nor moved. An optimiser must outlive the update() after its step().
+/// growth_interval steps without overflow raise it. The scale, the overflow flags and the growth
+/// count are in memory of the loss's device, and training does not wait for them. Several
+/// optimisers may share a scaler. A scaler cannot be copied or moved. An optimiser must outlive the
+/// update() after its step().
 /// ref: Micikevicius et al. 2018 (arXiv:1710.03740); defaults and order of calls as in PyTorch.
 class LATHE_API GradScaler {
  public:
-  /// throws: ValueError unless growth_factor > 1, 0 < backoff_factor < 1, growth_interval >= 1 and
-  /// 0 < min_scale <= init_scale, and all of them are finite in f32.
+  /// throws: ValueError unless growth_factor > 1, 0 < backoff_factor < 1, growth_interval >= 1, 0 <
+  /// min_scale <= init_scale, and all of these are finite in f32.
   explicit GradScaler(const GradScalerOptions& options = {});
   GradScaler(const GradScaler&) = delete;
   GradScaler& operator=(const GradScaler&) = delete;
 
-  /// loss · scale, differentiable. The device of the first loss is the scaler's.
-  /// throws: DTypeError unless floating; DeviceError for a loss on another device than the first.
+  /// loss · scale, differentiable. The scaler works on the device of the first loss.
+  /// throws: DTypeError unless the loss is floating; DeviceError if it is on another device than
+  /// the first loss.
   Tensor scale(const Tensor& loss);
 
   /// Divides the gradients of the optimiser's parameters by the scale, in place, and records
-  /// whether one was inf or NaN. Call it before anything that looks at gradients between backward()
-  /// and step(), such as clipping. If it throws, nothing has changed.
-  /// throws: StateError before the first scale(), or if called twice before update() or after
-  /// step(); DTypeError for f16 or bf16 gradients; DeviceError.
+  /// whether one was inf or NaN. Call it after backward() and before clipping or anything else that
+  /// looks at gradients.
+  /// throws: StateError before the first scale(), if called twice before update(), or between
+  /// step() and update(); DTypeError for f16 or bf16 gradients; DeviceError for a gradient on
+  /// another device than the loss. Nothing has changed then.
   void unscale_(Optimizer& optimizer);
 
-  /// unscale_() unless it was called, then optimizer.step(). The step is skipped if a gradient was
-  /// inf or NaN: no parameter, no buffer and no step count changes. A fused step gives the
-  /// parameters the same bits (f32, f64; on a GPU if gradients have their parameters' memory
-  /// order).
-  /// → with max_grad_norm: the total norm before clipping
-  /// throws: StateError if called twice before update(), or if no parameter has a gradient; what
-  /// unscale_() and step() throw.
+  /// Calls unscale_() unless you called it, then optimizer.step(). If a gradient was inf or NaN,
+  /// the step is skipped: no parameter, no buffer and no step count changes. A fused step gives the
+  /// same bits as an unfused one in f32 and f64 (on a GPU: if each gradient has its parameter's
+  /// memory order).
+  /// → with max_grad_norm: the total norm before clipping; otherwise undefined
+  /// throws: StateError if called twice before update(), or if no parameter has a gradient;
+  /// ValueError for a negative or NaN max_grad_norm; what unscale_() and Optimizer::step() throw.
   Tensor step(Optimizer& optimizer, const ScaledStepOptions& options = {});
 
-  /// Between step() and update(): a 0-d f32 that is not 0 if that step was skipped, for what
-  /// follows the parameters (EMA::update). Undefined if the scaler is disabled.
-  /// throws: StateError at any other time.
+  /// A 0-d f32 that is not 0 if the optimiser's last step() was skipped; for EMA::update(), for
+  /// instance. Call it between step() and update(). Undefined if the scaler is disabled.
+  /// throws: StateError if not called between step() and update().
   Tensor found_inf(const Optimizer& optimizer) const;
 
-  /// Sets the scale of the next step and begins it. If any of several optimisers overflowed, the
-  /// step counts as an overflow.
-  /// throws: StateError if no gradients were checked since the last update(). LossScaleError once
-  /// the host learns that the scale would have fallen below min_scale in an earlier step (the scale
-  /// stayed where it was): at once on the CPU, some steps later on a GPU; from updates that are
-  /// captured into a graph by after_launch().
+  /// Ends the step and sets the scale for the next one. With several optimisers the step counts as
+  /// an overflow if one of them overflowed.
+  /// throws: StateError if no gradients were checked since the last update(). LossScaleError if the
+  /// scale would have fallen below min_scale in an earlier step; the scale did not change then. On
+  /// the CPU the next update() throws it, on a GPU an update() some steps later. For updates in a
+  /// captured graph after_launch() throws it.
   void update();
 
   /// Call it after each launch of a graph (core/capture/cuda_graph.h) into which update() was
-  /// recorded: the host asks for news of the scale, which the recorded update() does not send.
-  /// Never waits.
-  /// throws: LossScaleError as update().
+  /// captured. It fetches the scale to the host, which the captured update() does not do. Never
+  /// waits.
+  /// throws: LossScaleError as update() does.
   void after_launch();
 
-  /// Forgets the gradients looked at since the last update(), for a step that is given up after an
+  /// Discards the checks of gradients since the last update(). For a step that is given up after an
   /// error.
   void abandon_step() { checks_.clear(); }
 
@@ -105,23 +107,24 @@ class LATHE_API GradScaler {
     double scale;
     int64_t steps, skipped;  // calls of update(); those that followed an overflow
   };
-  /// The newest values that the host knows, for a progress line: exact on the CPU, some steps old
-  /// on a GPU. Never waits.
+  /// The newest values that the host has, for a progress line. They are exact on the CPU and some
+  /// steps old on a GPU. Never waits.
   Progress progress() const;
-  /// The values after every update() so far, for a checkpoint or a row of metrics. Waits for the
+  /// The exact values after the last update(), for a checkpoint or a row of metrics. Waits for the
   /// device.
   Progress read_progress() const;
 
   bool enabled() const { return options_.enabled; }
   const GradScalerOptions& options() const { return options_; }
 
-  /// scale, growth_factor, backoff_factor, growth_interval, growth_tracker; empty if disabled. The
-  /// scale and the tracker share memory with the scaler; clone() them to keep them.
+  /// Entries: scale, growth_factor, backoff_factor, growth_interval, growth_tracker; no entries if
+  /// disabled. scale and growth_tracker share memory with the scaler; clone() them to keep their
+  /// values.
   StateDict state_dict() const;
-  /// Takes over such a state, all or nothing. Does nothing if disabled. Waits if the state is on a
-  /// GPU.
-  /// throws: ValueError listing what is missing, unexpected or out of range; StateError between
-  /// unscale_() or step() and update().
+  /// Loads the state_dict() of a GradScaler. Does nothing if disabled. Waits for the device if the
+  /// state is on a GPU.
+  /// throws: ValueError listing every entry that is missing, unexpected or out of range; StateError
+  /// between unscale_() or step() and update(). Nothing has changed then.
   void load_state_dict(const StateDict& state);
 
  private:
@@ -156,7 +159,7 @@ class LATHE_API GradScaler {
 };
 
 namespace cpu {
-/// grad /= scale for every gradient, dense or not. found_inf becomes 1 if an element was inf or
+/// Divides every gradient, dense or not, by the scale. Sets found_inf to 1 if an element was inf or
 /// NaN.
 void unscale_grads(const Tensors& grads, const Tensor& scale, const Tensor& found_inf);
 /// One step of `rule`. `report` may be undefined.

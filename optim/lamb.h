@@ -18,7 +18,7 @@ struct LAMBOptions {
   bool master_weights = false;  // f32 values for half parameters: Optimizer::add_groups
 };
 
-/// Parameters with options of their own. An absent option is that of the optimiser.
+/// Parameters with options of their own. An absent option has the optimiser's value.
 struct LAMBGroup {
   Tensors params;
   std::optional<double> lr = {};
@@ -38,15 +38,15 @@ void visit_options(LAMBOptions& all, Visit visit, const LAMBGroup& own = {}) {
   visit("adapt", all.adapt, own.adapt, Range::kSwitch);
 }
 
-/// Adam for large batches: the step of each parameter tensor, decay included, is scaled to the
+/// Adam for large batches: scales the step of each parameter tensor, decay included, to the
 /// tensor's norm.
 ///   u = m̂ / (sqrt(v̂) + eps) + weight_decay·p;   p -= lr·‖p‖/‖u‖·u
-/// The ratio is 1 where a norm is 0.
-/// m, v = running means of g, g²; the hats stand for the bias correction. Norms are summed in
-/// double. Biases and norms usually belong in a group {.weight_decay = 0, .adapt = false}: see
-/// split_by_decay() in param_groups.h. State: exp_avg, exp_avg_sq.
-/// throws: ValueError for lr, eps or weight_decay that is negative or not finite, or a beta outside
-/// [0,1); see also Optimizer::add_groups.
+/// m̂ and v̂ are the running means of g and g² with bias correction. The ratio ‖p‖/‖u‖ is replaced
+/// by 1 if one of the norms is 0. Norms are summed in f64. Biases and norms usually belong in a
+/// group {.weight_decay = 0, .adapt = false}: see split_by_decay() in param_groups.h. State:
+/// exp_avg, exp_avg_sq.
+/// throws: ValueError if lr, eps or weight_decay is negative or not finite, or a beta is outside
+/// [0,1); what Optimizer::add_groups throws.
 /// ref: You et al. 2019 (arXiv:1904.00962), whose φ is the identity here.
 class LATHE_API LAMB final : public Optimizer {
  public:

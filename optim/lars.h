@@ -16,7 +16,7 @@ struct LARSOptions {
   bool master_weights = false;       // f32 values for half parameters: Optimizer::add_groups
 };
 
-/// Parameters with options of their own. An absent option is that of the optimiser.
+/// Parameters with options of their own. An absent option has the optimiser's value.
 struct LARSGroup {
   Tensors params;
   std::optional<double> lr = {}, momentum = {}, weight_decay = {}, trust_coefficient = {};
@@ -35,13 +35,14 @@ void visit_options(LARSOptions& all, Visit visit, const LARSGroup& own = {}) {
 
 /// Momentum SGD for large batches: each parameter tensor has a rate of its own, proportional to its
 /// norm divided by its gradient's norm.
-///   λ = trust_coefficient·‖p‖ / (‖g‖ + weight_decay·‖p‖), 1 where a norm is 0
+///   λ = trust_coefficient·‖p‖ / (‖g‖ + weight_decay·‖p‖), or 1 if ‖p‖ or ‖g‖ is 0
 ///   b = momentum·b + lr·λ·(g + weight_decay·p);   p -= b
-/// Norms are summed in double. With clipping or loss scaling they are the norms of the gradients
-/// that the step gets. Biases and norms usually belong in a group {.weight_decay = 0, .adapt =
-/// false}: see split_by_decay() in param_groups.h. Such a group steps by lr itself, so give it a
-/// smaller lr. State: momentum_buffer.
-/// throws: ValueError for a number that is negative or not finite; see also Optimizer::add_groups.
+/// Norms are summed in f64. With clipping or loss scaling, ‖g‖ is the norm after clipping and
+/// unscaling. Biases and norms usually belong in a group {.weight_decay = 0, .adapt = false}: see
+/// split_by_decay() in param_groups.h. Such a group steps by lr itself, so give it a smaller lr.
+/// State: momentum_buffer.
+/// throws: ValueError for an option that is negative or not finite; what Optimizer::add_groups
+/// throws.
 /// ref: You, Gitman and Ginsburg 2017 (arXiv:1708.03888).
 class LATHE_API LARS final : public Optimizer {
  public:

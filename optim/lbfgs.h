@@ -19,50 +19,51 @@ struct LBFGSOptions {
   int64_t max_iter = 20;  // iterations per step()
   std::optional<int64_t> max_eval =
       {};                          // calls of the closure per step(); absent: max_iter * 5 / 4
-  double tolerance_grad = 1e-7;    // ends the step where no component of the gradient is larger
-  double tolerance_change = 1e-9;  // ends it where parameters or loss change by no more
+  double tolerance_grad = 1e-7;    // ends the step if no component of the gradient is larger
+  double tolerance_change = 1e-9;  // ends the step if parameters or loss change by no more
   int64_t history_size = 100;      // pairs of changes that approximate the curvature
   bool strong_wolfe = false;       // true: line searches; false: steps of length lr
 };
 
 /// Minimises a loss that a closure computes. One step() makes several iterations:
 ///   d = -H g, by the two-loop recursion over the last changes of parameters (s) and gradient (y)
-///   x ← x + t d, with t = lr (in the very first iteration lr * min(1, 1 / |g|_1)), or from a line
-///   search that begins there (line_search.h)
-/// A pair with y·s <= 1e-10 is left out. Reads losses and products on the host, so it waits for a
-/// GPU several times per iteration. Neither copied nor moved.
+///   x ← x + t d
+/// Pairs (y, s) with y·s <= 1e-10 are left out of H. t is lr, and lr * min(1, 1 / |g|_1) in the
+/// very first iteration. With strong_wolfe a line search begins at that t. Every iteration waits
+/// for the device several times. An LBFGS cannot be copied or moved.
 /// dtypes: f32, f64.   ref: Liu and Nocedal 1989; Nocedal and Wright 2006, Algorithm 7.4.
 class LATHE_API LBFGS {
  public:
   /// Clears the gradients, computes the loss, calls backward() and returns the loss.
   using Closure = std::function<Tensor()>;
 
-  /// throws: ValueError for no parameters, a parameter that comes twice or a bad option;
-  /// DTypeError, DeviceError unless all are f32 or all f64, on one device; StateError for a
-  /// parameter that is not a leaf.
+  /// throws: ValueError if there are no parameters, one comes twice, or an option is out of range;
+  /// DTypeError, DeviceError unless all are f32 or all f64, on one device; StateError unless all
+  /// are leaves.
   explicit LBFGS(const Tensors& params, const LBFGSOptions& options = {});
   LBFGS(const LBFGS&) = delete;
   LBFGS& operator=(const LBFGS&) = delete;
 
-  /// A parameter without gradient counts as one with a gradient of zeros. If this throws, the
-  /// parameters and the state are as before.
-  /// → the loss before the step
-  /// throws: what the closure throws; ShapeError if it returns no number.
+  /// Makes one step of up to max_iter iterations. A parameter without a gradient counts as having a
+  /// gradient of zeros.   → the loss before the step
+  /// throws: what the closure throws; ShapeError unless it returns a tensor of one element.
+  /// Parameters and state are as before then.
   Tensor step(const Closure& closure);
 
   void zero_grad(ZeroGradOptions options = {}) const;
   double lr() const { return options_.lr; }
   /// throws: ValueError for a negative or non-finite rate.
   void set_lr(double lr);
-  /// Calls of the closure so far.
+  /// The number of calls of the closure so far.
   int64_t evaluations() const { return state_.evaluations; }
-  /// Iterations so far.
+  /// The number of iterations so far.
   int64_t iterations() const { return state_.iterations; }
 
-  /// Options and everything that decides the next step.
+  /// The options and all state that decides the next step.
   StateDict state_dict() const;
-  /// Takes over such a state; copies the tensors. All or nothing.
-  /// throws: ValueError for what is missing, unexpected or of another shape.
+  /// Loads the state_dict() of an LBFGS; copies the tensors.
+  /// throws: ValueError for an entry that is missing, unexpected or of another shape. Nothing has
+  /// changed then.
   void load_state_dict(const StateDict& state);
 
  private:

@@ -16,7 +16,7 @@ struct NovoGradOptions {
   bool master_weights = false;  // f32 values for half parameters: Optimizer::add_groups
 };
 
-/// Parameters with options of their own. An absent option is that of the optimiser.
+/// Parameters with options of their own. An absent option has the optimiser's value.
 struct NovoGradGroup {
   Tensors params;
   std::optional<double> lr = {};
@@ -35,15 +35,15 @@ void visit_options(NovoGradOptions& all, Visit visit, const NovoGradGroup& own =
   visit("grad_averaging", all.grad_averaging, own.grad_averaging, Range::kSwitch);
 }
 
-/// Momentum over gradients that are normalised per parameter tensor, with decoupled decay. It needs
-/// half the state of Adam.
+/// Momentum over gradients that are normalised for each parameter tensor, with decoupled decay.
+/// Needs half the state of Adam.
 ///   v = running mean of ‖g‖², one number per tensor; in the first step v = ‖g‖²
 ///   m = beta1·m + g / (sqrt(v) + eps) + weight_decay·p;   p -= lr·m
-/// There is no bias correction: v starts at its first value, m at 0. eps is added in the first step
-/// as well; the paper leaves it out there and divides 0 by 0 where the gradient is 0. Norms are
-/// summed in double. State: exp_avg, exp_avg_sq (0-d).
-/// throws: ValueError for lr, eps or weight_decay that is negative or not finite, or a beta outside
-/// [0,1); see also Optimizer::add_groups.
+/// There is no bias correction: v starts at its first value, m at 0. Unlike the paper, the first
+/// step also adds eps, so that a gradient of 0 does not give 0 / 0. Norms are summed in f64. State:
+/// exp_avg, exp_avg_sq (0-d).
+/// throws: ValueError if lr, eps or weight_decay is negative or not finite, or a beta is outside
+/// [0,1); what Optimizer::add_groups throws.
 /// ref: Ginsburg et al. 2019 (arXiv:1905.11286).
 class LATHE_API NovoGrad final : public Optimizer {
  public:

@@ -36,47 +36,50 @@ enum class Range {
 };
 
 struct ZeroGradOptions {
-  // false: keep the memory and write zeros; a step with a zero gradient is a normal step.
+  // false: keeps the memory and writes zeros; a step with a zero gradient is a normal step.
   bool set_to_none = true;
 };
 
 struct StepOptions {
   Tensor found_inf = {};  // 0-d f32 on the parameters' device; if it is not 0 the step is skipped
-  // The next two change the gradients on their way into the update; in memory they stay as they
-  // are. On a GPU this costs two launches for all groups before the one update of each. For f32 and
-  // f64 gradients the bits are those of GradScaler::unscale_ and clip_grad_norm_.
+  // The next two options change the gradients that the update uses; the gradients in memory stay.
+  // On a GPU this costs two launches for all groups, before one update launch for each group. For
+  // f32 and f64 gradients the bits are those of GradScaler::unscale_ and clip_grad_norm_.
   Tensor grad_scale = {};    // 0-d f32: divides the gradients and looks for inf and NaN in them;
                              // needs found_inf, which the step then writes
   double max_grad_norm = 0;  // above 0: clips to this total norm over all groups
 };
 
-/// Updates parameters from their gradients. Neither copied nor moved: schedulers and scalers refer
-/// to it. A parameter without a gradient is skipped completely: no decay, no momentum, and its step
-/// count stays.
+/// Updates parameters from their gradients. An optimiser cannot be copied or moved, because
+/// schedulers and scalers refer to it. It skips a parameter without a gradient completely: no
+/// decay, no momentum, and the parameter's step count stays.
 class LATHE_API Optimizer {
  public:
   virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// One update of every parameter that has a gradient. Writes parameters in place (their version
-  /// goes up) and does not change the gradients. If it throws, nothing has changed.
-  /// A skipped step (StepOptions) changes no parameter, no buffer and no step count; on a GPU the
-  /// kernels read the flag and the host never waits.
-  /// After a kernel has found a label or index out of range, steps on that GPU change no values
-  /// until the next wait throws that error. Such a step is still counted if the host counts the
-  /// steps (no flag was given so far, and no set_capturable()).
+  /// Updates every parameter that has a gradient, in place (which raises the tensor's version).
+  /// Does not change the gradients. Two kinds of steps change no values:
+  ///   - A step skipped by StepOptions::found_inf changes no parameter, no buffer and no step
+  ///     count. On a GPU the kernels read the flag and the host never waits.
+  ///   - After a kernel has found a label or index out of range, steps on that GPU change no values
+  ///     until the next wait throws that error. Before set_capturable() and the first found_inf the
+  ///     host counts the steps, including these.
   /// → with max_grad_norm: the total norm before clipping, as clip_grad_norm_ returns it
-  /// throws: StateError if a parameter's shape or device no longer fits its state; DeviceError for
-  /// a group on several devices (with grad_scale or max_grad_norm: for groups on several), or a
-  /// flag or scale on another device; ValueError for a flag or scale that is not a 0-d f32 and for
-  /// a negative or NaN max_grad_norm; OutOfMemoryError.
+  /// throws: one of these; nothing has changed then:
+  ///   - StateError if a parameter's shape or device no longer fits its state
+  ///   - DeviceError for a group on several devices, for several groups on different devices with
+  ///     grad_scale or max_grad_norm, or for found_inf or grad_scale on another device
+  ///   - ValueError for a found_inf or grad_scale that is not a 0-d f32, or a negative or NaN
+  ///     max_grad_norm
+  ///   - OutOfMemoryError
   Tensor step(const StepOptions& options = {});
 
-  /// Drops all gradients (they are undefined afterwards), or writes zeros into them.
+  /// Drops all gradients, which are undefined afterwards, or writes zeros into them.
   void zero_grad(ZeroGradOptions options = {}) const;
 
-  /// The class: "SGD".
+  /// The name of the class: "SGD".
   const char* name() const { return name_; }
   size_t num_groups() const { return groups_.size(); }
   /// The parameters of one group, in order.
@@ -86,55 +89,62 @@ class LATHE_API Optimizer {
 
   double lr(size_t group = 0) const;
   /// Sets the learning rate of one group or of all groups.
-  /// throws: ValueError for a negative or non-finite rate; CudaError from a GPU that holds the
-  /// rates (set_capturable()).
+  /// throws: ValueError for a rate that is negative or not finite; after set_capturable() also
+  /// CudaError.
   void set_lr(size_t group, double lr);
   void set_lr(double lr);
   /// Sets one learning rate per group.
-  /// throws: as above; ValueError also for another number of rates. Then none has changed.
+  /// throws: what set_lr() throws; ValueError for another number of rates than groups. Nothing has
+  /// changed then.
   void set_lrs(const std::vector<double>& rates);
-  /// From now on, the learning rates and step counts of parameters on GPUs live in device memory. A
-  /// step captured into a graph then goes on counting and follows set_lr() when it is launched
-  /// again. Without this call they are arguments of the kernels, which a graph keeps (the count
-  /// only until the first step that could be skipped).
-  /// The step itself costs no more. A set_lr() that changes a rate is one small launch on the
-  /// current stream; the host never waits. The first step, and the first one after
-  /// load_state_dict(), make state and must not be captured. A graph captured before
-  /// load_state_dict() refers to state that was released, and must not be launched again. The call
-  /// cannot be undone; on the CPU it changes nothing.
+  /// Makes step() ready to be captured into a graph: learning rates and step counts of parameters
+  /// on GPUs are kept in device memory from now on. So each launch of the graph counts its step and
+  /// follows set_lr(). Without this call a graph repeats the rate and, before the first step with a
+  /// found_inf, the count of the captured step.
+  ///   - Do not capture the first step, or the first step after load_state_dict(): they allocate
+  ///     state.
+  ///   - After load_state_dict(), do not launch graphs captured before: they refer to released
+  ///     memory.
+  ///   - A set_lr() that changes a rate costs one small launch on the current stream. Nothing else
+  ///     costs more, and the host never waits.
+  /// The call cannot be undone. It has no effect on the CPU.
   void set_capturable() { capturable_ = true; }
-  /// From now on, a step under Autocast casts neither the f32 parameters that are on a GPU now nor
-  /// their gradients: step() writes the half copies that Autocast reads, and reads gradients in the
-  /// half type in which the backward pass left them (autograd/half_copy.h). No value changes; a
-  /// weight that is cast takes 2 more bytes per element. grad() gives f32 as ever, by a cast when
-  /// it is called. Does nothing on the CPU, and in LARS, LAMB and NovoGrad.
-  /// In a captured step nothing but optimisers may write these parameters. A step that is captured
-  /// without its backward pass needs f32 gradients: call grad() first, or it is a StateError.
+  /// Removes casts from training under Autocast, for the f32 parameters that are on a GPU now:
+  /// step() also writes the half copies of parameters that Autocast reads, and reads gradients in
+  /// the half type of the backward pass (autograd/half_copy.h). No value changes. A weight that
+  /// Autocast casts takes 2 more bytes per element. grad() casts to f32 when it is called. Has no
+  /// effect on the CPU, and in LARS, LAMB and NovoGrad.
+  ///   - In a captured step only optimisers may write these parameters.
+  ///   - If a step is captured without its backward pass, call grad() of all parameters first.
+  ///     Otherwise step() throws StateError.
   void set_half_copies() const;
 
-  /// The learning rate that the group was made with: what schedulers start from.
+  /// The learning rate that the group was made with, from which schedulers start.
   double initial_lr(size_t group = 0) const;
-  /// A hyper-parameter by its option's name, "momentum"; flags are 0 or 1.
+  /// The hyper-parameter with the name of its option, "momentum" for instance. Flags are 0 or 1.
   /// throws: ValueError for an unknown name.
   double hyper_parameter(std::string_view name, size_t group = 0) const;
 
-  /// Everything that decides the next step. Parameters are numbered through all groups:
+  /// All state that decides the next step. Parameters are numbered through all groups:
   ///   group.0.params (how many), group.0.lr, group.0.initial_lr, group.0.momentum, …,
   ///   state.3.step, state.3.momentum_buffer, …
-  /// A parameter that was never updated has no state entries. Waits for the device if it counts the
-  /// steps: with set_capturable(), or once a step could be skipped.
+  /// A parameter that was never updated has no state entries. Waits for the device if the device
+  /// counts the steps: after set_capturable(), or after the first step with a found_inf.
   StateDict state_dict() const;
-  /// Takes over such a state, with its hyper-parameters; copies the buffers. All or nothing.
-  /// throws: ValueError listing what is missing, unexpected or of another shape.
+  /// Loads the state_dict() of such an optimiser, with its hyper-parameters. Copies the buffers.
+  /// throws: ValueError listing every entry that is missing, unexpected or of another shape.
+  /// Nothing has changed then.
   void load_state_dict(const StateDict& state);
 
-  /// From now on this process keeps only its own share of the state: step() updates the parameters
-  /// that are its own and then exchanges values, state_dict() gathers the state of all processes,
-  /// load_state_dict() takes the own part. So all processes must call these three together. State
-  /// that other processes keep is released. What a ZeroRedundancyOptimizer calls.
+  /// Makes this process keep only its own share of the state; called by ZeroRedundancyOptimizer.
+  /// State that other processes keep is released. From now on all processes must call these three
+  /// together:
+  ///   - step() updates the parameters of this process's share and then exchanges values
+  ///   - state_dict() gathers the state of all processes
+  ///   - load_state_dict() takes this process's share
   /// throws: StateError if the state is shared already.
   void share_state(std::shared_ptr<StateShares> shares);
-  /// Bytes of the state that this process keeps.
+  /// The bytes of the state that this process keeps.
   int64_t state_bytes() const;
 
  protected:
@@ -150,21 +160,22 @@ class LATHE_API Optimizer {
     double operator()(std::string_view name) const;
   };
 
-  /// A buffer that a parameter can have.
+  /// A buffer that a parameter can have in its state.
   struct BufferName {
     std::string_view name;          // a literal
     std::string_view only_if = {};  // needed if this hyper-parameter is not 0; empty: always
     bool one_number = false;        // 0-d; else of the parameter's shape
   };
 
-  /// `buffers`: those that this optimiser can need, at most kMaxBuffers (update.h).
+  /// `buffers`: all buffers that this optimiser can need, at most kMaxBuffers (update.h).
   Optimizer(const char* name, std::vector<BufferName> buffers);
 
-  /// Adds groups, whose absent options are those in `options` (Note [One list of options]). With
-  /// master_weights each half parameter has its values in an f32 buffer, master_param. The
-  /// parameter is the rounded copy, written in the same pass.
-  /// throws: ValueError for no groups or an empty one, an undefined tensor, a parameter that is in
-  /// a group already, or a bad option; DTypeError unless floating; StateError unless a leaf.
+  /// Adds groups. An option that a group lacks is taken from `options` (Note [One list of
+  /// options]). With master_weights the optimiser keeps the value of each half parameter in an f32
+  /// buffer, master_param, and rounds it into the parameter in the same kernel.
+  /// throws: ValueError for an empty list of groups, an empty group, an undefined tensor, a
+  /// parameter that is in a group already, or an option out of range; DTypeError unless the
+  /// parameters are floating; StateError unless they are leaves.
   template <class Options, class OptionsGroup>
   void add_groups(std::vector<OptionsGroup> groups, Options options) {
     LATHE_CHECK(ValueError, !groups.empty(), name_, ": an empty list of parameter groups");
@@ -178,7 +189,7 @@ class LATHE_API Optimizer {
       add_group(std::move(group.params), std::move(hyper), options.master_weights);
     }
   }
-  /// The options that add_groups() made these hyper-parameters of. Allocates nothing.
+  /// The options from which add_groups() made these hyper-parameters. Allocates nothing.
   template <class Options>
   static Options options_of(const HyperParameters& hyper) {
     Options options;
@@ -189,13 +200,13 @@ class LATHE_API Optimizer {
     return options;
   }
 
-  /// Checks beyond the range of each hyper-parameter.
-  /// throws: ValueError naming those that do not fit together.
+  /// Checks hyper-parameters against each other. Their ranges have been checked.
+  /// throws: ValueError naming the hyper-parameters that do not fit together.
   virtual void check_together(const HyperParameters&) const {}
-  /// Whether an update measures norms of whole tensors, in UpdateItem::scratch.
+  /// True if an update measures norms of whole tensors, in UpdateItem::scratch.
   virtual bool measures_norms() const { return false; }
   /// Updates all items. They are on one device, and items of one kind are adjacent. It must not
-  /// fail: step() has checked everything, and an update allocates nothing.
+  /// fail or allocate: step() has checked everything.
   virtual void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const = 0;
 
   const char* const name_;

@@ -16,17 +16,17 @@ struct ReduceLROnPlateauOptions {
   double eps = 1e-8;  // a reduction by this or less is not made
 };
 
-/// After `patience` + 1 metrics in a row that do not improve on the best one, lr becomes
-/// max(lr · factor, min_lr) in every group. A metric m improves if
+/// After `patience` + 1 metrics in a row that do not improve on the best metric, lr becomes max(lr
+/// · factor, min_lr) in every group. A metric m improves if
 ///   m < best · (1 - threshold)   (relative),   m < best - threshold   (absolute);
 ///   with maximize: m > best · (1 + threshold),   m > best + threshold.
 /// NaN does not improve.
 ///   optim::ReduceLROnPlateau schedule(opt, {.patience = 3});
 ///   for (int epoch = 0; epoch < 90; ++epoch) { …; schedule.observe(validation_loss); }
-/// step() counts epochs and changes nothing else. To combine it with other schedules:
-/// scheduler_chain.h. State: best, bad_metrics and cooldown_left besides that of every schedule.
-/// throws: ValueError for a factor outside of [0, 1), a negative count, or a threshold, min_lr or
-/// eps that is negative or not finite.
+/// step() only counts epochs. scheduler_chain.h combines it with other schedules. State: best,
+/// bad_metrics, cooldown_left, and the entries of every schedule.
+/// throws: ValueError if factor is outside [0, 1), patience or cooldown is negative, or threshold,
+/// min_lr or eps is negative or not finite.
 /// ref: the rule is PyTorch's.
 class LATHE_API ReduceLROnPlateau final : public LRScheduler {
  public:

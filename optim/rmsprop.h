@@ -19,7 +19,7 @@ struct RMSpropOptions {
   bool master_weights = false;  // f32 values for half parameters: Optimizer::add_groups
 };
 
-/// Parameters with options of their own. An absent option is that of the optimiser.
+/// Parameters with options of their own. An absent option has the optimiser's value.
 struct RMSpropGroup {
   Tensors params;
   std::optional<double> lr = {}, alpha = {}, eps = {}, weight_decay = {}, momentum = {};
@@ -37,10 +37,12 @@ void visit_options(RMSpropOptions& all, Visit visit, const RMSpropGroup& own = {
   visit("centered", all.centered, own.centered, Range::kSwitch);
 }
 
-/// g += weight_decay·p; v = running mean of g²; p -= lr·g / (sqrt(v) + eps), optionally centred and
-/// with momentum. State: square_avg; momentum_buffer if momentum is not 0; grad_avg if centred.
-/// throws: ValueError for lr, eps, weight_decay or momentum that is negative or not finite, or
-/// alpha outside [0,1); see also Optimizer::add_groups.
+///   g += weight_decay·p
+///   v = running mean of g²
+///   p -= lr·g / (sqrt(v) + eps), optionally centred and with momentum
+/// State: square_avg; momentum_buffer if momentum is not 0; grad_avg if centred.
+/// throws: ValueError if lr, eps, weight_decay or momentum is negative or not finite, or alpha is
+/// outside [0,1); what Optimizer::add_groups throws.
 class LATHE_API RMSprop final : public Optimizer {
  public:
   explicit RMSprop(Tensors params, const RMSpropOptions& options = {});

@@ -1,6 +1,6 @@
-// Learning-rate schedules that are formulas of the epoch. reduce_on_plateau.h has the one that
-// looks at a metric, scheduler_chain.h those that combine others. Call step() once per epoch, after
-// the optimiser's last step of that epoch. An "epoch" may be any unit that the caller counts in.
+// Learning-rate schedules that are formulas of the epoch. reduce_on_plateau.h has a schedule that
+// follows a metric; scheduler_chain.h combines schedules. Call step() once per epoch, after the
+// optimiser's last step of that epoch. An "epoch" may be any unit that the caller counts in.
 //   optim::StepLR schedule(opt, {.step_size = 30});
 //   for (int epoch = 0; epoch < 90; ++epoch) { …; schedule.step(); }
 #pragma once
@@ -13,7 +13,7 @@
 namespace lathe::optim {
 
 /// Base of all schedules. The constructor sets the learning rates of epoch 0. The optimiser must
-/// outlive it.
+/// outlive the schedule.
 class LATHE_API LRScheduler {
  public:
   virtual ~LRScheduler() = default;
@@ -21,45 +21,48 @@ class LATHE_API LRScheduler {
   LRScheduler& operator=(const LRScheduler&) = delete;
 
   /// Begins the next epoch: sets each group's learning rate.
-  /// throws: ValueError for a rate that is negative or not finite (from LambdaLR's function, say).
-  /// The epoch and all rates are then as before.
+  /// throws: ValueError for a rate that is negative or not finite (for instance from LambdaLR's
+  /// function). Nothing has changed then.
   void step();
 
-  /// Passes on how training goes (a validation loss, an accuracy), usually once per epoch, before
-  /// step(). ReduceLROnPlateau lowers the learning rates at once, alone or inside another schedule;
-  /// the other schedules ignore it.
+  /// Gives the schedule a metric (a validation loss, an accuracy), usually once per epoch, before
+  /// step(). ReduceLROnPlateau lowers the learning rates at once, also inside another schedule.
+  /// Other schedules ignore the metric.
   void observe(double metric);
 
-  /// The epoch whose learning rates are set; 0 at first.
+  /// The epoch whose learning rates are in use; 0 at first.
   int64_t last_epoch() const { return last_epoch_; }
   Optimizer& optimizer() const { return optimizer_; }
 
-  /// The learning rate of `epoch`, given that of the epoch before (not used for epoch 0) and the
-  /// initial one.
+  /// The learning rate of `epoch`. `before` is the rate of the previous epoch (unused for epoch 0),
+  /// `initial` the initial rate.
   virtual double lr_at(int64_t epoch, double before, double initial) const = 0;
-  /// Changes `rates` (one per group, set by this schedule for `epoch`) in answer to a metric.
+  /// Changes `rates` in response to a metric. `rates` has one rate per group, which this schedule
+  /// set for `epoch`. The default changes nothing.
   virtual void adapt(double metric, int64_t epoch, std::vector<double>& rates);
 
-  /// What decides the next learning rates besides the epoch and the present rates; usually nothing.
+  /// State that decides the next learning rates besides the epoch and the present rates. Most
+  /// schedules have no such state.
   virtual StateDict memory() const { return {}; }
-  /// Takes over what memory() gave.
-  /// throws: ValueError; nothing has changed then.
+  /// Loads what memory() returned.
+  /// throws: ValueError for another schedule's state. Nothing has changed then.
   virtual void recall(const StateDict& memory);
 
-  /// last_epoch, the learning rates in use (group.0.lr, …) and memory(). The options are not part
-  /// of it: they come from the constructor.
+  /// Entries: last_epoch, the learning rates in use (group.0.lr, …) and memory(). Options are not
+  /// saved: the constructor sets them.
   StateDict state_dict() const;
-  /// Continues from such a state: the next epoch gets the learning rate that it would have had
+  /// Continues from a state_dict(): the next epoch gets the learning rate that it would have had
   /// without the interruption.
-  /// throws: ValueError if the state is not one of such a schedule over as many groups; nothing has
-  /// changed then.
+  /// throws: ValueError if the state is from another kind of schedule or another number of groups.
+  /// Nothing has changed then.
   void load_state_dict(const StateDict& state);
 
  protected:
   explicit LRScheduler(Optimizer& optimizer) : optimizer_(optimizer) {}
-  /// Sets the learning rates of epoch 0. A constructor calls it last.
+  /// Sets the learning rates of epoch 0. The constructor of a schedule must call it last.
   void start();
-  /// Sets the learning rates of `epoch`, which is 0 or follows last_epoch(). All or none.
+  /// Sets the learning rates of `epoch`, which is 0 or last_epoch() + 1. If it throws, nothing has
+  /// changed.
   virtual void set_rates(int64_t epoch);
 
  private:
@@ -71,7 +74,7 @@ struct StepLROptions {
   int64_t step_size = 30;
   double gamma = 0.1;
 };
-/// lr is multiplied by gamma every step_size epochs.
+/// Multiplies lr by gamma every step_size epochs.
 /// throws: ValueError for step_size < 1 or a negative gamma.
 class LATHE_API StepLR final : public LRScheduler {
  public:
@@ -83,10 +86,10 @@ class LATHE_API StepLR final : public LRScheduler {
 };
 
 struct MultiStepLROptions {
-  std::vector<int64_t> milestones = {};  // epochs, ascending; the same twice counts twice
+  std::vector<int64_t> milestones = {};  // ascending epochs; one that comes twice counts twice
   double gamma = 0.1;
 };
-/// lr is multiplied by gamma at every milestone.
+/// Multiplies lr by gamma at every milestone.
 /// throws: ValueError for a milestone < 1, milestones that descend, or a negative gamma.
 class LATHE_API MultiStepLR final : public LRScheduler {
  public:
@@ -114,12 +117,12 @@ class LATHE_API CosineAnnealingLR final : public LRScheduler {
 };
 
 struct LinearLROptions {
-  double start_factor = 1.0 / 3;  // of the initial learning rate, in epoch 0
-  double end_factor = 1;          // from epoch total_iters on
+  double start_factor = 1.0 / 3;  // factor in epoch 0
+  double end_factor = 1;          // factor from epoch total_iters on
   int64_t total_iters = 5;
 };
-/// lr = initial · a factor that changes linearly: {.start_factor = 0.01} is a warm-up,
-/// {.start_factor = 1, .end_factor = 0} anneals to 0.
+/// lr = initial · f. The factor f changes linearly from start_factor to end_factor. For example
+/// {.start_factor = 0.01} is a warm-up, and {.start_factor = 1, .end_factor = 0} anneals to 0.
 /// throws: ValueError for total_iters < 1 or a negative factor.
 /// ref: warm-up: Goyal et al. 2017 (arXiv:1706.02677).
 class LATHE_API LinearLR final : public LRScheduler {
@@ -151,27 +154,27 @@ class LATHE_API PolynomialLR final : public LRScheduler {
 enum class Anneal { kCosine, kLinear };
 
 struct OneCycleLROptions {
-  int64_t total_steps = 0;  // of the whole cycle; the last one is number total_steps - 1
-  double pct_start = 0.3;   // part of the steps in which the learning rate rises
+  int64_t total_steps = 0;  // steps of the cycle: 0 … total_steps - 1
+  double pct_start = 0.3;   // fraction of the steps in which the learning rate rises
   Anneal anneal = Anneal::kCosine;
   double div_factor = 25;         // the first step has peak / div_factor
   double final_div_factor = 1e4;  // the last step has the first step's rate divided by this
-  bool three_phase = false;       // down again in as many steps as up, then on to the end
+  bool three_phase = false;       // true: falls in as many steps as it rises, then on to the end
 };
-/// The factor of the initial learning rate in `step`. It goes through these values:
+/// The factor of the initial learning rate in step `step`. It has these values:
 ///   1 / div_factor                     in step 0
 ///   1                                  in step u = pct_start · total_steps - 1
 ///   1 / div_factor                     in step 2·u, with three_phase only
 ///   1 / div_factor / final_div_factor  in the last step and after it
-/// Between two of them, at t from 0 to 1: end + (begin - end) · (1 + cos(pi·t)) / 2, or a straight
-/// line.
+/// Between two of these values, at t from 0 to 1, the factor is
+/// end + (begin - end) · (1 + cos(pi·t)) / 2, or with Anneal::kLinear a straight line.
 LATHE_API double one_cycle_factor(int64_t step, const OneCycleLROptions& options);
 
-/// Rises to the peak, which is the initial learning rate, and falls to nearly nothing, once: lr =
-/// initial · one_cycle_factor(epoch). Call step() after every optimiser step, not once per epoch.
-/// The momentum does not change.
-/// throws: ValueError for total_steps < 1, pct_start outside of [0, 1] ([0, 0.5] with three_phase),
-/// or a factor that is not positive and finite.
+/// Raises the learning rate once to its peak, the initial learning rate, and then lowers it to
+/// nearly 0: lr = initial · one_cycle_factor(epoch). Call step() after every optimiser step, not
+/// once per epoch. The momentum does not change.
+/// throws: ValueError if total_steps < 1, pct_start is outside [0, 1] ([0, 0.5] with three_phase),
+/// or a factor is not positive and finite.
 /// ref: Smith and Topin 2017 (arXiv:1708.07120); the phases are PyTorch's and fastai's.
 class LATHE_API OneCycleLR final : public LRScheduler {
  public:
@@ -183,6 +186,7 @@ class LATHE_API OneCycleLR final : public LRScheduler {
 };
 
 /// lr = initial · factor(epoch).
+/// throws: ValueError for an empty function.
 class LATHE_API LambdaLR final : public LRScheduler {
  public:
   LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> factor);

@@ -7,15 +7,17 @@
 
 namespace lathe::optim {
 
-/// One schedule after another: schedule i sets the rates from milestones[i-1] on and counts its
-/// epochs from there.
+/// Runs one schedule after another. Schedule i sets the rates from epoch milestones[i-1] on and
+/// counts its own epochs from there.
 ///   optim::LinearLR warmup(opt, {.start_factor = 0.01, .total_iters = 5});
 ///   optim::CosineAnnealingLR cosine(opt, {.t_max = 85});
 ///   optim::SequentialLR schedule(opt, {&warmup, &cosine}, {5});     // step() only this one
-/// The parts must outlive it. It uses their formulas and, while a part is the active one, that
-/// part's reaction to a metric.
-/// throws: ValueError unless there is one milestone fewer than schedules, the milestones ascend
-/// from 1 or more, and all schedules are of this optimiser and none is a ChainedLR.
+/// The schedules must outlive the SequentialLR. Only the active schedule receives observe()'s
+/// metric.
+/// throws: ValueError unless all of these hold:
+///   - There is one milestone fewer than schedules.
+///   - The milestones ascend, and the first is at least 1.
+///   - All schedules belong to this optimiser, and no schedule is a ChainedLR.
 class LATHE_API SequentialLR final : public LRScheduler {
  public:
   SequentialLR(Optimizer& optimizer, std::vector<LRScheduler*> schedules,
@@ -33,17 +35,19 @@ class LATHE_API SequentialLR final : public LRScheduler {
   std::vector<int64_t> milestones_;
 };
 
-/// Several schedules at once: lr = initial · the product of all lr_i / initial, where lr_i is what
-/// schedule i alone would set.
+/// Runs several schedules at once: lr = initial · the product of all lr_i / initial, where lr_i is
+/// the rate that schedule i alone would set.
 ///   optim::LinearLR warmup(opt, {.start_factor = 0.01, .total_iters = 5});
 ///   optim::ReduceLROnPlateau plateau(opt);
 ///   optim::ChainedLR schedule(opt, {&warmup, &plateau});     // observe() and step() only this one
-/// The parts must outlive it.
-/// throws: ValueError for no schedules, one of another optimiser, or one that is a ChainedLR.
+/// The schedules must outlive the ChainedLR.
+/// throws: ValueError for an empty list, a schedule of another optimiser, or a schedule that is a
+/// ChainedLR.
 class LATHE_API ChainedLR final : public LRScheduler {
  public:
   ChainedLR(Optimizer& optimizer, std::vector<LRScheduler*> schedules);
-  /// Not available: a part's next rate depends on that part's last rate, not on the chain's.
+  /// Not available, because a schedule's next rate depends on its own last rate and not on the
+  /// chain's.
   /// throws: StateError.
   double lr_at(int64_t epoch, double before, double initial) const override;
   void adapt(double metric, int64_t epoch, std::vector<double>& rates) override;

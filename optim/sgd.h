@@ -18,7 +18,7 @@ struct SGDOptions {
   bool master_weights = false;  // f32 values for half parameters: Optimizer::add_groups
 };
 
-/// Parameters with options of their own. An absent option is that of the optimiser.
+/// Parameters with options of their own. An absent option has the optimiser's value.
 struct SGDGroup {
   Tensors params;
   std::optional<double> lr = {}, momentum = {}, dampening = {}, weight_decay = {};
@@ -40,8 +40,10 @@ void visit_options(SGDOptions& all, Visit visit, const SGDGroup& own = {}) {
 ///   b = momentum·b + (1 - dampening)·g; the first b is g
 ///   p -= lr·(nesterov ? g + momentum·b : b)
 /// State: momentum_buffer if momentum is not 0.
-/// throws: ValueError for lr, momentum or weight_decay that is negative or not finite, dampening
-/// that is not finite, nesterov without momentum or with dampening; see also Optimizer::add_groups.
+/// throws: what Optimizer::add_groups throws; ValueError in these cases:
+///   - lr, momentum or weight_decay is negative or not finite
+///   - dampening is not finite
+///   - nesterov without momentum or with dampening
 class LATHE_API SGD final : public Optimizer {
  public:
   explicit SGD(Tensors params, const SGDOptions& options = {});

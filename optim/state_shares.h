@@ -1,5 +1,5 @@
-// StateShares: what an optimiser asks when each of several processes keeps the state of a share of
-// its parameters. distributed/zero_redundancy.h is the one there is.
+// StateShares: the interface by which an optimiser shares its state among processes: each process
+// keeps the state of a part of the parameters. distributed/zero_redundancy.h implements it.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,24 @@
 
 namespace lathe::optim {
 
-/// Parameters are numbered through all groups. All processes ask the same in the same order.
+/// Parameters are numbered through all groups. All processes must make the same calls in the same
+/// order.
 class LATHE_API StateShares {
  public:
   virtual ~StateShares() = default;
-  /// True if this process keeps the state of that parameter, and updates it.
+  /// True if this process updates that parameter and keeps its state.
   virtual bool is_own(size_t number) const = 0;
-  /// Before an update. All processes must have the same answer.
-  /// throws: StateError if exchange() cannot be called now, as in a capture of a GPU's stream.
+  /// Called before an update. Must return on all processes, or throw on all.
+  /// throws: StateError if exchange() cannot be called now, for instance while a stream is
+  /// captured.
   virtual void check_can_exchange() const = 0;
-  /// After an update: gives all processes the new values of all parameters.
+  /// Called after an update: gives all processes the new values of all parameters.
   virtual void exchange() = 0;
-  /// The state.… entries of all processes, ordered as those of one, from those of this process.
+  /// The state.… entries of all processes, in the order of a single process. `own` has those of
+  /// this process.
   virtual StateDict gather(const StateDict& own) const = 0;
-  /// `call` of this process, "step" or "state_dict()", failed; it will not call what was to follow.
+  /// Says that `call`, "step" or "state_dict()", failed on this process, so that the calls that
+  /// would follow are not made.
   virtual void failed(const char* call, const char* reason) noexcept = 0;
 };
 
