@@ -1,4 +1,4 @@
-// Batches: where a training gets its batches from. Any loader can be one: batches_of(loader).
+// Batches: the source of batches of a training. batches_of(loader) makes one from any loader.
 #pragma once
 
 #include <array>
@@ -28,13 +28,13 @@ class LATHE_API Pass {
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
 
-  /// The next batch.   → false if there is none
+  /// Gets the next batch.   → false after the last batch
   /// throws: what reading a sample throws.
   virtual bool next(Tensors& batch) = 0;
 };
 
 /// A source of batches that is read once per epoch. The first dimension of a batch's first tensor
-/// counts its samples.
+/// is the number of samples.
 class LATHE_API Batches {
  public:
   Batches() = default;
@@ -42,19 +42,20 @@ class LATHE_API Batches {
   Batches(const Batches&) = delete;
   Batches& operator=(const Batches&) = delete;
 
-  /// Batches in an epoch, not samples; -1 if that is not known.
+  /// The number of batches in an epoch; -1 if unknown.
   virtual int64_t size() const = 0;
-  /// Begins epoch `epoch`, from batch `first` on. One pass at a time.
+  /// Begins epoch `epoch` at batch `first`. Only one pass may exist at a time.
   virtual std::unique_ptr<Pass> begin(int64_t epoch, int64_t first) = 0;
 
-  /// Asks that batches on a GPU lie in the same memory again and again, for graphs that read them
-  /// there. A batch is then valid until the next one is requested. Queue all work on it before.
+  /// Asks the source to put batches on a GPU into the same memory again and again, for captured
+  /// graphs that read them there. A batch is then valid until the next one is requested. Queue all
+  /// work on it before.
   virtual void keep_places() {}
   virtual bool keeps_places() const { return false; }
-  /// Turns the tensors of a pass into the batch for the loss function. Device work, a part of the
-  /// step; it may be captured.
+  /// Turns the tensors of a pass into the batch for the loss function, in place. This is part of
+  /// the step. It must not wait for the device, because it may be captured into a graph.
   virtual void make(Tensors& /*batch*/) const {}
-  /// Seconds that passes have waited for their batches.
+  /// The seconds that passes have waited for their batches.
   virtual double wait_seconds() const { return 0; }
 };
 
@@ -65,7 +66,7 @@ struct Any {
   operator T() const;
 };
 
-/// How many members an aggregate has.
+/// The number of members of an aggregate.
 template <class T, class... Members>
 consteval size_t members_of() {
   if constexpr (requires { T{std::declval<Members>()..., Any{}}; }) {
@@ -87,8 +88,8 @@ Tensors elements(const Tuple& tuple) {
 
 }  // namespace detail
 
-/// The tensors of a batch, in order: of a tensor, a vector, an array, a pair or tuple of tensors,
-/// or a struct of at most six.
+/// The tensors of a batch, in order. A batch is a tensor; a vector, array, pair or tuple of
+/// tensors; or a struct of at most six tensors.
 template <class Batch>
 Tensors tensors_of(const Batch& batch) {
   if constexpr (std::convertible_to<Batch, Tensor>) {
@@ -133,13 +134,13 @@ Tensors tensors_of(const Batch& batch) {
 
 namespace detail {
 
-/// throws: ShapeError unless there are so many tensors as the type of a batch has.
+/// throws: ShapeError unless there are `wanted` tensors.
 LATHE_API void check_count(const Tensors& tensors, size_t wanted);
 
 }  // namespace detail
 
-/// The batch that tensors_of() took apart.
-/// throws: ShapeError if the type has another number of tensors.
+/// Makes a Batch from its tensors; the inverse of tensors_of().
+/// throws: ShapeError if the type Batch has another number of tensors.
 template <class Batch>
 Batch batch_of(const Tensors& tensors) {
   if constexpr (std::same_as<Batch, Tensors>) {
@@ -162,10 +163,11 @@ Batch batch_of(const Tensors& tensors) {
 
 namespace detail {
 
-/// The tensors on the device, without a wait where that is possible.
+/// Copies the tensors to the device, if possible without a wait.
 LATHE_API Tensors on_device(const Tensors& tensors, Device device);
 
-/// The elements of a range, on a device. `Range` is a reference, or a view that is kept here.
+/// A pass over the elements of a range, on a device. `Range` is a reference, or a view that is kept
+/// here.
 template <class Range>
 class RangePass : public Pass {
  public:
@@ -233,14 +235,15 @@ class RangeBatches : public Batches {
 
 }  // namespace detail
 
-/// The batches of a loader on a device. The loader is a range whose elements tensors_of() knows. It
-/// must outlive the result.
-///   - size(), the number of its batches, says where an epoch ends.
-///   - set_epoch(epoch, first), or set_epoch(epoch), makes it begin there. Batches that were used
-///     before a resume are skipped otherwise. Without either, each pass must give the same batches.
-///   - Batches of a DataLoader are copied to a GPU ahead of their use, and made there as the
-///     options say (data/device/device_batches.h). With keep_places(), those of resident images are
-///     only drawn by a pass, and make() makes them.
+/// The batches of a loader, on a device. The loader is a range whose elements tensors_of() takes.
+/// It must outlive the result. These members of a loader are used if they exist:
+///   - size() returns the number of batches in an epoch.
+///   - set_epoch(epoch, first) begins an epoch at batch `first`. With set_epoch(epoch) alone, the
+///     batches before `first` are read and skipped. Without both, every pass must give the same
+///     batches.
+/// Batches of a DataLoader are copied to a GPU ahead of their use, and processed there as the
+/// options say (data/device/device_batches.h). For images that are resident on the GPU, after
+/// keep_places(), a pass only chooses the images, and make() makes the batch from them.
 template <class Loader>
 std::unique_ptr<Batches> batches_of(Loader& loader, Device device) {
   return std::make_unique<detail::RangeBatches<Loader>>(loader, device);

@@ -1,4 +1,4 @@
-// The errors that end a training, besides those of what it calls.
+// Errors of the trainer itself that end a training.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@
 
 namespace lathe::train {
 
-/// The run folder cannot be written, so there is nowhere to save to.
+/// Checkpoints cannot be saved, because the run folder cannot be written.
 class LATHE_API SaveError : public FileError {
   using FileError::FileError;
 };
 
-/// A file of a run that is no checkpoint cannot be written: metrics, for example.
+/// A file of the run folder other than a checkpoint cannot be written, for example metrics.jsonl.
 class LATHE_API RecordError : public FileError {
   using FileError::FileError;
 };
 
-/// A loss, or a value that DetectAnomaly looks at, is not finite, or all updates would be skipped.
-/// The last state known to be good is saved.
+/// A loss, or a value that DetectAnomaly checks, is not finite, or the loss scale would skip all
+/// updates. The last state known to be good is saved.
 class LATHE_API DivergedError : public Error {
  public:
   enum class Kind { kLoss, kOther };
 
-  /// `cause` says what was not finite, in which step. `saved` names the file and the step of its
-  /// weights: "; FILE holds the weights of step N". Both make the message.
+  /// The message is `cause` + `saved`. `cause` says what was not finite, and in which step. `saved`
+  /// names the file and the step of its weights: "; FILE holds the weights of step N".
   DivergedError(Kind kind, const std::string& cause, const std::string& saved)
       : Error(cause + saved), kind_(kind), cause_(cause), saved_(saved) {}
 

@@ -22,8 +22,8 @@ struct Evaluation {
 
 struct EvaluateOptions {
   std::string amp = "off";  // the forward pass runs under Autocast, as in StepOptions
-  // Launches batches as CUDA graphs where that is possible. The graphs add to `sums`. Pass the same
-  // two objects to each evaluation.
+  // Launches batches as CUDA graphs if possible. The graphs add to `sums`. Pass the same two
+  // objects to each evaluation.
   cuda::StepGraphs* graphs = nullptr;
   Tally* sums = nullptr;
   std::function<bool()> stop = {};  // asked after each batch: true ends the pass
@@ -32,9 +32,10 @@ struct EvaluateOptions {
   std::function<void(const ProgressState&)> progress = {};  // called after each batch
 };
 
-/// One pass in evaluation mode without gradients; afterwards the model's mode is as before, that of
-/// frozen batch norms too. What a sample contributes does not depend on the batch size.
-///   tally  says what to add up; its sums are cleared first
+/// Makes one pass over the batches in evaluation mode, without gradients. Afterwards the modes of
+/// all modules are as before, also of frozen batch norms. The contribution of a sample does not
+/// depend on the batch size.
+///   tally  the metrics to add up; its sums are cleared first
 /// throws: ValueError for a batch without samples or a loss that is not 0-d; DataError for a loader
 /// with fewer batches than its size(); what the loader, the loss function and the metrics throw.
 LATHE_API Evaluation evaluate(nn::Module& model, Batches& batches, const LossFunction& loss,

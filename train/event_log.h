@@ -16,25 +16,26 @@
 
 namespace lathe::train {
 
-/// An observer that writes events for TensorBoard into the run folder: the rows of metrics, and the
-/// distributions of parameters and gradients at each evaluation. Does nothing without a run folder.
+/// Makes an observer that writes events for TensorBoard into the run folder: the rows of metrics,
+/// and the distributions of parameters and gradients at each evaluation. Does nothing without a run
+/// folder.
 LATHE_API std::shared_ptr<Observer> tensorboard();
 
-/// Metrics, parameters and gradients of a run as events in its folder. The training is more
-/// important: if the disk is full, one warning says so, and nothing more is written.
+/// Writes metrics, parameters and gradients of a run as TensorBoard events. An error, such as a
+/// full disk, does not end the training: the log warns once and writes nothing more.
 class LATHE_API EventLog {
  public:
-  /// Makes a file for the steps after `step`. Earlier files of the folder may hold later steps, of
-  /// a part of the run that was cut back; TensorBoard then leaves them out.
+  /// Makes a new events file in `folder` for the steps after `step`. A resumed run may have older
+  /// files with steps after `step`; TensorBoard then ignores those steps.
   EventLog(const std::filesystem::path& folder, int64_t step,
            std::function<void(const std::string& text)> warn);
 
-  /// A row of the metrics files: "loss/train", "accuracy/train", "memory_peak_bytes/train", …; of
-  /// training also "lr", the rate (rate_column()) and "loss_scale".
+  /// Writes a row of metrics: "loss/train", "accuracy/train", "memory_peak_bytes/train", …. A row
+  /// of training also has "lr", the samples per second (rate_column()) and "loss_scale".
   void add(const MetricsRow& metrics);
-  /// The distribution of each parameter. Waits for a GPU.
+  /// Writes the distribution of each parameter. Waits for the device.
   void add(const nn::Module& model, int64_t step);
-  /// The distribution of each gradient, as "gradients/NAME". Waits for a GPU.
+  /// Writes the distribution of each gradient, as "gradients/NAME". Waits for the device.
   void add_gradients(const nn::Module& model, int64_t step);
 
  private:

@@ -12,12 +12,12 @@
 
 namespace lathe::train {
 
-/// An observer that writes what the trainer says, and a line for each epoch, to log.txt in the run
-/// folder. Does nothing without a run folder.
+/// Makes an observer that writes the trainer's messages, and a line for each epoch, to log.txt in
+/// the run folder. Does nothing without a run folder.
 LATHE_API std::shared_ptr<Observer> log_file();
 
-/// Lines with the time before them. A log that cannot be written ends no training: what could not
-/// be written is tried again with the next line. Any thread may add lines.
+/// Writes lines, each preceded by the time. An error of writing does not end the training: the
+/// lines are written again together with the next line. Any thread may add lines.
 class LATHE_API LogFile {
  public:
   LogFile() = default;
@@ -25,11 +25,11 @@ class LATHE_API LogFile {
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  /// From now on lines go to this file, beginning with those added so far. Removes an incomplete
-  /// last line that a kill left there.
+  /// Writes the lines added so far, and all later lines, to this file. First removes an incomplete
+  /// last line, which a killed process may have left.
   /// throws: FileError.
   void open(const std::filesystem::path& path);
-  /// `text` is one line. Before open() the first mebibyte of lines waits.
+  /// Adds one line. Before open() lines are kept in memory, up to 1 MiB; further lines are dropped.
   void add(std::string_view text);
 
  private:

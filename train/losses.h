@@ -1,4 +1,5 @@
-// Loss functions of common tasks, for train::Step. One's own is a lambda that returns a Result.
+// Loss functions of common tasks, for train::Step. Your own loss function is a lambda that returns
+// a Result.
 #pragma once
 
 #include "lathe/core/config.h"
@@ -8,10 +9,10 @@
 
 namespace lathe::train {
 
-/// Classification: cross_entropy(model(x), y) of a batch {x, y}, with the labels y as integers or
-/// as probabilities. The output is the model's scores in f32. The target is the labels, or the
-/// most probable class of each sample.
-/// The model must outlive the function.
+/// The loss of a classification: cross_entropy(model(x), y) for a batch {x, y}. The labels y are
+/// class numbers or probabilities. Result::output has the model's scores in f32. Result::target has
+/// the class numbers, or for probabilities the most probable class of each sample. The model must
+/// outlive the function.
 LATHE_API LossFunction classification(nn::Module& model, const CrossEntropyOptions& options = {});
 
 }  // namespace lathe::train

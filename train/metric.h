@@ -1,4 +1,4 @@
-// Metrics: numbers about a model that add up over batches, on the device of the batches.
+// Metrics: numbers about a model that are added up over batches, on the device of the batches.
 //
 //   train::Metric error = train::mean("error", [](const train::Result& r) {
 //     return abs(r.output - r.target).mean();
@@ -19,44 +19,45 @@
 
 namespace lathe::train {
 
-/// Which values of a metric are the better ones.
+/// Whether higher or lower values of a metric are better.
 enum class Better { kHigher, kLower };
 
-/// A metric is made of sums: numbers of each batch whose totals decide its value. So it can be
-/// added up over batches and over ranks. The totals are f64, on the device of the first batch.
+/// A metric whose value is computed from totals. Each batch gives k numbers, and the totals are
+/// their sums over batches and ranks. The totals are f64, on the device of the first batch.
 class LATHE_API Metric {
  public:
-  /// The numbers of a batch, [k] or 0-d, any floating dtype. Device work only: it may be captured
-  /// into a graph. It runs without gradients.
+  /// Computes the k numbers of a batch: [k] or 0-d, of any floating dtype. It must not wait for the
+  /// device, because it may be captured into a graph. It runs without gradients.
   using Sums = std::function<Tensor(const Result& result)>;
-  /// The value from the totals, k numbers.
+  /// Computes the metric's value from the k totals.
   using Value = std::function<double(std::span<const double> totals)>;
 
-  /// The name heads columns and keys: letters, digits and _-./@.
+  /// `name` is used for columns and keys. It consists of letters, digits and _-./@.
   /// throws: ValueError for another name, or an empty function.
   Metric(std::string name, Sums sums, Value value, Better better = Better::kHigher);
 
   const std::string& name() const { return name_; }
   Better better() const { return better_; }
 
-  /// Adds a batch. Never waits for a GPU. May be captured into a graph, whose launches then add
-  /// their batches: after at least one call that was not.
-  /// throws: StateError for a first call within a capture; ShapeError if the sums have another size
-  /// than before; what the function of the sums throws.
+  /// Adds a batch. Never waits for the device. It may be captured into a graph, and then each
+  /// launch adds a batch. The first call must not be captured.
+  /// throws: StateError if the first call is captured; ShapeError if the batch gives another k than
+  /// before; what Sums throws.
   void add(const Result& result);
-  /// The value over all batches since clear(); NaN if there were none. Waits for a GPU.
+  /// The value over all batches since clear(); NaN without batches. Waits for the device.
   double value() const;
-  /// The value that these totals have, as those of all ranks.
+  /// The value computed from other totals, for instance from the sums over all ranks.
   double value_of(std::span<const double> totals) const { return value_(totals); }
-  /// Sets the totals to zero. They keep their memory.
+  /// Sets the totals to 0. They stay in the same memory.
   void clear();
 
-  /// f64 [k]; undefined before the first batch. Shares memory with the metric.
+  /// The totals, f64 [k]; undefined before the first batch. They share memory with the metric.
   const Tensor& totals() const { return totals_; }
-  /// "totals", unless nothing was added. Shares no memory.
+  /// The entry "totals" as a copy; no entry if no batch was added.
   StateDict state_dict() const;
-  /// Takes over such a state; further batches come from `device`.
-  /// throws: ValueError, DTypeError; nothing has changed then.
+  /// Loads a state_dict() of such a metric. The totals are then on `device`, where further batches
+  /// must be.
+  /// throws: ValueError, DTypeError for another kind of state. Nothing has changed then.
   void load_state_dict(const StateDict& state, Device device);
 
  private:
@@ -71,9 +72,9 @@ class LATHE_API Metric {
   Tensor totals_;
 };
 
-/// The mean over samples of a number per batch: `of_batch` returns the mean over the batch's
-/// samples, 0-d. Batches count by their samples (Result::samples). A mean is an error unless
-/// `better` says otherwise: the lower, the better.
+/// The mean of a number over all samples. `of_batch` returns the mean over a batch's samples, 0-d.
+/// Batches are weighted by their samples (Result::samples). By default lower values are better, as
+/// for an error.
 LATHE_API Metric mean(std::string name, std::function<Tensor(const Result&)> of_batch,
                       Better better = Better::kLower);
 /// The mean loss, "loss".
@@ -81,15 +82,15 @@ LATHE_API Metric mean_loss();
 /// exp(mean loss), "perplexity". The loss is a mean negative log-likelihood in nats.
 LATHE_API Metric perplexity();
 
-/// How often the best of the scores `output` [N,C,…] is the class `target` [N,…], from 0 to 1;
-/// "accuracy". Targets below 0, as ignore_index, do not count. The first of equal scores is the
-/// best.
+/// "accuracy": the share of targets, from 0 to 1, whose class has the highest score. Scores are
+/// `output` [N,C,…], targets `target` [N,…]. Targets below 0, like ignore_index, do not count. Of
+/// equal scores the first counts as the highest.
 LATHE_API Metric accuracy();
-/// How often the class is among the k best scores; "top5" for k = 5.
+/// "top5" for k = 5: the share of targets whose class is among the k highest scores.
 /// throws: ValueError unless k is at least 1.
 LATHE_API Metric top_k(int64_t k);
-/// Intersection over union of each class, averaged over the classes that occur; "iou". Output and
-/// target as for accuracy(). Targets outside [0, classes) do not count.
+/// "iou": intersection over union of each class, averaged over the classes that occur. `output` and
+/// `target` are as in accuracy(). Targets outside [0, classes) do not count.
 /// throws: ValueError unless there is at least one class.
 /// ref: Everingham et al. 2015 (doi:10.1007/s11263-014-0733-5), "segmentation accuracy".
 LATHE_API Metric mean_iou(int64_t classes);

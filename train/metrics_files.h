@@ -13,28 +13,31 @@
 
 namespace lathe::train {
 
-/// An observer that appends each row of metrics to metrics.jsonl and metrics.csv in the run folder.
-/// A run that goes on keeps the rows up to its step. Does nothing without a run folder.
+/// Makes an observer that appends each row of metrics to metrics.jsonl and metrics.csv in the run
+/// folder. A resumed run keeps the rows up to the step from which it goes on. Does nothing without
+/// a run folder.
 LATHE_API std::shared_ptr<Observer> metrics_files();
 
-/// Appends to metrics.jsonl and metrics.csv. When add() returns, the system has the row.
+/// Appends rows to metrics.jsonl and metrics.csv. When add() returns, the row has been passed to
+/// the operating system.
 class LATHE_API MetricsFiles {
  public:
-  /// Makes new files or, for a run that goes on, opens the existing ones. The CSV begins with the
-  /// names of `columns`. If it has a header already, that stays: the CSV's rows keep to its
-  /// columns, also where they are those of an earlier version.
+  /// Makes new files or, with `goes_on`, opens the existing files. A new CSV begins with the names
+  /// of `columns`. An existing CSV keeps its header, also from an earlier version, and new rows
+  /// follow it.
   /// throws: FileError.
   MetricsFiles(const std::filesystem::path& folder, const Row& columns, bool goes_on = false);
   ~MetricsFiles();
   MetricsFiles(const MetricsFiles&) = delete;
   MetricsFiles& operator=(const MetricsFiles&) = delete;
 
-  /// throws: FileError naming the file and the cause; then neither file has the row.
+  /// Appends a row to both files.
+  /// throws: FileError naming the file and the cause. Then the row is in neither file.
   void add(const Row& row);
 
-  /// Rows in the files, including those of an earlier part of the run.
+  /// The number of rows in each file, including rows from before a resume.
   int64_t rows() const { return rows_; }
-  /// Keeps the first `rows` rows, or all if there are fewer. New rows follow them.
+  /// Removes all rows after the first `rows` rows.
   /// throws: FileError.
   void cut(int64_t rows);
 

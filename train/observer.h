@@ -1,4 +1,4 @@
-// Observer: sees what happens in a training. Progress bars, metrics files, logs and TensorBoard's
+// Observer: is called during a training. Progress bars, metrics files, logs and TensorBoard's
 // events are observers.
 //
 //   struct Losses : train::Observer {
@@ -28,22 +28,22 @@ enum class End {
   kSteps,   // max_steps
   kTime,    // time_limit
   kEarly,   // early_stopping
-  kPause,   // pause_after, or stop() of the trainer
+  kPause,   // pause_after, or Trainer::stop()
   kSignal,  // a signal asked to stop (stop_signals.h)
 };
 
-/// What a training has come to.
+/// The result of a training.
 struct FitResult {
   End end = End::kEpochs;
-  int signal = 0;  // that asked to stop
+  int signal = 0;  // the signal that asked to stop
   int64_t epochs = 0, steps = 0;
-  // Of the last evaluation; without validation batches, of the steps of the last epoch.
+  // From the last evaluation; without validation batches, from the steps of the last epoch.
   double loss = 0;
   Values metrics = {};
   bool evaluated = false;  // there was an evaluation
-  double best = -1;        // the best value of the metric that chooses; -1 without an evaluation
+  double best = -1;        // best value of the metric that chooses; -1 without an evaluation
   int64_t best_epoch = 0;
-  bool tested = false;  // there were test batches, and they were evaluated:
+  bool tested = false;  // test batches were evaluated, with these results:
   double test_loss = 0;
   Values test_metrics = {};
   double seconds = 0;
@@ -53,12 +53,12 @@ struct FitResult {
   int64_t skipped_steps = 0;  // updates that the loss scale skipped
 };
 
-/// An epoch that has ended.
+/// The results of an epoch that has ended.
 struct EpochReport {
   int64_t epoch = 0, epochs = 0;
   double train_loss = 0;
   Values train_metrics = {};
-  bool evaluated = false;  // false: the next two say nothing
+  bool evaluated = false;  // false: val_loss and val_metrics are not set
   double val_loss = 0;
   Values val_metrics = {};
   double lr = 0;
@@ -66,7 +66,7 @@ struct EpochReport {
   bool best_saved = false;  // best.safetensors; last.safetensors is saved in every epoch
 };
 
-/// How far a training or an evaluation is.
+/// The progress of a training or an evaluation.
 struct ProgressState {
   std::string label = {};       // "epoch 3/10", "eval"
   int64_t done = 0, total = 0;  // steps of this pass; total 0: not known
@@ -82,9 +82,9 @@ struct ProgressState {
 
 enum class MessageKind { kNote, kWarning, kError };
 
-/// The trainer calls these functions in the thread that called fit(), for one observer after the
-/// other in the order in which they were added, on every rank (Trainer::is_first_rank()). An
-/// exception ends the training: it saves what it can, and passes the exception on.
+/// The trainer calls these functions on every rank (see Trainer::is_first_rank()), in the thread
+/// that called fit(). It calls observers in the order in which they were added. An exception ends
+/// the training: the trainer saves what it can and rethrows the exception.
 class LATHE_API Observer {
  public:
   Observer() = default;
@@ -92,42 +92,44 @@ class LATHE_API Observer {
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
 
-  /// Before the first step. The run folder is there, and is that of the step from which training
-  /// goes on.
+  /// Called before the first step. The run folder exists and has the state of the step from which
+  /// training goes on.
   virtual void on_start(Trainer&) {}
-  /// Before the first batch of an epoch, or of its rest. The model is in training mode, but for
-  /// parts that the program has put into evaluation mode.
+  /// Called before the first batch of an epoch, or before the first remaining batch after a resume.
+  /// The model is in training mode, except for modules that the program has put into evaluation
+  /// mode.
   virtual void on_epoch_begin(Trainer&) {}
-  /// The trainer keeps the returned object until the epoch's batches are used up, or an error ends
-  /// the epoch.
+  /// Called before an epoch's batches. The trainer keeps the returned object until the last batch
+  /// is trained, or an error ends the epoch.
   virtual std::shared_ptr<void> around_batches(Trainer&) { return nullptr; }
-  /// After the last batch of an epoch, or the last one before the training ends.
+  /// Called after the last batch of an epoch, also if the training ends within the epoch.
   virtual void on_batches_end(Trainer&) {}
-  /// The gradients of the last update before an evaluation, unscaled and clipped. Called on the
-  /// first rank, if wants_gradients() says so; not for a step that a CUDA graph makes.
+  /// Called for the last update before an evaluation, while the gradients that it used, unscaled
+  /// and clipped, are in memory. Called only on the first rank, only if wants_gradients() of an
+  /// observer is true, and not if the step is a CUDA graph.
   virtual void on_gradients(Trainer&) {}
   virtual bool wants_gradients() const { return false; }
-  /// After an update, and after what is due with it: a row of metrics, a checkpoint.
+  /// Called after an update, and after the row of metrics and the checkpoint of that update.
   virtual void on_step(Trainer&) {}
-  /// Write the row of metrics. If this throws, the run counts it as not written.
+  /// Writes a row of metrics. If it throws, the run counts the row as not written.
   virtual void on_row(Trainer&, const MetricsRow&) {}
-  /// All observers have written a row of the last steps.
+  /// Called after on_row() of all observers, for a row of training.
   virtual void on_log(Trainer&, const MetricsRow&) {}
-  /// After each batch of an evaluation.
+  /// Called after each batch of an evaluation.
   virtual void on_evaluation_batch(Trainer&, const ProgressState&) {}
-  /// An evaluation is over ("val", and "test" at the end), its row is written, and the best
-  /// checkpoint is saved. With an EMA the model holds the averages meanwhile.
+  /// Called after an evaluation ("val", and "test" at the end), when its row is written and the
+  /// best checkpoint is saved. With an EMA the model has the averages during the call.
   virtual void on_evaluation(Trainer&, const MetricsRow&) {}
-  /// The epoch has ended, and what it saved is on the disk. This may be some steps later.
+  /// Called after an epoch, when its checkpoints are on the disk. This may be some steps later.
   virtual void on_epoch(Trainer&, const EpochReport&) {}
-  /// Before the state is saved as `name`: "last" or "best".
+  /// Called before the state is saved as `name`: "last" or "best".
   virtual void on_save(Trainer&, std::string_view /*name*/) {}
-  /// Training is over, all is saved. What follows is the evaluation of the test batches. Not called
-  /// for a training that pauses.
+  /// Called when training is over and everything is saved, before the test batches are evaluated.
+  /// Not called for a training that pauses.
   virtual void on_trained(Trainer&, End) {}
-  /// fit() returns this result next.
+  /// Called last, with the result that fit() returns.
   virtual void on_end(Trainer&, const FitResult&) {}
-  /// Something that people should know. Called also while an error is handled.
+  /// Called with a message for the user, also while an error is handled.
   virtual void on_message(Trainer&, MessageKind, std::string_view /*text*/) {}
 };
 

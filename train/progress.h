@@ -1,5 +1,5 @@
-// Progress of training and evaluation: on a terminal one line that is redrawn, elsewhere a line now
-// and then. The texts are pure functions of what they show.
+// Progress of training and evaluation: one line that is redrawn on a terminal, and otherwise a line
+// every ten seconds. The texts are pure functions of the state that they show.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@
 
 namespace lathe::train {
 
-/// An observer that shows on stderr how far a training is: on a terminal a line that is redrawn,
-/// elsewhere a line every ten seconds; and a line for each epoch that has ended.
+/// Makes an observer that shows the progress of a training on stderr: one line that is redrawn on a
+/// terminal, and otherwise a line every ten seconds. It also prints a line after each epoch.
 LATHE_API std::shared_ptr<Observer> progress_bar();
 
 /// "0:07", "12:34", "1:02:03"; "?" if unknown.
@@ -24,31 +24,32 @@ LATHE_API std::string duration_text(double seconds);
 /// "986", "12.3k".
 LATHE_API std::string rate_text(double samples_per_second);
 
-/// One line of at most `width` - 3 columns: a terminal that shows ^C after it does not begin
-/// another. The bar's length is fixed for the usual length of the numbers, so it does not jump. If
-/// there is too little room, this is left out, in this order: the wait for data, learning rate and
-/// loss scale, the bar, the samples per second.
+/// One line of at most `width` - 3 columns, so that a ^C shown by the terminal fits behind it. The
+/// bar's length is fixed for the usual length of the numbers, so that it does not jump. If the line
+/// is too long, parts are left out in this order: the wait for data, learning rate and loss scale,
+/// the bar, the samples per second.
 LATHE_API std::string bar_text(const ProgressState& state, int width, bool colour,
                                const std::string& unit = "samples");
-/// The same without a bar, for logs.
+/// Like bar_text(), as a line without a bar, for logs.
 LATHE_API std::string plain_text(const ProgressState& state, const std::string& unit = "samples");
 
-/// The columns that epoch_text() has where no terminal says.
+/// The width of epoch_text() without a terminal.
 inline constexpr size_t kEpochColumns = 80;
 
-/// One line. If it would have more than `columns` otherwise, this is left out, in this order: the
-/// learning rate, the word "saved", the time.
+/// One line about an epoch. If it would be longer than `columns`, parts are left out in this order:
+/// the learning rate, the word "saved", the time.
 LATHE_API std::string epoch_text(const EpochReport& report, size_t columns = kEpochColumns);
 
 enum class ProgressMode { kBar, kPlain, kNone };
 
-/// "auto" is a bar if stderr is a terminal (and TERM is not "dumb"), otherwise lines.
+/// The mode for a setting. "auto" gives a bar if stderr is a terminal and TERM is not "dumb", and
+/// otherwise lines.
 LATHE_API ProgressMode progress_mode(std::string_view setting, bool is_terminal, const char* term);
-/// Colour: on a terminal, unless NO_COLOR is set to any value.
+/// True on a terminal, unless NO_COLOR is set to any value.
 LATHE_API bool wants_colour(bool is_terminal, const char* no_color);
 
-/// A line on stderr that is shown again and again: at most ten times a second as a bar, every ten
-/// seconds as lines.
+/// A line on stderr that is updated: as a bar at most ten times a second, as plain lines every ten
+/// seconds.
 class LATHE_API StatusLine {
  public:
   StatusLine(std::string_view setting, bool quiet);
@@ -58,7 +59,7 @@ class LATHE_API StatusLine {
 
   /// Whether it is time for the next line; then call show().
   bool is_due() const { return mode_ != ProgressMode::kNone && Clock::now() >= next_; }
-  /// Draws text(width, colour); width 0 asks for a plain line.
+  /// Draws text(width, colour). For width 0, text() must return a plain line.
   void show(FunctionRef<std::string(int, bool)> text);
   /// Removes the line from the terminal.
   void clear();

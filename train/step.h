@@ -6,8 +6,7 @@
 //     schedule.step();
 //   }
 //
-// step.cpp: the parts of a step; step_capture.cpp: steps as CUDA graphs; losses.h: losses to begin
-// with.
+// losses.h has loss functions of common tasks.
 #pragma once
 
 #include <cstdint>
@@ -33,15 +32,15 @@ class ProcessGroup;
 
 namespace lathe::train {
 
-/// What the forward pass of a batch gives.
+/// The result of the forward pass of a batch.
 struct Result {
   Tensor loss;            // 0-d: the mean over the samples of the batch
   Tensor output, target;  // what metrics compare; may be undefined
-  int64_t samples = 0;    // of the batch; Step sets it
+  int64_t samples = 0;    // samples in the batch; Step sets it
 };
 
 /// The forward pass of a training: computes the loss of a batch. It decides what the tensors of a
-/// batch mean. The first dimension of the first tensor counts the samples.
+/// batch mean. The first dimension of the first tensor is the number of samples.
 using LossFunction = std::function<Result(const Tensors& batch)>;
 
 struct StepOptions {
@@ -49,39 +48,40 @@ struct StepOptions {
   std::string amp = "off";
   // How the loss is scaled; by default as GradScalerOptions says, with "fp16" only.
   std::optional<optim::GradScalerOptions> scaling = {};
-  int64_t accumulate = 1;     // batches of an update
+  int64_t accumulate = 1;     // batches per update
   double clip_grad_norm = 0;  // above 0: clips the norm of all gradients of an update to this
   bool recompute = false;     // saves memory, see autograd/recompute.h
-  optim::EMA* ema = nullptr;  // is updated with the weights
+  optim::EMA* ema = nullptr;  // updated after the weights
   // Ranks that train together, each on its part of every batch. Gradients are averaged over them
   // (DistributedDataParallel).
   distributed::ProcessGroup* group = nullptr;
-  // On a GPU: steps are launched as CUDA graphs where they can be (step_capture.cpp).
+  // On a GPU: steps are launched as CUDA graphs if possible (step_capture.cpp).
   bool capture = true;
 };
 
 /// A step computes the loss of a batch and its gradients. After `accumulate` batches it updates the
 /// weights with the mean gradient over all their samples. It never waits for a GPU.
 ///
-/// operator() does all of this. A loop that looks at something in between calls the parts, in this
+/// operator() makes a whole step. A loop that inspects something in between calls the parts in this
 /// order: forward(), backward() and, if ends_update(), update().
 ///
-/// Several steps may train in turns, as those of a GAN do: each begins an update by clearing the
-/// gradients of its own optimiser.
+/// Several Steps may take turns, as for a GAN: each begins an update by clearing the gradients of
+/// its own optimiser.
 ///
-/// Model, optimiser, EMA and group must outlive it. With `capture` on a GPU also:
-///   - The first two batches of a shape run as they are. The third one records the graph.
+/// Model, optimiser, EMA and group must outlive the Step. With amp, the Step calls the optimiser's
+/// set_half_copies(). A Step cannot be copied or moved, and is not thread-safe. With `capture` on a
+/// GPU:
+///   - The first two batches of a shape run without a graph. The third one captures it.
 ///   - Results keep their values until the next call.
 ///   - The loss function must do the same GPU work for each batch of a shape, and must not wait for
-///     the GPU. A step that cannot be recorded runs as it is; graphs()->take_problem() says why.
-///   - The optimiser is set_capturable(), the EMA too.
-/// With amp, the optimiser is set to write half copies of the weights (set_half_copies()).
-/// Neither copied nor moved. Not thread-safe.
+///     the GPU. A step that cannot be captured runs without a graph; graphs()->take_problem() says
+///     why.
+///   - The Step calls set_capturable() of the optimiser and the EMA.
 class LATHE_API Step {
  public:
-  /// throws: ValueError for an amp that is none of the three, for accumulate below 1, a negative
-  /// or non-finite clip_grad_norm, an empty loss function or a model without parameters; what
-  /// GradScaler and DistributedDataParallel throw.
+  /// throws: what GradScaler and DistributedDataParallel throw; ValueError for one of these:
+  ///   - an unknown amp, accumulate below 1, or a clip_grad_norm that is negative or not finite
+  ///   - an empty loss function, or a model without parameters
   Step(nn::Module& model, optim::Optimizer& optimizer, LossFunction loss,
        const StepOptions& options = {});
   ~Step();
@@ -89,35 +89,35 @@ class LATHE_API Step {
   Step& operator=(const Step&) = delete;
 
   struct BatchOptions {
-    bool last = false;   // no batch follows, as at the end of an epoch: it ends the update
-    bool stays = false;  // later batches come in the same memory (data/device/batch_places.h)
+    bool last = false;   // the last batch, as at the end of an epoch: it ends the update
+    bool stays = false;  // later batches are in the same memory (data/device/batch_places.h)
   };
 
-  /// The whole step.   → what the loss function gave
+  /// Makes a whole step. If it throws, it has called discard().   → the loss function's result
   /// throws: ValueError for a batch without samples or a loss that is not 0-d; what the loss
-  /// function, the backward pass and the optimiser throw. Then discard() was called.
+  /// function, the backward pass and the optimiser throw.
   Result operator()(const Tensors& batch, const BatchOptions& options);
   Result operator()(const Tensors& batch) { return (*this)(batch, BatchOptions{}); }
 
-  /// Computes the loss, or launches a graph that makes all parts of the step.
-  /// throws: StateError if backward() or update() is still to be called for the batch before.
+  /// Computes the loss, or launches a graph that makes the whole step.
+  /// throws: StateError if backward() or update() has not been called for the previous batch.
   Result forward(const Tensors& batch, const BatchOptions& options);
   /// Adds the gradients of the batch to those of the batches since the last update. With a group,
   /// the last batch of an update averages them over the ranks.
   void backward();
-  /// Whether update() follows the batch.
+  /// True if update() must be called after this batch.
   bool ends_update() const;
   /// Updates weights, loss scale and EMA, and clears the gradients.
-  /// `look`  is called when the gradients in memory are those that the optimiser has used: unscaled
-  ///         and clipped. A graph has no such moment: `look` is not called then.
-  /// throws: LossScaleError (GradScaler::update).
+  /// `look`  is called while the gradients that the optimiser used, unscaled and clipped, are in
+  ///         memory; it is not called if a graph made the step
+  /// throws: LossScaleError (GradScaler::update); what Optimizer::step() throws.
   void update(const std::function<void()>& look = {});
-  /// Gives up the batches since the last update: clears their gradients.
+  /// Drops the batches since the last update and clears the gradients.
   void discard();
 
-  /// Whether a graph has made the batch's backward pass, and its update if it ends one.
+  /// True if a graph made the batch's backward pass and, if the batch ends an update, that update.
   bool launched() const;
-  /// Batches since the last update.
+  /// The number of batches since the last update.
   int64_t batches() const;
 
   optim::GradScaler& scaler();
@@ -125,7 +125,7 @@ class LATHE_API Step {
   /// Null for one process.
   distributed::DistributedDataParallel* parallel();
   /// The graphs of the steps; null if steps are not captured. Other work with the same weights,
-  /// such as evaluations, may use them too, with kinds (StepGraphs::takes) below 0.
+  /// such as evaluations, may use them, too; its kinds (StepGraphs::takes) must be below 0.
   cuda::StepGraphs* graphs();
 
  private:

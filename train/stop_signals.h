@@ -1,27 +1,29 @@
-// StopSignals: SIGINT (Ctrl-C), SIGTERM and SIGHUP as requests to stop, SIGUSR1 as one to save.
+// StopSignals: makes SIGINT (Ctrl-C), SIGTERM and SIGHUP requests to stop, and SIGUSR1 a request to
+// save.
 #pragma once
 
 #include "lathe/core/config.h"
 
 namespace lathe::train {
 
-/// While it exists, SIGINT, SIGTERM and SIGHUP are requests to stop. Trainings stop after the
-/// present step. After the first one the old handlers are back, so a second signal acts as if this
-/// object did not exist. A signal that the process was started with ignored (nohup, a background
-/// job) stays ignored.
+/// While a StopSignals exists, SIGINT, SIGTERM and SIGHUP are requests to stop, and trainings stop
+/// after the present step. The first signal puts the old handlers back, so that a second signal
+/// acts as without StopSignals. Signals that the process ignored from its start (nohup, a
+/// background job) stay ignored.
 class LATHE_API StopSignals {
  public:
-  /// throws: StateError if there is one already.
+  /// throws: StateError if another StopSignals exists.
   StopSignals();
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The signal that asked to stop while one exists, or 0.
+  /// The signal that asked to stop while a StopSignals exists, or 0.
   static int asked() noexcept;
-  /// From now on SIGUSR1 is a request to save, and no longer ends the process. Its handler stays.
+  /// Makes SIGUSR1 a request to save, for the rest of the process. SIGUSR1 then no longer ends the
+  /// process.
   static void note_saves();
-  /// Whether there was a SIGUSR1 since the last call.
+  /// True if a SIGUSR1 came since the last call.
   static bool take_save() noexcept;
 };
 

@@ -19,15 +19,15 @@ struct Mistake {
   double loss;         // -log of the label's probability
 };
 
-/// Keeps the wrong predictions with the highest loss; of equal ones those that came first.
+/// Keeps the `most` wrong predictions with the highest loss; of equal losses those that came first.
 class LATHE_API WorstMistakes {
  public:
   explicit WorstMistakes(int64_t most) : most_(static_cast<size_t>(most)) {}
 
-  /// The next batch: `scores` [N,C], `labels` [N]. Waits for a GPU.
+  /// Adds the next batch: `scores` [N,C], `labels` [N]. Waits for the device.
   void add(const Tensor& scores, const Tensor& labels);
 
-  /// The worst first.
+  /// The mistakes, worst first.
   const std::vector<Mistake>& found() const { return found_; }
 
  private:
@@ -36,14 +36,14 @@ class LATHE_API WorstMistakes {
   std::vector<Mistake> found_;
 };
 
-/// The files that they were read from, in this order; nothing if the images have no files of their
-/// own.
+/// The files from which the images of `mistakes` were read, in the same order; empty if the images
+/// have no files of their own.
 LATHE_API std::vector<std::string> files_of(const std::vector<Mistake>& mistakes,
                                             const data::ImageDataset& images);
 
-/// Writes the images, as they are before the transform, into a new folder:
-/// "001-cat-taken-for-dog.png" is the worst one. In a class's name anything but letters, digits,
-/// '-', '_' and '.' becomes '_'.
+/// Writes the images of `mistakes`, without the transform, into a new folder. The first file has a
+/// name like "001-cat-taken-for-dog.png". In class names all characters but letters, digits, '-',
+/// '_' and '.' become '_'.
 /// throws: FileError; DataError in a build without libpng.
 LATHE_API void write_mistakes(const std::filesystem::path& folder,
                               const std::vector<Mistake>& mistakes,

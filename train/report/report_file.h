@@ -1,4 +1,4 @@
-// report_file(): the page of a run, while it goes on.
+// report_file(): an HTML page about a run, updated during training.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace lathe::train {
 
-/// An observer that writes report.html into the run folder after each epoch and at the end:
-/// results, curves of all metrics, memory, and the end of the log. The page stands alone and has no
-/// script. It is made of the files of the run, so add metrics_files() too. A page that cannot be
-/// written is a warning. Does nothing without a run folder.
+/// Makes an observer that writes report.html into the run folder after each epoch and at the end.
+/// The page shows results, curves of all metrics, memory, and the end of the log. It needs no other
+/// file and has no script. It is made from the files of the run, so add metrics_files(), too. If
+/// the page cannot be written, the observer warns. Does nothing without a run folder.
 LATHE_API std::shared_ptr<Observer> report_file();
 
 }  // namespace lathe::train

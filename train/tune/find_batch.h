@@ -1,4 +1,4 @@
-// find_batch(): the largest batch for which a training step has memory.
+// find_batch(): finds the largest batch for which a training step has enough memory.
 #pragma once
 
 #include <cstddef>
@@ -22,43 +22,45 @@ struct BatchTrial {
 };
 
 struct FindBatchOptions {
-  int64_t most = 4096;  // no larger batch is tried
-  // What tensors on the device may take during the search. 0: on a GPU what there is, on a CPU
-  // memory_for_tensors(), or half of the machine's memory where that is not known.
+  int64_t most = 4096;  // the largest batch to try
+  // The memory that tensors on the device may take during the search. 0: on a GPU all free memory,
+  // on a CPU memory_for_tensors(), or half of the machine's memory if that is unknown.
   size_t limit_bytes = 0;
-  double seconds = 0.5;  // steps on a batch are timed for this long, at least one
-  /// After each batch; nothing for one that does not fit.
+  double seconds = 0.5;  // time in which steps on a batch are timed, at least one step
+  /// Called after each batch. `trial` is empty if the batch does not fit.
   std::function<void(int64_t batch, const std::optional<BatchTrial>& trial)> on_trial = {};
 };
 
 struct FoundBatch {
-  int64_t largest = 0;      // 0: not even the smallest fits
+  int64_t largest = 0;      // 0: not even the smallest batch fits
   BatchTrial fastest = {};  // by samples per second
-  std::string no_memory;    // why the last batch that was refused did not fit
-  std::string needs_two;    // why the model cannot be trained on one sample, if it cannot
+  std::string no_memory;    // why the last batch that did not fit did not fit
+  std::string needs_two;    // why the model cannot be trained on one sample; empty if it can
 };
 
-/// Makes training steps on batches of growing size: forward, loss, backward, update, without a
-/// loss scale. A batch that does not fit gives its memory back. Model and optimiser are made once,
-/// within the limit. Draws from the default generators.
-/// throws: what `setup` and train::Step throw, but for OutOfMemoryError, and for the ShapeError of
-/// a single sample.
+/// Finds the largest batch that fits, by training steps on batches of growing size: forward, loss,
+/// backward, update, without a loss scale. A batch that does not fit gives its memory back. Model
+/// and optimiser are made once and count within the limit. Draws from the default generators.
+/// throws: what `setup` and train::Step throw, except for OutOfMemoryError, and for the ShapeError
+/// of a batch of one sample.
 LATHE_API FoundBatch find_batch(const StepSetup& setup, Device device,
                                 const FindBatchOptions& options = {});
 
-/// What limit_bytes = 0 stands for on the device; 0: no limit.
+/// The limit that limit_bytes = 0 stands for on the device; 0: no limit.
 LATHE_API size_t default_memory_limit(Device device);
 
-/// The largest n from 1 to `most` for which fits(n), if every n below one that fits also fits.
-/// Doubles n from 1 until it does not fit, then halves the gap until it is at most a 32nd of the
-/// answer (or 1).   → 0 if not even 1 fits
+/// Finds the largest n from 1 to `most` for which fits(n) is true, with an error of at most n / 32.
+/// Assumes that all smaller n fit, too. Doubles n from 1 until n does not fit, then bisects.
+/// → 0 if not even 1 fits
 LATHE_API int64_t largest_that_fits(int64_t most, FunctionRef<bool(int64_t)> fits);
 
-/// What tensors may have of the bytes that a process on a CPU can still get. The rest, a tenth and
-/// no less than 96 MiB, is for libraries, their code and their threads.   → 0 if nothing is left
+/// The bytes that tensors may take of the `available` bytes that a process on a CPU can still get.
+/// A tenth, and at least 96 MiB, is reserved for libraries, their code and their threads.
+/// → 0 if nothing is left
 LATHE_API int64_t tensors_within(int64_t available);
 
-/// The memory that tensors on the device may have, what they have already included; 0: unknown.
+/// The bytes that tensors on the device may take, including the bytes that they already have; 0:
+/// unknown.
 LATHE_API int64_t memory_for_tensors(Device device);
 
 }  // namespace lathe::train

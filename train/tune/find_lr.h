@@ -20,24 +20,24 @@ namespace lathe::train {
 
 struct FindLrOptions {
   LrRangeOptions range = {};
-  StepOptions step = {};  // `capture` is not read: the host reads each loss
-  std::function<void(const LrRange&)> on_step = {};  // after an update that is not the last
+  StepOptions step = {};  // `capture` is ignored: the host reads each loss
+  std::function<void(const LrRange&)> on_step = {};  // called after each update but the last
 };
 
 struct LrSearch {
   LrRange range;
-  int64_t steps = 0, skipped = 0;  // updates; those of them that the loss scale skipped
+  int64_t steps = 0, skipped = 0;  // updates; how many of them the loss scale skipped
 };
 
-/// Trains with learning rates that rise from update to update, epoch after epoch, until
-/// LrRange::add() has seen enough. A loss is the mean over the samples of an update. Call
-/// model.train() first. Model and optimiser have their state back afterwards, also after an error;
-/// the default generators have gone on.
-/// throws: ValueError for bad ranges and for batches of an empty epoch; what reading batches and
+/// Trains with a learning rate that rises from update to update, until LrRange::add() returns
+/// false. The loss of an update is the mean over its samples. Call model.train() first. Afterwards,
+/// also after an error, model and optimiser have their old state again. The default generators do
+/// not.
+/// throws: ValueError for a bad range or an epoch without batches; what reading batches and
 /// train::Step throw.
 LATHE_API LrSearch find_lr(nn::Module& model, optim::Optimizer& optimizer, const LossFunction& loss,
                            Batches& batches, const FindLrOptions& options = {});
-/// The same for a loader (batches_of()).
+/// Like the overload above, for a loader (batches_of()).
 template <class Loader>
 requires(!std::derived_from<Loader, Batches>) LrSearch
     find_lr(nn::Module& model, optim::Optimizer& optimizer, const LossFunction& loss,
