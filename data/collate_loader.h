@@ -17,13 +17,13 @@
 
 namespace lathe::data {
 
-/// Like DataLoader, except for what a batch is.
+/// Like DataLoader, with batches of any type.
 template <class Batch>
 class CollateLoader {
  public:
   using Iterator = BatchIterator<Batch>;
 
-  /// `read` makes a batch; see collate_loader().
+  /// `read` makes a batch. collate_loader() makes `read` from two functions.
   CollateLoader(int64_t samples, ReadBatch<Batch> read, DataLoaderOptions options)
       : core_(samples, std::move(options)), read_(std::move(read)) {}
 
@@ -41,15 +41,15 @@ class CollateLoader {
   ReadBatch<Batch> read_;
 };
 
-/// Batches `collate(samples)` of the samples `get(i)` or `get(i, key)`, 0 <= i < size. Both
-/// functions are called in the worker threads, several at once. pin_memory has no effect.
+/// Makes a loader whose batches are `collate(samples)`. The samples are `get(i)` or `get(i, key)`,
+/// 0 <= i < size. Several worker threads call both functions at once. pin_memory has no effect.
 ///
 ///   auto loader = collate_loader(texts.size(), [&](int64_t i) { return texts[i]; },
 ///                                [](std::vector<std::string> some) { return padded(some); },
 ///                                {.batch_size = 32, .num_workers = 4});
 ///   for (auto& batch : loader) …
 ///
-/// An error that `get` throws arrives with the sample's index; see read_batch.
+/// An exception of `get` arrives with the sample's index; see read_batch.
 template <class Get, class Collate>
 auto collate_loader(int64_t size, Get get, Collate collate, DataLoaderOptions options = {}) {
   const auto sample = [get = std::move(get)](int64_t i, Key key) {

@@ -17,60 +17,63 @@ namespace lathe::data {
 /// `for (auto& [x, y] : loader)` runs one epoch. Each begin() starts the next epoch; the first is
 /// 0.
 ///
-/// What a batch holds is a function of (data set, options, epoch, batch number). It never depends
-/// on num_workers, prefetch_factor or timing. Besides the batch in use, at most num_workers *
-/// prefetch_factor batches exist.
+/// The contents of a batch depend only on data set, options, epoch and batch number, and never on
+/// num_workers, prefetch_factor or timing. Besides the batch in use, at most
+/// num_workers * prefetch_factor batches exist.
 ///
-/// An exception of Dataset::read comes out of the iterator's ++ (or of begin()) when it is that
-/// batch's turn, as described at read_batch. The iterator is then at its end, and the next begin()
-/// starts the next epoch. An exception of worker_init_fn comes out of the next ++.
+/// When Dataset::read throws, the iterator's ++ (or begin()) throws when that batch is next;
+/// read_batch describes the exception. The iterator is then at its end, and the next begin() starts
+/// the next epoch. When worker_init_fn throws, the next ++ throws its exception.
 ///
-/// An iterator may be dropped at any time: its threads finish the sample they are reading and then
-/// end or, with persistent_workers, wait for the next epoch.
+/// An iterator may be destroyed at any time. Its threads finish the sample that they are reading.
+/// Then they end or, with persistent_workers, wait for the next epoch.
 ///
-/// A worker that takes longer than `timeout` causes a DataError that names the batch and its
-/// samples. The thread is left running, so whatever the data set refers to must stay alive. A
-/// forked child has no worker threads: there an iterator begun before fork() throws StateError.
+/// If a worker takes longer than `timeout`, the iterator throws a DataError that names the batch
+/// and its samples. The worker's thread keeps running, so everything that the data set refers to
+/// must stay alive. In a forked child, an iterator begun before fork() throws StateError, because
+/// worker threads do not survive fork().
 ///
-/// Only one thread may use a loader at a time. Several iterators of one loader may exist at once;
-/// the loader's state is the position of the one that began last.
+/// Only one thread may use a loader at a time. Several iterators of one loader may exist at once.
+/// The loader's state is the position of the iterator that began last.
 class LATHE_API DataLoader {
  public:
   using Iterator = BatchIterator<Batch>;
 
   /// Keeps a reference: `dataset` must outlive the loader and its iterators.
-  /// throws: ValueError for options out of range or that exclude each other.
+  /// throws: ValueError for options that are out of range or exclude each other.
   explicit DataLoader(const Dataset& dataset, DataLoaderOptions options = {});
   explicit DataLoader(const Dataset&& dataset, DataLoaderOptions options = {}) = delete;
   /// Keeps the data set alive.
   explicit DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options = {});
 
-  /// throws: what the first batch throws; IndexError, ValueError if a sampler gives indices that do
-  /// not fit.
+  /// Starts an epoch.
+  /// throws: what the first batch throws; IndexError, ValueError if a sampler returns invalid
+  /// indices.
   Iterator begin() { return Iterator(std::make_shared<Pass<Batch>>(start())); }
   std::default_sentinel_t end() const { return std::default_sentinel; }
 
-  /// Batches in an epoch.
+  /// The number of batches in an epoch.
   int64_t size() const { return core_.size(); }
   const Dataset& dataset() const { return *dataset_; }
   const DataLoaderOptions& options() const { return core_.options(); }
 
   /// The epoch that the next begin() will run.
   int64_t epoch() const { return core_.epoch(); }
-  /// Makes the next begin() run `epoch` from batch `first_batch` on, to resume training in the
-  /// middle of an epoch.
+  /// Makes the next begin() run `epoch` from batch `first_batch` on. Use it to resume training in
+  /// the middle of an epoch.
   /// throws: ValueError for a negative number.
   void set_epoch(int64_t epoch, int64_t first_batch = 0) { core_.set_epoch(epoch, first_batch); }
 
-  /// What decides the next batch: `epoch`, `batch` and `seed`. A state saved after the step on a
-  /// batch leads to the following batch; a state saved after an epoch leads to the next epoch.
+  /// The state that decides the next batch: `epoch`, `batch` and `seed`. A state saved after the
+  /// step on a batch continues with the following batch. A state saved after an epoch continues
+  /// with the next epoch.
   StateDict state_dict() const { return core_.state_dict(); }
-  /// The next begin() continues where `state` was saved. If that was after the last batch of an
-  /// epoch but before its end was seen, the next begin() gives an epoch without batches.
-  /// throws: ValueError, ShapeError; the loader is then as before.
+  /// Makes the next begin() continue where `state` was saved. If `state` was saved after the last
+  /// batch of an epoch but before the loop ended, the next begin() gives an epoch without batches.
+  /// throws: ValueError, ShapeError for an invalid state. Nothing has changed then.
   void load_state_dict(const StateDict& state) { core_.load_state_dict(state); }
 
-  /// How well the workers keep up.
+  /// Statistics of how well the workers keep up.
   LoaderStats stats() const { return core_.stats(); }
   void reset_stats() { core_.reset_stats(); }
 

@@ -1,6 +1,6 @@
-// Dataset: numbered samples, each written straight into its place in a batch; and the small data
-// sets over tensors and functions. Parts and sums of others are in dataset_parts.h, images in
-// images/image_datasets.h, the loader in data_loader.h.
+// Dataset: numbered samples, each written straight into its place in a batch; and small data sets
+// over tensors and functions. dataset_parts.h has subsets and concatenations,
+// images/image_datasets.h images, data_loader.h the loader.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct SampleSpec {
 class LATHE_API BatchBuffer {
  public:
   BatchBuffer() = default;
-  /// Uninitialised memory for `samples` samples. `pinned`: page-locked, so that GPUs can read it.
+  /// Allocates uninitialised memory for `samples` samples, page-locked with `pinned`.
   /// throws: ValueError without fields, ShapeError, OutOfMemoryError, NoCudaError.
   BatchBuffer(const SampleSpec& spec, int64_t samples, bool pinned = false);
 
@@ -48,15 +48,15 @@ class LATHE_API BatchBuffer {
   std::vector<int64_t> numel_;    // of one sample of each field
 };
 
-/// Where one sample is to be written: a row of a batch. Valid only during the call of read() that
-/// receives it.
+/// The place of one sample in a batch, to which read() writes. Valid only during that call of
+/// read().
 class LATHE_API Slot {
  public:
   Slot(const BatchBuffer& batch, int64_t row) : batch_(&batch), row_(row) {}
 
   int fields() const { return static_cast<int>(batch_->base_.size()); }
 
-  /// The elements of a field, row-major. They are uninitialised: read() must write all of them.
+  /// The elements of a field, row-major. They are uninitialised; read() must write all of them.
   /// throws: IndexError, DTypeError unless T is the field's dtype.
   template <class T>
   std::span<T> data(int field) const {
@@ -66,18 +66,18 @@ class LATHE_API Slot {
             static_cast<size_t>(count)};
   }
 
-  /// The same, as bytes.
+  /// The elements of a field as bytes.
   std::span<std::byte> bytes(int field) const;
 
-  /// Sets a field that is one number.
+  /// Sets a field that is a single number.
   template <class T>
   void set(int field, T value) const {
     data<T>(field)[0] = value;
   }
 
   /// Copies a CPU tensor into a field.
-  /// throws: ShapeError, DTypeError, DeviceError unless it has the field's shape and dtype and is
-  /// on the CPU.
+  /// throws: ShapeError, DTypeError, DeviceError unless `value` has the field's shape and dtype and
+  /// is on the CPU.
   void copy(int field, const Tensor& value) const;
 
  private:
@@ -94,15 +94,15 @@ class LATHE_API Dataset {
 
   virtual int64_t size() const = 0;
 
-  /// The same for every sample and in every call.
+  /// The fields of a sample. They must be the same for every sample and in every call.
   virtual SampleSpec spec() const = 0;
 
-  /// Writes sample i, 0 <= i < size(), completely into `out`. Every random draw must come from
+  /// Writes sample i, 0 <= i < size(), completely into `out`. All random numbers must come from
   /// `key` = (seed, epoch, i).
   virtual void read(int64_t i, Key key, Slot out) const = 0;
 
-  /// A hint that this thread is about to read sample i. A data set in memory may prefetch its cache
-  /// lines, so that they arrive while the sample before is worked on.
+  /// A hint that this thread will soon read sample i. A data set in memory may prefetch the
+  /// sample's cache lines.
   virtual void prepare(int64_t /*i*/) const noexcept {}
 };
 
@@ -113,7 +113,7 @@ struct LATHE_API Example {
   Tensor x, y;
 };
 
-/// Rows of tensors that are in memory: sample i is {tensors[0][i], tensors[1][i], …}.
+/// A data set of the rows of tensors: sample i is {tensors[0][i], tensors[1][i], …}.
 class LATHE_API TensorDataset final : public Dataset {
  public:
   /// Copies the tensors.
@@ -129,14 +129,14 @@ class LATHE_API TensorDataset final : public Dataset {
   Tensors tensors_;
 };
 
-/// Samples made by a function, which is called from several threads at once.
+/// A data set whose samples a function makes. Several threads call the function at once.
 class LATHE_API FunctionDataset final : public Dataset {
  public:
   FunctionDataset(int64_t size, std::function<Example(int64_t, Key)> make);
 
   int64_t size() const override { return size_; }
   SampleSpec spec() const override { return spec_; }
-  /// throws: ShapeError, DTypeError if the sample's shape or dtype differs from sample 0's.
+  /// throws: ShapeError, DTypeError if the sample's shape or dtype differs from that of sample 0.
   void read(int64_t i, Key key, Slot out) const override;
 
  private:
@@ -145,8 +145,9 @@ class LATHE_API FunctionDataset final : public Dataset {
   SampleSpec spec_;  // of sample 0
 };
 
+/// Makes a FunctionDataset:
 ///   from_function(1000, [](int64_t i) { return Example{image(i), label(i)}; })
-/// The function may also take (int64_t i, Key key). It is called here once, for sample 0.
+/// The function may also take (int64_t i, Key key). from_function() calls it once, for sample 0.
 /// throws: ValueError if size < 1.
 template <class F>
 FunctionDataset from_function(int64_t size, F make) {

@@ -1,4 +1,4 @@
-// Data sets made of others: Subset, ConcatDataset, random_split(), stratified_split().
+// Data sets made of other data sets: Subset, ConcatDataset, random_split(), stratified_split().
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace lathe::data {
 
-/// The samples `indices` of another data set, in this order. Sample k draws the random numbers of
-/// sample indices[k]. Keeps a reference: `dataset` must outlive it.
+/// The samples `indices` of another data set, in this order. Sample k draws the same random numbers
+/// as sample indices[k] of `dataset`. Keeps a reference: `dataset` must outlive the Subset.
 class LATHE_API Subset final : public Dataset {
  public:
   /// throws: IndexError naming an index that is out of range.
@@ -30,8 +30,8 @@ class LATHE_API Subset final : public Dataset {
   std::vector<int64_t> indices_;
 };
 
-/// One data set after another. A sample draws the random numbers of its index in the whole. Keeps
-/// references.
+/// Several data sets joined into one. The index in the joined set decides a sample's random
+/// numbers. Keeps references: the parts must outlive the ConcatDataset.
 class LATHE_API ConcatDataset final : public Dataset {
  public:
   /// throws: ValueError without parts; ShapeError, DTypeError if their samples differ.
@@ -53,8 +53,8 @@ class LATHE_API ConcatDataset final : public Dataset {
   std::vector<int64_t> ends_;  // of each part, as indices of the whole
 };
 
-/// Disjoint random parts of the given sizes, the same for the same seed: random_split(set, {45'000,
-/// 5'000}, 7). Together they need not be all samples.
+/// Splits a data set into disjoint random parts of the given sizes: random_split(set, {45'000,
+/// 5'000}, 7). The same seed gives the same parts. The parts need not cover all samples.
 /// throws: ValueError if a size is negative or the sum is above the data set's size.
 LATHE_API std::vector<Subset> random_split(const Dataset& dataset,
                                            const std::vector<int64_t>& sizes, uint64_t seed);
@@ -62,15 +62,16 @@ LATHE_API std::vector<Subset> random_split(const Dataset&& dataset,
                                            const std::vector<int64_t>& sizes,
                                            uint64_t seed) = delete;
 
-/// Sample numbers of two disjoint parts that together are all samples, each in ascending order.
+/// The indices of two disjoint parts that cover all samples, each in ascending order.
 struct StratifiedSplit {
   std::vector<int64_t> rest, part;
 };
 
-/// Chooses a random part of about `fraction` of the samples, the same for the same seed, in which
-/// each class has its share: labels[i] is the class of sample i. A share is rounded down or up, so
-/// that the part comes as near to round(fraction · samples) as that allows. Each class keeps at
-/// least one sample in the rest, so one with a single sample has none in the part.
+/// Chooses a random part of about `fraction` of the samples, with about `fraction` of each class.
+/// labels[i] is the class of sample i. The same seed gives the same part. The count of each class
+/// is rounded down or up, so that the part's size is as near to round(fraction · samples) as
+/// possible. Each class keeps at least one sample in the rest, so a class with a single sample has
+/// no sample in the part.
 /// throws: ValueError unless 0 <= fraction < 1.
 LATHE_API StratifiedSplit stratified_split(const std::vector<int64_t>& labels, double fraction,
                                            uint64_t seed);

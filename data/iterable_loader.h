@@ -1,6 +1,6 @@
-// IterableLoader: batches of samples that come one after another and have no number, such as the
-// records of a stream or the rows of a query. For samples that can be read by number, DataLoader is
-// simpler and can shuffle.
+// IterableLoader: batches of samples that can only be read in sequence, such as the records of a
+// stream or the rows of a query. For samples that can be read by index use DataLoader, which can
+// shuffle.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,20 @@ namespace lathe::data {
 class LATHE_API SampleStream {
  public:
   virtual ~SampleStream() = default;
-  /// Writes the next sample completely into `out`. False: there is none; `out` is unchanged.
+  /// Writes the next sample completely into `out`.   → false after the last sample; `out` is
+  /// unchanged then
   virtual bool next(Slot out) = 0;
 };
 
-/// Samples in shards() sequences that can be read in parallel, such as files. The number of shards
-/// belongs to the data set and must not depend on the loader, so that batches do not either.
+/// Samples in shards() sequences, such as files, that can be read in parallel. The number of shards
+/// must not depend on the loader, because the batches depend on it.
 class LATHE_API IterableDataset {
  public:
   virtual ~IterableDataset() = default;
   virtual SampleSpec spec() const = 0;
   virtual int64_t shards() const { return 1; }
-  /// The beginning of a shard, 0 <= shard < shards(). Called from several threads at once. Its
-  /// random numbers must come from (seed, epoch, shard).
+  /// Opens a shard at its beginning, 0 <= shard < shards(). Several threads call it at once. All
+  /// random numbers of the shard must come from (seed, epoch, shard).
   virtual std::unique_ptr<SampleStream> open(int64_t shard, uint64_t seed, int64_t epoch) const = 0;
 };
 
@@ -47,12 +48,12 @@ struct IterableLoaderOptions {
 };
 
 /// `for (auto& [x, y] : loader)` runs one epoch; each begin() starts the next. The first batch
-/// comes from shard 0, the next from shard 1, and so on in turn through the shards that have not
-/// ended. A batch never holds samples of two shards, so each shard may end with a short one.
-/// Batch::indices number a shard's samples from 0.
+/// comes from shard 0, the next from shard 1, and so on; shards that have ended are skipped. All
+/// samples of a batch come from one shard, so each shard may end with a short batch. Batch::indices
+/// counts the samples of a shard from 0.
 ///
-/// Batches do not depend on num_workers, prefetch_factor or timing. Errors, dropped iterators,
-/// timeouts and forks are as described at DataLoader; an error of a stream names shard and sample.
+/// Batches do not depend on num_workers, prefetch_factor or timing. Errors, destroyed iterators,
+/// timeouts and forks are as described at DataLoader. An error of a stream names shard and sample.
 class LATHE_API IterableLoader {
  public:
   using Iterator = BatchIterator<Batch>;
@@ -66,13 +67,14 @@ class LATHE_API IterableLoader {
   explicit IterableLoader(std::shared_ptr<const IterableDataset> dataset,
                           IterableLoaderOptions options = {});
 
+  /// Starts an epoch.
   /// throws: what the first batch throws.
   Iterator begin();
   std::default_sentinel_t end() const { return std::default_sentinel; }
 
   int64_t epoch() const { return epoch_; }
-  /// Makes the next begin() run `epoch` from batch `first_batch` on. The batches before it are read
-  /// and dropped.
+  /// Makes the next begin() run `epoch` from batch `first_batch` on. It reads the batches before
+  /// `first_batch` and drops them.
   /// throws: ValueError for a negative number.
   void set_epoch(int64_t epoch, int64_t first_batch = 0);
 

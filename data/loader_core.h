@@ -22,7 +22,8 @@ namespace lathe::data {
 class EpochRun;
 class WorkerThreads;
 
-/// A value for num_workers: one thread per usable processor but one, at least 1 and at most 16.
+/// A value for num_workers: one thread fewer than there are usable processors, at least 1, at most
+/// 16.
 inline constexpr int64_t kAutoWorkers = std::numeric_limits<int64_t>::min();
 
 struct DataLoaderOptions {
@@ -46,7 +47,7 @@ struct DataLoaderOptions {
   std::function<bool()> stop = {};
 };
 
-/// How well a loader keeps up, since it was made or since reset_stats().
+/// Statistics of how well a loader keeps up, since it was made or since reset_stats().
 struct LoaderStats {
   int64_t batches = 0;      // handed out
   double wait_seconds = 0;  // that the caller waited for them; without workers: spent reading them

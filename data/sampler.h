@@ -1,5 +1,5 @@
-// Samplers: in which order an epoch visits the samples. The order is a function of (seed, epoch)
-// and does not depend on the number of workers.
+// Samplers: the order in which an epoch visits the samples. The order is a function of (seed,
+// epoch) and does not depend on the number of workers.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,7 @@ class LATHE_API SequentialSampler final : public Sampler {
   int64_t n_;
 };
 
-/// A permutation of 0 … n-1, each equally likely: Fisher-Yates with the random numbers of (seed,
-/// epoch).
+/// A permutation of 0 … n-1, drawn uniformly from all permutations by Fisher-Yates.
 class LATHE_API RandomSampler final : public Sampler {
  public:
   explicit RandomSampler(int64_t n) : n_(n) {}
@@ -55,8 +54,7 @@ class LATHE_API WeightedSampler final : public Sampler {
   int64_t draws_;
 };
 
-/// The samples `indices`, in a new random order in every epoch.
-/// ref: as RandomSampler.
+/// The samples `indices`, in a new random order in every epoch, as RandomSampler draws it.
 class LATHE_API SubsetRandomSampler final : public Sampler {
  public:
   explicit SubsetRandomSampler(std::vector<int64_t> indices) : indices_(std::move(indices)) {}
@@ -67,13 +65,15 @@ class LATHE_API SubsetRandomSampler final : public Sampler {
   std::vector<int64_t> indices_;
 };
 
-/// Part `rank` of `world_size` equal parts of an epoch: every world_size-th index from `rank` on.
-/// The parts are disjoint and have the same size: to divide evenly, the order is extended by its
-/// own beginning or, with drop_last, cut. With pad = false nothing is added or cut: every sample is
-/// in one part, and the first n % world_size parts have one more than the others. That is for
-/// evaluation, where counts are added up; in training all ranks must run as many steps.
-/// The order depends on seed and epoch only. So batches of b samples on w ranks are together the
-/// batches of b · w samples in one process, whatever w is, but for what is added at the end.
+/// The part of an epoch for one rank: every world_size-th index from `rank` on. If n is not a
+/// multiple of world_size:
+///   - By default the order is extended by its own beginning, so that all parts have the same size.
+///   - With drop_last the order is cut instead.
+///   - With pad = false nothing is added or cut: each sample is in one part, and the first n %
+///     world_size parts have one more sample. Use it for evaluation, where counts are added up. In
+///     training all ranks must run the same number of steps.
+/// The order depends only on seed and epoch. So batches of b samples on w ranks together are the
+/// batches of b · w samples in one process, for any w, except for samples added at the end.
 /// ref: PyTorch's DistributedSampler.
 class LATHE_API DistributedSampler final : public Sampler {
  public:
@@ -82,8 +82,8 @@ class LATHE_API DistributedSampler final : public Sampler {
     bool drop_last = false;
     bool pad = true;
   };
-  /// throws: ValueError unless 0 <= rank < world_size and n >= 1; without `pad` also for n below
-  /// world_size and for drop_last.
+  /// throws: ValueError unless 0 <= rank < world_size and n >= 1; with pad = false also if n <
+  /// world_size or drop_last is set.
   DistributedSampler(int64_t n, int64_t rank, int64_t world_size)
       : DistributedSampler(n, rank, world_size, Options{}) {}
   DistributedSampler(int64_t n, int64_t rank, int64_t world_size, Options options);
@@ -95,9 +95,9 @@ class LATHE_API DistributedSampler final : public Sampler {
   Options options_;
 };
 
-/// Every sample once, with the samples of each class at equal distances: with k classes of equal
-/// size, any stretch of m samples holds m / k of each, give or take two. The order within a class
-/// is random.
+/// Every sample once, with the samples of each class spread evenly: with k classes of equal size,
+/// any m consecutive samples have m / k ± 2 samples of each class. The order within a class is
+/// random.
 class LATHE_API StratifiedSampler final : public Sampler {
  public:
   /// labels[i]: the class of sample i, any number.
@@ -110,13 +110,14 @@ class LATHE_API StratifiedSampler final : public Sampler {
   std::vector<std::vector<int64_t>> of_class_;
 };
 
-/// Decides which samples make a batch, if batches are not simply equal pieces of an order.
+/// Decides which samples make a batch, for batches that are not equal pieces of an order.
 class LATHE_API BatchSampler {
  public:
   virtual ~BatchSampler() = default;
-  /// The number of batches in every epoch or, if it varies, in the next one.
+  /// The number of batches in every epoch or, if it varies, in the next epoch.
   virtual int64_t size() const = 0;
-  /// The batches of one epoch, none empty: a function of (seed, epoch).
+  /// The batches of one epoch, as indices. They must depend only on (seed, epoch), and none may be
+  /// empty.
   virtual std::vector<std::vector<int64_t>> batches(uint64_t seed, int64_t epoch) const = 0;
 };
 

@@ -1,4 +1,4 @@
-// EventWriter: files that TensorBoard shows.
+// EventWriter: writes files that TensorBoard shows.
 #pragma once
 
 #include <cstdint>
@@ -15,37 +15,38 @@ struct EventWriterOptions {
   /// Appended to the file's name, after a dot.
   std::string suffix = {};
   /// The first step of this file, if it continues the run of an earlier file in the folder.
-  /// TensorBoard then leaves out what the earlier files have from this step on. -1: a new run.
+  /// TensorBoard then ignores what the earlier files have from this step on. -1: a new run.
   int64_t first_step = -1;
 };
 
-/// Writes one file events.out.tfevents.* into a folder, which `tensorboard --logdir FOLDER` shows
-/// while it grows. Each call appends one record with one write. So a kill can leave at most the
-/// last record incomplete, which TensorBoard's reader does not show. A tag names a curve, with '/'
-/// between groups: "loss/train". Not for several threads at once.
+/// Writes one file events.out.tfevents.* into a folder. `tensorboard --logdir FOLDER` shows the
+/// file while it grows. Each call appends one record with one write, so a killed process leaves at
+/// most the last record incomplete; TensorBoard ignores that record. A tag names a curve, with '/'
+/// between groups: "loss/train". Only one thread at a time may use an EventWriter.
 /// ref: TensorFlow's util/event.proto, framework/summary.proto and lib/io/record_writer.h in
 /// tensorflow/core
 class LATHE_API EventWriter {
  public:
-  /// Makes the folder, if it is missing, and a new file in it. The name holds the time, the host
-  /// and the process, as TensorFlow's does.
+  /// Makes the folder, if it is missing, and a new file in it. As with TensorFlow, the file's name
+  /// has the time, the host and the process.
   /// throws: FileError.
   explicit EventWriter(const std::filesystem::path& folder, const EventWriterOptions& options = {});
   ~EventWriter();
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;
 
-  // All throw FileError if the record cannot be written; the file then ends before it.
+  // These functions throw FileError if the record cannot be written. The file then ends before that
+  // record.
 
-  /// A point of a curve; TensorBoard keeps it as f32.
+  /// Adds a point to a curve. TensorBoard keeps `value` as f32.
   void add_scalar(std::string_view tag, double value, int64_t step);
-  /// The distribution of the values, any shape, dtype and device, in 30 ranges of equal width.
+  /// Adds the distribution of `values` (any shape, dtype and device) over 30 ranges of equal width.
   /// Values that are not finite are left out.
   void add_histogram(std::string_view tag, const Tensor& values, int64_t step);
-  /// An image [3,H,W], [1,H,W] or [H,W], u8 or floating in [0,1], as image::write takes it.
-  /// throws: as image::encode.
+  /// Adds an image [3,H,W], [1,H,W] or [H,W], u8 or floating in [0,1], as for image::write.
+  /// throws: what image::encode throws.
   void add_image(std::string_view tag, const Tensor& image, int64_t step);
-  /// A text in Markdown.
+  /// Adds a text in Markdown.
   void add_text(std::string_view tag, std::string_view text, int64_t step);
 
   const std::filesystem::path& file() const { return file_; }

@@ -10,7 +10,8 @@
 //   }
 //
 // data_parallel.cpp: buffers and options; reducer.cpp: gradients during a backward pass;
-// buckets.cpp: where they lie; autograd/leaf_listener.h: how the engine says that one is complete.
+// buckets.cpp: the memory of gradients; autograd/leaf_listener.h: how the engine reports a complete
+// gradient.
 //
 // Note [Gradients that travel during the backward pass]
 // Gradients lie in buckets. When a bucket's last gradient is complete, its reduction begins on the
@@ -38,12 +39,12 @@ struct DataParallelOptions {
   // true: a loss need not depend on all parameters. If only some ranks used a parameter, the others
   // contribute 0 to its average. A parameter that no rank used keeps its grad().
   bool find_unused_parameters = false;
-  // kF16 or kBF16: gradients of wider dtypes are rounded to it, divided by the number of ranks, for
-  // the way between ranks.
+  // kF16 or kBF16: gradients of wider dtypes are divided by the number of ranks and sent in this
+  // dtype.
   std::optional<DType> compress = {};
-  // false: gradients travel in the order of the parameters, backwards, from the first pass on. A
-  // sum over more than two ranks rounds by its place in a bucket, so a training that is continued
-  // then has the bits of one that was not interrupted.
+  // false: gradients are sent in the reverse order of the parameters in all passes. A sum over more
+  // than two ranks rounds by its place in a bucket, so only then a resumed training has the bits of
+  // an uninterrupted one.
   bool learn_order = true;
   int64_t first_bucket_bytes = int64_t{1} << 20;  // reached early, so the first reduction is early
   int64_t bucket_bytes = int64_t{25} << 20;
@@ -51,36 +52,41 @@ struct DataParallelOptions {
 
 class Reducer;
 
-/// The model stays as it is: its names, its state and optimisers of its parameters. Neither copied
-/// nor moved; group and model must outlive it. Which parameters are trained, and the model's device
-/// and dtype, must not change after it is made.
-/// All ranks must run the same backward passes. One pass at a time. A pass that fails on one rank
-/// ends the group, with that rank as the cause. A pass over NCCL can be captured into a graph once
-/// the order is learnt, without find_unused_parameters; a parameter without a gradient is a
-/// StateError there.
+/// Averages a model's gradients over all ranks in every backward pass. The model's names, state and
+/// optimisers stay as they are. A DistributedDataParallel cannot be copied or moved. Group and
+/// model must outlive it. Afterwards do not change which parameters require grad, or the model's
+/// device or dtype.
+///   - All ranks must run the same backward passes, one at a time.
+///   - If a pass fails on one rank, the group ends with that rank as the cause.
+///   - A pass over NCCL can be captured into a graph, after the first pass (learn_order) and
+///     without find_unused_parameters. A captured pass throws StateError for a parameter without a
+///     gradient.
 class LATHE_API DistributedDataParallel {
  public:
-  /// Gives parameters and buffers the values of rank 0. Waits.
-  /// throws: DistributedError if the models or the options differ, naming rank and entry, on all
-  /// ranks; ValueError for a dtype to compress to that is no half, for sizes below 1, for a model
-  /// without parameters that require grad; StateError for a parameter that another one reduces.
+  /// Copies the parameters and buffers of rank 0 to all ranks. Waits for all ranks.
+  /// throws: on all ranks, DistributedError naming rank and entry if the models or options differ;
+  /// ValueError if `compress` is not a half dtype, a bucket size is below 1, or no parameter
+  /// requires grad; StateError if another DistributedDataParallel has one of the parameters.
   DistributedDataParallel(ProcessGroup& group, nn::Module& model,
                           const DataParallelOptions& options = {});
   ~DistributedDataParallel();
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  /// broadcast_buffers(), then the model. backward() of what is computed from the result, or from
-  /// the model called in any other way, gives every parameter the average gradient of all ranks.
-  /// That pass throws StateError if the loss does not depend on a parameter on some rank: on all
-  /// ranks, naming both, and no grad() changes (not with find_unused_parameters). Over NCCL it is
-  /// the next pass that throws, for gradients that the first one changed. A pass also throws
-  /// StateError with create_graph, which grad() may have; and DistributedError if a rank failed.
+  /// Calls broadcast_buffers(), then the model. A backward() through the model, however it was
+  /// called, gives every parameter the average of its gradients over all ranks.
+  /// backward() throws one of these:
+  ///   - StateError on all ranks, naming rank and parameter, if a rank's loss does not depend on a
+  ///     parameter; no grad() has changed then. Not with find_unused_parameters. Over NCCL the next
+  ///     backward() throws it, and the first one has changed grad().
+  ///   - StateError with create_graph. autograd::grad() may have create_graph.
+  ///   - DistributedError if a rank failed.
   Tensor operator()(const Tensor& x);
 
-  /// Gives the model's buffers the values of rank 0, where the options say so, the model is
-  /// training and gradients are recorded. Not in the scope of no_sync(). Waits. For a model with
-  /// another forward(): call it before that.
+  /// Copies the model's buffers from rank 0 to all ranks, and waits for this. Does nothing without
+  /// DataParallelOptions::broadcast_buffers, in evaluation mode, under NoGrad, or in the scope of
+  /// no_sync(). Call it before the forward() of a model with another signature than Tensor(const
+  /// Tensor&).
   void broadcast_buffers();
 
   class [[nodiscard]] NoSync {
@@ -95,14 +101,15 @@ class LATHE_API DistributedDataParallel {
     Reducer& reducer_;
     bool before_;
   };
-  /// While the result lives, backward() adds this rank's own gradients to grad(). The next pass
-  /// after it averages the sums. For all batches but the last one of an accumulated step.
+  /// While the result is alive, backward() adds only this rank's gradients to grad(). The next
+  /// backward() after it averages the sums over the ranks. Use it for all batches of an accumulated
+  /// step but the last.
   NoSync no_sync();
 
-  /// samples · world size / samples of all ranks. A mean loss times this has, averaged over ranks,
-  /// the gradient of the mean over all samples, however many each rank has. Every rank calls it.
-  /// Waits.
-  /// throws: ValueError if `samples` is negative, or if no rank has any.
+  /// samples · world size / samples of all ranks. Multiply a rank's mean loss by this factor: the
+  /// average of the gradients over ranks is then that of the mean over all samples, for any number
+  /// of samples on each rank. All ranks must call it. Waits for all ranks.
+  /// throws: ValueError if `samples` is negative, or if no rank has samples.
   double loss_weight(int64_t samples);
 
   nn::Module& module() { return model_; }

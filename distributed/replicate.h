@@ -1,4 +1,4 @@
-// replicate(): the same model on all ranks, to begin with.
+// replicate(): copies rank 0's model to all ranks.
 #pragma once
 
 #include <string>
@@ -9,21 +9,20 @@
 
 namespace lathe::distributed {
 
-/// Gives the parameters and buffers of `model` the values of rank 0, on all ranks. First compares
-/// their names, shapes and dtypes, and which parameters require grad. In place, so that optimisers
-/// see it. Waits.
-/// throws: DistributedError that names the first rank and entry that differ, on all ranks; then
-/// nothing has changed, and the group goes on.
+/// Copies rank 0's parameters and buffers into those of `model` on all ranks, in place. First
+/// compares their names, shapes and dtypes, and which parameters require grad. Waits for all ranks.
+/// throws: on all ranks, DistributedError naming the first rank and entry that differ. Nothing has
+/// changed then, and the group can still be used.
 LATHE_API void replicate(ProcessGroup& group, nn::Module& model);
 
-/// Compares the texts, lines of what each rank has, which all_gather_text() gave. `what` begins the
-/// message: "replicate: the models".
+/// Compares the ranks' texts, from all_gather_text(), line by line. `what` begins the error
+/// message, for example "replicate: the models".
 /// throws: DistributedError naming the first rank and line that differ from rank 0's.
 LATHE_API void check_same(ProcessGroup& group, const char* what,
                           const std::vector<std::string>& texts);
 
-/// Before all ranks throw an error that they agree on: returns when each of them knows it. Without
-/// that, the first rank that leaves would be what the others hear of.
+/// Returns when all ranks have called it. Call it before all ranks throw the same error. Otherwise
+/// the others might only report that the first rank has left.
 LATHE_API void wait_until_all_know(ProcessGroup& group);
 
 }  // namespace lathe::distributed

@@ -1,4 +1,4 @@
-// Batch norm over all ranks: its statistics are those of the whole batch and not of a rank's part.
+// Batch norm over all ranks: its statistics are those of the whole batch, not of one rank's part.
 //   convert_sync_batch_norm(group, model);
 //   DistributedDataParallel parallel(group, model);
 #pragma once
@@ -10,20 +10,19 @@
 
 namespace lathe::distributed {
 
-/// The sum of t over all ranks, as an op: its gradient is the sum of the ranks' gradients. So if
-/// each rank has a loss, the gradients are those of the sum of all losses. Every rank calls it, and
-/// runs the same backward passes. Waits.
+/// The sum of t over all ranks, as an op with a gradient: the sum of the ranks' gradients. So if
+/// each rank has a loss, the gradients are those of the sum of all losses. All ranks must call it
+/// and run the same backward passes. Waits for all ranks.
 /// grad: t (twice).
 /// throws: DTypeError unless floating; DistributedError.
 LATHE_API Tensor all_reduce(ProcessGroup& group, const Tensor& t);
 
-/// In training, every batch norm of the model normalises with the mean and variance over all ranks,
-/// whose parts may have different sizes. Evaluation, names and state stay as they are. All ranks
-/// must run the same forward passes. The model keeps the group, which must outlive its training.
-/// Two sums per layer travel in the forward pass, and two in the backward pass. The layers are then
-/// made of single ops, without the fused kernels of batch norm. Each gets a hook that does nothing,
-/// in evaluation, too: with hooks, functions of jit::compile() run as written. Does nothing in a
-/// world of one.
+/// Makes every batch norm of the model, in training, normalise with the mean and variance over all
+/// ranks. The ranks' parts may have different sizes. Evaluation, names and state stay as they are.
+/// All ranks must run the same forward passes. The model refers to the group, which must outlive
+/// its training. Each layer sends two sums in the forward pass and two in the backward pass, and
+/// runs as single ops without fused kernels. In training, functions of jit::compile() run the model
+/// without a graph. Does nothing in a group of one process.
 /// → the number of batch norms
 LATHE_API int64_t convert_sync_batch_norm(ProcessGroup& group, nn::Module& model);
 

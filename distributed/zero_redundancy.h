@@ -6,17 +6,17 @@
 //   … adam.step(); …                                  // as before
 //
 // zero_redundancy.cpp: the shares, what ranks compare, and what they exchange;
-// optim/state_shares.h: what the optimiser asks.
+// optim/state_shares.h: the optimiser's calls.
 //
 // Note [Shares of the state]
 // All ranks have all parameters and, after a backward pass, the same gradients. A rank keeps the
-// optimiser's state of its share of the parameters only, and updates only those. Then each rank
-// sends the values of its share to the others. A parameter belongs to one rank as a whole. The
-// largest ones are given out first, each to the rank that has least so far. So the shares are
-// even as long as no parameter is larger than a share.
-// What looks at all gradients, such as clipping by the total norm and the loss scale, does so on
-// every rank and finds the same there. So the parameters have the bits that they would have with
-// whole state on every rank.
+// optimiser's state of its share of the parameters, and updates only these parameters. Then each
+// rank sends the values of its share to the others. A parameter belongs to one rank as a whole. The
+// largest parameters are assigned first, each to the rank that has the least so far. So the shares
+// are even as long as no parameter is larger than a share.
+// Code that reads all gradients, such as clipping by the total norm and the loss scale, runs on
+// every rank with the same result. So the parameters have the same bits as with the whole state on
+// every rank.
 #pragma once
 
 #include <cstddef>
@@ -28,28 +28,29 @@
 
 namespace lathe::distributed {
 
-/// Divides the state of `optimizer` among the ranks. The optimiser stays what loops, schedulers,
-/// scalers and checkpoints know: its step(), state_dict() and load_state_dict() now do their part
-/// together with the other ranks. So all ranks must call them, in the same order.
-/// state_dict() is on every rank the state of one process with whole state. What comes from other
-/// ranks lies in host memory. Any number of ranks, and one process, can load it.
-/// A step or a state_dict() that fails on one rank ends the group, with that rank as the cause. A
-/// step can be captured into a graph where the group makes its calls over NCCL. Otherwise, with
-/// more than one rank, that is a StateError, and nothing has changed.
-/// Neither copied nor moved. The group must outlive it. It must outlive the last step: a step of
-/// the optimiser after it is gone is a StateError.
+/// Divides the state of `optimizer` among the ranks. Loops, schedulers, scalers and checkpoints use
+/// the optimiser as before. Its step(), state_dict() and load_state_dict() now work together with
+/// the other ranks, so all ranks must call them in the same order.
+///   - state_dict() returns the whole state on every rank; tensors from other ranks are in host
+///     memory. Any number of ranks can load it.
+///   - If step() or state_dict() fails on one rank, the group ends with that rank as the cause.
+///   - A step can be captured into a graph if the group's calls run over NCCL. Otherwise, with
+///     several ranks, a captured step throws StateError, and nothing has changed.
+/// A ZeroRedundancyOptimizer cannot be copied or moved. The group must outlive it, and it must
+/// outlive the last step; a step after its end throws StateError.
 /// ref: Rajbhandari et al. 2020 (arXiv:1910.02054), stage 1.
 class LATHE_API ZeroRedundancyOptimizer {
  public:
-  /// The optimiser may have state already, the same on all ranks. Waits.
-  /// throws: DistributedError if the optimisers differ, naming rank and parameter or option, on all
-  /// ranks; StateError if the state of the optimiser is divided already. Then nothing has changed.
+  /// The optimiser may already have state, the same on all ranks. Waits for all ranks.
+  /// throws: on all ranks, DistributedError naming rank and parameter or option if the optimisers
+  /// differ; StateError if the optimiser's state is divided already. Nothing has changed then.
   ZeroRedundancyOptimizer(ProcessGroup& group, optim::Optimizer& optimizer);
   ~ZeroRedundancyOptimizer();
   ZeroRedundancyOptimizer(const ZeroRedundancyOptimizer&) = delete;
   ZeroRedundancyOptimizer& operator=(const ZeroRedundancyOptimizer&) = delete;
 
-  /// The rank that keeps the state of parameter `number`, counted through all groups.
+  /// The rank that keeps the state of parameter `number`. Parameters are numbered through all
+  /// groups.
   int64_t owner(size_t number) const;
 
  private:

@@ -11,15 +11,15 @@
 
 namespace lathe::data {
 
-/// The images of another data set. Each is loaded when it is read for the first time, and kept:
-/// from the second epoch on no file is read and nothing decoded. It needs memory for the bytes of
-/// all images, as they are before the transform; there is no limit.
+/// The images of another data set. Each image is loaded when it is first read, and then kept in
+/// memory. So from the second epoch on no file is read and nothing is decoded. The memory needed is
+/// that of all images before the transform; there is no limit.
 ///
-/// JPEG files are decoded as a whole. ImageFolder alone decodes only as much detail as the
-/// transform needs, so the pixels may differ a little.
+/// JPEG files are decoded at full size. An ImageFolder alone decodes only as much detail as the
+/// transform needs (ImageFolderOptions::scaled_decoding), so its pixels may differ a little.
 class LATHE_API CachedImages final : public ImageDataset {
  public:
-  /// Takes over the transform of `source`; later changes of that one have no effect here.
+  /// Copies the transform of `source`. Later changes of that transform have no effect here.
   /// throws: ValueError for null.
   explicit CachedImages(std::shared_ptr<const ImageDataset> source);
   ~CachedImages() override;

@@ -1,4 +1,4 @@
-// Images as tensors: files in and out, and many images in one.
+// Images as tensors: reading and writing files, and grids of images.
 //   const Tensor x = image::read("cat.jpg").to(kF32) / 255;  // [3,H,W]
 //   image::write("samples.png", image::make_grid(samples));
 #pragma once
@@ -9,29 +9,33 @@
 
 namespace lathe::image {
 
-/// The pixels of a JPEG, PNG or WebP file, whatever its name: u8 [3,H,W] on the CPU. They are those
-/// of Pillow's Image.open(path).convert("RGB"): grey is repeated three times, an alpha channel is
-/// dropped.
-/// throws: FileError; DataError for a damaged file, one of more than 100,000,000 pixels (for JPEG
-/// both sides are rounded up to 32) or an extreme side, and in a build without the library.
+/// Reads a JPEG, PNG or WebP file, whatever its name.   → u8 [3,H,W] on the CPU
+/// The pixels equal those of Pillow's Image.open(path).convert("RGB"): grey is repeated three
+/// times, an alpha channel is dropped.
+/// throws: FileError; DataError in these cases:
+///   - the file is damaged
+///   - it has more than 100,000,000 pixels (for JPEG both sides are rounded up to a multiple of
+///     32), or one side is extreme
+///   - Lathe was built without the library for this format
 LATHE_API Tensor read(const std::string& path);
 
 struct WriteOptions {
   int quality = 90;  // of JPEG, 1 to 100; colours are not subsampled
 };
 
-/// x as the bytes of a file: what write() would put into a file of that ending.
+/// The bytes that write() writes into a file with this ending.
 ///   ending  ".png", ".jpg" or ".jpeg"
-/// throws: as write(), but no FileError.
+/// throws: what write() throws, except for FileError.
 LATHE_API std::string encode(const Tensor& x, const std::string& ending,
                              const WriteOptions& options = {});
 
 /// Writes x in the format that the name ends with: .png, .jpg or .jpeg.
 ///   x  [3,H,W] (red, green, blue), [1,H,W] or [H,W] (grey), any device and strides: u8, or
-///      floating in [0,1] for black to white; what lies outside is cut off, and NaN is black
-/// The file is whole or not there: an existing one is replaced when the new one is complete.
-/// throws: ShapeError, also without pixels, above 65,500 on a side or 4 GiB; DTypeError; ValueError
-/// for an unknown ending or quality; FileError; DataError in a build without the library.
+///      floating in [0,1] for black to white; values outside are clamped, and NaN is black
+/// An existing file is replaced when the new one is complete, so the file is never incomplete.
+/// throws: ShapeError, also for an image without pixels, with a side above 65,500 or above 4 GiB;
+/// DTypeError; ValueError for an unknown ending or quality; FileError; DataError if Lathe was built
+/// without the library for this format.
 LATHE_API void write(const std::string& path, const Tensor& x, const WriteOptions& options = {});
 
 struct GridOptions {
@@ -40,7 +44,7 @@ struct GridOptions {
   double value = 0;     // of these pixels
 };
 
-/// Images side by side, row by row.
+/// Puts images side by side, row by row, into one image.
 ///   images  [N,C,H,W], N > 0
 ///   →       [C, rows*(H+pad)+pad, columns*(W+pad)+pad], of the images' dtype and device
 /// grad: none.

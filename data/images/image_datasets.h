@@ -1,6 +1,6 @@
-// ImageDataset, the base of all sets of labelled images, and the sets in memory: CIFAR-10,
-// CIFAR-100, MNIST, Fashion-MNIST and a synthetic one. A sample is x = the transformed image
-// [C,H,W] and y = its class, i64.
+// ImageDataset, the base of all data sets of labelled images, and the data sets in memory:
+// CIFAR-10, CIFAR-100, MNIST, Fashion-MNIST and a synthetic one. A sample is x = the transformed
+// image [C,H,W] and y = its class, i64.
 #pragma once
 
 #include <cstdint>
@@ -28,60 +28,63 @@ class LATHE_API ImageDataset : public Dataset {
   SampleSpec spec() const final;
   void read(int64_t i, Key key, Slot out) const final;
 
-  /// Puts the bytes of image i, as they are before the transform, into `pixels`.
-  /// throws: as read().
+  /// Writes the bytes of image i, without the transform, to `pixels`.
+  /// throws: what read() throws.
   virtual StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const = 0;
 
-  /// What errors call image i.
+  /// The name of image i in error messages.
   virtual std::string name(int64_t i) const { return "image " + std::to_string(i); }
 
-  /// Files found broken so far. Data sets that allow it replace them by others.
+  /// The files found broken so far. Some data sets replace them (BrokenImage::kSkip).
   virtual std::vector<std::string> broken() const { return {}; }
 
-  /// The kind of the first image, before the transform.
+  /// Size and type of the first image before the transform.
   const ImageSpec& stored_spec() const { return stored_; }
-  /// Whether all images are of that kind. If not, the transform must make them one size.
+  /// True if all images are like the first. If false, the transform must make images of one size.
   virtual bool has_one_size() const { return true; }
 
-  /// Sizes of a sample, after the transform.
+  /// The sizes of a sample after the transform.
   int64_t channels() const { return output_.channels; }
   int64_t height() const { return output_.height; }
   int64_t width() const { return output_.width; }
   int64_t classes() const { return static_cast<int64_t>(class_names_.size()); }
   const std::vector<std::string>& class_names() const { return class_names_; }
-  /// Per channel, of x / 255 before the transform: the arguments of normalize.
+  /// Mean and standard deviation of each channel of x / 255 before the transform; the arguments of
+  /// normalize.
   const std::vector<double>& mean() const { return mean_; }
   const std::vector<double>& std() const { return std_; }
   virtual int64_t label(int64_t i) const = 0;
 
   const Transform& transform() const { return transform_; }
-  /// throws: as Transform::output; the old transform then stays.
+  /// throws: what Transform::output throws. The old transform stays then.
   virtual void set_transform(const Transform& transform);
 
  protected:
   ImageDataset(ImageSpec stored, std::vector<std::string> class_names, std::vector<double> mean,
                std::vector<double> std);
 
-  /// Writes image i, transformed, and returns its class.
+  /// Writes image i, transformed, to `out`.   → its class
   virtual int64_t read_image(int64_t i, Key key, void* out) const = 0;
-  /// The same of another data set, for those that consist of others.
+  /// read_image() of another data set, for data sets that wrap another one.
   static int64_t read_image_of(const ImageDataset& other, int64_t i, Key key, void* out) {
     return other.read_image(i, key, out);
   }
 
-  /// Transforms an image of the stored kind.
+  /// Transforms an image with stored_spec().
   void transform(const uint8_t* image, Key key, void* out) const {
     transform_.apply(image, stored_, key, out);
   }
-  /// The same for an image of any size; name() is its name in errors.
-  /// throws: as output_of(); DataError if the result has another size than that of the first image.
+  /// Like the overload above, for an image of any size. name() is its name in errors.
+  /// throws: what output_of() throws; DataError if the result has another size than that of the
+  /// first image.
   void transform(const uint8_t* image, const ImageSpec& spec, Key key, void* out,
                  FunctionRef<std::string()> name) const;
-  /// What the transform makes of an image.
-  /// throws: DataError with name() if the transform does not fit it: it would become too wide.
+  /// The kind of image that the transform makes from an image `spec`.
+  /// throws: DataError with name() if the transform does not fit the image, for instance if the
+  /// result would be too wide.
   ImageSpec output_of(const ImageSpec& spec, FunctionRef<std::string()> name) const;
 
-  /// Takes another image for the first one. A transform must be set next.
+  /// Changes stored_spec(). Call set_transform() next.
   void set_stored_spec(const ImageSpec& stored) { stored_ = stored; }
 
  private:
@@ -99,7 +102,7 @@ struct ImageOptions {
   bool coarse = false;  // CIFAR-100 only: the labels are the 20 superclasses
 };
 
-/// Images in memory. Copies share them.
+/// A data set of images in memory. Copies of a StoredImages share the images.
 class LATHE_API StoredImages : public ImageDataset {
  public:
   int64_t size() const override { return images_->count(); }
@@ -107,16 +110,18 @@ class LATHE_API StoredImages : public ImageDataset {
 
   void prepare(int64_t i) const noexcept override;
   StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
-  /// All images as they are stored, before the transform.
+  /// All images, before the transform.
   const ImageSet& stored() const { return *images_; }
 
-  /// The set `name` (cifar10, cifar100, mnist, fashion-mnist), found as require_dataset does:
-  /// `root` may be the directory of the files, a directory above it, or empty for the usual places.
-  /// throws: DataError, FileError (as read_cifar, read_idx_images), ValueError.
+  /// Reads the data set `name` (cifar10, cifar100, mnist, fashion-mnist). `root` is the directory
+  /// of the files, a directory above it, or empty for the usual places (require_dataset()).
+  /// throws: ValueError for another name or what Transform::output throws; DataError, FileError as
+  /// read_cifar and read_idx_images.
   StoredImages(const std::string& name, const std::string& root, const ImageOptions& options = {});
 
-  /// Images given by the caller.
-  /// throws: DataError for a label that is no class.
+  /// Takes images from the caller.
+  /// throws: DataError for a label that is not a class, or pixels that do not match the number of
+  /// labels.
   StoredImages(ImageSet images, std::vector<std::string> class_names, std::vector<double> mean,
                std::vector<double> std, const Transform& transform = {});
 
@@ -150,7 +155,7 @@ struct LATHE_API FashionMnist final : StoredImages {
       : StoredImages("fashion-mnist", root, options) {}
 };
 
-/// Images that are computed when they are read; see synthetic.h.
+/// A data set whose images are computed when they are read; see synthetic.h.
 class LATHE_API Synthetic final : public ImageDataset {
  public:
   explicit Synthetic(const SyntheticOptions& options = {}, const Transform& transform = {});

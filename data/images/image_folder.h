@@ -1,9 +1,9 @@
 // Images in folders, one folder per class:  ROOT/cat/1.jpg  ROOT/cat/more/2.png  ROOT/dog/3.jpeg
 //
 // Classes are the folders of ROOT in the byte order of their names, numbered from 0. The files of a
-// class are sorted by the paths of their folders, then by name. This is torchvision's ImageFolder
-// order, so indices and classes mean the same. Names that start with a dot are skipped. Files not
-// named .jpg, .jpeg, .png or .webp (in any case) are left out and counted. Links are followed.
+// class are sorted by the paths of their folders, then by name. Indices and classes are those of
+// torchvision's ImageFolder. Names that start with a dot are skipped. Files whose names do not end
+// in .jpg, .jpeg, .png or .webp (in any case) are left out and counted. Links are followed.
 #pragma once
 
 #include <atomic>
@@ -20,29 +20,29 @@
 
 namespace lathe::data {
 
-/// Whether ImageFolder reads a file of this name.
+/// True if ImageFolder reads files with this name.
 LATHE_API bool is_image_name(std::string_view file);
 
-/// How many files were left out, by the ends of their names: {".bmp", 3}. "" is no ending. ".jpg
-/// outside of the classes" are images beside the folders of the classes.
+/// The number of files left out, by the endings of their names: {".bmp", 3}. "" is a name without
+/// an ending. ".jpg outside of the classes" counts images beside the folders of the classes.
 using LeftOut = std::map<std::string, int64_t>;
-/// "12 .bmp, 1 without an ending": the most frequent endings first, and not all of many.
+/// "12 .bmp, 1 without an ending": the five most frequent endings, then the count of all others.
 LATHE_API std::string text_of(const LeftOut& left_out);
 
-/// What to do with a file that cannot be read or decoded, is truncated, or is an image that the
-/// transform does not fit, such as one of 1x3000.
+/// What to do with a broken file: a file that cannot be read or decoded, is truncated, or has an
+/// image that the transform does not fit, such as one of 1x3000 pixels.
 enum class BrokenImage {
-  kRefuse,          // reading it throws an error that names it; for the first file, the constructor
-  kRefuseWhenRead,  // the same, but the first file too only when it is read: for a check of all
-  kSkip,            // the next readable file takes its place, with its own class; see broken()
+  kRefuse,          // read() throws an error naming the file; for file 0 the constructor throws
+  kRefuseWhenRead,  // only read() throws, also for file 0; for a check of all files
+  kSkip,            // the next readable file, with its own class, takes its place; see broken()
 };
 
 struct ImageFolderOptions {
   Transform transform = {};  // must make images of one size: resize(256) alone does not
   BrokenImage broken = BrokenImage::kRefuse;
-  /// JPEG files are decoded at 1/2, 1/4 or 1/8 of their size if the transform's first stage makes
-  /// them at least that much smaller. This is several times faster for large files; the pixels then
-  /// differ a little from those of a whole image that is made smaller.
+  /// true: JPEG files are decoded at 1/2, 1/4 or 1/8 of their size if the transform's first stage
+  /// makes them at least that much smaller. This is several times faster for large files. The
+  /// pixels differ a little from those of an image decoded at full size.
   bool scaled_decoding = true;
   int64_t limit_pixels = 100'000'000;                // of an image; larger ones count as broken
   std::vector<double> mean = {0.485, 0.456, 0.406};  // ImageNet's, for mean() and std()
@@ -50,15 +50,16 @@ struct ImageFolderOptions {
 };
 
 /// A sample is x = the transformed image [3,h,w] (a grey image three times) and y = its class. The
-/// files are listed at once and read when a sample is read; nothing is kept in memory. As in
-/// torchvision's ImageFolder, EXIF orientation is not applied: a photo taken upright may lie on its
+/// constructor lists the files. A file is read when its sample is read; no image is kept in memory.
+/// As in torchvision's ImageFolder, EXIF orientation is not applied, so a photo may lie on its
 /// side.
 class LATHE_API ImageFolder final : public ImageDataset {
  public:
-  /// Lists the files and reads the header of the first, for the transform; without kRefuse, of the
-  /// first that can be read. If there is none, kRefuseWhenRead assumes 1 x 1.
-  /// throws: FileError for a folder that cannot be read; DataError if ROOT has no folders, or one
-  /// of them no images, or for the first file as read() does; as Transform::output.
+  /// Lists the files and reads the header of one file to check the transform. With kRefuse this is
+  /// the first file, otherwise the first that can be read. If no file can be read, kRefuseWhenRead
+  /// assumes 1 x 1.
+  /// throws: FileError for a folder that cannot be read; DataError if ROOT has no folders or one of
+  /// them has no images; what read() throws for the first file; what Transform::output throws.
   explicit ImageFolder(const std::string& root, const ImageFolderOptions& options = {});
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
@@ -67,21 +68,23 @@ class LATHE_API ImageFolder final : public ImageDataset {
   std::string name(int64_t i) const override { return path(i); }
   const LeftOut& left_out() const { return left_out_; }
   const std::string& root() const { return root_; }
-  /// Keeps these samples, in this order, and forgets the other files: none of them takes the place
-  /// of a broken one. The classes stay. Call before anything is read.
-  /// throws: IndexError naming an index that is out of range; nothing has changed then.
+  /// Keeps only these samples, in this order. The other files do not replace broken files either.
+  /// The classes stay. Call keep() before any sample is read.
+  /// throws: IndexError naming an index that is out of range. Nothing has changed then.
   void keep(const std::vector<int64_t>& indices);
 
-  /// If it does not fit the first image, that one is broken: with kSkip the first image that it
-  /// fits is taken in its place, with kRefuseWhenRead none.
-  /// throws: DataError naming the file; else as Transform::output; the old transform then stays.
+  /// If `transform` does not fit the first image, that image counts as broken. With kSkip the first
+  /// image that `transform` fits takes its place. With kRefuseWhenRead the size is assumed as in
+  /// the constructor.
+  /// throws: DataError naming the file; what Transform::output throws. The old transform stays
+  /// then.
   void set_transform(const Transform& transform) override;
 
-  /// Decodes the whole image, never at a part of its size.
+  /// Decodes the image at full size, without scaled_decoding.
   StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
   bool has_one_size() const override { return false; }  // unknown: the files were not read
 
-  /// Files found broken so far, in order. With BrokenImage::kSkip each was replaced.
+  /// The files found broken so far, in order. With BrokenImage::kSkip they were replaced.
   std::vector<std::string> broken() const override;
 
  protected:
@@ -121,7 +124,7 @@ class LATHE_API ImageFolder final : public ImageDataset {
 };
 
 /// The image files in a folder and below it, in ImageFolder's order.
-///   left_out  counts the others, too, if it is given
+///   left_out  if not null, gets the counts of the other files
 /// throws: FileError for a folder that cannot be read; DataError if folders are nested too deeply.
 LATHE_API std::vector<std::string> images_below(const std::string& folder,
                                                 LeftOut* left_out = nullptr);

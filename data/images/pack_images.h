@@ -13,18 +13,18 @@
 namespace lathe::data {
 
 struct PackOptions {
-  /// Makes images this large both ways: resize brings the shorter side to it, center_crop cuts the
-  /// longer one. 0: they keep their sizes.
+  /// Makes images of side x side pixels: resize makes the shorter side this long, center_crop cuts
+  /// the longer side. 0: images keep their sizes.
   int64_t side = 0;
   bool skip_broken = false;  // leave out images that cannot be read, instead of throwing
   std::function<void(int64_t done)> progress{};  // called now and then
 };
 
-/// Appends `images` to `out`, in order; they are decoded in parallel.
-/// → why each image that was left out is broken
-/// throws: DataError for an image that cannot be read; ValueError for what PackedWriter::add
-/// refuses and for an image with other channels than `out` was made for; FileError if the packed
-/// file cannot be written.
+/// Appends `images` to `out`, in order. Decodes them in parallel.
+/// → for each image that was left out, a text saying why it is broken
+/// throws: DataError for an image that cannot be read, unless skip_broken; ValueError if
+/// PackedWriter::add refuses an image, or it has another number of channels than `out`; FileError
+/// if the packed file cannot be written.
 LATHE_API std::vector<std::string> pack_images(const ImageDataset& images, PackedWriter& out,
                                                const PackOptions& options = {});
 

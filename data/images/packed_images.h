@@ -1,5 +1,5 @@
-// PackedImages: the data set over a packed file (packed_file.h), whose images were decoded once and
-// are read in place from the system's page cache.
+// PackedImages: the data set of a packed file (packed_file.h). Its images were decoded when the
+// file was made, and are read in place from the system's page cache.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 namespace lathe::data {
 
 /// A sample is x = the transformed image [C,h,w] and y = its class. The transform reads the file's
-/// bytes in place and writes into the batch, without a copy between. The memory is that of the page
-/// cache, which all processes share and which shrinks when memory is needed elsewhere. Data larger
+/// bytes in place and writes into the batch, without a copy in between. The images are in the page
+/// cache, which all processes share and which the system shrinks when it needs memory. Data larger
 /// than memory is read at the speed of the disk.
 ///
 /// If the file is replaced meanwhile (as lathe data prepare does), reading goes on with the old
-/// content. If it is cut off meanwhile, reading a sample that is gone throws FileError.
+/// content. If the file is truncated meanwhile, reading a missing sample throws FileError.
 class LATHE_API PackedImages final : public ImageDataset {
  public:
-  /// throws: as PackedFile; DataError if the file has no images of this part; as
-  /// Transform::output.
+  /// throws: what PackedFile and Transform::output throw; DataError if the file has no images of
+  /// this part (training or test).
   explicit PackedImages(const std::string& path, bool train = true,
                         const Transform& transform = {});
 

@@ -1,4 +1,4 @@
-// RandomPoints: for point clouds, a random selection of each sample's points, new in every epoch.
+// RandomPoints: selects random points of each sample of point clouds, in every epoch others.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct RandomPointsOptions {
   std::vector<int> fields = {0};  // fields [N, …] of a sample; all get the same selection
 };
 
-/// The samples of another data set, with `points` different rows of each field in `fields`. Every
-/// selection and order is equally likely and a function of the key. Other fields are unchanged.
-/// Keeps a reference: `dataset` must outlive it.
+/// The samples of another data set, with `points` random rows of each field in `fields`. No row is
+/// taken twice. Every selection and order is equally likely, and the key determines it. Other
+/// fields are unchanged. Keeps a reference: `dataset` must outlive the RandomPoints.
 class LATHE_API RandomPoints final : public Dataset {
  public:
-  /// throws: ValueError if points < 1 or a sample has fewer; IndexError for a field that does not
-  /// exist; ShapeError if one is a single number or the fields differ in dimension 0.
+  /// throws: ValueError if points < 1 or a sample has fewer points; IndexError for a field that
+  /// does not exist; ShapeError if a field is a single number or the fields differ in dimension 0.
   RandomPoints(const Dataset& dataset, const RandomPointsOptions& options);
   RandomPoints(const Dataset&& dataset, const RandomPointsOptions& options) = delete;
 

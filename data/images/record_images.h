@@ -1,4 +1,4 @@
-// RecordImages: the known data sets, read image by image from their mapped files.
+// RecordImages: the data sets of StoredImages, read image by image from their mapped files.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace lathe::data {
 
-/// The samples of StoredImages(name, root, options), but only the labels are kept in memory: images
-/// are read in place from the mapped files, which must not be compressed. For many processes on one
-/// machine, which then share the page cache, or for little memory.
+/// The samples of StoredImages(name, root, options). Only the labels are kept in memory; images are
+/// read in place from the mapped files, which must not be compressed. Use it if many processes on
+/// one machine should share the page cache, or if memory is short.
 class LATHE_API RecordImages final : public ImageDataset {
  public:
   /// Reads each file once and checks it.
-  /// throws: as StoredImages; DataError for a gzip file.
+  /// throws: what StoredImages throws; DataError for a gzip file.
   RecordImages(const std::string& name, const std::string& root, const ImageOptions& options = {});
 
   int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
   int64_t label(int64_t i) const override { return labels_[static_cast<size_t>(i)]; }
-  /// throws: FileError if a file was cut off meanwhile.
+  /// throws: FileError if a file was truncated meanwhile.
   StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
 
  protected:

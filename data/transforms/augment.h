@@ -1,5 +1,5 @@
-// augment(): a transform of a whole batch at once, on the device of its bytes. For images that live
-// on the GPU, or that go to it as bytes.
+// augment(): transforms a whole batch at once, on the device of its bytes. For images that are on
+// the GPU, or are copied to it as bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 namespace lathe::data {
 
 struct AugmentOptions {
-  uint64_t seed = 0;                  // (seed, epoch, index of a sample) decides everything random
+  uint64_t seed = 0;                  // (seed, epoch, index) decides a sample's random numbers
   int64_t epoch = 0;                  // counts from 0
   DType dtype = kF32;                 // of the result if it is floating: f32, f16 or bf16
   MemoryFormat format = kContiguous;  // of the result
 };
 
-/// What `transform` makes of each image, equal to what the loader's workers make: the same bytes or
-/// f32 numbers for the same (seed, epoch, index). Half results are those numbers, rounded.
+/// Transforms each image. The results equal those of a loader's workers: the same bytes or f32
+/// numbers for the same (seed, epoch, index). Half results are these numbers, rounded.
 ///   images  u8 [N,C,H,W], any strides     indices  [N], of the samples in their data set
 ///   →  [N,C,h,w] on the images' device, u8 if the transform has no to_float or normalize
-/// throws: ShapeError, DTypeError, ValueError (the transform does not fit, or the options).
+/// throws: ShapeError, DTypeError, ValueError if the transform or the options do not fit.
 LATHE_API Tensor augment(const Tensor& images, const Transform& transform,
                          std::span<const int64_t> indices, const AugmentOptions& options = {});
 

@@ -1,5 +1,6 @@
-// augment_rows(): a batch of images that lie on a device, in two parts. What is random is drawn on
-// the host for each batch; one kernel, which can be part of a captured graph, then makes the batch.
+// augment_rows(): makes a batch from images on a device, in two parts. draw_windows() draws the
+// random numbers of a batch on the host. augment_rows() then makes the batch in one kernel, which
+// can be part of a captured graph.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,11 @@ namespace lathe::data {
 struct PixelPlan;
 struct SampleWindow;
 
-/// Whether all stages only move, erase and rescale pixels, as augment_rows() needs it.
+/// True if all stages only move, erase and rescale pixels, which augment_rows() requires.
 LATHE_API bool has_only_pixel_stages(const Transform& transform);
 
-/// What the transform draws for each sample: where its window lies, how it is flipped, what is
-/// erased. Of options only seed and epoch count.
+/// Draws the random numbers of the transform for each sample: the place of its window, flips,
+/// erased rectangles. Reads only `seed` and `epoch` of the options.
 ///   stored  the kind of the images before the transform      indices  [N], as for augment()
 ///   →  u8 [N,32] on the CPU
 /// throws: ValueError for a transform with other stages, or for images that are too large; what
@@ -26,16 +27,16 @@ LATHE_API bool has_only_pixel_stages(const Transform& transform);
 LATHE_API Tensor draw_windows(const Transform& transform, const ImageSpec& stored,
                               std::span<const int64_t> indices, const AugmentOptions& options);
 
-/// The same bits as augment(index_select(images, 0, rows), transform, indices, options) with
-/// windows = draw_windows(transform, …, indices, options), in one kernel on a GPU. Of options only
-/// dtype and format count.
+/// Transforms rows of `images`, in one kernel on a GPU. With windows = draw_windows(transform, …,
+/// indices, options) the result has the bits of augment(index_select(images, 0, rows), transform,
+/// indices, options). Reads only `dtype` and `format` of the options.
 ///   images  u8 [M,C,H,W], any strides     rows  i64 [N], of images     windows  u8 [N,32]
-///   →  [N,C,h,w]. A row outside of [0, M) gives zeros and raises IndexError as index_select does.
+///   → [N,C,h,w]. A row outside [0, M) gives zeros, and IndexError is thrown as by index_select.
 /// throws: ShapeError, DTypeError, DeviceError, ValueError.
 LATHE_API Tensor augment_rows(const Tensor& images, const Tensor& rows, const Tensor& windows,
                               const Transform& transform, const AugmentOptions& options = {});
 
-/// What the kernels get. `same` is any sample's plan: for what is the same in all of them.
+/// The arguments of the kernels. `same` is the plan of any sample, for values that all plans share.
 struct RowsOfImages {
   const Tensor &images, &rows, &windows;
   const PixelPlan& same;

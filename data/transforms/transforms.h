@@ -1,10 +1,10 @@
 // Transforms of images: pure functions of (image, key), composed once and applied to one sample at
 // a time.
 //
-// An image arrives as bytes [C,H,W]. Stages that only move or rescale pixels (crop, flip,
-// normalise) do not touch the pixels one stage after another. Each changes a small plan
-// (pixel_plan.h), and one pass at the end reads the source and writes the result straight into the
-// batch. Stages that make new pixels (resize, colours; image_stage.h) stand between such passes.
+// An image is given as bytes [C,H,W]. Stages that only move or rescale pixels (crop, flip,
+// normalise) do not read the pixels. Each changes a small plan (pixel_plan.h), and one pass at the
+// end reads the source and writes the result straight into the batch. Stages that make new pixels
+// (resize, colours; image_stage.h) run between such passes.
 //
 // Results are those of torchvision on PIL images: the same bytes for the same crop, size or factor.
 // The random numbers differ, since they are functions of (seed, epoch, index).
@@ -36,8 +36,9 @@ struct ImageSpec {
 class PixelStage;  // a step that changes a plan: pixel_plan.h
 class ImageStage;  // a step that makes new pixels: image_stage.h
 
-/// A sequence of stages; an empty one leaves the bytes as they are. Cheap to copy. Several threads
-/// may use it at once; each keeps memory for the largest image that it has seen between two stages.
+/// A sequence of stages. An empty sequence leaves the bytes as they are. A Transform is cheap to
+/// copy. Several threads may use it at once. Each thread keeps memory for its largest image between
+/// two stages.
 class LATHE_API Transform {
  public:
   /// Exactly one of the two is set.
@@ -50,19 +51,18 @@ class LATHE_API Transform {
   explicit Transform(std::shared_ptr<const PixelStage> stage);
   explicit Transform(std::shared_ptr<const ImageStage> stage);
 
-  /// The kind of the result for an image of this kind.
-  /// throws: ShapeError, ValueError, DTypeError if the stages do not fit it.
+  /// The kind of image that the transform makes from an image `in`.
+  /// throws: ShapeError, ValueError, DTypeError if the stages do not fit `in`.
   ImageSpec output(const ImageSpec& in) const;
 
   /// Transforms one image of bytes. `out` has room for output(in).
   void apply(const uint8_t* image, const ImageSpec& in, Key key, void* out) const;
 
-  /// The part of the rows and columns of such an image, 0 to 1, that the transform needs: 0.5 if it
-  /// makes the image half as large or smaller. A decoder need not produce more than that. 1 unless
-  /// the first stage resizes.
+  /// The scale, from 0 to 1, at which a decoder must at least decode such an image: 0.5 if the
+  /// first stage makes it half as large or smaller. 1 unless the first stage resizes.
   double detail(const ImageSpec& in, Key key) const;
 
-  /// Whether there is no stage.
+  /// True if there are no stages.
   bool empty() const { return stages_.empty(); }
 
   /// This transform, then `next`.
@@ -75,7 +75,7 @@ class LATHE_API Transform {
   std::vector<Stage> stages_;
 };
 
-/// The transforms one after another, in the order of the arguments.
+/// A transform that runs its arguments one after another.
 template <class... More>
 Transform compose(const Transform& first, const More&... more) {
   Transform all = first;
@@ -84,15 +84,15 @@ Transform compose(const Transform& first, const More&... more) {
 }
 
 /// Adds a border of zeros, `pad` wide, on all four sides, then takes a size x size window at a
-/// random place (each equally likely). Must come before to_float and normalize: the border is
-/// black, as in torchvision's usual order.
+/// random place (each equally likely). Must come before to_float and normalize, so that the border
+/// is black.
 /// throws: ValueError if size < 1 or pad < 0; on use ShapeError if the padded image is smaller than
 /// the window, DTypeError if the image is f32 already.
 LATHE_API Transform pad_crop(int64_t size, int64_t pad);
 
-/// The height x width window in the middle. If the difference is odd, the extra pixel is on the
-/// side that Python's round() gives. A smaller image gets a black border. Must come before to_float
-/// and normalize, as pad_crop.
+/// Takes the height x width window in the middle. If the difference is odd, the extra pixel is on
+/// the side that Python's round() gives. A smaller image gets a black border. Must come before
+/// to_float and normalize.
 /// throws: ValueError if a side is below 1; on use DTypeError if the image is f32 already.
 LATHE_API Transform center_crop(int64_t height, int64_t width);
 LATHE_API Transform center_crop(int64_t size);
@@ -110,13 +110,14 @@ enum class Interpolation {
   kBilinear,  // weights fall linearly around it, over a wider area if the image shrinks (antialias)
 };
 
-/// The image with height x width pixels, to the bit as Pillow's Image.resize.
+/// Resizes the image to height x width pixels, with the same bytes as Pillow's Image.resize.
 /// throws: ValueError unless the sides are 1 to 65536; on use DTypeError if the image is f32
 /// already, ShapeError if it has a side of 0 or above 65536.
 LATHE_API Transform resize(int64_t height, int64_t width,
                            Interpolation interpolation = Interpolation::kBilinear);
 
-/// The same with the shorter side `size` long and the longer in proportion, rounded down.
+/// Like the overload above: makes the shorter side `size` long and keeps the proportions. The
+/// longer side is rounded down.
 LATHE_API Transform resize(int64_t size, Interpolation interpolation = Interpolation::kBilinear);
 
 struct Range {
@@ -129,13 +130,15 @@ struct RandomResizedCropOptions {
   Interpolation interpolation = Interpolation::kBilinear;
 };
 
-/// A random part of the image, resized to height x width as by resize.
-/// torchvision's rule for the part: up to 10 times, an area is drawn uniformly from `scale`, and a
-/// ratio from `ratio` with a uniform logarithm. The first crop with these (sides rounded) that fits
-/// into the image is taken, at a random place; the row is drawn before the column. If none fits:
-/// the largest crop in the middle whose ratio is within `ratio` and nearest to the image's.
+/// Takes a random crop of the image and resizes it to height x width, as resize does. The crop is
+/// chosen by torchvision's rule:
+///   - Up to 10 times, an area is drawn uniformly from `scale`, and a ratio from `ratio` with a
+///     uniform logarithm. The first crop of this area and ratio (sides rounded) that fits into the
+///     image is taken at a random place. The row is drawn before the column.
+///   - If no crop fits: the largest crop in the middle whose ratio is in `ratio` and nearest to the
+///     image's.
 /// throws: ValueError unless the sides are 1 to 65536 and 0 < min <= max, finite, in both ranges;
-/// on use as resize.
+/// on use what resize throws.
 LATHE_API Transform random_resized_crop(int64_t height, int64_t width,
                                         const RandomResizedCropOptions& options = {});
 LATHE_API Transform random_resized_crop(int64_t size, const RandomResizedCropOptions& options = {});
@@ -147,19 +150,20 @@ struct RandomErasingOptions {
   std::vector<double> value = {0.0};  // one for all channels, or one per channel
 };
 
-/// Erases a random rectangle with probability p. torchvision's rule: up to 10 times, an area and a
-/// ratio are drawn as for random_resized_crop, until the rectangle is smaller than the image both
-/// ways; then its place is drawn. Values are of the image's kind at this stage: 0 to 255 before
-/// to_float and normalize, numbers like theirs after them.
-/// throws: ValueError for an invalid p, range or value; on use ValueError if the values for a byte
-/// image are not whole numbers 0 to 255, or if more than 2 erasing stages stand between two stages
-/// that resize or change colours; ShapeError if the image has another number of channels.
+/// Erases a random rectangle with probability p, by torchvision's rule. Up to 10 times, an area and
+/// a ratio are drawn as for random_resized_crop, until both sides are smaller than the image's;
+/// then its place is drawn. `value` is in the units of the image at this stage: 0 to 255 before
+/// to_float and normalize, afterwards in the units of their results.
+/// throws: ValueError for an invalid p, range or value. On use:
+///   - ValueError if values for a byte image are not whole numbers from 0 to 255
+///   - ValueError for more than 2 erasing stages between two stages that resize or change colours
+///   - ShapeError if the image has another number of channels than `value`
 /// ref: Zhong et al. (arXiv:1708.04896).
 LATHE_API Transform random_erasing(const RandomErasingOptions& options = {});
 
-/// Erases a square of side `length`. Its centre is any pixel of the image, each equally likely;
-/// parts beyond the image are cut off. Values as for random_erasing.
-/// throws: ValueError if length < 1; on use as random_erasing.
+/// Erases a square of side `length`. Its centre is a pixel of the image, drawn uniformly; parts
+/// outside the image are cut off. `value` is as for random_erasing.
+/// throws: ValueError if length < 1; on use what random_erasing throws.
 /// ref: DeVries, Taylor (arXiv:1708.04552).
 LATHE_API Transform cutout(int64_t length, std::vector<double> value = {0.0});
 
@@ -169,23 +173,23 @@ struct ColorJitterOptions {
 };
 
 /// Changes brightness, contrast, saturation and hue by uniformly drawn factors, in a random order.
-/// As torchvision's ColorJitter on PIL images: the same bytes for the same factors and order. What
-/// is 0 is left out. Grey images of one channel have no saturation and no hue.
+/// The same factors and order give the bytes of torchvision's ColorJitter on PIL images. Options
+/// that are 0 change nothing. Images of one channel have no saturation and no hue.
 /// throws: ValueError unless the numbers are finite and not negative and hue is at most 0.5; on use
 /// ShapeError unless the image has 1 or 3 channels, DTypeError if it is f32 already.
 LATHE_API Transform color_jitter(const ColorJitterOptions& options);
 
 /// With probability p sets all three channels to the luma (0.299 R + 0.587 G + 0.114 B, rounded as
 /// in Pillow). An image of one channel is unchanged.
-/// throws: as color_jitter.
+/// throws: what color_jitter throws.
 LATHE_API Transform grayscale(double p = 1.0);
 
 /// x / 255 as f32. f32 images are unchanged.
 LATHE_API Transform to_float();
 
-/// (x / 255 - mean) / std per channel as f32; for an f32 image (x - mean) / std.
-/// It is computed as x * (1 / (255 std)) - mean / std with both numbers rounded from double, so it
-/// differs by at most 2^-22 (1 + |mean|) / std from the formula.
+/// (x / 255 - mean) / std for each channel, as f32; for an f32 image (x - mean) / std. The result
+/// differs from this formula by at most 2^-22 (1 + |mean|) / std, because it is computed as x * (1
+/// / (255 std)) - mean / std with f32 constants.
 /// throws: ValueError if the lists are empty, longer than kMaxImageChannels or differ in length, or
 /// if a number is not finite or a std not positive; on use ShapeError if the image has another
 /// number of channels.
