@@ -17,7 +17,7 @@
 
 namespace lathe::data {
 
-/// One named part of a sample: shape and dtype without the batch dimension.
+/// One named part of a sample. `shape` has no batch dimension.
 struct Field {
   std::string name;
   Shape shape;  // {}: one number

@@ -83,10 +83,10 @@ class LATHE_API DistributedDataParallel {
   ///   - DistributedError if a rank failed.
   Tensor operator()(const Tensor& x);
 
-  /// Copies the model's buffers from rank 0 to all ranks, and waits for this. Does nothing without
-  /// DataParallelOptions::broadcast_buffers, in evaluation mode, under NoGrad, or in the scope of
-  /// no_sync(). Call it before the forward() of a model with another signature than Tensor(const
-  /// Tensor&).
+  /// Copies the model's buffers from rank 0 to all ranks, and waits as Work::wait() does. Does
+  /// nothing without DataParallelOptions::broadcast_buffers, in evaluation mode, under NoGrad, or
+  /// in the scope of no_sync(). Call it before the forward() of a model with another signature than
+  /// Tensor(const Tensor&).
   void broadcast_buffers();
 
   class [[nodiscard]] NoSync {

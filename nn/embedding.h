@@ -6,8 +6,9 @@
 
 namespace lathe::nn {
 
-/// Integers of any shape in [0, entries) → that shape + [width]. weight [entries,width], N(0,1).
-/// The row options.padding_index, if given, starts as 0 and gets no gradient.
+/// Looks up rows of weight [entries,width], initially N(0,1). The index may have any shape, with
+/// integers in [0, entries). The result has the index's shape + [width]. The row
+/// options.padding_index, if given, starts as 0 and gets no gradient.
 /// throws: ValueError unless entries and width are positive and padding_index, if given, is in
 /// [-entries, entries).
 class LATHE_API Embedding final : public Module {

@@ -129,7 +129,7 @@ class LATHE_API Module {
   /// What the module computes.
   /// throws: StateError in a module that does not define it.
   virtual Tensor forward(const Tensor& x);
-  /// Multiply-adds of one forward() without those of the children; 0 unless overridden.
+  /// The multiply-adds of one forward(), without those of the children. The default is 0.
   virtual int64_t macs(const Shape& x, const Shape& y) const;
   /// Like macs(), computed from all tensors that a CallHook sees. Override it if the first input
   /// and the first output do not determine the count. The default is macs() of these two, or 0 if

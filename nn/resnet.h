@@ -87,7 +87,8 @@ class LATHE_API ResNet final : public Module {
   Stem stem_;
 };
 
-/// 11,689,512 parameters by default; 11,173,962 with {.classes = 10, .stem = Stem::kCifar}.
+/// resnet18 has 11,689,512 parameters by default; 11,173,962 with
+/// {.classes = 10, .stem = Stem::kCifar}.
 LATHE_API ResNet resnet18(const ResNetOptions& options = {});
 LATHE_API ResNet resnet34(const ResNetOptions& options = {});
 /// ResNet-50, 101 and 152, made of Bottlenecks: 25,557,032, 44,549,160 and 60,192,808 parameters by

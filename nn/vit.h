@@ -85,8 +85,8 @@ class LATHE_API VisionTransformer final : public Module {
 
 /// 86,567,656 parameters by default.
 LATHE_API VisionTransformer vit_b_16(const ViTOptions& options = {});
-/// 22,050,664 parameters by default: half as wide as ViT-B/16. torchvision has none; this is the
-/// ViT-S of Touvron et al. 2021 (arXiv:2012.12877).
+/// 22,050,664 parameters by default: half as wide as ViT-B/16. torchvision has no such model; this
+/// is the ViT-S of Touvron et al. 2021 (arXiv:2012.12877).
 LATHE_API VisionTransformer vit_s_16(const ViTOptions& options = {});
 
 }  // namespace lathe::nn

@@ -37,9 +37,9 @@ class LATHE_API LBFGS {
   /// Clears the gradients, computes the loss, calls backward() and returns the loss.
   using Closure = std::function<Tensor()>;
 
-  /// throws: ValueError if there are no parameters, one comes twice, or an option is out of range;
-  /// DTypeError, DeviceError unless all are f32 or all f64, on one device; StateError unless all
-  /// are leaves.
+  /// throws: ValueError if there are no parameters, a parameter comes twice, or an option is out of
+  /// range; DTypeError, DeviceError unless all are f32 or all f64, on one device; StateError unless
+  /// all are leaves.
   explicit LBFGS(const Tensors& params, const LBFGSOptions& options = {});
   LBFGS(const LBFGS&) = delete;
   LBFGS& operator=(const LBFGS&) = delete;

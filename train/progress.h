@@ -57,7 +57,7 @@ class LATHE_API StatusLine {
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
 
-  /// Whether it is time for the next line; then call show().
+  /// True if it is time for the next line; then call show().
   bool is_due() const { return mode_ != ProgressMode::kNone && Clock::now() >= next_; }
   /// Draws text(width, colour). For width 0, text() must return a plain line.
   void show(FunctionRef<std::string(int, bool)> text);
@@ -80,7 +80,7 @@ class LATHE_API Progress {
   Progress(std::string_view setting, bool quiet, std::string unit = "samples")
       : line_(setting, quiet), unit_(std::move(unit)) {}
 
-  /// Whether it is time for the next line; then call show().
+  /// True if it is time for the next line; then call show().
   bool is_due() const { return line_.is_due(); }
   void show(const ProgressState& state);
   void clear() { line_.clear(); }

@@ -102,8 +102,8 @@ class LATHE_API Step {
   /// Computes the loss, or launches a graph that makes the whole step.
   /// throws: StateError if backward() or update() has not been called for the previous batch.
   Result forward(const Tensors& batch, const BatchOptions& options);
-  /// Adds the gradients of the batch to those of the batches since the last update. With a group,
-  /// the last batch of an update averages them over the ranks.
+  /// Computes the batch's gradients and adds them to the gradients since the last update. With a
+  /// group, the last batch of an update averages them over the ranks.
   void backward();
   /// True if update() must be called after this batch.
   bool ends_update() const;
