@@ -29,7 +29,7 @@ class LATHE_API Parameter : public Tensor {
   Parameter& operator=(const Parameter& other);
   /// Puts `other` in this parameter's place and makes it require grad.
   /// throws: ValueError if `other` is undefined; DTypeError unless it is floating; StateError if it
-  /// is the result of an op (detach() it). Nothing has changed then.
+  /// is the result of a recorded op (detach() it). Nothing has changed then.
   Parameter& operator=(const Tensor& other);
   /// Exchanges the tensors of a and b. The places stay.
   friend void swap(Parameter& a, Parameter& b) {
