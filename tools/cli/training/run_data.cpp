@@ -49,8 +49,8 @@ std::string choice_of_best(const Settings& settings, const RunData& data) {
     return formatted("the best checkpoint is chosen on {} of the training images", images);
   const ImageFolders found = look_into(settings.data_root);
   return formatted(
-      "the best checkpoint is chosen on the {} images of {}; those of {} are evaluated once, at the "
-      "end",
+      "the best checkpoint is chosen on the {} images of {}; those of {} are evaluated once, at "
+      "the end",
       images, found.val.filename().string(), found.test.filename().string());
 }
 
