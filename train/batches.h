@@ -239,11 +239,12 @@ class RangeBatches : public Batches {
 /// It must outlive the result. These members of a loader are used if they exist:
 ///   - size() returns the number of batches in an epoch.
 ///   - set_epoch(epoch, first) begins an epoch at batch `first`. With set_epoch(epoch) alone, the
-///     batches before `first` are read and skipped. Without both, every pass must give the same
+///     batches before `first` are read and skipped. With neither, every pass must give the same
 ///     batches.
 /// Batches of a DataLoader are copied to a GPU ahead of their use, and processed there as the
-/// options say (data/device/device_batches.h). For images that are resident on the GPU, after
-/// keep_places(), a pass only chooses the images, and make() makes the batch from them.
+/// options say (data/device/device_batches.h). If the images are resident on the GPU and
+/// Batches::keep_places() was called, a pass only chooses the images, and Batches::make() makes the
+/// batch of them.
 template <class Loader>
 std::unique_ptr<Batches> batches_of(Loader& loader, Device device) {
   return std::make_unique<detail::RangeBatches<Loader>>(loader, device);

@@ -22,7 +22,7 @@ namespace lathe::cuda {
 ///   StepGraphs graphs(model.parameters());
 ///   for (auto& [x, y] : batches) {
 ///     const Tensors in{x, y};
-///     const Tensors out = graphs.takes({in}, 0, work) ? graphs.launch({in}) : work(in);
+///     const Tensors out = graphs.takes({in}, /*kind=*/0, work) ? graphs.launch({in}) : work(in);
 ///   }
 ///
 /// takes() leaves the first `eager_calls` batches of a shape to the caller. They allocate lasting

@@ -18,9 +18,9 @@ struct UnusedPlace : profile::CallPlace {
   std::string first;  // the op that was recorded first
 };
 
-/// While it lives, it notes each op that its thread records, and each recorded op that a backward
-/// pass of this thread reaches. It keeps about 100 bytes for each op that no backward pass has
-/// reached.
+/// Finds ops that were recorded and that no backward pass ever reaches. While it is alive, it notes
+/// the ops that its thread records and the ops that the thread's backward passes reach. It keeps
+/// about 100 bytes for each op that no backward pass has reached.
 class LATHE_API UnusedGraph {
  public:
   [[nodiscard]] UnusedGraph();

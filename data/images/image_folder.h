@@ -74,10 +74,10 @@ class LATHE_API ImageFolder final : public ImageDataset {
   void keep(const std::vector<int64_t>& indices);
 
   /// If `transform` does not fit the first image, that image counts as broken. With kSkip the first
-  /// image that `transform` fits takes its place. With kRefuseWhenRead the size is assumed as in
-  /// the constructor.
-  /// throws: DataError naming the file; what Transform::output throws. The old transform stays
-  /// then.
+  /// image that `transform` fits determines the size instead. With kRefuseWhenRead the size is the
+  /// one that the constructor assumed.
+  /// throws: DataError naming the file; what Transform::output throws. If it throws, the old
+  /// transform stays.
   void set_transform(const Transform& transform) override;
 
   /// Decodes the image at full size, without scaled_decoding.

@@ -16,7 +16,7 @@ struct NllLossOptions {
 
 /// loss_i = -w[y_i] * logp[i, y_i].
 ///   logp  [N,C], [N,C,d1,…] or [C]     target  integers [N], [N,d1,…] or []
-///   →  as cross_entropy with class numbers
+///   →  [] or, with kNone, a loss per target; options as in cross_entropy (class numbers)
 /// dtypes: as cross_entropy.   grad: logp (twice).   amp: float.   throws: as cross_entropy.
 LATHE_API Tensor nll_loss(const Tensor& logp, const Tensor& target,
                           const NllLossOptions& options = {});

@@ -63,7 +63,8 @@ void check_training(const LaunchSettings& s, const std::vector<std::string>& wor
   }
   if (s.max_restarts > 0 && (training.resume != "auto" || training.run_dir.empty())) {
     throw UsageError(
-        "--max-restarts: a training goes on after a restart with --resume auto and --run-dir DIR");
+        "--max-restarts needs --resume auto and --run-dir DIR, with which a restarted training "
+        "goes on");
   }
 }
 

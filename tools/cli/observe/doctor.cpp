@@ -224,7 +224,8 @@ ExitCode run_doctor(const Invocation& call) {
   }
   if (!device) {
     out.sentence(formatted(
-        "{}: the settings are checked for a GPU with tensor cores, and no step is made", missing));
+        "{}: checking the settings as for a GPU with tensor cores, without measuring steps",
+        missing));
   }
   facts.biases = biases_before_norm(*make_empty_model(
       settings, {.classes = data.images->classes(), .in_channels = data.images->channels()}));

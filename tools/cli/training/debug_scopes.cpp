@@ -6,11 +6,11 @@ namespace lathe::cli {
 void announce_debug_scopes(const FaultSettings& settings, Device device, bool scales_loss,
                            Log& log) {
   if (settings.sync != "off" && device.is_cpu())
-    log.line("--sync: on a CPU there is no device to wait for, so nothing is looked for");
+    log.line("--sync has no effect on a CPU: there is no device to wait for");
   if (settings.detect_anomaly && scales_loss)
     log.line(
-        "--detect-anomaly: the loss scale is raised until gradients overflow, so only the forward "
-        "pass is looked at");
+        "--detect-anomaly checks only the forward pass: with loss scaling, gradients overflow now "
+        "and then, which is no fault");
 }
 
 bool wants_single_ops(const FaultSettings& settings) {

@@ -130,9 +130,9 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
         formatted("{}: the names begin with \"{}\", which is taken off", path, file.prefix));
   const std::string head = head_of(model);
   if (is_new && head.empty())
-    throw UsageError(formatted(
-        "--new-head: a {} has no layers of which one is the head, so it would be new as a whole",
-        model.type_name()));
+    throw UsageError(
+        formatted("--new-head: a {} has no layers before a head, so all of it would be new",
+                  model.type_name()));
   const nn::WithoutHead sorted =
       is_new ? nn::without_head(file.entries, model) : nn::WithoutHead{file.entries, {}, {}};
   try {
