@@ -6,7 +6,6 @@
 It trains as tools/train.sh does, and takes the picture from the run's report.
 """
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -18,8 +17,10 @@ def main():
         subprocess.run([lathe, "train", "--device", "cpu", "--download", "--run-dir", "run"], cwd=folder, check=True)
         subprocess.run([lathe, "report", "run", "--no-evaluate"], cwd=folder, check=True)
         page = (pathlib.Path(folder) / "run/report.html").read_text(encoding="utf-8")
-    charts = [chart for chart in re.findall(r"<svg .*?</svg>", page, re.S) if "Accuracy, %" in chart]
-    pathlib.Path(__file__).with_name("first-run.svg").write_text(charts[0] + "\n", encoding="utf-8")
+    begin = "<svg xmlns="  # of a chart; a chart has an <svg> inside
+    charts = [begin + part[: part.rindex("</svg>")] + "</svg>\n" for part in page.split(begin)[1:]]
+    chart = next(chart for chart in charts if "<title>Accuracy, %</title>" in chart)
+    pathlib.Path(__file__).with_name("first-run.svg").write_text(chart, encoding="utf-8")
 
 
 if __name__ == "__main__":
