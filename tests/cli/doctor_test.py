@@ -64,7 +64,7 @@ def test_the_settings_for_a_gpu_that_is_not_here(folder):
     good = doctor(folder, *JOB, "--device", "cuda", "--amp", "bf16")
     assert not checks(good, "finding"), good
     text = expect(lathe("doctor", *JOB, "--device", "cuda", "--amp", "bf16", env=NO_GPU), 0).stdout
-    assert "no step is made" in text and "not checked, because no step was made: " in text
+    assert "without measuring steps" in text and "not checked, because no step was made: " in text
 
 
 def test_the_settings_of_a_finished_run(folder):

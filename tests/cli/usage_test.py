@@ -44,7 +44,7 @@ def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
     expect_one_line(lathe("eval", "a.onnx"), 2, 'unexpected argument "a.onnx"; --weights a.onnx names a model')
     # In eval and predict --run-dir is what is read.
     text = " ".join(expect(lathe("help", "predict"), 0).stdout.split())
-    assert "images of your own; packed: what data prepare wrote [as the run or checkpoint]" in text and "what suits the machine" not in text, text
+    assert "your own images; packed: a file that data prepare wrote [as the run or checkpoint]" in text and "what suits the machine" not in text, text
     assert "run-dir" not in expect_one_line(lathe("predict", "--out", "p.csv"), 2, "--out: unknown flag").stderr
     expect_one_line(lathe("data", "verify", "folder", "--data-root", "pets"), 2, "name the folder itself: lathe data verify pets")
     expect_one_line(lathe("info", "--config", "nowhere.toml"), 2, "nowhere.toml: cannot read the config file")
