@@ -60,9 +60,9 @@ class LATHE_API CompiledFunction {
   /// throws: ValueError for an undefined input; what f throws.
   Tensors operator()(const Tensors& inputs) const;
 
-  /// For each kind of inputs: which ops run together and which alone, or why f is called itself.
-  /// For ops that run together on a GPU, also how they ran in the last call: as one kernel, or one
-  /// by one and why.
+  /// For each kind of inputs: which ops run together and which alone, or why f runs without a
+  /// graph. For ops that run together on a GPU, also how they ran in the last call: as one kernel,
+  /// or one by one and why.
   std::string explain() const;
 
  private:

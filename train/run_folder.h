@@ -69,9 +69,9 @@ class LATHE_API RunFolder {
   /// Saves the present state as `name`: "last" or "best". `averages`: its weights are not those
   /// that training continues with. Does nothing for "last" after seal_last().
   void save(std::string_view name, int64_t step, bool averages = false);
-  /// Saves the good state as "last" unless that file is known to hold it or a newer good one, and
-  /// waits for the disk. `step` is that of the present state.
-  /// → the step of last.safetensors
+  /// Saves the last good state as "last", and waits for the disk. Writes nothing if the file has
+  /// this state already, or a newer good one. `step` is the step of the present state.
+  /// → the step of the state in last.safetensors
   int64_t save_good(int64_t step);
   /// From now on save() leaves last.safetensors alone: the run continues from it.
   void seal_last() { last_is_sealed_ = true; }

@@ -61,7 +61,7 @@ struct QuantizationReport {
 ///     else i8.
 ///   - Sums, biases, relu and residual are computed inside of the layer.
 ///   - Between two quantised layers values stay integers, also through max_pool2d or a change of
-///     shape. A relu6, or a clamp from 0 on, ends this.
+///     shape. A relu6, or a clamp from 0 to h, becomes part of the layer before it.
 ///   - All other ops read f32.
 /// If it throws, the graph is unchanged.
 /// throws: ValueError without data, for NaN or infinity in the data or in a filter, for a name in

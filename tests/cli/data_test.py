@@ -120,7 +120,7 @@ def test_broken_files_are_skipped_named_and_counted(folder):
         expect_one_line(lathe(*command), 3, f"{broken}: No such file")
     expect(lathe(*sweep, "--skip-broken"), 0, f"skipped {broken}")
     for command in (["bench", "loader"], ["find-workers"]):
-        expect_one_line(lathe(*command, "--data-cache", "gpu"), 2, "--data-cache gpu: images that lie on the GPU")
+        expect_one_line(lathe(*command, "--data-cache", "gpu"), 2, "--data-cache gpu: this command times threads")
 
 
 def test_where_all_images_are_broken(folder):

@@ -226,11 +226,12 @@ void add_range(Row& row, const std::string& of, const debug::ValueRange& range) 
 
 void print_ranges(const Output& out, const report::RecordedStep& step) {
   std::string text;
-  append_wrapped(text,
-                 formatted("The values of {} on {}, {}: of each op's result y, and of the loss's "
-                           "gradient dy with respect to it.",
-                           step.model, step.data, concat(step.input)),
-                 0, 0, help_width());
+  append_wrapped(
+      text,
+      formatted("Values of {} on {}, {}. For each op: its result y, and dy, the gradient of "
+                "the loss with respect to y.",
+                step.model, step.data, concat(step.input)),
+      0, 0, help_width());
   out.text(text);
   out.text(step.ranges_table.substr(0, step.ranges_table.size() - 1));
   for (const debug::LayerRange& range : step.ranges) {

@@ -11,7 +11,8 @@ namespace lathe::cli {
 
 void refuse_resident_images(const Settings& settings) {
   if (settings.data_cache == "gpu")
-    throw UsageError("--data-cache gpu: images that lie on the GPU are not read in batches");
+    throw UsageError(
+        "--data-cache gpu: this command times threads, which do not read images on the GPU");
 }
 
 Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,
