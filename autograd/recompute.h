@@ -21,8 +21,7 @@ namespace lathe {
 /// kernel in the backward pass. The kernel reads x and the residual, and writes the result.
 ///   - A residual that was not kept either is computed again too. A result that would take more
 ///     than three kernels is kept.
-///   - If no other op keeps the residual, it is kept in place of the result. Then no memory is
-///     saved.
+///   - A residual that no other op keeps is kept for this. Then no memory is saved.
 ///   - With SavedTensorHooks nothing is computed again: the hooks get the same tensors as without
 ///     Recompute.
 ///   - checkpoint()'s second run is unaffected.

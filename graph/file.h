@@ -18,7 +18,7 @@ namespace lathe::jit {
 inline constexpr std::string_view kGraphKey = "lathe.graph";
 
 /// Writes the graph to a file. At any moment `path` is the complete old file or the complete new
-/// one. Tensors are written row-major; constants of one element are part of the text.
+/// one. Tensors are written row-major. Constants of one element are numbers in the graph's text.
 ///   metadata  further entries of the file's metadata; kGraphKey is not allowed
 /// throws: FileError; StateError while a tensor is not bound; ValueError if `metadata` has
 /// kGraphKey, or if the graph writes into tensors or draws random numbers.
