@@ -40,8 +40,8 @@ inline constexpr std::string_view kBatchesKey = "lathe.batches";
 /// The command goes on by it with the run of a program.
 inline constexpr std::string_view kOptionsKey = "lathe.options";
 
-/// Steps between copies of the state. A copy takes about a hundredth of a step on a CPU. From a GPU
-/// it takes some milliseconds, beside the step that follows. This seldom it costs nothing.
+/// Steps between copies of the state. On a CPU a copy takes about a hundredth of a step. From a GPU
+/// it takes some milliseconds and overlaps with the next step.
 inline constexpr int64_t kStepsBetweenCandidates = 50;
 
 /// A step here is the number of updates that a state has behind it.

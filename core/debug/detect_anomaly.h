@@ -65,7 +65,8 @@ class LATHE_API DetectAnomaly {
   DetectAnomaly(const DetectAnomaly&) = delete;
   DetectAnomaly& operator=(const DetectAnomaly&) = delete;
 
-  /// Throws an anomaly that the last op found but could not throw. Call it at the end of a step.
+  /// Throws the anomaly that was found in the last op, for which no further op has thrown it yet.
+  /// Call it at the end of a step.
   void check();
 
  private:

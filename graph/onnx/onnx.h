@@ -55,8 +55,8 @@ struct OnnxOptions {
 };
 
 /// Writes a graph as an ONNX file of opset 17 (IR version 8). Tensors keep their names and dtypes.
-/// A size N is called "N" there. The results are "output", or "output0", "output1", …. At any
-/// moment `path` is the complete old file or the complete new one.
+/// A symbolic size N is the dynamic dimension "N" of the file. The results are "output", or
+/// "output0", "output1", …. At any moment `path` is the complete old file or the complete new one.
 /// throws: ValueError that names an op without an ONNX form, and its layer; ValueError for a file
 /// above protobuf's limit of 2 GiB; StateError while a tensor is not bound; FileError.
 LATHE_API void save_onnx(const Graph& graph, const std::string& path,
