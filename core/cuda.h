@@ -1,6 +1,6 @@
 // Information about GPUs, and settings for them. In a build or on a machine without CUDA the
 // functions return 0 or empty values and the settings do nothing, so that one program runs
-// everywhere.
+// everywhere. Functions that need a GPU, device_info() for instance, throw: see their contracts.
 #pragma once
 
 #include <cstddef>

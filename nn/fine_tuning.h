@@ -25,7 +25,8 @@ namespace lathe::nn {
 /// its own. The name is empty if the head is the whole model.
 LATHE_API std::string head_of(const Module& model);
 
-/// True if `name` is `module` or the name of an entry below it. Every name is below "".
+/// True if `name` is the name of an entry below `module`; `module` is not below itself. Every name
+/// is below "".
 LATHE_API bool is_below(std::string_view name, std::string_view module);
 
 /// Splits `parameters` in two.   → those outside the head, those of the head

@@ -34,7 +34,7 @@ struct ModelKind {
   std::unique_ptr<Module> (*make)(const ModelOptions& options);
 };
 
-/// All models, by name.
+/// All models.
 LATHE_API std::span<const ModelKind> model_kinds();
 /// → null if no model has this name
 LATHE_API const ModelKind* find_model_kind(std::string_view name);

@@ -12,10 +12,11 @@ struct SearchOptions {
 };
 
 /// For each value, the position in its sorted row where inserting it keeps the order: the number of
-/// elements that are smaller (with .right: smaller or equal). NaN counts as the largest number.
+/// elements that are smaller (with .right: smaller or equal). A NaN in `values` gets n.
 ///   sorted  [n], one row for all values; or values' shape with n in place of the last size
 ///   →       i64 of values' shape
-/// The order of `sorted` is not checked. Any strides, zero-size.
+/// `sorted` must be in ascending order and without NaN; this is not checked. Any strides,
+/// zero-size.
 /// dtypes: any, promoted as in ops/binary.h.   grad: none.
 /// throws: ShapeError, DeviceError.
 LATHE_API Tensor searchsorted(const Tensor& sorted, const Tensor& values,

@@ -26,10 +26,10 @@ namespace lathe::cuda {
 /// rates, sizes, branches. After set_capturable() an optimiser follows its learning rate and counts
 /// its steps in launches too.
 ///
-/// A launch draws the random numbers that the step would draw if it ran instead: it takes them from
-/// the generators as they are then, and moves them on. A capture moves no generator. While it
-/// lasts, other threads must not draw from the same generators. A generator of your own must live
-/// as long as the graph is launched.
+/// On its GPU, a launch draws the random numbers that the step would draw if it ran instead: it
+/// takes them from the generators as they are then, and moves them on. A capture moves no
+/// generator. While it lasts, other threads must not draw from the same generators. A generator of
+/// your own must live as long as the graph is launched.
 ///
 /// The recorded work takes its memory from a pool of the graph's own, which lives as long as the
 /// graph. Other tensors that it reads or writes must live as long as the graph is launched. Graphs

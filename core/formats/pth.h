@@ -16,7 +16,7 @@
 namespace lathe::pth {
 
 /// ReadOptions::section names no dictionary of the file. Or it is empty, and read() cannot tell
-/// which dictionary to take. The message lists the file's keys.
+/// which dictionary to take. The message lists the names that may be meant.
 class LATHE_API SectionError : public DataError {
   using DataError::DataError;
 };

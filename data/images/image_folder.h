@@ -74,8 +74,8 @@ class LATHE_API ImageFolder final : public ImageDataset {
   void keep(const std::vector<int64_t>& indices);
 
   /// If `transform` does not fit the first image, that image counts as broken. With kSkip the first
-  /// image that `transform` fits determines the size instead. With kRefuseWhenRead the size is the
-  /// one that the constructor assumed.
+  /// image that `transform` fits determines the size instead. With kRefuseWhenRead no other image
+  /// does: the size is then that of an image of 1 x 1.
   /// throws: DataError naming the file; what Transform::output throws. If it throws, the old
   /// transform stays.
   void set_transform(const Transform& transform) override;
