@@ -39,6 +39,15 @@ TEST_CASE("config: comments, quotes, lists, spaces") {
   CHECK(with_value("\xef\xbb\xbflr = 0.1\r\n", "f", "lr", "2") == "\xef\xbb\xbflr = 2\r\n");
 }
 
+TEST_CASE("config: a text in quotes is one value, whatever it holds") {
+  for (const std::string text :
+       {"", "resnet20", "a\"\nlr = 9 # x", "c:\\new\ttab", "[1, 2]", "auto"}) {
+    const auto entries = parse_config("model = " + config_string(text) + "\nlr = 0.1\n", "f");
+    REQUIRE(entries.size() == 2);
+    CHECK(entries[0].value == text);
+  }
+}
+
 TEST_CASE("config: a file in UTF-16 is named as such") {
   using namespace std::string_view_literals;
   for (const std::string_view text : {"\xff\xfel\0r\0=\0001\0"sv, "\xfe\xff\0l\0r\0=\0001"sv,

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "lathe/core/error.h"
+#include "lathe/core/files/scratch_folder.h"
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tools/cli/exit_codes.h"
-#include "lathe/tools/cli/scratch_folder.h"
 
 using namespace lathe::cli;
 using lathe::test::TemporaryFolder;
@@ -56,7 +56,7 @@ TEST_CASE("scratch folders: of those that are made at once none is swept") {
   std::atomic<int> gone{0};
   const auto make = [&gone] {
     for (int i = 0; i < 500; ++i) {
-      const ScratchFolder scratch("x");
+      const lathe::ScratchFolder scratch("x");
       gone += fs::exists(scratch.path()) ? 0 : 1;
     }
   };

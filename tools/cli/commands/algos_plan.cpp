@@ -12,6 +12,7 @@
 #include "lathe/core/printable.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/terminal.h"
+#include "lathe/core/text/text_table.h"
 #include "lathe/core/text/wrapping.h"
 #include "lathe/ops/conv/cudnn/conv2d_planner.h"
 #include "lathe/ops/conv/search/conv2d_key.h"
@@ -20,7 +21,6 @@
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/described_gpu.h"
-#include "lathe/tools/cli/table.h"
 #include "lathe/tools/cli/training/compute.h"
 
 namespace lathe::cli {
@@ -40,7 +40,7 @@ struct Plans {
   ConvMachine gpu;
   DType dtype;
   MemoryFormat format;
-  Table& table;
+  TextTable& table;
   int64_t passes = 0, without_engine = 0, largest_bytes = 0;
 };
 
@@ -62,8 +62,8 @@ ConvChoice choice_for(const Conv2dPlanner& planner, const ConvKey& key, std::str
 }
 
 /// The engine's setting goes first where room is short: nobody knows them by heart.
-Table plan_table(const std::vector<plan::ConvLayer>& layers) {
-  Column layer{.heading = "layer", .right = false};
+TextTable plan_table(const std::vector<plan::ConvLayer>& layers) {
+  TextColumn layer{.heading = "layer", .right = false};
   for (const plan::ConvLayer& l : layers) layer.width = std::max(layer.width, columns_of(l.name));
   constexpr size_t kEngineWidth = 47;
   return {{layer,
@@ -134,7 +134,7 @@ ExitCode run_algos_plan(const Invocation& call) {
   const DType dtype = settings.amp == "off" ? kF32 : settings.amp == "fp16" ? kF16 : kBF16;
   const std::vector<plan::ConvLayer> layers =
       plan::conv_layers(*model, {batch, settings.in_channels, side, side});
-  Table table = plan_table(layers);
+  TextTable table = plan_table(layers);
   Plans plans{out,
               planner,
               {.device = gpu.name,

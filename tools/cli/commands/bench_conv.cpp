@@ -48,7 +48,7 @@ struct ConvBench {
   DType dtype;
   TimingOptions timing;
   plan::Roofline roofline;
-  Table& table;
+  TextTable& table;
   bool fuses;  // searches for patterns with a batch norm, too
   std::vector<std::vector<std::string>>& fused_rows;  // of their table, behind the other
 };
@@ -209,14 +209,14 @@ void show_fused_table(const ConvBench& bench) {
   if (bench.fused_rows.empty()) return;
   size_t name_width = 0;
   for (const auto& cells : bench.fused_rows) name_width = std::max(name_width, cells[0].size());
-  Table table({{.heading = "fused", .width = name_width, .right = false},
-               {.heading = "", .width = 4},
-               {.heading = "pass", .width = 15, .right = false},
-               {.heading = "pattern", .width = 10, .right = false},
-               {.heading = "ms", .width = 7},
-               {.heading = "split", .width = 7},
-               {.heading = "engine", .width = kEngineWidth, .right = false, .rank = 1}},
-              2, terminal_width(STDOUT_FILENO));
+  TextTable table({{.heading = "fused", .width = name_width, .right = false},
+                   {.heading = "", .width = 4},
+                   {.heading = "pass", .width = 15, .right = false},
+                   {.heading = "pattern", .width = 10, .right = false},
+                   {.heading = "ms", .width = 7},
+                   {.heading = "split", .width = 7},
+                   {.heading = "engine", .width = kEngineWidth, .right = false, .rank = 1}},
+                  2, terminal_width(STDOUT_FILENO));
   bench.out.text("\n" + table.heading());
   for (const auto& cells : bench.fused_rows) bench.out.text(table.row(cells));
   bench.out.sentence("split: the same by several kernels; ms: the faster of both, by the search");
@@ -242,10 +242,10 @@ ExitCode run_bench_conv(const Invocation& call) {
               {.warm_up_seconds = 0.1, .window_seconds = 0.05, .windows = 5, .device = device});
   if (const auto most = settings.search_per_engine)
     cudnn::set_search_limits({.per_engine = *most, .of_first = *most});
-  std::vector<Column> more;
+  std::vector<TextColumn> more;
   if (device.is_cuda())
     more.push_back({.heading = "engine", .width = kEngineWidth, .right = false, .rank = 1});
-  Table table = conv_table(layers, more, terminal_width(STDOUT_FILENO));
+  TextTable table = conv_table(layers, more, terminal_width(STDOUT_FILENO));
   std::vector<std::vector<std::string>> fused_rows;
   const ConvBench bench{out,       settings,
                         device,    dtype,

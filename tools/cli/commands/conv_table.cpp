@@ -9,15 +9,16 @@
 
 namespace lathe::cli {
 
-Table conv_table(const std::vector<plan::ConvLayer>& layers, std::vector<Column> more, int width) {
+TextTable conv_table(const std::vector<plan::ConvLayer>& layers, std::vector<TextColumn> more,
+                     int width) {
   size_t name_width = 0;
   for (const plan::ConvLayer& layer : layers) name_width = std::max(name_width, layer.name.size());
-  std::vector<Column> columns{{.heading = "layer", .width = name_width, .right = false},
-                              {.heading = "", .width = 4},
-                              {.heading = "pass", .width = 15, .right = false},
-                              {.heading = "ms", .width = 9},
-                              {.heading = "GFLOP/s", .width = 9},
-                              {.heading = "roofline", .width = 8}};
+  std::vector<TextColumn> columns{{.heading = "layer", .width = name_width, .right = false},
+                                  {.heading = "", .width = 4},
+                                  {.heading = "pass", .width = 15, .right = false},
+                                  {.heading = "ms", .width = 9},
+                                  {.heading = "GFLOP/s", .width = 9},
+                                  {.heading = "roofline", .width = 8}};
   std::ranges::move(more, std::back_inserter(columns));
   return {std::move(columns), 2, width};
 }

@@ -6,14 +6,15 @@
 #include <string_view>
 #include <vector>
 
-#include "lathe/tools/cli/table.h"
+#include "lathe/core/text/text_table.h"
 #include "lathe/train/plan/conv_layers.h"
 
 namespace lathe::cli {
 
 /// The table of passes: layer, how many there are, pass, ms, GFLOP/s, roofline, and `more`. A row
 /// of a ResNet has at most 71 columns without that, so that one more of 8 fits a terminal of 80.
-Table conv_table(const std::vector<plan::ConvLayer>& layers, std::vector<Column> more, int width);
+TextTable conv_table(const std::vector<plan::ConvLayer>& layers, std::vector<TextColumn> more,
+                     int width);
 /// The texts of its first six columns: `count` layers, their time together, the rate in operations
 /// per second and the part of the roofline.
 std::vector<std::string> conv_cells(const std::string& layer, int64_t count, std::string_view pass,

@@ -15,12 +15,12 @@
 #include "lathe/core/random/generator.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/terminal.h"
+#include "lathe/core/text/text_table.h"
 #include "lathe/core/text/wrapping.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/described_gpu.h"
-#include "lathe/tools/cli/table.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/random_batch.h"
@@ -92,28 +92,28 @@ Range range_of(const plan::Launch& launch, const GpuDescription& gpu) {
   return {plan::seconds_of(launch, gpu, plan::kFast), plan::seconds_of(launch, gpu, plan::kSlow)};
 }
 
-Table launch_table(const std::vector<plan::Launch>& launches, bool is_measured) {
-  Column op{.heading = "op", .right = false}, layer{.heading = "layer", .right = false},
+TextTable launch_table(const std::vector<plan::Launch>& launches, bool is_measured) {
+  TextColumn op{.heading = "op", .right = false}, layer{.heading = "layer", .right = false},
       kernel{.heading = "launch", .right = false};
   for (const plan::Launch& launch : launches) {
     op.width = std::max(op.width, launch.op.size());
     layer.width = std::max(layer.width, columns_of(launch.layer));
     kernel.width = std::max(kernel.width, launch.kernel.size());
   }
-  std::vector<Column> columns{op,
-                              layer,
-                              kernel,
-                              {.heading = "MB read", .width = 8, .rank = 3},
-                              {.heading = "written", .width = 8, .rank = 4},
-                              {.heading = "GFLOP", .width = 8, .rank = 1},
-                              {.heading = "us fast", .width = 7},
-                              {.heading = "slow", .width = 7, .rank = 2}};
+  std::vector<TextColumn> columns{op,
+                                  layer,
+                                  kernel,
+                                  {.heading = "MB read", .width = 8, .rank = 3},
+                                  {.heading = "written", .width = 8, .rank = 4},
+                                  {.heading = "GFLOP", .width = 8, .rank = 1},
+                                  {.heading = "us fast", .width = 7},
+                                  {.heading = "slow", .width = 7, .rank = 2}};
   if (is_measured) columns.push_back({.heading = "op took", .width = 8});
   return {std::move(columns), 2, terminal_width(STDOUT_FILENO)};
 }
 
 /// `measured`: what its op took on the GPU that is there, if that is known and stands here.
-void print_launch(const Output& out, Table& table, const plan::Launch& launch,
+void print_launch(const Output& out, TextTable& table, const plan::Launch& launch,
                   const GpuDescription& gpu, std::optional<double> measured) {
   const Range time = range_of(launch, gpu);
   Row row;
@@ -140,13 +140,13 @@ void print_launch(const Output& out, Table& table, const plan::Launch& launch,
 void print_kinds(const Output& out, const std::vector<plan::Launch>& launches,
                  const GpuDescription& gpu) {
   out.text("");
-  Table table({{.heading = "kind", .width = 24, .right = false},
-               {.heading = "launches"},
-               {.heading = "MB", .width = 10},
-               {.heading = "GFLOP", .width = 10, .rank = 1},
-               {.heading = "ms fast"},
-               {.heading = "slow", .width = 7}},
-              0, terminal_width(STDOUT_FILENO));
+  TextTable table({{.heading = "kind", .width = 24, .right = false},
+                   {.heading = "launches"},
+                   {.heading = "MB", .width = 10},
+                   {.heading = "GFLOP", .width = 10, .rank = 1},
+                   {.heading = "ms fast"},
+                   {.heading = "slow", .width = 7}},
+                  0, terminal_width(STDOUT_FILENO));
   out.text(table.heading());
   for (int k = 0; k < plan::kLaunchKinds; ++k) {
     const auto kind = static_cast<plan::LaunchKind>(k);
@@ -408,7 +408,7 @@ ExitCode run_plan(const Invocation& call) {
   }
   const std::vector<std::optional<double>> beside =
       plan::times_beside(launches, measured ? measured->ops : std::vector<plan::MeasuredOp>());
-  Table table = launch_table(launches, measured.has_value());
+  TextTable table = launch_table(launches, measured.has_value());
   out.text(table.heading());
   for (size_t i = 0; i < launches.size(); ++i)
     print_launch(out, table, launches[i], gpu, beside[i]);

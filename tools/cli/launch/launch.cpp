@@ -10,6 +10,7 @@
 #include <random>
 
 #include "lathe/core/device.h"
+#include "lathe/core/files/scratch_folder.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/terminal.h"
@@ -18,7 +19,6 @@
 #include "lathe/tools/cli/launch/signal_input.h"
 #include "lathe/tools/cli/launch/world.h"
 #include "lathe/tools/cli/output.h"
-#include "lathe/tools/cli/scratch_folder.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/command_line.h"
 #include "lathe/tools/cli/settings/defaults.h"

@@ -120,16 +120,6 @@ std::string with_dashes(std::string key) {
   return key;
 }
 
-std::string in_quotes(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n' || c == '\t') out += '\\';
-    out += c == '\n' ? 'n' : c == '\t' ? 't' : c;
-  }
-  return out + '"';
-}
-
 // Whether the path is a named pipe. Opening one would wait until somebody writes to it, perhaps for
 // ever. The pipes that a shell makes for <(…) and | have a writer, and no name in a folder.
 bool is_named_pipe(const std::filesystem::path& path) {
@@ -162,6 +152,16 @@ void check_encoding(std::string_view text, std::string_view name) {
 }
 
 }  // namespace
+
+std::string config_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n' || c == '\t') out += '\\';
+    out += c == '\n' ? 'n' : c == '\t' ? 't' : c;
+  }
+  return out + '"';
+}
 
 std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view name) {
   std::vector<ConfigEntry> entries;
@@ -243,7 +243,8 @@ std::string config_text(const Settings& settings, const Takes& takes) {
           return !std::is_same_v<T, std::string> && !std::is_same_v<T, std::optional<std::string>>;
         },
         setting.target);
-    text += formatted("{} = {}\n", setting.key, bare && value != "auto" ? value : in_quotes(value));
+    text +=
+        formatted("{} = {}\n", setting.key, bare && value != "auto" ? value : config_string(value));
   }
   return text;
 }

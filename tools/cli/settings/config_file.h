@@ -41,6 +41,9 @@ std::vector<ConfigEntry> read_config(const std::filesystem::path& path);
 std::string with_value(std::string_view text, std::string_view name, std::string_view key,
                        std::string_view value);
 
+/// A text as a value of a config file: in quotes, with escapes where it needs them.
+std::string config_string(std::string_view text);
+
 /// The settings that a command takes, as a config file that gives the same settings
 /// again.
 std::string config_text(const Settings& settings, const Takes& takes);

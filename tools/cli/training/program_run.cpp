@@ -14,7 +14,7 @@
 namespace lathe::cli {
 namespace {
 
-// What no checkpoint has in its state.
+// Settings that decide the result and have no usual value for a run that began elsewhere.
 constexpr std::string_view kNeeded[] = {"dataset", "model",  "optimizer", "scheduler",
                                         "ema",     "epochs", "batch-size"};
 
@@ -45,7 +45,8 @@ std::string record_of(const Checkpoint& from) {
   if (options != from.metadata.end()) out += in_small_letters(options->second);
   for (const char* const key : {"model", "dataset"}) {
     const auto named = from.metadata.find(formatted("lathe.{}", key));
-    if (named != from.metadata.end()) out += formatted("{} = \"{}\"\n", key, named->second);
+    if (named != from.metadata.end())
+      out += formatted("{} = {}\n", key, config_string(named->second));
   }
   const StateDict optimizer = checkpoint_section(from, "optimizer");
   for (const auto& [name, value] : optimizer.section("group.0.")) {

@@ -1,5 +1,5 @@
 // Tables that give way to a narrow terminal.
-#include "lathe/tools/cli/table.h"
+#include "lathe/core/text/text_table.h"
 
 #include <doctest/doctest.h>
 
@@ -9,18 +9,18 @@
 
 #include "lathe/core/text/wrapping.h"
 
-using namespace lathe::cli;
+using namespace lathe;
 
 namespace {
 
 std::string text_of(int width) {
-  Table table({{.heading = "layer", .width = 8, .right = false},
-               {.heading = "n"},
-               {.heading = "pass", .width = 7, .right = false},
-               {.heading = "ms", .width = 5, .rank = 2},
-               {.heading = "rate", .width = 6},
-               {.heading = "engine", .width = 9, .right = false, .rank = 1}},
-              2, width);
+  TextTable table({{.heading = "layer", .width = 8, .right = false},
+                   {.heading = "n"},
+                   {.heading = "pass", .width = 7, .right = false},
+                   {.heading = "ms", .width = 5, .rank = 2},
+                   {.heading = "rate", .width = 6},
+                   {.heading = "engine", .width = 9, .right = false, .rank = 1}},
+                  2, width);
   std::string text = table.heading() + "\n";
   text += table.row({"layer1.0", "4", "forward", "1.5", "100.0", "12:3=4"}) + "\n";
   text += table.row({"layer1.0", "4", "input", "12.25", "7.0", ""}) + "\n";

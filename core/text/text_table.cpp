@@ -1,21 +1,23 @@
-// Table: which columns there is room for, and the rows.
-#include "lathe/tools/cli/table.h"
+// TextTable: which columns there is room for, and the rows.
+#include "lathe/core/text/text_table.h"
 
 #include <algorithm>
 
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/wrapping.h"
 
-namespace lathe::cli {
+namespace lathe {
 namespace {
 
 constexpr size_t kIndent = 2;  // of rows below the line of their group
 
-size_t width_of(const Column& column) { return std::max(column.width, columns_of(column.heading)); }
+size_t width_of(const TextColumn& column) {
+  return std::max(column.width, columns_of(column.heading));
+}
 
 }  // namespace
 
-Table::Table(std::vector<Column> columns, size_t group, int width)
+TextTable::TextTable(std::vector<TextColumn> columns, size_t group, int width)
     : columns_(std::move(columns)), shown_(columns_.size(), true), terminal_(width) {
   const auto fits = [&] { return width == 0 || this->width() <= static_cast<size_t>(width); };
   if (fits()) return;
@@ -32,7 +34,7 @@ Table::Table(std::vector<Column> columns, size_t group, int width)
   }
 }
 
-size_t Table::width() const {
+size_t TextTable::width() const {
   size_t all = grouped_ > 0 ? kIndent : 0;
   for (size_t i = grouped_; i < columns_.size(); ++i) {
     if (shown_[i]) all += width_of(columns_[i]) + 1;
@@ -42,8 +44,8 @@ size_t Table::width() const {
 
 /// Appends the texts of the columns from `first` on. A text that is too long takes the space that
 /// numbers behind it leave free.
-std::string Table::laid_out(std::string line, size_t first,
-                            const std::vector<std::string>& cells) const {
+std::string TextTable::laid_out(std::string line, size_t first,
+                                const std::vector<std::string>& cells) const {
   size_t begin = grouped_ > 0 ? kIndent : 0;
   for (size_t i = grouped_; i < columns_.size(); ++i) {
     if (!shown_[i]) continue;
@@ -60,9 +62,9 @@ std::string Table::laid_out(std::string line, size_t first,
   return line;
 }
 
-std::string Table::heading() const {
+std::string TextTable::heading() const {
   std::vector<std::string> headings;
-  for (const Column& column : columns_) headings.push_back(column.heading);
+  for (const TextColumn& column : columns_) headings.push_back(column.heading);
   std::string group;
   for (size_t i = 0; i < grouped_; ++i)
     group += (group.empty() || headings[i].empty() ? "" : ", ") + headings[i];
@@ -70,7 +72,7 @@ std::string Table::heading() const {
   return (grouped_ > 0 ? group + "\n" : "") + laid_out("", grouped_, headings);
 }
 
-std::string Table::row(const std::vector<std::string>& cells) {
+std::string TextTable::row(const std::vector<std::string>& cells) {
   if (grouped_ == 0) return laid_out("", 0, cells);
   std::string group;
   for (size_t i = 0; i < grouped_; ++i) {
@@ -84,11 +86,11 @@ std::string Table::row(const std::vector<std::string>& cells) {
                           {cells.begin() + static_cast<std::ptrdiff_t>(grouped_), cells.end()});
 }
 
-std::string Table::sum(std::string_view name, const std::vector<std::string>& cells) const {
+std::string TextTable::sum(std::string_view name, const std::vector<std::string>& cells) const {
   return laid_out(std::string(name), columns_.size() - cells.size(), cells);
 }
 
-std::string Table::remark() const {
+std::string TextTable::remark() const {
   std::vector<std::string> names;
   for (size_t i = 0; i < columns_.size(); ++i) {
     if (!shown_[i]) names.push_back(columns_[i].heading);
@@ -102,4 +104,4 @@ std::string remark_on(const std::vector<std::string>& left_out, int width) {
                    joined(left_out, ", "), left_out.size() == 1 ? "it" : "them");
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe

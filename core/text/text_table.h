@@ -1,4 +1,4 @@
-// Table: rows in columns, for people, which give way to a narrow terminal.
+// TextTable: rows in columns, for people, which give way to a narrow terminal.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,11 @@
 #include <string_view>
 #include <vector>
 
-namespace lathe::cli {
+#include "lathe/core/config.h"
 
-struct Column {
+namespace lathe {
+
+struct TextColumn {
   std::string heading;
   size_t width = 0;   // of its texts; that of the heading if that is wider
   bool right = true;  // for numbers
@@ -20,11 +22,11 @@ struct Column {
 ///
 /// Where it is too wide, the texts of the first columns become lines of their own, each above the
 /// rows that have them in common and are indented. Where that is not enough, columns are left out.
-class Table {
+class LATHE_API TextTable {
  public:
   /// `group`: so many of the first columns can become lines of their own.
   /// `width`: the columns of the terminal; 0: any number.
-  Table(std::vector<Column> columns, size_t group, int width);
+  TextTable(std::vector<TextColumn> columns, size_t group, int width);
 
   std::string heading() const;
   /// A text for each column, or for the first ones. Begins with the line of its group, unless that
@@ -39,7 +41,7 @@ class Table {
   size_t width() const;
   std::string laid_out(std::string line, size_t first, const std::vector<std::string>& cells) const;
 
-  std::vector<Column> columns_;
+  std::vector<TextColumn> columns_;
   std::vector<bool> shown_;
   size_t grouped_ = 0;  // columns that are lines of their own
   int terminal_;
@@ -47,6 +49,6 @@ class Table {
 };
 
 /// The sentence of remark(), for a table of another kind.
-std::string remark_on(const std::vector<std::string>& left_out, int width);
+LATHE_API std::string remark_on(const std::vector<std::string>& left_out, int width);
 
-}  // namespace lathe::cli
+}  // namespace lathe

@@ -1,14 +1,16 @@
-// A folder for files that nobody needs when the command is over.
+// A folder for files that nobody needs when the program is over.
 #pragma once
 
 #include <filesystem>
 #include <string_view>
 
-namespace lathe::cli {
+#include "lathe/core/config.h"
+
+namespace lathe {
 
 /// Below the system's folder for temporary files, and only this user can enter it. Removed with all
 /// that it holds at the end; those of processes that were killed before that, by the next one.
-class ScratchFolder {
+class LATHE_API ScratchFolder {
  public:
   /// Its name is lathe-WHAT-XXXXXX, of random letters; errors begin with WHAT.
   /// throws: FileError.
@@ -24,4 +26,4 @@ class ScratchFolder {
   int lock_ = -1;
 };
 
-}  // namespace lathe::cli
+}  // namespace lathe

@@ -1,5 +1,5 @@
 // ScratchFolder: mkdtemp, and the removal of everything.
-#include "lathe/tools/cli/scratch_folder.h"
+#include "lathe/core/files/scratch_folder.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -14,7 +14,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/files/paths.h"
 
-namespace lathe::cli {
+namespace lathe {
 
 namespace {
 
@@ -75,4 +75,4 @@ ScratchFolder::~ScratchFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-}  // namespace lathe::cli
+}  // namespace lathe
