@@ -23,7 +23,7 @@ from tree_files import tree_files
 TEXTS = ("question", "machine", "date", "versions", "command", "conclusion")
 BLOCK = re.compile(r"<!-- result ([\w-]+)(?:: ([^>]*?))? -->\n(.*?)<!-- end -->", re.S)
 QUOTED = re.compile(r"\[([^\]\[]+)\]\((?:docs/)?results/([\w-]+)\.json\)")
-FIGURE = re.compile(r"(?<![\w.])\d(?:[\d.,]*\d)?(?: ?(?:images/s|img/s|ms|us|µs|ns|GB/s|Gflop/s|TFLOP/s|times as (?:fast|long))|x)(?![\w.])")
+FIGURE = re.compile(r"(?<![\w.])\d(?:[\d.,]*\d)?(?: ?(?:images/s|img/s|ms|us|µs|ns|GB/s|Gflop/s|TFLOP/s|times as (?:fast|long))|x)(?!\w|\.\d)")
 INDEX = "docs/results/README.md"
 # They explain how something works or is tested: numbers are parts of the explanation, or assumptions of a model.
 PAGES_WITHOUT_RECORDS = ("docs/ci.md", "docs/design.md", "docs/gpu-testing.md", "docs/scaling.md", "docs/tour/", "docs/contributing/")
@@ -130,7 +130,7 @@ def self_test():
     assert len(faults) == 2
     seen = lambda text: list(faults_of_figures("docs/x.md", text, records))
     assert not seen("[2.1x](results/r.json), and 3 files\n| 5 ms |\n```\n5 ms\n```\n") and not seen(page)
-    for text in ("2.1x as fast\n", "it takes 5 ms\n", "5.1 times as fast\n", "[2.2x](results/r.json)\n", "[2.1x](results/s.json)\n"):
+    for text in ("2.1x as fast\n", "it takes 5 ms\n", "5.1 times as fast.\n", "it takes 5 ms.\n", "[2.2x](results/r.json)\n", "[2.1x](results/s.json)\n"):
         assert seen(text), text
 
 

@@ -82,9 +82,9 @@ class Site:
                                           f"```sh\n{record['command']}\n```\n")
 
     def mentions(self, header, entry):
-        """Tests, examples and pages that have the name of an entry."""
-        name = entry.name.rpartition("::")[2]
-        word = re.compile(rf"\b{re.escape(name)}\b")
+        """Tests and examples that have a name of an entry."""
+        names = "|".join(re.escape(name.rpartition("::")[2]) for name in entry.names)
+        word = re.compile(rf"\b(?:{names})\b")
         stem = pathlib.PurePath(header).stem
         tests = [path for path in sorted(self.texts) if path.startswith("tests/") and path.endswith("_test.cpp")
                  and stem in path and word.search(self.texts[path])]
@@ -110,9 +110,10 @@ class Site:
                     links = ", ".join(f"[{path.rpartition('/')[2]}]({posixpath.relpath(page_of(path), posixpath.dirname(f'api/{header}'))})" for path in paths)
                     places += [f"{title}: {links}"] if links else []
                 contract = f"```text\n{entry.contract}\n```\n\n" if entry.contract else ""
-                parts.append(f"## {entry.name}\n\n```cpp\n{entry.declaration.replace('LATHE_API ', '')};\n```\n\n{contract}{' · '.join(places)}\n")
+                declarations = ";\n".join(entry.declarations).replace("LATHE_API ", "")
+                parts.append(f"## {', '.join(entry.names)}\n\n```cpp\n{declarations};\n```\n\n{contract}{' · '.join(places)}\n")
             self.write(f"api/{header}.md", "\n".join(parts))
-            names = list(dict.fromkeys(entry.name for entry in entries if "::" not in entry.name))
+            names = list(dict.fromkeys(name for entry in entries for name in entry.names if "::" not in name))
             index.setdefault(header.partition("/")[0], []).append((header, names))
         lines = ["# API reference\n", "Every public name of the headers, with its contract. `#include <lathe/lathe.h>` has most of them; training as a library is `<lathe/train.h>`.\n"]
         for folder, rows in index.items():
@@ -121,10 +122,8 @@ class Site:
         self.write("api/README.md", "\n".join(lines))
 
     def add_sources(self):
-        for name in sorted(self.sources):
-            if name in self.folders:
-                below = sorted(path for path in self.files if path.startswith(name + "/"))
-                self.sources.update(below)
+        for name in self.sources & self.folders:
+            self.sources |= {path for path in self.files if path.startswith(name + "/")}
         for name in sorted(self.sources):
             page = page_of(name)
             if name in self.folders:
@@ -138,6 +137,8 @@ class Site:
 
 def main():
     root, folder = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
+    if folder.exists() and not (folder / "index.md").is_file():
+        sys.exit(f"make_pages.py: {folder} is there, and this script did not make it")
     shutil.rmtree(folder, ignore_errors=True)
     site = Site(root, folder)
     site.add_pages()

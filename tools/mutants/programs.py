@@ -107,12 +107,15 @@ class Test:
                 elif len(cases) <= MOST_NAMES:
                     command.append("--test-case=" + ",".join(re.sub(r"[,\\]", "?", case.name) for case in cases))
             begin = time.monotonic()
-            code, output = self._end_of(command, environment, limit or self.limit, pathlib.Path(scratch) / "output")
-            noted = cases_of(trace.end())
+            try:
+                code, output = self._end_of(command, environment, limit or self.limit, pathlib.Path(scratch) / "output")
+            finally:  # its thread waits for the end
+                lines = trace.end()
+            noted = cases_of(lines)
         seconds = time.monotonic() - begin
         if len(noted) == 1 and not noted[0].name:
             noted[0].ok, noted[0].seconds = code == 0, seconds
-        ok = code == 0 and all(case.ok for case in noted if case.name) and (cases is None or bool(noted))
+        ok = code == 0 and all(case.ok for case in noted if case.name) and (cases is None or any(case.name for case in noted))
         return Run(ok, code is None, seconds, noted, output)
 
     def names_cases(self):

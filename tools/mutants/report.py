@@ -27,6 +27,9 @@ class Results:
     def __init__(self, path, run):
         self.path, self.run, self.rows = path, run, []
         lines = path.read_text().splitlines() if path.is_file() else []
+        if len(lines) == 1 and not lines[0].endswith("}"):  # the write that was interrupted
+            path.write_text("")
+            lines = []
         if not lines:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._append(run)
