@@ -171,6 +171,9 @@ CHANGES = (
     Change("61445f47", "a CPU's convolutions are not timed any more", old="conv-benchmark = false"),
     Change("a86f5ad3", "checkpoints name no flags", old=r"(its weights are averages \(--ema\)|made after the --time-limit)",
            new=r"(its weights are averages \(EMA\)|made after the time limit)"),
+    Change("bd685d1c", "the note on the best checkpoint in plainer words", old=r"(.*; )?the best is chosen by .*", new=r"(.*; )?the best checkpoint is chosen on .*"),
+    Change("6ed6a172", "so is that of --detect-anomaly with a loss scale", old="--detect-anomaly: the loss scale is raised .*",
+           new="--detect-anomaly checks only the forward pass: .*"),
 )
 
 
