@@ -24,6 +24,7 @@ LATHE_API Mode current_mode() noexcept;
 /// the second call.
 LATHE_API bool may_record() noexcept;
 
+/// Sets the thread's mode, and gives it back at the scope's end.
 class LATHE_API ModeScope {
  public:
   [[nodiscard]] explicit ModeScope(Mode mode) : before_(exchange_mode(mode)) {}

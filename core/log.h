@@ -21,6 +21,7 @@ using LogHandler = std::function<void(LogLevel level, std::string_view text)>;
 /// empty if it was the default.
 LATHE_API LogHandler set_log_handler(LogHandler handler);
 
+/// Gives a message to the handler, or writes it to stderr. Thread-safe.
 LATHE_API void log(LogLevel level, std::string_view text) noexcept;
 
 /// Logs a warning: all arguments written one after another.

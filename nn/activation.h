@@ -1,4 +1,6 @@
-// Activations as modules, for Sequential. The ops of the same name have the formulas.
+// Activations as modules, for Sequential. The ops of the same name have the formulas and options:
+// ops/activations.h, ops/unary.h, ops/softmax.h.
+// None has parameters or state.
 #pragma once
 
 #include "lathe/nn/module.h"

@@ -1,4 +1,6 @@
-// Pooling and upsampling as modules. ops/pool2d.h, ops/pool1d.h and ops/upsample.h have the rules.
+// Pooling and upsampling as modules. The ops of the same name have the rules and options:
+// ops/pool2d.h, ops/pool1d.h and ops/upsample.h.
+// None has parameters or state.
 #pragma once
 
 #include "lathe/nn/module.h"

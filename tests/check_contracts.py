@@ -6,6 +6,7 @@
 - Every source file begins with a comment that says what it holds.
 - In headers, a contract's keyword (dtypes, grad, amp, throws, ref) begins its line, or follows another one on a line
   that begins with one; and no line ends with a keyword.
+- Each public name of a header that programs include has a contract (docs/site/headers.py says what counts).
 - No comment is longer than a line of code may be, and none is a ruler torn from its title.
 - Where a source of the library has its contract needs no search: in a header that it includes and whose name begins its own, as
   unary.h or unary_impl.h for unary_compare_cuda.cu, or in the one that its first comment names: "Contract: passes.h."
@@ -17,6 +18,9 @@ import re
 import sys
 
 from tree_files import paths_below
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs/site"))
+import headers
 
 FOLDERS = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "tools"]
 WITHOUT_CONTRACTS = "tools"  # commands and benchmarks, which nobody calls
@@ -110,6 +114,11 @@ def self_test():
     assert faults(head + "/// The sum.   throws: ShapeError.\n") and faults(head + "/// The sum.   throws:\n")
     assert faults(head + "/// grad: x.   amp:\n") and not faults(head + "/// grad: x.   amp: half.\n")
     assert not faults(head + "/// The sum.\n/// throws: ShapeError.\n") and not faults(head + "int grad();  // it throws: x\n")
+    declared = "#pragma once\n\nnamespace lathe {\n\nLATHE_API int f(int x);\n"
+    assert not headers.without_contract("// What it holds: f, which adds one (f.cpp).\n" + declared)
+    assert headers.without_contract(head + declared) == ["f"]
+    assert not headers.without_contract(head + declared.replace("LATHE_API", "/// x + 1.\nLATHE_API"))
+    assert not headers.without_contract(head + declared.replace(";", ";  // x + 1"))
     assert faults(head + "// " + "x" * 98) and faults(head + "// -------\n") and not faults(head + "// --- sums ----\n")
 
 
@@ -120,6 +129,8 @@ def main():
     assert paths, f"no sources under {root}"
     USED.clear()
     found = [fault for path in paths for fault in faults_of(path.relative_to(root), path.read_text(encoding="utf-8"), lambda name: (root / name).exists())]
+    for name in headers.public_headers(root):
+        found += [f"{name}: {public} has no contract" for public in headers.without_contract((root / name).read_text(encoding="utf-8"))]
     found += [f"{name}: no source of another name has its contract there; leave it out of OTHER_NAMES" for name in OTHER_NAMES if name not in USED]
     print("\n".join(found))
     print(f"{len(paths)} files, {len(found)} faults")

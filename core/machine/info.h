@@ -43,6 +43,7 @@ struct BuildInfo {
   std::vector<LibraryInfo> libraries;
 };
 
+/// How the library was built, and which libraries it runs with.
 LATHE_API BuildInfo build_info();
 
 namespace info_detail {

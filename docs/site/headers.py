@@ -107,6 +107,8 @@ class Reader:
         if not name or re.match(r"(?:public|private|protected|namespace|friend|#|\})", declaration) or (self.depth == 0 and not is_public(declaration)):
             return
         name = f"{self.outer}::{name}" if self.depth == 1 else name
+        behind = re.search(r"[;{]\s*// (.*)$", self.lines[at])
+        contract = contract or (behind[1] if behind else "")
         if not self.fresh and self.entries:
             entry = self.entries[-1]
             entry.declarations.append(declaration)
@@ -145,6 +147,15 @@ class Reader:
         self.depth += code.count("{") - code.count("}")
         if self.depth <= 0:
             self.depth, self.outer, self.hidden = 0, None, False
+
+
+def without_contract(text):
+    """Public names whose contract stands neither above or behind their declaration nor at the header's begin: in three lines for all, or by name."""
+    purpose = purpose_of(text)
+    if purpose.count("\n") >= 2:
+        return []
+    return [name for entry in entries_of(text) if not entry.contract and not entry.names[0].endswith("Options") for name in entry.names
+            if not re.search(rf"\b{re.escape(name)}s?\b(?!\.\w)", purpose, re.I)]
 
 
 def entries_of(text):
