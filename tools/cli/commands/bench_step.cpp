@@ -118,7 +118,7 @@ void print_layers(const Output& out, const Settings& settings, nn::Module& model
   constexpr double kSteps = kProfiledSteps;
   out.text(formatted("roofline {:.1f} GFLOP/s, {:.1f} GB/s", peaks.operations_per_second / 1e9,
                      peaks.bytes_per_second / 1e9));
-  Table table =
+  TextTable table =
       conv_table(layers, {{.heading = "reorder", .width = 8}}, terminal_width(STDOUT_FILENO));
   out.text(table.heading());
   for (const plan::LayerTime& time : times.layers) {
