@@ -65,8 +65,8 @@ class LATHE_API DetectAnomaly {
   DetectAnomaly(const DetectAnomaly&) = delete;
   DetectAnomaly& operator=(const DetectAnomaly&) = delete;
 
-  /// Throws the anomaly that was found in the last op, for which no further op has thrown it yet.
-  /// Call it at the end of a step.
+  /// Throws an anomaly that was found and not thrown yet: an op throws what was found in the op
+  /// before it. Call check() after the last op of a step.
   void check();
 
  private:
