@@ -5,6 +5,7 @@
   beside it.
 - LATHE_CUDA_LIBRARY_HEADERS names every header that includes one of NVIDIA's, itself or through others: it is not
   installed, and a machine without CUDA does not compile it. But for <cuda_runtime.h>, which tests/emulation has, too.
+- No header that is installed includes one that is not (_private_headers in cmake/LatheInstall.cmake).
 
     check_lists.py SOURCE_ROOT
 
@@ -68,6 +69,16 @@ def unlisted_headers(root):
     return sorted(need - named)
 
 
+def torn_includes(root):
+    """(header, what it includes) where the first is installed and the second is not."""
+    lists = "".join((root / name).read_text(encoding="utf-8") for name in ("cmake/LatheCuda.cmake", "cmake/LatheInstall.cmake"))
+    named = re.findall(r"(?:set\(LATHE_(?:KERNEL|CUDA_LIBRARY)_HEADERS|list\(APPEND _private_headers)\s([^)]*)\)", lists)
+    private = {name for names in named for name in names.split()}
+    assert "graph/op_table.h" in private and "core/json.h" in private, "the lists of headers that are not installed were not read"
+    texts = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths_below(root, LIBRARY, {".h"})}
+    return [(name, other) for name, text in texts.items() if name not in private for other in OURS.findall(text) if other in private]
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     sources = paths_below(root, FOLDERS, {".cpp", ".cu"})
@@ -79,6 +90,9 @@ def main():
     for name in headers:
         print(f"{name} needs a header of NVIDIA's and is not in LATHE_CUDA_LIBRARY_HEADERS")
     unlisted += headers
+    for name, other in torn_includes(root):
+        print(f"{name} is installed and includes {other}, which is not")
+        unlisted.append(name)
     print(f"{0 if unlisted else 1} passed, {1 if unlisted else 0} failed, 0 skipped")
     return 1 if unlisted else 0
 
