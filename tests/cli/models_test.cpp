@@ -85,7 +85,8 @@ TEST_CASE("models: the head is the last layer, and a model of one layer has no o
   const std::string file = (folder.path() / "w.safetensors").string();
   nn::save(alone, file);
   CHECK_THROWS_WITH_AS(load_weights(alone, file, true),
-                       doctest::Contains("--new-head: a Linear has no layers before a head"), UsageError);
+                       doctest::Contains("--new-head: a Linear has no layers before a head"),
+                       UsageError);
   nn::Linear other(2, 4);
   try {
     load_weights(other, file);

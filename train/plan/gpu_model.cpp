@@ -56,13 +56,13 @@ std::vector<std::string> assumptions(const GpuDescription& gpu, std::string_view
                     "{:.0f} GB/s ({})",
                     printable(gpu.name), peaks.half_flops / 1e12, peaks.tf32_flops / 1e12,
                     peaks.f32_flops / 1e12, peaks.bytes / 1e9, rates),
-          formatted(
-              "fitted to one run of ResNet-18 on an H100 (docs/gpus.md): a copy reaches "
-              "{:.1f} % of the memory's rate, a matrix product {:.1f} % of the arithmetic's; "
-              "convolutions {:.0f} % of that, batch norm's forward pass {:.0f} %, pooling "
-              "{:.0f} %, all else 100 %",
-              100 * kCopyShare, 100 * kProductShare, 100 * share_of(LaunchKind::kConvolution),
-              100 * share_of(LaunchKind::kBatchNormForward), 100 * share_of(LaunchKind::kPooling)),
+          formatted("fitted to one run of ResNet-18 on an H100 (docs/gpus.md): a copy reaches "
+                    "{:.1f} % of the memory's rate, a matrix product {:.1f} % of the arithmetic's; "
+                    "convolutions {:.0f} % of that, batch norm's forward pass {:.0f} %, pooling "
+                    "{:.0f} %, all else 100 %",
+                    100 * kCopyShare, 100 * kProductShare, 100 * share_of(LaunchKind::kConvolution),
+                    100 * share_of(LaunchKind::kBatchNormForward),
+                    100 * share_of(LaunchKind::kPooling)),
           "slow, kernel by kernel: " + set(kSlow), "fast, one CUDA graph: " + set(kFast)};
 }
 
