@@ -22,7 +22,8 @@ RUN_FAULT = next((word.partition("=")[2] for word in sys.argv if word.startswith
 ONLY = [word for word in sys.argv[2:] if not word.startswith("--")]  # run these tests and no others
 
 
-for number in (signal.SIGHUP, signal.SIGINT):  # ignored where tests run in the background: what they start would ignore it, too
+# A signal that is ignored here, as in the background of a shell, would be ignored by what the tests start, too.
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, lambda *_: None)
 
