@@ -29,13 +29,26 @@ void LogFile::open(const std::filesystem::path& path) {
 void LogFile::add(std::string_view text) {
   constexpr size_t kMostWaiting = 1 << 20;
   const std::lock_guard lock(mutex_);
-  if (waiting_.size() > kMostWaiting) return;
+  write_what_waits();
+  if (waiting_.size() > kMostWaiting) {
+    ++dropped_;
+    return;
+  }
+  if (dropped_ > 0) {
+    add_stamped(
+        formatted("warning: lines missing here, because they could not be written: {}", dropped_));
+  }
+  dropped_ = 0;
+  add_stamped(text);
+  write_what_waits();
+}
+
+void LogFile::add_stamped(std::string_view text) {
   char stamp[32];
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   std::strftime(stamp, sizeof stamp, "%F %T", localtime_r(&now, &local));
   waiting_ += formatted("{} {}\n", stamp, text);
-  write_what_waits();
 }
 
 void LogFile::write_what_waits() {

@@ -1,6 +1,7 @@
 // LogFile: log.txt of a run folder.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -29,15 +30,18 @@ class LATHE_API LogFile {
   /// last line, which a killed process may have left.
   /// throws: FileError.
   void open(const std::filesystem::path& path);
-  /// Adds one line. Before open() lines are kept in memory, up to 1 MiB; further lines are dropped.
+  /// Adds one line. Lines that the file has not taken are kept in memory, up to 1 MiB. Further
+  /// lines are dropped; a line in their place says how many.
   void add(std::string_view text);
 
  private:
+  void add_stamped(std::string_view text);
   void write_what_waits();
 
   std::mutex mutex_;
   int file_ = -1;
   std::string waiting_;  // text that the file has not taken yet
+  int64_t dropped_ = 0;  // lines since the last one in waiting_
 };
 
 }  // namespace lathe::train
