@@ -101,6 +101,17 @@ lathe_optional(WEBP "${WebP_FOUND}" "${WebP_VERSION}" libwebp-dev)
 find_package(Gloo QUIET CONFIG)
 lathe_optional(DISTRIBUTED "${Gloo_FOUND}" "Gloo ${Gloo_VERSION}" libgloo-dev)
 
+# The bridge to OpenCV is a header; its test and its example need OpenCV's core module. (OpenCV's own package file finds nothing
+# without all other modules.)
+find_path(LATHE_OPENCV_INCLUDE_DIR opencv2/core.hpp PATH_SUFFIXES opencv4)
+find_library(LATHE_OPENCV_LIBRARY opencv_core)
+mark_as_advanced(LATHE_OPENCV_INCLUDE_DIR LATHE_OPENCV_LIBRARY)
+if(LATHE_OPENCV_INCLUDE_DIR AND LATHE_OPENCV_LIBRARY)
+  add_library(lathe_opencv INTERFACE)
+  target_include_directories(lathe_opencv SYSTEM INTERFACE "${LATHE_OPENCV_INCLUDE_DIR}")
+  target_link_libraries(lathe_opencv INTERFACE "${LATHE_OPENCV_LIBRARY}")
+endif()
+
 include(LatheCuda)
 
 # Header-only packages stay private to the build: whoever installs lathe needs none of them. The others are shared

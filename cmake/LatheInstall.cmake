@@ -28,7 +28,7 @@ if(LATHE_HAS_CUDA_LIBRARIES)
   list(REMOVE_ITEM _private_headers core/gpu/launch.h)  # programs start kernels of their own through it, too
 endif()
 list(TRANSFORM _private_headers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
-install(DIRECTORY core profile autograd ops nn graph optim data distributed train DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
+install(DIRECTORY core profile autograd ops nn graph optim data distributed train bridge DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe"
         FILES_MATCHING PATTERN "*.h" PATTERN ".*" EXCLUDE ${_private_headers})  # ".*": an editor's
 # What was measured on GPUs (docs/conv-search.md) lies beside the programs of the build and of the installation.
 set(_measured "${PROJECT_SOURCE_DIR}/ops/conv/search/measured/")

@@ -22,7 +22,7 @@ from tree_files import paths_below
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs/site"))
 import headers
 
-FOLDERS = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "tools"]
+FOLDERS = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "bridge", "tools"]
 WITHOUT_CONTRACTS = "tools"  # commands and benchmarks, which nobody calls
 HEADERS, SOURCES = {".h", ".cuh"}, {".h", ".cuh", ".cpp", ".cu"}
 COLUMNS = 100

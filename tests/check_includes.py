@@ -78,6 +78,7 @@ MAY_INCLUDE = {
     "train/plan": LIBRARY | {"train/report"},  # a roofline has a picture
     "train/report": LIBRARY,
     "train/tune": LIBRARY | {"train/report"},  # a range test has a picture
+    "bridge": {"core"},  # for programs; nothing of the library includes it
     "tools/bench": LIBRARY,
     "tools/mutants": set(),
     "tools/cli": LIBRARY | TRAINING,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """README.md has at most 500 words, and its blocks of C++ are lines of examples/quickstart.cpp and examples/fit_finetune.cpp. The
-blocks of docs/library.md are the sections of examples/guide.cpp, in order. The tests compile and run these programs.
-check_docs.py checks the rest of the pages.
+blocks of docs/library.md are the sections of examples/guide.cpp, in order, those of docs/bridges.md examples/eigen_bridge.cpp and
+examples/opencv_bridge.cpp. The tests compile and run these programs. check_docs.py checks the rest of the pages.
 
     readme_test.py SOURCE_ROOT
 """
@@ -33,6 +33,9 @@ def main():
             faults.append(f"docs/library.md: its block {at + 1} differs from the section [{name}] of examples/guide.cpp")
     if len(blocks) != len(sections):
         faults.append(f"docs/library.md: {len(blocks)} blocks for {len(sections)} sections of examples/guide.cpp")
+    programs = [(root / f"examples/{name}_bridge.cpp").read_text() for name in ("eigen", "opencv")]
+    if re.findall(r"```cpp\n(.*?)```", (root / "docs/bridges.md").read_text(), re.S) != programs:
+        faults.append("docs/bridges.md: its blocks are not examples/eigen_bridge.cpp and examples/opencv_bridge.cpp")
     for fault in faults:
         print(fault)
     print(f"{0 if faults else 1} passed, {1 if faults else 0} failed, 0 skipped")
