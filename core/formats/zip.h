@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -93,11 +94,18 @@ struct WriteOptions {
   int64_t zip64_from = 0xffffffff;
 };
 
-/// Writes an archive through AtomicFile. The same entries give the same bytes: no time is stored.
+/// An archive that becomes no file: its bytes, in a string that is empty and outlives the Writer.
+struct InMemory {
+  std::string& bytes;
+};
+
+/// Writes an archive: a file through AtomicFile, or one in memory. The same entries give the same
+/// bytes: no time is stored.
 class LATHE_API Writer {
  public:
   /// throws: FileError.
   explicit Writer(const std::string& path, const WriteOptions& options = {});
+  explicit Writer(InMemory to, const WriteOptions& options = {});
 
   /// Adds a file whose content is the parts one after another. Content that deflate would make
   /// larger is stored. The caller makes sure that names differ.
@@ -113,7 +121,8 @@ class LATHE_API Writer {
  private:
   void write(std::string_view bytes);
 
-  AtomicFile file_;
+  std::optional<AtomicFile> file_;
+  std::string* memory_ = nullptr;  // without a file
   WriteOptions options_;
   int64_t at_ = 0;  // bytes written
   int64_t entries_ = 0;

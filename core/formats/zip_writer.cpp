@@ -43,10 +43,16 @@ std::string zip64_extra(std::initializer_list<int64_t> sizes) {
 }  // namespace
 
 Writer::Writer(const std::string& path, const WriteOptions& options)
-    : file_(path), options_(options) {}
+    : file_(std::in_place, path), options_(options) {}
+
+Writer::Writer(InMemory to, const WriteOptions& options) : memory_(&to.bytes), options_(options) {}
 
 void Writer::write(std::string_view bytes) {
-  file_.write(bytes);
+  if (file_) {
+    file_->write(bytes);
+  } else {
+    memory_->append(bytes);
+  }
   at_ += static_cast<int64_t>(bytes.size());
 }
 
@@ -120,7 +126,7 @@ void Writer::commit() {
   append_number(end, is64 ? kIn64 : begin, 4);
   append_number(end, 0, 2);  // comment
   write(end);
-  file_.commit();
+  if (file_) file_->commit();
 }
 
 }  // namespace lathe::zip

@@ -1,4 +1,4 @@
-// Program: modules from the names of a file, and the checks of what goes in.
+// Program: modules from the names of a file, the checks of what goes in, and the way back.
 #include "lathe/graph/pt2/program.h"
 
 #include <algorithm>
@@ -14,6 +14,8 @@
 #include "lathe/graph/pt2/pt2_file.h"
 #include "lathe/graph/pt2/pt2_inline.h"
 #include "lathe/graph/pt2/pt2_steps.h"
+#include "lathe/graph/pt2/pt2_write.h"
+#include "lathe/ops/creation.h"
 
 namespace lathe::jit {
 
@@ -58,7 +60,10 @@ bool was_training(const pt2::Graph& graph) {
 class Program::State {
  public:
   State(pt2::ProgramFile file, std::string name, Program& program, const ProgramOptions& options)
-      : name_(std::move(name)), program_(program), text_(std::move(file.program)) {
+      : name_(std::move(name)),
+        program_(program),
+        source_(std::move(file.source)),
+        text_(std::move(file.program)) {
     pt2::check_known(text_.graph, name_);
     text_.graph = pt2::inlined(std::move(text_.graph), name_);
     exported_in_training_ = options.exported_in_training.value_or(was_training(text_.graph));
@@ -89,6 +94,34 @@ class Program::State {
       }
     }
     return pt2::run_steps(steps_, inputs, setting);
+  }
+
+  Tensors example_inputs(int64_t batch) const {
+    std::map<std::string, int64_t> sizes = text_.sizes;
+    Tensors out;
+    for (const Input& input : text_.inputs) {
+      if (input.kind != InputKind::kUser) continue;
+      Dims shape;
+      for (const pt2::Size& size : input.type.shape) {
+        const auto* const symbol = std::get_if<std::string>(&size);
+        if (symbol != nullptr && out.empty() && shape.empty()) sizes[*symbol] = batch;
+        shape.push_back(symbol == nullptr ? std::get<int64_t>(size)
+                                          : sizes.emplace(*symbol, batch).first->second);
+      }
+      const bool floats = is_floating(input.type.dtype);
+      out.push_back(full(Shape(shape), floats ? 0.5 : 0.0, {.dtype = input.type.dtype}));
+    }
+    return out;
+  }
+
+  void write(zip::Writer& to, pt2::Weights weights) {
+    Tensors tensors = tensors_;
+    const pt2::Setting setting = setting_for({});
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (text_.inputs[i].kind != InputKind::kConstant) continue;
+      tensors[i] = constant(i, setting).detach().to(kCPU, tensors_[i].dtype());
+    }
+    pt2::write_program(to, source_, text_.inputs, tensors, weights);
   }
 
   bool exported_in_training() const { return exported_in_training_; }
@@ -285,6 +318,7 @@ class Program::State {
 
   std::string name_;
   Program& program_;
+  pt2::ProgramSource source_;
   pt2::ProgramText text_;
   Tensors tensors_;  // of text_.inputs; undefined for the user's
   std::map<std::string, std::unique_ptr<Part>, std::less<>> parts_;  // by their paths
@@ -298,8 +332,10 @@ class Program::State {
   pt2::Steps steps_;
 };
 
-Program::Program(pt2::ProgramFile file, std::string_view name, const ProgramOptions& options)
-    : state_(std::make_unique<State>(std::move(file), std::string(name), *this, options)) {
+Program::Program(const ByteSource& source, const ProgramOptions& options, const StateDict* weights)
+    : state_(std::make_unique<State>(pt2::read_program(source, weights), source.name(), *this,
+                                     options)) {
+  if (weights != nullptr) load_state_dict(*weights);
   train(state_->exported_in_training());
 }
 
@@ -336,13 +372,34 @@ Tensors Program::run(const Named<Tensor>& inputs) {
 const std::vector<std::string>& Program::input_names() const { return state_->input_names; }
 const std::vector<std::string>& Program::output_names() const { return state_->output_names; }
 
-Program load_program(std::span<const std::byte> bytes, std::string_view name,
-                     const ProgramOptions& options) {
-  return Program(pt2::read_program(ByteSource(bytes, name)), name, options);
+Tensors Program::example_inputs(int64_t batch) const { return state_->example_inputs(batch); }
+
+std::string Program::architecture() const {
+  std::string out;
+  zip::Writer writer(zip::InMemory{out});
+  state_->write(writer, pt2::Weights::kLeftOut);
+  writer.commit();
+  return out;
 }
 
 Program load_program(const std::string& path, const ProgramOptions& options) {
-  return Program(pt2::read_program(ByteSource(path)), path, options);
+  return Program(ByteSource(path), options, nullptr);
+}
+
+Program load_program(std::span<const std::byte> bytes, std::string_view name,
+                     const ProgramOptions& options) {
+  return Program(ByteSource(bytes, name), options, nullptr);
+}
+
+Program load_program(std::span<const std::byte> bytes, std::string_view name,
+                     const StateDict& weights, const ProgramOptions& options) {
+  return Program(ByteSource(bytes, name), options, &weights);
+}
+
+void save_program(const Program& program, const std::string& path) {
+  zip::Writer writer(path);
+  program.state_->write(writer, pt2::Weights::kWritten);
+  writer.commit();
 }
 
 }  // namespace lathe::jit

@@ -1,4 +1,4 @@
-// Reading of the archive: find_folder() and the program, then Payloads: the tensors.
+// Reading of the archive: find_program() and its JSON, then Payloads: the tensors.
 #include "lathe/graph/pt2/pt2_file.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_bytes.h"
 #include "lathe/core/formats/zip.h"
+#include "lathe/ops/creation.h"
 
 namespace lathe::jit::pt2 {
 
@@ -20,11 +21,17 @@ namespace {
 using safetensors::in_quotes;
 
 constexpr int64_t kMostJsonBytes = int64_t{256} << 20;
+constexpr int64_t kMostKeptBytes = int64_t{4} << 20;  // of entries that are kept and not read
 
 /// The folder of the archive and the name of its model: "resnet18/", "model".
 struct Place {
   std::string folder, model;
 };
+
+/// Whether a name can be written again with more before and behind it.
+bool is_plain(std::string_view name) {
+  return name.size() <= 1000 && name.find('\0') == std::string_view::npos;
+}
 
 Place find_program(const zip::Archive& archive) {
   const std::string& file = archive.source().name();
@@ -55,6 +62,8 @@ Place find_program(const zip::Archive& archive) {
   LATHE_CHECK(DataError, found.size() == 1, file, ": holds ", found.size(), " programs, ",
               in_quotes(found[0].model), " and ", in_quotes(found.back().model),
               " among them; one is expected");
+  LATHE_CHECK(DataError, is_plain(found[0].model), file, ": its program has a name of ",
+              found[0].model.size(), " bytes, or one with a NUL");
   return found[0];
 }
 
@@ -70,8 +79,12 @@ std::string read_entry(const zip::Archive& archive, const std::string& name) {
 /// tensors may share a storage, and a storage may be compressed.
 class Budget {
  public:
-  explicit Budget(int64_t file_bytes)
-      : file_(file_bytes), most_((int64_t{64} << 20) + int64_t{32} * file_bytes) {}
+  static constexpr int64_t kAlways = int64_t{64} << 20, kRatio = 32;
+
+  /// throws: DataError that begins with `file`.
+  Budget(CheckedSize file_bytes, const std::string& file)
+      : file_(file_bytes.value_or_throw<DataError>(file, ": is too large")),
+        most_((file_bytes * kRatio + kAlways).value_or_throw<DataError>(file, ": is too large")) {}
 
   /// throws: DataError that begins with `what`.
   void spend(int64_t bytes, const std::string& what) {
@@ -86,11 +99,24 @@ class Budget {
   CheckedSize spent_ = 0;
 };
 
-/// The tensors of one folder, "resnet18/data/weights/". Each storage is read once.
+bool is_big_endian(const zip::Archive& archive, const Place& at) {
+  const zip::Entry* const order = archive.find(at.folder + "byteorder");
+  if (order == nullptr) return false;
+  const std::string text = zip::read_all(archive, *order, 16);
+  LATHE_CHECK(DataError, text == "little" || text == "big", archive.source().name(),
+              ": entry \"byteorder\" says ", in_quotes(text));
+  return text == "big";
+}
+
+/// The tensors of one folder, "resnet18/data/weights/". Each storage is read once. Without
+/// `has_values` none is read: all are 0.
 class Payloads {
  public:
-  Payloads(const zip::Archive& archive, const Place& at, const std::string& kind, bool big_endian)
-      : archive_(archive), folder_(concat(at.folder, "data/", kind, "/")), big_endian_(big_endian) {
+  Payloads(const zip::Archive& archive, const Place& at, const std::string& kind, bool has_values)
+      : archive_(archive),
+        folder_(concat(at.folder, "data/", kind, "/")),
+        has_values_(has_values),
+        big_endian_(is_big_endian(archive, at)) {
     const std::string saved = concat(folder_, at.model, ".pt");
     if (const zip::Entry* const entry = archive.find(saved); entry != nullptr) {
       const std::string bytes = zip::read_all(archive, *entry, archive.source().size());
@@ -100,6 +126,7 @@ class Payloads {
     const std::string name = concat(folder_, at.model, "_", kind, "_config.json");
     const std::string what = concat(file(), ": entry ", in_quotes(name));
     for (Payload& payload : parse_payloads(read_entry(archive, name), what)) {
+      if (!has_values_) need(payload, what);
       std::string key = payload.name;
       LATHE_CHECK(DataError, table_.emplace(std::move(key), std::move(payload)).second, what,
                   " has a name twice");
@@ -113,6 +140,8 @@ class Payloads {
     const std::string& name = input.name;
     const Tensor* const saved = saved_.find(name);
     const auto found = table_.find(name);
+    const bool has_zeros = !has_values_ && saved == nullptr;  // which are no constant's values
+    if (has_zeros && input.kind == InputKind::kConstant) return {};
     if (saved == nullptr && found == table_.end()) return {};
     const Shape& shape = saved != nullptr ? saved->shape() : found->second.shape;
     CheckedSize elements = size_of(saved != nullptr ? saved->dtype() : found->second.dtype);
@@ -129,6 +158,16 @@ class Payloads {
 
  private:
   const std::string& file() const { return archive_.source().name(); }
+
+  /// Makes the storage of a payload large enough for it.
+  void need(const Payload& payload, const std::string& what) {
+    CheckedSize end = CheckedSize(payload.offset) + 1;
+    for (int d = 0; d < std::min(payload.shape.size(), payload.strides.size()); ++d) {
+      end += CheckedSize(payload.shape[d] - 1) * payload.strides[d];
+    }
+    int64_t& elements = needed_[payload.entry];
+    elements = std::max(elements, end.value_or_throw<DataError>(what, ": a size overflows"));
+  }
 
   /// One Tensor for all parameters that are one storage with one type, another for all buffers.
   Tensor own(const Tensor& t, bool is_parameter) {
@@ -150,9 +189,15 @@ class Payloads {
   }
 
   Tensor read_storage(const Payload& payload, Budget& budget, const std::string& what) {
+    if (!has_values_) {
+      const CheckedSize bytes = CheckedSize(needed_[payload.entry]) * size_of(payload.dtype);
+      budget.spend(bytes.value_or_throw<DataError>(what, " is too large"), what);
+      return zeros({needed_[payload.entry]}, {.dtype = payload.dtype});
+    }
     const zip::Entry* const entry = archive_.find(folder_ + payload.entry);
     LATHE_CHECK(DataError, entry != nullptr, what, ": the archive has no entry ",
-                in_quotes(folder_ + payload.entry));
+                in_quotes(folder_ + payload.entry),
+                "; load_program() takes weights beside a file that has none");
     const auto size = static_cast<int64_t>(size_of(payload.dtype));
     LATHE_CHECK(DataError, entry->bytes % size == 0, what, ": ", in_quotes(payload.entry), " has ",
                 entry->bytes, " bytes, which is no number of elements of ", payload.dtype);
@@ -172,21 +217,13 @@ class Payloads {
 
   const zip::Archive& archive_;
   std::string folder_;
-  bool big_endian_;
+  bool has_values_, big_endian_;
   std::unordered_map<std::string, Payload> table_;
-  StateDict saved_;  // instead of a table
+  std::unordered_map<std::string, int64_t> needed_;  // elements of storages, without values
+  StateDict saved_;                                  // instead of a table
   std::map<std::string, Tensor> storages_;
   std::map<Key, Tensor> tensors_;
 };
-
-bool is_big_endian(const zip::Archive& archive, const Place& at) {
-  const zip::Entry* const order = archive.find(at.folder + "byteorder");
-  if (order == nullptr) return false;
-  const std::string text = zip::read_all(archive, *order, 16);
-  LATHE_CHECK(DataError, text == "little" || text == "big", archive.source().name(),
-              ": entry \"byteorder\" says ", in_quotes(text));
-  return text == "big";
-}
 
 /// throws: DataError if a tensor has not the sizes that the program was exported for.
 void check_shape(const Shape& shape, const std::vector<Size>& wanted, const std::string& what) {
@@ -201,29 +238,52 @@ void check_shape(const Shape& shape, const std::vector<Size>& wanted, const std:
               "] in the program");
 }
 
+/// The entries that are kept as they are: small ones, as checkpoints hold them, too.
+std::vector<std::pair<std::string, std::string>> read_others(const zip::Archive& archive,
+                                                             const Place& at, Budget& budget) {
+  std::vector<std::pair<std::string, std::string>> out;
+  int64_t left = kMostKeptBytes;
+  for (const zip::Entry& entry : archive.entries()) {
+    if (!entry.name.starts_with(at.folder)) continue;
+    std::string name = entry.name.substr(at.folder.size());
+    const bool is_kept = name == sample_inputs_entry(at.model) || name.starts_with("extra/");
+    if (!is_kept || !is_plain(name) || entry.bytes > left) continue;
+    left -= entry.bytes;
+    budget.spend(entry.bytes, concat(archive.source().name(), ": entry ", in_quotes(entry.name)));
+    out.emplace_back(std::move(name), zip::read_all(archive, entry, kMostKeptBytes));
+  }
+  return out;
+}
+
 }  // namespace
 
-ProgramFile read_program(const ByteSource& source) {
+ProgramFile read_program(const ByteSource& source, const StateDict* weights) {
   const zip::Archive archive(source);
   const std::string& file = source.name();
   const Place at = find_program(archive);
   ProgramFile out;
-  out.program =
-      parse_program(read_entry(archive, concat(at.folder, "models/", at.model, ".json")), file);
-  const bool big_endian = is_big_endian(archive, at);
-  Payloads weights(archive, at, "weights", big_endian);
-  Payloads constants(archive, at, "constants", big_endian);
-  Budget budget(source.size());
+  out.source = {.model = at.model,
+                .json = read_entry(archive, concat(at.folder, "models/", at.model, ".json"))};
+  out.program = parse_program(out.source.json, file);
+  CheckedSize bytes = source.size();
+  if (weights != nullptr) {
+    for (const auto& [name, tensor] : *weights) bytes += tensor.impl().storage->bytes();
+  }
+  Budget budget(bytes, file);
+  out.source.others = read_others(archive, at, budget);
+  Payloads parameters(archive, at, "weights", weights == nullptr);
+  Payloads constants(archive, at, "constants", true);
   for (const Input& input : out.program.inputs) {
     Tensor& tensor = out.tensors.emplace_back();
     if (input.kind == InputKind::kUser) continue;
     const std::string what = concat(file, ": ", in_quotes(input.name));
-    tensor = weights.find(input, budget, what);
-    if (!tensor.defined()) tensor = constants.find(input, budget, what);
+    const bool is_constant = input.kind == InputKind::kConstant;
+    tensor = (is_constant ? constants : parameters).find(input, budget, what);
+    if (!tensor.defined())
+      tensor = (is_constant ? parameters : constants).find(input, budget, what);
     LATHE_CHECK(DataError, tensor.defined(), what, " is used, but has no values in the file");
-    LATHE_CHECK(DataError, tensor.dtype() == input.type.dtype || input.kind == InputKind::kConstant,
-                what, " is ", tensor.dtype(), " in the file, but ", input.type.dtype,
-                " in the program");
+    LATHE_CHECK(DataError, tensor.dtype() == input.type.dtype || is_constant, what, " is ",
+                tensor.dtype(), " in the file, but ", input.type.dtype, " in the program");
     check_shape(tensor.shape(), input.type.shape, what);
   }
   return out;

@@ -1,6 +1,7 @@
 // Values of JSON with their kinds checked, and the tables of weights.
 #include "lathe/graph/pt2/pt2_json.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "lathe/core/error.h"
@@ -60,20 +61,24 @@ double real(const Json& value, const std::string& what) {
   wrong(what, "is no number");
 }
 
+namespace {
+
+constexpr std::pair<int64_t, DType> kDTypes[] = {{1, kU8},    {2, kI8},   {3, kI16}, {4, kI32},
+                                                 {5, kI64},   {6, kF16},  {7, kF32}, {8, kF64},
+                                                 {12, kBool}, {13, kBF16}};
+
+}  // namespace
+
 DType dtype(const Json& value, const std::string& what) {
-  switch (const int64_t number = integer(value, what)) {
-    case 1: return kU8;
-    case 2: return kI8;
-    case 3: return kI16;
-    case 4: return kI32;
-    case 5: return kI64;
-    case 6: return kF16;
-    case 7: return kF32;
-    case 8: return kF64;
-    case 12: return kBool;
-    case 13: return kBF16;
-    default: wrong(what, concat("has PyTorch's dtype ", number, ", which has no counterpart here"));
+  const int64_t number = integer(value, what);
+  for (const auto& [known, type] : kDTypes) {
+    if (known == number) return type;
   }
+  wrong(what, concat("has PyTorch's dtype ", number, ", which has no counterpart here"));
+}
+
+int64_t number_of(DType dtype) {
+  return std::ranges::find(kDTypes, dtype, &std::pair<int64_t, DType>::second)->first;
 }
 
 Format format(const Json& value, const std::string& what) {

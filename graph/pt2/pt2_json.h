@@ -27,8 +27,10 @@ int64_t integer(const Json& value, const std::string& what);
 bool boolean(const Json& value, const std::string& what);
 /// A number, or "Infinity", "-Infinity" or "NaN".
 double real(const Json& value, const std::string& what);
-/// PyTorch's number of a dtype.
+/// Of PyTorch's number.
 DType dtype(const Json& value, const std::string& what);
+/// PyTorch's number of a dtype.
+int64_t number_of(DType dtype);
 Format format(const Json& value, const std::string& what);
 /// The only member of a union: {"as_int": 3}.
 std::pair<std::string_view, const Json*> alternative(const Json& value, const std::string& what);

@@ -31,6 +31,19 @@ Size size_of_tensor(const Json& value, const std::string& what) {
   return expression.substr(kStart.size(), end == std::string::npos ? end : end - kStart.size());
 }
 
+/// The sizes that a user's input had at the export, where they are symbols.
+void read_sizes(const Json& meta, const TensorType& type, ProgramText& out,
+                const std::string& what) {
+  size_t d = 0;
+  for (const Json& size : meta.at("sizes")) {
+    const auto* const symbol = std::get_if<std::string>(&type.shape[d++]);
+    const Json* const expression = find(size, "as_expr");
+    const Json* const hint = expression == nullptr ? nullptr : find(*expression, "hint");
+    const Json* const known = hint == nullptr ? nullptr : find(*hint, "as_int");
+    if (symbol != nullptr && known != nullptr) out.sizes.emplace(*symbol, integer(*known, what));
+  }
+}
+
 TensorType tensor_type(const Json& meta, const std::string& what) {
   TensorType out{.dtype = dtype(member(meta, "dtype", what), what)};
   out.requires_grad = boolean(member(meta, "requires_grad", what), what);
@@ -244,7 +257,7 @@ void Reader::sub_graph(const Json& graph) {
 }
 
 /// One of signature.input_specs.
-Input read_input(const Json& spec, const Json& types, Reader& reader) {
+Input read_input(const Json& spec, const Json& types, Reader& reader, ProgramText& program) {
   const std::string what = reader.file() + ": an input";
   const auto [kind, inner] = alternative(spec, what);
   Input out;
@@ -277,7 +290,9 @@ Input read_input(const Json& spec, const Json& types, Reader& reader) {
   out.name = name_key == nullptr ? name : text(member(*inner, name_key, what), what);
   const std::string which = concat(reader.file(), ": input ", in_quotes(name));
   out.value = reader.define(name, which);
-  out.type = tensor_type(member(types, name.c_str(), which), which);
+  const Json& meta = member(types, name.c_str(), which);
+  out.type = tensor_type(meta, which);
+  if (out.kind == InputKind::kUser) read_sizes(meta, out.type, program, which);
   return out;
 }
 
@@ -349,7 +364,7 @@ ProgramText parse_program(std::string_view json, std::string_view name) {
   for (const Json& spec : array(signature, "input_specs", file)) {
     // Numbers, texts and None are written into the graph where they are used.
     if (spec.is_object() && spec.contains("constant_input")) continue;
-    out.inputs.push_back(read_input(spec, types, reader));
+    out.inputs.push_back(read_input(spec, types, reader, out));
     out.graph.inputs.push_back(out.inputs.back().value);
   }
   reader.nodes(array(graph, "nodes", file));

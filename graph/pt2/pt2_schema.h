@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -122,6 +123,7 @@ struct ProgramText {
   std::vector<std::string> output_names;  // keys of the dictionary that the program returns, or
                                           // the names of the values
   std::vector<Range> ranges;
+  std::map<std::string, int64_t> sizes;  // of the user's inputs at the export, by symbol
 };
 
 /// The program of `models/NAME.json`. Checked are the schema's version, that each value is made

@@ -10,21 +10,20 @@
 
 #include "lathe/core/format.h"
 #include "lathe/core/formats/zip.h"
-#include "lathe/tests/data/files.h"
 
 namespace lathe::testing {
 
 /// An archive with these entries below "m/".
 inline std::string pt2_archive(const std::vector<std::pair<std::string, std::string>>& entries,
                                zip::Method method = zip::Method::kStored) {
-  static const data::testing::TempDir directory;
-  zip::Writer writer(directory / "m.pt2");
+  std::string out;
+  zip::Writer writer(zip::InMemory{out});
   for (const auto& [name, content] : entries) {
     const std::string_view text = content;
     writer.add("m/" + name, std::span(&text, 1), method);
   }
   writer.commit();
-  return data::testing::read_file(directory / "m.pt2");
+  return out;
 }
 
 /// "w" of f32 [2,2] in weight_0, with these changes of its description.

@@ -5,8 +5,9 @@
 
 Each model is made without pretrained weights, exported in DTYPE (f64) in training mode with dropout and stochastic depth set to 0,
 and run by PT2_RUN (pt2_run.cpp). Printed are the largest differences of results, loss, gradients and buffers from PyTorch in
-f64, each relative to the largest number of its tensor; with --steps, of the losses of N steps of SGD. With --dtype f32 PyTorch's own
-differences from its f64 follow: a batch norm over few numbers, and relu at 0, make some gradients sensitive to rounding. Such a model
+f64, each relative to the largest number of its tensor; with --steps, of the losses of N steps of SGD. Then the trained program goes
+back: its file must give the same results in torch.export.load ("exported"), and its weights in the eager model ("eval").
+With --dtype f32 PyTorch's own differences from its f64 follow: a batch norm over few numbers, and relu at 0, make some gradients sensitive to rounding. Such a model
 agrees if it is at most four times as far from f64 as PyTorch. This is no test of CI: it takes minutes.
 """
 import argparse
@@ -186,6 +187,21 @@ def prepare(name, at, dtype, steps):
     return out, own
 
 
+def back_in_python(name, at):
+    """PyTorch's results of the file that Lathe wrote."""
+    dtype = next(t for t in safetensors.torch.load_file(f"{at}.out").values() if t.is_floating_point()).dtype
+    torch.set_default_dtype(dtype)
+    given = [safetensors.torch.load_file(f"{at}.in")[f"in.{i}"] for i in range(len(safetensors.torch.load_file(f"{at}.in")))]
+    program = torch.export.load(f"{at}.back.pt2")
+    eager = without_draws(MODELS[name][0]()).to(dtype).eval()
+    eager.load_state_dict(program.state_dict)
+    with torch.no_grad():
+        out = {f"eval.{i}": y for i, y in enumerate(tensors_in(eager(*given)))}
+        out |= {f"exported.{i}": y for i, y in enumerate(tensors_in(program.module()(*given)))}
+    torch.set_default_dtype(torch.float32)
+    return out
+
+
 def compare(want, got):
     """→ {kind: (largest relative difference, its tensor)}"""
     worst = {}
@@ -234,8 +250,10 @@ def main():
                 print(f"{name}: {text}", flush=True)
                 bad += 1
                 continue
-            worst = compare(want, safetensors.torch.load_file(f"{at}.out"))
             torchs = compare(want, own) if own else {}
+            if options.steps:
+                want |= back_in_python(name, at)
+            worst = compare(want, safetensors.torch.load_file(f"{at}.out"))
             bound = 1e-5 if options.steps else bounds["f32" if name in IN_F32 else options.dtype]
             fine = all(difference <= max(bound, 4 * torchs.get(kind, (0, ""))[0]) for kind, (difference, _) in worst.items())
             good, bad = good + fine, bad + (not fine)

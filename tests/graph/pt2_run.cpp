@@ -1,12 +1,14 @@
 // pt2_run FOLDER DTYPE [STEPS]: for each NAME in FOLDER/list, loads NAME.pt2 and runs it on the
 // inputs in.I of NAME.in, a safetensors file, in the mode in which it was exported. NAME.out gets
 // out.I, loss (the sum over all floating results y of mean(y^2)), grad.NAME and buffer.NAME; or
-// NAME.error why not. With STEPS: only losses, of as many steps of SGD. Driven by pt2_models.py.
+// NAME.error why not. With STEPS: losses of as many steps of SGD, the trained NAME.back.pt2, and its
+// results exported.I, in the mode in which it was exported, and eval.I. Driven by pt2_models.py.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
 
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
 #include "lathe/core/formats/safetensors.h"
 #include "lathe/graph/pt2/program.h"
@@ -29,7 +31,9 @@ Tensor loss_of(const Tensors& results, DType dtype) {
   return loss;
 }
 
-StateDict trained(jit::Program& model, const Tensors& inputs, DType dtype, int steps) {
+StateDict trained(jit::Program& model, const Tensors& inputs, DType dtype, int steps,
+                  const std::string& back) {
+  const bool exported_in_training = model.is_training();  // load_program() says it
   optim::SGD sgd(model.parameters(), {.lr = 0.001, .momentum = 0.9});
   StateDict out;
   Tensors losses;
@@ -41,6 +45,17 @@ StateDict trained(jit::Program& model, const Tensors& inputs, DType dtype, int s
     losses.push_back(loss.detach());
   }
   out.add("losses", stack(losses));
+  jit::save_program(model, back);
+  const NoGrad off;
+  const auto add_results = [&](const char* name) {
+    const Tensors results = model.run(inputs);
+    for (size_t i = 0; i < results.size(); ++i) out.add(concat(name, i), results[i]);
+  };
+  model.train(exported_in_training);
+  add_results("exported.");
+  model.load_state_dict(jit::load_program(back).state_dict());  // without what that run changed
+  model.eval();
+  add_results("eval.");
   return out;
 }
 
@@ -67,7 +82,7 @@ void run(const std::string& at, DType dtype, int steps) {
     const Tensor& x = given[concat("in.", i)];
     inputs.push_back(is_floating(x.dtype()) ? x.to(dtype) : x);
   }
-  safetensors::write(at + ".out", steps > 0 ? trained(model, inputs, dtype, steps)
+  safetensors::write(at + ".out", steps > 0 ? trained(model, inputs, dtype, steps, at + ".back.pt2")
                                             : compared(model, inputs, dtype));
 }
 
