@@ -6,16 +6,18 @@
 - A block of C++ in a chapter stands behind "From [file](path):" and is in that file: each line, in order; between two lines
   that the block has one after the other nothing is left out, except at a line "…".
 - An exercise says what it needs, behind "*Needs*". A signature there, `…` ([name](path)), is in that file, line breaks aside.
-- There are ten chapters, each with a program of at most 80 lines, a block of output, and three exercises, whose solutions
-  are test cases of tests/tour named "tour CHAPTER.NUMBER: …". The tour's README links all of them. What a chapter claims
-  beyond what it quotes and prints is asserted by test cases named "tour CHAPTER: …", at least one.
-- The pictures are there, and a command of ours drew them.
+- There are twelve chapters, some with a second part ("03b"). Each has a program of at most 80 lines, a block of output, and
+  three exercises, whose solutions are test cases of tests/tour named "tour CHAPTER.NUMBER: …". The tour's README links all
+  of them. What a chapter claims beyond what it quotes and prints is asserted by test cases named "tour CHAPTER: …", at least
+  one.
+- The pictures are there, and a command of ours drew them, or docs/tour/draw_figures.py draws them as they are, without CSS.
 - examples/from_scratch.cpp has at most 300 lines and includes nothing of Lathe.
 - The index of questions in docs/map.md names one to three files for each question, and they exist.
 - The glossary explains the words that WORDS lists, and gives each word one meaning.
 """
 import pathlib
 import re
+import runpy
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -70,7 +72,7 @@ def faults_of_quotes(root, page, text):
 def faults_of_needs(page, text):
     """Exercises that do not say what they need, and signatures that their file does not have."""
     for exercise in re.split(r"^- (?=\*\*)", text, flags=re.M)[1:]:
-        number = re.match(r"\*\*([\d.]+)\*\*", exercise)[1]
+        number = re.match(r"\*\*([\db.]+)\*\*", exercise)[1]
         if "*Needs* " not in exercise:
             yield f"exercise {number} does not say what it needs"
         needs = re.sub(r"\s+", " ", exercise.partition("*Needs* ")[2])
@@ -90,11 +92,11 @@ def faults_of_chapter(root, page, text, cases, index):
         yield f"{program.name} has {count} lines, more than 80"
     if not re.search(r"^```text\n", text, re.M):
         yield "has no output"
-    number = re.match(r"(\d*)", page.name)[1].lstrip("0")
-    if not number:
+    number = re.match(r"(\d*b?)", page.name)[1].lstrip("0")
+    if not number[:1].isdigit():
         return  # the page before the first chapter
     last = text.partition("\n## Exercises\n")[2]
-    exercises = re.findall(r"^- \*\*(\d+\.\d)\*\* ", last, re.M)
+    exercises = re.findall(r"^- \*\*(\d+b?\.\d)\*\* ", last, re.M)
     if exercises != [f"{number}.{k}" for k in (1, 2, 3)]:
         yield f"has the exercises {exercises}"
     yield from faults_of_needs(page, last)
@@ -103,13 +105,30 @@ def faults_of_chapter(root, page, text, cases, index):
         yield "has no test of what it claims"
 
 
-def faults_of_pictures(page, text):
+def faults_of_pictures(page, text, figures):
+    """`figures`: what draw_figures.py draws, by name."""
     for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
         path = page.parent / target
         if not path.is_file():
             yield f"{target} is not there"
-        elif not path.read_text(encoding="utf-8").startswith(DRAWN):
-            yield f"{target} was not drawn by lathe"
+        elif target in figures and path.read_text(encoding="utf-8") != figures[target]:
+            yield f"{target} is not what draw_figures.py draws"
+        elif target not in figures and not path.read_text(encoding="utf-8").startswith(DRAWN):
+            yield f"{target} was drawn by neither lathe nor draw_figures.py"
+
+
+def faults_of_figures(figures, texts):
+    """Figures that a slide tool may not show, or that no page has."""
+    for name, picture in figures.items():
+        if css := re.search(r"<style|\s(?:class|style)=", picture):
+            yield f"draw_figures.py: {name} has CSS: {css[0].strip()}"
+        if not any(f"]({name})" in text for text in texts):
+            yield f"draw_figures.py: {name} is on no page"
+
+
+def drawn_figures(root):
+    source = runpy.run_path(str(root / "docs/tour/draw_figures.py"))
+    return {name: draw().svg() for name, draw in source["FIGURES"].items()}
 
 
 def faults_of_index(root, readme):
@@ -148,13 +167,20 @@ def self_test():
     assert not list(faults_of_needs(page, needs))
     for wrong in (needs.replace("*Needs* ", ""), needs.replace("sys", "no" + "thing"), needs.replace("(check_tour", "(no_such")):
         assert list(faults_of_needs(page, wrong)), wrong
+    figure = "<rect/>"
+    assert not list(faults_of_figures({"a.svg": figure}, ["![x](a.svg)"]))
+    assert list(faults_of_figures({"a.svg": figure}, ["![x](b.svg)"]))
+    assert list(faults_of_figures({"a.svg": '<rect class="x"/>'}, ["![x](a.svg)"]))
+    picture = "![x](check_tour.py)"
+    assert not list(faults_of_pictures(page, picture, {"check_tour.py": page.read_text(encoding="utf-8")}))
+    assert list(faults_of_pictures(page, picture, {"check_tour.py": figure})) and list(faults_of_pictures(page, picture, {}))
     row = "| where is … | |\n|---|---|\n" + "| a | `README.md` |\n" * 20
     assert not list(faults_of_index(root, row))
     for wrong in (row.replace("README.md", "no_such.md"), row.replace("`README.md`", "`README.md` " * 4), ""):
         assert list(faults_of_index(root, wrong)), wrong
     every = "".join(f"| **{word}** | x | y |\n" for word in WORDS)
-    assert not list(faults_of_glossary(every + "| **rank** | a process. See also slot | y |\n"))
-    for wrong in ("| **arena** | x |\n", every + "| **arena** | z | y |\n", every + "| **rank** | a process. In the loader: a row | y |\n"):
+    assert not list(faults_of_glossary(every + "| **shard** | a part. See also slot | y |\n"))
+    for wrong in ("| **arena** | x |\n", every + "| **arena** | z | y |\n", every + "| **shard** | a part. In the loader: a row | y |\n"):
         assert list(faults_of_glossary(wrong)), wrong
 
 
@@ -162,19 +188,21 @@ def main():
     self_test()
     root = pathlib.Path(sys.argv[1]).resolve()
     tour = root / "docs/tour"
-    cases = set(re.findall(r'TEST_CASE\(\s*"tour (\d+(?:\.\d)?): ', "".join(
+    cases = set(re.findall(r'TEST_CASE\(\s*"tour (\d+b?(?:\.\d)?): ', "".join(
         path.read_text(encoding="utf-8") for path in paths_below(root, ["tests/tour"], {".cpp"}))))
     index = (tour / "README.md").read_text(encoding="utf-8")
     faults = []
     pages = [page for page in paths_below(root, ["docs/tour"], {".md"}) if page.parent == tour]
+    figures = drawn_figures(root)
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        found = [*faults_of_quotes(root, page, text), *faults_of_pictures(page, text)]
+        found = [*faults_of_quotes(root, page, text), *faults_of_pictures(page, text, figures)]
         if page.name != "README.md":
             found += faults_of_chapter(root, page, text, cases, index)
         faults += [f"docs/tour/{page.name}: {fault}" for fault in found]
-    numbers = [page.name[:2] for page in pages if page.name[:2].isdigit()]
-    if numbers != [f"{n:02}" for n in range(1, 11)]:
+    faults += faults_of_figures(figures, [page.read_text(encoding="utf-8") for page in pages])
+    numbers = [page.name.partition("-")[0] for page in pages if page.name[:2].isdigit()]
+    if [n for n in numbers if n.isdigit()] != [f"{n:02}" for n in range(1, 13)] or not {n.removesuffix("b") for n in numbers} <= set(numbers):
         faults.append(f"docs/tour: the chapters are {numbers}")
     scratch = (root / "examples/from_scratch.cpp").read_text(encoding="utf-8")
     if len(scratch.splitlines()) > 300 or re.search(r"#include.*lathe", scratch):

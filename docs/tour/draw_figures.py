@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Draws the tour's figures that no command of ours draws: docs/tour/*.svg, with presentation attributes and no style sheet, so that
+every renderer shows them. tests/tour/check_tour.py compares the files with what this script draws.
+
+    draw_figures.py             # writes the SVG files
+    draw_figures.py --pdf DIR   # all figures of the tour as PDF, for slides and LaTeX; needs rsvg-convert (librsvg2-bin)
+"""
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+INK, PALE, LINE = "#222222", "#f2f2f2", "#888888"
+BLUE, ORANGE, GREEN, RED, GREY = "#4477aa", "#e69f00", "#228833", "#bb3344", "#bbbbbb"
+LIGHT = {BLUE: "#d6e2ee", ORANGE: "#fbe7bd", GREEN: "#d2e9d6", RED: "#f3d3d8", GREY: "#eeeeee"}
+
+
+class Figure:
+    def __init__(self, title, width, height):
+        self.head = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+                     f'font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="13">')
+        self.parts = [f"<title>{title}</title>", f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
+
+    def box(self, x, y, width, height, fill=PALE, stroke=LINE, stroke_width=1):
+        self.parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{fill}" stroke="{stroke}" stroke-width="{stroke_width}"/>')
+
+    def text(self, x, y, text, anchor="start", fill=INK, bold=False, size=13):
+        weight = ' font-weight="bold"' if bold else ""
+        self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{fill}" font-size="{size}"{weight}>{text}</text>')
+
+    def line(self, x1, y1, x2, y2, stroke=INK, dash=None, width=1.2):
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
+        self.parts.append(f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{stroke}" stroke-width="{width}"{dashes}/>')
+
+    def arrow(self, x1, y1, x2, y2, stroke=INK, dash=None):
+        """With a head, on a straight line; heads are polygons, because not every renderer draws markers."""
+        length = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5
+        ux, uy = (x2 - x1) / length, (y2 - y1) / length
+        self.line(x1, y1, round(x2 - 6 * ux, 1), round(y2 - 6 * uy, 1), stroke, dash)
+        points = [(x2, y2), (x2 - 8 * ux - 4 * uy, y2 - 8 * uy + 4 * ux), (x2 - 8 * ux + 4 * uy, y2 - 8 * uy - 4 * ux)]
+        self.parts.append(f'<polygon points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}" fill="{stroke}"/>')
+
+    def bar(self, x, y, width, label, color, height=26):
+        """A piece of work on a timeline."""
+        self.box(x, y, width, height, LIGHT[color], color)
+        self.text(x + width / 2, y + height / 2 + 4.5, label, "middle", size=12)
+
+    def svg(self):
+        return self.head + "\n" + "\n".join(self.parts) + "\n</svg>\n"
+
+
+def views():
+    """Chapter 3b: one storage, three tensors, before and after a write."""
+    f = Figure("Three tensors over one storage, before and after row.mul_(10)", 720, 330)
+    for top, title, values, version in ((0, "before", list(range(12)), 0),
+                                        (165, "after row.mul_(10)", [0, 1, 2, 3, 40, 50, 60, 70, 8, 9, 10, 11], 1)):
+        f.text(20, top + 24, title, bold=True)
+        f.text(700, top + 24, f"version {version}", "end", RED if version else INK, bold=bool(version))
+        f.text(20, top + 62, "storage")
+        for i, value in enumerate(values):
+            changed = top > 0 and 4 <= i < 8
+            f.box(110 + 49 * i, top + 42, 49, 30, LIGHT[RED] if changed else PALE)
+            f.text(134.5 + 49 * i, top + 62, value, "middle", bold=changed)
+        for y, name, cells, color in ((84, "x", range(12), GREY), (106, "row", range(4, 8), BLUE), (128, "corner", (5, 6, 9, 10), GREEN)):
+            f.text(20, top + y + 12, name, fill=INK)
+            for i in cells:
+                f.box(112 + 49 * i, top + y, 45, 16, LIGHT[color], color)
+    return f
+
+
+def streams():
+    """Chapter 7: what the host queues, and when two streams work."""
+    f = Figure("Host and two streams: launches, an event, and a block that waits", 720, 250)
+    for y, name in ((40, "host"), (100, "stream 1"), (160, "stream 2")):
+        f.text(20, y + 18, name)
+        f.line(95, y + 13, 700, y + 13, GREY)
+    for x, label in ((100, "A"), (130, "record"), (186, "B"), (216, "wait"), (256, "C"), (286, "free x")):
+        width = {"A": 26, "B": 26, "C": 26, "record": 52, "wait": 36}.get(label, 46)
+        f.bar(x, 40, width, label, GREY)
+    f.bar(130, 100, 150, "A writes x", BLUE)
+    f.bar(285, 100, 130, "B", BLUE)
+    f.bar(285, 160, 200, "C reads x", ORANGE)
+    f.line(282, 92, 282, 134, RED, width=2.5)
+    f.text(282, 88, "event 1", "middle", RED)
+    f.arrow(282, 134, 285, 158, RED)
+    f.line(488, 152, 488, 194, RED, width=2.5)
+    f.text(488, 148, "event 2", "middle", RED)
+    f.line(335, 66, 335, 210, LINE, "4 3")
+    f.line(488, 194, 488, 210, LINE, "4 3")
+    f.arrow(335, 210, 486, 210, RED)
+    f.text(411, 228, "the block of x waits", "middle", RED)
+    f.text(496, 214, "free for others from here on")
+    f.text(327, 214, "given back on the host", "end")
+    f.arrow(560, 20, 700, 20)
+    f.text(552, 24, "time", "end")
+    return f
+
+
+def buckets():
+    """Chapter 10b: buckets travel beside the backward pass."""
+    f = Figure("Buckets of gradients travel beside the backward pass", 735, 215)
+    for y, name in ((30, "backward"), (80, "network"), (150, "in turn")):
+        f.text(20, y + 18, name)
+    layers = (("layer 4", 70), ("layer 3", 80), ("layer 2", 90), ("layer 1", 100))
+    x, ends = 100, []
+    for name, width in layers:
+        f.bar(x, 30, width, name, BLUE)
+        x += width
+        ends.append(x)
+    for number, (begin, width) in enumerate(((ends[0], 60), (ends[1], 95), (ends[3], 70)), 1):
+        f.bar(begin, 80, width, f"bucket {number}", ORANGE)
+        f.arrow(begin, 57, begin, 79, LINE)
+        free = begin + width
+    f.bar(free, 30, 50, "step", GREEN)
+    f.line(100, 128, 700, 128, GREY, "2 3")
+    x = 100
+    for name, width in layers:
+        f.bar(x, 150, width, name, BLUE)
+        x += width
+    for number, width in ((1, 60), (2, 95), (3, 70)):
+        f.bar(x, 150, width, f"bucket {number}", ORANGE)
+        x += width
+    f.bar(x, 150, 50, "step", GREEN)
+    f.text(700, 203, "time", "end")
+    f.arrow(560, 198, 660, 198)
+    return f
+
+
+def tiles():
+    """Chapter 11: the scores, as a whole and tile by tile."""
+    f = Figure("Scores in memory: all of them, or one tile at a time", 830, 300)
+    for left, title in ((60, "naive: L x S scores, and as many weights"), (420, "tiled: one tile, three sums for each query")):
+        f.text(left - 30, 24, title, bold=True)
+        f.text(left + 96, 52, "keys, S", "middle")
+        f.text(left - 8, 158, "L", "end")
+        f.text(left - 8, 142, "queries,", "end", size=11)
+        if left == 60:
+            f.box(left, 60, 192, 192, LIGHT[BLUE], BLUE)
+        else:
+            for row in range(4):
+                for column in range(4):
+                    done = row < 1 or (row == 1 and column < 2)
+                    now = (row, column) == (1, 2)
+                    f.box(left + 48 * column, 60 + 48 * row, 48, 48, LIGHT[ORANGE] if now else PALE if done else "#ffffff", ORANGE if now else GREY, 2 if now else 1)
+            f.text(left + 120, 137, "now", "middle")
+            f.arrow(left + 4, 132, left + 92, 132, LINE)
+            f.box(left + 200, 108, 14, 48, LIGHT[GREEN], GREEN)
+            f.box(left + 217, 108, 14, 48, LIGHT[GREEN], GREEN)
+            f.box(left + 234, 108, 40, 48, LIGHT[GREEN], GREEN)
+            for at, word in ((134, "largest score, sum,"), (149, "weighted values")):
+                f.text(left + 282, at - 4, word, size=11)
+    f.text(156, 276, "L = 2048: 16 MiB, twice", "middle")
+    f.text(516, 276, "tile of 128: 64 KiB, for any L", "middle")
+    return f
+
+
+def fused():
+    """Chapter 12: where values go between the ops."""
+    f = Figure("Five ops one by one, and as one kernel", 720, 250)
+    ops = (("mul", 2), ("add", 2), ("relu", 1), ("mul", 1), ("sub", 2))  # and how many tensors each reads
+    f.text(20, 24, "one by one: each arrow is a tensor through memory", bold=True)
+    f.box(100, 100, 600, 16, LIGHT[GREY], GREY)
+    f.text(20, 112, "memory")
+    for i, (op, reads) in enumerate(ops):
+        x = 110 + 120 * i
+        f.bar(x, 40, 90, op, BLUE)
+        for k in range(reads):
+            f.arrow(x + 15 + 20 * k, 99, x + 15 + 20 * k, 68, INK)
+        f.arrow(x + 75, 67, x + 75, 99, RED)
+    f.text(20, 154, "as one kernel: values between the ops stay in registers", bold=True)
+    f.bar(110, 170, 570, "mul, add, relu, mul, sub", GREEN)
+    f.box(100, 222, 600, 16, LIGHT[GREY], GREY)
+    f.text(20, 234, "memory")
+    f.arrow(130, 221, 130, 198)
+    f.arrow(160, 221, 160, 198)
+    f.text(168, 213, "x, y")
+    f.text(642, 213, "the result", "end")
+    f.arrow(650, 197, 650, 221, RED)
+    return f
+
+
+FIGURES = {"views.svg": views, "streams.svg": streams, "buckets.svg": buckets, "tiles.svg": tiles, "fused.svg": fused}
+
+
+def main():
+    if sys.argv[1:2] == ["--pdf"]:
+        folder = pathlib.Path(sys.argv[2])
+        folder.mkdir(parents=True, exist_ok=True)
+        for picture in sorted(HERE.glob("*.svg")):
+            subprocess.run(["rsvg-convert", "-f", "pdf", "-o", folder / f"{picture.stem}.pdf", picture], check=True)
+        return
+    for name, draw in FIGURES.items():
+        (HERE / name).write_text(draw().svg(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
