@@ -20,6 +20,9 @@ int main() {
       lathe::tensor({{1.0, 2.0, 0.0}, {0.0, 1.0, 3.0}, {2.0, 1.0, 1.0}}).reshape({1, 1, 3, 3});
   const Tensor w = lathe::tensor({{1.0, 0.0}, {-1.0, 2.0}}).reshape({1, 1, 2, 2});
   const Tensor target = lathe::tensor({{2.0, 7.0}, {0.0, 3.0}}).reshape({1, 1, 2, 2});
+  lathe::nn::Conv2d layer(1, 1, {.kernel = 2, .bias = false});  // for the end: the same filter
+  layer.to(lathe::kF64);
+  layer.weight.set_data(w.clone());
   w.requires_grad_();
 
   const Tensor y = lathe::conv2d(x, w);
@@ -37,4 +40,13 @@ int main() {
   print("w after w -= 0.125 dloss/dw", w.detach());
   const Tensor better = lathe::conv2d(x, w) - target;
   std::cout << "loss " << ((better * better).sum() * 0.5).item<double>() << '\n';
+
+  // All of it again, by the object that makes a step (train/step.h).
+  lathe::optim::SGD opt2(layer.parameters(), {.lr = 0.125});
+  lathe::train::Step step(layer, opt2, [&](const lathe::Tensors& batch) {
+    const Tensor e = layer(batch[0]) - batch[1];
+    return lathe::train::Result{.loss = (e * e).sum() * 0.5};
+  });
+  std::cout << "by train::Step: loss " << step({x, target}).loss.item<double>();
+  print(", then w", layer.weight.detach());
 }
