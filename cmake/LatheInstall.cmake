@@ -11,7 +11,8 @@ set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lathe")
 set(_search_path "")
 set_target_properties(lathe PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON)
 install(TARGETS lathe EXPORT latheTargets)
-install(FILES lathe.h train.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
+install(FILES lathe.h lathe_c.h train.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lathe")
+install(FILES c/lathe.f90 DESTINATION share/lathe)  # compilers of Fortran do not read each other's modules
 set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
 list(APPEND _private_headers graph/onnx/onnx_export.h graph/onnx/onnx_file.h graph/onnx/onnx_import.h graph/onnx/onnx_proto.h
      graph/op_arguments.h graph/op_table.h graph/pt2/pt2_call.h graph/pt2/pt2_calls.h graph/pt2/pt2_file.h graph/pt2/pt2_inline.h

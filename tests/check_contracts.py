@@ -22,12 +22,13 @@ from tree_files import paths_below
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs/site"))
 import headers
 
-FOLDERS = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "bridge", "tools"]
+FOLDERS = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "bridge", "c", "tools"]
 WITHOUT_CONTRACTS = "tools"  # commands and benchmarks, which nobody calls
 HEADERS, SOURCES = {".h", ".cuh"}, {".h", ".cuh", ".cpp", ".cu"}
 COLUMNS = 100
 USED = set()  # of OTHER_NAMES
 OTHER_NAMES = {
+    "lathe_c.h": "one header for programs in C; a source for each kind of handle",
     "core/cuda_backend.h": "all that the core asks of CUDA stands in one place; each part of it has a source",
     "data/images/decode.h": "one interface over several libraries; a source is called after its library, and encodes, too",
     "graph/onnx/onnx_export.h": "one converter; a source for each kind of node",

@@ -33,7 +33,7 @@ import sys
 
 from tree_files import tree_files
 
-SOURCES = {".h", ".cuh", ".cpp", ".cu", ".py", ".sh", ".cmake", ".txt", ".json", ".in"}
+SOURCES = {".h", ".cuh", ".cpp", ".cu", ".py", ".sh", ".cmake", ".txt", ".json", ".in", ".c", ".f90"}
 NAMED_FILE = re.compile(r"[\w.*<>{},-]+\.(?:h|cuh|cpp|cu|py|sh|cmake)")
 FLAG = r"--[a-z][a-z\d-]*(?![\w-])"  # not --no-NAME
 NUMBERS = ("no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "

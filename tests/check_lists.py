@@ -19,8 +19,8 @@ import sys
 
 from tree_files import paths_below
 
-FOLDERS = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "bridge", "tools", "tests", "examples"]
-LIBRARY = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "bridge"]
+FOLDERS = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "bridge", "c", "tools", "tests", "examples"]
+LIBRARY = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "bridge", "c"]
 NVIDIA = re.compile(r"^#include <(?:cu(?!rl|da_runtime)\w+|nccl|nvrtc|nvml|nv\w+)\.h>", re.M)
 OURS = re.compile(r'^#include "lathe/([^"]+)"', re.M)
 SUFFIX = re.compile(r"_(cpu|dnnl|eigen|cuda|cudnn|cublas|curand|fuzz)$")

@@ -8,8 +8,8 @@ import os
 import pathlib
 import subprocess
 
-FOLDERS = (".ci", "autograd", "bridge", "cmake", "core", "data", "distributed", "docs", "examples", "graph", "nn", "ops", "optim", "profile", "tests", "tools", "train")
-ROOT_FILES = ("CHANGELOG.md", "CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "lathe.h", "train.h", "trainer.h")
+FOLDERS = (".ci", "autograd", "bridge", "c", "cmake", "core", "data", "distributed", "docs", "examples", "graph", "nn", "ops", "optim", "profile", "tests", "tools", "train")
+ROOT_FILES = ("CHANGELOG.md", "CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "lathe.h", "lathe_c.h", "train.h", "trainer.h")
 
 
 def files_of_git(root):

@@ -138,6 +138,16 @@ class Consumer:
         if old := shutil.which("clang++-14"):  # Debian 12's, whose library lacks parts of C++20
             run(old, *WARNINGS, "-fsyntax-only", self.o.program, *flags)
 
+    def other_languages(self):
+        """The C interface, from C through pkg-config and from Python through ctypes."""
+        examples = pathlib.Path(self.o.source) / "examples/c"
+        lib = next(self.prefix.rglob("liblathe.so"))
+        flags = run(self.o.pkg_config, "--cflags", "--libs", "lathe", PKG_CONFIG_PATH=str(lib.parent / "pkgconfig")).split()
+        program = self.work / "reaction"
+        run("cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", examples / "reaction.c", *flags, "-o", program)
+        run(program, examples / "reaction.pt2", LD_LIBRARY_PATH=str(lib.parent))
+        run(sys.executable, examples / "reaction.py", lib, examples / "reaction.pt2")
+
     def names(self):
         """Of two functions with one name, the linker keeps one: the archives share none with a program that compiles the
         same header-only libraries with other options. NVTX's names carry its version, and are meant to be shared."""
@@ -202,6 +212,8 @@ def main():
     case("custom_op", consumer.custom_op, unless=None if options.kind == "static" else "checked with the static library")
     no_pkg_config = "pkg-config is not installed" if not options.pkg_config or "NOTFOUND" in options.pkg_config else None
     case("pkg-config", consumer.pkg_config, unless=no_pkg_config)
+    if options.kind == "shared":
+        case("other languages", consumer.other_languages, unless=no_pkg_config)
     case("search paths", consumer.search_paths)
 
     print("{passed} passed, {failed} failed, {skipped} skipped".format(**counts))

@@ -1,0 +1,183 @@
+// Losses, optimisers, training steps and checkpoints for C programs. Contract: lathe_c.h.
+#include <charconv>
+#include <map>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "lathe/c/call.h"
+#include "lathe/c/handles.h"
+#include "lathe/nn/checkpoint.h"
+#include "lathe/ops/losses/cross_entropy.h"
+#include "lathe/ops/losses/losses.h"
+#include "lathe/optim/adam.h"
+#include "lathe/optim/lamb.h"
+#include "lathe/optim/lars.h"
+#include "lathe/optim/novograd.h"
+#include "lathe/optim/rmsprop.h"
+#include "lathe/optim/sgd.h"
+
+using namespace lathe;
+using c::call, c::checked, c::clear, c::give;
+
+namespace {
+
+/// The loss functions that C programs name.
+Tensor loss_named(std::string_view name, const Tensor& output, const Tensor& target) {
+  if (name == "cross_entropy") return cross_entropy(output, target);
+  if (name == "mse") return mse_loss(output, target);
+  if (name == "l1") return l1_loss(output, target);
+  if (name == "huber") return huber_loss(output, target);
+  if (name == "smooth_l1") return smooth_l1_loss(output, target);
+  if (name == "bce_with_logits") return bce_with_logits(output, target);
+  LATHE_FAIL(ValueError, "the loss \"", name,
+             "\" is not one of cross_entropy, mse, l1, huber, smooth_l1, bce_with_logits");
+}
+
+/// "lr=0.1 momentum=0.9" → {{"lr", 0.1}, {"momentum", 0.9}}
+/// throws: ValueError for a word of another form, or a name that stands twice.
+std::map<std::string, double, std::less<>> parse_options(std::string_view text) {
+  std::map<std::string, double, std::less<>> out;
+  while (true) {
+    const size_t begin = text.find_first_not_of(" \t\n");
+    if (begin == std::string_view::npos) return out;
+    text.remove_prefix(begin);
+    const std::string_view word = text.substr(0, text.find_first_of(" \t\n"));
+    text.remove_prefix(word.size());
+    const size_t equals = word.find('=');
+    double value = 0;
+    bool is_number = false;
+    if (equals != std::string_view::npos) {
+      const char* const end = word.data() + word.size();
+      const auto [rest, error] = std::from_chars(word.data() + equals + 1, end, value);
+      is_number = error == std::errc() && rest == end;
+    }
+    LATHE_CHECK(ValueError, is_number, "the option \"", word,
+                "\" does not have the form name=number");
+    const bool is_new = out.emplace(word.substr(0, equals), value).second;
+    LATHE_CHECK(ValueError, is_new, "the option ", word.substr(0, equals), " stands twice");
+  }
+}
+
+template <class Options>
+Options read_options(std::string_view text) {
+  auto given = parse_options(text);
+  Options options;
+  std::string known;
+  visit_options(options, [&]<class T>(std::string_view name, T& option, const auto&, optim::Range) {
+    known += concat(known.empty() ? "" : ", ", name);
+    const auto found = given.find(name);
+    if (found == given.end()) return;
+    const double value = found->second;
+    if constexpr (std::is_same_v<T, bool>) {
+      LATHE_CHECK(ValueError, value == 0 || value == 1, name, " is ", value, "; it is 0 or 1");
+      option = value != 0;
+    } else {
+      option = value;
+    }
+    given.erase(found);
+  });
+  LATHE_CHECK(ValueError, given.empty(), "no option has the name ", given.begin()->first,
+              "; there are ", known);
+  return options;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(std::string_view name, const Tensors& parameters,
+                                                 std::string_view options) {
+  using namespace optim;
+  if (name == "sgd") return std::make_unique<SGD>(parameters, read_options<SGDOptions>(options));
+  if (name == "adam") return std::make_unique<Adam>(parameters, read_options<AdamOptions>(options));
+  if (name == "adamw")
+    return std::make_unique<AdamW>(parameters, read_options<AdamWOptions>(options));
+  if (name == "rmsprop")
+    return std::make_unique<RMSprop>(parameters, read_options<RMSpropOptions>(options));
+  if (name == "lars") return std::make_unique<LARS>(parameters, read_options<LARSOptions>(options));
+  if (name == "lamb") return std::make_unique<LAMB>(parameters, read_options<LAMBOptions>(options));
+  if (name == "novograd")
+    return std::make_unique<NovoGrad>(parameters, read_options<NovoGradOptions>(options));
+  LATHE_FAIL(ValueError, "the optimiser \"", name,
+             "\" is not one of sgd, adam, adamw, rmsprop, lars, lamb, novograd");
+}
+
+CheckpointParts parts_of(const lathe_model* model, const lathe_optimizer* optimizer) {
+  return {{"model", c::program_of(checked(model, "model"))},
+          {"optimizer", *checked(optimizer, "optimizer").value}};
+}
+
+}  // namespace
+
+lathe_status lathe_loss(const char* name, const lathe_tensor* output, const lathe_tensor* target,
+                        lathe_tensor** out) {
+  return call("lathe_loss", [&] {
+    clear(out);
+    *out = give(loss_named(c::text_of(name, "name"), checked(output, "output").value,
+                           checked(target, "target").value));
+  });
+}
+
+lathe_status lathe_optimizer_new(lathe_model* model, const char* name, const char* options,
+                                 lathe_optimizer** out) {
+  return call("lathe_optimizer_new", [&] {
+    clear(out);
+    const Tensors parameters = c::program_of(checked(model, "model")).parameters();
+    *out = give(std::make_unique<lathe_optimizer>(
+        make_optimizer(c::text_of(name, "name"), parameters, options == nullptr ? "" : options)));
+  });
+}
+
+lathe_status lathe_optimizer_lr(const lathe_optimizer* optimizer, double* out) {
+  return call("lathe_optimizer_lr", [&] {
+    clear(out);
+    *out = checked(optimizer, "optimizer").value->lr();
+  });
+}
+
+lathe_status lathe_optimizer_set_lr(lathe_optimizer* optimizer, double lr) {
+  return call("lathe_optimizer_set_lr", [&] { checked(optimizer, "optimizer").value->set_lr(lr); });
+}
+
+lathe_status lathe_optimizer_step(lathe_optimizer* optimizer) {
+  return call("lathe_optimizer_step", [&] { checked(optimizer, "optimizer").value->step(); });
+}
+
+lathe_status lathe_optimizer_zero_gradients(lathe_optimizer* optimizer) {
+  return call("lathe_optimizer_zero_gradients",
+              [&] { checked(optimizer, "optimizer").value->zero_grad(); });
+}
+
+lathe_status lathe_optimizer_free(lathe_optimizer* optimizer) {
+  return call("lathe_optimizer_free", [&] { c::destroy(optimizer); });
+}
+
+lathe_status lathe_train_step(lathe_model* model, lathe_optimizer* optimizer, const char* loss,
+                              int32_t n_inputs, const lathe_tensor* const* inputs,
+                              const lathe_tensor* target, double* out) {
+  return call("lathe_train_step", [&] {
+    if (out != nullptr) *out = 0;
+    jit::Program& program = c::program_of(checked(model, "model"));
+    optim::Optimizer& updates = *checked(optimizer, "optimizer").value;
+    const Tensor& wanted = checked(target, "target").value;
+    const Tensors batch = c::tensors_of(n_inputs, inputs, "inputs");
+    updates.zero_grad();
+    const Tensors outputs = program.run(batch);
+    LATHE_CHECK(StateError, !outputs.empty(), "the model has no output");
+    const Tensor value = loss_named(c::text_of(loss, "loss"), outputs[0], wanted);
+    value.backward();
+    updates.step();
+    if (out != nullptr) *out = value.item<double>();
+  });
+}
+
+lathe_status lathe_checkpoint_save(const char* path, const lathe_model* model,
+                                   const lathe_optimizer* optimizer) {
+  return call("lathe_checkpoint_save", [&] {
+    save_checkpoint(std::string(c::text_of(path, "path")), parts_of(model, optimizer));
+  });
+}
+
+lathe_status lathe_checkpoint_load(const char* path, lathe_model* model,
+                                   lathe_optimizer* optimizer) {
+  return call("lathe_checkpoint_load", [&] {
+    load_checkpoint(std::string(c::text_of(path, "path")), parts_of(model, optimizer));
+  });
+}
