@@ -47,18 +47,6 @@ ReportEvaluation evaluation() {
 
 }  // namespace
 
-TEST_CASE("html: the address of an image is base64") {  // RFC 4648, section 10
-  const char* const vectors[][2] = {{"", ""},
-                                    {"f", "Zg=="},
-                                    {"fo", "Zm8="},
-                                    {"foo", "Zm9v"},
-                                    {"foob", "Zm9vYg=="},
-                                    {"fooba", "Zm9vYmE="},
-                                    {"foobar", "Zm9vYmFy"}};
-  for (const auto& [bytes, digits] : vectors)
-    CHECK(png_address(bytes) == "data:image/png;base64," + std::string(digits));
-}
-
 TEST_CASE("html: text is text, and a page allows nothing from elsewhere") {
   CHECK(markup_text("<a b=\"c\" d='e'>&") == "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;");
   const std::string page = html_page("<script>", "<p>body</p>");

@@ -1,8 +1,7 @@
 // HTML pages: escaping, tables, and the page around them with its style.
 #include "lathe/train/report/html.h"
 
-#include <cstdint>
-
+#include "lathe/core/text/base64.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/train/report/markup.h"
 
@@ -43,19 +42,7 @@ summary { cursor: pointer; }
 
 }  // namespace
 
-std::string png_address(std::string_view png) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out = "data:image/png;base64,";
-  for (size_t at = 0; at < png.size(); at += 3) {  // three bytes are four digits of six bits
-    uint32_t bits = 0;
-    for (size_t i = 0; i < 3; ++i)
-      bits = bits << 8 | (at + i < png.size() ? static_cast<unsigned char>(png[at + i]) : 0U);
-    for (size_t i = 0; i < 4; ++i)
-      out += at + i <= png.size() ? kDigits[bits >> (18 - 6 * i) & 63] : '=';
-  }
-  return out;
-}
+std::string png_address(std::string_view png) { return "data:image/png;base64," + to_base64(png); }
 
 std::string html_table(std::string_view caption,
                        const std::vector<std::vector<std::string>>& rows) {
