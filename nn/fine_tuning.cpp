@@ -56,6 +56,11 @@ bool matches_pattern(const std::string& pattern, const std::string& name) {
 
 }  // namespace
 
+bool is_batch_norm(const Module& module) {
+  return std::ranges::any_of(module.named_buffers(),
+                             [](const auto& buffer) { return buffer.first == "running_mean"; });
+}
+
 bool is_below(std::string_view name, std::string_view module) {
   return module.empty() ||
          (name.starts_with(module) && name.substr(module.size()).starts_with('.'));
@@ -110,7 +115,7 @@ void load_without_head(Module& model, const std::string& path) {
 }
 
 void Frozen::hold() const {
-  for (BatchNorm* const norm : norms) norm->eval();
+  for (Module* const norm : norms) norm->eval();
 }
 
 Frozen freeze(Module& model, const std::vector<std::string>& patterns) {
@@ -139,11 +144,9 @@ Frozen freeze(Module& model, const std::vector<std::string>& patterns) {
   }
   if (out.parameters == 0) return out;
   for (const auto& [name, module] : model.named_modules()) {
-    auto* const norm = dynamic_cast<BatchNorm*>(module);
-    if (norm == nullptr) continue;
-    const Tensors own = norm->parameters();
+    const Tensors own = module->parameters();
     const bool all = std::ranges::none_of(own, &Tensor::requires_grad);
-    if (!own.empty() && all) out.norms.push_back(norm);
+    if (!own.empty() && all && is_batch_norm(*module)) out.norms.push_back(module);
   }
   return out;
 }
