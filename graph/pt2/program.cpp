@@ -43,6 +43,15 @@ const bool* training_flag(const pt2::Node& node) {
   return flag;
 }
 
+ProgramType shown(const pt2::TensorType& type) {
+  ProgramType out{.dtype = type.dtype};
+  for (const pt2::Size& size : type.shape) {
+    const auto* const known = std::get_if<int64_t>(&size);
+    out.shape.push_back(known == nullptr ? std::nullopt : std::optional(*known));
+  }
+  return out;
+}
+
 /// Whether the graph was exported in training. One without any layer that has modes was.
 bool was_training(const pt2::Graph& graph) {
   bool is_evaluation = false;
@@ -53,6 +62,15 @@ bool was_training(const pt2::Graph& graph) {
     if (flag != nullptr) is_evaluation = true;
   }
   return !is_evaluation;
+}
+
+/// throws: ValueError.
+std::optional<int64_t> classes_of(const ProgramOptions& options) {
+  constexpr int64_t kMostClasses = 1'000'000'000;
+  const int64_t classes = options.classes.value_or(1);
+  LATHE_CHECK(ValueError, classes > 0 && classes <= kMostClasses,
+              "load_program: classes must be from 1 to ", kMostClasses, ", got ", classes);
+  return options.classes;
 }
 
 }  // namespace
@@ -125,6 +143,19 @@ class Program::State {
   }
 
   bool exported_in_training() const { return exported_in_training_; }
+
+  std::vector<ProgramType> input_types() const {
+    std::vector<ProgramType> out;
+    for (const Input& input : text_.inputs) {
+      if (input.kind == InputKind::kUser) out.push_back(shown(input.type));
+    }
+    return out;
+  }
+  std::vector<ProgramType> output_types() const {
+    std::vector<ProgramType> out;
+    for (const pt2::TensorType& type : text_.output_types) out.push_back(shown(type));
+    return out;
+  }
 
   std::vector<std::string> input_names, output_names;
 
@@ -333,8 +364,8 @@ class Program::State {
 };
 
 Program::Program(const ByteSource& source, const ProgramOptions& options, const StateDict* weights)
-    : state_(std::make_unique<State>(pt2::read_program(source, weights), source.name(), *this,
-                                     options)) {
+    : state_(std::make_unique<State>(pt2::read_program(source, weights, classes_of(options)),
+                                     source.name(), *this, options)) {
   if (weights != nullptr) load_state_dict(*weights);
   train(state_->exported_in_training());
 }
@@ -371,6 +402,8 @@ Tensors Program::run(const Named<Tensor>& inputs) {
 
 const std::vector<std::string>& Program::input_names() const { return state_->input_names; }
 const std::vector<std::string>& Program::output_names() const { return state_->output_names; }
+std::vector<ProgramType> Program::input_types() const { return state_->input_types(); }
+std::vector<ProgramType> Program::output_types() const { return state_->output_types(); }
 
 Tensors Program::example_inputs(int64_t batch) const { return state_->example_inputs(batch); }
 

@@ -32,6 +32,17 @@ struct ProgramOptions {
   /// norms and dropouts trained, or if it has none. So a model in training whose batch norms and
   /// dropouts were all frozen passes for one in evaluation: with `true` they stay frozen.
   std::optional<bool> exported_in_training = {};
+  /// Gives the program a new last layer for this many classes, and leaves all else as it is: for
+  /// fine-tuning. The layer is the linear layer or convolution from which the only result comes by
+  /// pooling, activations and views. Its weight and bias are drawn from U(±1/sqrt(fan_in)) and
+  /// train, and have the names and the dtypes of the old ones.
+  std::optional<int64_t> classes = {};
+};
+
+/// An input or a result of a program. A size that the export left free is absent.
+struct ProgramType {
+  DType dtype = DType::kF32;
+  std::vector<std::optional<int64_t>> shape = {};
 };
 
 /// The exported program, run by the library's ops: so it has gradients, and autocast, recomputation
@@ -73,6 +84,9 @@ class LATHE_API Program final : public nn::Module {
   const std::vector<std::string>& input_names() const;
   /// The keys if the model returns a dictionary, else the names of the values: "linear_3".
   const std::vector<std::string>& output_names() const;
+  /// In the order of the names, as the program was exported.
+  std::vector<ProgramType> input_types() const;
+  std::vector<ProgramType> output_types() const;
 
   /// Inputs on the CPU of the dtypes and sizes of the export, floating ones 0.5 and others 0: for
   /// jit::trace and summaries. Sizes that are free are those of the export, but all that are the
@@ -99,17 +113,18 @@ class LATHE_API Program final : public nn::Module {
 
 /// Reads a file of torch.export.save (PyTorch 2.8 or later, schema 8). Nothing of it is executed
 /// before run(). The program is in the mode in which it was exported.
-/// throws: FileError; DataError that names the file, the node and the value that does not fit: a
-/// damaged or hostile archive, an older format (the message says what to do), weights outside of
-/// their storage or of another shape than the program's, modules in more than 64 others or with
-/// more than 10,000 names, and operators that have no counterpart here: one message with all of
-/// them, each with the module and the line of Python that called it.
+/// throws: FileError; ValueError for `classes` below 1; DataError that names the file, the node and
+/// the value that does not fit: a damaged or hostile archive, an older format (the message says
+/// what to do), weights outside of their storage or of another shape than the program's, modules in
+/// more than 64 others or with more than 10,000 names, and operators that have no counterpart here:
+/// one message with all of them, each with the module and the line of Python that called it. With
+/// `classes`, also what stands in the way of a new last layer.
 /// Memory: about the file's size if it is mostly weights. In any case at most
 ///   - 64 MiB and 32 times the file's size for tensors,
 ///   - while it is read, 200 times the size of its JSON, which is no larger than the file.
 LATHE_API Program load_program(const std::string& path, const ProgramOptions& options = {});
 /// The same for a file's bytes; `name` stands for it in messages.
-/// throws: DataError.
+/// throws: DataError; ValueError.
 LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_view name,
                                const ProgramOptions& options = {});
 /// The program of a file's bytes, or of Program::architecture(), with these weights: the values of

@@ -12,6 +12,8 @@
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_bytes.h"
 #include "lathe/core/formats/zip.h"
+#include "lathe/graph/pt2/pt2_head.h"
+#include "lathe/nn/init.h"
 #include "lathe/ops/creation.h"
 
 namespace lathe::jit::pt2 {
@@ -255,9 +257,35 @@ std::vector<std::pair<std::string, std::string>> read_others(const zip::Archive&
   return out;
 }
 
+/// A parameter of a new last layer: U(±1/sqrt(fan_in)), as PyTorch draws it.
+Tensor drawn(const Input& input, int64_t fan_in, Budget& budget, const std::string& what) {
+  Shape shape;
+  CheckedSize bytes = size_of(input.type.dtype);
+  for (const Size& size : input.type.shape) {
+    const auto* const known = std::get_if<int64_t>(&size);
+    LATHE_CHECK(DataError, known != nullptr && *known >= 0, what, " has no fixed shape");
+    shape.push_back(*known);
+    bytes *= *known;
+  }
+  budget.spend(bytes.value_or_throw<DataError>(what, ": its size overflows"), what);
+  return nn::init::uniform_fan_in(shape, fan_in).to(input.type.dtype);
+}
+
+/// The numbers that one result of the last layer is a sum of.
+int64_t fan_in_of(const ProgramText& program, const std::string& weight) {
+  const auto input = std::ranges::find(program.inputs, weight, &Input::name);
+  int64_t product = 1;
+  for (size_t d = 1; d < input->type.shape.size(); ++d) {
+    const auto* const known = std::get_if<int64_t>(&input->type.shape[d]);
+    product = known == nullptr || __builtin_mul_overflow(product, *known, &product) ? 0 : product;
+  }
+  return product;
+}
+
 }  // namespace
 
-ProgramFile read_program(const ByteSource& source, const StateDict* weights) {
+ProgramFile read_program(const ByteSource& source, const StateDict* weights,
+                         std::optional<int64_t> classes) {
   const zip::Archive archive(source);
   const std::string& file = source.name();
   const Place at = find_program(archive);
@@ -265,6 +293,13 @@ ProgramFile read_program(const ByteSource& source, const StateDict* weights) {
   out.source = {.model = at.model,
                 .json = read_entry(archive, concat(at.folder, "models/", at.model, ".json"))};
   out.program = parse_program(out.source.json, file);
+  NewHead head;
+  if (classes) {
+    head = with_new_head(out.source.json, *classes, file);
+    out.source.json = std::move(head.json);
+    out.program = parse_program(out.source.json, file);
+  }
+  const int64_t fan_in = classes ? fan_in_of(out.program, head.weight) : 0;
   CheckedSize bytes = source.size();
   if (weights != nullptr) {
     for (const auto& [name, tensor] : *weights) bytes += tensor.impl().storage->bytes();
@@ -273,10 +308,16 @@ ProgramFile read_program(const ByteSource& source, const StateDict* weights) {
   out.source.others = read_others(archive, at, budget);
   Payloads parameters(archive, at, "weights", weights == nullptr);
   Payloads constants(archive, at, "constants", true);
-  for (const Input& input : out.program.inputs) {
+  for (Input& input : out.program.inputs) {
     Tensor& tensor = out.tensors.emplace_back();
     if (input.kind == InputKind::kUser) continue;
     const std::string what = concat(file, ": ", in_quotes(input.name));
+    const bool is_new = classes && (input.name == head.weight || input.name == head.bias);
+    if (is_new && input.kind == InputKind::kParameter) {
+      input.type.requires_grad = true;
+      tensor = drawn(input, fan_in, budget, what);
+      continue;
+    }
     const bool is_constant = input.kind == InputKind::kConstant;
     tensor = (is_constant ? constants : parameters).find(input, budget, what);
     if (!tensor.defined())

@@ -9,6 +9,8 @@
 // ref: torch/export/pt2_archive of PyTorch 2.15.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,9 +50,12 @@ struct ProgramFile {
 /// the file.
 ///   weights  if not null, the weights' values are not read: they are 0, and need not be in the
 ///            file. Then the limit counts the bytes of these tensors as if the file held them.
+///   classes  of a new last layer (pt2_head.h), if it is to have one. Its weight and bias are drawn
+///            from U(±1/sqrt(fan_in)) and not read.
 /// throws: FileError; DataError that names the file, the entry and the values that do not fit: a
 /// damaged archive (zip.h), no program or several, a schema other than 8, weights that are missing,
 /// outside of their storage or not of the program's shape, and the archives of PyTorch before 2.8.
-ProgramFile read_program(const ByteSource& source, const StateDict* weights = nullptr);
+ProgramFile read_program(const ByteSource& source, const StateDict* weights = nullptr,
+                         std::optional<int64_t> classes = {});
 
 }  // namespace lathe::jit::pt2

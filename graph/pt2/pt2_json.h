@@ -1,4 +1,4 @@
-// The JSON of a .pt2 file. Internal to pt2_schema.cpp and pt2_json.cpp.
+// The JSON of a .pt2 file. Internal to the pt2_….cpp that read or change it.
 #pragma once
 
 #include <cstdint>

@@ -320,7 +320,8 @@ std::vector<std::string> output_keys(const Json& module, size_t count) {
   return out;
 }
 
-void read_outputs(const Json& module, const Json& specs, const Reader& reader, ProgramText& out) {
+void read_outputs(const Json& module, const Json& specs, const Json& types, const Reader& reader,
+                  ProgramText& out) {
   for (const Json& spec : specs) {
     const std::string what = reader.file() + ": an output";
     const auto [kind, inner] = alternative(spec, what);
@@ -336,7 +337,10 @@ void read_outputs(const Json& module, const Json& specs, const Reader& reader, P
       arg = tensor;
     }
     out.graph.outputs.push_back(reader.use(*arg, what));
-    out.output_names.push_back(text(member(*arg, "name", what), what));
+    const std::string& name = text(member(*arg, "name", what), what);
+    out.output_names.push_back(name);
+    const Json* const type = find(types, name.c_str());
+    out.output_types.push_back(type == nullptr ? TensorType() : tensor_type(*type, what));
   }
   if (out.graph.outputs.empty()) wrong(reader.file(), "has a program without results");
   const auto keys = output_keys(module, out.output_names.size());
@@ -368,7 +372,7 @@ ProgramText parse_program(std::string_view json, std::string_view name) {
     out.graph.inputs.push_back(out.inputs.back().value);
   }
   reader.nodes(array(graph, "nodes", file));
-  read_outputs(module, array(signature, "output_specs", file), reader, out);
+  read_outputs(module, array(signature, "output_specs", file), types, reader, out);
   if (const Json* const ranges = find(root, "range_constraints"); ranges != nullptr) {
     for (const auto& [symbol, range] : ranges->items()) {
       Range& bound = out.ranges.emplace_back(Range{symbol});

@@ -122,6 +122,7 @@ struct ProgramText {
   std::vector<Input> inputs;              // in the order of graph.inputs
   std::vector<std::string> output_names;  // keys of the dictionary that the program returns, or
                                           // the names of the values
+  std::vector<TensorType> output_types;   // without sizes where the file does not say them
   std::vector<Range> ranges;
   std::map<std::string, int64_t> sizes;  // of the user's inputs at the export, by symbol
 };

@@ -27,7 +27,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import safetensors.torch
-from pt2_golden_models import Alias, Bare, Flat, Rare, Shared, Under
+from pt2_golden_models import Alias, Bare, Classifier, ConvHead, Flat, Rare, Shared, Under
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
@@ -328,7 +328,10 @@ CASES = {  # name: (model, arguments, arguments by name, exported in training, w
     "rare": (Rare, lambda: ids(7, 3, 5), {}, True, True),
     "tied": (Tied, lambda: ids(7, 3, 5), {}, True, True),
     "tied_saved": (Tied, lambda: ids(7, 3, 5), {}, True, True),
+    "classifier": (Classifier, lambda: (torch.randn(3, 3, 16, 16),), {}, True, False),
+    "conv_head": (ConvHead, image, {}, True, True),
 }
+WHOLE = {"classifier", "conv_head"}  # the types of all values stay: with_new_head() changes them
 FIXED = {"pointwise", "in_place"}  # the size of the batch
 
 
@@ -397,7 +400,8 @@ def written(program, path):
                 for node in graph["nodes"]:
                     shortened(node)
                 inputs = {json.dumps(i) for i in graph["inputs"]}
-                graph["tensor_values"] = {k: v for k, v in graph["tensor_values"].items() if any(f'"{k}"' in i for i in inputs)}
+                if path.stem not in WHOLE:
+                    graph["tensor_values"] = {k: v for k, v in graph["tensor_values"].items() if any(f'"{k}"' in i for i in inputs)}
                 content = json.dumps(text, separators=(",", ":"))
             target.writestr(zipfile.ZipInfo(entry), content)
         if path.stem.endswith("_saved"):

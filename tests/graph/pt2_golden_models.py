@@ -100,3 +100,34 @@ class Rare(nn.Module):
     def forward(self, ids):
         y = self.token(ids)
         return torch.rsub(y, 1.5, alpha=0.3) + torch.roll(y, 3) + aten.rsub.Scalar(y, 2, 2)
+
+
+class Classifier(nn.Module):
+    """Images to scores of ten classes, whose last layer can be replaced: its view names the number of classes."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.block = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8))
+        self.drop = nn.Dropout(0.2)
+        self.fc = nn.Linear(8, 10)
+        self.register_buffer("scale", torch.full((1, 8), 2.0), persistent=False)
+
+    def forward(self, x):
+        x = F.relu(self.norm(self.stem(x)), inplace=True)
+        x = F.relu(x + self.block(x))
+        return self.fc(self.drop(x.mean((2, 3)) * self.scale)).view(x.shape[0], 10)
+
+
+class ConvHead(nn.Module):
+    """A convolution is the last layer, as in SqueezeNet."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+        self.head = nn.Conv2d(4, 6, 1)
+
+    def forward(self, x):
+        x = F.relu(self.head(F.relu(self.stem(x))), inplace=True)
+        return F.log_softmax(torch.flatten(F.adaptive_avg_pool2d(x, (1, 1)), 1), 1)
