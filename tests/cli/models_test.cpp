@@ -35,6 +35,15 @@ TEST_CASE("models: --model takes the names of the library's models, and stem tho
   }
 }
 
+TEST_CASE("models: a file is told by its ending, and is called by its name without that") {
+  for (const char* file : {"a.pt2", "runs/resnet18.pt2", "net.onnx", "net.lathe"})
+    CHECK_MESSAGE(is_model_file(file), file);
+  for (const char* other : {"resnet18", "a.pth", "a.pt2.old", "vit", ""})
+    CHECK_MESSAGE(!is_model_file(other), other);
+  CHECK(title_of_model("runs/v1.2/my.net.pt2") == "my.net");
+  CHECK(title_of_model("resnet18") == "resnet18");
+}
+
 TEST_CASE("models: images that a model does not take are refused before anything is made") {
   CHECK_THROWS_WITH_AS(make_named_model("vgg16", {.image_size = 28}),
                        "--model vgg16 needs images of 32 x 32 or larger, not --image-size 28",

@@ -10,7 +10,7 @@ namespace lathe::cli {
 
 /// Whether it is a file whose name says that it holds weights or a model's graph.
 inline bool names_weights(std::string_view word) {
-  constexpr std::string_view kEndings[] = {".safetensors", ".pth",  ".pt",
+  constexpr std::string_view kEndings[] = {".safetensors", ".pth",  ".pt",   ".pt2",
                                            ".npz",         ".onnx", ".lathe"};
   std::error_code unreadable;  // it is for hints
   return std::ranges::any_of(kEndings, [&](auto ending) { return word.ends_with(ending); }) &&

@@ -22,6 +22,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/described_gpu.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/model_file.h"
 
 namespace lathe::cli {
 namespace {
@@ -128,6 +129,7 @@ ExitCode run_algos_plan(const Invocation& call) {
   const Conv2dPlanner planner(gpu);
   apply(settings);
   if (!settings.model) settings.model = "resnet18";
+  refuse_model_file(settings, "algos plan");
   const int64_t batch = settings.batch_size.value_or(128), side = settings.image_size.value_or(32);
   const auto model =
       make_model(settings, {.classes = settings.classes, .in_channels = settings.in_channels});

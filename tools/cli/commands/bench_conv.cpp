@@ -34,6 +34,7 @@
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/model_file.h"
 
 namespace lathe::cli {
 namespace {
@@ -230,6 +231,7 @@ ExitCode run_bench_conv(const Invocation& call) {
   check_picture(settings.svg);
   const Device device = prepare_compute(settings);
   if (!settings.model) settings.model = "resnet18";
+  refuse_model_file(settings, "bench conv");
   const int64_t batch = settings.batch_size.value_or(128), side = settings.image_size.value_or(32);
   manual_seed(static_cast<uint64_t>(settings.seed));
   const auto model =

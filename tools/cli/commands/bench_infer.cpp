@@ -38,6 +38,7 @@
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/inference_graph.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/train/row.h"
 
@@ -161,6 +162,7 @@ struct Subject {
 /// A model that --model names, with random weights, and its graph.
 Subject made(Settings& settings, Device device) {
   if (!settings.model) settings.model = "resnet18";
+  take_model_file(settings);
   const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
   Subject s{
       .name = *settings.model, .model = make_model(settings, shape), .graph = {}, .input = {}};

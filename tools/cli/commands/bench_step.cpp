@@ -31,6 +31,7 @@
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/random_batch.h"
 #include "lathe/train/metrics_row.h"
 #include "lathe/train/plan/step_layers.h"
@@ -220,6 +221,7 @@ ExitCode run_bench_step(const Invocation& call) {
   if (settings.compile && settings.recompute && settings.amp == "off")
     throw UsageError("--recompute: the graph of --compile computes nothing again; leave one out");
   if (!settings.model) settings.model = "resnet18";
+  take_model_file(settings);
   const int64_t batch = settings.batch_size.value_or(128);
   const ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
   manual_seed(static_cast<uint64_t>(settings.seed));

@@ -29,9 +29,11 @@
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/defaults.h"
+#include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/graph_file.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
@@ -168,10 +170,15 @@ TrainedModel trained_model(const Checkpoint& file, const std::string& from, cons
     settings.image_size = model_input_in(file.metadata, from).side;
     choose_stem(settings, from);
   }
+  take_carried_program(settings, file, from);
+  take_model_file(settings);
   complete(settings, {});
   const StateDict weights = weights_in(file);
-  const ModelShape shape =
-      shape_of_weights(weights, [&](const ModelShape& s) { return make_empty_model(settings, s); });
+  ModelShape shape{.classes = settings.classes, .in_channels = settings.in_channels};
+  if (!is_model_file(*settings.model)) {
+    shape = shape_of_weights(weights,
+                             [&](const ModelShape& s) { return make_empty_model(settings, s); });
+  }
   TrainedModel out{*settings.model, make_empty_model(settings, shape), {}};
   out.model->load_state_dict(weights);
   const int64_t side = *settings.image_size;
@@ -285,6 +292,8 @@ size_t write_weights(const std::string& to, const std::string& from, const Setti
     if (const auto found = all.find(key); found != all.end()) about.insert(*found);
   }
   about.merge(input_entries(all));
+  if (const auto program = all.find(std::string(kProgramKey)); program != all.end())
+    about.insert(*program);
   write_tensor_file(to, weights, to.ends_with(".npz") ? safetensors::Metadata() : about);
   return weights.size();
 }
@@ -344,7 +353,9 @@ ExitCode run_ckpt_show(const Invocation& call) {
   }
   Row metadata;
   metadata.add("event", "metadata").add("checksum", file.has_checksum);
-  for (const auto& [key, value] : file.metadata) {
+  for (const auto& [key, all] : file.metadata) {
+    const std::string value =
+        key == kProgramKey ? formatted("{} digits of base64", all.size()) : all;
     const std::string text = metadata_text(key, value);
     if (text.find('\n') == text.npos) {
       out.text(text);

@@ -12,6 +12,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/random_batch.h"
 #include "lathe/train/tune/find_batch.h"
 
@@ -59,6 +60,7 @@ ExitCode run_find_batch(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
   if (!settings.model) settings.model = "resnet18";
+  take_model_file(settings);
   settings.dataset = "synthetic";
   complete(settings, look_around(settings));
   const FoundSetting found(settings.write_config, "batch-size");

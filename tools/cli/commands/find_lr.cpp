@@ -17,6 +17,7 @@
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/last_batch.h"
 #include "lathe/tools/cli/training/loss_scale.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/train/progress.h"
@@ -155,6 +156,7 @@ ExitCode run_find_lr(const Invocation& call) {
   const FoundSetting found(settings.write_config, "lr");
   if (const std::string remark = choose_model(settings, settings.weights); !remark.empty())
     log.choice(remark);
+  take_model_file(settings);
   const Machine machine = look_around(settings);
   if (const std::string remark = choose_run(settings, machine); !remark.empty()) log.choice(remark);
   complete(settings, machine);

@@ -22,6 +22,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/described_gpu.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/random_batch.h"
 #include "lathe/train/plan/fused_launches.h"
@@ -385,6 +386,7 @@ ExitCode run_plan(const Invocation& call) {
   settings.device = "cpu";
   prepare_compute(settings);
   if (!settings.model) settings.model = "resnet18";
+  take_model_file(settings);
   const int64_t batch = settings.batch_size.value_or(128);
   const int64_t side = settings.image_size.value_or(32);
   const train::StepSetup setup = step_setup(settings);

@@ -15,8 +15,6 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
-#include "lathe/core/formats/safetensors_header.h"
-#include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/json.h"
 #include "lathe/core/printable.h"
 #include "lathe/core/text/formatted.h"
@@ -34,11 +32,13 @@
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/defaults.h"
+#include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/inference_graph.h"
 #include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
@@ -275,7 +275,7 @@ class GraphModel final : public nn::Module {
 // A graph in a file, which says all by itself.
 Loaded load_graph(const Invocation& call, const std::string& file) {
   for (const char* key : {"model", "stem", "image-size"}) {
-    if (is_flag_given(call.sources, key))
+    if (is_flag_given(call.sources, key) && call.settings.model != file)
       throw UsageError(formatted("{} is a graph, which has its own: leave out --{}", file, key));
   }
   GraphFile graph = read_graph_file(file);
@@ -333,10 +333,7 @@ ModelInput input_of_weights(const std::string& file, const Settings& settings) {
 Loaded load(const Invocation& call) {
   const std::string file = weights_of(call.settings);
   if (reading_data([&] { return is_graph_file(file); })) return load_graph(call, file);
-  const safetensors::Metadata metadata = reading_data([&] {
-    const bool can_say = tensor_file_format(file) == TensorFileFormat::kSafetensors;
-    return can_say ? safetensors::read_metadata(file) : safetensors::Metadata();
-  });
+  const safetensors::Metadata metadata = reading_data([&] { return metadata_in(file); });
   Loaded out{.settings = {}, .input = {}, .device = kCPU, .model = {}};
   // A checkpoint of lathe has them since it was last resumed, or it is refused; so are weights that
   // were made of such a checkpoint.
@@ -350,7 +347,10 @@ Loaded load(const Invocation& call) {
   Settings& settings = out.settings = merge_settings(sources, kPredict);
   if (const auto model = metadata.find("lathe.model"); !settings.model && model != metadata.end())
     settings.model = model->second;
+  if (!settings.model && is_model_file(file)) settings.model = file;
   if (!settings.model) throw UsageError(formatted("{} does not say its --model", file));
+  take_carried_program(settings, file);
+  take_model_file(settings);
   if (says_input) settings.image_size = out.input.side;
   if (!settings.image_size) settings.image_size = kUsualSide;
   if (!settings.dataset) settings.dataset = "folder";
@@ -361,8 +361,10 @@ Loaded load(const Invocation& call) {
   out.model =
       make_empty_model(settings, {.classes = static_cast<int64_t>(out.input.class_names.size()),
                                   .in_channels = out.input.channels});
-  for (const std::string& line : load_weights(*out.model, file, {}, settings.weights_section))
-    write_stderr_line(printable(line));
+  if (!are_of_model_file(settings, file)) {
+    for (const std::string& line : load_weights(*out.model, file, {}, settings.weights_section))
+      write_stderr_line(printable(line));
+  }
   place_model(*out.model, out.device, settings);
   out.model->eval();
   Log log(settings.quiet);
@@ -382,7 +384,8 @@ ExitCode predict_files(const Invocation& call) {
   const Settings& asked = call.settings;
   std::error_code unreadable;  // it is for a hint
   const std::string& first = call.words[0];
-  if (asked.run_dir.empty() && asked.weights.empty()) {
+  const bool has_file = asked.model && is_model_file(*asked.model);
+  if (asked.run_dir.empty() && asked.weights.empty() && !has_file) {
     if (fs::exists(fs::path(first) / "config.toml", unreadable))
       throw UsageError(formatted("which model? --run-dir {} names that of the run", first));
     if (names_weights(first))

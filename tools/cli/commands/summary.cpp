@@ -12,6 +12,7 @@
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/model_file.h"
 
 namespace lathe::cli {
 
@@ -39,6 +40,7 @@ ExitCode run_summary(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
   if (!settings.model) settings.model = "resnet18";
+  take_model_file(settings);
   const Shape input = input_shape(settings);
   settings.image_size = std::min(input[2], input[3]);
   const auto model = make_model(settings, {.classes = settings.classes, .in_channels = input[1]});

@@ -1,5 +1,4 @@
-// lathe train: makes the parts of a training from the settings, and the run folder. The loop itself
-// is train/trainer.cpp.
+// lathe train: the parts of a training, by the settings, and its folder. The loop: train/trainer.h.
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/defaults.h"
+#include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/settings/shared_config.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/signals.h"
@@ -33,6 +33,7 @@
 #include "lathe/tools/cli/training/join_ranks.h"
 #include "lathe/tools/cli/training/last_batch.h"
 #include "lathe/tools/cli/training/memory_advice.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/model_input.h"
 #include "lathe/tools/cli/training/optimizers.h"
 #include "lathe/tools/cli/training/peak_forecast.h"
@@ -63,6 +64,7 @@ void choose(Settings& settings, const StartPoint& start, const SettingSources& c
                                            : settings.weights;
   const std::string model = choose_model(settings, weights);
   check_record(start, settings, call);
+  take_program(settings, start, log);
   Machine machine = look_around(settings);
   const Settings asked = settings;
   if (settings.download) machine.cifar10_found = machine.fashion_mnist_found = true;
@@ -132,8 +134,8 @@ void open_folder(StartPoint& start, const Settings& settings, Log& log) {
     train::clean_run_folder(start.folder, -1);  // killed before its first checkpoint
     return;
   }
-  start.folder = make_run_folder(settings.run_dir,
-                                 formatted("{}-{}", *settings.dataset, *settings.model), today());
+  const std::string name = *settings.dataset + "-" + title_of_model(*settings.model);
+  start.folder = make_run_folder(settings.run_dir, name, today());
   start.lock = lock_run(start.folder);
 }
 
@@ -321,6 +323,7 @@ Settings choose_on_ranks(const Invocation& call, StartPoint& start, const Ranks&
   });
   share_start(ranks, start, settings, call.sources);
   ranks.wait_for_each([&] {
+    if (!ranks.is_first()) take_program(settings, start, log);
     if (settings.download && !ranks.is_first() && ranks.local_rank() == 0) fetch_if_asked(settings);
   });
   if (*settings.batch_size % ranks.size() != 0) ranks.part();  // all of them say so
@@ -381,6 +384,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   RunSchedule lr(*optimizer, schedule);
   safetensors::Metadata about = describe_run(settings, images, ranks.size());
   about.merge(metadata_of(model_input(settings, *data.test_set)));
+  about.merge(program_entry(*model));
   const auto files = std::make_shared<RunFilesCheck>();
   Training training({.settings = settings,
                      .model = *model,
@@ -407,6 +411,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   begin_run(trainer, start, settings, step, ranks, log);
   const RunCounts counts{parameters, images.training, per_epoch, steps, ranks.size(), step, memory};
   say_start(settings, data, start, same, counts, device, log);
+  settings.program = of_rank.program = {};
   start.from.reset();  // the trainer has its values: a run that goes on holds no second state
   const ExitCode end = run_with_advice(
       training,

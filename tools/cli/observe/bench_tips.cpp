@@ -18,6 +18,7 @@
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/trial.h"
 
 namespace lathe::cli {
@@ -178,6 +179,7 @@ ExitCode run_bench_tips(const Invocation& call) {
   const Output out(settings.json);
   const StopRequests signals;  // a trial removes its folder
   const std::string model = choose_model(settings, settings.weights);
+  take_model_file(settings);
   const Machine here = look_around(settings);
   const std::string run = choose_run(settings, here);
   complete(settings, here);

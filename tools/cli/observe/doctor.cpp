@@ -20,6 +20,7 @@
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/trial.h"
 
 namespace lathe::cli {
@@ -44,6 +45,7 @@ std::string missing_gpu(Settings settings) {
 /// → what to say of it, "" for what was not open
 std::array<std::string, 2> choose(Settings& settings, bool gpu_is_missing) {
   std::string model = choose_model(settings, settings.weights);
+  take_model_file(settings);
   Settings seen = settings;
   if (gpu_is_missing) seen.device = "cpu";
   Machine machine = look_around(seen);

@@ -13,6 +13,7 @@
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 #include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/random_batch.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
@@ -66,6 +67,7 @@ Batch batch_of_dataset(const Settings& settings, Device device) {
 report::RecordedStep record_step(Settings& settings) {
   const std::string chosen = choose_model(settings, settings.weights);
   if (!settings.model) settings.model = "resnet8";
+  take_model_file(settings);
   const bool reads_data = settings.dataset.has_value();
   if (reads_data) complete(settings, look_around(settings));
   const Device device = prepare_compute(settings);

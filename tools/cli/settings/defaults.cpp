@@ -5,6 +5,7 @@
 
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/shell_word.h"
 
 namespace lathe::cli {
@@ -169,7 +170,7 @@ void complete(Settings& settings, const Machine& machine) {
     settings.data_cache = small_files ? "ram" : "none";
   }
   if (!settings.batch_size) settings.batch_size = usual_batch(dataset, machine.has_cuda);
-  const auto& [lr, weight_decay] = step_of(*settings.model, settings.optimizer);
+  const auto& [lr, weight_decay] = step_of(title_of_model(*settings.model), settings.optimizer);
   // Weights that are good already are changed less.
   if (!settings.lr) settings.lr = settings.new_head ? lr / 10 : lr;
   if (!settings.weight_decay) settings.weight_decay = weight_decay;

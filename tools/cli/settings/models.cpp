@@ -2,6 +2,7 @@
 #include "lathe/tools/cli/settings/models.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "lathe/core/error.h"
@@ -50,6 +51,18 @@ std::unique_ptr<nn::Module> make_named_model(std::string_view name,
                                name, model->patch, options.image_size));
   }
   return model->make(options);
+}
+
+bool is_model_name(std::string_view model) { return find_model(model) != nullptr; }
+
+bool is_model_file(std::string_view model) {
+  constexpr std::string_view kEndings[] = {".pt2", ".onnx", ".lathe"};
+  return !is_model_name(model) &&
+         std::ranges::any_of(kEndings, [&](auto ending) { return model.ends_with(ending); });
+}
+
+std::string title_of_model(std::string_view model) {
+  return is_model_file(model) ? std::filesystem::path(model).stem().string() : std::string(model);
 }
 
 std::string model_names() {

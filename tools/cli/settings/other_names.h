@@ -45,7 +45,8 @@ std::span<const Answer> other_answers();
 /// "" for all else.
 std::string scheduler_hint(std::string_view text);
 std::string amp_hint(std::string_view text);
-/// "; --weights FILE names a model" if there is such a file.
+/// "; did you mean the file TEXT.pt2?", or "; --weights FILE names a model", if there is such a
+/// file.
 std::string model_hint(std::string_view text);
 
 }  // namespace lathe::cli

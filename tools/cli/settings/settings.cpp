@@ -22,7 +22,8 @@ template <class... F>
 Overloaded(F...) -> Overloaded<F...>;  // clang 16 does not deduce it for an aggregate
 
 void check_choice(const Setting& setting, std::string_view name, std::string_view text) {
-  if (setting.choices.empty()) return;
+  const bool is_accepted = setting.accepts != nullptr && setting.accepts(text);
+  if (setting.choices.empty() || is_accepted) return;
   std::vector<std::string_view> choices;
   for (std::string_view rest = setting.choices; !rest.empty();) {
     const size_t bar = std::min(rest.find('|'), rest.size());

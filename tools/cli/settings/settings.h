@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,6 +41,8 @@ struct LoadingSettings {
   bool operator==(const LoadingSettings&) const = default;
 };
 
+struct CarriedProgram;  // training/model_file.h
+
 /// Which model, with which weights.
 struct ModelSettings {
   std::optional<std::string> model;
@@ -51,6 +54,8 @@ struct ModelSettings {
   int64_t classes = 10;
   int64_t in_channels = 3;
   std::string input_size;
+  // No flag: the program of a --model FILE that a checkpoint carries. Null: that file is read.
+  std::shared_ptr<const CarriedProgram> program;
 
   bool operator==(const ModelSettings&) const = default;
 };
@@ -279,7 +284,8 @@ struct Setting {
   std::string_view heading;  // in --help
   Target target;
   Group group;
-  std::string_view choices = {};  // "sgd|adam": nothing else is allowed
+  std::string_view choices = {};                     // "sgd|adam": nothing else is allowed
+  bool (*accepts)(std::string_view text) = nullptr;  // texts that are allowed beside the choices
   // What was meant by a text that is no choice; null, or where it returns "": the nearest choice.
   std::string (*hint)(std::string_view text) = nullptr;
   std::string_view unit = {};       // the placeholder of the value in --help; {}: the choices

@@ -59,7 +59,7 @@ constexpr Setting kSettings[] = {
    .help = "Leave out the last batch of an epoch if it is smaller than the others"},
 
   {.key = "model", .heading = "Model", .target = &S::model, .group = G::kModel,
-   .hint = model_hint, .unit = "NAME", .automatic = "what suits the machine"},  // all_settings() adds the names
+   .accepts = is_model_file, .hint = model_hint, .unit = "NAME", .automatic = "what suits the machine"},  // all_settings() adds the names
   {.key = "stem", .heading = "Model", .target = &S::stem, .group = G::kModel, .choices = "cifar|imagenet",
    .automatic = "that of --weights, else cifar for images up to 64 x 64",
    .help = "First layers of resnet18 to resnet152 and of the wide ones: 3x3, or 7x7 with stride 2 and max pooling"},
@@ -68,7 +68,7 @@ constexpr Setting kSettings[] = {
   {.key = "weights-section", .heading = "Model", .target = &S::weights_section, .group = G::kWeights, .unit = "NAME",
    .help = "For a .pth file with several dictionaries: the one to read, such as params_ema or ema.model; otherwise state_dict, model_state_dict, model or the only one"},
   {.key = "new-head", .heading = "Model", .target = &S::new_head, .group = G::kFineTuning,
-   .help = "Load all of --weights but the last layer, which is new, for other classes"},
+   .help = "Begin with a new last layer, for other classes, and take all else of --weights, or of the file that --model names"},
   {.key = "freeze", .heading = "Model", .target = &S::freeze, .group = G::kFineTuning, .unit = "LIST",
    .help = "Parameters or modules that are not trained: layer1,*.bn1; backbone: all but the last layer; none"},
   {.key = "classes", .heading = "Model", .target = &S::classes, .group = G::kShape, .unit = "N", .min = 1, .max = 1e6,
@@ -294,7 +294,7 @@ constexpr Setting kSettings[] = {
 std::string model_help(std::string_view names) {
   std::string text = "Network: ";
   for (const char c : names) text += c == '|' ? ", " : std::string(1, c);
-  return text;
+  return text + ". Or a file of torch.export.save, FILE.pt2";
 }
 
 }  // namespace

@@ -5,12 +5,14 @@
 #include <algorithm>
 
 #include "lathe/core/text/formatted.h"
+#include "lathe/tools/cli/settings/models.h"
 
 namespace lathe::cli {
 namespace {
 
 constexpr std::string_view kPublished = "cifar10|cifar100|mnist|fashion-mnist";
 constexpr bool kUnless = true;
+constexpr std::string_view kModelFile = "FILE.pt2";  // for any file that --model names
 
 constexpr Dependence kDependences[] = {
     {"data-root", "dataset", "cifar10|cifar100|mnist|fashion-mnist|folder|packed"},
@@ -23,7 +25,8 @@ constexpr Dependence kDependences[] = {
     {"pin-memory", "data-cache", "gpu", ": the GPU has the images", kUnless},
     {"stem", "model",
      "resnet18|resnet34|resnet50|resnet101|resnet152|wide_resnet50_2|wide_resnet101_2"},
-    {"new-head", "weights", ""},
+    {"classes", "model", kModelFile, ", which has its own", kUnless},
+    {"in-channels", "model", kModelFile, ", which has its own", kUnless},
     {"momentum", "optimizer", "sgd|lars|rmsprop"},
     {"nesterov", "optimizer", "sgd"},
     {"trust-coefficient", "optimizer", "lars"},
@@ -81,10 +84,12 @@ std::string in_words(std::string_view values) {
   return text;
 }
 
-// What a row compares: the value as text, of a switch that is off nothing, of a device its kind.
+// What a row compares: the value as text, of a switch that is off nothing, of a device its kind, of
+// a model's file kModelFile.
 std::string compared(const Settings& settings, const Setting& chooser) {
   const std::string value = value_text(settings, chooser);
   if (chooser.is_switch() && value == "false") return "";
+  if (chooser.key == "model" && is_model_file(value)) return std::string(kModelFile);
   return chooser.key == "device" ? value.substr(0, value.find(':')) : value;
 }
 
@@ -138,9 +143,13 @@ std::vector<std::string> flags_without_effect(const Settings& settings,
     const bool has_effect =
         row.values.empty() ? !value.empty() : is_one_of(value, row.values) != row.unless;
     if (has_effect) continue;
-    remarks.push_back(remark_of(row, chooser, value));
+    remarks.push_back(remark_of(row, chooser, value == kModelFile ? *settings.model : value));
     reported = row.key;
   }
+  const bool has_model = is_model_file(settings.model.value_or(""));
+  if (settings.new_head && settings.weights.empty() && !has_model &&
+      is_flag_given(sources, "new-head"))
+    remarks.emplace_back("--new-head has no effect without --weights or a file as --model");
   return remarks;
 }
 

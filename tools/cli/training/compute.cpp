@@ -15,6 +15,7 @@
 #include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/training/loss_scale.h"
+#include "lathe/tools/cli/training/model_file.h"
 
 namespace lathe::cli {
 namespace {
@@ -72,6 +73,7 @@ Device prepare_compute(Settings& settings) {
 }
 
 std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShape& shape) {
+  if (is_model_file(*settings.model)) return model_of_file(settings, shape);
   const int64_t side = settings.image_size.value_or(32);
   const bool small = (settings.stem ? *settings.stem : stem_for(side)) == "cifar";
   return make_named_model(*settings.model,

@@ -7,12 +7,14 @@
 #include "lathe/core/error.h"
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/text/formatted.h"
+#include "lathe/graph/pt2/program.h"
 #include "lathe/nn/misfit.h"
 #include "lathe/nn/models.h"
 #include "lathe/nn/weights.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/defaults.h"
+#include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/misfit.h"
 #include "lathe/tools/cli/training/reading_data.h"
@@ -69,6 +71,7 @@ nn::FileWeights weights_in(const std::string& file, const nn::Module& model,
                            const std::string& section) {
   nn::FileWeights weights = reading_data([&]() -> nn::FileWeights {
     if (is_graph_file(file)) return {weights_of(read_graph_file(file).graph), {}};
+    if (file.ends_with(".pt2")) return {jit::load_program(file).state_dict(), {}};
     return nn::read_weights(file, model, section);
   });
   if (weights.entries.size() == 0)
@@ -78,7 +81,8 @@ nn::FileWeights weights_in(const std::string& file, const nn::Module& model,
 
 // The stem of the weights in a file; empty if there is no first convolution that tells it.
 std::string_view stem_in(const std::string& file, const Settings& settings) try {
-  if (!file.ends_with(".onnx") && tensor_file_format(file) == TensorFileFormat::kSafetensors) {
+  const bool is_program = file.ends_with(".onnx") || file.ends_with(".pt2");
+  if (!is_program && tensor_file_format(file) == TensorFileFormat::kSafetensors) {
     const std::optional<Shape> filters = nn::stored_shape(file, kFirstFilters);
     return filters ? stem_of(*filters) : "";
   }
@@ -152,6 +156,8 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
 }
 
 ModelShape shape_in_file(const Settings& settings, const std::string& file) {
+  if (is_model_file(*settings.model))
+    return {.classes = settings.classes, .in_channels = settings.in_channels};
   const auto make = [&](const ModelShape& shape) { return make_empty_model(settings, shape); };
   return shape_of_weights(weights_in(file, *make({}), settings.weights_section).entries, make);
 }
@@ -192,7 +198,8 @@ nn::Frozen freeze(nn::Module& model, std::string_view patterns) try {
 }
 
 std::string frozen_head_remark(const nn::Module& model, const Settings& settings) {
-  if (!settings.new_head || settings.weights.empty()) return "";
+  const bool has_weights = !settings.weights.empty() || is_model_file(settings.model.value_or(""));
+  if (!settings.new_head || !has_weights) return "";
   const Tensors head = split_by_head(model, model.parameters()).second;
   if (head.empty() || std::ranges::any_of(head, &Tensor::requires_grad)) return "";
   return formatted("--freeze {} freezes the new head {}: it keeps its random values",

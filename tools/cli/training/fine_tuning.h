@@ -16,10 +16,10 @@ namespace lathe::cli {
 
 using nn::Frozen, nn::head_of, nn::is_below, nn::split_by_head;
 
-/// Loads a weights file, a checkpoint or the weights of a graph's file (graph_file.h) into the
-/// model, all or nothing. With `new_head` the head keeps its values, whatever the file has for it.
-/// All other entries of the model must be in the file; what else the file has is not used. A
-/// command without --new-head gives none: its errors do not name the flag. `section`: that of
+/// Loads a weights file, a checkpoint or the weights of a graph (graph_file.h) or program (.pt2)
+/// into the model, all or nothing. With `new_head` the head keeps its values, whatever the file has
+/// for it. All other entries of the model must be in the file; what else the file has is not used.
+/// A command without --new-head gives none: its errors do not name the flag. `section`: that of
 /// --weights-section.
 /// → lines that say what was not loaded and which prefix was taken off; often none
 /// throws: CommandError (kData) if the file cannot be read or does not fit, naming the first
@@ -30,7 +30,7 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
                                       const std::string& section = {});
 
 /// The classes and channels for which the model in `settings` has the weights of `file`; not always
-/// 1 or more if it is another model.
+/// 1 or more if it is another model. Those of a file as --model are known without (model_file.h).
 /// throws: CommandError (kData) if the file cannot be read; DataError if it is damaged.
 ModelShape shape_in_file(const Settings& settings, const std::string& file);
 

@@ -50,10 +50,14 @@ bool is_over(const jit::Graph& graph, const jit::Node& node, const jit::Size& cl
 
 }  // namespace
 
+safetensors::Metadata metadata_in(const std::string& path) {
+  const bool is_program = path.ends_with(".onnx") || path.ends_with(".pt2");
+  if (is_program || tensor_file_format(path) != TensorFileFormat::kSafetensors) return {};
+  return safetensors::read_metadata(path);
+}
+
 bool is_graph_file(const std::string& path) {
-  if (path.ends_with(".onnx")) return true;
-  return tensor_file_format(path) == TensorFileFormat::kSafetensors &&
-         safetensors::read_metadata(path).contains(jit::kGraphKey);
+  return path.ends_with(".onnx") || metadata_in(path).contains(jit::kGraphKey);
 }
 
 GraphFile read_graph_file(const std::string& path) {

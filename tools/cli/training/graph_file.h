@@ -20,6 +20,10 @@ struct GraphFile {
   safetensors::Metadata about;  // how an image becomes an input, where the file says it
 };
 
+/// The metadata of a safetensors file; of any other file, none.
+/// throws: FileError; DataError.
+safetensors::Metadata metadata_in(const std::string& path);
+
 /// True for a file whose name ends with .onnx, and for one that jit::save() wrote.
 /// throws: FileError.
 bool is_graph_file(const std::string& path);

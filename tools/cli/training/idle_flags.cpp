@@ -7,8 +7,8 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"
-#include "lathe/nn/batch_norm.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 
@@ -100,9 +100,8 @@ void note_large_steps(const Settings& settings, const Setup& setup,
 }  // namespace
 
 bool has_batch_norm(nn::Module& model) {
-  return std::ranges::any_of(model.named_modules(), [](const auto& entry) {
-    return dynamic_cast<const nn::BatchNorm*>(entry.second) != nullptr;
-  });
+  return std::ranges::any_of(model.named_modules(),
+                             [](const auto& entry) { return nn::is_batch_norm(*entry.second); });
 }
 
 std::vector<std::string> idle_flags(const Settings& settings, const SettingSources& sources,
@@ -118,8 +117,10 @@ std::vector<std::string> idle_flags(const Settings& settings, const SettingSourc
   const std::string_view no_norm =
       has_batch_norm(setup.model) ? "" : "on a model without batch norm";
   note(settings.recompute, "recompute", no_norm);
+  const std::string_view no_sync =
+      is_model_file(settings.model.value_or("")) ? "on a model from a file" : no_norm;
   note(settings.sync_batch_norm, "sync-batch-norm",
-       setup.ranks == 1 ? "in one process: lathe launch -n 2 train starts two ranks" : no_norm);
+       setup.ranks == 1 ? "in one process: lathe launch -n 2 train starts two ranks" : no_sync);
   note(!settings.algo_cache.empty(), "algo-cache", untimed(settings, setup.device));
   note(!settings.weights_section.empty(), "weights-section",
        settings.weights.empty() ? "without --weights" : "");

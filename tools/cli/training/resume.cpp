@@ -12,9 +12,11 @@
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/settings/without_effect.h"
 #include "lathe/tools/cli/training/given_flags.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/program_run.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/train/run_checkpoints.h"
@@ -96,6 +98,7 @@ bool is_same(const Setting& setting, const std::string& before, const std::strin
   };
   const auto freezes_none = [](const std::string& text) { return text.empty() || text == "none"; };
   return before == now || (setting.key == "data-root" && fs::equivalent(before, now, unreadable)) ||
+         (setting.key == "model" && is_model_file(before) && absolute(before) == absolute(now)) ||
          (setting.key == "weights" && !before.empty() && absolute(before) == absolute(now)) ||
          (setting.key == "freeze" && freezes_none(before) && freezes_none(now));
 }
@@ -228,6 +231,18 @@ StartPoint find_start(const Invocation& call, Log& log) {
   return start;
 }
 
+void take_program(Settings& settings, const StartPoint& start, Log& log) {
+  if (start.from) take_carried_program(settings, *start.from, start.file.string());
+  if (settings.program && start.before->model) {
+    const std::string before = *start.before->model;
+    if (!is_same(*find_setting("model"), before, *settings.model))
+      log.warning(formatted("--model {} is not read: the run goes on with the program of {}",
+                            *settings.model, start.file.string()));
+    settings.model = before;
+  }
+  take_model_file(settings);
+}
+
 Unchanged check_changes(const StartPoint& start, const Settings& now, const RunImages& images,
                         int64_t ranks, Log& log) {
   Unchanged same;
@@ -311,13 +326,15 @@ int64_t length_of_run(const StartPoint& start, bool same_batches, int64_t epochs
 }
 
 Settings with_absolute_paths(Settings settings) {
-  for (std::string* path : {&settings.data_root, &settings.weights, &settings.algo_cache}) {
+  std::string model = settings.model && is_model_file(*settings.model) ? *settings.model : "";
+  for (std::string* path : {&settings.data_root, &settings.weights, &settings.algo_cache, &model}) {
     std::error_code unreadable;  // then the name stays as it is
     const fs::path absolute = fs::absolute(*path, unreadable);
     // A relative name that an older run has may belong to another directory.
     const fs::path there = path == &settings.algo_cache ? absolute.parent_path() : absolute;
     if (!path->empty() && fs::exists(there, unreadable)) *path = absolute.string();
   }
+  if (!model.empty()) settings.model = model;
   return settings;
 }
 

@@ -47,6 +47,12 @@ struct StartPoint {
 /// throws: UsageError; CommandError (kData), DataError for files that are missing or damaged.
 StartPoint find_start(const Invocation& call, Log& log);
 
+/// If --model is a file, takes what it says (model_file.h): of the program that the checkpoint of
+/// the run carries, or else of the file. Another file than the run's is not read, and a line of the
+/// log says so. Call it before anything is chosen but the model.
+/// throws: as take_carried_program() and take_model_file().
+void take_program(Settings& settings, const StartPoint& start, Log& log);
+
 /// The images of a run, as far as they decide its result.
 struct RunImages {
   int64_t training = 0;

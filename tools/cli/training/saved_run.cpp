@@ -5,17 +5,18 @@
 #include <utility>
 
 #include "lathe/core/files/paths.h"
-#include "lathe/core/formats/safetensors_header.h"
-#include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/defaults.h"
+#include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/inference_graph.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
 
@@ -39,11 +40,7 @@ std::string checkpoint_in(const std::filesystem::path& folder) {
 // their defaults: divided otherwise, images that the model learnt from would be looked at as the
 // test's. With --run-dir its config.toml has said all that, below what is given.
 void add_what_file_says(Settings& settings, const std::string& file, Log& log) {
-  const safetensors::Metadata about = reading_data([&] {
-    const bool can_say =
-        !file.ends_with(".onnx") && tensor_file_format(file) == TensorFileFormat::kSafetensors;
-    return can_say ? safetensors::read_metadata(file) : safetensors::Metadata();
-  });
+  const safetensors::Metadata about = reading_data([&] { return metadata_in(file); });
   SettingSources run;
   run.saved_name = file;
   if (const auto config = about.find(kConfigKey); config != about.end())
@@ -53,6 +50,7 @@ void add_what_file_says(Settings& settings, const std::string& file, Log& log) {
   if (!settings.model) {
     settings.model = saved.model;
     if (!settings.model && name != about.end()) settings.model = name->second;
+    if (!settings.model && is_model_file(file)) settings.model = file;
     if (!settings.stem) settings.stem = saved.stem;
   }
   if (!settings.image_size) settings.image_size = saved.image_size;
@@ -86,9 +84,10 @@ std::string weights_of(const Settings& settings) {
     return settings.weights;
   }
   if (settings.run_dir.empty()) {
+    if (settings.model && is_model_file(*settings.model)) return *settings.model;
     throw UsageError(
         "which model? name a --run-dir, or --weights: a checkpoint of lathe says its model, other "
-        "weights need --model");
+        "weights need --model, and a .pt2 file as --model has its own");
   }
   if (const std::string file = checkpoint_in(settings.run_dir); !file.empty()) return file;
   throw CommandError(
@@ -102,6 +101,8 @@ SavedRun open_saved_run(const Settings& asked) {
   Log log(asked.quiet);
   add_what_file_says(run.settings, weights, log);
   if (!run.settings.model) throw UsageError(formatted("{} does not say its --model", weights));
+  take_carried_program(run.settings, weights);
+  take_model_file(run.settings);
   if (!run.settings.dataset) throw UsageError(formatted("{} does not say its --dataset", weights));
   complete(run.settings, look_around(run.settings));
   choose_stem(run.settings, weights);
@@ -116,9 +117,11 @@ SavedRun open_saved_run(const Settings& asked) {
   run.images = open_dataset(run.settings, part, false);
   run.model = make_empty_model(
       run.settings, {.classes = run.images->classes(), .in_channels = run.images->channels()});
-  for (const std::string& line :
-       load_weights(*run.model, weights, {}, run.settings.weights_section))
-    log.line(line);
+  if (!are_of_model_file(run.settings, weights)) {
+    for (const std::string& line :
+         load_weights(*run.model, weights, {}, run.settings.weights_section))
+      log.line(line);
+  }
   place_model(*run.model, run.device, run.settings);
   run.model->eval();
   run.model = for_inference(std::move(run.model), run.images->spec().fields[0].shape, run.device,

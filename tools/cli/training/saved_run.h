@@ -18,8 +18,9 @@ struct SavedRun {
   std::unique_ptr<nn::Module> model;  // on the device, weights loaded; what for_inference() made
 };
 
-/// The file of --weights or, from --run-dir, best.safetensors (if missing last.safetensors).
-/// throws: UsageError if neither is given; CommandError (kData) if the folder has no such file, or
+/// The file of --weights or, from --run-dir, best.safetensors (if missing last.safetensors); if
+/// neither is given, a file that --model names.
+/// throws: UsageError if none is given; CommandError (kData) if the folder has no such file, or
 /// --weights is a folder.
 std::string weights_of(const Settings& settings);
 
@@ -27,11 +28,10 @@ std::string weights_of(const Settings& settings);
 /// throws: CommandError (kData).
 void refuse_folder(const std::string& file);
 
-/// Loads --weights or, from --run-dir, best.safetensors (if missing last.safetensors); the
-/// config.toml of --run-dir is then the config file. What a checkpoint in --weights says of its
-/// model and data set need not be said again.
-/// throws: UsageError if neither is given, or model or dataset are unknown; CommandError (kData)
-/// for files that are missing or bad.
+/// Loads weights_of(settings); the config.toml of --run-dir is then the config file. What a
+/// checkpoint in --weights says of its model and data set need not be said again.
+/// throws: UsageError if none is named, or model or dataset are unknown; CommandError (kData) for
+/// files that are missing or bad.
 SavedRun open_saved_run(const Settings& settings);
 
 }  // namespace lathe::cli

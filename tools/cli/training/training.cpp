@@ -2,11 +2,13 @@
 #include "lathe/tools/cli/training/training.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
 #include "lathe/core/error.h"
 #include "lathe/core/text/formatted.h"
+#include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/debug_scopes.h"
@@ -23,7 +25,8 @@ namespace {
 train::TrainerOptions options_of(const TrainingParts& parts, int64_t total_steps) {
   const Settings& s = parts.settings;
   safetensors::Metadata about = parts.about;
-  about["lathe.model"] = *s.model;
+  about["lathe.model"] =
+      is_model_file(*s.model) ? std::filesystem::path(*s.model).filename().string() : *s.model;
   about["lathe.dataset"] = *s.dataset;
   const train::StepOptions step = step_options(s);
   return {.epochs = *s.epochs,

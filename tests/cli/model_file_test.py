@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""--model FILE.pt2: a program that PyTorch exported is trained, resumed, evaluated and used like a model of the library.
+
+    model_file_test.py LATHE --golden=FOLDER [--sanitized]       (tests/graph/golden_pt2, by make_pt2_golden.py)
+"""
+import json
+import pathlib
+import shutil
+import sys
+import time
+import zipfile
+
+from driver import expect, expect_one_line, lathe, main, start
+from runs import rows_of, safetensors_header, write_png
+
+GOLDEN = pathlib.Path(next(word.partition("=")[2] for word in sys.argv if word.startswith("--golden="))).resolve()
+DATA = ["--dataset", "synthetic", "--synthetic-size", 60, "--batch-size", 20]
+RUN = ["train", *DATA, "--model", "net.pt2", "--max-steps", 8, "--epochs", 3, "--quiet", "--run-dir"]
+
+
+def take(name="classifier", to="net.pt2"):
+    shutil.copy(GOLDEN / f"{name}.pt2", to)
+
+
+def test_a_file_trains_and_its_run_needs_it_no_more(folder):
+    take()
+    expect(lathe(*RUN, "whole"), 0)
+    assert safetensors_header("whole/last.safetensors")["fc.weight"]["shape"] == [10, 8]
+    expect(lathe(*RUN, "a", "--stop-after", 4), 0)
+    shutil.move("net.pt2", "moved.pt2")
+    expect(lathe("train", "--resume", "a", "--quiet"), 0)
+    assert (folder / "whole/last.safetensors").read_bytes() == (folder / "a/last.safetensors").read_bytes()
+    assert rows_of("whole", "val")[-1]["accuracy"] == rows_of("a", "val")[-1]["accuracy"]
+
+    said = [json.loads(line) for line in expect(lathe("eval", "--run-dir", "a", "--json"), 0).stdout.splitlines()]
+    assert said[0]["accuracy"] == max(row["accuracy"] for row in rows_of("a", "val")), said
+    write_png(folder / "a.png", 20, [bytes([9, 200, 30] * 20)] * 20)
+    assert "a.png: " in expect(lathe("predict", "--run-dir", "a", "a.png"), 0).stdout
+    assert "predicted" in expect(lathe("predict", "--run-dir", "a", "--index", 0), 0).stdout
+    expect(lathe("report", "a", "--output", "r.html"), 0)
+    shown = expect(lathe("ckpt", "show", "a/last.safetensors"), 0).stdout
+    assert "digits of base64" in shown and max(map(len, shown.splitlines())) < 2000, shown[:3000]
+    expect(lathe("ckpt", "convert", "a/best.safetensors", "w.safetensors"), 0)
+    assert "a.png: " in expect(lathe("predict", "--weights", "w.safetensors", "a.png"), 0).stdout
+    expect(lathe("ckpt", "convert", "a/best.safetensors", "m.onnx"), 0)
+    assert "a.png: " in expect(lathe("predict", "--weights", "m.onnx", "a.png"), 0).stdout
+
+
+def test_killed_it_goes_on_without_its_file_to_the_same_bits(folder):
+    take()
+    long = ["train", *DATA[:2], "--synthetic-size", 300, "--batch-size", 20, "--model", "net.pt2", "--epochs", 3, "--save-every", 2, "--quiet", "--run-dir"]
+    expect(lathe(*long, "whole"), 0)
+    process = start(*long, "a", "--resume", "auto")
+    while process.poll() is None and len(list(pathlib.Path("a").glob("last.safetensors"))) == 0:
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+    pathlib.Path("net.pt2").unlink()
+    expect(lathe(*long, "a", "--resume", "auto"), 0)
+    assert (folder / "whole/last.safetensors").read_bytes() == (folder / "a/last.safetensors").read_bytes()
+
+
+def test_what_the_checkpoint_holds_counts(folder):
+    take()
+    expect(lathe(*RUN, "a", "--stop-after", 4), 0)
+    expect(lathe(*RUN, "b", "--stop-after", 4), 0)
+    take("conv_head", "other.pt2")
+    result = expect(lathe("train", "--resume", "a", "--model", "other.pt2"), 0)
+    assert "warning: --model other.pt2 is not read: the run goes on with the program of a/last.safetensors" in result.stderr, result.stderr
+    take("conv_head")  # in its place
+    expect(lathe("train", "--resume", "b", "--quiet"), 0)
+    assert (folder / "a/last.safetensors").read_bytes() == (folder / "b/last.safetensors").read_bytes()
+    expect_one_line(lathe("train", "--resume", "a", "--model", "resnet8", "--epochs", 9, "--quiet"), 2, "model ", "→ resnet8")
+
+
+def test_a_new_last_layer_has_the_classes_of_the_data(folder):
+    take()
+    for part in ("train", "test"):
+        for kind, shade in (("dark", 20), ("light", 230), ("grey", 120)):
+            for i in range(4):
+                write_png(folder / "pets" / part / kind / f"{i}.png", 20, [bytes([shade, i, 9] * 20)] * 20)
+    images = ["--dataset", "folder", "--data-root", "pets", "--model", "net.pt2", "--batch-size", 4, "--epochs", 2]
+    expect_one_line(lathe("train", *images, "--quiet", "--run-dir", "x"), 3, "--model net.pt2: it tells 10 classes apart, and the data has 3; --new-head begins")
+    tuned = ["train", *images, "--new-head", "--freeze", "backbone", "--head-lr", 0.1, "--run-dir"]
+    result = expect(lathe(*tuned, "a"), 0)
+    assert "frozen: 6 of 8 parameters" in result.stderr and "2 batch norms" in result.stderr, result.stderr
+    header = safetensors_header("a/last.safetensors")
+    assert header["fc.weight"]["shape"] == [3, 8] and header["stem.weight"]["shape"] == [8, 3, 3, 3], header
+    expect(lathe(*tuned, "b", "--stop-after", 3, "--quiet"), 0)
+    pathlib.Path("net.pt2").unlink()
+    expect(lathe("train", "--resume", "b", "--quiet"), 0)
+    assert (folder / "a/last.safetensors").read_bytes() == (folder / "b/last.safetensors").read_bytes()
+    expect(lathe("eval", "--run-dir", "a"), 0)
+    assert "dark" in expect(lathe("predict", "--run-dir", "a", "pets/test/dark/0.png"), 0).stdout
+
+
+def test_a_file_can_be_evaluated_as_it_is(folder):
+    take()
+    write_png(folder / "a.png", 20, [bytes([9, 200, 30] * 20)] * 20)
+    expect(lathe("eval", *DATA, "--model", "net.pt2"), 0)
+    for flag in ("--model", "--weights"):
+        result = expect(lathe("predict", flag, "net.pt2", "a.png"), 0)
+        assert "a.png: " in result.stdout and "net.pt2 does not say" in result.stderr, result
+    # It has weights for a model of the same names, too.
+    expect_one_line(lathe("eval", *DATA, "--model", "resnet8", "--weights", "net.pt2"), 3, "net.pt2 does not fit: ")
+
+
+def test_other_commands_take_a_file(folder):
+    take()
+    few = ["--model", "net.pt2", "--batch-size", 8]
+    rows = {name: expect(lathe(*words, "--json"), 0).stdout for name, words in {
+        "summary": ["summary", "--model", "net.pt2"],
+        "explain": ["explain", *few],
+        "graph": ["graph", *few, "--output", "g.dot"],
+        "bench step": ["bench", "step", *few, "--seconds", 0.1],
+        "bench infer": ["bench", "infer", *few, "--seconds", 0.1],
+        "find-batch": ["find-batch", "--model", "net.pt2", "--max-batch", 8],
+        "find-lr": ["find-lr", *DATA, "--model", "net.pt2", "--sweep-steps", 12],
+    }.items()}
+    assert json.loads(rows["summary"].splitlines()[-1])["parameters"] == 8 * 27 + 16 + 8 * 72 + 16 + 90, rows["summary"]
+    expect_one_line(lathe("bench", "conv", "--model", "net.pt2"), 2, "bench conv looks at convolutions of the library's models")
+    result = lathe("doctor", *DATA, "--model", "net.pt2", "--steps", 3, "--device", "cpu")
+    assert result.returncode in (0, 7), result
+
+
+def test_what_cannot_be_read_or_does_not_fit_is_said_with_its_values(folder):
+    take()
+    run = ["train", *DATA, "--quiet", "--run-dir", "x", "--model"]
+    expect_one_line(lathe(*run, "nets.pt2"), 3, "--model nets.pt2: there is no such file; did you mean net.pt2?")
+    expect_one_line(lathe(*run, "resnet8.pt2"), 3, "there is no such file; --model resnet8 is a model of the library")
+    expect_one_line(lathe(*run, "net"), 2, "; did you mean the file net.pt2?")
+    data = pathlib.Path("net.pt2").read_bytes()
+    pathlib.Path("cut.pt2").write_bytes(data[:len(data) // 2])
+    expect_one_line(lathe(*run, "cut.pt2"), 3, "cut.pt2")
+    with zipfile.ZipFile("net.pt2") as whole, zipfile.ZipFile("odd.pt2", "w") as odd:
+        for name in whole.namelist():
+            odd.writestr(name, whole.read(name).replace(b"torch.ops.aten.mean.dim", b"torch.ops.own.mean.dim"))
+    expect(lathe(*run, "odd.pt2"), 3, "odd.pt2: 1 operator of this program (1 call) has no counterpart here", '"torch.ops.own.mean.dim": node "mean"')
+    take("attention", "text.pt2")
+    expect_one_line(lathe(*run, "text.pt2"), 3, "text.pt2: it computes ", "one input and one result; a C++ program can train this one")
+    take("pointwise", "rows.pt2")
+    expect_one_line(lathe(*run, "rows.pt2"), 3, "rows.pt2: it computes ", "a C++ program can train this one")
+    take("conv_head", "wide.pt2")
+    expect_one_line(lathe(*run, "wide.pt2"), 3, "wide.pt2: it computes log_softmax f32[N,6] from x f32[N,3,9,12]; the command's images have as many rows as columns")
+    expect_one_line(lathe(*run, "net.pt2", "--image-size", 32), 2, "--model net.pt2 takes images of 16 x 16, not --image-size 32")
+    pathlib.Path("net.onnx").write_bytes(b"")
+    expect_one_line(lathe(*run, "net.onnx"), 3, "--model net.onnx: a graph only infers")
+    assert not pathlib.Path("x").exists()
+    result = expect(lathe("bench", "step", "--model", "net.pt2", "--batch-size", 4, "--classes", 7, "--stem", "cifar", "--seconds", 0.1), 0)
+    assert "warning: --classes has no effect with --model net.pt2, which has its own" in result.stderr, result.stderr
+    assert "warning: --stem has no effect with --model net.pt2" in result.stderr, result.stderr
+
+
+main(globals())
