@@ -5,6 +5,7 @@ static: installs the library that was just built, then finds it through find_pac
 shared: builds it inside another project (add_subdirectory) as a shared library, installs that, finds it both ways.
 """
 import argparse
+import importlib.util
 import os
 import pathlib
 import re
@@ -44,6 +45,14 @@ def run(*command, **environment):
     if result.returncode != 0:
         raise AssertionError(f"exit {result.returncode} of {' '.join(map(str, command))}\n{result.stdout}")
     return result.stdout
+
+
+def lacks_for_wheels():
+    """What tools/make_wheel.py and its test need and is not installed; None if all is there."""
+    missing = [program for program in ("patchelf", "dpkg-query") if shutil.which(program) is None]
+    if importlib.util.find_spec("ensurepip") is None:
+        missing.append("python3-venv")
+    return f"{' and '.join(missing)} not installed" if missing else None
 
 
 class Consumer:
@@ -164,6 +173,22 @@ class Consumer:
         self.check_needs(self.prefix / "bin/lathe")
         run(self.prefix / "bin/lathe", "--version")
 
+    def wheel(self):
+        """The command in a wheel, installed by pip: it finds its libraries inside the package."""
+        out, environment = self.work / "wheel", self.work / "venv"
+        for folder in (out, environment):
+            shutil.rmtree(folder, ignore_errors=True)
+        run(sys.executable, pathlib.Path(self.o.source) / "tools/make_wheel.py", self.prefix, out)
+        run(sys.executable, "-m", "venv", environment)
+        run(environment / "bin/pip", "install", "--no-index", next(out.glob("*.whl")))
+        assert run(environment / "bin/lathe", "--version") == run(self.prefix / "bin/lathe", "--version")
+        (command,) = environment.rglob("lathe/bin/lathe")
+        libraries = run("ldd", command)
+        for name in ("libcurl", "libgloo"):
+            assert name not in libraries or re.search(rf"{name}\S* => {re.escape(str(environment))}", libraries), libraries
+        licences = next(environment.rglob("*.dist-info/NOTICE")).read_text(encoding="utf-8")
+        assert "libz.so.1" in licences and "zlib" in licences
+
     def search_paths(self):
         """No library is looked for in the current folder."""
         installed, built = linked_below(self.prefix), linked_below(self.work, ("CMakeFiles", "prefix"))
@@ -205,6 +230,7 @@ def main():
         case("install", lambda: consumer.install(options.build))
         case("installed command", consumer.command)
         case("names in the archives", consumer.names)
+        case("wheel", consumer.wheel, unless=lacks_for_wheels())
     else:
         case("add_subdirectory", consumer.add_subdirectory)
         case("install", lambda: consumer.install(consumer.work / "add_subdirectory"))
