@@ -19,7 +19,7 @@ import sys
 
 from tree_files import paths_below
 
-FOLDERS = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "bridge", "c", "tools", "tests", "examples"]
+FOLDERS = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "bridge", "c", "tools", "tests", "examples", "tiny"]
 LIBRARY = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "bridge", "c"]
 NVIDIA = re.compile(r"^#include <(?:cu(?!rl|da_runtime)\w+|nccl|nvrtc|nvml|nv\w+)\.h>", re.M)
 OURS = re.compile(r'^#include "lathe/([^"]+)"', re.M)

@@ -14,7 +14,7 @@ import tempfile
 import tree_files
 
 CHECKS = ["check_contracts.py", "check_docs.py", "check_features.py", "check_flags.py", "check_includes.py", "check_lists.py", "check_op_table.py", "check_results.py",
-          "check_precompiled.py", "tour/check_tour.py"]
+          "check_precompiled.py", "tiny/check_tiny.py", "tour/check_tour.py"]
 MISSING = "/".join(["core", "no_such.h"])
 SOURCE = b'// \xe9\n#include "mine.h"\nvoid mine() { std::any_of(); }  // ' + MISSING.encode() + b"\n"  # many faults, and not UTF-8
 # Beside the tree's folders, and hidden or compiled files within them: in any tree.
