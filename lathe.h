@@ -126,6 +126,8 @@
 #  include "lathe/nn/functional_call.h"
 #  include "lathe/nn/init.h"
 #  include "lathe/nn/linear.h"
+#  include "lathe/nn/lora.h"
+#  include "lathe/nn/lora_layer.h"
 #  include "lathe/nn/losses.h"
 #  include "lathe/nn/mlp.h"
 #  include "lathe/nn/module.h"

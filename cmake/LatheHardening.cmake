@@ -96,6 +96,7 @@ function(lathe_harden_parsers target)
     graph/pt2/pt2_schema.cpp
     graph/pt2/pt2_steps.cpp
     nn/checkpoint.cpp
+    nn/lora_file.cpp
     nn/weights.cpp
     ops/conv/search/conv_cache_file.cpp
   )

@@ -2,6 +2,7 @@
 #include "lathe/nn/conv.h"
 
 #include "lathe/nn/init.h"
+#include "lathe/nn/lora_layer.h"
 #include "lathe/ops/conv1d.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv_transpose2d.h"
@@ -50,6 +51,14 @@ Tensor Conv2d::operator()(NormRelu&& x) {
 
 int64_t Conv2d::macs(const Shape&, const Shape& y) const {
   return numel_of(y) * taps_per_channel(weight);
+}
+
+// In a convolution of groups B A mixes them, which its weight cannot.
+std::optional<LoraLayer> Conv2d::lora_layer() const {
+  if (options_.groups != 1) return {};
+  LoraLayer out{.kind = LoraLayer::Kind::kConv2d, .weight = weight, .conv = op_options()};
+  out.conv.bias = {};
+  return out;
 }
 
 Conv1d::Conv1d(int64_t in, int64_t out, const Conv1dOptions& o) : options_(o) {

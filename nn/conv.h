@@ -39,6 +39,8 @@ class LATHE_API Conv2d final : public Module {
   /// one op (NormRelu).
   Tensor operator()(NormRelu&& x);
   int64_t macs(const Shape& x, const Shape& y) const override;
+  /// nullopt with several groups.
+  std::optional<LoraLayer> lora_layer() const override;
   const Conv2dOptions& options() const { return options_; }
 
   Parameter weight, bias;

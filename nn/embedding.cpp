@@ -2,6 +2,7 @@
 #include "lathe/nn/embedding.h"
 
 #include "lathe/nn/init.h"
+#include "lathe/nn/lora_layer.h"
 
 namespace lathe::nn {
 
@@ -21,5 +22,11 @@ Embedding::Embedding(int64_t entries, int64_t width, const EmbeddingOptions& opt
 }
 
 Tensor Embedding::forward(const Tensor& index) { return embedding(weight, index, options_); }
+
+std::optional<LoraLayer> Embedding::lora_layer() const {
+  return LoraLayer{.kind = LoraLayer::Kind::kEmbedding,
+                   .weight = weight,
+                   .padding_index = options_.padding_index};
+}
 
 }  // namespace lathe::nn

@@ -21,6 +21,7 @@ class LATHE_API Embedding final : public Module {
   }
 
   Tensor forward(const Tensor& index) override;
+  std::optional<LoraLayer> lora_layer() const override;
 
   Parameter weight;
 

@@ -4,7 +4,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <functional>
 #include <unordered_set>
 
 #include "lathe/core/error.h"
@@ -30,14 +29,8 @@ std::vector<std::string> parameter_names(const Module& model) {
   return names;
 }
 
-bool matches_pattern(const std::string& pattern, const std::string& name) {
-  for (size_t end = name.find('.');; end = name.find('.', end + 1)) {
-    if (fnmatch(pattern.c_str(), name.substr(0, end).c_str(), 0) == 0) return true;
-    if (end == name.npos) return false;
-  }
-}
-
-[[noreturn]] void fail_without_match(const std::string& pattern, const Module& model) {
+[[noreturn]] void fail_without_match(const std::string& pattern, const Module& model,
+                                     std::string_view what) {
   const std::vector<std::string> names = parameter_names(model);
   std::string letters = pattern;
   std::erase(letters, '*');
@@ -51,10 +44,40 @@ bool matches_pattern(const std::string& pattern, const std::string& name) {
     if (const std::string head = head_of(model); !head.empty())
       hint += formatted(", and backbone is all but {}", head);
   }
-  LATHE_FAIL(ValueError, "freeze: \"", pattern, "\" matches no parameter", hint);
+  LATHE_FAIL(ValueError, what, ": \"", pattern, "\" matches no parameter", hint);
+}
+
+using Chosen = std::unordered_set<const TensorImpl*>;
+
+void freeze_chosen(const Module& model, const Chosen& chosen, Frozen& out) {
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    if (!chosen.contains(tensor.handle().get()) || !tensor.requires_grad()) continue;
+    tensor.requires_grad_(false);
+    ++out.parameters;
+    out.values += tensor.numel();
+  }
+}
+
+/// The batch norms whose parameters are all frozen. `bare`: also those that have none.
+std::vector<Module*> frozen_norms(Module& model, bool bare) {
+  std::vector<Module*> out;
+  for (const auto& [path, module] : model.named_modules()) {
+    if (!is_batch_norm(*module)) continue;
+    const Tensors own = module->parameters();
+    const bool all = std::ranges::none_of(own, &Tensor::requires_grad);
+    if (all && (bare || !own.empty())) out.push_back(module);
+  }
+  return out;
 }
 
 }  // namespace
+
+bool matches_pattern(const std::string& pattern, const std::string& name) {
+  for (size_t end = name.find('.');; end = name.find('.', end + 1)) {
+    if (fnmatch(pattern.c_str(), name.substr(0, end).c_str(), 0) == 0) return true;
+    if (end == name.npos) return false;
+  }
+}
 
 bool is_batch_norm(const Module& module) {
   return std::ranges::any_of(module.named_buffers(),
@@ -118,8 +141,9 @@ void Frozen::hold() const {
   for (Module* const norm : norms) norm->eval();
 }
 
-Frozen freeze(Module& model, const std::vector<std::string>& patterns) {
-  Frozen out;
+Module::Named<Tensor> matching_parameters(const Module& model,
+                                          const std::vector<std::string>& patterns,
+                                          std::string_view what) {
   const auto parameters = model.named_parameters();
   const std::string head = head_of(model);
   std::vector<bool> chosen(parameters.size());
@@ -130,24 +154,35 @@ Frozen freeze(Module& model, const std::vector<std::string>& patterns) {
       if (pattern == kBackbone ? is_below(name, head) : !matches_pattern(pattern, name)) continue;
       any = chosen[i] = true;
     }
-    if (!any) fail_without_match(pattern, model);
+    if (!any) fail_without_match(pattern, model, what);
   }
-  LATHE_CHECK(ValueError, !std::ranges::all_of(chosen, std::identity()) || parameters.empty(),
-              "freeze ", joined(patterns, ","), " leaves nothing to train: all ", parameters.size(),
-              " parameters match");
+  Module::Named<Tensor> out;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto& tensor = parameters[i].second;
-    if (!chosen[i] || !tensor.requires_grad()) continue;
-    tensor.requires_grad_(false);
-    ++out.parameters;
-    out.values += tensor.numel();
+    if (chosen[i]) out.push_back(parameters[i]);
   }
-  if (out.parameters == 0) return out;
-  for (const auto& [name, module] : model.named_modules()) {
-    const Tensors own = module->parameters();
-    const bool all = std::ranges::none_of(own, &Tensor::requires_grad);
-    if (!own.empty() && all && is_batch_norm(*module)) out.norms.push_back(module);
-  }
+  return out;
+}
+
+Frozen freeze_all_but(Module& model, const Tensors& trained) {
+  Chosen frozen;
+  for (const Tensor& p : model.parameters()) frozen.insert(p.handle().get());
+  for (const Tensor& p : trained) frozen.erase(p.handle().get());
+  Frozen out;
+  freeze_chosen(model, frozen, out);
+  out.norms = frozen_norms(model, true);
+  return out;
+}
+
+Frozen freeze(Module& model, const std::vector<std::string>& patterns) {
+  Frozen out;
+  const auto matching = matching_parameters(model, patterns, "freeze");
+  const size_t all = model.parameters().size();
+  LATHE_CHECK(ValueError, matching.empty() || matching.size() < all, "freeze ",
+              joined(patterns, ","), " leaves nothing to train: all ", all, " parameters match");
+  Chosen chosen;
+  for (const auto& [name, tensor] : matching) chosen.insert(tensor.handle().get());
+  freeze_chosen(model, chosen, out);
+  if (out.parameters > 0) out.norms = frozen_norms(model, false);
   return out;
 }
 

@@ -59,6 +59,19 @@ struct Frozen {
   LATHE_API void hold() const;
 };
 
+/// Whether a pattern of freeze(), other than "backbone", is the name of an entry or of a module
+/// above it.
+LATHE_API bool matches_pattern(const std::string& pattern, const std::string& name);
+
+/// The parameters that patterns name. A pattern is as in freeze().
+/// throws: ValueError that begins with `what`, for a pattern that matches nothing.
+LATHE_API Module::Named<Tensor> matching_parameters(const Module& model,
+                                                    const std::vector<std::string>& patterns,
+                                                    std::string_view what);
+
+/// Freezes all parameters but these, and all batch norms without a parameter among these.
+LATHE_API Frozen freeze_all_but(Module& model, const Tensors& trained);
+
 /// Makes parameters not require a gradient, so that optimisers neither update nor decay them. A
 /// pattern is the name of a parameter or of a module above it. In a pattern * stands for any text,
 /// ? for one character, and [ab] for a or b. The pattern "backbone" stands for everything but the

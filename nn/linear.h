@@ -27,6 +27,7 @@ class LATHE_API Linear final : public Module {
 
   Tensor forward(const Tensor& x) override;
   int64_t macs(const Shape& x, const Shape& y) const override;
+  std::optional<LoraLayer> lora_layer() const override;
 
   Parameter weight, bias;
 };

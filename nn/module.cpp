@@ -14,6 +14,7 @@
 #include "lathe/core/hooks/watch.h"
 #include "lathe/core/log.h"
 #include "lathe/core/type_name.h"
+#include "lathe/nn/lora_layer.h"
 #include "lathe/ops/cast.h"
 
 namespace lathe::nn {
@@ -141,6 +142,8 @@ std::string Module::path() const {
   return concat(parent_->path(), ".", entry->first);
 }
 
+std::optional<LoraLayer> Module::lora_layer() const { return {}; }
+
 // --- calling -------------------------------------------------------------------------------------
 
 Tensor Module::forward(const Tensor& x) {
@@ -219,12 +222,18 @@ Tensor Module::between_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)>
     if (!hook.before) continue;
     if (Tensor other = hook.before(*this, in); other.defined()) in = std::move(other);
   }
-  Tensor out = f(in);
+  const Tensor out = run_forward_hooks(in, f(in));
+  run_call_hooks({in}, {out});
+  return out;
+}
+
+Tensor Module::run_forward_hooks(const Tensor& x, const Tensor& y) {
+  const std::vector<Hook> hooks = hooks_;
+  Tensor out = y;
   for (const Hook& hook : hooks) {
     if (!hook.after) continue;
-    if (Tensor other = hook.after(*this, in, out); other.defined()) out = std::move(other);
+    if (Tensor other = hook.after(*this, x, out); other.defined()) out = std::move(other);
   }
-  run_call_hooks({in}, {out});
   return out;
 }
 
@@ -243,7 +252,8 @@ int64_t next_hook_number() {
 }  // namespace
 
 int64_t Module::add_hook(Hook hook) {
-  LATHE_CHECK(StateError, takes_one_tensor() || hook.observer, type_name(),
+  const bool fits = hook.observer || (hook.after ? takes_forward_hooks() : takes_one_tensor());
+  LATHE_CHECK(StateError, fits, type_name(),
               ": forward() is not a function of one tensor; use register_call_hook()");
   hooks_.push_back(std::move(hook));
   return hooks_.back().number;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,8 @@
 #include "lathe/nn/parameter.h"
 
 namespace lathe::nn {
+
+struct LoraLayer;
 
 struct LoadOptions {
   bool strict = true;  // false: missing and unexpected entries are reported, not thrown
@@ -135,6 +138,8 @@ class LATHE_API Module {
   /// and the first output do not determine the count. The default is macs() of these two, or 0 if
   /// there is no input or no output.
   virtual int64_t macs_of_call(const Tensors& inputs, const Tensors& outputs) const;
+  /// For layers that take an adapter of LoRA (lora_layer.h). The default is nullopt.
+  virtual std::optional<LoraLayer> lora_layer() const;
 
  protected:
   // Moves are not public, because through a Module& only the base class would move.
@@ -173,7 +178,11 @@ class LATHE_API Module {
   void call(FunctionRef<void()> f);
   bool has_hooks() const { return !hooks_.empty(); }
   void run_call_hooks(const Tensors& inputs, const Tensors& outputs);
+  /// Runs the forward hooks.   → y, or what they put in its place
+  Tensor run_forward_hooks(const Tensor& x, const Tensor& y);
   virtual bool takes_one_tensor() const { return true; }
+  /// Whether a forward hook can replace the result.
+  virtual bool takes_forward_hooks() const { return takes_one_tensor(); }
   /// The dtype that to(asked) gives to this module's own tensors.
   virtual DType dtype_for(DType asked) const { return asked; }
 

@@ -56,7 +56,7 @@ MAY_INCLUDE = {
     "ops/conv/search": {"core", "core/files", "ops/conv", "ops/plans"},
     "ops/conv/cpu": OPS | {"core/machine", "ops/conv", "ops/conv/search", "ops/matmul_kernels", "ops/onednn", "ops/plans"},
     "ops/conv/cudnn": OPS | KERNELS | {"core/machine", "ops/conv", "ops/conv/search", "ops/plans"},
-    "nn": OPS | {"core/formats", "core/text", "ops/losses"},
+    "nn": OPS | {"core/files", "core/formats", "core/text", "ops/losses"},
     "graph": OPS | {"core/files", "core/formats", "ops/losses", "nn"},
     # A room of graph/ stands on the root alone.
     "graph/passes": OPS | {"core/formats", "graph"},

@@ -93,6 +93,7 @@ class Program::State {
     for (size_t i = 0; i < text_.inputs.size(); ++i) add_tensor(i, file.tensors[i]);
     const auto find = [this](const std::string& path) -> nn::Module& { return module_at(path); };
     steps_ = pt2::make_steps(std::move(text_.graph), text_.inputs, find, name_);
+    pt2::note_layers(steps_, tensors_);
   }
 
   Tensors run(const Tensors& given) {
@@ -230,6 +231,7 @@ class Program::State {
       } else {
         part == nullptr ? program_.parameter(leaf, stored) : part->parameter(leaf, stored);
         stored.requires_grad_(input.type.requires_grad);
+        if (part != nullptr && leaf == "weight") part->weight = stored;
       }
       if (!is_norm && is_floating(stored.dtype())) {
         int& leading = is_buffer ? leading_buffer_ : leading_;

@@ -69,8 +69,8 @@ class LATHE_API Program final : public nn::Module {
   Tensor forward(const Tensor& x) override;
   /// The results, in the order of output_names(). CallHooks see inputs and results. Those of a
   /// module in the program see what went into each of its calls, and what others took from it.
-  /// Hooks that can replace a tensor are for a program of one input and one result; a module in it
-  /// refuses them.
+  /// Hooks that can replace a tensor are for a program of one input and one result. A module in it
+  /// refuses pre-hooks, and forward hooks unless each of its calls takes one tensor and gives one.
   ///   inputs  in the order of input_names(), of the dtypes and sizes of the export; a size that
   ///           was dynamic there is free, and the same wherever the export has the same symbol
   /// throws: ValueError for another number of inputs; ShapeError, DTypeError for one that does not

@@ -13,6 +13,7 @@
 #include "lathe/core/scalar.h"
 #include "lathe/core/tensor.h"
 #include "lathe/graph/pt2/pt2_schema.h"
+#include "lathe/nn/lora_layer.h"
 
 namespace lathe::jit::pt2 {
 
@@ -114,6 +115,11 @@ struct Target {
 std::span<const Target> pointwise_targets();  // pt2_pointwise.cpp
 std::span<const Target> shape_targets();      // pt2_shapes.cpp
 std::span<const Target> layer_targets();      // pt2_layers.cpp
+
+/// What a call of an operator computes of `weight`, for LoRA; nullopt if it is no such layer. The
+/// result has no weight.
+std::optional<nn::LoraLayer> lora_layer_of(const Call& call, std::string_view target,
+                                           const Tensor& weight);  // pt2_layers.cpp
 
 /// Null if there is none.
 const Target* find_target(std::string_view name);

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "lathe/core/error.h"
 #include "lathe/graph/pt2/pt2_steps.h"
 
 namespace lathe::jit::pt2 {
@@ -120,7 +121,72 @@ Tensors tensors_in(const std::vector<int>& slots, const std::vector<Held>& held)
   return out;
 }
 
+/// Whether the step reads this tensor of the program as its weight. The program's tensors are in
+/// the first slots.
+bool reads_as_weight(const Step& step, const Tensors& tensors, const Tensor& weight) {
+  const std::string_view argument = step.target->name == "aten.addmm.default" ? "mat2" : "weight";
+  for (const NamedArgument& given : step.node.inputs) {
+    const auto* const value = std::get_if<Value>(&given.value);
+    if (given.name != argument || value == nullptr) continue;
+    const auto slot = static_cast<size_t>(value->number);
+    return slot < tensors.size() && tensors[slot].handle() == weight.handle();
+  }
+  return false;
+}
+
+/// The layer that a call is: one operator on the module's weight, and views as in GPT-2's Conv1D,
+/// which make a matrix of what goes in.
+///   unknown  the values before a run
+std::optional<nn::LoraLayer> layer_in(const ModuleCall& call, const Steps& steps,
+                                      const Tensors& tensors, std::vector<Held>& unknown) {
+  const Tensor& weight = call.module->weight;
+  if (!weight.defined()) return {};
+  std::optional<nn::LoraLayer> out;
+  for (int i = call.begin; i < call.end; ++i) {
+    const Step& step = steps.steps[static_cast<size_t>(i)];
+    const std::string_view name = step.target->name;
+    if (name == "aten.view.default" || name == "aten.sym_size.int" ||
+        name.starts_with("_operator."))
+      continue;
+    if (out || !reads_as_weight(step, tensors, weight)) return {};
+    try {
+      out = lora_layer_of(Call(step, unknown, {}), name, weight);
+    } catch (const DataError&) {  // sizes that only a run knows
+      return {};
+    }
+    if (!out) return {};
+  }
+  return out;
+}
+
 }  // namespace
+
+std::optional<nn::LoraLayer> Part::lora_layer() const {
+  std::optional<nn::LoraLayer> out = layer;
+  if (out) out->weight = weight;
+  return out;
+}
+
+Tensor Part::replaced(const Tensor& x, const Tensor& y) {
+  Tensor out;
+  call([&] { out = run_forward_hooks(x, y); });
+  // Later steps may view it as they would have viewed y.
+  return y.is_contiguous() ? out.contiguous() : out;
+}
+
+void note_layers(const Steps& steps, const Tensors& tensors) {
+  std::unordered_set<const Part*> known;
+  std::vector<Held> unknown(static_cast<size_t>(steps.slots));
+  for (const ModuleCall& call : steps.calls) {
+    Part& part = *call.module;
+    const bool is_first = known.insert(&part).second;
+    const bool fits = call.inputs.size() == 1 && call.outputs.size() == 1;
+    const auto layer = fits ? layer_in(call, steps, tensors, unknown) : std::nullopt;
+    part.is_one_to_one = fits && (is_first || part.is_one_to_one);
+    const bool same = is_first || (layer && part.layer && layer->kind == part.layer->kind);
+    part.layer = same ? layer : std::nullopt;
+  }
+}
 
 std::vector<ModuleCall> module_calls(std::span<const Step> steps, FindModule find_module,
                                      std::span<const int> last, const std::vector<bool>& own) {
@@ -139,10 +205,16 @@ void Watch::before(int step, const std::vector<Held>& held) {
   }
 }
 
-void Watch::after(int step, const std::vector<Held>& held) {
+void Watch::after(int step, std::vector<Held>& held) {
   for (; !open_.empty() && open_.back().call->end == step + 1; open_.pop_back()) {
     const ModuleCall& call = *open_.back().call;
-    call.module->run_call_hooks(open_.back().inputs, tensors_in(call.outputs, held));
+    const Tensors& inputs = open_.back().inputs;
+    Tensors outputs = tensors_in(call.outputs, held);
+    if (call.module->is_one_to_one && inputs.size() == 1 && outputs.size() == 1) {
+      outputs[0] = call.module->replaced(inputs[0], outputs[0]);
+      held[static_cast<size_t>(call.outputs[0])] = outputs[0];
+    }
+    call.module->run_call_hooks(inputs, outputs);
   }
 }
 

@@ -35,22 +35,36 @@ void linear_of(Call& c) {
   c.result(linear(c.tensor("input"), c.tensor("weight"), c.maybe("bias")));
 }
 
-void conv2d_of(Call& c) {
-  Tensor x = c.tensor("input");
-  const Tensor w = c.tensor("weight");
-  Conv2dOptions o{.bias = c.maybe("bias"), .stride = c.pair("stride", 1)};
+struct Conv2dArguments {
+  Conv2dOptions options;                // without the bias
+  int64_t rows_behind, columns_behind;  // zeros after those that options.pad adds on each side
+};
+
+/// `weight`: the sizes of the weight.
+Conv2dArguments conv2d_arguments(const Call& c, const Shape& weight) {
+  Conv2dOptions o{.stride = c.pair("stride", 1)};
   o.dilation = c.pair("dilation", 1);
   o.groups = c.integer("groups", 1);
-  const bool batched = x.ndim() == 4;
-  if (!batched) x = x.unsqueeze(0);
   if (!c.is_word("padding")) {
     o.pad = c.pair("padding", 0);
   } else if (c.word("padding", "valid") == "same") {
     // The larger half of an odd number comes behind.
-    const int64_t rows = o.dilation.rows * (w.dim(2) - 1), cols = o.dilation.cols * (w.dim(3) - 1);
-    o.pad = {rows / 2, cols / 2};
-    if (rows % 2 != 0 || cols % 2 != 0) x = pad(x, {0, cols % 2, 0, rows % 2});
+    const int64_t rows = o.dilation.rows * (weight[2] - 1);
+    const int64_t columns = o.dilation.cols * (weight[3] - 1);
+    o.pad = {rows / 2, columns / 2};
+    return {o, rows % 2, columns % 2};
   }
+  return {o, 0, 0};
+}
+
+void conv2d_of(Call& c) {
+  Tensor x = c.tensor("input");
+  const Tensor w = c.tensor("weight");
+  auto [o, rows_behind, columns_behind] = conv2d_arguments(c, w.shape());
+  o.bias = c.maybe("bias");
+  const bool batched = x.ndim() == 4;
+  if (!batched) x = x.unsqueeze(0);
+  if (rows_behind != 0 || columns_behind != 0) x = pad(x, {0, columns_behind, 0, rows_behind});
   const Tensor y = conv2d(x, w, o);
   c.result(batched ? y : y.squeeze(0));
 }
@@ -261,6 +275,29 @@ const Target kLayers[] = {
 // clang-format on
 
 }  // namespace
+
+std::optional<nn::LoraLayer> lora_layer_of(const Call& c, std::string_view target,
+                                           const Tensor& weight) {
+  using enum nn::LoraLayer::Kind;
+  if (target == "aten.conv2d.default" || target == "aten.conv2d.padding") {
+    if (weight.ndim() != 4) return {};
+    const auto [options, rows_behind, columns_behind] = conv2d_arguments(c, weight.shape());
+    if (options.groups != 1 || rows_behind != 0 || columns_behind != 0) return {};
+    return nn::LoraLayer{.kind = kConv2d, .conv = options};
+  }
+  if (weight.ndim() != 2) return {};
+  if (target == "aten.linear.default") return nn::LoraLayer{.kind = kLinear};
+  if (target == "aten.addmm.default") {
+    if (c.real("beta", 1) != 1 || c.real("alpha", 1) != 1) return {};
+    return nn::LoraLayer{.kind = kLinear, .is_transposed = true};
+  }
+  if (target != "aten.embedding.default") return {};
+  nn::LoraLayer out{.kind = kEmbedding};
+  if (const int64_t padding = c.integer("padding_idx", -1); padding >= 0) {
+    out.padding_index = padding;
+  }
+  return out;
+}
 
 std::span<const Target> layer_targets() { return kLayers; }
 

@@ -175,9 +175,17 @@ TEST_CASE("pt2: hooks run at the program, and observe the modules in it") {
   model.register_forward_hook([](nn::Module&, const Tensor&, const Tensor& y) { return y * 2; });
   CHECK(equal(model(x), plain * 2));
   CHECK(equal(model.run({x})[0], plain * 2));
+  const int64_t twice =
+      module_of(model, "head")
+          .register_forward_hook([](nn::Module&, const Tensor& in, const Tensor& y) {
+            CHECK(in.shape() == Shape{3, 5, 4});
+            return y * 2;
+          });
+  CHECK(equal(model(x), plain * 4));
+  module_of(model, "head").remove_hook(twice);
   CHECK_THROWS_WITH_AS(
-      module_of(model, "fc").register_forward_hook([](nn::Module&, const Tensor&, const Tensor& y) {
-        return y;
+      module_of(model, "fc").register_forward_pre_hook([](nn::Module&, const Tensor& in) {
+        return in;
       }),
       Contains("use register_call_hook()"), StateError);
   jit::Program several = loaded("attention");

@@ -1,0 +1,441 @@
+// LoRA: the formula, what trains, merging, PEFT's files (golden_lora/, made by
+// make_lora_golden.py), and errors.
+#include "lathe/nn/lora.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "lathe/autograd/autocast.h"
+#include "lathe/autograd/checkpoint.h"
+#include "lathe/autograd/gradcheck.h"
+#include "lathe/core/error.h"
+#include "lathe/core/formats/safetensors.h"
+#include "lathe/core/text/formatted.h"
+#include "lathe/graph/trace.h"
+#include "lathe/lathe.h"
+#include "lathe/nn/functional_call.h"
+#include "lathe/tests/data/files.h"
+
+using namespace lathe;
+using data::testing::TempDir;
+using doctest::Contains;
+
+namespace {
+
+/// make_lora_golden.py's model.
+struct Net final : nn::Module {
+  nn::Embedding emb{*this, "emb", 7, 4, EmbeddingOptions{.padding_index = 0}};
+  nn::Conv2d conv{*this, "conv", 2, 4, nn::Conv2dOptions{.kernel = 3, .stride = 2, .pad = 1}};
+  nn::Linear fc{*this, "fc", 4, 6};
+  nn::Linear head{*this, "head", 6, 3};
+  Tensor words = tensor({0, 3, 6});
+
+  Tensor forward(const Tensor& x) override {
+    return head(relu(fc(conv(x).mean({2, 3}) + emb(words).sum({0}))));
+  }
+};
+
+/// A convolution with its norm.
+struct NormNet final : nn::Module {
+  nn::Conv2d conv{*this, "conv", 2, 4, nn::Conv2dOptions{.kernel = 3, .pad = 1, .bias = false}};
+  nn::BatchNorm2d norm{*this, "norm", 4};
+  nn::Conv2d groups{*this, "groups", 4, 4, nn::Conv2dOptions{.kernel = 1, .groups = 2}};
+  nn::Linear head{*this, "head", 4, 3};
+
+  Tensor forward(const Tensor& x) override { return head(groups(norm.relu(conv(x))).mean({2, 3})); }
+};
+
+const std::vector<std::string> kAdapted = {"emb", "conv", "fc"};
+
+/// An adapter adds nothing until its second matrix is other than 0.
+void randomise(const nn::Lora& lora) {
+  const NoGrad off;
+  for (const Tensor& p : lora.parameters()) p.copy_(randn_like(p) * 0.3);
+}
+
+double difference(const Tensor& a, const Tensor& b) {
+  return (a.to(kF64) - b.to(kF64)).abs().max().item<double>();
+}
+
+bool same(const StateDict& a, const StateDict& b) {
+  if (a.size() != b.size()) return false;
+  for (const auto& [name, t] : a) {
+    if (!b.contains(name) || !equal(t, b[name])) return false;
+  }
+  return true;
+}
+
+std::set<std::string> names_of(const StateDict& state) {
+  std::set<std::string> out;
+  for (const auto& [name, t] : state) out.insert(name);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("lora: an adapter of Linear adds scale · x A^T B^T, as loops compute it") {
+  nn::Linear layer(3, 2);
+  layer.to(kF64);
+  const Tensor x = randn({4, 3}, {.dtype = kF64});
+  const Tensor before = layer(x);
+  for (const bool stabilized : {false, true}) {
+    nn::Lora lora = nn::add_lora(layer, {.rank = 4, .alpha = 6, .rank_stabilized = stabilized});
+    CHECK(equal(layer(x), before));
+    randomise(lora);
+    const Tensor a = lora.parameters()[0], b = lora.parameters()[1], y = layer(x);
+    CHECK(a.shape() == Shape{4, 3});
+    CHECK(b.shape() == Shape{2, 4});
+    const double scale = stabilized ? 6 / 2.0 : 6 / 4.0;
+    for (int64_t n = 0; n < 4; ++n) {
+      for (int64_t o = 0; o < 2; ++o) {
+        double want = before[n][o].item<double>();
+        for (int64_t r = 0; r < 4; ++r) {
+          for (int64_t i = 0; i < 3; ++i)
+            want +=
+                scale * b[o][r].item<double>() * a[r][i].item<double>() * x[n][i].item<double>();
+        }
+        CHECK(y[n][o].item<double>() == doctest::Approx(want).epsilon(1e-12));
+      }
+    }
+    for (const Tensor& p : lora.parameters()) p.detach().zero_();
+    lora.merge();  // takes it out again
+  }
+}
+
+TEST_CASE("lora: first values are PEFT's") {
+  Net net;
+  const nn::Lora lora = nn::add_lora(net, {.rank = 8, .targets = kAdapted});
+  const StateDict state = lora.state_dict();
+  const std::string prefix = "base_model.model.";
+  const auto largest = [&](const std::string& name) {
+    return state[prefix + name].abs().max().item<double>();
+  };
+  CHECK(largest("fc.lora_B.weight") == 0);
+  CHECK(largest("conv.lora_B.weight") == 0);
+  CHECK(largest("emb.lora_embedding_A") == 0);
+  CHECK(largest("fc.lora_A.weight") <= 1 / std::sqrt(4.0));
+  CHECK(largest("fc.lora_A.weight") > 0.7 / std::sqrt(4.0));
+  CHECK(largest("conv.lora_A.weight") <= 1 / std::sqrt(18.0));
+  CHECK(largest("conv.lora_A.weight") > 0.7 / std::sqrt(18.0));
+  const Tensor normal = state[prefix + "emb.lora_embedding_B"];
+  CHECK(normal.shape() == Shape{4, 8});
+  CHECK(normal.std().item<double>() == doctest::Approx(1).epsilon(0.5));
+}
+
+TEST_CASE("lora: merged weights give the same results, and unmerge() restores their bits") {
+  Net net;
+  net.to(kF64);
+  const Tensor x = randn({3, 2, 7, 6}, {.dtype = kF64});
+  const StateDict before = net.state_dict().clone();
+  nn::Lora lora = nn::add_lora(net, {.rank = 2, .targets = kAdapted});
+  randomise(lora);
+  const Tensor y = net(x);
+  CHECK(difference(y, net.eval()(x)) == 0);
+  lora.merge();
+  CHECK(names_of(net.state_dict()) == names_of(before));
+  CHECK(difference(net(x), y) <= 1e-12);
+  CHECK(difference(net.state_dict()["conv.weight"], before["conv.weight"]) > 0.01);
+  CHECK_THROWS_WITH_AS(lora.merge(), Contains("merged already"), StateError);
+  lora.unmerge();
+  CHECK_THROWS_WITH_AS(lora.unmerge(), Contains("not merged"), StateError);
+  for (const auto& [name, t] : before) CHECK_MESSAGE(equal(net.state_dict()[name], t), name);
+  CHECK(equal(net(x), y));
+}
+
+TEST_CASE("lora: a model that is converted or moved while merged gets its adapters back there") {
+  Net net;
+  nn::Lora lora = nn::add_lora(net, {.rank = 2, .targets = kAdapted});
+  randomise(lora);
+  const Tensor x = randn({3, 2, 7, 6});
+  const Tensor y = net(x);
+  lora.merge();
+  net.to(kF64);
+  lora.unmerge();
+  for (const Tensor& p : lora.parameters()) CHECK(p.dtype() == kF64);
+  CHECK(difference(net(x.to(kF64)), y) <= 1e-5);
+  net.to(kF32).to(kChannelsLast);
+  CHECK(difference(net(x), y) <= 1e-5);
+  lora.merge();
+  CHECK(net.conv.weight.is_contiguous(kChannelsLast));
+  CHECK(difference(net(x), y) <= 1e-5);
+}
+
+TEST_CASE("lora: gradients of every adapter agree with finite differences") {
+  Net net;
+  net.to(kF64);
+  net.words = tensor({1, 3, 3});  // the padding row gets no gradient
+  const nn::Lora lora = nn::add_lora(net, {.rank = 2, .targets = kAdapted, .trained = {"head"}});
+  randomise(lora);
+  const Tensor x = randn({3, 2, 7, 6}, {.dtype = kF64});
+  nn::Module::Named<Tensor> trained;
+  for (const auto& [name, p] : net.named_parameters()) {
+    if (p.requires_grad()) trained.emplace_back(name, p);
+  }
+  CHECK(trained.size() == 8);
+  Tensors values;
+  for (const auto& [name, p] : trained) values.push_back(p.detach().clone());
+  const auto f = [&](const Tensors& in) {
+    nn::Module::Named<Tensor> named;
+    for (size_t i = 0; i < in.size(); ++i) named.emplace_back(trained[i].first, in[i]);
+    return nn::functional_call(net, named, x).square();
+  };
+  const GradReport report = gradcheck(f, values);
+  CHECK_MESSAGE(report.ok, report.text);
+}
+
+TEST_CASE("lora: only adapters and what trains in full change in steps") {
+  NormNet net;
+  const StateDict before = net.state_dict().clone();
+  const nn::Lora lora = nn::add_lora(net, {.rank = 2, .trained = {"head"}});
+  CHECK(lora.layers() == std::vector<std::string>{"conv"});  // not the groups, not the head
+  optim::AdamW adam(net.parameters(), {.lr = 0.01, .weight_decay = 0.1});
+  const Tensor x = randn({4, 2, 5, 5}), labels = tensor({0, 1, 2, 1});
+  double first = 0, last = 0;
+  for (int step = 0; step < 10; ++step) {
+    net.train();
+    lora.frozen().hold();
+    const Tensor loss = cross_entropy(net(x), labels);
+    (step == 0 ? first : last) = loss.item<double>();
+    adam.zero_grad();
+    loss.backward();
+    adam.step();
+  }
+  CHECK(last < first);
+  for (const auto& [name, t] : net.state_dict()) {
+    const bool is_frozen = before.contains(name) && !name.starts_with("head");
+    if (is_frozen) CHECK_MESSAGE(equal(t, before[name]), name);
+    if (name.starts_with("head")) CHECK_FALSE(equal(t, before[name]));
+  }
+  CHECK(lora.parameters()[1].abs().max().item<double>() > 0);
+}
+
+TEST_CASE("lora: checkpoint(), autocast, tracing and copies of the state see the adapters") {
+  Net net;
+  const nn::Lora lora = nn::add_lora(net, {.rank = 2, .targets = kAdapted});
+  randomise(lora);
+  const Tensor x = randn({3, 2, 7, 6});
+  const Tensor y = net(x);
+  y.square().sum().backward();
+  const Tensor want = net.fc.named_parameters()[2].second.grad().clone();
+  net.zero_grad();
+  checkpoint([&](const Tensors& in) { return Tensors{net(in[0])}; }, {x})[0]
+      .square()
+      .sum()
+      .backward();
+  CHECK(difference(net.fc.named_parameters()[2].second.grad(), want) <= 1e-6);
+  {
+    const Autocast half(kCPU, kBF16);
+    CHECK(difference(net(x), y) <= 0.05 * y.abs().max().item<double>());
+  }
+  const NoGrad off;
+  CHECK(difference(jit::trace(net, x)(x), y) <= 1e-5);
+  Net other;
+  const nn::Lora its = nn::add_lora(other, {.rank = 2, .targets = kAdapted});
+  other.load_state_dict(net.state_dict());
+  CHECK(equal(other(x), y));
+  Net half;
+  half.load_state_dict([&] {
+    StateDict base;
+    for (const auto& [name, t] : net.state_dict()) {
+      if (name.find("lora_") == name.npos) base.add(name, t);
+    }
+    return base;
+  }());
+  half.to(kBF16);
+  const nn::Lora of_half = nn::add_lora(half, {.rank = 2, .targets = kAdapted});
+  CHECK(of_half.parameters()[0].dtype() == kF32);
+  CHECK(half(x.to(kBF16)).dtype() == kBF16);
+}
+
+TEST_CASE("lora: dropout acts in training alone") {
+  nn::Linear layer(16, 4);
+  const nn::Lora lora = nn::add_lora(layer, {.dropout = 0.5});
+  randomise(lora);
+  const Tensor x = randn({2, 16});
+  layer.train();
+  CHECK_FALSE(equal(layer(x), layer(x)));
+  layer.eval();
+  CHECK(equal(layer(x), layer(x)));
+}
+
+TEST_CASE(
+    "lora: the model keeps its adapters without the Lora, and a moved layer takes them along") {
+  nn::Linear layer(3, 3);
+  const Tensor x = randn({2, 3});
+  Tensor y;
+  {
+    const nn::Lora lora = nn::add_lora(layer);
+    randomise(lora);
+    y = layer(x);
+  }
+  CHECK(equal(layer(x), y));
+  nn::Linear moved = std::move(layer);
+  CHECK(equal(moved(x), y));
+  CHECK(moved.named_parameters().size() == 4);
+}
+
+// --- PEFT's files ----------------------------------------------------------------------------------
+
+TEST_CASE("lora: reads PEFT's adapters and gives its results, and writes the same file") {
+  const std::string folder = LATHE_GOLDEN_LORA;
+  StateDict base, golden = safetensors::read(folder + "/model.safetensors").tensors;
+  for (const auto& [name, t] : golden) {
+    if (name != "x" && name != "y") base.add(name, t);
+  }
+  Net net;
+  net.load_state_dict(base);
+  const nn::Lora lora = nn::load_lora(net, folder);
+  net.to(kF64).eval();
+  CHECK(difference(net(golden["x"].to(kF64)), golden["y"]) <= 1e-12);
+  net.to(kF32);
+  const TempDir made;
+  lora.save(made.path().string());
+  CHECK(same(safetensors::read((made / "adapter_model.safetensors").string()).tensors,
+             safetensors::read(folder + "/adapter_model.safetensors").tensors));
+
+  Net again;
+  again.load_state_dict(base);
+  const nn::Lora second = nn::load_lora(again, made.path().string());  // the config, too
+  again.to(kF64).eval();
+  CHECK(difference(again(golden["x"].to(kF64)), golden["y"]) <= 1e-12);
+}
+
+TEST_CASE("lora: PEFT is told whole names where one is the ending of another module's") {
+  struct Nested final : nn::Module {
+    nn::Linear fc{*this, "fc", 2, 2};
+    Net inner;
+    Nested() { adopt(inner, "inner"); }
+  } net;
+  const TempDir made;
+  const auto targets = [&](const std::vector<std::string>& layers) {
+    nn::Lora lora = nn::add_lora(net, {.targets = layers});
+    lora.save(made.path().string());
+    lora.merge();
+    const std::string config = data::testing::read_file(made / "adapter_config.json");
+    const size_t at = config.find("\"target_modules\": ");
+    return config.substr(at + 18, config.find("use_rslora") - at - 18);
+  };
+  CHECK(targets({"inner.fc"}).starts_with("[\n    \"inner.fc\"\n  ],"));
+  CHECK(targets({"fc", "inner.head"}).starts_with(R"("fc|inner\\.head",)"));
+  CHECK(targets({"*fc"}).starts_with("["));
+}
+
+TEST_CASE("lora: files of another method, or that do not fit, are refused and change nothing") {
+  const TempDir made;
+  const std::string folder = made.path().string();
+  Net from;
+  const nn::Lora lora = nn::add_lora(from, {.targets = kAdapted, .trained = {"head"}});
+  lora.save(folder);
+  const std::string config = data::testing::read_file(made / "adapter_config.json");
+  const StateDict entries =
+      safetensors::read((made / "adapter_model.safetensors").string()).tensors;
+
+  Net net;
+  const StateDict before = net.state_dict().clone();
+  const auto refused_config = [&](const std::string& key, const std::string& value) {
+    const std::string changed = "{\"" + key + "\": " + value + "," + config.substr(1);
+    // The last of two equal keys counts, so the first is put behind.
+    const std::string text =
+        config.substr(0, config.rfind('}')) + ",\"" + key + "\": " + value + "}";
+    data::testing::write_file(made / "adapter_config.json", text);
+    const std::string message =
+        data::testing::message_of<DataError>([&] { nn::load_lora(net, folder); });
+    data::testing::write_file(made / "adapter_config.json", config);
+    return message;
+  };
+  CHECK(refused_config("peft_type", "\"LOHA\"").find("only LORA is read") != std::string::npos);
+  CHECK(refused_config("use_dora", "true").find("use_dora") != std::string::npos);
+  CHECK(refused_config("alpha_pattern", "{\"fc\": 3}").find("alpha_pattern") != std::string::npos);
+  CHECK(refused_config("bias", "\"all\"").find("bias") != std::string::npos);
+  CHECK(refused_config("init_lora_weights", "\"pissa\"").find("pissa") != std::string::npos);
+  CHECK(refused_config("lora_alpha", "\"x\"").find("another kind") != std::string::npos);
+  CHECK(refused_config("r", "1e300").find("another kind") != std::string::npos);
+  CHECK(refused_config("r", "0").find("positive") != std::string::npos);
+  CHECK(refused_config("lora_dropout", "1.5").find("[0,1)") != std::string::npos);
+  CHECK(refused_config("r", "8").empty());  // the way of these checks: this one is loaded
+
+  Net fresh;
+  const StateDict untouched = fresh.state_dict().clone();
+  const auto refused = [&]<class E>(const std::string& name, const Tensor& value, E*) {
+    StateDict changed;
+    for (const auto& [entry, t] : entries) {
+      if (entry != name) changed.add(entry, t);
+    }
+    if (value.defined()) changed.add(name, value);
+    safetensors::write((made / "adapter_model.safetensors").string(), changed);
+    const std::string message = data::testing::message_of<E>([&] { nn::load_lora(fresh, folder); });
+    CHECK(same(fresh.state_dict(), untouched));
+    return message;
+  };
+  const std::string p = "base_model.model.";
+  const auto data_error = static_cast<DataError*>(nullptr);
+  const auto value_error = static_cast<ValueError*>(nullptr);
+  CHECK(refused("fc.weight", zeros({1}), data_error).find("does not begin") != std::string::npos);
+  CHECK(refused(p + "fc.lora_A.weight", {}, data_error).find("only one") != std::string::npos);
+  CHECK(refused(p + "fc.lora_B.bias", zeros({6}), data_error).find("another kind of adapter") !=
+        std::string::npos);
+  CHECK(refused(p + "fc.lora_A.weight", zeros({8, 5}), value_error).find("another shape") !=
+        std::string::npos);
+  CHECK(refused(p + "fc.lora_A.weight", zeros({}), value_error).find("no rank") !=
+        std::string::npos);
+  CHECK(refused(p + "conv.lora_A.weight", zeros({8, 5}), value_error).find("conv") !=
+        std::string::npos);
+  CHECK(refused(p + "head2.weight", zeros({1}), value_error).find("no entry \"head2.weight\"") !=
+        std::string::npos);
+  CHECK(refused(p + "head.weight", zeros({1}), value_error).find("another shape") !=
+        std::string::npos);
+}
+
+// --- errors ----------------------------------------------------------------------------------------
+
+TEST_CASE("lora: what cannot be adapted is an error that says why") {
+  Net net;
+  const StateDict before = net.state_dict().clone();
+  const auto fails = [&](const nn::LoraOptions& options, const char* text) {
+    CHECK_THROWS_WITH_AS(nn::add_lora(net, options), Contains(text), ValueError);
+    CHECK(names_of(net.state_dict()) == names_of(before));
+    CHECK(net.fc.weight.requires_grad());
+  };
+  fails({.rank = 0}, "rank must be positive, got 0");
+  fails({.alpha = -1}, "alpha must be positive, got -1");
+  fails({.dropout = 1}, "dropout must be in [0,1), got 1");
+  fails({.targets = {}}, "no targets");
+  fails({.targets = {"fc", "con"}}, "\"con\" matches no module; did you mean conv?");
+  nn::Sequential two;
+  two.add_named<nn::Linear>("a", 2, 2);
+  CHECK_THROWS_WITH_AS(nn::add_lora(two, {.targets = {"b"}}), Contains("a is a layer of the model"),
+                       ValueError);
+  struct Outer final : nn::Module {
+    Net inner;
+    Outer() { adopt(inner, "inner"); }
+  } outer;
+  CHECK_THROWS_WITH_AS(nn::add_lora(outer, {.targets = {"fc"}}), Contains("did you mean *.fc?"),
+                       ValueError);
+  CHECK(nn::add_lora(outer, {.targets = {"inner"}}).layers().size() == 4);
+  fails({.trained = {"hed"}}, "\"hed\" matches no parameter; did you mean head?");
+  NormNet other;
+  CHECK_THROWS_WITH_AS(nn::add_lora(other, {.targets = {"norm"}}),
+                       Contains("\"norm\" matches \"norm\" (BatchNorm2d)"), ValueError);
+  CHECK_THROWS_WITH_AS(nn::add_lora(other, {.targets = {"groups"}}), Contains("one group"),
+                       ValueError);
+  const nn::Lora lora = nn::add_lora(net, {.targets = {"fc"}});
+  CHECK_THROWS_WITH_AS(nn::add_lora(net, {.targets = {"conv", "fc"}}),
+                       Contains("\"fc\" has an adapter already"), StateError);
+  CHECK(lora.layers() == std::vector<std::string>{"fc"});
+}
+
+TEST_CASE("lora: a weight that two layers share is not merged") {
+  struct Tied final : nn::Module {
+    nn::Embedding emb{*this, "emb", 5, 4};
+    nn::Linear out{*this, "out", 4, 5, {.bias = false}};
+    Tied() { out.weight = emb.weight; }
+    Tensor forward(const Tensor& x) override { return out(emb(x)); }
+  } net;
+  nn::Lora lora = nn::add_lora(net, {.targets = {"emb"}});
+  CHECK_THROWS_WITH_AS(lora.merge(), Contains("emb.weight and out.weight are one tensor"),
+                       StateError);
+  CHECK_FALSE(lora.is_merged());
+}
