@@ -226,6 +226,8 @@ bool Call::is_stochastic_depth() const {
   return type.ends_with("DropPath") || type.ends_with("StochasticDepth");
 }
 
+bool Call::is_masked() const { return step_.is_masked; }
+
 Tensor Call::num_batches() const {
   if (step_.num_batches < 0) return {};
   return std::get<Tensor>(held_[static_cast<size_t>(step_.num_batches)]);

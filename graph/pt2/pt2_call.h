@@ -73,6 +73,8 @@ class Call {
   /// The same for an operator with a flag, which was false in a part that did not train then.
   bool trains(std::string_view flag) const;
   bool is_stochastic_depth() const;
+  /// Whether "other" is the mask of stochastic depth.
+  bool is_masked() const;
   /// The counter of a batch norm; undefined if its module has none.
   Tensor num_batches() const;
 

@@ -2,10 +2,12 @@
 // Contract: pt2_call.h.
 #include <cmath>
 
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/graph/pt2/pt2_call.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/batch_norm.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv1d.h"
 #include "lathe/ops/conv2d.h"
@@ -89,8 +91,14 @@ void conv_transpose2d_of(Call& c) {
 }
 
 void addmm_of(Call& c) {
-  c.result(addmm(c.tensor("self"), c.tensor("mat1"), c.tensor("mat2"),
-                 {.beta = c.number("beta", 1), .alpha = c.number("alpha", 1)}));
+  const Scalar alpha = c.number("alpha", 1), beta = c.number("beta", 1);
+  const bool is_plain = alpha.to<double>() == 1 && beta.to<double>() == 1;
+  // Without gradients by ops that a graph holds, for jit::trace.
+  if (is_plain && !grad_enabled()) {
+    return c.result(add(matmul(c.tensor("mat1"), c.tensor("mat2")), c.tensor("self")));
+  }
+  c.result(
+      addmm(c.tensor("self"), c.tensor("mat1"), c.tensor("mat2"), {.beta = beta, .alpha = alpha}));
 }
 
 void embedding_of(Call& c) {

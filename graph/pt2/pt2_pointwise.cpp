@@ -142,6 +142,13 @@ void add_combined(Call& c) {
                                    : add(c.tensor("self"), both, value));
 }
 
+/// Stochastic depth in evaluation multiplies by 1, not by a mask of ones: a tensor with an element
+/// for each image could not be a constant of a graph (jit::trace).
+void mul_of(Call& c) {
+  if (c.is_masked() && !c.trains()) return c.result(mul(c.tensor("self"), 1));
+  binary<mul, mul>(c);
+}
+
 /// 1 with probability p, else 0. Stochastic depth in evaluation keeps everything.
 void bernoulli_of(Call& c) {
   const Tensor self = c.tensor("self");
@@ -224,7 +231,7 @@ const Target kPointwise[] = {
     {"aten.add.Tensor", [](Call& c) { c.result(added(c)); }}, {"aten.add.Scalar", [](Call& c) { c.result(added(c)); }},
     {"aten.sub.Tensor", [](Call& c) { c.result(subtracted(c)); }}, {"aten.sub.Scalar", [](Call& c) { c.result(subtracted(c)); }},
     {"aten.rsub.Scalar", [](Call& c) { c.result(sub(c.number("other"), mul(c.tensor("self"), c.number("alpha", 1)))); }},
-    {"aten.mul.Tensor", binary<mul, mul>}, {"aten.mul.Scalar", binary<mul, mul>},
+    {"aten.mul.Tensor", mul_of}, {"aten.mul.Scalar", binary<mul, mul>},
     {"aten.div.Tensor", [](Call& c) { c.result(divided(c)); }}, {"aten.div.Scalar", [](Call& c) { c.result(divided(c)); }},
     {"aten.div.Tensor_mode", [](Call& c) { c.result(divided(c)); }}, {"aten.div.Scalar_mode", [](Call& c) { c.result(divided(c)); }},
     {"aten.floor_divide.default", [](Call& c) { c.result(c.is_tensor("other") ? div(c.tensor("self"), c.tensor("other"), {RoundingMode::kFloor}) : div(c.tensor("self"), c.number("other"), {RoundingMode::kFloor})); }},

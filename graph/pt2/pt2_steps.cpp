@@ -198,6 +198,10 @@ class Maker {
       if (counter != counters.end()) read.push_back(step.num_batches = counter->second);
     }
     for (const int slot : read) last_[static_cast<size_t>(slot)] = at;
+    const std::string_view type = node.module_type;
+    const bool is_depth = type.ends_with("DropPath") || type.ends_with("StochasticDepth");
+    step.is_masked =
+        target.name == "aten.mul.Tensor" && is_depth && masks_.contains(slot_of(node, "other"));
     const int self = slot_of(node, "self");
     for (Value& output : node.outputs) {
       if (output.number < 0) continue;
@@ -213,11 +217,13 @@ class Maker {
       LATHE_CHECK(DataError, self >= 0 && gives_one(node), file_, ": node ", in_quotes(node.name),
                   " (", in_quotes(node.target),
                   ") must write into one tensor \"self\" and give it");
-      const std::string_view type = node.module_type;
-      step.only_in_training = target.name.starts_with("aten.div_") && drawn_.contains(self) &&
-                              (type.ends_with("DropPath") || type.ends_with("StochasticDepth"));
+      step.only_in_training =
+          target.name.starts_with("aten.div_") && is_depth && drawn_.contains(self);
       drawn_.erase(self);
-      if (target.name == "aten.bernoulli_.float") drawn_.insert(self);
+      if (target.name == "aten.bernoulli_.float") {
+        drawn_.insert(self);
+        if (is_depth) masks_.insert(self);
+      }
     }
     step.node = std::move(node);
   }
@@ -280,6 +286,7 @@ class Maker {
   Memory memory_;
   std::vector<int> first_, last_;  // the steps that make each slot and that read it last
   std::unordered_set<int> drawn_;  // slots that hold what bernoulli_ wrote
+  std::unordered_set<int> masks_;  // those of stochastic depth, whatever wrote into them since
   Steps out_;
 };
 

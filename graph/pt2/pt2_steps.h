@@ -29,6 +29,7 @@ struct Step {
   // view must be one, as in PyTorch.
   bool is_shared = false;
   bool only_in_training = false;  // the rescaling of stochastic depth
+  bool is_masked = false;         // the product of a value and the mask of stochastic depth
   int num_batches = -1;           // of batch norm in training: the slot of its counter
 };
 

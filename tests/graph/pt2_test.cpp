@@ -15,6 +15,7 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/isclose.h"
+#include "lathe/ops/matmul.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
@@ -248,15 +249,33 @@ TEST_CASE("pt2: functional_call and compile() take a program") {
 }
 
 TEST_CASE("pt2: trace() makes a graph of a program in evaluation, for any batch") {
-  const Golden g("conv_net");
-  jit::Program model = jit::load_program(g.path);
-  model.eval();
-  const Tensor x = g.inputs(kF32, kCPU)[0];
-  const jit::Graph graph = jit::trace(model, x);
-  const NoGrad off;
-  CHECK(equal(graph(x), model(x)));
-  CHECK(equal(graph(narrow(x, 0, 0, 1)), model(narrow(x, 0, 0, 1))));
-  CHECK(graph.state().contains("norm2.running_var"));
+  const auto check = [](jit::Program& model, const Tensor& x) {
+    model.eval();
+    const jit::Graph graph = jit::trace(model, x);
+    const NoGrad off;
+    CHECK(equal(graph(x), model(x)));
+    CHECK(equal(graph(narrow(x, 0, 0, 1)), model(narrow(x, 0, 0, 1))));
+    return graph;
+  };
+  for (const char* name : {"conv_net", "under", "depth", "tied"}) {  // depth: stochastic depth
+    CAPTURE(name);
+    const Golden g(name);
+    jit::Program model = jit::load_program(g.path);
+    const jit::Graph graph = check(model, g.inputs(kF32, kCPU)[0]);
+    for (const auto& [entry, t] : model.state_dict()) {
+      if (is_floating(t.dtype())) CHECK(graph.state().contains(entry));
+    }
+  }
+  const std::string product =
+      pt2_file(pt2_program(pt2_node("aten.addmm.default",
+                                    concat(pt2_tensor("self", "x"), ",", pt2_tensor("mat1", "x"),
+                                           ",", pt2_tensor("mat2", "p_w")),
+                                    "y"),
+                           "y"));
+  jit::Program model = jit::load_program(std::as_bytes(std::span(product)), "m.pt2");
+  const Tensor x = tensor({{1.f, -1.f}, {2.f, 0.5f}, {0.f, 3.f}});
+  check(model, x);
+  CHECK(allclose(model(x), x + matmul(x, tensor({{1.f, 2.f}, {3.f, 4.f}}))));
 }
 
 TEST_CASE("pt2: an error of an op names the module and the line of Python") {
