@@ -1,11 +1,12 @@
 // PyTorch's exported programs. An archive's entries have a CRC, which random changes rarely
 // survive: an input that begins with a brace is the JSON of a program, one that begins with a
-// colon a table of weights, and both are put into an archive. What loads also runs, on an input of
-// [2,2].
+// colon a table of weights, and both are put into an archive. What loads also goes through a
+// checkpoint, and runs on an input of [2,2].
 #include "lathe/graph/pt2/program.h"
 
 #include <memory>
 #include <span>
+#include <stdexcept>
 
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/ops/creation.h"
@@ -85,6 +86,19 @@ std::string file_for(const std::string& bytes) {
                       {"data/constants/model_constants_config.json", R"({"config":{}})"}});
 }
 
+/// Without its weights and with them again.
+void carry(const jit::Program& model) {
+  const std::string carried = model.architecture();
+  std::string again;
+  try {
+    again = jit::load_program(std::as_bytes(std::span(carried)), "carried", model.state_dict())
+                .architecture();
+  } catch (const Error& error) {
+    throw std::logic_error("a program that loads does not come back: " + error.message());
+  }
+  if (again != carried) throw std::logic_error("a program comes back as another one");
+}
+
 /// Sizes in a program may be any: it gets a MiB.
 void run(jit::Program& model) {
   HostAllocator& host = host_allocator();
@@ -110,6 +124,7 @@ void feed(const std::string& bytes) {
   check_allocations(kLargest * static_cast<int64_t>(file.size()), [&] {
     model.reset(new jit::Program(jit::load_program(std::as_bytes(std::span(file)), "fuzz.pt2")));
   });
+  carry(*model);
   if (model->input_names().size() <= 8) run(*model);
 }
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Compares exported models of torchvision, timm, transformers and torch.nn with PyTorch.
 
-    pt2_models.py PT2_RUN [MODEL...] [--dtype f32] [--steps N]       (needs PyTorch, torchvision, timm, transformers, safetensors)
+    pt2_models.py PT2_RUN [MODEL...] [--dtype f32] [--steps N] [--lathe LATHE]
+                                        (needs PyTorch, torchvision, timm, transformers, safetensors; with --lathe also onnxruntime)
 
 Each model is made without pretrained weights, exported in DTYPE (f64) in training mode with dropout and stochastic depth set to 0,
 and run by PT2_RUN (pt2_run.cpp). Printed are the largest differences of results, loss, gradients and buffers from PyTorch in
 f64, each relative to the largest number of its tensor; with --steps, of the losses of N steps of SGD. Then the trained program goes
-back: its file must give the same results in torch.export.load ("exported"), and its weights in the eager model ("eval").
+back: its file must give the same results in torch.export.load ("exported"), and its weights in the eager model ("eval"). With --lathe
+`lathe ckpt convert` makes an ONNX file of it, which must give the eager model's results in onnxruntime ("onnx").
 With --dtype f32 PyTorch's own differences from its f64 follow: a batch norm over few numbers, and relu at 0, make some gradients sensitive to rounding. Such a model
 agrees if it is at most four times as far from f64 as PyTorch. This is no test of CI: it takes minutes.
 """
@@ -202,6 +204,17 @@ def back_in_python(name, at):
     return out
 
 
+def in_onnxruntime(lathe, at):
+    """The results of the ONNX file that `lathe ckpt convert` makes."""
+    import onnxruntime
+    if subprocess.run([lathe, "ckpt", "convert", f"{at}.back.pt2", f"{at}.onnx"], check=False, stdout=subprocess.DEVNULL).returncode != 0:
+        return {}
+    session = onnxruntime.InferenceSession(f"{at}.onnx", providers=["CPUExecutionProvider"])
+    given = safetensors.torch.load_file(f"{at}.in")
+    results = session.run(None, {node.name: given[f"in.{i}"].numpy() for i, node in enumerate(session.get_inputs())})
+    return {f"onnx.{i}": torch.from_numpy(y) for i, y in enumerate(results)}
+
+
 def compare(want, got):
     """→ {kind: (largest relative difference, its tensor)}"""
     worst = {}
@@ -226,6 +239,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--dtype", default="f64")
     parser.add_argument("--steps", type=int, default=0)
+    parser.add_argument("--lathe")
     parser.add_argument("models", nargs="*")
     options = parser.parse_args()
     bounds = {"f32": 1e-4, "f64": 1e-9}
@@ -251,9 +265,13 @@ def main():
                 bad += 1
                 continue
             torchs = compare(want, own) if own else {}
+            got = safetensors.torch.load_file(f"{at}.out")
             if options.steps:
                 want |= back_in_python(name, at)
-            worst = compare(want, safetensors.torch.load_file(f"{at}.out"))
+            if options.steps and options.lathe:
+                want |= {f"onnx.{key[5:]}": y for key, y in want.items() if key.startswith("eval.")}
+                got |= in_onnxruntime(options.lathe, at)
+            worst = compare(want, got)
             bound = 1e-5 if options.steps else bounds["f32" if name in IN_F32 else options.dtype]
             fine = all(difference <= max(bound, 4 * torchs.get(kind, (0, ""))[0]) for kind, (difference, _) in worst.items())
             good, bad = good + fine, bad + (not fine)

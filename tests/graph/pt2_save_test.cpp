@@ -19,6 +19,7 @@
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 #include "lathe/optim/sgd.h"
+#include "lathe/tests/cuda_case.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/graph/pt2_files.h"
 
@@ -271,6 +272,16 @@ TEST_CASE("pt2: constants are written as they are now") {
   CHECK(equal(again(x), c * 8));
   const std::string carried = again.architecture();
   CHECK(equal(jit::load_program(bytes_in(carried), "m", again.state_dict())(x), c * 16));
+}
+
+TEST_CASE("pt2: a program on a GPU is written as one on the CPU" * test::cuda_case()) {
+  for (const char* name : {"conv_net", "tied", "bare"}) {
+    CAPTURE(name);
+    const std::string want = saved(jit::load_program(golden(name)));
+    jit::Program model = jit::load_program(golden(name));
+    model.to(Device(DeviceType::kCUDA));
+    CHECK(saved(model) == want);
+  }
 }
 
 TEST_CASE("pt2: sample inputs and extra files are kept up to 4 MiB in all") {
