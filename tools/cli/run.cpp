@@ -189,7 +189,8 @@ constexpr Command kCommands[] = {
      .max_words = 2,
      .run = run_ckpt_diff},
     {.name = "ckpt convert",
-     .help = "The weights of a checkpoint as .safetensors or .npz, or its model as .onnx or .lathe",
+     .help = "The weights of a checkpoint as .safetensors or .npz, or its model as .onnx, .lathe "
+             "or .pt2",
      .example = "lathe ckpt convert runs/a/best.safetensors model.onnx",
      .takes = kCkptConvert,
      .words = "a checkpoint and the new file, whose ending says the format",

@@ -1,6 +1,6 @@
 // lathe ckpt show, diff, convert: the content of a checkpoint, the differences of two, and a
 // checkpoint's weights, or model, in another format. Reads every format of
-// core/formats/tensor_file.h, and the weights in ONNX files.
+// core/formats/tensor_file.h, the weights in ONNX files, and programs of PyTorch.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,10 +20,11 @@
 #include "lathe/data/images/packed_file.h"
 #include "lathe/graph/file.h"
 #include "lathe/graph/onnx/onnx.h"
-#include "lathe/graph/op_table.h"
 #include "lathe/graph/trace.h"
 #include "lathe/ops/random.h"
+#include "lathe/tools/cli/commands/ckpt_program.h"
 #include "lathe/tools/cli/commands/int8.h"
+#include "lathe/tools/cli/commands/op_on_integers.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/replaceable.h"
@@ -60,6 +61,9 @@ Checkpoint open_file(const std::string& path, const Settings& settings) {
             .metadata = std::move(file.about),
             .has_checksum = false};
   }
+  if (is_program_file(path)) {
+    return {.tensors = open_program(path)->state_dict(), .metadata = {}, .has_checksum = false};
+  }
   return reading_data([&] { return read_tensor_file(path, settings.weights_section); });
 }
 
@@ -71,6 +75,10 @@ std::string reason_to_keep(const std::string& path) {
   try {
     if (path.ends_with(".onnx"))
       return jit::is_saved_onnx(path) ? "" : "holds something else than an ONNX model of lathe";
+    if (is_program_file(path)) {
+      static_cast<void>(open_program(path));
+      return "";
+    }
     if (path.ends_with(".lathe"))
       return is_graph_file(path) ? "" : "holds something else than a graph";
     const auto wanted = safetensors ? TensorFileFormat::kSafetensors : TensorFileFormat::kNpz;
@@ -189,6 +197,7 @@ TrainedModel trained_model(const Checkpoint& file, const std::string& from, cons
 // The graph of a file, or of the model that a checkpoint describes; `what` is made of it.
 GraphFile graph_in(const std::string& from, const char* what, const Settings& settings) {
   refuse_folder(from);
+  if (is_program_file(from)) return {graph_of_program(*open_program(from), from), {}};
   if (!data::is_packed_file(from) && reading_data([&] { return is_graph_file(from); }))
     return read_graph_file(from);
   const Checkpoint file = open_file(from, settings);
@@ -220,51 +229,22 @@ size_t write_graph(const std::string& to, const std::string& from, bool as_onnx,
   return file.graph.state().size();
 }
 
-// The name of the first convolution or matrix product whose weights are 8-bit integers; "" if there
-// is none. The weights are a tensor of the graph, alone or with scales and zero points, which have
-// no more elements. A mask of 8-bit integers, all 0 or 1, is no weight: it is multiplied by a
-// tensor of f32 that has as many elements. Nor is what a graph rounds to 8 bits while it runs.
-std::string op_on_integers(const jit::Graph& graph) {
-  // By value. `own`: its elements, if it is a tensor of the graph or computed from such tensors
-  // alone, else 0. `integers`: those of the 8-bit weights that it is or is computed from, else 0.
-  std::vector<int64_t> own(graph.values.size(), 0), integers = own;
-  std::vector<bool> is_mask(graph.values.size(), false);
-  for (size_t i = 0; i < graph.values.size(); ++i) {
-    const Tensor& tensor = graph.values[i].tensor;
-    if (!tensor.defined()) continue;
-    own[i] = tensor.numel();
-    const bool is_integer = tensor.dtype() == kI8 || tensor.dtype() == kU8;
-    if (!is_integer || tensor.ndim() < 2) continue;
-    integers[i] = tensor.numel();
-    is_mask[i] = std::ranges::all_of(tensor.to_vector<int64_t>(),
-                                     [](int64_t v) { return v == 0 || v == 1; });
+// The program that a checkpoint carries, with its weights. How many tensors they are.
+size_t write_program(const std::string& to, const std::string& from, const Settings& settings) {
+  std::unique_ptr<nn::Module> model;
+  if (is_program_file(from)) {
+    model = open_program(from);
+  } else {
+    model = trained_model(open_file(from, settings), from, "a .pt2 file").model;
   }
-  for (const jit::Node& node : graph.nodes) {
-    int64_t most = 0, most_own = 0;
-    bool all_own = true;    // nothing depends on the graph's input
-    bool all_small = true;  // what comes beside the weights is no larger: scales
-    bool mask = false;
-    for (const int i : node.inputs) {
-      if (i < 0) continue;
-      const auto at = static_cast<size_t>(i);
-      mask = mask || is_mask[at];
-      most = std::max(most, integers[at]);
-      most_own = std::max(most_own, own[at]);
-      all_own = all_own && own[at] > 0;
-    }
-    for (const int i : node.inputs) {
-      if (i >= 0 && integers[static_cast<size_t>(i)] == 0)
-        all_small = all_small && own[static_cast<size_t>(i)] <= most - (mask ? 1 : 0);
-    }
-    const std::string_view name = node.op->name;
-    for (const std::string_view product : {"conv", "linear", "matmul"}) {
-      if (most > 0 && !all_own && name.find(product) != name.npos) return std::string(name);
-    }
-    if (all_own) own[static_cast<size_t>(node.output)] = most_own;
-    if (all_own && all_small) integers[static_cast<size_t>(node.output)] = most;
-    is_mask[static_cast<size_t>(node.output)] = mask;
-  }
-  return "";
+  const auto* const program = dynamic_cast<const jit::Program*>(model.get());
+  if (program == nullptr)
+    throw UsageError(
+        formatted("{}: its model is one of the library; only a program that PyTorch "
+                  "exported becomes a .pt2 file again",
+                  from));
+  jit::save_program(*program, to);
+  return program->state_dict().size();
 }
 
 // The weights alone, of a checkpoint, of a file of them or of a graph.
@@ -272,7 +252,8 @@ size_t write_weights(const std::string& to, const std::string& from, const Setti
   StateDict weights;
   refuse_folder(from);
   safetensors::Metadata all, about;  // about: without the keys that make it a checkpoint
-  if (!data::is_packed_file(from) && reading_data([&] { return is_graph_file(from); })) {
+  const bool is_other = is_program_file(from) || data::is_packed_file(from);
+  if (!is_other && reading_data([&] { return is_graph_file(from); })) {
     GraphFile file = read_graph_file(from);
     weights = weights_of(file.graph);
     if (const std::string op = op_on_integers(file.graph); !op.empty()) {
@@ -410,15 +391,17 @@ ExitCode run_ckpt_convert(const Invocation& call) {
   const Output out(call.settings.json);
   const std::string &from = call.words[0], &to = call.words[1];
   const bool npz = to.ends_with(".npz"), onnx = to.ends_with(".onnx");
-  const bool graph = to.ends_with(".lathe");
-  if (!npz && !onnx && !graph && !to.ends_with(".safetensors"))
-    throw UsageError(
-        formatted("{}: expected a name that ends with .safetensors, .npz, .onnx or .lathe", to));
+  const bool graph = to.ends_with(".lathe"), program = is_program_file(to);
+  if (!npz && !onnx && !graph && !program && !to.ends_with(".safetensors"))
+    throw UsageError(formatted(
+        "{}: expected a name that ends with .safetensors, .npz, .onnx, .lathe or .pt2", to));
   check_int8_flags(call, onnx || graph);
   refuse_to_lose(from, to);
   size_t entries = 0;
   if (onnx || graph) {
     entries = write_graph(to, from, onnx, call.settings, out);
+  } else if (program) {
+    entries = write_program(to, from, call.settings);
   } else {
     entries = write_weights(to, from, call.settings);
   }
