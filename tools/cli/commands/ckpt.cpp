@@ -194,27 +194,42 @@ TrainedModel trained_model(const Checkpoint& file, const std::string& from, cons
   return out;
 }
 
+// The program that the file is, or that --model names, with the file's weights. Null if neither is.
+std::unique_ptr<jit::Program> program_in(const std::string& from, const Settings& settings) {
+  if (is_program_file(from)) return open_program(from);
+  if (!settings.model) return nullptr;
+  auto program = open_program(*settings.model);
+  load_weights(*program, from, {}, settings.weights_section);
+  return program;
+}
+
 // The graph of a file, or of the model that a checkpoint describes; `what` is made of it.
-GraphFile graph_in(const std::string& from, const char* what, const Settings& settings) {
+GraphFile graph_in(const std::string& from, const char* what, const Settings& settings,
+                   const Output& out) {
   refuse_folder(from);
-  if (is_program_file(from)) return {graph_of_program(*open_program(from), from), {}};
+  if (const auto program = program_in(from, settings))
+    return {graph_of_program(*program, from, out), {}};
   if (!data::is_packed_file(from) && reading_data([&] { return is_graph_file(from); }))
     return read_graph_file(from);
   const Checkpoint file = open_file(from, settings);
   const TrainedModel trained = trained_model(file, from, what);
   trained.model->eval();
-  GraphFile out{{}, input_entries(file.metadata)};
-  out.about.emplace("lathe.model", trained.name);
+  GraphFile graph{{}, input_entries(file.metadata)};
+  graph.about.emplace("lathe.model", trained.name);
+  if (auto* const program = dynamic_cast<jit::Program*>(trained.model.get())) {
+    graph.graph = graph_of_program(*program, from, out);
+    return graph;
+  }
   Shape two = trained.input;  // with one, contiguous() may do nothing, and is not seen
   two[0] = 2;
-  out.graph = jit::trace(*trained.model, rand(two));
-  return out;
+  graph.graph = jit::trace(*trained.model, rand(two));
+  return graph;
 }
 
 // How many tensors of the model were written.
 size_t write_graph(const std::string& to, const std::string& from, bool as_onnx,
                    const Settings& settings, const Output& out) {
-  GraphFile file = graph_in(from, as_onnx ? "ONNX" : "a graph", settings);
+  GraphFile file = graph_in(from, as_onnx ? "ONNX" : "a graph", settings, out);
   if (settings.int8) make_int8(file, from, settings, out);
   if (as_onnx) {
     const auto name = file.about.find("lathe.model");
@@ -229,14 +244,11 @@ size_t write_graph(const std::string& to, const std::string& from, bool as_onnx,
   return file.graph.state().size();
 }
 
-// The program that a checkpoint carries, with its weights. How many tensors they are.
+// A program with the weights of a file, or with those of the checkpoint that carries it. How many
+// tensors they are.
 size_t write_program(const std::string& to, const std::string& from, const Settings& settings) {
-  std::unique_ptr<nn::Module> model;
-  if (is_program_file(from)) {
-    model = open_program(from);
-  } else {
-    model = trained_model(open_file(from, settings), from, "a .pt2 file").model;
-  }
+  std::unique_ptr<nn::Module> model = program_in(from, settings);
+  if (model == nullptr) model = trained_model(open_file(from, settings), from, "a .pt2 file").model;
   const auto* const program = dynamic_cast<const jit::Program*>(model.get());
   if (program == nullptr)
     throw UsageError(
@@ -301,6 +313,23 @@ EntryColumns columns_for(const std::vector<train::EntryHash>& entries, int width
   const size_t left = static_cast<size_t>(width) - std::min(others, static_cast<size_t>(width));
   if (left >= kUsefulName) least.name = std::min(least.name, left);
   return least;
+}
+
+// --model names the program that FILE's weights are for.
+void check_model_flag(const Settings& settings, const std::string& from, const std::string& to) {
+  if (!settings.model) return;
+  const std::string& model = *settings.model;
+  if (!is_program_file(model))
+    throw UsageError(
+        formatted("--model {}: expected a .pt2 file of PyTorch, for weights that do "
+                  "not say their model",
+                  model));
+  if (is_program_file(from))
+    throw UsageError(formatted("{} is a program itself; leave out --model", from));
+  if (to.ends_with(".npz") || to.ends_with(".safetensors"))
+    throw UsageError("--model is for .pt2, .onnx and .lathe; weights need no program");
+  if (path_kind(to) != PathKind::kNothing && reading_data([&] { return is_same_file(model, to); }))
+    throw UsageError(formatted("{} is the program that is read; expected a new file", to));
 }
 
 }  // namespace
@@ -396,6 +425,7 @@ ExitCode run_ckpt_convert(const Invocation& call) {
     throw UsageError(formatted(
         "{}: expected a name that ends with .safetensors, .npz, .onnx, .lathe or .pt2", to));
   check_int8_flags(call, onnx || graph);
+  check_model_flag(call.settings, from, to);
   refuse_to_lose(from, to);
   size_t entries = 0;
   if (onnx || graph) {

@@ -1,6 +1,8 @@
 // Programs of PyTorch as files and as graphs.
 #include "lathe/tools/cli/commands/ckpt_program.h"
 
+#include "lathe/core/format.h"
+#include "lathe/core/text/formatted.h"
 #include "lathe/graph/trace.h"
 #include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/reading_data.h"
@@ -12,13 +14,25 @@ std::unique_ptr<jit::Program> open_program(const std::string& path) {
       [&] { return std::unique_ptr<jit::Program>(new jit::Program(jit::load_program(path))); });
 }
 
-jit::Graph graph_of_program(jit::Program& program, const std::string& from) {
-  return running_graph(from, [&] {
-    program.eval();
-    const Tensors two = program.example_inputs(2), three = program.example_inputs(3);
-    const bool any_batch = !two.empty() && two[0].shape() != three[0].shape();
-    return jit::trace([&](const Tensors& inputs) { return program.run(inputs); }, two,
+jit::Graph graph_of_program(jit::Program& program, const std::string& from, const Output& out) {
+  program.eval();
+  const auto traced = [&](const Tensors& examples, bool any_batch) {
+    return jit::trace([&](const Tensors& inputs) { return program.run(inputs); }, examples,
                       {.dynamic_batch = any_batch, .module = &program});
+  };
+  return running_graph(from, [&] {
+    const Tensors one = program.example_inputs(1), two = program.example_inputs(2);
+    std::string why = "the export has no other sizes";
+    if (!one.empty() && one[0].shape() != two[0].shape()) {
+      try {
+        return traced(two, true);
+      } catch (const jit::TraceError& e) {
+        why = e.message();
+      }
+    }
+    jit::Graph graph = traced(one, false);
+    out.text(formatted("only for inputs of {}: {}", concat(one[0].shape()), why));
+    return graph;
   });
 }
 

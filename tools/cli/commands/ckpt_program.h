@@ -6,6 +6,7 @@
 
 #include "lathe/graph/graph.h"
 #include "lathe/graph/pt2/program.h"
+#include "lathe/tools/cli/output.h"
 
 namespace lathe::cli {
 
@@ -14,8 +15,9 @@ inline bool is_program_file(const std::string& path) { return path.ends_with(".p
 /// throws: CommandError (kData); DataError.
 std::unique_ptr<jit::Program> open_program(const std::string& path);
 
-/// The program's graph in evaluation, for batches of any size if the export left the size free.
+/// The program's graph in evaluation, for batches of any size. If the export or the program does
+/// not allow that, for inputs of one size, which is printed with the reason.
 /// throws: CommandError (kData) naming `from` if a graph cannot hold it.
-jit::Graph graph_of_program(jit::Program& program, const std::string& from);
+jit::Graph graph_of_program(jit::Program& program, const std::string& from, const Output& out);
 
 }  // namespace lathe::cli

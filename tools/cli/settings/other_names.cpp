@@ -193,7 +193,7 @@ constexpr Answer kAnswers[] = {
      "onnx format f to include opset out output o output-file simplify dynamic"},
     {{&kCkptConvert},
      "FILE is a word: lathe ckpt convert DIR/best.safetensors OUT.onnx",
-     "run-dir checkpoint ckpt weights w model model-path input i from file"},
+     "run-dir checkpoint ckpt weights w model-path input i from file"},
     {{&kCkptConvert},
      "the checkpoint says it",
      "image-size imgsz img-size input-size input-shape size "

@@ -124,7 +124,9 @@ inline constexpr Takes kAlgos{.also = "algo-cache json"};  // kCompute: it looks
 inline constexpr Takes kCkpt{.also = "weights-section json"};  // kWeights: a word names the file
 inline constexpr Takes kCkptConvert{.base = &kCkpt,
                                     .groups = {Group::kInt8},
-                                    .also = "data-root int8"};  // kImages: the run names the set
+                                    // kImages: the run names the set. kModel: a program has no
+                                    // options.
+                                    .also = "data-root int8 model"};
 inline constexpr Takes kInfo{.also = "json"};
 
 }  // namespace lathe::cli
