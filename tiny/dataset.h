@@ -59,7 +59,6 @@ inline Dataset read_fashion_mnist(const std::string& folder, const std::string& 
 }
 
 /// Where there is no data set: noise with a bright square of 8 x 8 at one of ten places, its class.
-/// Image i depends on seed and i alone.
 inline Dataset made_up_images(int64_t size, uint64_t seed) {
   constexpr int64_t kSide = 28;
   Dataset set{.height = kSide, .width = kSide, .mean = 0.3, .deviation = 0.2};

@@ -3,8 +3,8 @@
 //
 //   - The pool takes segments from the device and cuts blocks from them. Sizes are multiples of 512
 //     bytes. There are two classes of sizes, and they never share a segment: requests up to 1 MiB
-//     share segments of 2 MiB, requests below 10 MiB share segments of 20 MiB, for a larger one a
-//     segment of its size is taken. So a small block that lives long does not hold a large segment.
+//     share segments of 2 MiB, requests below 10 MiB share segments of 20 MiB; a larger one, if no
+//     free block fits, has its own. So a small block that lives long does not hold a large segment.
 //   - Best fit: a request gets the smallest free block that is large enough, and among equal ones
 //     that with the lowest address. So a program that repeats its requests gets the same addresses.
 //   - A block is split if the rest is worth keeping. A block that is given back is merged with its

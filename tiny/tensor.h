@@ -21,7 +21,8 @@ namespace tiny {
 using Shape = std::vector<int64_t>;
 using Strides = std::vector<int64_t>;  // in elements
 
-/// The allocator of all tensors, over a fake device of 1 GiB.
+/// The allocator of all tensors, over a fake device of 1 GiB. Ops compute at once, on the host, so
+/// all tensors are of stream 0: tests/tiny/pool_test.cpp shows the pool with several.
 inline Pool& default_pool() {
   static Device device(size_t{1} << 30);
   static Pool pool(device);
