@@ -44,8 +44,8 @@ const Tensor&& get(const Batch&& batch) {
 }
 
 /// Reads the samples `indices` one after another, with the random numbers of (seed, epoch).
-/// throws: IndexError; if read() throws, a DataError, FileError or OutOfMemoryError with the
-/// sample's index and the message of that exception, which is nested in it
+/// throws: IndexError. If read() throws: a DataError, FileError or OutOfMemoryError that names the
+/// sample's index. It contains the message of read()'s exception, and that exception as nested one
 /// (std::rethrow_if_nested).
 LATHE_API Batch read_batch(const Dataset& dataset, std::span<const int64_t> indices,
                            uint64_t seed = 0, int64_t epoch = 0);

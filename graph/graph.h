@@ -126,9 +126,8 @@ class LATHE_API Graph {
 
 /// Reads a graph from a text. Its parameters and buffers are not bound. Checks that each value is
 /// defined once and before its use, and that each op is known and has the right number of inputs
-/// and attributes of the right kinds. The values of attributes (words, too), and whether an input
-/// may be missing, are checked by the op when the graph runs. Takes memory in proportion to the
-/// text.
+/// and attributes of the right kinds. Only the op, when the graph runs, checks the values of
+/// attributes and whether an input may be missing. Takes memory in proportion to the text.
 /// throws: DataError that names `name` and the line.
 LATHE_API Graph parse(std::string_view text, std::string_view name = "graph");
 

@@ -23,10 +23,11 @@ LATHE_API void fold_constants(Graph& graph);
 /// Folds a batch norm in inference mode into the filters and bias of the convolution before it, if
 /// nothing else reads the convolution's result:
 ///   w' = w * s, b' = (b - mean) * s + bias, s = weight / sqrt(var + eps), per output channel
-/// The new filters are nodes of the graph, which fold_constants() then computes. If the batch norm
-/// included a relu or a residual, these become nodes again. Filters and statistics must have one
-/// dtype, or the filters a half dtype and the statistics f32. Half filters are multiplied in f32,
-/// with the values that they had before a cast made them half, and rounded once.
+/// The new filters are nodes of the graph, which fold_constants() then computes.
+///   - If the batch norm includes a relu or a residual, these become nodes of their own.
+///   - It folds only if filters and statistics have the same dtype, or half filters and f32
+///     statistics. Half filters are multiplied in f32 and rounded once, with their values from
+///     before the cast that made them half.
 /// Results change by rounding.
 LATHE_API void fold_batch_norm(Graph& graph);
 

@@ -32,9 +32,9 @@ struct EvaluateOptions {
   std::function<void(const ProgressState&)> progress = {};  // called after each batch
 };
 
-/// Makes one pass over the batches in evaluation mode, without gradients. Afterwards the modes of
-/// all modules are as before, also of frozen batch norms. The contribution of a sample does not
-/// depend on the batch size.
+/// Makes one pass over the batches in evaluation mode, without gradients. Afterwards each module is
+/// in its old mode, frozen batch norms too. Each sample has the same weight, whatever the batch
+/// sizes.
 ///   tally  the metrics to add up; its sums are cleared first
 /// throws: ValueError for a batch without samples or a loss that is not 0-d; DataError for a loader
 /// with fewer batches than its size(); what the loader, the loss function and the metrics throw.

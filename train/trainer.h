@@ -139,10 +139,13 @@ class LATHE_API Trainer {
   /// Trains, once. `train` and `validation` are loaders (batches_of()); without `validation`
   /// nothing is evaluated. `test` is evaluated once, at the end, with the weights of
   /// best.safetensors.
-  /// throws: DivergedError; StateError if it was called before; ValueError for metrics of one name,
-  /// a monitor that is no metric and loaders without batches; DataError for a loader that has other
-  /// batches than its size(), and for what cannot be resumed; LockHeldError if another process,
-  /// or trainer, trains in the folder; SaveError, RecordError, FileError; what the loaders throw.
+  /// throws: what the loaders throw, SaveError, RecordError, FileError, and
+  ///   - DivergedError if a loss is not finite
+  ///   - StateError if fit() was called before
+  ///   - ValueError for two metrics of one name, a monitor that is no metric, or a loader without
+  ///     batches
+  ///   - DataError if a loader's size() is wrong, or a run cannot be resumed
+  ///   - LockHeldError if another process or trainer trains in the run folder
   template <class Train>
   FitResult fit(Train&& train) {
     return fit_on(*as_batches(train), nullptr, nullptr);
@@ -157,10 +160,11 @@ class LATHE_API Trainer {
   }
 
   // --- in pieces: for a program that finds the start of a run itself ----
-  /// Goes on from a checkpoint, with the hyper-parameters of the present optimiser and schedule.
-  /// Call it after loss() and add(). Messages call the checkpoint `name`. If the batches are no
-  /// longer the same, an epoch that had begun starts again. If evaluations look at other samples,
-  /// what they found so far is forgotten: the next one is the best.   → the step
+  /// Continues from a checkpoint, with the hyper-parameters of the current optimiser and schedule.
+  /// Call it after loss() and add(). Messages call the checkpoint `name`. → the step
+  ///   - If the batches have changed, an unfinished epoch starts again.
+  ///   - If evaluations use other samples, earlier results no longer count: the next evaluation is
+  ///     the best one so far.
   /// throws: ValueError listing what does not fit; then nothing has changed.
   int64_t resume(const Checkpoint& from, const std::string& name, const Unchanged& same = {});
   /// The parts of a checkpoint ("model", "optimizer", …) that resume() cannot take. The other parts

@@ -26,16 +26,17 @@ struct FetchOptions {
   int64_t pause_ms = 1000;  // before the next connection; each one without progress doubles it
 };
 
-/// Downloads `download` to `target`. The bytes are collected in `target`.part. After a broken
-/// connection it connects again. A connection makes progress if it brings at least what
-/// least_bytes_per_s bring in stall_timeout_s, beyond the most bytes that were there so far. A
-/// broken or cancelled transfer leaves the part file and the next call continues it (a server
-/// without ranges starts again). At the end size and MD5 are checked, and the file is synced and
-/// renamed to `target`. A file that does not match is removed; if it held bytes of an earlier call,
-/// the download is first tried once more from the start.
-/// throws: FileError (unreachable, refused by the server, broken too often, cancelled, disk full,
-/// another process is downloading it, no libcurl); DataError (more, fewer or other bytes than
-/// published).
+/// Downloads `download` to `target`. Collects the bytes in `target`.part, checks their number and
+/// MD5, syncs the file and renames it to `target`.
+///   - A broken connection: it connects again and continues. A connection makes progress if it adds
+///     at least least_bytes_per_s * stall_timeout_s bytes to those that were there before.
+///   - A broken or cancelled call: the part file stays, and the next call continues it, or starts
+///     again if the server cannot send parts of a file.
+///   - Wrong bytes: the part file is removed. If an earlier call began it, this call first tries
+///     once more from the start.
+/// throws: DataError for more, fewer or other bytes than published; FileError for all else: server
+/// not reached or refusing, too many broken connections, cancelled, disk full, another process is
+/// downloading the file, no libcurl.
 LATHE_API void fetch_file(const Download& download, const std::filesystem::path& target,
                           const FetchOptions& options = {});
 

@@ -33,9 +33,10 @@ LATHE_API std::string encode(const Tensor& x, const std::string& ending,
 ///   x  [3,H,W] (red, green, blue), [1,H,W] or [H,W] (grey), any device and strides: u8, or
 ///      floating in [0,1] for black to white; values outside are clamped, and NaN is black
 /// An existing file is replaced when the new one is complete, so the file is never incomplete.
-/// throws: ShapeError, also for an image without pixels, with a side above 65,500 or above 4 GiB;
-/// DTypeError; ValueError for an unknown ending or quality; FileError; DataError if Lathe was built
-/// without the library for this format.
+/// throws: DTypeError, FileError, and
+///   - ShapeError for another shape, no pixels, a side above 65,500 or more than 4 GiB
+///   - ValueError for an unknown ending or a quality outside 1 to 100
+///   - DataError if Lathe was built without the library for this format
 LATHE_API void write(const std::string& path, const Tensor& x, const WriteOptions& options = {});
 
 struct GridOptions {

@@ -73,9 +73,10 @@ class LATHE_API ImageFolder final : public ImageDataset {
   /// throws: IndexError naming an index that is out of range. Nothing has changed then.
   void keep(const std::vector<int64_t>& indices);
 
-  /// If `transform` does not fit the first image, that image counts as broken. With kSkip the first
-  /// image that `transform` fits determines the size instead. With kRefuseWhenRead no other image
-  /// does: the size is then that of an image of 1 x 1.
+  /// The first image determines the size of the results. If `transform` does not fit that image, it
+  /// counts as broken:
+  ///   - kSkip: the first image that `transform` fits determines the size.
+  ///   - kRefuseWhenRead: the size is that of a transformed image of 1 x 1.
   /// throws: DataError naming the file; what Transform::output throws. If it throws, the old
   /// transform stays.
   void set_transform(const Transform& transform) override;

@@ -190,9 +190,9 @@ LATHE_API Transform to_float();
 /// (x / 255 - mean) / std for each channel, as f32; for an f32 image (x - mean) / std. The result
 /// differs from this formula by at most 2^-22 (1 + |mean|) / std, because it is computed as x * (1
 /// / (255 std)) - mean / std with f32 constants.
-/// throws: ValueError if the lists are empty, longer than kMaxImageChannels or differ in length, or
-/// if a number is not finite or a std not positive; on use ShapeError if the image has another
-/// number of channels.
+/// throws: ValueError if the lists are empty, differ in length or have more than kMaxImageChannels
+/// numbers, if a number is not finite, or if a std is not positive; on use ShapeError if the image
+/// has another number of channels.
 LATHE_API Transform normalize(std::vector<double> mean, std::vector<double> std);
 
 }  // namespace lathe::data

@@ -16,10 +16,11 @@ namespace lathe::cli {
 
 using train::Row;
 
-/// Call this first in main. Opens descriptors 0 to 2 if they are closed, so that no file of ours
-/// gets one of them; writing to a stdout that was closed still fails. Ignores SIGPIPE and SIGXFSZ,
-/// so that a write to a pipe that nobody reads, or beyond the limit on file sizes, is an error like
-/// any other.
+/// Call this first in main.
+///   - Opens descriptors 0 to 2 if they are closed, so that no file opened later gets one of them.
+///     Writing to a closed stdout still fails.
+///   - Ignores SIGPIPE and SIGXFSZ. A write to a pipe without a reader, or beyond the limit on file
+///     sizes, is then an ordinary error.
 void prepare_standard_streams();
 
 /// Writes all of `text` to a descriptor.
@@ -34,37 +35,37 @@ class Output {
   explicit Output(bool json, bool silent = false) : json_(json), silent_(silent) {}
 
   bool json() const { return json_; }
-  /// One or more lines for people; not with --json. Terminal control characters in it are escaped
-  /// (core/printable.h). A name that may contain a line break must go through printable() first.
-  /// A terminal gets lines that are longer than it is wide broken between words (wrapped_rows).
+  /// Prints one or more lines for people; nothing with --json. Terminal control characters are
+  /// escaped (core/printable.h). A name that may contain a line break must go through printable()
+  /// first. On a terminal, lines that are too long are broken between words (wrapped_rows).
   void text(std::string_view lines) const;
-  /// The same for lines that may be copied from a terminal, as those of a config file: unbroken.
+  /// Like text(), but never breaks lines: for what may be copied, such as a config file.
   void verbatim(std::string_view lines) const;
-  /// A sentence: as text(), but lines that follow the first one are indented by two columns.
+  /// Like text(), but indents all lines except the first by two columns.
   void sentence(std::string_view line) const;
-  /// A line for programs; only with --json.
+  /// Prints a line for programs; only with --json.
   void row(const Row& row) const;
 
  private:
   bool json_, silent_;
 };
 
-/// Messages, a line each, on stderr and (with the time) in a log file. With --quiet only errors go
-/// to stderr; the file gets all. Terminal control characters are escaped.
+/// Writes messages, a line each, to stderr and, with the time, to a log file. With --quiet only
+/// errors go to stderr, but all messages to the file. Terminal control characters are escaped.
 class Log {
  public:
   explicit Log(bool quiet) : quiet_(quiet) {}
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  /// From now on also writes to this file, beginning with the messages so far. Removes an
-  /// incomplete last line that a kill left there.
+  /// Writes the messages so far, and all later ones, to this file, too. First removes an incomplete
+  /// last line, which a killed process may have left.
   /// throws: FileError.
   void open(const std::filesystem::path& path) { file_.open(path); }
   void line(std::string_view text);
   void warning(std::string_view text);
-  /// A line that tells what was chosen for the user. It waits for the next line() or
-  /// say_choices(): a command that fails before, by what it was given, says that alone.
+  /// Adds a line that tells what was chosen for the user. It is printed before the next line(), or
+  /// by say_choices(). A command that fails before then prints only its error.
   void choice(std::string_view text);
   void say_choices();
   /// For a command that does not end as it was asked to.

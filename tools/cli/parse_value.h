@@ -15,7 +15,7 @@ namespace lathe::cli {
 
 int64_t parse_integer(std::string_view name, std::string_view text, int64_t min, int64_t max);
 double parse_number(std::string_view name, std::string_view text, double min, double max);
-/// true, false, on, off, yes, no, 1, 0.
+/// Reads true, false, on, off, yes, no, 1 or 0.
 bool parse_switch(std::string_view name, std::string_view text);
 
 /// The parts of "a,b,c", without spaces around them; "" has none.

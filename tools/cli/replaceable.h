@@ -1,6 +1,4 @@
-// check_replaceable(): which existing files a result may replace. sweep_beside(): what is left of
-// one that was not finished. check_picture(): the same for a
-// chart. written_text(): what is said of a file once it is written.
+// Checks before a command writes a result file, and what it says of the file afterwards.
 #pragma once
 
 #include <string>
@@ -8,21 +6,21 @@
 
 namespace lathe::cli {
 
-/// Call before `flag` writes a text that begins with `beginning` to `path`. A file that is there
-/// already may be replaced if it is empty or begins the same way, as the result of an earlier call
+/// Checks whether the result of `flag`, a text that begins with `beginning`, may replace the file
+/// at `path`. It may if the file is empty or begins the same way, as the result of an earlier call
 /// does.
-/// throws: UsageError for any other file, which would be lost.
+/// throws: UsageError for any other file.
 void check_replaceable(std::string_view flag, const std::string& path, std::string_view beginning);
 
-/// Removes what a process that was killed while it wrote `path` has left beside it.
-/// check_replaceable() does it, too.
+/// Removes temporary files beside `path` that a killed process left. check_replaceable() calls it.
 void sweep_beside(const std::string& path);
 
-/// Call before the work whose chart (line_chart.h) `--svg` is to write. Does nothing for "".
-/// throws: UsageError as above; FileError if the file cannot be written.
+/// Checks the path of --svg, before the work whose chart (line_chart.h) is written there. Does
+/// nothing for "".
+/// throws: UsageError if check_replaceable() does; FileError if the file cannot be written.
 void check_picture(const std::string& path);
 
-/// "w.onnx: 46720 bytes"; without the size if somebody has taken the file away.
+/// "w.onnx: 46720 bytes"; the path alone if the file is no longer there.
 std::string written_text(const std::string& path);
 
 /// throws: UsageError unless the folder is missing or empty.

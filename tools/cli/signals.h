@@ -7,8 +7,8 @@
 namespace lathe::cli {
 
 /// While it exists, SIGINT, SIGTERM, SIGHUP and SIGQUIT remove the temporary files of this process
-/// (core/files/temporary_files.h) before they end it. One that the process was started with
-/// ignored, or that somebody else handles, stays as it is.
+/// (core/files/temporary_files.h) before they end it. A signal that is ignored or already handled
+/// stays as it is.
 class CleanEnd {
  public:
   CleanEnd();

@@ -8,7 +8,7 @@
 
 namespace lathe::cli {
 
-/// Whether it is a file whose name says that it holds weights or a model's graph.
+/// Whether `word` is an existing file whose ending is that of weights or of a model's graph.
 inline bool names_weights(std::string_view word) {
   constexpr std::string_view kEndings[] = {".safetensors", ".pth",  ".pt",   ".pt2",
                                            ".npz",         ".onnx", ".lathe"};

@@ -5,9 +5,10 @@
 
 namespace lathe::cli {
 
-/// f32 operations per second of all threads of the pool together: multiplications with additions
-/// between registers, two operations each. The instructions are those of the build's clones
-/// (LATHE_CLONES), so another compiler than GCC may know less of the processor than a library does.
+/// Measures the f32 operations per second of all threads of the pool together. Each thread runs
+/// fused multiply-adds between registers, two operations each. The function is compiled for several
+/// instruction sets (LATHE_CLONES) only by GCC. Built by another compiler, it may measure less than
+/// a library reaches.
 double measure_arithmetic_peak(const TimingOptions& timing);
 
 }  // namespace lathe::cli

@@ -23,8 +23,8 @@ struct TimingOptions {
   Device device = kCPU;  // a window ends when this device has finished its work
 };
 
-/// The options with their times scaled so that warm-up and windows take `seconds` together. Without
-/// `seconds` they stay as they are.
+/// Returns the options with their times scaled so that warm-up and windows together take `seconds`.
+/// Without `seconds` they stay unchanged.
 TimingOptions lasting(std::optional<double> seconds, TimingOptions options);
 
 /// Calls f to warm up, then in windows.

@@ -11,12 +11,13 @@
 
 namespace lathe::cli {
 
-/// The table of passes: layer, how many there are, pass, ms, GFLOP/s, roofline, and `more`. A row
-/// of a ResNet has at most 71 columns without that, so that one more of 8 fits a terminal of 80.
+/// The table of passes, with the columns layer, count, pass, ms, GFLOP/s and roofline, then those
+/// of `more`. For a ResNet the first six are at most 71 characters wide, so that one more column of
+/// 8 fits a terminal of 80.
 TextTable conv_table(const std::vector<plan::ConvLayer>& layers, std::vector<TextColumn> more,
                      int width);
-/// The texts of its first six columns: `count` layers, their time together, the rate in operations
-/// per second and the part of the roofline.
+/// The cells of the first six columns. `count`: equal layers; `seconds`: their time together;
+/// `rate`: in operations per second; the last number is the part of the roofline.
 std::vector<std::string> conv_cells(const std::string& layer, int64_t count, std::string_view pass,
                                     double seconds, double rate, double of_roofline);
 

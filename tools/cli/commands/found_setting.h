@@ -9,18 +9,20 @@ namespace lathe::cli {
 /// A setting whose value a search is to find, in the config file that will hold it.
 class FoundSetting {
  public:
-  /// `path` is that of --write-config; "": none is written. Nothing changes yet.
-  /// throws: UsageError if a file is there that is no config file; FileError if it cannot be
-  /// written, also where there is no such folder.
+  /// `path` is the value of --write-config; with "" nothing is ever written. The constructor only
+  /// checks the file.
+  /// throws: UsageError if the existing file is not a config file; FileError if the file cannot be
+  /// written.
   FoundSetting(std::string path, std::string_view key);
 
-  /// Puts `key = value` into the file, and says so in one line: "" if none is written. The file is
-  /// read anew, because a search may take long; all other bytes of it stay. A new file has this one
-  /// line.
+  /// Sets `key = value` in the file and keeps all its other bytes. A new file has this one line.
+  /// The file is read again, because somebody may have changed it during the search.
+  /// → one line that tells of it; "" if nothing is written
   /// throws: as the constructor.
   std::string write(std::string_view value) const;
-  /// throws: CommandError (kCheckFailed) saying that the file did not change, because of `reason`,
-  /// unless none is written. A script must not go on without the value.
+  /// Ends the command if the search has found no value, because a script must not go on without it.
+  /// Does nothing if no file is to be written.
+  /// throws: CommandError (kCheckFailed) with `reason`, saying that the file is unchanged.
   void fail_without_value(std::string_view reason) const;
 
  private:

@@ -8,9 +8,9 @@
 
 namespace lathe::cli {
 
-/// The given peaks (--peak-gflops, --peak-gbytes), or else those that a large matrix product and a
-/// copy beyond every cache reach. For f32 on a CPU arithmetic between registers counts, too
-/// (arithmetic_peak.h). The faster of several runs counts, because a peak is what is possible.
+/// Returns the device's peaks: those of --peak-gflops and --peak-gbytes, or else measured ones. It
+/// measures a large matrix product, and a copy that no cache holds. For f32 on a CPU it also
+/// measures arithmetic between registers (arithmetic_peak.h). The fastest run counts.
 plan::Roofline measure_roofline(const Settings& settings, DType dtype, const TimingOptions& timing);
 
 }  // namespace lathe::cli

@@ -21,14 +21,15 @@ struct ProcessEnd {
   std::string text() const;
 };
 
-/// The program runs in a process group of its own, so that Ctrl-C reaches it through this process
-/// alone. Its stdin is empty. Signals do in it what they do by default, but SIGHUP, SIGINT, SIGQUIT
-/// and SIGUSR1 stay ignored where this process ignores them: it was started so (nohup, a job in the
-/// background).
+/// A program that runs in a process group of its own, so that Ctrl-C reaches it only through this
+/// process. Its stdin is empty. It starts with the default handling of signals. Exception: SIGHUP,
+/// SIGINT, SIGQUIT and SIGUSR1 stay ignored if this process was started with them ignored (nohup, a
+/// background job).
 class ChildProcess {
  public:
-  /// `arguments[0]` is looked for on PATH unless it has a slash. `variables` come before those of
-  /// this process. It gets SIGTERM when this process ends without having ended it.
+  /// Starts the program. `arguments[0]` is searched on PATH unless it has a slash. `variables`
+  /// replace those of this process with the same names. The program gets SIGTERM if this process
+  /// ends first.
   /// throws: UsageError if the program cannot be started; CommandError (kError) if there are no
   /// more processes or descriptors.
   ChildProcess(const std::vector<std::string>& arguments,
@@ -39,19 +40,19 @@ class ChildProcess {
   ChildProcess& operator=(ChildProcess&& other) noexcept;
 
   pid_t pid() const { return pid_; }
-  /// The ends to read, which never wait; -1 once closed.
+  /// The descriptors to read from, which never block; -1 once closed.
   int standard_output() const { return pipes_[0]; }
   int standard_error() const { return pipes_[1]; }
   void close_output(int descriptor);
 
   bool running() const { return running_; }
-  /// To the process alone.
+  /// Sends a signal to the process alone.
   void signal(int number) const;
-  /// To the process and all that it started.
+  /// Sends a signal to the process and to all that it started.
   void signal_all(int number) const;
-  /// Looks whether it has ended since. → running()
+  /// Checks whether the process has ended. → running()
   bool look();
-  /// Of a process that runs no more.
+  /// How the process ended. Call only after it has ended.
   const ProcessEnd& end() const { return end_; }
 
  private:

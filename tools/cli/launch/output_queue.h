@@ -7,23 +7,25 @@
 
 namespace lathe::cli {
 
-/// Nothing here waits for who reads the other end, so a reader that has stopped (a pager) stops
-/// neither the ranks' signals nor their deadlines.
+/// No call here blocks. So a reader that has stopped (a pager) delays neither the ranks' signals
+/// nor their deadlines.
 class OutputQueue {
  public:
-  /// `name`: how an error names it. "": it is no error if it cannot be written.
+  /// `name` is the stream's name in errors. With "" a failed write is not an error.
   OutputQueue(int descriptor, std::string name) : descriptor_(descriptor), name_(std::move(name)) {}
 
-  /// Writes what the descriptor takes at once and keeps the rest. Takes nothing after an error.
+  /// Writes what the descriptor accepts at once and queues the rest. After an error it drops the
+  /// text.
   void add(std::string_view text);
-  /// Writes what the descriptor takes now.
+  /// Writes what the descriptor accepts now of the queued text.
   void write();
-  /// Drops the rest, and takes no more.
+  /// Drops the queued text and all later text.
   void close();
 
   int descriptor() const { return descriptor_; }
   bool waits() const { return written_ < text_.size(); }
-  /// True where so much waits that nothing should be added: the ranks then wait, too.
+  /// Whether so much is queued that nothing should be added. The ranks' output is then not read, so
+  /// that the ranks wait.
   bool is_full() const { return text_.size() - written_ >= kMost; }
   /// "stdout: closed"; "" as long as it can be written.
   const std::string& problem() const { return problem_; }

@@ -18,13 +18,13 @@ class RankOutput {
       : to_(to), prefix_(std::move(prefix)), log_(log) {}
 
   void add(std::string_view bytes);
-  /// The stream has ended, perhaps in the middle of a line.
+  /// Call when the stream has ended, perhaps in the middle of a line.
   void end();
 
-  /// Whether nothing should be added now.
+  /// Whether so much is queued that nothing should be added now.
   bool is_full() const { return to_.is_full(); }
-  /// Why the stream or the log can be written no more; "" as long as both can. What fails is not
-  /// tried again, and the other one goes on.
+  /// Why the stream or the log cannot be written any more; "" as long as both can. After a failure
+  /// that one is not tried again, and the other one is still written.
   const std::string& problem() const { return log_problem_.empty() ? to_.problem() : log_problem_; }
   /// The last line that was not empty.
   const std::string& last_line() const { return last_line_; }

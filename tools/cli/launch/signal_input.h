@@ -7,9 +7,9 @@
 
 namespace lathe::cli {
 
-/// While it exists, the end of a child, SIGINT, SIGTERM, SIGHUP and SIGUSR1 wait until they are
-/// read here. A signal that this process was started with ignored (nohup, a background job) stays
-/// ignored, but for SIGCHLD: with that one ignored no child's end could be seen.
+/// While it exists, SIGCHLD, SIGINT, SIGTERM, SIGHUP and SIGUSR1 stay pending until they are read
+/// here. A signal that was ignored when this process started (nohup, a background job) stays
+/// ignored. SIGCHLD is read even then, because it tells that a child has ended.
 class SignalInput {
  public:
   SignalInput();
@@ -17,11 +17,12 @@ class SignalInput {
   SignalInput(const SignalInput&) = delete;
   SignalInput& operator=(const SignalInput&) = delete;
 
-  /// Can be read when a signal has arrived.
+  /// A descriptor for poll(): readable when a signal has arrived.
   int descriptor() const { return descriptor_; }
-  /// The next one that has arrived, or 0.
+  /// The next signal that has arrived, or 0.
   int next() const;
-  /// Waits until then, or until a request to stop. → SIGINT, SIGQUIT, SIGTERM, SIGHUP or 0
+  /// Waits until that time, or until a request to stop.
+  /// → SIGINT, SIGQUIT, SIGTERM, SIGHUP, or 0 if none came
   int wait_until(std::chrono::steady_clock::time_point then) const;
 
  private:

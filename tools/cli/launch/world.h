@@ -39,20 +39,20 @@ struct WorldEnd {
   bool stopped = false;                     // a rank has ended with 128 + `asked`, or by it
 };
 
-/// Starts the ranks, passes their output on, and signals to them. Returns when all have ended.
-///
-/// When a rank ends badly, the others learn it from their process group and may say what they lost;
-/// those that still run 3 s later, or grace_seconds if that is less, get SIGTERM, and grace_seconds
-/// after that SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGUSR1 go to all ranks, once each; a request to
-/// stop that comes a second or more after the first one kills them. SIGUSR1 does not go to what the
-/// ranks have started. A rank that ends as it was asked to has not failed: the others have as long
-/// as they need, to save.
-///
-/// When stdout or a log cannot be written any more, the ranks get SIGTERM, and grace_seconds after
-/// that SIGKILL. A reader that has stopped makes the ranks wait, but no signal.
-/// throws: UsageError if the program cannot be started; CommandError (kError), when the ranks have
-/// ended, if stdout or a log could not be written, unless one has failed or stopped as asked;
-/// FileError for a log that cannot be opened.
+/// Starts the ranks and passes on their output, and to them the signals that arrive. Returns when
+/// all have ended.
+///   - A rank fails: the others have 3 s, or grace_seconds if that is less, to end by themselves.
+///     Then they get SIGTERM, and SIGKILL grace_seconds later.
+///   - SIGINT, SIGTERM or SIGHUP: each rank, and what it started, gets the signal once. A rank that
+///     ends because of it has not failed, and the others have unlimited time to save.
+///   - A second such signal, a second or more later: kills the ranks.
+///   - SIGUSR1: each rank gets it, but not what the rank started.
+///   - stdout or a log cannot be written any more: the ranks get SIGTERM, and SIGKILL grace_seconds
+///     later.
+///   - The reader of stdout has stopped: the ranks wait; signals still arrive.
+/// throws: UsageError if the program cannot be started; FileError if a log cannot be opened;
+/// CommandError (kError) after the end, if stdout or a log could not be written, unless a rank
+/// failed or a signal stopped the ranks.
 WorldEnd run_world(const WorldOptions& options, const SignalInput& signals);
 
 }  // namespace lathe::cli

@@ -26,11 +26,11 @@ struct Finding {
 struct Check {
   std::string_view name;
   bool gpu_only;
-  /// Nothing: all is good, or it does not apply.
+  /// Looks at the facts. → nothing if all is good or the check does not apply
   std::optional<Finding> (*look)(const Facts& facts);
-  /// Makes the settings those of the fix, so that it can be timed; null where no flag is one.
+  /// Changes the settings as the fix says, so that it can be timed; null if the fix is not a flag.
   void (*mend)(Settings& settings, const MachineFacts& machine) = nullptr;
-  // A slow-down by less than this is no finding, once it was measured; 0: it always is one.
+  // If the measured gain is smaller, the finding is dropped; 0: it always stays.
   double worth = 1.03;
 };
 
@@ -47,11 +47,11 @@ struct Diagnosis {
   std::vector<std::string_view> skipped;  // that the steps would have to show, and there were none
 };
 
-/// Runs all checks that the machine calls for: those of a GPU only with one.
+/// Runs all checks; those of a GPU only if the machine has one.
 Diagnosis diagnose(const Facts& facts);
 
-/// After gains were measured: those below their check's `worth` become harmless. The findings are
-/// sorted: measured gains before what is claimed or not known, the greatest first.
+/// Call it after gains were measured. Findings whose gain is below their check's `worth` become
+/// harmless. Sorts the other findings: measured gains first, the greatest of them at the top.
 void settle(Diagnosis& diagnosis);
 
 /// "1.25x, measured", "commonly 2x (…)", "not known".

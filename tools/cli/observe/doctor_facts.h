@@ -27,7 +27,7 @@ struct StepFacts {
   double seconds = 0;                        // per step
   double data_wait = 0;                      // part of that time
   std::vector<debug::SyncPlace> waits = {};  // for the GPU; counts are those of all steps
-  double sync_wait = 0;      // part of the time that the host waited for the GPU unasked
+  double sync_wait = 0;                      // part of the time that the host waited for the GPU
   int64_t zeroed_grads = 0;  // gradients that are there after a step: zeros, which were written
   double zeroing = 0;        // part of the time that zero_grad took
   int64_t fixed_bytes = 0, peak_bytes = 0;  // at the peak: what no batch changes, and all
@@ -40,14 +40,15 @@ struct Facts {
   StepFacts step;
 };
 
-/// The convolutions whose result goes to the next module of the same parent, a batch norm, by name.
+/// The convolutions, by name, that a batch norm follows as the next module of the same parent.
 nn::Module::Named<nn::Module*> convolutions_before_norm(nn::Module& model);
 
-/// The names of the convolutions with a bias that the next module of the same parent, a batch norm,
-/// subtracts again: "features.0".
+/// The names ("features.0") of those of convolutions_before_norm() that have a bias. The batch norm
+/// subtracts the bias again, so it has no effect.
 std::vector<std::string> biases_before_norm(nn::Module& model);
 
-/// Of this process; `device` is the CPU, or a GPU that is there.
+/// The facts about this machine, as this process may use it. `device` is the CPU or an existing
+/// GPU.
 MachineFacts machine_facts(Device device);
 
 }  // namespace lathe::cli

@@ -6,11 +6,10 @@
 
 namespace lathe::cli {
 
-/// Makes the model, with the weights of --weights if there are some, runs it on a batch of
-/// --dataset, or without one on normal random numbers, and takes the cross-entropy's gradients.
-/// Fills in the settings that are open; the model is that of the weights, which a line on stderr
-/// says.
-/// throws: UsageError, CommandError (kData) and others as those of `find-lr`.
+/// Records one forward and backward pass of the model, with the cross-entropy as loss. The batch
+/// comes from --dataset, or else holds normal random numbers. Fills in the open settings. With
+/// --weights and no --model, the model is chosen by the file, and a line on stderr names it.
+/// throws: what `find-lr` throws: UsageError, CommandError (kData) and others.
 report::RecordedStep record_step(Settings& settings);
 
 }  // namespace lathe::cli

@@ -36,7 +36,7 @@ struct Tip {
 /// Who claims it.
 std::vector<std::string_view> tip_sources();
 
-/// All tips, in the order of the table. `settings` are those of the job, definite.
+/// All tips, in the order of the table. `settings` are those of the job, all of them chosen.
 ///   fast_halves  the CPU multiplies bf16 faster than f32
 ///   norms        the model has convolutions directly before batch norms
 std::vector<Tip> all_tips(const Settings& settings, const MachineFacts& machine, bool fast_halves,
@@ -52,12 +52,14 @@ struct TipResult {
   Verdict verdict = Verdict::kUnclear;
 };
 
-/// Of the ratios of windows that alternated, time without over time with. The interval is made of
-/// order statistics, whatever the distribution: the narrowest that holds the median with 90 % or,
-/// with fewer than five ratios, all of them.
-///   helps, hurts  all of the interval, and the median by at least 2 %
-///   no matter     all of the interval within 5 %
-///   unclear       otherwise, and where there are too few ratios: the windows scatter too much
+/// Judges a tip by ratios of pairs of windows: time without the tip over time with it. The interval
+/// goes from one of the sorted ratios to another one, for any distribution. It is the narrowest
+/// that holds the true median with a probability of 90 %; with fewer than five ratios it has all of
+/// them.
+///   helps      the interval lies above 1, and the median is at least 1.02
+///   hurts      the interval lies below 1, and the median is at most 1 / 1.02
+///   no matter  the interval lies within 5 % of 1
+///   unclear    otherwise, or with too few ratios
 /// throws: ValueError without a ratio.
 TipResult judge(std::vector<double> ratios);
 

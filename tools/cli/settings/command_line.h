@@ -17,10 +17,10 @@ struct CommandLine {
   ExitCode code = ExitCode::kDone;  // after the text
 };
 
-/// Parses the arguments (without the program's name). `environment` is getenv. Forms:
-/// "--flag=value", "--flag value"; a switch stands alone or as "--switch=true". An empty value is
-/// refused, because a shell makes one of a variable that is not set; the next argument is not taken
-/// instead. A next argument that begins with "--" is not taken as a value either.
+/// Parses the arguments (without the program's name). `environment` is getenv. A flag is written
+/// "--flag=value" or "--flag value", a switch "--switch" or "--switch=true".
+///   - An empty value is refused: it usually comes from a shell variable that is not set.
+///   - The next argument is not taken as a value if it begins with "--".
 /// throws: UsageError.
 CommandLine parse_command_line(std::vector<std::string> arguments,
                                std::span<const Command> commands,

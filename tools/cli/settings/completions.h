@@ -15,7 +15,7 @@ namespace lathe::cli {
 std::string completion_script(std::span<const Command> commands, std::string_view shell,
                               std::string_view program);
 
-/// In roff, for man(1).
+/// The manual page in roff, for man(1).
 std::string manual_page(std::span<const Command> commands, std::string_view version);
 
 }  // namespace lathe::cli

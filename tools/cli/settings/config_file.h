@@ -21,31 +21,33 @@ struct ConfigEntry {
   size_t begin, end;  // where the value stands in the text, with its quotes
 };
 
-/// The entries of a text, in order. Messages call the file `name`.
-/// throws: UsageError naming file and line for what is not of this form, and for a key given twice.
+/// Parses a text. Messages call the file `name`.   → the entries, in order
+/// throws: UsageError naming file and line if the text is not of this form or a key comes twice.
 std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view name);
 
-/// The text of a file, or of an unnamed pipe.
-/// throws: UsageError if it cannot be read or has more than 1 MiB, for a named pipe, which might
-/// wait for ever, and for what is neither a file nor /dev/null by that name and gives nothing.
+/// Reads a config file, or an unnamed pipe.
+/// throws: UsageError
+///   - if it cannot be read or has more than 1 MiB;
+///   - for a named pipe, because opening it might block for ever;
+///   - for a pipe or device that gives nothing, except for /dev/null by this name.
 std::string read_config_text(const std::filesystem::path& path);
 
-/// Reads and parses such a text.
-/// throws: as the two above.
+/// Calls read_config_text(), then parse_config().
+/// throws: as these two.
 std::vector<ConfigEntry> read_config(const std::filesystem::path& path);
 
-/// The text of a config file with another value of `key`: a bare word or a number, in place of the
-/// old value. Everything else keeps its bytes, comments too. A key that the text lacks gets a line
-/// at its end. Messages call the file `name`.
+/// Returns the text with `value`, a bare word or a number, as the value of `key`. All other bytes
+/// stay, comments too. If the text lacks the key, a line is added at its end. Messages call the
+/// file `name`.
 /// throws: as parse_config.
 std::string with_value(std::string_view text, std::string_view name, std::string_view key,
                        std::string_view value);
 
-/// A text as a value of a config file: in quotes, with escapes where it needs them.
+/// Writes a text as a value of a config file: in quotes, with the escapes that it needs.
 std::string config_string(std::string_view text);
 
-/// The settings that a command takes, as a config file that gives the same settings
-/// again.
+/// Writes the settings that a command takes as a config file. Read again, it gives the same
+/// settings.
 std::string config_text(const Settings& settings, const Takes& takes);
 
 }  // namespace lathe::cli

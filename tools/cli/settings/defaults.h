@@ -19,9 +19,8 @@ struct PackedKind {
   int64_t side = 0;  // if all are squares of one size; 0: they are not
 };
 
-/// What --data-root is, if it is neither a packed file nor the place of a published data set;
-/// kImageFolder: it holds images, whether their folders are understood or not
-/// (training/folder_images.h).
+/// What --data-root is, if it is neither a packed file nor the place of a published data set.
+/// kImageFolder: a folder that holds images, in any layout.
 enum class DataRoot { kOther, kMissing, kImageFolder };
 
 /// The facts that the choices depend on.
@@ -35,7 +34,7 @@ struct Machine {
   std::string other_form = {};  // data::other_form_of() CIFAR-10, or CIFAR-100
 };
 
-/// The command that brings a published data set to where --data-root finds it.
+/// The command that downloads a published data set to where `root`, a --data-root, finds it.
 std::string fetch_command(std::string_view dataset, const std::string& root);
 
 /// Chooses dataset and model if they were not given.
@@ -46,20 +45,21 @@ std::string choose_run(Settings& settings, const Machine& machine);
 /// The stem for images of this many rows and columns: "cifar" or "imagenet".
 std::string_view stem_for(int64_t image_size);
 
-/// --batch-size where it was not given; of grey images on a CPU it is smaller.
+/// The batch size if --batch-size was not given. It is smaller for grey images on a CPU.
 int64_t usual_batch(std::string_view dataset, bool has_cuda);
 
-/// The samples of each batch that a rank computes: --batch-size is for all ranks together.
+/// The samples of each batch that one rank computes. `batch_size` is that of all ranks together.
 /// throws: UsageError if the ranks cannot share it equally.
 int64_t batch_of_rank(int64_t batch_size, int64_t ranks);
 
-/// Chooses every other open setting except those of complete_for_gpu, and the stem, which weights
-/// may decide (choose_stem of training/fine_tuning.h); needs dataset and model.
+/// Chooses all other open settings. Dataset and model must be set. Two things stay open: what
+/// complete_for_gpu() chooses, and the stem, which weights may determine (choose_stem of
+/// training/fine_tuning.h).
 void complete(Settings& settings, const Machine& machine);
 
-/// Chooses how a GPU computes. On a CPU these settings stay open, so that a config file from there
-/// can be used on a GPU too. By default f32 products are rounded to TF32, and the engines of
-/// convolutions are timed unless the run must be deterministic.
+/// Chooses the open settings of a GPU: TF32 and page-locked memory are on, and convolution engines
+/// are timed unless the run must be deterministic. Do not call it on a CPU: a config file from
+/// there then leaves these settings open, and can be used on a GPU.
 void complete_for_gpu(Settings& settings);
 
 }  // namespace lathe::cli

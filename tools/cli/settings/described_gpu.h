@@ -8,9 +8,9 @@
 
 namespace lathe::cli {
 
-/// The GPU of --gpu, for `command`.
-/// throws: UsageError if none is named, or neither a known GPU nor a file; CommandError (kData) for
-/// a file that cannot be read; DataError for one that describes no GPU.
+/// Returns the GPU that --gpu names. Errors name `command`.
+/// throws: UsageError if `gpu` is empty, or neither a known GPU nor a file; CommandError (kData) if
+/// the file cannot be read; DataError if it does not describe a GPU.
 GpuDescription described_gpu(std::string_view command, const std::string& gpu);
 
 }  // namespace lathe::cli

@@ -12,11 +12,11 @@ namespace lathe::cli {
 /// "--[no-]json", "--lr NUMBER", "--optimizer sgd|adam|…".
 std::string flag_of(const Setting& setting);
 
-/// The columns that a text for stdout may take: those of its terminal, but 60 to 100; 100 where
-/// stdout is no terminal.
+/// The width of help texts on stdout: that of the terminal, but at least 60 and at most 100
+/// columns; 100 if stdout is not a terminal.
 int help_width();
 
-/// The commands with an example each. With a prefix ("data"), only those that begin with it.
+/// The commands, with an example for each. With a prefix ("data"), only those that begin with it.
 std::string overview(std::span<const Command> commands, std::string_view prefix, int width);
 
 /// One command: what it does, an example, and its flags by group with their values and defaults. No

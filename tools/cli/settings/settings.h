@@ -1,5 +1,5 @@
-// Settings: everything that can be said to `lathe`, in one table. A row is a flag (--batch-size), a
-// key of a config file (batch-size) and an environment variable (LATHE_BATCH_SIZE) at once.
+// Settings: all settings of `lathe`, in one table. A row is a flag (--batch-size), a key of a
+// config file (batch-size) and an environment variable (LATHE_BATCH_SIZE) at once.
 // settings_sources.h says where values come from and which wins; settings_table.cpp has the table.
 #pragma once
 
@@ -308,10 +308,10 @@ const Setting* find_setting(std::string_view key);
 /// "LATHE_BATCH_SIZE".
 std::string environment_name(const Setting& setting);
 
-/// "; --data-root WORD names data" if there is such a file or folder; else "".
+/// "; did you mean --data-root WORD?" if there is such a file or folder; else "".
 std::string data_root_hint(std::string_view word);
 
-/// Sets a value from its text. Errors call the place of the text `name`.
+/// Sets a value from its text. Errors call the source of the text `name`.
 /// throws: UsageError.
 void assign(Settings& settings, const Setting& setting, std::string_view name,
             std::string_view text);

@@ -1,7 +1,7 @@
 // Where settings come from. Precedence: flags > environment (LATHE_<KEY>) > the config in a resumed
-// checkpoint > config file > recipe > defaults. All but the last two of these can name the recipe.
-// Where a run goes on, the config file is the run's own, and that of --config counts as flags do
-// (training/given_flags.h).
+// checkpoint > config file > recipe > defaults. Each of the first four can name the recipe.
+// When a run is resumed, the config file is the run's own. The file of --config then counts like
+// flags (training/given_flags.h).
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@
 
 namespace lathe::cli {
 
-/// What was found, as text. Empty places are skipped.
+/// What each source says, as text. Empty sources are skipped.
 struct SettingSources {
   std::map<std::string, std::string, std::less<>> flags;  // key → text; only those of the command
   std::function<const char*(const char*)> environment;    // getenv, or a test's
@@ -29,37 +29,37 @@ struct SettingSources {
   bool (*has_gpu)() = cuda_is_available;  // asked where a recipe depends on it
 };
 
-/// The settings of a command; `takes` says which. An entry of the config file that only other
-/// commands have is checked and ignored, so that commands can share a file; an entry that no
-/// command has is an error that names the nearest key. The environment is treated alike, except
-/// that only the variables of this command's settings are read. The config of a finished run counts
-/// without the `weights` (and their section) that the run started from; for commands that do not
-/// train (eval, predict) also without what suited the machine that trained: device, threads,
-/// workers, ….
+/// Merges the sources into the settings of a command. `takes` says which settings it has.
+///   - Config file: an entry that only other commands have is checked and then ignored, so that
+///     commands can share a file. An entry that no command has is an error.
+///   - Environment: only the variables of this command's settings are read.
+///   - Config of a finished run: the `weights` that the run started from do not count. For commands
+///     that do not train, the settings of the training machine (device, threads, workers, …) do not
+///     count either.
 /// throws: UsageError naming flag, variable or line.
 Settings merge_settings(const SettingSources& sources, const Takes& takes);
 
-/// What the config file says: `config`, or else what is read now. A pipe can be read once, so that
-/// the command line keeps what it has read.
+/// The entries of the config file: `config` if it is set, else the file is read. The command line
+/// sets `config`, because a pipe can be read only once.
 /// throws: UsageError if the file cannot be read or parsed.
 std::vector<ConfigEntry> config_of(const SettingSources& sources);
 
 /// The value of the variable of a setting; null if it is not set or empty.
 const char* variable_of(const SettingSources& sources, const Setting& setting);
 
-/// Whether a flag says the setting. `--model auto` does not: it leaves the model open.
+/// Whether a flag gives the setting. `--model auto` does not count: it leaves the model open.
 bool is_flag_given(const SettingSources& sources, std::string_view key);
 
-/// Whether neither a flag nor a variable says the setting, so that it can only be of the config
-/// file.
+/// Whether neither a flag nor a variable gives the setting, so that it can only come from the
+/// config file.
 bool is_of_config(const SettingSources& sources, const Setting& setting);
 
-/// Where a setting that the call gives is said: "--recipe", "LATHE_RECIPE", "recipe in job.toml".
+/// The source that gives a setting: "--recipe", "LATHE_RECIPE" or "recipe in job.toml".
 std::string place_of(const SettingSources& sources, const Setting& setting);
 
-/// "LATHE_BATCHSIZE is no setting; did you mean LATHE_BATCH_SIZE?" for each variable of the
-/// environment (as in environ) that begins with LATHE_ and is nearly the name of a setting. Others
-/// may belong to programs around this one.
+/// "LATHE_BATCHSIZE is not a setting; did you mean LATHE_BATCH_SIZE?" for each variable in
+/// `environment` (as environ) that begins with LATHE_ and is nearly the name of a setting. Other
+/// LATHE_ variables may belong to other programs.
 std::vector<std::string> mistyped_variables(const char* const* environment);
 
 }  // namespace lathe::cli

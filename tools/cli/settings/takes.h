@@ -17,7 +17,7 @@ struct Takes {
   std::string_view also = {};  // keys, with a space between two
 
   bool has(const Setting& setting) const;
-  /// Whether it is `other` or has it as its base.
+  /// Whether it is `other` or is based on it.
   bool includes(const Takes& other) const;
 
   bool operator==(const Takes&) const = default;

@@ -1,5 +1,5 @@
-// The recipes of --recipe: settings that were found to go together, each under a name. A recipe is
-// the text of a config file, and weaker than every other source of settings.
+// The recipes of --recipe: named sets of settings that were tried together. A recipe is the text
+// of a config file. Every other source of settings overrides it.
 #pragma once
 
 #include <span>
@@ -19,24 +19,25 @@ struct TrainingRecipe {
 
 std::span<const TrainingRecipe> training_recipes();
 
-/// What --recipe is without one, and what it is given to see them instead of training.
+/// The values of --recipe for no recipe, and for a list of the recipes instead of a training.
 inline constexpr std::string_view kNoRecipe = "none", kListRecipes = "list";
 
-/// "none|list|cifar10-94|…": what --recipe may be given.
+/// "none|list|cifar10-94|…": the values that --recipe takes.
 std::string_view recipe_choices();
 
-/// What is said of a name that is none of these: all recipes, with what they are for.
+/// The hint for an unknown name: all recipes, with what they are for.
 std::string recipe_hint(std::string_view name);
 
 /// A line for each recipe, or more where it has more than `width` columns.
 std::string recipe_list(int width);
 
-/// Gives the settings of a recipe to `settings`.
+/// Sets `settings` as the recipe says.
 /// throws: UsageError if there is no such recipe.
 void apply_recipe(Settings& settings, std::string_view name, bool on_gpu);
 
-/// "recipe cifar10-94, except model resnet20 (recipe: resnet18)": where the settings of a run are
-/// not those of its recipe. On a CPU also which of them are for a GPU; "" without a recipe.
+/// "recipe cifar10-94, except model resnet20 (recipe: resnet18)": names each setting of the run
+/// that differs from its recipe. On a CPU it also names the recipe's settings for a GPU. "" without
+/// a recipe.
 std::string recipe_remark(const Settings& settings, bool on_gpu);
 
 }  // namespace lathe::cli

@@ -11,8 +11,9 @@
 
 namespace lathe::cli {
 
-/// Setting `key` has an effect only if `chooser` is one of `values`: "poly", or "sgd|lars"; with no
-/// values, only if `chooser` is given at all, or on. A device counts without its number: "cuda".
+/// Setting `key` has an effect only if the setting `chooser` has one of `values`, such as
+/// "sgd|lars". With empty `values` it has an effect only if `chooser` is given or, for a switch,
+/// on. A device counts without its number: "cuda".
 struct Dependence {
   std::string_view key, chooser, values;
   std::string_view instead = {};  // what else helps, or what happens
@@ -21,18 +22,19 @@ struct Dependence {
 
 std::span<const Dependence> all_dependences();
 
-/// Of a setting that earlier versions had: why it has no effect any more; "" for any other name.
-/// Files may still have it.
+/// Why a setting of earlier versions no longer has an effect; "" for any other name. Config files
+/// may still have such a setting.
 std::string_view why_gone(std::string_view key);
 
 /// "config.toml:9: conv-benchmark has no effect any more: …", one text for each such setting in the
-/// config file, unless it is off there, and in the environment.
+/// config file or the environment. A setting that the file turns off is not reported.
 std::vector<std::string> gone_settings(const SettingSources& sources);
 
-/// "--power has no effect with --scheduler cosine, only with poly", one text for each such flag of
-/// the call, after gone_settings(). Environment and config files serve many calls (config.toml has
-/// every setting), so nothing else from there is reported. Switches that are off and flags that
-/// depend on a setting that is still `auto` are not reported either.
+/// The texts of gone_settings(), then one for each flag of the call without an effect: "--power has
+/// no effect with --scheduler cosine, only with poly". Not reported:
+///   - settings from the environment and config files, which serve many calls;
+///   - switches that are off;
+///   - flags that depend on a setting that is still `auto`.
 std::vector<std::string> flags_without_effect(const Settings& settings,
                                               const SettingSources& sources);
 

@@ -22,7 +22,7 @@ class BrokenFiles {
 
   /// Names the files found since the last call in the log.
   void report();
-  /// From now on count() is that of all ranks. All of them must call it.
+  /// Makes count() that of all ranks from now on. All ranks must call it.
   void join(const Ranks& ranks);
   int64_t count() const { return static_cast<int64_t>(named_.size()); }
 
@@ -32,7 +32,7 @@ class BrokenFiles {
   Log& log_;
 };
 
-/// How to go on after an error of a loader: where an image of a folder cannot be read. Else "".
+/// What helps after the loader's error `error`, if it is about an image of a folder; else "".
 std::string image_advice(const Settings& settings, std::string_view error);
 
 }  // namespace lathe::cli

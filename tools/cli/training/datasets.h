@@ -13,9 +13,11 @@
 
 namespace lathe::cli {
 
-/// kVal: the part of the training images that --val-split takes from kTrain; without that flag the
-/// folder val/ of a folder that has test/ as well. kTest: where a folder or a packed file has no
-/// test images, --val-split takes these from the training images, too, and before it takes kVal.
+/// The parts of a data set.
+///   - kVal: with --val-split, this part of the training images; without it, the folder val/ if
+///     there is also a test/.
+///   - kTest: the test images. If a folder or packed file has none, --val-split first takes them
+///     from the training images, and then kVal.
 using data::Part;
 
 /// What this machine has: a GPU, processors, data sets (by their files' names only).
@@ -25,7 +27,7 @@ Machine look_around(const Settings& settings);
 /// throws: UsageError for the synthetic set's name; FileError, DataError.
 void fetch_if_asked(const Settings& settings);
 
-/// Whether the data set has this part as it is stored; kVal also if --val-split makes it. A packed
+/// Whether the stored data set has this part. kVal also counts if --val-split makes it. A packed
 /// file may lack kTrain or kTest, a folder kTest.
 /// throws: DataError, FileError.
 bool has_part(const Settings& settings, Part part);
@@ -41,13 +43,13 @@ std::shared_ptr<data::ImageDataset> open_all_images(Settings settings, Part part
 std::shared_ptr<data::ImageDataset> open_class_folders(const std::filesystem::path& root);
 
 /// Opens one part. `augmented`: with the random changes of settings.augment.
-/// throws: UsageError for --augment and --image-size that do not fit, and for a --val-split that
-/// leaves no image in a part; CommandError (kData) if a file cannot be read; DataError.
+/// throws: UsageError if --augment or --image-size does not fit, or --val-split leaves a part
+/// without images; CommandError (kData) if a file cannot be read; DataError.
 std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part part,
                                                  bool augmented);
 
-/// What evaluation does to the images of a part that open_dataset() has opened, so that it can be
-/// done to an image of any size; and the names of the classes.
+/// How evaluation prepares the images of a part from open_dataset(), written for images of any
+/// size, and the names of the classes.
 ModelInput model_input(const Settings& settings, const data::ImageDataset& images);
 
 /// Which part of the samples a process reads: its rank among how many.

@@ -32,8 +32,8 @@ class DebugScopes {
   std::optional<debug::SyncCheck> sync_;
 };
 
-/// Around the forward pass of one step. With `scales_loss` it alone looks for bad values: the scale
-/// is raised until gradients overflow, and then they hold NaN until the step is skipped.
+/// The scope around the forward pass of one step. With loss scaling (`scales_loss`) only this pass
+/// is checked for bad values: the scale rises until gradients overflow, so NaN in them is no fault.
 class ForwardScope {
  public:
   [[nodiscard]] ForwardScope(const FaultSettings& settings, bool scales_loss);

@@ -10,8 +10,8 @@
 namespace lathe::cli {
 
 /// Downloads to --data-root or, without it, to ~/.cache/lathe.   → the directory
-/// throws: FileError, DataError; CommandError (130, 143) after Ctrl-C or SIGTERM: the bytes so far
-/// stay for the next call.
+/// throws: FileError, DataError; CommandError (130, 143) after Ctrl-C or SIGTERM. The next call
+/// then continues the download.
 std::filesystem::path fetch_dataset_shown(const data::DatasetSource& source,
                                           const Settings& settings);
 

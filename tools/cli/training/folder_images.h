@@ -16,13 +16,14 @@ using data::Part, data::FolderLayout, data::ImageFolders, data::look_into;
 /// "; --val-split 0.2 …": the way on for training images that come without test images.
 std::string way_without_test_images();
 
-/// For a data set of images in folders below `root`; any other root is right.
-/// throws: UsageError if `run_folder` is or lies in a folder of classes: it would be one of them
-/// when the images are next opened.
+/// Checks that `run_folder` does not lie among the class folders of a data set at `root`: it would
+/// be taken for a class when the images are next opened. Accepts any root that is not such a data
+/// set.
+/// throws: UsageError if it does.
 void refuse_among_classes(const std::filesystem::path& root,
                           const std::filesystem::path& run_folder);
 
-/// Opens one part as it is stored. kVal is kTrain if --val-split is given: who asks divides it.
+/// Opens one part as it is stored. With --val-split, kVal gives kTrain, which the caller divides.
 /// throws: UsageError without --data-root; FileError, DataError naming the layout that is wanted.
 std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part part,
                                                 data::BrokenImage broken);

@@ -8,9 +8,9 @@
 
 namespace lathe::cli {
 
-/// The flags, and for settings that neither a flag nor the environment gives what the config file
-/// says of them. Its entries were checked before, by merge_settings(). An "auto" of the file leaves
-/// the choice to others and does not count: a run keeps what was chosen for it.
+/// The flags of the call, and the entries of the config file for settings that neither a flag nor
+/// the environment gives. merge_settings() has checked these entries. An "auto" in the file does
+/// not count, because a run keeps what was chosen for it.
 ///   takes  what the command takes
 std::map<std::string, std::string, std::less<>> given_flags(const SettingSources& call,
                                                             const Takes& takes);

@@ -32,9 +32,8 @@ bool is_graph_file(const std::string& path);
 /// throws: CommandError (kData); DataError.
 GraphFile read_graph_file(const std::string& path);
 
-/// The graph's parameters and buffers, as a model's state dict has them: without the constants that
-/// an export adds, and with a num_batches_tracked of 0 beside each running_mean, which no graph
-/// needs.
+/// The graph's parameters and buffers as a model's state dict. Constants that an export added are
+/// left out. A num_batches_tracked of 0, which graphs lack, is added beside each running_mean.
 StateDict weights_of(const jit::Graph& graph);
 
 /// Calls `f`, which runs or rewrites the graph of `file`. An error of its ops becomes CommandError
@@ -53,15 +52,15 @@ decltype(auto) running_graph(const std::string& file, F&& f) {
   }
 }
 
-/// What the file says of its images (model_input_in). Where it says nothing, as files of other
-/// programs do, the graph's types do: x [N,3,S,S], y [N,classes], with usual_input().
-/// throws: CommandError (kData) naming the file, if it says nothing and has other types.
+/// Returns how the file says that images are prepared (model_input_in). Files of other programs do
+/// not say it. For these it is usual_input(), if the graph maps [N,3,S,S] to [N,classes].
+/// throws: CommandError (kData) naming the file, if it does not say it and has other types.
 ModelInput model_input_of(const GraphFile& file, const std::string& path);
 
-/// Whether the results of a classifier are probabilities already, so that softmax must not come
-/// again. The op that makes them tells it: a softmax over the classes, a sigmoid, or the exp of a
-/// log_softmax. Ops behind it that only change shape or dtype are passed over. Results of any other
-/// op count as logits; softmax of log_softmax's results is the same as that of its logits.
+/// Whether the results of a classifier are probabilities already, so that they need no softmax.
+/// They are if the last op is a softmax over the classes, a sigmoid, or the exp of a log_softmax.
+/// Later ops that only change shape or dtype do not count. Results of any other op count as logits.
+/// (The softmax of a log_softmax equals that of its logits.)
 bool gives_probabilities(const jit::Graph& graph);
 
 /// The only batch size that the graph's first input takes, or 0 if it takes any.

@@ -13,21 +13,23 @@
 
 namespace lathe::cli {
 
-/// The model's graph as --amp says: traced under Autocast, and optimised for inference. It takes
-/// images in f32; on a GPU with --amp those of the half type, as batches there are made of.
-/// The model is left in evaluation mode and unchanged; nothing is timed for the trace.
+/// Makes the model's graph, optimised for inference; with --amp it is traced under Autocast. The
+/// graph takes images in f32, on a GPU with --amp in the half type. The model stays unchanged, in
+/// evaluation mode. No convolution engine is timed.
 ///   model   in evaluation mode, on the device
 ///   image   [C,H,W]
 /// throws: jit::TraceError; OutOfMemoryError; what the model throws for such an image.
 jit::Graph inference_graph(nn::Module& model, const Shape& image, Device device,
                            const Settings& settings);
 
-/// What computes the model's scores without gradients, for scores_of().
-/// On a GPU with --amp fp16, where fused kernels may be chosen (cudnn::fusion(), --cudnn-benchmark
-/// without --deterministic): a module that runs the model's graph with its batch norms folded into
-/// the filters (jit::optimize_for_inference), for batches of any size. The model is given up, and
-/// the module has no parameters. Elsewhere the model itself; also, with a line in `log`, where it
-/// cannot be traced, memory does not suffice for that, or a folded filter is beyond f16.
+/// Returns the module that computes the model's scores without gradients, for scores_of().
+///   - Usually this is the model itself.
+///   - On a GPU with --amp fp16, if fused kernels may be chosen (cudnn::fusion(),
+///     --cudnn-benchmark, no --deterministic), it is a module that runs the model's graph. Batch
+///     norms are folded into the filters (jit::optimize_for_inference). It takes batches of any
+///     size, has no parameters, and the model is destroyed.
+///   - If the graph cannot be made (no trace, too little memory, a folded filter beyond f16), it is
+///     the model, and a line in `log` says why.
 ///   model   in evaluation mode, on the device
 ///   image   [C,H,W]
 /// throws: what the model throws for such an image.

@@ -21,10 +21,12 @@ struct Input {
   }
 };
 
-/// On a CPU the loader's workers transform the images. A GPU gets bytes and transforms them itself,
-/// with the same results, in the layout that the model needs and, with --amp, rounded to its half
-/// type; with --data-cache gpu the images are on the GPU from the start. In these cases the
-/// transform is taken out of `images`. Images of many sizes are always transformed by the workers.
+/// Makes the loader of a training or an evaluation.
+///   - On a CPU, or if the images differ in size: the loader's workers transform the images.
+///   - Otherwise the GPU gets bytes and transforms them itself, with the same results. They have
+///     the layout of the model and, with --amp, its half type. The transform is taken out of
+///     `images`.
+///   - With --data-cache gpu all images are on the GPU from the start.
 /// throws: UsageError for a data cache that is not possible; CommandError (kData), DataError if its
 /// images cannot be read.
 Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,

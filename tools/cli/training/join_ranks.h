@@ -12,10 +12,10 @@ namespace lathe::cli {
 using train::Ranks;
 using train::RankSums;
 
-/// Joins the ranks that the variables of a launcher name (distributed/group_options.h), and returns
-/// when all are there.   → null for one process: without such variables, or with a single rank
-/// throws: UsageError for variables that are missing or wrong, and for a build without Gloo;
-/// DistributedError if the ranks do not meet.
+/// Joins the ranks that a launcher's environment variables name (distributed/group_options.h).
+/// Returns when all have joined.   → null without such variables, or with a single rank
+/// throws: UsageError if variables are missing or wrong, or the build has no Gloo; DistributedError
+/// if the ranks do not meet.
 std::unique_ptr<distributed::ProcessGroup> join_ranks();
 
 /// How many ranks join_ranks() would join; 1 for one process.

@@ -9,11 +9,11 @@
 
 namespace lathe::cli {
 
-/// Refuses a training of this many steps in which a batch has one image, as the last of `samples`
-/// may, if the model cannot take it. `settings`: what one rank computes.
-/// Computes such a step forward with a model of its own, and draws from the default generators:
-/// seed them afterwards.
-/// throws: UsageError naming the way out; what training throws.
+/// Refuses a training in whose first `steps` steps a batch has one image, if the model cannot train
+/// on that: the last batch of an epoch of `samples` images may have one. `settings` are those of
+/// one rank. Tries it with a forward pass of a model of its own. Draws from the default generators,
+/// so seed them afterwards.
+/// throws: UsageError saying what helps; what training throws.
 void check_last_batch(const Settings& settings, const ModelShape& shape, Device device,
                       int64_t samples, int64_t steps);
 

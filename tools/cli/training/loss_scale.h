@@ -13,7 +13,7 @@ namespace lathe::cli {
 optim::GradScalerOptions scaler_options(const PrecisionSettings& settings);
 
 /// Call at the end of a run of `steps` steps.
-/// throws: CommandError (kDiverged) if each of them was skipped.
+/// throws: CommandError (kDiverged) if every step was skipped.
 void fail_if_all_skipped(const PrecisionSettings& settings, int64_t skipped, int64_t steps);
 
 }  // namespace lathe::cli

@@ -17,9 +17,9 @@ struct FittingModel {
   std::string text() const;  // "resnet18 of 1000 classes and 3 channels"
 };
 
-/// The model of --model that has just these names and shapes for some number of classes and
-/// channels, with either stem; Vision Transformers for images of 224 pixels. Makes each model for
-/// that, without values.   → nothing if there is none
+/// Searches the models of --model for one with exactly these names and shapes, for any number of
+/// classes and channels and either stem. Vision Transformers are compared for images of 224 pixels.
+/// Makes each model for that, without values.   → nothing if there is none
 std::optional<FittingModel> fitting_model(const StateDict& weights);
 
 }  // namespace lathe::cli

@@ -15,8 +15,9 @@ namespace lathe::cli {
 /// The longest side that a file may ask for: its square is the most pixels of an image file.
 inline constexpr int64_t kMostSide = 10'000;
 
-/// The evaluation's transform of an image of any size: resized, the middle side x side of it (with
-/// a black border if it is smaller), grey if the model has one input channel, normalised.
+/// How evaluation prepares an image of any size: resizes it, takes the middle side x side of it
+/// (with a black border if it is smaller), makes it grey if the model has one input channel,
+/// normalises it.
 struct ModelInput {
   std::vector<std::string> class_names;
   int64_t channels = 3;           // 3 or 1
@@ -26,7 +27,7 @@ struct ModelInput {
   std::vector<double> mean, std;  // per channel, of x / 255
 };
 
-/// As text under keys that other programs can read:
+/// Writes it as text, under keys that other programs can read:
 ///   lathe.class_names     ["cat","dog"], a JSON list; bytes that are no UTF-8 become U+FFFD
 ///   lathe.image_channels  3
 ///   lathe.image_resize    256 for the shorter side, or 28x28; bilinear with antialiasing
@@ -40,9 +41,9 @@ safetensors::Metadata input_entries(const safetensors::Metadata& metadata);
 /// throws: CommandError (kData) naming the file and what is missing or wrong.
 ModelInput model_input_in(const safetensors::Metadata& metadata, std::string_view file);
 
-/// For a file that does not say it: what torchvision's models expect. The middle side x side of an
-/// image whose shorter side has side * 256 / 224 pixels, with ImageNet's mean and deviation. The
-/// names of the classes are numbers.
+/// The preparation for torchvision's models, for a file that does not name one. It resizes the
+/// shorter side to side * 256 / 224 pixels, takes the middle side x side, and normalises with
+/// ImageNet's mean and deviation. The names of the classes are numbers.
 ModelInput usual_input(int64_t classes, int64_t side);
 
 /// The transform for data::ImageFiles, which makes three planes; of a model with one channel they

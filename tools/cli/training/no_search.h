@@ -5,8 +5,8 @@
 
 namespace lathe::cli {
 
-/// While it lives, convolutions take the engine that the heuristics name: for batches of sizes that
-/// do not come again.
+/// While it lives, convolutions take the engine that the heuristics name. Use it for batches of a
+/// size that does not come again.
 class NoSearch {
  public:
   NoSearch() { cudnn::set_benchmark(false); }

@@ -12,13 +12,14 @@
 
 namespace lathe::cli {
 
-/// The peak of a training with these settings on `device`: of its steps, of the batches that are
-/// read ahead, and, on a CPU, of the copies of its state (train/snapshot.h). Makes three steps
-/// on a model of its own, which is gone afterwards. A step has at most 32 random images, and not
-/// more than a batch, or 4 if a batch is smaller.
+/// Forecasts the peak memory of a training with these settings on `device`. It counts the steps,
+/// the batches that are read ahead and, on a CPU, the copies of the state (train/snapshot.h). To
+/// measure, it makes three steps on a model of its own. A step has at most 32 random images, and
+/// not more than a batch, or 4 if a batch is smaller. All settings must be chosen
+/// (settings/defaults.h).
 ///   steps  of the run
-/// Draws from the default generators: seed them afterwards. Begins new peaks of memory. The
-/// settings must be definite (settings/defaults.h).   → nothing if there is no memory for that
+/// Draws from the default generators, so seed them afterwards. Resets the peaks of memory.
+/// → nothing if the memory does not suffice for the three steps
 /// throws: what training throws, but for OutOfMemoryError.
 std::optional<profile::MemoryForecast> forecast_peak(const Settings& settings,
                                                      const ModelShape& shape, Device device,

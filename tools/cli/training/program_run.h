@@ -1,5 +1,5 @@
-// Going on with the run of a program that trains with train::Trainer: what its checkpoints say of
-// the settings of the command, and what they do not say.
+// Resumes a run that a C++ program began with train::Trainer. Its checkpoints have only some of the
+// command's settings.
 #pragma once
 
 #include <string>
@@ -12,21 +12,22 @@
 
 namespace lathe::cli {
 
-/// What the checkpoint of a program says, as the text of a config file: options of its trainer,
-/// hyper-parameters of its optimiser, and `lathe.model` and `lathe.dataset` of its metadata.
+/// Writes the settings in a program's checkpoint as the text of a config file: options of its
+/// trainer, hyper-parameters of its optimiser, and `lathe.model` and `lathe.dataset` of its
+/// metadata.
 std::string record_of(const Checkpoint& from);
 
-/// Whether the settings of the run so far include this one: all do, but of a program's run only
-/// what its record says.
+/// Whether this setting of the run so far is known. A run of the command has all settings, a
+/// program's run only those of its record.
 bool is_known(const StartPoint& start, std::string_view key);
 
-/// Call it before anything is chosen for the run but its model. Does nothing for a run that the
-/// command began.
-/// throws: UsageError naming the flags that say the rest; CommandError (kData) for a run with which
-/// no flags go on.
+/// Checks that the command can resume a program's run. Call it when nothing but the model is chosen
+/// yet. Does nothing for a run of the command.
+/// throws: UsageError naming the flags that are missing; CommandError (kData) for a run that only
+/// the program can resume.
 void check_record(const StartPoint& start, const Settings& settings, const SettingSources& call);
 
-/// Compares the hyper-parameters that have no flag with those of a program's run.
+/// Compares the optimiser's hyper-parameters that have no flag with those of a program's run.
 /// throws: UsageError listing those that differ, "dampening 0.1 → 0", unless --allow-changes.
 void check_hyper_parameters(const StartPoint& start, const Settings& now,
                             const optim::Optimizer& optimizer);

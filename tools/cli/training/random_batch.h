@@ -14,9 +14,10 @@
 
 namespace lathe::cli {
 
-/// A batch for a model of this shape, drawn from the default generator of `device`: x [images,
-/// in_channels, side, side], normal numbers in --layout, with the side --image-size (32); y
-/// [images], labels. It has no indices.
+/// Draws a batch for a model of this shape from the default generator of `device`. It has no
+/// indices.
+///   x  [images, in_channels, side, side], normal numbers in --layout; side: --image-size (32)
+///   y  [images], labels
 data::Batch random_batch(const Settings& settings, const ModelShape& shape, Device device,
                          int64_t images);
 

@@ -9,9 +9,9 @@
 
 namespace lathe::cli {
 
-/// Calls `read`, which must read data and write no file. A FileError that it throws becomes
-/// CommandError (kData), the exit code that a DataError has; so does a SectionError, with the flag
-/// that names a section.
+/// Calls `read`, which must read data and write no file.
+/// throws: what `read` throws. A FileError becomes CommandError (kData), which has the exit code of
+/// a DataError. So does a SectionError, with a hint at the flag that names a section.
 template <class Read>
 decltype(auto) reading_data(Read&& read) {
   try {

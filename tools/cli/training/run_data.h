@@ -17,8 +17,8 @@
 
 namespace lathe::cli {
 
-/// The images of a run and their batches. Evaluations look at `val`: a part of the training images,
-/// a folder's val/, or the test images, and then there is no `test`.
+/// The images of a run and their batches. Evaluations use `val`: a part of the training images, a
+/// folder's val/, or the test images. If `val` holds the test images, there is no `test`.
 struct RunData {
   std::shared_ptr<data::ImageDataset> train_set, val_set, test_set;
   Input train, val;

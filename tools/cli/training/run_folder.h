@@ -15,7 +15,7 @@
 
 namespace lathe::cli {
 
-/// Where the folders of runs are made that no --run-dir names, from the working directory.
+/// Where run folders are made without --run-dir, below the working directory.
 inline constexpr char kUsualRuns[] = "runs";
 
 /// Makes the new folder `requested` or, if that is empty, runs/<name>-<date>-N below the working
@@ -24,15 +24,15 @@ inline constexpr char kUsualRuns[] = "runs";
 std::filesystem::path make_run_folder(const std::string& requested, const std::string& name,
                                       const std::string& date);
 
-/// Misses the files of a training that somebody removes while it goes on. Add it to the trainer
+/// Notices if somebody removes files of the run folder during the training. Add it to the trainer
 /// after the observer that makes the metrics files.
 class RunFilesCheck : public train::Observer {
  public:
   void on_start(train::Trainer& trainer) override;
 
   /// Call at the end, when all is saved. `has_best`: best.safetensors was written, too.
-  /// throws: CommandError (kError) with the names of files that are gone, and of metrics that are
-  /// not the files that the rows went to.
+  /// throws: CommandError (kError) naming the files that are gone, and metrics files that are not
+  /// those to which the rows were written.
   void check(bool has_best) const;
 
  private:

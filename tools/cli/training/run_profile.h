@@ -23,12 +23,12 @@ ProfileSteps parse_profile_steps(std::string_view text);
 
 class RunProfile {
  public:
-  /// Begins to count steps. The step before the first is recorded and thrown away, to warm up.
-  /// `most`: the steps that the process makes unless it ends early. If all of `asked` lie behind
-  /// them, as many of the last ones are profiled, and a line says so.
+  /// Begins to count steps. The step before the first profiled one is recorded as warm-up and
+  /// dropped. `most`: the steps that the process makes unless it ends early. If `asked` begins
+  /// after them, as many of the last steps are profiled, and a line in the log says so.
   RunProfile(const ProfileSteps& asked, int64_t most, Device device,
              const std::filesystem::path& folder, Log& log);
-  /// If the run ends during the steps, writes those that there are. Warns if there are none.
+  /// Writes the steps so far if the run ends during them. Warns if there are none.
   ~RunProfile();
   RunProfile(const RunProfile&) = delete;
   RunProfile& operator=(const RunProfile&) = delete;

@@ -35,13 +35,15 @@ struct Schedule {
   double factor(int64_t step) const;
 };
 
-/// throws: UsageError for a warm-up that is not shorter than the run's epochs (--max-steps may end
-/// inside it); for milestones that are missing or no ascending list of epochs; for a plateau
-/// without evaluations or with a gamma that does not lower the rate.
+/// Makes the schedule of the settings.
+/// throws: UsageError
+///   - if the warm-up is not shorter than the run's epochs (--max-steps may end inside it);
+///   - if the milestones are missing, or are not an ascending list of epochs;
+///   - for plateau without evaluations, or with a --gamma of 1 or more.
 Schedule make_schedule(const Settings& settings, int64_t steps_per_epoch, int64_t total_steps);
 
-/// The same as a schedule for an optimiser: call step() once per step, and observe() with the test
-/// loss once per evaluation.
+/// The Schedule as a scheduler of an optimiser. Call step() once per step, and observe() with the
+/// test loss once per evaluation.
 class RunSchedule {
  public:
   RunSchedule(optim::Optimizer& optimizer, const Schedule& schedule);

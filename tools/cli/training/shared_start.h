@@ -19,11 +19,12 @@ void check_same_call(const Ranks& ranks, const Settings& settings);
 void share_start(const Ranks& ranks, StartPoint& start, Settings& settings,
                  const SettingSources& own);
 
-/// The settings of another rank than the first: those of rank 0, whose config this is. What belongs
-/// to a machine is as this rank was called with, by flag, variable or config file, also where that
-/// is the default; an "auto" that leaves a choice open is as rank 0 has chosen it. Otherwise its
-/// threads are those that the launcher gives it; where the run `goes_on` those of rank 0, hence of
-/// the checkpoint, because other ones would round differently.
+/// The settings of a rank other than rank 0, made from rank 0's `config`.
+///   - Settings of a machine: those of this rank's own call (flag, variable, config file or
+///     default). A choice that its call leaves open ("auto") is rank 0's.
+///   - Threads that its call does not give: those of the launcher. If the run `goes_on`, those of
+///     rank 0 and so of the checkpoint, because others would round differently.
+///   - All else: as rank 0.
 Settings settings_beside_first(const std::string& config, const SettingSources& own,
                                bool goes_on = false);
 

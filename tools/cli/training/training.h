@@ -1,4 +1,4 @@
-// Training: train::Trainer as the settings of the command say, with the observers that show a
+// Training: a train::Trainer with the settings of the command, and the observers that show the
 // training and write its files.
 #pragma once
 
@@ -57,8 +57,11 @@ class Training {
   /// Trains in the folder of Trainer::use_folder(). A signal asks it to stop while StopRequests
   /// exist.
   /// → kDone, or the code of the signal that stopped it
-  /// throws: CommandError: kDiverged; kData for a sample that cannot be read; kError if the run
-  /// folder cannot be written; kCheckFailed if --target-acc was missed. Other errors as they are.
+  /// throws: other errors unchanged, and CommandError with the code
+  ///   - kDiverged if the training diverged;
+  ///   - kData if a sample cannot be read;
+  ///   - kError if the run folder cannot be written;
+  ///   - kCheckFailed if --target-acc was missed.
   ExitCode run();
 
  private:

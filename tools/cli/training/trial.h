@@ -41,11 +41,11 @@ struct TrialTimes {
   double per_step() const { return seconds / static_cast<double>(steps); }
 };
 
-/// Trains from the seed on, as long as the options say: steps or seconds must be given. The
-/// learning rate stays at its peak after the warm-up epochs. Settings must be definite
-/// (settings/defaults.h). prepare_compute() applies those of the device, and they stay.
-/// throws: UsageError where `lathe train` does; CommandError with the exit code of a signal, if
-/// StopRequests exist, and for a loss that is not finite; DataError, DeviceError, OutOfMemoryError.
+/// Trains from the seed on, for the steps or seconds of the options. The learning rate stays at its
+/// peak after the warm-up epochs. All settings must be chosen (settings/defaults.h). It calls
+/// prepare_compute(), whose settings stay in effect afterwards.
+/// throws: UsageError when `lathe train` throws it; CommandError for a loss that is not finite, and
+/// with the exit code of a signal if StopRequests exist; DataError, DeviceError, OutOfMemoryError.
 TrialTimes try_training(const Settings& settings, const TrialData& data,
                         const TrialOptions& options);
 
