@@ -126,7 +126,7 @@ void EpochRun::work(State& state, std::exception_ptr init_error) {
 bool EpochRun::next(FunctionRef<void(int64_t place)> take) {
   LATHE_CHECK(
       StateError, !is_forked(),
-      "DataLoader: the worker threads do not exist in a forked process; begin() after fork()");
+      "DataLoader: a forked process has none of the worker threads; call begin() after fork()");
   if (state_->taken >= state_->spec.batches || state_->stop) return false;
   return has_workers_ ? next_of_workers(take) : next_here(take);
 }
@@ -151,8 +151,8 @@ bool EpochRun::next_of_workers(FunctionRef<void(int64_t)> take) {
       state.job_is_free.notify_all();
       std::exchange(threads_, nullptr)->give_up();
       LATHE_FAIL(DataError, "DataLoader: batch ", job, " (", state.spec.describe(job),
-                 ") was not there after the timeout of ", state.spec.timeout,
-                 " s; its worker is left behind");
+                 ") was not ready within the timeout of ", state.spec.timeout,
+                 " s; the loader gives its worker threads up");
     }
     if (state.stop) return false;
     if (state.init_error) {

@@ -75,7 +75,7 @@ std::shared_ptr<Call> GroupState::record(Call call, DeviceBackend& backend,
     const auto with_group = [group = weak_from_this()](auto&& f) {
       const std::shared_ptr<GroupState> alive = group.lock();
       LATHE_CHECK(StateError, alive != nullptr,
-                  "cuda::Graph: the process group is gone whose collectives it makes");
+                  "cuda::Graph: the process group of its collectives no longer exists");
       f(*alive);
     };
     cuda::before_each_launch(
@@ -94,7 +94,7 @@ void GroupState::check_can_launch() {
   const std::lock_guard lock(mutex_);
   if (failure_) throw_failure();
   LATHE_CHECK(StateError, !leaving_,
-              "cuda::Graph: the process group is gone whose collectives it makes");
+              "cuda::Graph: the process group of its collectives no longer exists");
 }
 
 void GroupState::watch_launch(DeviceBackend& backend) {

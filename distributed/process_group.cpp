@@ -31,7 +31,7 @@ const char* text_of(Reduce op) {
 void check_reduction(const char* name, const Tensor& t, Reduce op) {
   LATHE_CHECK(DTypeError, t.dtype() != kBool, name, ": not defined for bool (t: ", t, ")");
   LATHE_CHECK(DTypeError, op != Reduce::kAverage || is_floating(t.dtype()), name,
-              ": the average of integers is none (t: ", t, ")");
+              ": integers have no average (t: ", t, ")");
 }
 
 /// A collective has no gradient. So what autograd would have to record may be written only where

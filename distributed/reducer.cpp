@@ -64,8 +64,8 @@ bool Reducer::begin(const Pass& pass) {
   LATHE_CHECK(StateError, !refused_,
               "DistributedDataParallel: a backward pass began while another one runs");
   LATHE_CHECK(StateError, !pass.create_graph,
-              "DistributedDataParallel: backward with create_graph would give averages without a "
-              "history; take grad(), or no_sync()");
+              "DistributedDataParallel: with create_graph, the averaged gradients would have no "
+              "history; use grad() or no_sync()");
   const bool after_recorded = std::exchange(recorded_, is_recorded());
   LATHE_CHECK(StateError, !recorded_ || learnt_,
               "DistributedDataParallel: the first backward pass learns the order of the gradients, "
@@ -99,7 +99,7 @@ void Reducer::check_fits(size_t number) const {
   const Tensor& memory = buckets_[places_[number].bucket].memory();
   LATHE_CHECK(StateError, p.dtype() == memory.dtype() && p.device() == memory.device(),
               "DistributedDataParallel: ", names_[number], " was ", memory.dtype(), "@",
-              memory.device(), " when this was made, and is ", p);
+              memory.device(), " when DistributedDataParallel was made, and is now ", p);
 }
 
 /// Puts grad() + gradient into the bucket.

@@ -201,8 +201,8 @@ class ZeroRedundancyOptimizer::Shares final : public optim::StateShares {
  private:
   ProcessGroup& open() const {
     LATHE_CHECK(StateError, group_ != nullptr,
-                "ZeroRedundancyOptimizer: it is gone, and so is the way to the state of the other "
-                "ranks");
+                "ZeroRedundancyOptimizer: the optimizer no longer exists, so the state of the "
+                "other ranks cannot be collected");
     return *group_;
   }
 

@@ -29,9 +29,9 @@ using Real = const double&;
 
 /// Of a batch norm that writes nothing: the form with effects is training_norm().
 const BatchNormOptions& checked(const BatchNormOptions& o, const Tensor& running_mean) {
-  LATHE_CHECK(ValueError, !o.training || !running_mean.defined(),
-              "graph: a batch norm in training that has running statistics moves them, and needs "
-              "momentum and num_batches");
+  LATHE_CHECK(
+      ValueError, !o.training || !running_mean.defined(),
+      "graph: a batch norm in training with running statistics needs momentum and num_batches");
   return o;
 }
 

@@ -128,7 +128,7 @@ void Tracer::check_unwritten(int number) {
   const Value& value = graph_.values[static_cast<size_t>(number)];
   const bool named = value.origin == Origin::kParameter || value.origin == Origin::kBuffer;
   fail(concat("the program writes into ", named ? value.name : "a tensor", " (", known.tensor,
-              "); a graph has no writes in place, and a model has to be in eval() mode"));
+              "); a graph cannot write in place, so a model must be in eval() mode"));
 }
 
 int Tracer::number_of(const Tensor& t) {
@@ -136,10 +136,10 @@ int Tracer::number_of(const Tensor& t) {
   int number = known_number(t);
   if (number < 0) {
     if (in_storage_.contains(t.impl().storage.get())) {
-      fail(concat("a view of a traced tensor was made in a way that was not seen (", t, ")"));
+      fail(concat("the trace did not see how a view of a traced tensor was made (", t, ")"));
     }
     if (taken_inside_.contains(t.impl().storage.get())) {
-      fail(concat("the result of an op was not seen (", t, ")"));
+      fail(concat("the trace did not see how the result of an op was made (", t, ")"));
     }
     std::string name = fresh_name(graph_, concat("c", constants_++));
     number = add_value(std::move(name), Origin::kConstant, t);

@@ -152,7 +152,8 @@ bool NormRelu::waits() const {
 }
 
 Tensor NormRelu::into_conv2d(const Tensor& w, const lathe::Conv2dOptions& conv) const {
-  LATHE_CHECK(StateError, waits(), "BatchNorm::relu: the values do not wait any more");
+  LATHE_CHECK(StateError, waits(),
+              "BatchNorm::relu: the values have been computed or taken already");
   waiting_->check();
   const NormReluConv2dCall call{waiting_->x, amp::cast(amp::kHalf, w), waiting_->tensors,
                                 waiting_->how, conv};

@@ -45,7 +45,7 @@ std::vector<std::string> checked_names(const CheckpointParts& parts) {
 
 int64_t version_of(const safetensors::Metadata& metadata, std::string_view file) {
   const auto found = metadata.find(kVersionKey);
-  LATHE_CHECK(DataError, found != metadata.end(), file, ": not a checkpoint: it says nothing of ",
+  LATHE_CHECK(DataError, found != metadata.end(), file, ": not a checkpoint: its metadata lack ",
               kVersionKey, " (a weights file? nn::load reads those)");
   const std::string& text = found->second;
   int64_t version = 0;
@@ -107,7 +107,7 @@ Checkpoint collect_checkpoint(const CheckpointParts& parts, const safetensors::M
     }
     for (const auto& [name, tensor] : state) {
       LATHE_CHECK(ValueError, !is_in_sections(name, names), "checkpoint: the model's entry \"",
-                  name, "\" would be taken for one of another part");
+                  name, "\" has the prefix of another part");
       out.tensors.add(name, tensor);
     }
   }

@@ -42,7 +42,7 @@ std::vector<std::string> parameter_names(const Module& model) {
     }
     hint = formatted("; the model has {}", joined(first, ", "));
     if (const std::string head = head_of(model); !head.empty())
-      hint += formatted(", and backbone is all but {}", head);
+      hint += formatted(", and \"backbone\" means all but {}", head);
   }
   LATHE_FAIL(ValueError, what, ": \"", pattern, "\" matches no parameter", hint);
 }

@@ -183,7 +183,8 @@ Tensor GradScaler::found_inf(const Optimizer& optimizer) const {
   if (!options_.enabled) return {};
   const Check* check = find_check(optimizer);
   LATHE_CHECK(StateError, check != nullptr && check->stepped, "GradScaler: found_inf(",
-              optimizer.name(), ") in step ", step_, ", but it is known from step() to update()");
+              optimizer.name(), ") in step ", step_,
+              "; it is known only between step() and update()");
   return check->found_inf;
 }
 

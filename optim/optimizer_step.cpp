@@ -146,7 +146,7 @@ void Optimizer::check_options(const StepOptions& o) const {
   check_number(o.found_inf, "found_inf");
   check_number(o.grad_scale, "grad_scale");
   LATHE_CHECK(ValueError, !o.grad_scale.defined() || o.found_inf.defined(), name_,
-              ": grad_scale without found_inf, which would tell of an overflow");
+              ": grad_scale needs found_inf, which tells of an overflow");
   LATHE_CHECK(ValueError, o.max_grad_norm >= 0, name_, ": max_grad_norm must not be negative, got ",
               o.max_grad_norm);
 }

@@ -41,7 +41,7 @@ void Metric::add(const Result& result) {
   const Tensor sums = sums_(result).to(kF64).reshape({-1});
   if (!totals_.defined()) {
     LATHE_CHECK(StateError, cuda::capture_number() == 0, "train::Metric: ", name_,
-                " must have a batch before a graph is recorded");
+                " must have had a batch before a CUDA graph is recorded");
     totals_ = zeros(sums.shape(), {.dtype = kF64, .device = sums.device()});
   }
   LATHE_CHECK(ShapeError, sums.shape() == totals_.shape(), "train::Metric: ", name_,
@@ -88,8 +88,8 @@ double ratio(std::span<const double> totals) { return totals[0] / totals[1]; }
 Tensor weighted(const Tensor& mean_of_batch, int64_t samples) {
   const Tensor value = mean_of_batch.to(kF64);
   LATHE_CHECK(ValueError, value.numel() == 1 && samples > 0,
-              "train::mean: a batch needs one number and its samples (got: ", value, ", ", samples,
-              " samples)");
+              "train::mean: a batch needs one number and at least one sample (got: ", value, ", ",
+              samples, " samples)");
   const Tensor count =
       full({1}, static_cast<double>(samples), {.dtype = kF64, .device = value.device()});
   return cat({value.reshape({1}) * static_cast<double>(samples), count}, 0);

@@ -145,7 +145,7 @@ void set_metrics_aside(const fs::path& folder, const Warn& warn) {
                 reason.message());
   }
   warn(formatted(
-      "{} holds no checkpoint: the run begins again, and its {} of metrics so far {} in {}",
+      "{} holds no checkpoint, so the run begins again; the {} of metrics so far {} kept in {}",
       folder.string(), count_text(rows, "row"), rows == 1 ? "is" : "are",
       metrics_before(folder, number, "jsonl").filename().string()));
 }

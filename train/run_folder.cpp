@@ -56,7 +56,8 @@ void RunFolder::save(std::string_view name, int64_t step, bool averages) {
 int64_t RunFolder::save_good(int64_t step) {
   if (present_ && good_on_disk_ < good_step_) {
     Checkpoint good = good_.checkpoint();
-    if (good_step_ < step) good.metadata.emplace(kWentBackKey, "what came after may be no good");
+    if (good_step_ < step)
+      good.metadata.emplace(kWentBackKey, "the steps after it may have diverged");
     write("last", good, good_step_);
   }
   good_on_disk_ = std::max(good_on_disk_, good_step_);

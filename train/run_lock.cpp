@@ -29,7 +29,7 @@ RunLock::RunLock(const fs::path& folder) {
     }
     log_.emplace(log.string(), 0);
   } catch (const LockHeldError&) {
-    LATHE_FAIL(LockHeldError, folder.string(), ": another process trains in it");
+    LATHE_FAIL(LockHeldError, folder.string(), ": another process is training in this folder");
   } catch (const FileError& e) {
     LATHE_FAIL(FileError, folder.string(), ": cannot be locked: ", e.message());
   }

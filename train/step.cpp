@@ -120,7 +120,7 @@ bool Step::ends_update() const { return impl_->ends; }
 void Step::update(const std::function<void()>& look) {
   Impl& s = *impl_;
   LATHE_CHECK(StateError, s.stage == Stage::kBackward,
-              "train::Step: no batch has ended an update, so there is nothing to update with");
+              "train::Step: update() needs a batch that ends an update (ends_update())");
   if (s.launched) {
     s.scaler.after_launch();
   } else {

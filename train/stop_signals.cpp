@@ -53,7 +53,8 @@ void note_save(int) { g_save = 1; }
 
 StopSignals::StopSignals() {
   LATHE_CHECK(StateError, !g_exists.exchange(true),
-              "train::StopSignals: another one exists, as that of a training in another thread");
+              "train::StopSignals: another StopSignals exists, perhaps that of a training in "
+              "another thread");
   g_asked = 0;
   for (size_t s = 0; s < std::size(kHeard); ++s) {
     const bool known = sigaction(kHeard[s], nullptr, &g_before[s]) == 0;

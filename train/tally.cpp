@@ -58,7 +58,8 @@ void Tally::add(const Result& r) {
 }
 
 void Tally::record(const Result& r) {
-  LATHE_CHECK(StateError, sums_.has_value(), "tally: nothing was added before a graph is recorded");
+  LATHE_CHECK(StateError, sums_.has_value(),
+              "Tally: a batch must be added before a CUDA graph is recorded");
   add_to_sums(r);
 }
 

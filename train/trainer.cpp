@@ -216,8 +216,8 @@ void Trainer::Impl::after_step() {
   if (asked || (every > 0 && at.step % every == 0)) save("last");
   if (asked) {
     files.saves->wait();
-    say(MessageKind::kNote,
-        formatted("SIGUSR1: saved {} of step {}, and goes on", files.saves->last_file(), at.step));
+    say(MessageKind::kNote, formatted("SIGUSR1: saved {} of step {}; the training continues",
+                                      files.saves->last_file(), at.step));
   }
 }
 

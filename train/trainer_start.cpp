@@ -238,8 +238,9 @@ void Trainer::Impl::take_state(const Checkpoint& checkpoint, const std::string& 
   const bool same =
       batches == checkpoint.metadata.end() || size < 0 || batches->second == std::to_string(size);
   if (!same) {
-    say(MessageKind::kWarning, concat("the run had ", batches->second, " batches in an epoch, now ",
-                                      size, ": an epoch that had begun starts again"));
+    say(MessageKind::kWarning,
+        concat("the run had ", batches->second, " batches in an epoch and now has ", size,
+               ": an unfinished epoch starts again"));
   }
   resume(checkpoint, name, {.batches = same});
   if (!files.goes_on) at.rows = 0;

@@ -94,7 +94,8 @@ Checkpoint Trainer::Impl::checkpoint() {
   safetensors::Metadata about = task.options.metadata;
   about["lathe.epoch"] = std::to_string(at.epoch);
   about["lathe.step"] = std::to_string(at.step);
-  if (here.inside_step) about[std::string(kInexactKey)] = "made inside of a step, after an error";
+  if (here.inside_step)
+    about[std::string(kInexactKey)] = "made in the middle of a step, after an error";
   return collect_checkpoint(parts(), about);
 }
 
@@ -134,13 +135,14 @@ std::string monitor_of(const StateDict& trainer) {
 }  // namespace
 
 void Trainer::Impl::load_state_dict(const StateDict& state) {
-  LATHE_CHECK(ValueError, monitor_of(state) == monitor.name, "trainer: the best was chosen by ",
-              monitor_of(state), ", and is now by ", monitor.name, "; monitor = \"",
-              monitor_of(state), "\" goes on");
-  LATHE_CHECK(
-      ValueError, state.contains("schedule_by_epoch") == task.options.schedule_by_epoch,
-      "trainer: the schedule was stepped by ",
-      task.options.schedule_by_epoch ? "step, and is now by epoch" : "epoch, and is now by step");
+  LATHE_CHECK(ValueError, monitor_of(state) == monitor.name,
+              "trainer: the saved run chose its best checkpoint by ", monitor_of(state),
+              ", but monitor is \"", monitor.name, "\"; set monitor = \"", monitor_of(state),
+              "\" to resume it");
+  LATHE_CHECK(ValueError, state.contains("schedule_by_epoch") == task.options.schedule_by_epoch,
+              "trainer: the saved run advanced its schedule once ",
+              task.options.schedule_by_epoch ? "a step, but schedule_by_epoch is true"
+                                             : "an epoch, but schedule_by_epoch is false");
   // Everything is read before anything changes.
   const Position to{.epoch = state.count("epoch"),
                     .step = state.count("step"),

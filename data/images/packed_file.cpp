@@ -76,7 +76,7 @@ void check_sizes(const Tail& tail, int64_t file_bytes, const std::string& path) 
   LATHE_CHECK(DataError,
               tail.images >= 1 && tail.image_bytes >= 1 && tail.train_images >= 0 &&
                   tail.train_images <= tail.images,
-              path, ": declares ", tail.images, " images, ", tail.train_images,
+              path, ": is damaged: it declares ", tail.images, " images, ", tail.train_images,
               " of them for training, in ", tail.image_bytes, " bytes");
   LATHE_CHECK(DataError, tail.channels >= 1 && tail.channels <= kMaxImageChannels, path,
               ": declares ", tail.channels, " channels; possible are 1 to ", kMaxImageChannels);
@@ -114,7 +114,7 @@ std::vector<std::string> read_names(std::string_view names, int64_t classes,
   for (int64_t k = 0; k < classes; ++k) {
     const uint64_t length = names.size() < 4 ? 0 : number_at(names, 0, 4);
     LATHE_CHECK(DataError, names.size() >= 4 && length <= names.size() - 4, path,
-                ": the name of class ", k, " is longer than what is left for names");
+                ": the name of class ", k, " is longer than the bytes that are left for names");
     out.emplace_back(names.substr(4, length));
     names.remove_prefix(4 + length);
   }

@@ -15,8 +15,9 @@ constexpr int64_t kWindowBytes = sizeof(SampleWindow);
 static_assert(kWindowBytes == 32);
 
 void check_stages(const Transform& transform) {
-  LATHE_CHECK(ValueError, has_only_pixel_stages(transform),
-              "augment_rows: the transform has a stage that makes new pixels, such as resize");
+  LATHE_CHECK(
+      ValueError, has_only_pixel_stages(transform),
+      "augment_rows: the transform must not have a stage that makes new pixels, such as resize");
 }
 
 }  // namespace

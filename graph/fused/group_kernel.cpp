@@ -34,7 +34,8 @@ LoadedGroup load(const std::string& text, Device gpu) {
   } catch (const Error& error) {
     made.why_not = error.message();
     // Behind the first line stands all of NVRTC's log and of the text, which only the log gets.
-    warn_once(made.why_not, concat("a group runs one by one on ", gpu, ": ", made.why_not));
+    warn_once(made.why_not,
+              concat("the ops of a group run one by one on ", gpu, ": ", made.why_not));
     // CUDA_ERROR_OUT_OF_MEMORY and NVRTC_ERROR_OUT_OF_MEMORY pass when the program frees memory.
     made.is_final = made.why_not.find("OUT_OF_MEMORY") == std::string::npos;
   }
@@ -64,7 +65,7 @@ KnownText* known_text(const std::string& text, Device gpu) {
 const LoadedGroup& loaded_kernel(const std::string& text, Device gpu) {
   static const LoadedGroup captured{.why_not = "not compiled before a CUDA graph was captured",
                                     .is_final = false};
-  static const LoadedGroup no_memory{.why_not = "memory was short when it was to be loaded",
+  static const LoadedGroup no_memory{.why_not = "its kernel could not be loaded for lack of memory",
                                      .is_final = false};
   static const LoadedGroup full{.why_not = concat("more than ", kMostKernels, " kernels")};
   KnownText* const known = known_text(text, gpu);

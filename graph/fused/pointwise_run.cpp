@@ -223,14 +223,15 @@ struct KernelChoice {
 KernelChoice kernel_for(const PointwiseProgram& program, const Tensors& inputs, Device gpu,
                         bool added_up) {
   if (!fused_kernels()) return {.why_not = "fused kernels are off"};
-  if (profile::recording()) return {.why_not = "something watches ops"};
+  if (profile::recording()) return {.why_not = "a profiler or debug scope records ops"};
   if (amp::autocast_enabled(kCPU) || amp::autocast_enabled(gpu))
     return {.why_not = "under Autocast"};
   if (program.steps.size() > size_t{kMostKernelSteps})
     return {.why_not = concat("more than ", kMostKernelSteps, " ops")};
   const std::optional<InputForms> forms = input_forms(program.shape, inputs);
   if (!forms) return {.why_not = "operands are broadcast, or have gaps or other orders in memory"};
-  if (!all_steps_are_full(program, inputs)) return {.why_not = "an op reads numbers alone"};
+  if (!all_steps_are_full(program, inputs))
+    return {.why_not = "an op has only numbers as operands"};
   KernelChoice found{.group = group_kernel(program, *forms)};
   if (found.group == nullptr) return {.why_not = "an op has no kernel of its own for its operands"};
   found.loaded = &found.group->on(gpu);

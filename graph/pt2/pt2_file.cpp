@@ -59,8 +59,8 @@ Place find_program(const zip::Archive& archive) {
               ": holds a model that AOTInductor compiled, which cannot be trained; save the "
               "exported program itself: torch.export.save(torch.export.export(…), path)");
   LATHE_CHECK(DataError, !found.empty(), file,
-              ": is a zip archive without a program \"…/models/model.json\", so not one of "
-              "torch.export.save");
+              ": is a zip archive without a program \"…/models/model.json\", so torch.export.save "
+              "did not write it");
   LATHE_CHECK(DataError, found.size() == 1, file, ": holds ", found.size(), " programs, ",
               in_quotes(found[0].model), " and ", in_quotes(found.back().model),
               " among them; one is expected");
@@ -202,7 +202,7 @@ class Payloads {
                 "; load_program() takes weights beside a file that has none");
     const auto size = static_cast<int64_t>(size_of(payload.dtype));
     LATHE_CHECK(DataError, entry->bytes % size == 0, what, ": ", in_quotes(payload.entry), " has ",
-                entry->bytes, " bytes, which is no number of elements of ", payload.dtype);
+                entry->bytes, " bytes, which is no whole number of elements of ", payload.dtype);
     const int64_t numel = entry->bytes / size;
     budget.spend(entry->bytes, what);
     const Tensor out = empty({numel}, {.dtype = payload.dtype});

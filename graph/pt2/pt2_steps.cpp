@@ -216,7 +216,7 @@ class Maker {
     if (target.kind == Kind::kWrite) {
       LATHE_CHECK(DataError, self >= 0 && gives_one(node), file_, ": node ", in_quotes(node.name),
                   " (", in_quotes(node.target),
-                  ") must write into one tensor \"self\" and give it");
+                  ") must write into one tensor \"self\" and return it");
       step.only_in_training =
           target.name.starts_with("aten.div_") && is_depth && drawn_.contains(self);
       drawn_.erase(self);

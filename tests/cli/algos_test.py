@@ -18,7 +18,7 @@ def test_algos_shows_every_candidate_without_a_gpu(folder):
     shown = expect(lathe("algos", "show", "--algo-cache", EXAMPLE_CACHE), 0).stdout
     assert "1 convolution, found by cudnn 9.19.0, CUDA 13.0, driver for 13.0" in shown
     assert "backward_weight none benchmark x=f16[128,64,32,32]" in shown
-    assert "7 engines in 46.5 ms; last used 2026-01-31" in shown
+    assert "7 engines, searched in 46.5 ms; last used 2026-01-31" in shown
     lines = [line for line in shown.splitlines() if line.startswith("* ")]
     assert len(lines) == 1 and lines[0].split()[1:3] == ["34:2=4,24=8", "0.0880"], lines
     rows = [json.loads(line) for line in
@@ -33,7 +33,7 @@ def test_algos_clear_removes_the_file_and_nothing_else(folder):
     shutil.copy(EXAMPLE_CACHE, "algos.json")
     assert "algos.json: removed" in expect(lathe("algos", "clear", "--algo-cache", "algos.json"), 0).stdout
     assert not os.path.exists("algos.json")
-    assert "there is none" in expect(lathe("algos", "clear", "--algo-cache", "algos.json"), 0).stdout
+    assert "no such file" in expect(lathe("algos", "clear", "--algo-cache", "algos.json"), 0).stdout
     (folder / "notes.txt").write_text("notes")
     expect_one_line(lathe("algos", "clear", "--algo-cache", "notes.txt"), 3, "notes.txt holds something else and is left as it is")
     assert (folder / "notes.txt").read_text() == "notes"

@@ -39,7 +39,7 @@ def check_ways_between_formats():
                for name in ("w.safetensors", "v.safetensors", "w.onnx", "w.lathe")]
     assert "top-1" in results[0] and len(set(results)) == 1, results
     expect(train("b", "--weights", "w.onnx", "--stop-after", 1), 0)
-    expect_one_line(lathe("bench", "infer", "--weights", "w.npz"), 3, "w.npz: bench infer measures a graph, .lathe or .onnx")
+    expect_one_line(lathe("bench", "infer", "--weights", "w.npz"), 3, "w.npz: this file holds weights alone, and bench infer --weights takes a graph")
     assert "w.onnx" in expect(lathe("bench", "infer", "--weights", "w.onnx", "--batch-size", 2, "--seconds", 0.05), 0).stdout
     expect(lathe("ckpt", "convert", "w.lathe", "again.lathe"), 0)
 
@@ -49,7 +49,7 @@ def check_what_is_replaced():
     saved, run = pathlib.Path("two.safetensors").read_bytes(), last_of("a")
     pathlib.Path("link.safetensors").symlink_to("two.safetensors")
     for to in ("two.safetensors", "link.safetensors"):
-        expect_one_line(lathe("ckpt", "convert", "two.safetensors", to), 2, f"{to} is the file that is read")
+        expect_one_line(lathe("ckpt", "convert", "two.safetensors", to), 2, f"{to} is the file that is converted")
     expect_one_line(lathe("ckpt", "convert", "two.safetensors", "a/last.safetensors"), 2, "a/last.safetensors is a checkpoint")
     assert pathlib.Path("two.safetensors").read_bytes() == saved and last_of("a") == run
     damaged = run[:-1] + bytes([run[-1] ^ 1])
@@ -92,8 +92,8 @@ def test_ckpt_commands(folder):
     assert entries and int(entries[1]) == os.path.getsize("w.onnx") and int(entries[2]) > 0, said
     graph = pathlib.Path("w.onnx").read_bytes()
     assert b"resnet8" in graph and b"layer3.0.bn2.running_var" in graph
-    expect_one_line(lathe("ckpt", "convert", "w.npz", "v.onnx"), 2, "w.npz: only a checkpoint of a run, and its weights as .safetensors")
-    expect_one_line(lathe("ckpt", "convert", "w.npz", "v.lathe"), 2, "w.npz: only a checkpoint of a run, and its weights as .safetensors")
+    expect_one_line(lathe("ckpt", "convert", "w.npz", "v.onnx"), 2, "w.npz: this file does not say which model it is of")
+    expect_one_line(lathe("ckpt", "convert", "w.npz", "v.lathe"), 2, "w.npz: this file does not say which model it is of")
     check_ways_between_formats()
     shutil.copy("w.safetensors", "weights.lathe")
     expect_one_line(lathe("ckpt", "convert", "two.safetensors", "weights.lathe"), 2, "weights.lathe holds something else than a graph")
@@ -200,7 +200,7 @@ def test_ckpt_diff_says_how_much_where_a_double_does_not(folder):
     assert "differs by up to 1\n" in said("a.npz", "b.npz") and "differs by up to 1.84e+19" in said("a.npz", "c.npz")
     write_npz("plus.npz", 1, 1, [0.0])
     write_npz("minus.npz", 1, 1, [-0.0])
-    assert "differs in bits alone" in said("plus.npz", "minus.npz")
+    assert "differs only in the sign of zeros or in the bits of NaNs" in said("plus.npz", "minus.npz")
 
 
 def test_verify_resume(folder):

@@ -187,7 +187,8 @@ TEST_CASE("command line: mistakes name the flag and the nearest one") {
   CHECK_THROWS_AS(parse({"train", "--conv-exact=perhaps"}), UsageError);
   CHECK_THROWS_WITH_AS(parse({"trian"}), "trian: unknown command; did you mean lathe train?",
                        UsageError);
-  CHECK_THROWS_WITH_AS(parse({"data"}), "data: which one? see lathe data --help", UsageError);
+  CHECK_THROWS_WITH_AS(parse({"data"}), "data: which data command? see lathe data --help",
+                       UsageError);
   CHECK_THROWS_WITH_AS(parse({"data", "fetsh", "x"}),
                        "data fetsh: unknown command; did you mean lathe data fetch?", UsageError);
   CHECK(parse({}).code == ExitCode::kUsage);

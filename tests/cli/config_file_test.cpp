@@ -139,7 +139,7 @@ TEST_CASE("config: ranks share a file, and neither a pipe nor what only one of t
   for (const std::string& path :
        {"/dev/fd/" + std::to_string(open_file), "/proc/self/fd/" + std::to_string(open_file),
         "/dev/../dev/fd/" + std::to_string(open_file), std::string("/dev/stdin"), piped}) {
-    const std::string message = "--config " + path + ": each rank reads it by itself";
+    const std::string message = "--config " + path + ": every rank reads the config file";
     CHECK_THROWS_WITH_AS(check_shared_config(path), doctest::Contains(message.c_str()), UsageError);
   }
   for (const int descriptor : {open_file, ends[0], ends[1]}) close(descriptor);

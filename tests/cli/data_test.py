@@ -88,15 +88,15 @@ def test_images_of_one_size_train_as_those_they_were_made_of(folder):
 def test_broken_files_are_skipped_named_and_counted(folder):
     broken, _ = make_folder()
     train = ["train", "--dataset", "folder", "--data-root", "images", *MODEL, "--image-size", 16, "--epochs", 2]
-    expect(lathe(*train, "--run-dir", "a"), 3, f"{broken}: is a damaged PNG file", "; --skip-broken goes on without such files (with --resume also --allow-changes), and "
-           "lathe data verify images names all")
+    expect(lathe(*train, "--run-dir", "a"), 3, f"{broken}: is a damaged PNG file", "; --skip-broken trains without such files (with --resume also --allow-changes), and "
+           "lathe data verify images names them all")
     result = expect(lathe(*train, "--skip-broken", "--run-dir", "b", "--json"), 0, f"skipped {broken}")
     # The first file is read before the training begins, and a shell takes the folder's name as it is said.
     os.rename("images", "my images")
     first = min((folder / "my images/train").glob("*/*.png"))
     whole = first.read_bytes()
     first.write_bytes(b"no image")
-    expect(lathe(*["my images" if word == "images" else word for word in train], "--run-dir", "f"), 3, "is neither JPEG, PNG nor WebP; --skip-broken", "lathe data verify 'my images' names all")
+    expect(lathe(*["my images" if word == "images" else word for word in train], "--run-dir", "f"), 3, "is neither JPEG, PNG nor WebP; --skip-broken", "lathe data verify 'my images' names them all")
     first.write_bytes(whole)
     os.rename("my images", "images")
     assert rows(result)[-1]["broken_files"] == 1 and result.stderr.count("skipped") == 1
@@ -134,7 +134,7 @@ def test_where_all_images_are_broken(folder):
     expect_one_line(lathe(*train, "--skip-broken"), 3, f"none of 4 images can be read; the first: {files[0]}: is neither")
     expect_one_line(lathe(*train), 3, f"lathe: {files[0]}: is neither")
     prepare = ["data", "prepare", "p.pack", "--dataset", "folder", "--data-root", "images", "--skip-broken"]
-    expect(lathe(*prepare), 0, "warning: class cat is left without training images", "warning: class dog is left")
+    expect(lathe(*prepare), 0, "warning: class cat: none of its training images could be read", "warning: class dog: none")
     for file in pathlib.Path("images/test").glob("*/*.png"):
         file.write_bytes(b"")
     pathlib.Path("p.pack").unlink()
@@ -146,7 +146,7 @@ def test_prepare_names_a_class_that_is_lost(folder):
     make_folder(4, 2)
     pathlib.Path("images/train/dog/3.png").write_bytes(b"no image")
     result = expect(lathe("data", "prepare", "p.pack", "--dataset", "folder", "--data-root", "images", "--skip-broken"), 0)
-    assert [line for line in result.stderr.splitlines() if "class" in line] == ["warning: class dog is left without training images"]
+    assert [line for line in result.stderr.splitlines() if "class" in line] == ["warning: class dog: none of its training images could be read"]
 
 
 SYNTHETIC = ["--dataset", "synthetic", "--synthetic-size", 5]
@@ -156,7 +156,7 @@ def test_prepare_replaces_packed_files_alone(folder):
     write_png(folder / "photo.png", 4, noise(4, 4, 1))
     photo = pathlib.Path("photo.png").read_bytes()
     for name in ("photo.png", ".", "/dev/null"):
-        expect_one_line(lathe("data", "prepare", name, *SYNTHETIC), 2, f"{name} is there and no packed file")
+        expect_one_line(lathe("data", "prepare", name, *SYNTHETIC), 2, f"{name} exists and is not a packed file")
     assert pathlib.Path("photo.png").read_bytes() == photo
 
     expect(lathe("data", "prepare", "a.pack", *SYNTHETIC, "--image-size", 4), 0)
@@ -165,7 +165,7 @@ def test_prepare_replaces_packed_files_alone(folder):
     os.symlink("a.pack", "link.pack")
     for name in ("a.pack", "same.pack", "link.pack"):
         expect_one_line(lathe("data", "prepare", name, "--dataset", "packed", "--data-root", "a.pack", "--image-size", 1), 2,
-                        f"{name} is the file that is read")
+                        f"data prepare reads its images from {name}")
     assert pathlib.Path("a.pack").read_bytes() == small
     expect(lathe("data", "prepare", "link.pack", *SYNTHETIC, "--image-size", 6), 0)
     assert pathlib.Path("link.pack").is_symlink() and pathlib.Path("a.pack").stat().st_size > len(small)
@@ -188,7 +188,7 @@ def test_a_signal_at_any_call_of_prepare_leaves_the_whole_file_or_none(folder):
             break
         codes.append(result.returncode)
         if result.returncode == 143:
-            expect_one_line(result, 143, "stopped; nothing is written")
+            expect_one_line(result, 143, "stopped; no file was written")
             assert not list(folder.iterdir()), n
         else:
             expect(result, 0)
@@ -311,7 +311,7 @@ def test_an_image_that_cannot_be_resized_is_named_and_skipped(folder):
     why = "resize: an image of 1x4000 would become one of 18x72000; sides must be 1 to 65536"
     train = ["train", *data, *MODEL, "--epochs", 1]
     for run, more in (("b", []), ("ram", ["--data-cache", "ram"])):
-        expect(lathe(*train, *more, "--run-dir", f"{run}-without"), 3, f"sample 2: {wide}: {why}; --skip-broken goes on")
+        expect(lathe(*train, *more, "--run-dir", f"{run}-without"), 3, f"sample 2: {wide}: {why}; --skip-broken trains without")
         result = expect(lathe(*train, *more, "--skip-broken", "--run-dir", run), 0, f"skipped {wide}")
         assert "1 broken file skipped" in result.stdout, result
     expect_one_line(lathe("data", "verify", "images"), 7, "1 image of images is broken")

@@ -140,7 +140,7 @@ def test_images_on_the_gpu_give_the_losses_of_images_on_the_host(folder):
         assert 0 <= done["data_wait"] <= 1 and 0 < done["save_wait"] <= 1
     assert len(losses("ram")) == 3 and losses("ram") == losses("gpu") == losses("unpinned")
     expect_one_line(on_gpu("train", *data, "--device", "cpu", "--data-cache", "gpu", "--run-dir", "c"), 2, "--data-cache gpu needs a GPU")
-    expect_one_line(on_gpu("train", *TINY, "--device", "cuda", "--data-cache", "gpu", "--run-dir", "d"), 2, "--data-cache gpu: the images of synthetic")
+    expect_one_line(on_gpu("train", *TINY, "--device", "cuda", "--data-cache", "gpu", "--run-dir", "d"), 2, "--data-cache gpu: synthetic images")
 
 
 def test_auto_chooses_the_gpu(folder):
@@ -272,7 +272,7 @@ def test_a_plan_has_a_measured_column(folder):
 def test_a_plan_for_people_says_what_was_measured(folder):
     need_gpu()
     text = " ".join(expect(on_gpu(*PLAN), 0).stdout.split())
-    assert "slow op took" in text and "measured on cuda:0 (" in text and "stand at no launch above" in text, text
+    assert "slow op took" in text and "measured on cuda:0 (" in text and "belong to no launch above" in text, text
     text = expect(on_gpu(*PLAN, "--device", "cpu"), 0).stdout
     assert "op took" not in text and "measured on" not in text, text
 

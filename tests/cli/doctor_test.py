@@ -51,7 +51,7 @@ def test_faults_are_found_and_their_fixes_timed(folder):
     gains = [row["gain"] for row in rows if row["event"] == "finding" and row["measured"]]
     assert gains == sorted(gains, reverse=True)
     text = check_shown(expect(lathe("doctor", *JOB, "--detect-anomaly", env=NO_GPU), 7)).stdout
-    assert "--detect-anomaly: what looks for faults is left on" in text and "   fix: leave it out" in text and "x, measured" in text
+    assert "--detect-anomaly: a flag for debugging is on" in text and "   fix: leave it out" in text and "x, measured" in text
     assert "\ngood: " in text
 
 
@@ -64,7 +64,7 @@ def test_the_settings_for_a_gpu_that_is_not_here(folder):
     good = doctor(folder, *JOB, "--device", "cuda", "--amp", "bf16")
     assert not checks(good, "finding"), good
     text = expect(lathe("doctor", *JOB, "--device", "cuda", "--amp", "bf16", env=NO_GPU), 0).stdout
-    assert "without measuring steps" in text and "not checked, because no step was made: " in text
+    assert "doctor measures no steps" in text and "not checked, because no step was made: " in text
 
 
 def test_the_settings_of_a_finished_run(folder):
@@ -77,7 +77,7 @@ def test_the_settings_of_a_finished_run(folder):
 
 
 def test_mistakes_and_a_stop(folder):
-    expect_one_line(lathe("doctor", *JOB, "--batch-size", 100, "--drop-last"), 2, "leaves no batch of 64 images")
+    expect_one_line(lathe("doctor", *JOB, "--batch-size", 100, "--drop-last"), 2, "--drop-last leaves no batch: the 64 images are fewer than --batch-size 100")
     expect_one_line(lathe("doctor", *JOB, "--steps", 1), 2, "--steps")
     (folder / "tmp").mkdir()
     long = start("doctor", *JOB, "--steps", 1000000, "--json", env={"TMPDIR": str(folder / "tmp")})

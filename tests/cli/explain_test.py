@@ -106,14 +106,14 @@ def test_graph_is_drawn_by_dot(folder):
     assert pathlib.Path("g.svg").read_text() == begin + pathlib.Path("g.dot").read_text() and drawn.stderr == "", drawn
     expect(lathe("graph", *SMALL, "--output", "g.svg", env=path), 0)  # its own files are replaced
     pathlib.Path("other.svg").write_text("<svg>mine</svg>")
-    expect_one_line(lathe("graph", *SMALL, "--output", "other.svg"), 2, "--output other.svg: is there")
+    expect_one_line(lathe("graph", *SMALL, "--output", "other.svg"), 2, "--output other.svg: this file does not begin with")
     expect_one_line(lathe("graph", *SMALL, "--output", "g.png"), 2, "must end in .dot or .svg")
     expect_one_line(lathe("graph", *SMALL, "--output", "no/g.svg"), 1, "no/g.svg")
     expect_one_line(lathe("graph", *SMALL, "--output", "h.svg", env={"PATH": str(folder)}), 1,
-                    "dot cannot be started: No such file or directory; install graphviz; h.dot has the graph")
+                    "dot cannot be started: No such file or directory; install graphviz, or draw the graph in h.dot elsewhere")
     assert pathlib.Path("h.dot").read_text() == pathlib.Path("g.dot").read_text() and not pathlib.Path("h.svg").exists()
     program.write_text("#!/bin/sh\nexit 1\n")
-    expect_one_line(lathe("graph", *SMALL, "--output", "h.svg", env=path), 1, "dot has failed; h.dot has the graph")
+    expect_one_line(lathe("graph", *SMALL, "--output", "h.svg", env=path), 1, "dot failed; the graph is in h.dot")
 
 
 def test_graph_as_a_picture(folder):

@@ -106,7 +106,7 @@ def test_what_cannot_be_found_or_written_changes_no_config(folder):
         expect_one_line(lathe(*command, "--write-config", "my.toml"), 2, "my.toml:1: sections are not used here")
         expect_one_line(lathe(*command, "--write-config", "no/my.toml"), 1, "no/my.toml")
     assert (folder / "my.toml").read_text() == "[section]\n"
-    expect_one_line(lathe("find-lr", *DATA, "--svg", "my.toml"), 2, "--svg my.toml: is there")
+    expect_one_line(lathe("find-lr", *DATA, "--svg", "my.toml"), 2, "--svg my.toml: this file does not begin with")
 
 
 def test_find_batch_and_find_workers_write_what_they_found(folder):
@@ -126,7 +126,7 @@ def test_find_lr_mistakes(folder):
     result = expect_one_line(lathe("find-lr", *DATA, "--sweep-steps", 2, "--csv", "no/where.csv", "--json"), 1, "no/where.csv")
     assert result.stdout == "", "said before the sweep"
     (folder / "notes.csv").write_text("my notes\n")
-    expect_one_line(lathe("find-lr", *DATA, "--csv", "notes.csv"), 2, "--csv notes.csv: is there and does not begin with", "expected a new file")
+    expect_one_line(lathe("find-lr", *DATA, "--csv", "notes.csv"), 2, "--csv notes.csv: this file does not begin with", "name a new file")
     assert (folder / "notes.csv").read_text() == "my notes\n"
 
 

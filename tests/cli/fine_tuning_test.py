@@ -141,9 +141,9 @@ def test_what_was_not_said_is_chosen_for_fine_tuning_or_named(folder):
     write_safetensors("odd.safetensors", {"a": [2]}, {})
     result = lathe(*other, "--weights", "odd.safetensors")
     assert result.returncode == 3 and result.stderr.splitlines()[-1].endswith(
-        "; resnet8 was chosen, because no --model names the one that the file is of"), result.stderr
+        "; lathe chose resnet8, because no --model was given: name the model of the file"), result.stderr
     few = expect(lathe(*other[:-1], "--model", "resnet8", "--max-steps", 1, "--run-dir", "c"), 0).stderr
-    assert "50 training images are 1 step of 128 in an epoch; a smaller --batch-size" in few, few
+    assert "the 50 training images make only 1 step of 128 in an epoch; a smaller --batch-size" in few, few
     assert "steps of" not in expect(lathe(*other[:-1], "--model", "resnet8", "--max-steps", 1, "--batch-size", 128, "--run-dir", "d"), 0).stderr.replace("1 step of 128 on", "")
 
 
@@ -186,8 +186,8 @@ def test_a_folder_of_images_is_found_however_it_is_named(folder):
         flags = ["--batch-size", 999, "--drop-last"] if command in ("train", "find-lr") else ["--augment", "crop,fli"]
         expect_one_line(lathe(*command.split(), "--data-root", "pets", "--image-size", 16, "--threads", 1, *flags), 2)
     expect_one_line(lathe("train", "--data-root", "pets", "--weights", "none.pth"), 3, "cannot open none.pth: No such file or directory")
-    expect_one_line(lathe("train", "pets", *few), 2, 'unexpected argument "pets"; --data-root pets names data')
-    expect_one_line(lathe("train", "--dataset", "pets", *few), 2, 'got "pets"; --data-root pets names data')
+    expect_one_line(lathe("train", "pets", *few), 2, 'unexpected argument "pets"; did you mean --data-root pets?')
+    expect_one_line(lathe("train", "--dataset", "pets", *few), 2, 'got "pets"; did you mean --data-root pets?')
     expect_one_line(lathe("train", "cats", *few), 2, 'unexpected argument "cats"\n')
 
 
@@ -252,7 +252,7 @@ def test_frozen_parameters_and_the_statistics_of_frozen_norms_stay(folder):
 
 def test_patterns_that_match_nothing_or_all_are_refused(folder):
     expect_one_line(train("a", "--freeze", "layr1.*"), 2, '--freeze: "layr1.*" matches no parameter; did you mean layer1?')
-    expect_one_line(train("a", "--freeze", "layer1,zzz"), 2, '"zzz" matches no parameter; the model has conv1, bn1, layer1, layer2, layer3, fc, and backbone is all but fc\n')
+    expect_one_line(train("a", "--freeze", "layer1,zzz"), 2, '"zzz" matches no parameter; the model has conv1, bn1, layer1, layer2, layer3, fc, and "backbone" means all but fc\n')
     expect_one_line(train("a", "--freeze", "*"), 2, "--freeze * leaves nothing to train: all 23 parameters match")
     expect_one_line(train("a", "--freeze", "backbone,fc"), 2, "leaves nothing to train")
     assert not pathlib.Path("a").exists()
@@ -307,7 +307,7 @@ def test_resuming_from_weights_says_what_they_are_for(folder):
     with zipfile.ZipFile("x.pth", "w") as archive:
         archive.writestr("x/data.pkl", b"\x80\x02}.")
     for name, kind in (("w.safetensors", "a file of weights"), ("w.npz", "a file of NumPy"), ("x.pth", "a file of PyTorch")):
-        expect_one_line(lathe("train", "--resume", name), 3, f"--resume: {name} is {kind}, without the state of a run of lathe; --weights {name} begins a new run")
+        expect_one_line(lathe("train", "--resume", name), 3, f"--resume: {name} is {kind} and has no state of a run of lathe; --weights {name} begins a new run")
 
 
 main(globals())

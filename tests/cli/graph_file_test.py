@@ -63,13 +63,13 @@ def test_a_graph_that_gives_probabilities_gets_no_softmax(folder):
 
 def test_sizes_that_only_a_graph_says_are_bounded(folder):
     write_png(pathlib.Path("x.png"), 8, [bytes(COLOUR) * 8] * 8)
-    for sizes, why in (("N,3,9000,9000", "images of 9000 pixels a side are above 8750"), ("100000000,3,4,4", "its batches of 100000000 images of 4 x 4 are of more than 100000000 pixels"),
-                       ("0,3,4,4", "it does not say how an image becomes its input")):
+    for sizes, why in (("N,3,9000,9000", "its images have 9000 pixels a side, which is more than 8750"), ("100000000,3,4,4", "this graph computes batches of 100000000 images of 4 x 4, which have more than 100000000 pixels"),
+                       ("0,3,4,4", "this file does not say how images are prepared")):
         batch = sizes.split(",")[0]
         write_graph("g.lathe", f"input %x: f32[{sizes}]\n%0: f32[{batch},3] = mean(%x, dims=[2,3], keepdim=false)\noutput %0\n", {})
         expect_one_line(lathe("predict", "--weights", "g.lathe", "x.png"), 3, f"g.lathe: {why}")
     write_graph("g.lathe", "input %x: f32[N,1099511627776]\n%0: f32[N,1099511627776] = relu(%x)\noutput %0\n", {})
-    expect_one_line(lathe("bench", "infer", "--weights", "g.lathe", "--seconds", 0.05), 3, "g.lathe: the input is f32[N,1099511627776], for each image more than 3e+08 numbers")
+    expect_one_line(lathe("bench", "infer", "--weights", "g.lathe", "--seconds", 0.05), 3, "g.lathe: the input of the graph is f32[N,1099511627776]: more than 3e+08 numbers for each image")
 
 
 def test_weights_of_a_graph_that_has_integers_of_its_own(folder):
@@ -102,7 +102,7 @@ def test_models_are_timed_in_the_precision_that_amp_names(folder):
         assert [(row["form"], row["amp"]) for row in rows] == [("eager", amp), ("graph", amp), ("int8", "off")], rows
     assert ", inputs [3,8,8], bf16, 1 thread" in expect(lathe(*infer, "--device", "cpu", "--amp", "bf16"), 0).stdout
     write_graph("scores.lathe", SCORES + "output %1\n", FACTORS)
-    expect_one_line(lathe("bench", "infer", "--weights", "scores.lathe", "--amp", "bf16"), 2, "--amp is that of the graph in --weights")
+    expect_one_line(lathe("bench", "infer", "--weights", "scores.lathe", "--amp", "bf16"), 2, "--amp: leave it out, because the graph in --weights determines it")
 
 
 main(globals())

@@ -396,7 +396,7 @@ def test_bad_settings_start_nothing(folder):
     expect_one_line(lathe("launch", "-n", 2, "no-such-program"), 2, "no-such-program cannot be started: No such file")
     expect_one_line(lathe("launch", "-n", 2, "/etc/passwd"), 2, "Permission denied")
     expect_one_line(lathe("launch", "-n", 2, ""), 2, "cannot be started")
-    expect_one_line(lathe("launch", "--log-dir", "/dev/null/x", *touch), 1, "launch: --log-dir /dev/null/x: no folder: Not a directory")
+    expect_one_line(lathe("launch", "--log-dir", "/dev/null/x", *touch), 1, "launch: --log-dir /dev/null/x: cannot make this folder: Not a directory")
     expect_one_line(lathe("launch", *touch, env={"TMPDIR": "/nonexistent"}), 1, "launch: there is no folder for temporary files (TMPDIR)")
     assert not (folder / "started").exists()
 

@@ -100,7 +100,7 @@ def test_a_file_can_be_evaluated_as_it_is(folder):
     expect(lathe("eval", *DATA, "--model", "net.pt2"), 0)
     for flag in ("--model", "--weights"):
         result = expect(lathe("predict", flag, "net.pt2", "a.png"), 0)
-        assert "a.png: " in result.stdout and "net.pt2 does not say" in result.stderr, result
+        assert "a.png: " in result.stdout and "net.pt2 names neither its classes nor how images are prepared" in result.stderr, result
     # It has weights for a model of the same names, too.
     expect_one_line(lathe("eval", *DATA, "--model", "resnet8", "--weights", "net.pt2"), 3, "net.pt2 does not fit: ")
 

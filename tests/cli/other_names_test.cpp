@@ -76,18 +76,18 @@ TEST_CASE("other names: for what is no flag the way is named") {
   CHECK(hint("lr-find") == "; lathe find-lr suggests a learning rate");
   CHECK(hint("auto-lr-find") == hint("lr-find"));
   CHECK(hint("auto-scale-batch-size") == "; lathe find-batch finds the largest batch");
-  CHECK(hint("num-classes") == "; the folders of the data are the classes, however many");
+  CHECK(hint("num-classes") == "; each folder of the data is a class");
   CHECK(hint("gpus").starts_with("; lathe launch -n N lathe train"));
   CHECK(hint("master_port") == hint("gpus"));
   CHECK(hint("val").ends_with("; --val-split takes a part of train"));
   CHECK(hint("evaluate") == "; lathe eval --run-dir DIR evaluates a run");
   CHECK(hint("onnx", kCkptConvert) ==
-        "; the ending of the second file says it: lathe ckpt convert FILE OUT.onnx");
+        "; the ending of the second file determines it: lathe ckpt convert FILE OUT.onnx");
   CHECK(hint("run-dir", kCkptConvert) ==
-        "; FILE is a word: lathe ckpt convert DIR/best.safetensors OUT.onnx");
-  CHECK(hint("source", kPredict).starts_with("; image files are words"));
+        "; the files need no flag: lathe ckpt convert DIR/best.safetensors OUT.onnx");
+  CHECK(hint("source", kPredict).starts_with("; image files need no flag"));
   CHECK(hint("images", kPredict) == hint("source", kPredict));
-  CHECK(hint("run-dir", kWatch) == "; run folders are words, without a flag");
+  CHECK(hint("run-dir", kWatch) == "; run folders need no flag");
 }
 
 TEST_CASE(

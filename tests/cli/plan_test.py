@@ -48,7 +48,7 @@ def test_the_optimiser_is_chosen(folder):
 
 def test_plan_says_what_it_assumes(folder):
     text = expect(lathe("plan", "--gpu", "h100", *SMALL), 0).stdout
-    for part in ("predicted without one", "data sheet", "fitted to one run of ResNet-18 on an H100", "img/s", "largest batch"):
+    for part in ("predicted without that GPU", "data sheet", "fitted to one run of ResNet-18 on an H100", "img/s", "largest batch"):
         assert part in text.replace("\n", " "), (part, text)
 
 
@@ -67,10 +67,10 @@ def test_a_picture_of_the_memory(folder):
     assert svg.startswith('<svg xmlns="http://www.w3.org/2000/svg" class="chart"') and ">peak " in svg and "resnet8, batch 64" in svg, svg[:500]
     expect(lathe("plan", "--gpu", "h200", *SMALL, "--svg", "m.svg"), 0)  # an earlier picture is replaced
     pathlib.Path("mine.svg").write_text("<svg/>")
-    expect_one_line(lathe("plan", "--gpu", "h200", *SMALL, "--svg", "mine.svg"), 2, "--svg mine.svg: is there and does not begin with")
+    expect_one_line(lathe("plan", "--gpu", "h200", *SMALL, "--svg", "mine.svg"), 2, "--svg mine.svg: this file does not begin with")
     large = lathe("plan", "--gpu", "l4", *MODEL, "--batch-size", 1000000, "--svg", "large.svg")
     expect(large, 1)
-    assert "does not fit into the memory of the GPU" in large.stderr and not pathlib.Path("large.svg").exists(), large.stderr
+    assert "does not fit into the GPU's memory" in large.stderr and not pathlib.Path("large.svg").exists(), large.stderr
 
 
 def test_mistakes_are_named_in_one_line(folder):

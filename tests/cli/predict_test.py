@@ -76,9 +76,9 @@ def check_graph_file(printed):
     assert metadata["lathe.graph"].startswith("lathe graph 1\ninput %x: f32[N,3,16,16]\n") and metadata["lathe.model"] == "resnet8"
     graph = expect(lathe("predict", "--weights", "g.lathe", "pictures", "--format", "json", "--batch-size", 5), 0)
     assert graph.stdout == printed
-    expect_one_line(lathe("predict", "--weights", "g.lathe", "--amp", "bf16", "pictures"), 2, "g.lathe is a graph", "--amp bf16")
+    expect_one_line(lathe("predict", "--weights", "g.lathe", "--amp", "bf16", "pictures"), 2, "--amp bf16: leave it out, because the graph g.lathe determines")
     for flag, value in (("--model", "resnet8"), ("--image-size", 24)):
-        expect_one_line(lathe("predict", "--weights", "g.lathe", flag, value, "pictures"), 2, f"g.lathe is a graph, which has its own: leave out {flag}")
+        expect_one_line(lathe("predict", "--weights", "g.lathe", flag, value, "pictures"), 2, f"{flag}: leave it out, because the graph g.lathe determines it")
     assert expect(lathe("predict", "--weights", "g.lathe", "--model", "auto", "pictures", "--format", "json", "--batch-size", 5), 0).stdout == printed
     rows = expect(lathe("bench", "infer", "--weights", "g.lathe", "--model", "auto", "--batch-size", 3, "--seconds", 0.05, "--json"), 0).stdout.splitlines()
     assert [(row["model"], row["form"], row["batch_size"]) for row in map(json.loads, rows)] == [("g.lathe", "graph", 1), ("g.lathe", "graph", 3)]
@@ -156,12 +156,12 @@ def test_a_model_of_integers(folder):
     expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.safetensors", "--int8"), 2, "--int8 makes a graph")
     expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--calibration", "images"), 2, "--calibration is for --int8")
     expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--keep-f32", "conv9"), 3, "has the name conv9; the layers are ")
-    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "nowhere"), 3, "--calibration nowhere: is no folder")
-    expect_one_line(lathe("ckpt", "convert", "q.lathe", "w.lathe", "--int8"), 2, "q.lathe is no checkpoint of a run")
-    expect_one_line(lathe("ckpt", "convert", "q.lathe", "w.lathe", "--int8", "--calibration", "images"), 3, "no convolution or linear layer of it is in f32")
+    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "nowhere"), 3, "--calibration nowhere: this is not a folder")
+    expect_one_line(lathe("ckpt", "convert", "q.lathe", "w.lathe", "--int8"), 2, "q.lathe is not a checkpoint of a run")
+    expect_one_line(lathe("ckpt", "convert", "q.lathe", "w.lathe", "--int8", "--calibration", "images"), 3, "--int8 found no convolution or linear layer in f32")
     pathlib.Path("empty").mkdir()
-    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "empty"), 3, "there are no images to look at")
-    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "images", "--data-root", "images"), 2, "--data-root is for the run's data set")
+    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "empty"), 3, "no image for the calibration can be read")
+    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "images", "--data-root", "images"), 2, "--data-root and --calibration both name the images")
     for file in ("q.lathe", "q.onnx"):
         expect_one_line(lathe("ckpt", "convert", file, "w.safetensors"), 3, f"{file}: ", "no model loads the weights of a graph of 8-bit integers")
     assert not pathlib.Path("w.safetensors").exists()
@@ -180,7 +180,7 @@ def test_a_model_of_integers(folder):
     few = ["ckpt", "convert", "four.lathe", "q4.lathe", "--int8", "--calibration"]
     expect(lathe(*few, "images/test", "--calibration-images", 5), 0)
     assert "= quantized_conv2d(" in safetensors_header("q4.lathe")["__metadata__"]["lathe.graph"]
-    expect_one_line(lathe(*few, "images/test", "--calibration-images", 3), 3, "there are no 4 images, a batch of four.lathe")
+    expect_one_line(lathe(*few, "images/test", "--calibration-images", 3), 3, "the graph in four.lathe computes batches of 4 images, and fewer can be read")
 
 
 def test_a_list_on_stdin_and_files_that_are_none(folder):
@@ -203,7 +203,7 @@ def test_a_list_on_stdin_and_files_that_are_none(folder):
         assert sum(line.startswith(f"lathe: skipped {name}") for line in lines) == 1, (name, errors)
     expect_one_line(lathe("predict", "--weights", "a.onnx", "one.png"), 3, "a.onnx: No such file")
     expect_one_line(lathe("predict", "--weights", "a.onnx", "--model", "resnet8", "--dataset", "synthetic"), 3, "a.onnx: No such file")
-    expect_one_line(lathe("eval", "a"), 2, 'unexpected argument "a"; --run-dir a names a run')
+    expect_one_line(lathe("eval", "a"), 2, 'unexpected argument "a"; did you mean --run-dir a?')
     expect(lathe("predict", "--run-dir", "a", "empty"), 3, "skipped empty: holds no images", "1 of the inputs")
     # A name that is no UTF-8, and one that would command the terminal.
     odd = os.fsencode(folder) + b"/\xff\x1b[31m.png"
@@ -372,10 +372,10 @@ def test_calls_that_make_no_sense(folder):
     expect_one_line(lathe("predict", "--run-dir", "a", "x.png", "--index", "3"), 2, "--index chooses images of the data set: leave out the files")
     expect_one_line(lathe("predict", "--run-dir", "a", "--top", 3), 2, "--top is for image files")
     expect(lathe("ckpt", "convert", "a/last.safetensors", "w.npz"), 0)
-    expect_one_line(lathe("predict", "--weights", "w.npz", "x.png"), 2, "w.npz does not say its --model")
+    expect_one_line(lathe("predict", "--weights", "w.npz", "x.png"), 2, "w.npz does not say which model it is of; name that with --model")
     expect_one_line(lathe("predict", "--weights", "missing", "x.png"), 3, "missing")
-    expect_one_line(lathe("predict", "a", "x.png"), 2, "which model? --run-dir a names that of the run")
-    expect_one_line(lathe("predict", "--run-dir", "a/last.safetensors", "x.png"), 2, "--weights a/last.safetensors names a checkpoint")
+    expect_one_line(lathe("predict", "a", "x.png"), 2, "which model? For that of the run, give --run-dir a")
+    expect_one_line(lathe("predict", "--run-dir", "a/last.safetensors", "x.png"), 2, "did you mean --weights a/last.safetensors?")
     for words in (["predict", "x.png", "--weights", "a"], ["ckpt", "show", "a"], ["ckpt", "convert", "a", "a.onnx"], ["ckpt", "convert", "a", "a.npz"]):
         expect_one_line(lathe(*words), 3, "a: is a folder; a/best.safetensors is a checkpoint")
     pathlib.Path("x.jpg").write_bytes(b"\xff\xd8\xff\xe0\0\x10JFIF")
@@ -391,7 +391,7 @@ def test_weights_of_other_programs_predict_files_and_checkpoints_say_their_model
     result = lathe("predict", "--weights", "w.npz", "--model", "resnet8", "--image-size", 16, "--format", "json", "x.png")
     if "this build has no libpng" in result.stderr:
         raise Skip("no libpng")
-    expect_one_line(result, 0, "w.npz does not say", "the numbers 0 to 9", "the middle 16 x 16 (--image-size)")
+    expect_one_line(result, 0, "w.npz names neither its classes nor how images are prepared", "the classes 0 to 9", "the middle 16 x 16 (--image-size)")
     # Oracle: the same weights with the metadata written by hand.
     about = {"class_names": json.dumps([str(i) for i in range(10)]), "image_channels": "3", "image_resize": "18", "image_size": "16",
              "image_mean": "0.485,0.456,0.406", "image_std": "0.229,0.224,0.225", "model": "resnet8"}
@@ -403,7 +403,7 @@ def test_weights_of_other_programs_predict_files_and_checkpoints_say_their_model
     whole, alone = (json.loads(expect(lathe("eval", *words, "--batch-size", 8, "--json"), 0).stdout.splitlines()[0])
                     for words in (["--run-dir", "a"], ["--weights", "a/last.safetensors", "--synthetic-size", 50]))
     assert (alone["images"], alone["accuracy"], alone["loss"]) == (whole["images"], whole["accuracy"], whole["loss"])
-    expect_one_line(lathe("eval", "--weights", "w.npz"), 2, "w.npz does not say its --model")
+    expect_one_line(lathe("eval", "--weights", "w.npz"), 2, "w.npz does not say which model it is of; name that with --model")
     other = ["eval", "--weights", "a/last.safetensors", "--dataset", "folder", "--data-root", folder / "images", "--quiet"]
     for part in ("train", "test"):
         for kind in "ab":

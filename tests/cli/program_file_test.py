@@ -79,12 +79,12 @@ def test_weights_go_into_the_program_that_is_named(folder):
     expect_one_line(lathe("ckpt", "convert", "net.pt2", "x.pt2", "--model", "net.pt2"), 2, "leave out --model")
     expect_one_line(lathe("ckpt", "convert", "same.npz", "x.npz", "--model", "net.pt2"), 2, "weights need no program")
     expect_one_line(lathe("ckpt", "convert", "same.npz", "net.pt2", "--model", "net.pt2"), 2, "net.pt2 is the program that is read")
-    expect_one_line(lathe("ckpt", "convert", "same.npz", "x.pt2"), 2, "say which model it is; a .pt2 file needs that")
+    expect_one_line(lathe("ckpt", "convert", "same.npz", "x.pt2"), 2, "this file does not say which model it is of, which a .pt2 file needs to know")
 
 
 def test_what_does_not_go(folder):
     shutil.copy(GOLDEN / "conv_net.pt2", "net.pt2")
-    expect_one_line(lathe("ckpt", "convert", "net.pt2", "net.pt2"), 2, "net.pt2 is the file that is read")
+    expect_one_line(lathe("ckpt", "convert", "net.pt2", "net.pt2"), 2, "net.pt2 is the file that is converted")
     pathlib.Path("other.pt2").write_bytes(b"precious")
     expect_one_line(lathe("ckpt", "convert", "net.pt2", "other.pt2"), 2, "other.pt2 may be something else")
     assert pathlib.Path("other.pt2").read_bytes() == b"precious"

@@ -48,7 +48,7 @@ def test_one_error_names_the_flags_that_are_missing(folder):
     program("a", 4)
     program("scheduled", 4, "schedule")
     program("named", 4, "named")
-    begin = "is of a program, which does not say all that the command needs: add "
+    begin = "is of a program, and lacks settings that the command needs: add "
     expect_one_line(lathe("train", "--resume", "a"), 2, f"--resume: a/last.safetensors {begin}--dataset, --batch-size\n")
     expect_one_line(lathe("train", "--resume", "a", "--data-root", "."), 2, f"{begin}--batch-size\n")
     expect_one_line(lathe("train", "--resume", "auto", "--run-dir", "a", "--batch-size", 10), 2, f"{begin}--dataset\n")
@@ -86,7 +86,7 @@ def test_an_average_and_another_optimiser_go_on(folder):
 
 def test_a_run_that_no_flags_continue_is_refused(folder):
     program("a", 4, "by-loss")
-    expect_one_line(lathe("train", "--resume", "a", *SAME), 3, "a program that does not choose its best by accuracy", "go on with that program")
+    expect_one_line(lathe("train", "--resume", "a", *SAME), 3, "a program that does not choose its best by accuracy", "resume it with that program")
     program("b", 4, "by-epoch")
     expect_one_line(lathe("train", "--resume", "b", *SAME), 3, "a program that steps its schedule once an epoch")
 

@@ -324,7 +324,7 @@ def test_a_config_that_ranks_cannot_share_is_refused(folder):
     """A pipe, and stdin also where it is a file: `lathe launch` gives its ranks none, and they trained with the defaults."""
     pathlib.Path("job.toml").write_text(config_of([*TINY, "--run-dir", "a"]))
     call = ["train", *TINY, "--max-steps", 1, "--config"]
-    refused = "--config {}: each rank reads it by itself"
+    refused = "--config {}: every rank reads the config file"
     for count, config in ((1, "/dev/stdin"), (2, "/dev/stdin"), (2, "/proc/self/fd/0")):
         expect_one_line(lathe("launch", "-n", count, *call, config, stdin=open("job.toml")), 2, refused.format(config))
         expect_one_line(lathe("launch", "-n", count, *call, config, input="lr = 0.1\n"), 2, refused.format(config))

@@ -111,7 +111,7 @@ def test_a_run_has_a_page(folder):
     assert "padding:0 .3em" not in pathlib.Path("b.html").read_text()
     expect(lathe("report", "a", "--no-evaluate", "--output", "b.html"), 0)  # its own page is replaced
     pathlib.Path("c.html").write_text("<!DOCTYPE html>\nmine")
-    expect_one_line(lathe("report", "a", "--output", "c.html"), 2, "--output c.html: is there")
+    expect_one_line(lathe("report", "a", "--output", "c.html"), 2, "--output c.html: this file does not begin with")
 
 
 def test_runs_side_by_side(folder):
@@ -134,7 +134,7 @@ def test_what_is_missing_or_cut_off_is_said(folder):
     (pathlib.Path("a") / "best.safetensors").write_bytes(b"short")
     expect(lathe("report", "a"), 0)
     text = page_of("a/report.html").text
-    for remark in ("2 of ", "the first is line 1", "still being written, or was cut off", "env.json is missing",
+    for remark in ("2 of ", "the first of them line 1", "still being written, or was cut off", "env.json is missing",
                    "config.toml:1: sections are not used here", "could not be evaluated"):
         assert remark in text, (remark, text[:2000])
     shown = expect(lathe("watch", "a", "--once"), 0).stdout  # the same, on the terminal
@@ -164,7 +164,7 @@ def test_a_run_that_was_ended_before_its_end_is_called_unfinished(folder):
     """Also where its last row is that of an evaluation. A time limit, or patience, may have ended it there."""
     expect(train("--epochs", 1, "--run-dir", "a", "--quiet"), 0)
     whole = pathlib.Path("a/config.toml").read_text()
-    said = "It is not at its end, and no process of this machine trains in it: it came to step 12 in epoch 1 of 3."
+    said = "This run stopped before its end, at step 12 in epoch 1 of 3. No process on this machine is training it."
     for change, ended in (("epochs = 1", True), ("epochs = 3", False), ("epochs = 3\ntime-limit = 60", True), ("epochs = 3\nearly-stopping = 2", True)):
         lines = [line for line in whole.splitlines() if line.split(" = ")[0] not in [new.split(" = ")[0] for new in change.splitlines()]]
         pathlib.Path("a/config.toml").write_text("\n".join([*lines, change, ""]))
@@ -291,13 +291,13 @@ def test_watch_shows_a_run_and_ends_with_it(folder):
     assert re.search(r"\n  memory at the peak [\d.]+ MiB, \w+ [\d.]+ [KM]iB, ", text), text
     watch = start("watch", "a", "--interval", 0.1)
     expect(lathe("report", "a", "--no-evaluate"), 0)
-    assert "A training goes on in it: this is its state at step " in page_of("a/report.html").text
+    assert "This run is still training; the page shows its state at step " in page_of("a/report.html").text
     process.terminate()
     assert process.wait(60) == 143
     expect(lathe("report", "a", "--no-evaluate"), 0)
-    remark = re.search(r"no process of this machine trains in it: it came to step \d+ in epoch \d+ of 1000\.", page_of("a/report.html").text)
+    remark = re.search(r"This run stopped before its end, at step \d+ in epoch \d+ of 1000\.", page_of("a/report.html").text)
     assert remark, page_of("a/report.html").text[:500]
-    assert watch.wait(60) == 0 and "no process of this machine trains in it" in watch.stdout.read()
+    assert watch.wait(60) == 0 and "no process on this machine is training it" in watch.stdout.read()
     pathlib.Path("empty").mkdir()
     expect_one_line(lathe("watch", "empty"), 3, "empty: holds no run")
 

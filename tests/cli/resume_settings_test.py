@@ -82,8 +82,8 @@ def test_a_recipe_goes_on_and_cannot_be_another(folder):
     expect(lathe("train", "--resume", "b", "--recipe", "none", "--quiet"), 0)
     assert values_of("a/last.safetensors", "fc.") == values_of("b/last.safetensors", "fc.")
     expect(train("--run-dir", "c", "--stop-after", 2), 0)
-    expect(lathe("train", "--resume", "c", "--recipe", "cifar10-94"), 2, "the run in c was begun with --recipe none", "not with those of cifar10-94: leave out --recipe\n")
-    expect(lathe("train", "--resume", "c", "--recipe", "cifar10-94", "--allow-changes"), 2, "not with those of cifar10-94: leave out --recipe\n")
+    expect(lathe("train", "--resume", "c", "--recipe", "cifar10-94"), 2, "the run in c was begun with --recipe none", "it cannot take those of cifar10-94: leave out --recipe\n")
+    expect(lathe("train", "--resume", "c", "--recipe", "cifar10-94", "--allow-changes"), 2, "it cannot take those of cifar10-94: leave out --recipe\n")
 
 
 def test_other_batches_begin_the_epoch_and_the_mean_again(folder):

@@ -127,7 +127,7 @@ def test_a_config_file_cannot_lead_back_to_one_checkpoint_again_and_again(folder
     expect(train("a", "--save-every", 1, "--max-steps", 3), 0)
     before = contents("a")
     pathlib.Path("job.toml").write_text('resume = "a/step-1.safetensors"\n')
-    expect_one_line(lathe("train", "--config", "job.toml"), 2, "resume in job.toml is a/step-1.safetensors: each start with that file would go back to one checkpoint")
+    expect_one_line(lathe("train", "--config", "job.toml"), 2, "resume in job.toml is a/step-1.safetensors: every start with that config file would go back to this checkpoint")
     assert contents("a") == before
     pathlib.Path("job.toml").write_text('resume = "mnt/a"\n')  # a folder whose disk is not there: the job may be tried again
     expect_one_line(lathe("train", "--config", "job.toml"), 3, "lathe: resume in job.toml: there is no mnt/a\n")
@@ -135,7 +135,7 @@ def test_a_config_file_cannot_lead_back_to_one_checkpoint_again_and_again(folder
     expect_one_line(lathe("train", *TINY, env={"LATHE_RESUME": "mnt/a"}), 3, "lathe: LATHE_RESUME: there is no mnt/a\n")
     pathlib.Path("job.toml").write_text('resume = "a"\nrun-dir = "b"\nrecipe = "cifar10-94"\n')
     expect_one_line(lathe("train", "--config", "job.toml"), 2, "leave out run-dir in job.toml")
-    expect_one_line(lathe("train", "--config", "job.toml", "--run-dir", "a"), 2, "not with those of cifar10-94: leave out recipe in job.toml\n")
+    expect_one_line(lathe("train", "--config", "job.toml", "--run-dir", "a"), 2, "it cannot take those of cifar10-94: leave out recipe in job.toml\n")
     expect_one_line(lathe("train", "--resume", "a", env={"LATHE_RECIPE": "cifar10-94"}), 2, "leave out LATHE_RECIPE")
 
 
@@ -183,7 +183,7 @@ def test_auto_begins_again_without_a_checkpoint_and_keeps_the_rows(_):
         for path in pathlib.Path("a").glob("*.safetensors"):
             path.unlink()
         expect(lathe("train", *TINY[:-1], "--run-dir", "a", "--resume", "auto", "--stop-after", 1), 0,
-               f"warning: a holds no checkpoint: the run begins again, and its 2 rows of metrics so far are in metrics-before-{number}.jsonl")
+               f"warning: a holds no checkpoint, so the run begins again; the 2 rows of metrics so far are kept in metrics-before-{number}.jsonl")
         assert f"metrics-before-{number}.jsonl" in log_of("a")
         assert before == {end: pathlib.Path(f"a/metrics-before-{number}.{end}").read_bytes() for end in before}
     expect(train("b", "--stop-after", 5), 0)
@@ -417,7 +417,7 @@ def test_after_a_divergence_it_goes_on_from_what_was_good(folder):
 def test_the_best_averages_go_on_with_a_warning(folder):
     expect(train("a", "--ema", 0.9), 0)
     assert expect(lathe("train", "--resume", "a/best.safetensors", "--quiet"), 0).stderr == ""
-    assert "best.safetensors does not go on bit by bit: its weights are averages" in log_of("a"), log_of("a")
+    assert "best.safetensors is not bit for bit the uninterrupted one: its weights are averages" in log_of("a"), log_of("a")
     assert rows_of("a")[-1]["step"] == 21
 
 

@@ -19,7 +19,7 @@ def test_one_process_at_a_time_and_signals_that_save(folder):
         while not (folder / run / "last.safetensors").exists():
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
-        expect_one_line(lathe("train", "--resume", run, "--quiet"), 2, f"{run}: another process trains in it")
+        expect_one_line(lathe("train", "--resume", run, "--quiet"), 2, f"{run}: another process is training in this folder")
         if run == "b":  # with no file but the checkpoint left it is still held
             for name in ("log.txt", "config.toml", "env.json", "metrics.jsonl", "metrics.csv"):
                 (folder / run / name).unlink()
@@ -64,7 +64,7 @@ def test_either_lock_of_a_folder_is_enough(folder):
     for held in ("a", "a/log.txt"):  # over NFS only that of the file is seen by other machines
         descriptor = os.open(held, os.O_RDONLY)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        expect_one_line(lathe("train", "--resume", "a", "--quiet"), 2, "a: another process trains in it")
+        expect_one_line(lathe("train", "--resume", "a", "--quiet"), 2, "a: another process is training in this folder")
         os.close(descriptor)
     expect(lathe("train", "--resume", "a", "--stop-after", 2, "--quiet"), 0)
 

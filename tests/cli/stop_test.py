@@ -32,7 +32,7 @@ def stop_by(number, expected, run):
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == expected, (process.returncode, errors)
-    assert f"{run}/last.safetensors holds the checkpoint, and lathe train --resume {run} goes on" in errors, errors
+    assert f"{run}/last.safetensors holds the checkpoint, from which lathe train --resume {run} continues" in errors, errors
     expect(lathe("eval", "--run-dir", run, "--weights", f"{run}/last.safetensors", "--quiet"), 0)
     last = safetensors_header(f"{run}/last.safetensors")["__metadata__"]
     assert int(last["lathe.step"]) >= 1

@@ -62,7 +62,7 @@ def test_a_tip_that_needs_other_files_does_not_apply(folder):
 
 def test_mistakes_and_a_stop(folder):
     expect_one_line(lathe("bench", "tips", *JOB, "--seconds", 0), 2, "--seconds")
-    expect_one_line(lathe("bench", "tips", *JOB, "--batch-size", 100, "--drop-last"), 2, "leaves no batch of 64 images")
+    expect_one_line(lathe("bench", "tips", *JOB, "--batch-size", 100, "--drop-last"), 2, "--drop-last leaves no batch: the 64 images are fewer than --batch-size 100")
     (folder / "tmp").mkdir()
     long = start("bench", "tips", *JOB, "--seconds", 3000, env={"TMPDIR": str(folder / "tmp")})
     deadline = time.time() + 120

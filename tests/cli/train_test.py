@@ -120,7 +120,7 @@ def test_eval_repeats_the_metrics_of_training(folder):
     assert abs(sum(table[i][i] for i in range(10)) / row["images"] - row["accuracy"]) < 1e-9
     expect(lathe("eval", "--run-dir", "a", "--quiet", "--confusion", "c.csv"), 0)  # its own file is replaced
     kept = pathlib.Path("a/best.safetensors").read_bytes()
-    expect_one_line(lathe("eval", "--run-dir", "a", "--confusion", "a/best.safetensors"), 2, 'does not begin with "label,"', "expected a new file")
+    expect_one_line(lathe("eval", "--run-dir", "a", "--confusion", "a/best.safetensors"), 2, 'does not begin with "label,"', "name a new file")
     assert pathlib.Path("a/best.safetensors").read_bytes() == kept
     other = json.loads(expect(lathe("eval", "--run-dir", "a", "--weights", "a/last.safetensors", "--json"), 0).stdout.splitlines()[0])
     assert abs(other["loss"] - rows_of("a", "val")[-1]["loss"]) <= 1e-6 * other["loss"]
@@ -255,7 +255,7 @@ def test_weights_that_are_not_numbers_exit_6(folder):
     result = expect_one_line(lathe("eval", "--run-dir", "a", "--weights", "nan.safetensors", "--quiet", "--json"), 6, "the loss is nan")
     row = json.loads(result.stdout.splitlines()[0])
     assert row["loss"] is None and row["accuracy"] == 0, row
-    expect_one_line(lathe("predict", "--run-dir", "a", "--weights", "nan.safetensors", "--index", "3"), 6, "image 3: its best probability is nan")
+    expect_one_line(lathe("predict", "--run-dir", "a", "--weights", "nan.safetensors", "--index", "3"), 6, "image 3: the highest probability is nan")
     assert "loss nan," in lathe("eval", "--run-dir", "a", "--weights", "nan.safetensors").stdout
 
 
@@ -319,7 +319,7 @@ def test_an_overflow_skips_the_step_and_halves_the_scale(folder):
 def test_a_run_whose_every_step_was_skipped_exits_6(folder):
     small = ["--image-size", 8]
     half = ["--amp", "fp16", "--loss-scale", "1e30", *small]
-    why = "every step (3 of 3) was skipped, for its gradients were inf or nan with --loss-scale 1e30: nothing was learned"
+    why = "every step (3 of 3) was skipped, because its gradients were inf or nan with --loss-scale 1e30: nothing was learned"
     expect_one_line(train(*half, "--max-steps", 3, "--run-dir", "a", "--quiet"), 6, why)
     expect_one_line(lathe("train", "--resume", "a", "--quiet"), 6, why)
     assert rows_of("a", "val") and safetensors_header("a/last.safetensors")
@@ -413,7 +413,7 @@ def test_other_commands(folder):
         assert row["recompute"] == ("--recompute" in flags), row
         return row["memory_peak_bytes"]
     assert peak("--recompute") < 0.85 * peak()
-    expect_one_line(lathe("bench", "step", "--compile", "--recompute"), 2, "the graph of --compile computes nothing again")
+    expect_one_line(lathe("bench", "step", "--compile", "--recompute"), 2, "--recompute has no effect in the graph of --compile")
     assert ", training\n" in compiled and "  alone: cross_entropy" in compiled and ": trace: " not in compiled, compiled
     assert step["images_per_second"] > 0 and step["seconds_low"] <= step["seconds"] <= step["seconds_high"]
     conv = ["bench", "conv", "--model", "resnet8", "--batch-size", 2, "--peak-gbytes", 40, "--seconds", 0.1, "--json"]
@@ -441,7 +441,7 @@ def test_other_commands(folder):
     (folder / "text.lathe").write_text("no graph")
     expect_one_line(lathe("bench", "infer", "--weights", "text.lathe"), 3, "text.lathe")
     expect_one_line(lathe("bench", "infer", "--weights", "none.lathe"), 3, "none.lathe")
-    expect_one_line(lathe("bench", "infer", "--weights", "text.lathe", "--classes", 3), 2, "--classes is that of the graph in --weights")
+    expect_one_line(lathe("bench", "infer", "--weights", "text.lathe", "--classes", 3), 2, "--classes: leave it out, because the graph in --weights determines it")
     assert json.loads(expect(lathe("bench", "loader", "--synthetic-size", 500, "--seconds", 0.5, "--json"), 0).stdout)["images_per_second"] > 0
 
 

@@ -40,8 +40,8 @@ def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
                         ("--batch", "batch-size"), ("--learning-rate", "lr"), ("--name", "run-dir"), ("--fp16", "amp fp16")):
         expect_one_line(lathe("train", flag, "8"), 2, f"{flag}: unknown flag; did you mean --{meant}?")
     pathlib.Path("a.onnx").write_bytes(b"x")
-    expect_one_line(lathe("predict", "a.onnx", "cat.jpg"), 2, "which model? --weights a.onnx names it")
-    expect_one_line(lathe("eval", "a.onnx"), 2, 'unexpected argument "a.onnx"; --weights a.onnx names a model')
+    expect_one_line(lathe("predict", "a.onnx", "cat.jpg"), 2, "which model? For that of the file, give --weights a.onnx")
+    expect_one_line(lathe("eval", "a.onnx"), 2, 'unexpected argument "a.onnx"; did you mean --weights a.onnx?')
     # In eval and predict --run-dir is what is read.
     text = " ".join(expect(lathe("help", "predict"), 0).stdout.split())
     assert "your own images; packed: a file that data prepare wrote [as the run or checkpoint]" in text and "what suits the machine" not in text, text
@@ -203,7 +203,7 @@ def test_a_mistyped_variable_is_named(folder):
     values = {"LATHE_BATCHSIZE": "3", "LATHE_TRHEADS": "2", "LATHE_HOME": "/opt", "LATHE_LOG": "x", "LATHE_TEST_THREADS": "2"}
     warned = expect(lathe("train", "--dataset", "synthetic", "--dry-run", env=values), 0).stderr
     assert re.findall(r"warning: (LATHE_.*)", warned) == [
-        "LATHE_BATCHSIZE is no setting; did you mean LATHE_BATCH_SIZE?", "LATHE_TRHEADS is no setting; did you mean LATHE_THREADS?"], warned
+        "LATHE_BATCHSIZE is not a setting; did you mean LATHE_BATCH_SIZE?", "LATHE_TRHEADS is not a setting; did you mean LATHE_THREADS?"], warned
     assert "LATHE_" not in expect(lathe("train", "--dataset", "synthetic", "--dry-run", "--quiet", env=values), 0).stderr
 
 

@@ -92,7 +92,8 @@ TEST_CASE("without effect: a setting of earlier versions is accepted, and named 
   SettingSources sources;
   sources.config_path = "old.toml";
   sources.config = parse_config("lr = 0.3\nconv-benchmark = true\n", "old.toml");
-  const std::string why = " has no effect any more: the sizes say how a CPU computes a convolution";
+  const std::string why =
+      " has no effect any more: a CPU chooses how to compute a convolution by its sizes";
   CHECK(merge_settings(sources, kTrain).lr == 0.3);
   CHECK(gone_settings(sources) == Remarks{"old.toml:2: conv-benchmark" + why});
   CHECK(flags_without_effect(merge_settings(sources, kTrain), sources) == gone_settings(sources));

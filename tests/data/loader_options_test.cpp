@@ -184,8 +184,8 @@ TEST_CASE("loader: a batch that does not come is an error after the timeout, and
     CHECK(message_of<DataError>([&] {
             for (auto& batch : loader) batches += batch.size() / 2;
           }) ==
-          "DataLoader: batch 3 (samples 6, 7) was not there after the timeout of 2 s; its "
-          "worker is left behind");
+          "DataLoader: batch 3 (samples 6, 7) was not ready within the timeout of 2 s; "
+          "the loader gives its worker threads up");
     CHECK(batches == 3);
     set->waits_at = -1;  // other threads serve the next epoch, while one still waits
     int64_t sum = 0;

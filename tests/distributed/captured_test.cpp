@@ -117,7 +117,7 @@ TEST_CASE("captured collectives: a group that is gone" * gpus_case(2)) {
         }
         return told_by<StateError>([&] { graph.launch(); });
       },
-      "the process group is gone whose collectives it makes");
+      "the process group of its collectives no longer exists");
 }
 
 TEST_CASE("captured steps: what cannot be recorded is refused, and the ranks go on" *

@@ -219,7 +219,7 @@ TEST_CASE("checkpoint: files that are none are refused, names that would clash t
   CHECK_THROWS_AS(collect_checkpoint({{"a", training.net}, {"a", training.optimizer}}), ValueError);
   CHECK_THROWS_AS(collect_checkpoint({{"a", training.net}}, {{"lathe.parts", "b"}}), ValueError);
   CHECK_THROWS_WITH_AS(collect_checkpoint({{"model", training.net}, {"fc1", training.optimizer}}),
-                       doctest::Contains("\"fc1.weight\" would be taken for one of another part"),
+                       doctest::Contains("\"fc1.weight\" has the prefix of another part"),
                        ValueError);
 }
 

@@ -187,7 +187,7 @@ TEST_CASE("fused step: wrong options and wrong order are refused, and nothing mo
   set_grads(params, 0, 1);
   const auto before = everything(params, optimizer);
   CHECK_THROWS_WITH_AS(optimizer.step({.grad_scale = ones({})}),
-                       doctest::Contains("grad_scale without found_inf"), ValueError);
+                       doctest::Contains("grad_scale needs found_inf"), ValueError);
   CHECK_THROWS_WITH_AS(optimizer.step({.max_grad_norm = -1}),
                        doctest::Contains("must not be negative, got -1"), ValueError);
   CHECK_THROWS_AS(optimizer.step({.found_inf = ones({}), .grad_scale = ones({2})}), ValueError);

@@ -119,7 +119,8 @@ TEST_CASE("run files: what is missing, damaged or unknown is said, and the rest 
   CHECK(run.metrics[0].loss == 2);
   CHECK(run.metrics[0].metrics == train::Values{{"perplexity", 7.5}});
   REQUIRE(run.remarks.size() == 2);
-  CHECK(run.remarks[0] == "1 of 2 lines of metrics.jsonl are no rows, the first is line 2.");
+  CHECK(run.remarks[0] ==
+        "1 of 2 lines of metrics.jsonl cannot be read, the first of them line 2.");
   CHECK(run.remarks[1] == "log.txt is missing.");
   const report::RunFiles of_command =
       report::read_run_files(folder.path, [](const std::string&) -> report::RunFiles::Entries {

@@ -66,7 +66,7 @@ TEST_CASE("run view: the newest rows, the best evaluation and the time that is l
   run.metrics.push_back(row_of(2, 20, "test", 1, 0.3));
   run.remarks = {"log.txt is missing."};
   const Lines all = run_view(run, {}, 0, true);
-  CHECK(all[0].ends_with(": no process of this machine trains in it"));
+  CHECK(all[0].ends_with(": no process on this machine is training it"));
   CHECK(has(all, "  evaluation 40.00 %, loss 1.25; best 50.00 % in epoch 1; test 30.00 %"));
   CHECK(has(all, "  log.txt is missing."));
 
@@ -165,7 +165,7 @@ TEST_CASE("run files: what is damaged or unfinished is a remark, and the rest is
   folder.write("op_table.txt", "conv2d 3 ms\n");
   const RunFiles run = read(folder);
   CHECK(run.remarks ==
-        Lines{"3 of 4 lines of metrics.jsonl are no rows, the first is line 1.",
+        Lines{"3 of 4 lines of metrics.jsonl cannot be read, the first of them line 1.",
               "The last line of metrics.jsonl is still being written, or was cut off.",
               "env.json holds no JSON object."});
   REQUIRE(run.metrics.size() == 1);
@@ -182,6 +182,7 @@ TEST_CASE("run files: what is damaged or unfinished is a remark, and the rest is
   const RunFiles other = read(folder);
   CHECK(other.environment == RunFiles::Entries{{"gpu", "H200"}, {"threads", "2"}});
   REQUIRE(other.remarks.size() == 2);
-  CHECK(other.remarks[0] == "1 of 1 lines of metrics.jsonl are no rows, the first is line 1.");
+  CHECK(other.remarks[0] ==
+        "1 of 1 lines of metrics.jsonl cannot be read, the first of them line 1.");
   CHECK(other.remarks[1].find("log.txt: is no regular file") != std::string::npos);
 }

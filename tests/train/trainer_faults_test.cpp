@@ -245,10 +245,12 @@ TEST_CASE("trainer: what must not change from run to run is refused by name") {
     trainer.add(train::top_k(2)).fit(net.train, net.test);
   };
   run(true, "", 1);
-  CHECK_THROWS_WITH_AS(run(false, "", 2), doctest::Contains("by epoch, and is now by step"),
+  CHECK_THROWS_WITH_AS(run(false, "", 2),
+                       doctest::Contains("once an epoch, but schedule_by_epoch is false"),
                        ValueError);
   CHECK_THROWS_WITH_AS(run(true, "top2", 2),
-                       doctest::Contains("chosen by accuracy, and is now by top2"), ValueError);
+                       doctest::Contains("best checkpoint by accuracy, but monitor is \"top2\""),
+                       ValueError);
   CHECK_NOTHROW(run(true, "", 2));
 }
 

@@ -30,10 +30,9 @@ void check_replaceable(std::string_view flag, const std::string& path, std::stri
   start.resize(std::min(start.size(), static_cast<size_t>(file.size())));
   file.read(start.data(), static_cast<int64_t>(start.size()), 0);
   if (start.empty() || start == beginning) return;
-  throw UsageError(
-      formatted("{} {}: is there and does not begin with \"{}\", so it is something else; "
-                "expected a new file",
-                flag, path, beginning));
+  throw UsageError(formatted(
+      "{} {}: this file does not begin with \"{}\", so lathe does not replace it; name a new file",
+      flag, path, beginning));
 }
 
 void check_picture(const std::string& path) {

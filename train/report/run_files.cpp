@@ -114,7 +114,7 @@ void read_metrics(RunFiles& run) {
   }
   if (bad > 0) {
     run.remarks.push_back(
-        formatted("{} of {} lines of metrics.jsonl are no rows, the first is line {}.", bad,
+        formatted("{} of {} lines of metrics.jsonl cannot be read, the first of them line {}.", bad,
                   number_of_line, first_bad));
   }
   if (!text.empty() && text.back() != '\n')

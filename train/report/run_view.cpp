@@ -160,7 +160,7 @@ std::optional<double> part_done(const RunFiles& run) {
 
 std::vector<std::string> run_view(const RunFiles& run, const RunActivity& activity, int width,
                                   bool plain) {
-  std::string state = activity.training ? "training" : "no process of this machine trains in it";
+  std::string state = activity.training ? "training" : "no process on this machine is training it";
   if (activity.seconds_since_row)
     state += formatted(", last row {} ago", train::duration_text(*activity.seconds_since_row));
   std::vector<std::string> lines;

@@ -72,7 +72,7 @@ ExitCode run_algos_show(const Invocation& call) {
     out.text(formatted("  {:<20} {:>10}  {:>11}  {:<13}  {:<12}  {}", "engine", "ms", "workspace",
                        "deterministic", "tensor cores", "outcome"));
     for (size_t at = 0; at < choice.engines.size(); ++at) print_engine(out, key, choice, at);
-    out.text(formatted("  {} engines in {:.1f} ms; last used {}", choice.engines.size(),
+    out.text(formatted("  {} engines, searched in {:.1f} ms; last used {}", choice.engines.size(),
                        choice.search_ms, date_text(choice.used)));
   }
   return ExitCode::kDone;
@@ -82,7 +82,7 @@ ExitCode run_algos_clear(const Invocation& call) {
   const Output out(call.settings.json);
   const std::string& path = path_of(call);
   const bool removed = of_file([&] { return remove_conv_cache(path); });
-  out.text(formatted("{}: {}", path, removed ? "removed" : "there is none"));
+  out.text(formatted("{}: {}", path, removed ? "removed" : "no such file"));
   out.row(Row().add("event", "cleared").add("file", path).add("removed", removed));
   return ExitCode::kDone;
 }

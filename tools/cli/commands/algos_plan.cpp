@@ -147,8 +147,9 @@ ExitCode run_algos_plan(const Invocation& call) {
               dtype,
               settings.layout == "nhwc" ? kChannelsLast : kContiguous,
               table};
-  out.text(formatted("{} batch {} {} {} on {}, as {} plans it without one", *settings.model, batch,
-                     concat(dtype), settings.layout, printable(gpu.name), planner.library()));
+  out.text(formatted("{} batch {} {} {} on {}, as {} plans it without that GPU", *settings.model,
+                     batch, concat(dtype), settings.layout, printable(gpu.name),
+                     planner.library()));
   out.text(table.heading());
   for (const plan::ConvLayer& layer : layers) {
     plan_pass(plans, layer, ConvPass::kForward);

@@ -220,7 +220,9 @@ void show_fused_table(const ConvBench& bench) {
                   2, terminal_width(STDOUT_FILENO));
   bench.out.text("\n" + table.heading());
   for (const auto& cells : bench.fused_rows) bench.out.text(table.row(cells));
-  bench.out.sentence("split: the same by several kernels; ms: the faster of both, by the search");
+  bench.out.sentence(
+      "split: several kernels compute the same; ms: the fused kernel or split, whichever was "
+      "faster in the search");
 }
 
 }  // namespace

@@ -183,13 +183,13 @@ Subject loaded(const Settings& settings, Device device) {
   };
   if (!reading_data([&] { return is_graph_file(file); })) {
     refuse(
-        "bench infer measures a graph, .lathe or .onnx; with weights alone, leave out --weights "
-        "and name the --model: its speed does not depend on them");
+        "this file holds weights alone, and bench infer --weights takes a graph (.lathe or .onnx). "
+        "To measure a model, name it with --model: its speed does not depend on the weights");
   }
   s.graph = read_graph_file(file).graph;
   if (s.graph.inputs.size() != 1) {
-    refuse(
-        concat("bench infer measures graphs with one input, and this has ", s.graph.inputs.size()));
+    refuse(concat("bench infer needs a graph with one input; the inputs of this one: ",
+                  s.graph.inputs.size()));
   }
   const jit::Type& type = s.graph.values[static_cast<size_t>(s.graph.inputs[0])].type;
   const bool batched = !type.shape.empty() && type.shape[0] == jit::Size{1, 0};
@@ -197,8 +197,10 @@ Subject loaded(const Settings& settings, Device device) {
       batched && std::all_of(type.shape.begin() + 1, type.shape.end(),
                              [](const jit::Size& size) { return size.of_batch == 0; });
   if (!fixed || !is_floating(type.dtype)) {
-    refuse(concat("bench infer measures graphs of floating numbers [N,...], and the input is ",
-                  to_text(type)));
+    refuse(
+        concat("bench infer needs a floating-point input [N,...] whose other sizes are fixed; the "
+               "input of this graph is ",
+               to_text(type)));
   }
   double numbers = 1;  // the sizes may be any that the file says
   for (size_t d = 1; d < type.shape.size(); ++d) {
@@ -207,8 +209,8 @@ Subject loaded(const Settings& settings, Device device) {
   }
   constexpr double kMostNumbers = 3.0 * kMostSide * kMostSide;
   if (numbers > kMostNumbers) {
-    refuse(concat("the input is ", to_text(type), ", for each image more than ", kMostNumbers,
-                  " numbers"));
+    refuse(concat("the input of the graph is ", to_text(type), ": more than ", kMostNumbers,
+                  " numbers for each image"));
   }
   s.graph.to(device);
   running_graph(file, [&] { jit::optimize_for_inference(s.graph); });
@@ -234,7 +236,7 @@ jit::Graph in_int8(const Subject& s, Device device, Settings settings) {
   running_graph(s.name, [&] {
     const Tensor x = input_of(s, kCalibrationInputs, device, settings);
     if (jit::quantize(graph, {{x}}).layers.empty())
-      LATHE_FAIL(ValueError, "--int8: it has no convolution or linear layer in f32");
+      LATHE_FAIL(ValueError, "--int8: the model has no convolution or linear layer in f32");
   });
   return graph;
 }
@@ -242,7 +244,8 @@ jit::Graph in_int8(const Subject& s, Device device, Settings settings) {
 void check_flags_of_graph(const Invocation& call) {
   for (const char* key : {"model", "stem", "classes", "in-channels", "image-size", "amp"}) {
     if (is_flag_given(call.sources, key))
-      throw UsageError(formatted("--{} is that of the graph in --weights: leave it out", key));
+      throw UsageError(
+          formatted("--{}: leave it out, because the graph in --weights determines it", key));
   }
 }
 

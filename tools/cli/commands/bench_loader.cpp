@@ -22,8 +22,9 @@ ExitCode run_bench_loader(const Invocation& call) {
   const auto images = open_dataset(settings, Part::kTrain, true);
   data::DataLoader loader = make_loader(images, settings, true);
   if (loader.size() == 0) {
-    throw UsageError(formatted("--batch-size {} with --drop-last leaves no batch of {} images",
-                               *settings.batch_size, images->size()));
+    throw UsageError(
+        formatted("--drop-last leaves no batch: the {} images are fewer than --batch-size {}",
+                  images->size(), *settings.batch_size));
   }
   // One call reads one batch; the last one of an epoch may be short. Epochs follow each other
   // without a pause.

@@ -51,7 +51,7 @@ void prepare(train::Step& step, const std::function<void()>& make_step, Device d
   profile::reset_memory_peak(device);
   make_step();
   if (const std::string problem = graphs->take_problem(); !problem.empty())
-    throw CommandError(ExitCode::kError, "the step cannot be a CUDA graph: " + problem);
+    throw CommandError(ExitCode::kError, "the step cannot be recorded as a CUDA graph: " + problem);
 }
 
 constexpr int64_t kProfiledSteps = 5;
@@ -219,7 +219,7 @@ ExitCode run_bench_step(const Invocation& call) {
                   concat(device)));
   }
   if (settings.compile && settings.recompute && settings.amp == "off")
-    throw UsageError("--recompute: the graph of --compile computes nothing again; leave one out");
+    throw UsageError("--recompute has no effect in the graph of --compile; leave one of them out");
   if (!settings.model) settings.model = "resnet18";
   take_model_file(settings);
   const int64_t batch = settings.batch_size.value_or(128);

@@ -86,7 +86,7 @@ std::string reason_to_keep(const std::string& path) {
     if (safetensors || format == wanted) {
       const Checkpoint file = read_tensor_file(path);
       if (!checkpoint_parts(file.metadata).empty())
-        return "is a checkpoint: more than weights would be lost";
+        return "is a checkpoint, which holds more than weights";
     }
     return format == wanted ? "" : formatted("holds something else than {}", name_of(wanted));
   } catch (const Error& e) {
@@ -100,7 +100,7 @@ void refuse_to_lose(const std::string& from, const std::string& to) {
   const PathKind kind = path_kind(to);
   if (kind == PathKind::kNothing || kind == PathKind::kNowhere) return;
   if (reading_data([&] { return is_same_file(from, to); }))
-    throw UsageError(formatted("{} is the file that is read; expected a new one", to));
+    throw UsageError(formatted("{} is the file that is converted; name a new file", to));
   if (const std::string reason = reason_to_keep(to); !reason.empty())
     throw UsageError(formatted("{} {}; expected a new file", to, reason));
 }
@@ -165,8 +165,8 @@ TrainedModel trained_model(const Checkpoint& file, const std::string& from, cons
   const bool says_model = name != file.metadata.end() && !input_entries(file.metadata).empty();
   if (config == file.metadata.end() && !says_model)
     throw UsageError(
-        formatted("{}: only a checkpoint of a run, and its weights as .safetensors, "
-                  "say which model it is; {} needs that",
+        formatted("{}: this file does not say which model it is of, which {} needs to know. A "
+                  "checkpoint of a run says it, and so do its weights as .safetensors",
                   from, what));
   SettingSources run;
   run.saved_name = from;
@@ -269,11 +269,11 @@ size_t write_weights(const std::string& to, const std::string& from, const Setti
     GraphFile file = read_graph_file(from);
     weights = weights_of(file.graph);
     if (const std::string op = op_on_integers(file.graph); !op.empty()) {
-      throw CommandError(ExitCode::kData,
-                         formatted("{}: it has a {} with weights of 8 bits: no model loads the "
-                                   "weights of a graph of 8-bit integers; convert what that graph "
-                                   "was made of",
-                                   from, op));
+      throw CommandError(
+          ExitCode::kData,
+          formatted("{}: it has a {} with weights of 8 bits, and no model loads the weights of a "
+                    "graph of 8-bit integers; convert the file that this graph was made from",
+                    from, op));
     }
     all = std::move(file.about);
   } else {
@@ -397,7 +397,7 @@ ExitCode run_ckpt_diff(const Invocation& call) {
     } else if (!same_bits(x, *y)) {
       const double most = difference(x, *y);
       report(name,
-             most == 0 ? "differs in bits alone: in the sign of a zero, or in what a NaN carries"
+             most == 0 ? "differs only in the sign of zeros or in the bits of NaNs"
                        : formatted("differs by up to {:.3g}", without_sign_of_nan(most)),
              most);
     }

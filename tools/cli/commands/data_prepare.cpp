@@ -37,16 +37,18 @@ void refuse_to_lose(const std::string& path, const Settings& settings) {
   const PathKind kind = path_kind(path);
   if (kind == PathKind::kNothing || kind == PathKind::kNowhere) return;
   if (settings.dataset == "packed" && is_same_file(path, settings.data_root))
-    throw UsageError(formatted("{} is the file that is read; expected a new one", path));
-  if (!data::is_packed_file(path)) {
     throw UsageError(
-        formatted("{} is there and no packed file; only a packed file is replaced", path));
+        formatted("data prepare reads its images from {}; name another file for the result", path));
+  if (!data::is_packed_file(path)) {
+    throw UsageError(formatted(
+        "{} exists and is not a packed file, so data prepare does not replace it; name a new file",
+        path));
   }
 }
 
 void end_if_asked() {
   if (StopRequests::asked() != 0)
-    throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped; nothing is written");
+    throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped; no file was written");
 }
 
 /// Appends one part, with its progress.   → images left out
@@ -78,7 +80,7 @@ void warn_of_lost_classes(const data::ImageDataset& train, const data::PackedWri
   for (int64_t i = 0; i < train.size(); ++i)
     if (writer.class_sizes()[static_cast<size_t>(train.label(i))] == 0) lost.insert(train.label(i));
   for (const int64_t label : lost) {
-    log.warning(formatted("class {} is left without training images",
+    log.warning(formatted("class {}: none of its training images could be read",
                           train.class_names()[static_cast<size_t>(label)]));
   }
 }
@@ -99,8 +101,8 @@ ExitCode run_data_prepare(const Invocation& call) {
   const auto train = open_part(settings, Part::kTrain), test = open_part(settings, Part::kTest);
   if (has_part(settings, Part::kVal))
     log.warning(
-        formatted("the images of {} are not packed: packed files have training and test "
-                  "images; train with --val-split 0.1",
+        formatted("the images of {} are left out: a packed file has training and test images only; "
+                  "train on it with --val-split 0.1",
                   look_into(settings.data_root).val.string()));
   const data::ImageDataset& one = train ? *train : *test;
   const std::string left_out = data::left_out_text({&one, test ? test.get() : &one});

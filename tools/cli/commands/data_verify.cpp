@@ -55,8 +55,8 @@ ExitCode verify_published(const Invocation& call, const Output& out) {
   }
   if (bad > 0) {
     throw CommandError(ExitCode::kCheckFailed,
-                       formatted("{} of {} differ from the official files in {}", bad, source.title,
-                                 folder.string()));
+                       formatted("{} in {}: {} missing or different from the official ones",
+                                 source.title, folder.string(), count_text(bad, "file")));
   }
   return ExitCode::kDone;
 }

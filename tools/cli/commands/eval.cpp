@@ -169,8 +169,10 @@ ExitCode run_eval(const Invocation& call) {
         formatted("{}: {}", settings.worst_dir, count_text(std::ssize(worst.found()), "image")));
   }
   if (!std::isfinite(tally.loss())) {
-    throw CommandError(ExitCode::kDiverged, formatted("the loss is {}: the weights give no numbers",
-                                                      number_text(tally.loss())));
+    throw CommandError(
+        ExitCode::kDiverged,
+        formatted("the loss is {}: with these weights, the model computes no finite numbers",
+                  number_text(tally.loss())));
   }
   return ExitCode::kDone;
 }

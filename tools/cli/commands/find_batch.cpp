@@ -49,7 +49,7 @@ void print_result(int64_t batch, const train::BatchTrial& fastest, size_t limit,
               .add("memory_limit_bytes", static_cast<int64_t>(limit)));
   out.sentence(
       formatted("largest batch: {}{}{}; fastest: {} with {:.1f} img/s", batch,
-                batch == settings.max_batch ? " (no larger one was tried: --max-batch)" : "",
+                batch == settings.max_batch ? " (--max-batch; larger ones were not tried)" : "",
                 limit > 0 ? formatted(" within {:.0f} MiB", static_cast<double>(limit) / kMiB) : "",
                 fastest.batch, fastest.samples_per_second));
 }

@@ -33,11 +33,11 @@ constexpr int kPlotLines = 16, kBesidePlot = 11;  // columns of numbers at its l
 const char* text_of(train::LrRemark remark) {
   switch (remark) {
     case train::LrRemark::kTooFewSteps: return "too few steps were made";
-    case train::LrRemark::kNoFall: return "the loss falls nowhere";
+    case train::LrRemark::kNoFall: return "the loss falls at no learning rate";
     case train::LrRemark::kMayBeChance:
-      return "the loss falls by no more than it fluctuates; more --sweep-steps may help";
+      return "the loss falls by no more than its random fluctuation; more --sweep-steps may help";
     case train::LrRemark::kStillFalls:
-      return "the loss still falls there: look further with a higher --max-lr";
+      return "the loss still falls at the highest learning rate: try a higher --max-lr";
     case train::LrRemark::kNone: break;
   }
   return "";
@@ -167,8 +167,9 @@ ExitCode run_find_lr(const Invocation& call) {
   const auto images = open_dataset(settings, Part::kTrain, true);
   Input input = make_input(images, settings, device, true);
   if (input.loader.size() == 0) {
-    throw UsageError(formatted("--batch-size {} with --drop-last leaves no batch of {} images",
-                               *settings.batch_size, images->size()));
+    throw UsageError(
+        formatted("--drop-last leaves no batch: the {} images are fewer than --batch-size {}",
+                  images->size(), *settings.batch_size));
   }
   const ModelShape shape{.classes = images->classes(), .in_channels = images->channels()};
   check_last_batch(settings, shape, device, images->size(), settings.sweep_steps);
@@ -187,10 +188,10 @@ ExitCode run_find_lr(const Invocation& call) {
       reading_data([&] { return sweep(settings, *model, input, status); });  // writes no file
   if (settings.skip_broken) broken.report();
   if (range.points().empty()) {
-    throw CommandError(ExitCode::kDiverged,
-                       formatted("the loss of the first step, with a learning rate of {}, is no "
-                                 "number",
-                                 settings.min_lr));
+    throw CommandError(
+        ExitCode::kDiverged,
+        formatted("the first step, with a learning rate of {}, has a loss that is not finite",
+                  settings.min_lr));
   }
   if (!settings.csv.empty()) write_csv(settings.csv, range);
   if (!settings.svg.empty()) write_file_atomic(settings.svg, train::lr_svg(range));

@@ -42,8 +42,9 @@ WorkersTrial time_workers(const std::shared_ptr<data::ImageDataset>& images, Set
   Input input = make_input(images, settings, device, true);
   data::DataLoader& loader = input.loader;
   if (loader.size() == 0) {
-    throw UsageError(formatted("--batch-size {} with --drop-last leaves no batch of {} images",
-                               *settings.batch_size, images->size()));
+    throw UsageError(
+        formatted("--drop-last leaves no batch: the {} images are fewer than --batch-size {}",
+                  images->size(), *settings.batch_size));
   }
   int64_t read = 0, calls = 0;  // the last batch of an epoch may be short
   const Timing timing = reading_data([&] {
@@ -102,12 +103,11 @@ ExitCode run_find_workers(const Invocation& call) {
               .add("workers", chosen.workers)
               .add("images_per_second", chosen.images_per_second)
               .add("broken_files", broken.count()));
-  out.sentence(formatted(
-      "--workers {} is enough if training itself leaves the processors to it: {} img/s, {:.0f} % "
-      "of "
-      "the fastest",
-      chosen.workers, train::rate_text(chosen.images_per_second),
-      100 * chosen.images_per_second / best));
+  out.sentence(
+      formatted("--workers {} is enough: {} img/s, {:.0f} % of the fastest; training that computes "
+                "on the same processors slows reading down",
+                chosen.workers, train::rate_text(chosen.images_per_second),
+                100 * chosen.images_per_second / best));
   if (const std::string said = found.write(std::to_string(chosen.workers)); !said.empty())
     out.sentence(said);
   return ExitCode::kDone;

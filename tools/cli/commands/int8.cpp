@@ -36,7 +36,8 @@ constexpr int64_t kBatch = 16;  // of calibration: all activations of one are ke
 std::shared_ptr<data::ImageFiles> images_of_folder(const GraphFile& file, const std::string& from,
                                                    const std::string& folder) {
   if (!reading_data([&] { return is_folder(folder); }))
-    throw CommandError(ExitCode::kData, formatted("--calibration {}: is no folder", folder));
+    throw CommandError(ExitCode::kData,
+                       formatted("--calibration {}: this is not a folder", folder));
   std::vector<std::string> paths = reading_data([&] { return data::images_below(folder); });
   const ModelInput input = model_input_of(file, from);
   return std::make_shared<data::ImageFiles>(
@@ -58,10 +59,10 @@ std::shared_ptr<data::Dataset> images_of_run(const std::string& from,
       run.saved_config = config->second;
   }
   if (run.saved_config.empty()) {
-    throw UsageError(formatted(
-        "{} is no checkpoint of a run, whose training images --int8 would look at: name a folder "
-        "of images with --calibration",
-        from));
+    throw UsageError(
+        formatted("--int8 needs images: {} is not a checkpoint of a run, so there are no training "
+                  "images to take; name a folder of images with --calibration",
+                  from));
   }
   // A checkpoint does not say where its machine has the data; the run's folder does.
   const auto beside = std::filesystem::path(from).parent_path() / "config.toml";
@@ -129,9 +130,10 @@ void check_int8_flags(const Invocation& call, bool makes_graph) {
       throw UsageError(formatted("--{} is for --int8", key));
   }
   if (call.sources.flags.contains("data-root") && !call.settings.calibration.empty())
-    throw UsageError("--data-root is for the run's data set, and --calibration names others");
+    throw UsageError(
+        "--data-root and --calibration both name the images for --int8: leave one of them out");
   if (call.sources.flags.contains("int8") && call.settings.int8 && !makes_graph)
-    throw UsageError("--int8 makes a graph: expected a name that ends with .lathe or .onnx");
+    throw UsageError("--int8 makes a graph: expected a file name that ends with .lathe or .onnx");
 }
 
 void make_int8(GraphFile& file, const std::string& from, const Settings& settings,
@@ -149,16 +151,19 @@ void make_int8(GraphFile& file, const std::string& from, const Settings& setting
                                 printable(files->error(unreadable.front()))));
   }
   if (batches.empty()) {
-    throw CommandError(ExitCode::kData,
-                       fixed > 1
-                           ? formatted("--int8: there are no {} images, a batch of {}", fixed, from)
-                           : "--int8: there are no images to look at");
+    throw CommandError(
+        ExitCode::kData,
+        fixed > 1
+            ? formatted(
+                  "--int8: the graph in {} computes batches of {} images, and fewer can be read",
+                  from, fixed)
+            : "--int8: no image for the calibration can be read");
   }
   const jit::QuantizationReport report =
       running_graph(from, [&] { return jit::quantize(file.graph, batches, options_of(settings)); });
   if (report.layers.empty()) {
     throw CommandError(ExitCode::kData,
-                       formatted("{}: no convolution or linear layer of it is in f32", from));
+                       formatted("{}: --int8 found no convolution or linear layer in f32", from));
   }
   std::string table = report.text();
   table.pop_back();  // text() ends the line

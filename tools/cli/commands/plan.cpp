@@ -203,16 +203,16 @@ void print_step(const Output& out, const Settings& settings, const GpuDescriptio
               .add("images_per_second_low", images / time.slow)
               .add("images_per_second_high", images / time.fast));
   out.text("");
-  out.sentence(formatted(
-      "batch norm and element-wise: {:.0f} MB, {:.0f} of them only to pad channels: {:.3f} times "
-      "what these kernels need",
-      light.bytes / 1e6, light.extra_bytes / 1e6,
-      light.bytes / std::max(light.bytes - light.extra_bytes, 1.0)));
-  out.text(
-      formatted("{} launches, {} of them our own: {:.2f} to {:.2f} ms per step, {:.0f} to "
-                "{:.0f} img/s",
-                launches.size(), own, 1e3 * time.fast, 1e3 * time.slow, images / time.slow,
-                images / time.fast));
+  out.sentence(
+      formatted("batch norm and element-wise kernels move {:.0f} MB, {:.0f} MB of it only to pad "
+                "channels: {:.3f} times what they need",
+                light.bytes / 1e6, light.extra_bytes / 1e6,
+                light.bytes / std::max(light.bytes - light.extra_bytes, 1.0)));
+  out.text(formatted(
+      "{} launches, {} of them of lathe's own kernels: {:.2f} to {:.2f} ms per step, {:.0f} to "
+      "{:.0f} img/s",
+      launches.size(), own, 1e3 * time.fast, 1e3 * time.slow, images / time.slow,
+      images / time.fast));
 }
 
 /// The same step where `--cudnn-benchmark` finds cuDNN's fused kernels to be the fastest.
@@ -236,13 +236,13 @@ void print_fused(const Output& out, const GpuDescription& gpu,
               .add("seconds_slow", time.slow)
               .add("images_per_second_low", images / time.slow)
               .add("images_per_second_high", images / time.fast));
-  out.sentence(formatted(
-      "with batch norm, relu and convolution fused in {} layers and sums for batch norm left by {} "
-      "convolutions, if cuDNN's fused kernels are as fast as its plain ones: {} launches, {} of "
-      "them "
-      "our own, {:.0f} MB: {:.2f} to {:.2f} ms per step, {:.0f} to {:.0f} img/s",
-      fused.layers, fused.sums, fused.launches.size(), own, bytes / 1e6, 1e3 * time.fast,
-      1e3 * time.slow, images / time.slow, images / time.fast));
+  out.sentence(
+      formatted("if cuDNN's fused kernels are as fast as its plain ones, with batch norm, relu and "
+                "convolution fused in {} layers and the sums for batch norm computed by {} "
+                "convolutions: {} launches, {} of them of lathe's own kernels, {:.0f} MB: {:.2f} "
+                "to {:.2f} ms per step, {:.0f} to {:.0f} img/s",
+                fused.layers, fused.sums, fused.launches.size(), own, bytes / 1e6, 1e3 * time.fast,
+                1e3 * time.slow, images / time.slow, images / time.fast));
 }
 
 /// The step, plain and with fused layers, with parts that LATHE_UNMEASURED turns on.
@@ -293,8 +293,9 @@ int64_t room_of(const GpuDescription& gpu) {
 std::string memory_svg(const GpuDescription& gpu, const plan::MemoryScript& script,
                        const Settings& settings, int64_t batch) {
   const std::vector<int64_t> bytes = plan::memory_over_step(script, batch, room_of(gpu));
-  LATHE_CHECK(ValueError, !bytes.empty(), "--svg: no picture, because a step of batch ", batch,
-              " does not fit into the memory of the GPU; see the largest batch above");
+  LATHE_CHECK(ValueError, !bytes.empty(),
+              "--svg: no picture is written, because a step with batch ", batch,
+              " does not fit into the GPU's memory; the largest batch stands above");
   report::LineChart chart{.title = formatted("Memory over a training step: {}, batch {}, amp {}",
                                              *settings.model, batch, settings.amp),
                           .x = {.label = "blocks taken and given back"},
@@ -326,8 +327,8 @@ void print_memory(const Output& out, const GpuDescription& gpu, const plan::Memo
   out.row(row);
   const auto text = [](int64_t bytes) { return readable_bytes(static_cast<uint64_t>(bytes)); };
   out.sentence(formatted(
-      "{}; largest batch {}{} in {}, which leaves {} to the driver. Without workspaces of "
-      "cuDNN, which `lathe algos plan` names",
+      "{}; largest batch {}{} in {}, with {} left to the driver; not counted are cuDNN's "
+      "workspaces, which `lathe algos plan` names",
       memory ? formatted("memory: peak {}, reserved {}", text(memory->peak_allocated),
                          text(memory->reserved))
              : "memory: does not fit",
@@ -369,7 +370,7 @@ void print_measured(const Output& out, const plan::MeasuredStep& step,
               .add("seconds_beside_no_launch", all - placed));
   out.sentence(formatted(
       "measured on {}, kernel by kernel, without a search for convolutions: {:.2f} ms per step, "
-      "{:.0f} img/s; ops {:.2f} ms, of which {:.2f} ms stand at no launch above",
+      "{:.0f} img/s; the ops took {:.2f} ms, of which {:.2f} ms belong to no launch above",
       gpu_text(gpu), 1e3 * step.seconds, rate, 1e3 * all, 1e3 * (all - placed)));
 }
 
@@ -396,7 +397,7 @@ ExitCode run_plan(const Invocation& call) {
       plan::launches_at(batch, small_step(small, settings), small_step(large, settings));
   const plan::MemoryScript script = plan::memory_script(small, large);
 
-  out.text(formatted("{} batch {} amp {} {} {} x {} {} on {}, predicted without one",
+  out.text(formatted("{} batch {} amp {} {} {} x {} {} on {}, predicted without that GPU",
                      *settings.model, batch, settings.amp, settings.layout, side, side,
                      settings.optimizer, printable(gpu.name)));
   for (const std::string& line : plan::assumptions(gpu, source_of_rates(settings)))

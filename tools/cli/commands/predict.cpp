@@ -28,8 +28,7 @@ namespace {
 
 // "0:16" → 0 … 15, "7" → 7. The rows that --index has by itself end where the images end.
 std::vector<int64_t> parse_rows(const std::string& asked, int64_t size) {
-  if (size == 0)
-    throw CommandError(ExitCode::kData, "there are no images in this part of the data set");
+  if (size == 0) throw CommandError(ExitCode::kData, "this part of the data set has no images");
   const bool by_itself = asked == Settings().index;
   const std::string text = by_itself ? formatted("0:{}", std::min<int64_t>(size, 16)) : asked;
   const size_t colon = text.find(':');
@@ -100,10 +99,10 @@ void print_rows(const Output& out, const Lines& lines, const SavedRun& run,
     const auto row = probabilities.begin() + static_cast<std::ptrdiff_t>(i * classes);
     const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(classes));
     if (!std::isfinite(*best)) {
-      throw CommandError(
-          ExitCode::kDiverged,
-          formatted("image {}: its best probability is {}: the weights give no numbers", rows[i],
-                    number_text(*best)));
+      throw CommandError(ExitCode::kDiverged,
+                         formatted("image {}: the highest probability is {}: with these weights, "
+                                   "the model computes no finite numbers",
+                                   rows[i], number_text(*best)));
     }
     const auto predicted = static_cast<size_t>(best - row);
     const auto label = static_cast<size_t>(run.images->label(rows[i]));

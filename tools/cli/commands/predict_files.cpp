@@ -78,7 +78,7 @@ struct Files {
         skip(path, formatted("holds no images (.jpg, .jpeg, .png, .webp){}",
                              left_out.empty() ? "" : "; left out: " + data::text_of(left_out)));
       } else if (!left_out.empty()) {
-        write_stderr_line(formatted("lathe: of {} left out: {}", printable(path),
+        write_stderr_line(formatted("lathe: left out of {}: {}", printable(path),
                                     printable(data::text_of(left_out))));
       }
       paths.insert(paths.end(), found.begin(), found.end());
@@ -150,7 +150,7 @@ std::vector<Class> best_of(std::span<const float> row, size_t count, const std::
   if (!std::ranges::all_of(row, [](float p) { return std::isfinite(p); })) {
     throw CommandError(
         ExitCode::kDiverged,
-        formatted("{}: its probabilities are no numbers, because of the weights", file));
+        formatted("{}: with these weights, the model computes no finite probabilities", file));
   }
   std::vector<size_t> order(row.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -276,14 +276,15 @@ class GraphModel final : public nn::Module {
 Loaded load_graph(const Invocation& call, const std::string& file) {
   for (const char* key : {"model", "stem", "image-size"}) {
     if (is_flag_given(call.sources, key) && call.settings.model != file)
-      throw UsageError(formatted("{} is a graph, which has its own: leave out --{}", file, key));
+      throw UsageError(
+          formatted("--{}: leave it out, because the graph {} determines it", key, file));
   }
   GraphFile graph = read_graph_file(file);
   Loaded out{.settings = {}, .input = model_input_of(graph, file), .device = kCPU, .model = {}};
   const int64_t batch = batch_of(graph.graph), pixels = out.input.side * out.input.side;
   if (batch > kMostSide * kMostSide / pixels) {
-    throw CommandError(ExitCode::kData, formatted("{}: its batches of {} images of {} x {} are of "
-                                                  "more than {} pixels",
+    throw CommandError(ExitCode::kData, formatted("{}: this graph computes batches of {} images of "
+                                                  "{} x {}, which have more than {} pixels",
                                                   file, batch, out.input.side, out.input.side,
                                                   kMostSide * kMostSide));
   }
@@ -292,9 +293,8 @@ Loaded load_graph(const Invocation& call, const std::string& file) {
   Settings& settings = out.settings = merge_settings(sources, kPredict);
   if (settings.amp != "off")
     throw UsageError(
-        formatted("{} is a graph, which runs in the types that it names: leave out "
-                  "--amp {}",
-                  file, settings.amp));
+        formatted("--amp {}: leave it out, because the graph {} determines the number types",
+                  settings.amp, file));
   settings.image_size = out.input.side;
   if (!settings.model) settings.model = "resnet18";  // for settings that a graph does not use
   if (!settings.dataset) settings.dataset = "folder";
@@ -314,18 +314,20 @@ ModelInput input_of_weights(const std::string& file, const Settings& settings) {
   const ModelShape shape = shape_in_file(settings, file);
   constexpr int64_t kMostClasses = 1'000'000;
   if (shape.in_channels != 3 || shape.classes < 1 || shape.classes > kMostClasses) {
-    throw CommandError(ExitCode::kData,
-                       formatted("{}: it does not say how an image becomes its input, and is no {} "
-                                 "of images with 3 channels (channels: {}, classes: {})",
-                                 file, *settings.model, shape.in_channels, shape.classes));
+    throw CommandError(
+        ExitCode::kData,
+        formatted(
+            "{}: this file does not say how images are prepared for its model. That can be assumed "
+            "only for a {} with 3 channels and at least one class (channels: {}, classes: {})",
+            file, *settings.model, shape.in_channels, shape.classes));
   }
   const int64_t side = *settings.image_size;
   if (!settings.quiet) {
-    write_stderr_line(formatted(
-        "{} does not say what its classes are called and what images it expects: taken are the "
-        "numbers 0 to {} and, as for torchvision's models, the middle {} x {} (--image-size) with "
-        "ImageNet's mean and deviation",
-        printable(file), shape.classes - 1, side, side));
+    write_stderr_line(
+        formatted("{} names neither its classes nor how images are prepared for it. lathe calls "
+                  "the classes 0 to {} and prepares images as for torchvision's models: the middle "
+                  "{} x {} (--image-size), with ImageNet's mean and deviation",
+                  printable(file), shape.classes - 1, side, side));
   }
   return usual_input(shape.classes, side);
 }
@@ -348,7 +350,9 @@ Loaded load(const Invocation& call) {
   if (const auto model = metadata.find("lathe.model"); !settings.model && model != metadata.end())
     settings.model = model->second;
   if (!settings.model && is_model_file(file)) settings.model = file;
-  if (!settings.model) throw UsageError(formatted("{} does not say its --model", file));
+  if (!settings.model)
+    throw UsageError(
+        formatted("{} does not say which model it is of; name that with --model", file));
   take_carried_program(settings, file);
   take_model_file(settings);
   if (says_input) settings.image_size = out.input.side;
@@ -387,9 +391,9 @@ ExitCode predict_files(const Invocation& call) {
   const bool has_file = asked.model && is_model_file(*asked.model);
   if (asked.run_dir.empty() && asked.weights.empty() && !has_file) {
     if (fs::exists(fs::path(first) / "config.toml", unreadable))
-      throw UsageError(formatted("which model? --run-dir {} names that of the run", first));
+      throw UsageError(formatted("which model? For that of the run, give --run-dir {}", first));
     if (names_weights(first))
-      throw UsageError(formatted("which model? --weights {} names it", first));
+      throw UsageError(formatted("which model? For that of the file, give --weights {}", first));
   }
   Loaded loaded = load(call);
   const Settings& settings = loaded.settings;

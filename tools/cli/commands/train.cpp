@@ -151,8 +151,9 @@ int64_t resume(train::Trainer& trainer, const StartPoint& start, const Settings&
 int64_t length_of_epoch(const Settings& settings, const Input& train, int64_t images) {
   const int64_t steps = steps_in_epoch(settings, train.loader);
   if (steps == 0) {
-    throw UsageError(formatted("--batch-size {} with --drop-last leaves no batch of {} images",
-                               *settings.batch_size, images));
+    throw UsageError(
+        formatted("--drop-last leaves no batch: the {} images are fewer than --batch-size {}",
+                  images, *settings.batch_size));
   }
   return steps;
 }
@@ -173,9 +174,10 @@ std::unique_ptr<nn::Module> make_start(const Settings& settings, const data::Ima
     open.model.reset();
     const bool is_of_the_file = !choose_model(open, settings.weights).empty();
     if (start.settings.model || is_of_the_file) throw;
-    throw CommandError(e.code(), formatted("{}; {} was chosen, because no --model names the one "
-                                           "that the file is of",
-                                           e.what(), *settings.model));
+    throw CommandError(
+        e.code(),
+        formatted("{}; lathe chose {}, because no --model was given: name the model of the file",
+                  e.what(), *settings.model));
   }
   return model;
 }
@@ -186,8 +188,8 @@ void say_if_steps_are_few(const Settings& settings, const StartPoint& start, int
   constexpr int64_t kFew = 8;
   if (per_epoch >= kFew || start.settings.batch_size || start.from) return;
   log.line(
-      formatted("{} training images are {} of {} in an epoch; a smaller --batch-size makes more of "
-                "them",
+      formatted("the {} training images make only {} of {} in an epoch; a smaller --batch-size "
+                "makes more steps",
                 images, count_text(per_epoch, "step"), *settings.batch_size));
 }
 
@@ -286,11 +288,12 @@ void say_start(const Settings& settings, const RunData& data, const StartPoint& 
       data::left_out_text({data.train_set.get(), data.val_set.get(), data.test_set.get()});
   if (!left_out.empty()) log.line(left_out);
   if (!same.evaluated)
-    log.line("evaluations look at other images than before: the next one begins a new best");
+    log.line(
+        "the evaluations use other images than before: the best accuracy so far no longer counts");
   say_if_steps_are_few(settings, start, counts.per_epoch, counts.images, log);
   if (const auto& names = data.train_set->class_names(); names.size() == 1) {
-    log.warning(formatted("all training images are of one class, {}: nothing is to be told apart",
-                          names[0]));
+    log.warning(formatted(
+        "all training images are of one class, {}: the model has nothing to tell apart", names[0]));
   }
   if (start.from)
     log.line(formatted("going on from {}, step {}{}", start.file.string(), counts.begin,

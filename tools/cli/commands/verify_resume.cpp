@@ -112,8 +112,9 @@ void run_self(std::vector<std::string> arguments, const HeldSignals& signals) {
   const pid_t child = fork();
   if (child < 0) {
     const std::string cause = std::strerror(errno);  // EAGAIN most often: a limit on tasks
-    throw CommandError(ExitCode::kError, formatted("verify-resume: no process: {}; limits: {}",
-                                                   cause, thread_limits_text()));
+    throw CommandError(ExitCode::kError,
+                       formatted("verify-resume: cannot start a process: {}; limits: {}", cause,
+                                 thread_limits_text()));
   }
   if (child == 0) become_self(parent, signals, argv.data(), environment.data());
   int status = 0, stopped_by = 0;
@@ -203,11 +204,12 @@ ExitCode run_ckpt_verify_resume(const Invocation& call) {
                 .add("sha256_resumed", b[i].sha256));
   }
   if (!different.empty()) {
-    throw CommandError(
-        ExitCode::kCheckFailed,
-        formatted("after {} steps, interrupted at {}, other bits in: {}", steps, at, different));
+    throw CommandError(ExitCode::kCheckFailed,
+                       formatted("after {} steps, the training interrupted at {} differs in: {}",
+                                 steps, at, different));
   }
-  out.sentence(formatted("identical after {} steps, interrupted at {}", steps, at));
+  out.sentence(
+      formatted("identical after {} steps, with one training interrupted at {}", steps, at));
   return ExitCode::kDone;
 }
 

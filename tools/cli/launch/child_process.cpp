@@ -124,8 +124,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
   pid_ = ::fork();
   if (pid_ < 0) {
     const std::string cause = std::strerror(errno);  // EAGAIN most often: a limit on tasks
-    throw CommandError(ExitCode::kError, formatted("launch: no process: {}; limits: {}", cause,
-                                                   thread_limits_text()));
+    throw CommandError(ExitCode::kError, formatted("launch: cannot start a process: {}; limits: {}",
+                                                   cause, thread_limits_text()));
   }
   if (pid_ == 0) become(argv.data(), envp.data(), parent, out.write, err.write, problem.write);
   ::setpgid(pid_, pid_);  // here, too: a signal may be sent before the child has got that far

@@ -52,7 +52,8 @@ void check_training(const LaunchSettings& s, const std::vector<std::string>& wor
   const int64_t ranks = s.nodes * s.ranks;
   if (ranks > 1 && !distributed::is_available()) {
     throw UsageError(
-        "launch: this build cannot join processes, because Gloo (libgloo-dev) was not there");
+        "launch: this build cannot join several processes, because it was built without Gloo "
+        "(libgloo-dev)");
   }
   if (training.batch_size) {
     batch_of_rank(*training.batch_size, ranks);
@@ -63,8 +64,8 @@ void check_training(const LaunchSettings& s, const std::vector<std::string>& wor
   }
   if (s.max_restarts > 0 && (training.resume != "auto" || training.run_dir.empty())) {
     throw UsageError(
-        "--max-restarts needs --resume auto and --run-dir DIR, with which a restarted training "
-        "goes on");
+        "--max-restarts needs --resume auto and --run-dir DIR, so that a restarted training "
+        "continues its run");
   }
 }
 

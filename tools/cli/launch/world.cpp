@@ -82,8 +82,9 @@ void make_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error)
-    throw CommandError(ExitCode::kError,
-                       formatted("launch: --log-dir {}: no folder: {}", path, error.message()));
+    throw CommandError(
+        ExitCode::kError,
+        formatted("launch: --log-dir {}: cannot make this folder: {}", path, error.message()));
 }
 
 class World {

@@ -161,11 +161,11 @@ void print(const std::vector<Tip>& tips, const std::vector<std::vector<double>>&
     if (!tips[i].not_here.empty()) continue;
     const TipResult result = judge(ratios[i]);
     out.sentence(
-        formatted("gain: the median of {} pairs; the interval holds it with a probability "
-                  "of {:.0f} %; an effect below 2 % counts as none",
+        formatted("gain: the median of {} pairs; the true gain lies in the interval with a "
+                  "probability of {:.0f} %; an effect below 2 % counts as none",
                   result.pairs, 100 * result.coverage));
     if (result.pairs < kPairsForVerdict)
-      out.sentence("so few pairs allow no verdict; a longer --seconds makes more of them");
+      out.sentence("these are too few pairs for a verdict; a longer --seconds makes more of them");
     break;  // all tips have as many pairs
   }
   const auto sources = tip_sources();

@@ -160,7 +160,7 @@ void print_steps(const Facts& facts, Device device, const Output& out) {
               .add("data_wait", facts.step.data_wait)
               .add("memory_peak_bytes", facts.step.peak_bytes));
   out.sentence(formatted(
-      "{} on {}, batch {}, on {}: {} steps of {:.1f} ms, {:.1f} % of them waiting for data",
+      "{} on {}, batch {}, on {}: {} steps of {:.1f} ms, {:.1f} % of that time waiting for data",
       *s.model, *s.dataset, *s.batch_size, concat(device), facts.step.steps,
       1e3 * facts.step.seconds, 100 * facts.step.data_wait));
 }
@@ -226,7 +226,7 @@ ExitCode run_doctor(const Invocation& call) {
   }
   if (!device) {
     out.sentence(formatted(
-        "{}: checking the settings as for a GPU with tensor cores, without measuring steps",
+        "{}: doctor measures no steps and checks the settings as for a GPU with tensor cores",
         missing));
   }
   facts.biases = biases_before_norm(*make_empty_model(

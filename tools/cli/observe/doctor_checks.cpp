@@ -30,7 +30,7 @@ int64_t more_workers(const Settings& s, int64_t processors) {
 Found no_workers(const Facts& f) {
   if (*f.settings.workers > 0 || f.settings.data_cache == "gpu") return {};
   return Finding{.where = "--workers 0",
-                 .what = "batches are read between the steps, which wait for them",
+                 .what = "each step waits until its batch is read",
                  .fix = "--workers 1",
                  .gain = 1.2,
                  .claim = "a collection of tips: 1.2x with one worker"};
@@ -48,7 +48,7 @@ Found waits_for_data(const Facts& f) {
   if (fix.empty()) fix = "lathe data prepare, or a lighter --augment";
   return Finding{
       .where = formatted("--workers {}", *f.settings.workers),
-      .what = formatted("{:.0f} % of the time of a step is waiting for data", 100 * wait),
+      .what = formatted("a step spends {:.0f} % of its time waiting for data", 100 * wait),
       .fix = fix,
       .gain = 1 / (1 - std::min(wait, 0.99)),
       .measured = true};
@@ -58,8 +58,8 @@ Found too_many_workers(const Facts& f) {
   if (*f.settings.workers <= f.machine.processors) return {};
   return Finding{
       .where = formatted("--workers {}", *f.settings.workers),
-      .what = formatted("more threads read than the {} processors run; they take turns with "
-                        "those that compute",
+      .what = formatted("there are more workers than the {} processors, and they take time from "
+                        "the threads that compute",
                         f.machine.processors),
       .fix = formatted("--workers {}; lathe find-workers times several", f.machine.processors)};
 }
@@ -68,17 +68,16 @@ Found reads_files_again(const Facts& f) {
   if (f.settings.data_cache != "none" || f.settings.dataset == "synthetic" ||
       f.settings.dataset == "packed" || f.settings.dataset == "folder")
     return {};
-  return Finding{.where = "--data-cache none",
-                 .what = "the data set would fit in memory and is read from its files",
-                 .fix = "--data-cache ram"};
+  return Finding{
+      .where = "--data-cache none",
+      .what = "images are read from files in every epoch, though the data set would fit in memory",
+      .fix = "--data-cache ram"};
 }
 
 Found not_pinned(const Facts& f) {
   if (f.settings.pin_memory.value_or(true) || f.settings.data_cache == "gpu") return {};
   return Finding{.where = "--no-pin-memory",
-                 .what =
-                     "the GPU copies batches from page-locked memory while it computes, from "
-                     "other memory it does not",
+                 .what = "while the GPU computes, it can copy batches from page-locked memory only",
                  .fix = "--pin-memory",
                  .gain = 1.22,
                  .claim = "a collection of tips: 1.22x beside workers"};
@@ -89,7 +88,7 @@ Found not_pinned(const Facts& f) {
 Found idle_processors(const Facts& f) {
   if (f.machine.gpu || *f.settings.threads >= f.machine.processors) return {};
   return Finding{.where = formatted("--threads {}", *f.settings.threads),
-                 .what = formatted("{} processors may be used", f.machine.processors),
+                 .what = formatted("{} processors are available", f.machine.processors),
                  .fix = formatted("--threads {}", f.machine.processors)};
 }
 
@@ -121,7 +120,7 @@ Found halves_in_nchw(const Facts& f) {
 Found full_precision(const Facts& f) {
   if (halves(f.settings) || !f.machine.tensor_cores) return {};
   return Finding{.where = "--amp off",
-                 .what = "the tensor cores multiply half types several times as fast as f32",
+                 .what = "tensor cores multiply f16 and bf16 several times as fast as f32",
                  .fix = "--amp bf16 (or fp16)",
                  .gain = 2,
                  .claim = "collections of tips: at least 2x"};
@@ -136,7 +135,7 @@ Found no_tf32(const Facts& f) {
 Found no_search(const Facts& f) {
   if (f.settings.cudnn_benchmark.value_or(true) || f.settings.deterministic) return {};
   return Finding{.where = "--no-cudnn-benchmark",
-                 .what = "every batch has the same shape, and no engine is timed for it",
+                 .what = "no convolution engine is timed, though every batch has the same shape",
                  .fix = "--cudnn-benchmark, with --algo-cache FILE to time only once",
                  .claim = kGuideNames};
 }
@@ -144,14 +143,14 @@ Found no_search(const Facts& f) {
 Found deterministic(const Facts& f) {
   if (!f.settings.deterministic) return {};
   return Finding{.where = "--deterministic",
-                 .what = "slower engines run, and none is timed",
+                 .what = "only reproducible engines run, which may be slower, and none is timed",
                  .fix = "--no-deterministic"};
 }
 
 Found no_capture(const Facts& f) {
   if (f.settings.capture) return {};
   return Finding{.where = "--no-capture",
-                 .what = "every kernel of a step is queued by itself",
+                 .what = "the host launches every kernel of a step one by one",
                  .fix = "--capture"};
 }
 
@@ -160,7 +159,7 @@ Found odd_batch(const Facts& f) {
   const int64_t batch = *f.settings.batch_size;
   if (!halves(f.settings) || batch % kUnit == 0) return {};
   return Finding{.where = formatted("--batch-size {}", batch),
-                 .what = "tensor cores work on multiples of 8; the rest is filled up",
+                 .what = "tensor cores work on multiples of 8, so the batch is padded",
                  .fix = formatted("--batch-size {}", (batch + kUnit - 1) / kUnit * kUnit)};
 }
 
@@ -189,10 +188,11 @@ Found bias_before_norm(const Facts& f) {
   if (f.biases.empty()) return {};
   std::string where = f.biases.front();
   if (f.biases.size() > 1) where += formatted(" and {} more", f.biases.size() - 1);
-  return Finding{.where = where,
-                 .what = "the batch norm after the convolution subtracts its bias again",
-                 .fix = "nn::Conv2dOptions{.bias = false} in the model",
-                 .claim = kGuideNames};
+  return Finding{
+      .where = where,
+      .what = "the bias has no effect: the batch norm after the convolution subtracts it",
+      .fix = "nn::Conv2dOptions{.bias = false} in the model",
+      .claim = kGuideNames};
 }
 
 Found debug_scopes(const Facts& f) {
@@ -203,7 +203,7 @@ Found debug_scopes(const Facts& f) {
   if (f.settings.sync != "off") add(f.settings.sync == "warn" ? "--sync warn" : "--sync error");
   if (on.empty()) return {};
   return Finding{.where = on,
-                 .what = "what looks for faults is left on",
+                 .what = "a flag for debugging is on, which slows every step",
                  .fix = "leave it out",
                  .claim = kGuideNames};
 }
@@ -226,14 +226,15 @@ Found waits_for_gpu(const Facts& f) {
 
 Found zeroed_gradients(const Facts& f) {
   if (f.step.zeroed_grads == 0) return {};
-  return Finding{.where = "zero_grad",
-                 .what = formatted("{} gradients are filled with zeros after each step, and the "
-                                   "next one adds to them",
-                                   f.step.zeroed_grads),
-                 .fix = "optimizer.zero_grad(), which drops them (set_to_none)",
-                 .gain = 1 / (1 - std::min(f.step.zeroing, 0.99)),
-                 .measured = f.step.zeroing > 0,
-                 .claim = kGuideNames};
+  return Finding{
+      .where = "zero_grad",
+      .what = formatted(
+          "after each step {} gradients are filled with zeros, to which the next step adds",
+          f.step.zeroed_grads),
+      .fix = "optimizer.zero_grad(), which drops them (set_to_none)",
+      .gain = 1 / (1 - std::min(f.step.zeroing, 0.99)),
+      .measured = f.step.zeroing > 0,
+      .claim = kGuideNames};
 }
 
 // --- the flags that mend -------------------------------------------------------------------------

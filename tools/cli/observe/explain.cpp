@@ -184,9 +184,9 @@ void print_introduction(const Output& out, const report::RecordedStep& step) {
                 "Backward, they are visited from last to first: an op gets dy, the gradient of "
                 "the loss with respect to its result y, and computes from it the gradients of "
                 "its inputs. Those of the parameters are what the optimiser uses. |dy| is the "
-                "length (2-norm) of a gradient. What an op needs for its gradients besides dy, "
-                "it keeps from the forward pass; \"there anyway\" are parameters, and what an "
-                "earlier op keeps already.",
+                "length (2-norm) of a gradient. An op keeps from the forward pass what it needs "
+                "for its gradients besides dy; \"there anyway\" marks parameters, and values that "
+                "an earlier op keeps already.",
                 step.graph.nodes.size()),
       0, 0, help_width());
   out.text(text);

@@ -50,7 +50,8 @@ std::string read_all(int descriptor) {
 std::string drawn(const std::string& dot_file) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw CommandError(ExitCode::kError, formatted("dot: no pipe: {}", std::strerror(errno)));
+    throw CommandError(ExitCode::kError,
+                       formatted("dot: cannot make a pipe: {}", std::strerror(errno)));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, dot_file.c_str(), O_RDONLY, 0);
@@ -65,14 +66,15 @@ std::string drawn(const std::string& dot_file) {
   std::string svg = problem == 0 ? read_all(ends[0]) : "";
   ::close(ends[0]);
   if (problem != 0)
-    throw CommandError(ExitCode::kError,
-                       formatted("dot cannot be started: {}; install graphviz; {} has the graph",
-                                 std::strerror(problem), dot_file));
+    throw CommandError(
+        ExitCode::kError,
+        formatted("dot cannot be started: {}; install graphviz, or draw the graph in {} elsewhere",
+                  std::strerror(problem), dot_file));
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (status != 0 || svg.empty())
-    throw CommandError(ExitCode::kError, formatted("dot has failed; {} has the graph", dot_file));
+    throw CommandError(ExitCode::kError, formatted("dot failed; the graph is in {}", dot_file));
   return svg;
 }
 

@@ -114,7 +114,7 @@ std::string unfinished(const report::RunFiles& run) {
   if (run.metrics.empty()) return "";
   const report::MetricsPoint& last = run.metrics.back();
   if (report::activity_of(run).training)
-    return formatted("A training goes on in it: this is its state at step {}.", last.step);
+    return formatted("This run is still training; the page shows its state at step {}.", last.step);
   const auto number = [&](const char* key) { return std::atoll(run.setting(key).c_str()); };
   const bool has_limit = std::strtod(run.setting("time-limit").c_str(), nullptr) > 0;
   const int64_t steps = number("max-steps"), epochs = number("epochs");
@@ -122,8 +122,8 @@ std::string unfinished(const report::RunFiles& run) {
   const bool is_at_end = last.epoch >= epochs || (steps > 0 && last.step >= steps);
   if (last.split != "train" && (is_at_end || may_end_early)) return "";
   return formatted(
-      "It is not at its end, and no process of this machine trains in it: it came to step {} in "
-      "epoch {} of {}.",
+      "This run stopped before its end, at step {} in epoch {} of {}. No process on this machine "
+      "is training it.",
       last.step, last.epoch, epochs);
 }
 
@@ -153,7 +153,7 @@ ExitCode run_report(const Invocation& call) {
   size_t remarks = 0;
   for (const report::RunFiles& run : runs) remarks += run.remarks.size();
   out.text(formatted("{}: {} bytes{}", file, page.size(),
-                     remarks > 0 ? "; it begins with remarks" : ""));
+                     remarks > 0 ? "; remarks stand at its top" : ""));
   Row row;
   row.add("event", "report").add("file", file).add("remarks", static_cast<int64_t>(remarks));
   out.row(row);

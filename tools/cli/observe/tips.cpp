@@ -81,11 +81,11 @@ void add_data_tips(std::vector<Tip>& tips, const Settings& job, const MachineFac
                          tip_of("pinned memory", &Settings::pin_memory, false, "--no-pin-memory",
                                 true, "--pin-memory", "1.22x", kCollections)));
   const bool resizes = job.dataset == "packed";
-  tips.push_back(only_if(!resizes, "a packed file is read by the system's page cache",
+  tips.push_back(only_if(!resizes, "the system's page cache keeps a packed file",
                          tip_of("data in RAM", &Settings::data_cache, "none", "--data-cache none",
                                 "ram", "--data-cache ram", "no figure", kCollections)));
   tips.push_back(only_if(machine.gpu && job.dataset != "synthetic" && job.dataset != "folder",
-                         machine.gpu ? "images that are made or have many sizes" : kNeedsGpu,
+                         machine.gpu ? "the images are synthetic or differ in size" : kNeedsGpu,
                          tip_of("data on the GPU", &Settings::data_cache, "ram", "--data-cache ram",
                                 "gpu", "--data-cache gpu", "no transfer", kCollections)));
 }
@@ -98,7 +98,7 @@ void add_compute_tips(std::vector<Tip>& tips, const MachineFacts& machine, bool 
     tips.push_back(tip_of("fast algorithms", &Settings::conv_exact, true, "--conv-exact", false,
                           "--no-conv-exact", "faster", kGuide));
   }
-  tips.push_back(only_if(machine.gpu || fast_halves, "this processor has no products of bf16",
+  tips.push_back(only_if(machine.gpu || fast_halves, "this processor does not multiply bf16",
                          tip_of("AMP (bf16)", &Settings::amp, "off", "--amp off", "bf16",
                                 "--amp bf16", "2x at least", kCollections)));
   tips.push_back(only_if(
@@ -122,8 +122,8 @@ void add_step_tips(std::vector<Tip>& tips, const Settings& job, bool norms) {
        .claim = "fewer kernels",
        .source = kGuide});
   tips.push_back(only_if(norms && job.weights.empty(),
-                         norms ? "the weights of a file come without biases"
-                               : "no convolution without bias is before a batch norm",
+                         norms ? "the weights of the file have no biases"
+                               : "the model has no convolution without bias before a batch norm",
                          {.name = "no bias before norm",
                           .without = {.says = "biases added to the model", .prepare = add_biases},
                           .with = {.says = "the model as it is"},
@@ -137,7 +137,7 @@ void add_step_tips(std::vector<Tip>& tips, const Settings& job, bool norms) {
                   .job = TipJob::kEvaluation});
   const int64_t half = *job.batch_size / 2;
   tips.push_back(only_if(
-      half > 0 && *job.batch_size % 2 == 0, "the batch has no half",
+      half > 0 && *job.batch_size % 2 == 0, "the batch size is odd",
       {.name = "accumulation",
        .without = {.says = formatted("--batch-size {}", *job.batch_size)},
        .with = {.says = formatted("--batch-size {} --accumulate {}", half, 2 * job.accumulate),

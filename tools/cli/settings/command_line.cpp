@@ -63,7 +63,7 @@ bool is_prefix(const std::string& word, std::span<const Command> commands) {
   for (const Command& c : commands) names.push_back(c.name);
   if (is_prefix(word, commands)) {
     if (arguments.size() == 1 || arguments[1].starts_with("-")) {
-      throw UsageError(formatted("{}: which one? see lathe {} --help", word, word));
+      throw UsageError(formatted("{}: which {} command? see lathe {} --help", word, word, word));
     }
     word += " " + arguments[1];
   }
@@ -197,9 +197,9 @@ std::string hint_for(const std::string& word, const Command& command) {
   const bool is_run =
       std::filesystem::exists(std::filesystem::path(word) / "config.toml", unreadable);
   if (is_run && command.takes.has(*find_setting("run-dir")))
-    return formatted("; --run-dir {} names a run", word);
+    return formatted("; did you mean --run-dir {}?", word);
   if (names_weights(word) && command.takes.has(*find_setting("weights")))
-    return formatted("; --weights {} names a model", word);
+    return formatted("; did you mean --weights {}?", word);
   const bool is_data = command.takes.has(*find_setting("data-root"));
   return is_data ? data_root_hint(word) : "";
 }
@@ -254,8 +254,8 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
   if (command->reads_run && sources.config_path.empty() && !settings.run_dir.empty()) {
     const PathKind kind = kind_of_run(settings.run_dir);
     if (kind == PathKind::kFile) {
-      throw UsageError(formatted("--run-dir: {0} is a file; --weights {0} names a checkpoint",
-                                 settings.run_dir));
+      throw UsageError(
+          formatted("--run-dir: {0} is a file; did you mean --weights {0}?", settings.run_dir));
     }
     if (kind == PathKind::kNothing)
       throw CommandError(ExitCode::kData, formatted("--run-dir: there is no {}", settings.run_dir));

@@ -101,7 +101,8 @@ std::string help_text(const Command& command, int width) {
   }
   out += "\nOther:\n";
   append_flag(out, "--config FILE",
-              "File with `key = value` lines; flags and LATHE_<KEY> come first, a recipe after it",
+              "File with `key = value` lines. It overrides a recipe; flags and LATHE_<KEY> "
+              "variables override it",
               width);
   append_flag(out, "-h, --help", "This text", width);
   return out;

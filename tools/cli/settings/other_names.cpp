@@ -138,11 +138,9 @@ constexpr OtherFlags kOtherFlags[] = {
 };
 
 constexpr Answer kAnswers[] = {
+    {{&kTrain, &kFindLr}, "each folder of the data is a class", "num-classes nc n-classes classes"},
     {{&kTrain, &kFindLr},
-     "the folders of the data are the classes, however many",
-     "num-classes nc n-classes classes"},
-    {{&kTrain, &kFindLr},
-     "images have the channels that the data has",
+     "the data determines the number of channels",
      "in-chans channels in-ch in-channels"},
     {{&kTrain, &kFindLr},
      "lathe find-lr suggests a learning rate",
@@ -150,7 +148,7 @@ constexpr Answer kAnswers[] = {
     {{&kTrain, &kFindLr},
      "lathe find-batch finds the largest batch",
      "find-batch auto-scale-batch-size auto-batch auto-batch-size auto-find-batch-size"},
-    {{&kTrain, &kFindLr}, "lathe find-workers finds how many", "find-workers"},
+    {{&kTrain, &kFindLr}, "lathe find-workers finds how many workers are enough", "find-workers"},
     {{&kTrain},
      "lathe eval --run-dir DIR evaluates a run",
      "e eval evaluate test validate test-only do-eval"},
@@ -169,18 +167,21 @@ constexpr Answer kAnswers[] = {
      "a folder val beside train is found by itself; --val-split takes a part of train",
      "val validation val-dir val-path val-data val-root val-folder test-dir test-path"},
     {{&kTrain, &kFindLr},
-     "there is none; --augment crop,flip,resized-crop,cutout and --label-smoothing are",
+     "lathe has neither mixup nor cutmix; it has --augment crop,flip,resized-crop,cutout and "
+     "--label-smoothing",
      "mixup mixup-alpha cutmix cutmix-alpha"},
-    {{&kTrain}, "training shuffles, with --seed", "shuffle"},
+    {{&kTrain}, "training always shuffles, in an order that --seed determines", "shuffle"},
     {{&kTrain},
-     "a step on a GPU is a CUDA graph by itself; --no-capture leaves that out",
+     "a step on a GPU already runs as one CUDA graph; --no-capture turns that off",
      "compile torch-compile torchcompile jit jit-compile cuda-graph cuda-graphs"},
-    {{&kTrain}, "--detect-anomaly, --profile and --sync warn look into a step", "debug verbose v"},
+    {{&kTrain},
+     "to look into a step, use --detect-anomaly, --profile or --sync warn",
+     "debug verbose v"},
     {{&kPredict},
-     "image files are words: lathe predict --run-dir DIR cat.jpg photos",
+     "image files need no flag: lathe predict --run-dir DIR cat.jpg photos",
      "source input image images img i file files folder data-dir data test-dir path"},
     {{&kPredict, &kEval},
-     "the checkpoint says it: name that with --weights FILE or --run-dir DIR",
+     "the checkpoint determines it; name that with --weights FILE or --run-dir DIR",
      "num-classes nc classes class-names names labels"},
     {{&kPredict},
      "results go to stdout: --format csv > FILE",
@@ -189,18 +190,16 @@ constexpr Answer kAnswers[] = {
      "--confusion FILE and --worst-dir DIR write files; --json > FILE has the numbers",
      "out output o output-dir save save-dir project name results-file save-json"},
     {{&kCkptConvert},
-     "the ending of the second file says it: lathe ckpt convert FILE OUT.onnx",
+     "the ending of the second file determines it: lathe ckpt convert FILE OUT.onnx",
      "onnx format f to include opset out output o output-file simplify dynamic"},
     {{&kCkptConvert},
-     "FILE is a word: lathe ckpt convert DIR/best.safetensors OUT.onnx",
+     "the files need no flag: lathe ckpt convert DIR/best.safetensors OUT.onnx",
      "run-dir checkpoint ckpt weights w model-path input i from file"},
     {{&kCkptConvert},
-     "the checkpoint says it",
+     "the checkpoint determines it",
      "image-size imgsz img-size input-size input-shape size "
      "classes num-classes batch-size batch"},
-    {{&kReport, &kWatch},
-     "run folders are words, without a flag",
-     "run-dir logdir log-dir dir run"},
+    {{&kReport, &kWatch}, "run folders need no flag", "run-dir logdir log-dir dir run"},
 };
 
 bool has(const std::vector<std::string_view>& keys, std::string_view key) {
@@ -317,7 +316,7 @@ std::string model_hint(std::string_view text) {
   const std::string file = formatted("{}.pt2", text);
   if (std::filesystem::is_regular_file(file, unreadable))
     return formatted("; did you mean the file {}?", file);
-  return names_weights(text) ? formatted("; --weights {} names a model", text) : "";
+  return names_weights(text) ? formatted("; did you mean --weights {}?", text) : "";
 }
 
 }  // namespace lathe::cli

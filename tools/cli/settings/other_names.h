@@ -45,7 +45,8 @@ std::span<const Answer> other_answers();
 /// any other text.
 std::string scheduler_hint(std::string_view text);
 std::string amp_hint(std::string_view text);
-/// "; did you mean the file TEXT.pt2?" or "; did you mean --weights FILE?", if there is such a file.
+/// "; did you mean the file TEXT.pt2?" or "; did you mean --weights FILE?", if there is such a
+/// file.
 std::string model_hint(std::string_view text);
 
 }  // namespace lathe::cli

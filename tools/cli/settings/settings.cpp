@@ -71,8 +71,9 @@ std::string environment_name(const Setting& setting) {
 
 std::string data_root_hint(std::string_view word) {
   std::error_code unreadable;  // then there is no hint
-  return std::filesystem::exists(word, unreadable) ? formatted("; --data-root {} names data", word)
-                                                   : "";
+  return std::filesystem::exists(word, unreadable)
+             ? formatted("; did you mean --data-root {}?", word)
+             : "";
 }
 
 void assign(Settings& settings, const Setting& setting, std::string_view name,

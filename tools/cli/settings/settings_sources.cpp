@@ -131,7 +131,7 @@ std::vector<std::string> mistyped_variables(const char* const* environment) {
     if (!name.starts_with(kPrefix) || std::ranges::find(names, name) != names.end()) continue;
     const std::string near = nearest(name, candidates, mistyped_letters(name));
     if (!near.empty())
-      remarks.push_back(formatted("{} is no setting; did you mean {}?", name, near));
+      remarks.push_back(formatted("{} is not a setting; did you mean {}?", name, near));
   }
   return remarks;
 }

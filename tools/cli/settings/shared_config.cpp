@@ -27,10 +27,10 @@ void check_shared_config(const std::string& path) {
   const bool is_shared =
       path.empty() || path == "/dev/null" || (!names_open_file(path) && is_file(path));
   if (is_shared) return;
-  throw UsageError(formatted(
-      "--config {}: each rank reads it by itself, has no stdin and gets a part of a pipe at most; "
-      "name a file",
-      path));
+  throw UsageError(
+      formatted("--config {}: every rank reads the config file, so it cannot be stdin or a pipe; "
+                "name a regular file",
+                path));
 }
 
 }  // namespace lathe::cli

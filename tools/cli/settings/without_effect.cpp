@@ -60,7 +60,7 @@ struct GoneSetting {
   std::string_view key, why;
 };
 constexpr GoneSetting kGone[] = {
-    {"conv-benchmark", "the sizes say how a CPU computes a convolution"},
+    {"conv-benchmark", "a CPU chooses how to compute a convolution by its sizes"},
 };
 
 bool is_one_of(std::string_view value, std::string_view values) {

@@ -52,8 +52,8 @@ std::string image_advice(const Settings& settings, std::string_view error) {
   // What fits a small size may not fit a larger one.
   const int64_t side = settings.image_size.value_or(kFolderImageSize);
   return formatted(
-      "; --skip-broken goes on without such files (with --resume also --allow-changes), and lathe "
-      "data verify {}{} names all",
+      "; --skip-broken trains without such files (with --resume also --allow-changes), and lathe "
+      "data verify {}{} names them all",
       shell_word(settings.data_root),
       side > kFolderImageSize ? formatted(" --image-size {}", side) : "");
 }

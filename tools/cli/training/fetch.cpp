@@ -59,7 +59,7 @@ std::filesystem::path fetch_dataset_shown(const data::DatasetSource& source,
     line.clear();
     if (StopRequests::asked() == 0) throw;
     throw CommandError(exit_code_of_signal(StopRequests::asked()),
-                       "stopped; the next call goes on where this one was");
+                       "stopped; the next call continues the download");
   }
 }
 

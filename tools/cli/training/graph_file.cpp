@@ -108,16 +108,18 @@ ModelInput model_input_of(const GraphFile& file, const std::string& path) {
                              fixed(x[2]) && y.size() == 2 && y[0] == x[0] && x[0] != jit::Size{} &&
                              fixed(y[1]);
   if (!is_classifier) {
-    throw CommandError(ExitCode::kData,
-                       formatted("{}: it does not say how an image becomes its input, and is no "
-                                 "model from [N,3,S,S] to [N,classes]",
-                                 path));
+    throw CommandError(
+        ExitCode::kData,
+        formatted("{}: this file does not say how images are prepared for its model. That can be "
+                  "assumed only for a model from [N,3,S,S] to [N,classes]",
+                  path));
   }
   // The numbers are only types in the file. The middle is taken of an image of more pixels.
   constexpr int64_t kMostClasses = 1'000'000, kMostInput = kMostSide * 224 / 256;
   if (x[2].fixed > kMostInput) {
-    throw CommandError(ExitCode::kData, formatted("{}: images of {} pixels a side are above {}",
-                                                  path, x[2].fixed, kMostInput));
+    throw CommandError(ExitCode::kData,
+                       formatted("{}: its images have {} pixels a side, which is more than {}",
+                                 path, x[2].fixed, kMostInput));
   }
   if (y[1].fixed > kMostClasses) {
     throw CommandError(ExitCode::kData, formatted("{}: {} classes are more than {}", path,

@@ -12,7 +12,8 @@ namespace lathe::cli {
 void refuse_resident_images(const Settings& settings) {
   if (settings.data_cache == "gpu")
     throw UsageError(
-        "--data-cache gpu: this command times threads, which do not read images on the GPU");
+        "--data-cache gpu: this command times threads that read images, and with gpu there are "
+        "none");
 }
 
 Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,
@@ -32,7 +33,9 @@ Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settin
   images->set_transform({});
   if (resident) {
     if (settings.dataset == "synthetic")
-      throw UsageError("--data-cache gpu: the images of synthetic are made as they are read");
+      throw UsageError(
+          "--data-cache gpu: synthetic images are made when they are read, so a GPU cannot keep "
+          "them");
     if (!images->has_one_size())
       throw UsageError(formatted(
           "--data-cache gpu: the images of {} have many sizes; `lathe data prepare FILE --dataset "

@@ -24,9 +24,10 @@ std::unique_ptr<distributed::ProcessGroup> join_ranks() {
   const std::optional<distributed::GroupOptions> options = options_of_launcher();
   if (!options || options->world_size == 1) return nullptr;
   if (!distributed::is_available()) {
-    throw UsageError(formatted(
-        "{} ranks: this build cannot join processes, because Gloo (libgloo-dev) was not there",
-        options->world_size));
+    throw UsageError(
+        formatted("{} ranks: this build cannot join several processes, because it was built "
+                  "without Gloo (libgloo-dev)",
+                  options->world_size));
   }
   try {
     return std::make_unique<distributed::ProcessGroup>(*options);

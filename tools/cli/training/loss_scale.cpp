@@ -29,13 +29,12 @@ optim::GradScalerOptions scaler_options(const PrecisionSettings& settings) {
 void fail_if_all_skipped(const PrecisionSettings& settings, int64_t skipped, int64_t steps) {
   if (steps == 0 || skipped < steps) return;
   const bool dynamic = settings.loss_scale == "dynamic";
-  throw CommandError(
-      ExitCode::kDiverged,
-      formatted("every step ({0} of {0}) was skipped, for its gradients were inf or nan with {1}: "
-                "nothing was learned",
-                steps,
-                dynamic ? "--init-scale " + number_text(settings.init_scale)
-                        : "--loss-scale " + settings.loss_scale));
+  throw CommandError(ExitCode::kDiverged,
+                     formatted("every step ({0} of {0}) was skipped, because its gradients were "
+                               "inf or nan with {1}: nothing was learned",
+                               steps,
+                               dynamic ? "--init-scale " + number_text(settings.init_scale)
+                                       : "--loss-scale " + settings.loss_scale));
 }
 
 }  // namespace lathe::cli

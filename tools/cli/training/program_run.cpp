@@ -72,10 +72,11 @@ void check_record(const StartPoint& start, const Settings& settings, const Setti
       : trainer.contains("schedule_by_epoch")  ? "steps its schedule once an epoch"
                                                : nullptr;
   if (foreign != nullptr) {
-    throw CommandError(ExitCode::kData,
-                       formatted("--resume: {} is of a program that {}, which the command does "
-                                 "not: go on with that program",
-                                 start.file.string(), foreign));
+    throw CommandError(
+        ExitCode::kData,
+        formatted(
+            "--resume: {} is of a program that {}, unlike the command; resume it with that program",
+            start.file.string(), foreign));
   }
   std::string missing;
   for (const std::string_view key : kNeeded) {
@@ -87,8 +88,7 @@ void check_record(const StartPoint& start, const Settings& settings, const Setti
   }
   if (missing.empty()) return;
   throw UsageError(
-      formatted("--resume: {} is of a program, which does not say all that the "
-                "command needs: add {}",
+      formatted("--resume: {} is of a program, and lacks settings that the command needs: add {}",
                 start.file.string(), missing));
 }
 
@@ -112,7 +112,7 @@ void check_hyper_parameters(const StartPoint& start, const Settings& now,
   if (changes.empty()) return;
   throw UsageError(
       formatted("--resume: {} was made with hyper-parameters that have no flag ({}); "
-                "--allow-changes goes on all the same",
+                "--allow-changes resumes it anyway",
                 start.file.string(), changes));
 }
 

@@ -114,8 +114,8 @@ std::string recipe_of(const SettingSources& run, const Invocation& call, const f
   const std::string begun = merge_settings(run, kTrain).recipe, &asked = call.settings.recipe;
   if (asked == kNoRecipe || asked == begun) return begun;
   throw UsageError(
-      formatted("--resume: the run in {} was begun with --recipe {}, and goes on with its "
-                "settings, not with those of {}: leave out {}",
+      formatted("--resume: the run in {} was begun with --recipe {} and keeps its settings, so it "
+                "cannot take those of {}: leave out {}",
                 beside.string(), begun, asked, place_of(call.sources, *find_setting("recipe"))));
 }
 
@@ -151,11 +151,10 @@ void refuse_weights(const std::string& file) {
   const std::string_view kind = format == TensorFileFormat::kPth   ? "a file of PyTorch"
                                 : format == TensorFileFormat::kNpz ? "a file of NumPy"
                                                                    : "a file of weights";
-  throw CommandError(
-      ExitCode::kData,
-      formatted("--resume: {} is {}, without the state of a run of lathe; --weights {} begins a "
-                "new run with its weights",
-                file, kind, file));
+  throw CommandError(ExitCode::kData,
+                     formatted("--resume: {} is {} and has no state of a run of lathe; --weights "
+                               "{} begins a new run with its weights",
+                               file, kind, file));
 }
 
 std::optional<train::FoundCheckpoint> newest_of(const fs::path& folder, Log& log) try {
@@ -213,8 +212,8 @@ StartPoint find_start(const Invocation& call, Log& log) {
                        formatted("{}: there is no {}", place_of(call.sources, key), resume));
   if (is_of_config(call.sources, key)) {
     throw UsageError(
-        formatted("{} is {}: each start with that file would go back to one "
-                  "checkpoint; write auto or a folder, or give --resume {} once",
+        formatted("{} is {}: every start with that config file would go back to this checkpoint; "
+                  "write auto or a folder there, or give --resume {} once",
                   place_of(call.sources, key), resume, resume));
   }
   start.file = resume;
@@ -286,7 +285,7 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
   }
   if (!changes.empty() && !now.allow_changes) {
     throw UsageError(formatted(
-        "--resume: {} was made with other settings ({}); --allow-changes goes on all the same",
+        "--resume: {} was made with other settings ({}); --allow-changes resumes it anyway",
         start.file.string(), changes));
   }
   if (!changes.empty())
@@ -295,7 +294,8 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
   if (!roundings.empty())
     log.warning(formatted("numbers may round differently from here on: {}", roundings));
   if (const std::string why = metadata_text(*start.from, train::kInexactKey); !why.empty())
-    log.warning(formatted("{} does not go on bit by bit: {}", start.file.string(), why));
+    log.warning(formatted("the training from {} is not bit for bit the uninterrupted one: {}",
+                          start.file.string(), why));
   return same;
 }
 

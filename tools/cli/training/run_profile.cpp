@@ -38,10 +38,9 @@ RunProfile::RunProfile(const ProfileSteps& asked, int64_t most, Device device,
                        const std::filesystem::path& folder, Log& log)
     : steps_(steps_within(asked, most)), device_(device), folder_(folder), log_(log) {
   if (steps_.first != asked.first) {
-    log_.line(
-        formatted("--profile-steps {}:{} begins after the last of {}: instead, the profile "
-                  "is of {}:{}",
-                  asked.first, asked.last, count_text(most, "step"), steps_.first, steps_.last));
+    log_.line(formatted(
+        "--profile-steps {}:{} begins after the last of {}: steps {}:{} are profiled instead",
+        asked.first, asked.last, count_text(most, "step"), steps_.first, steps_.last));
   }
   const int64_t warmup = std::min<int64_t>(steps_.first, 1);
   profiler_.emplace(

@@ -62,7 +62,7 @@ void add_what_file_says(Settings& settings, const std::string& file, Log& log) {
   if (settings.val_split == usual.val_split) settings.val_split = saved.val_split;
   if (settings.seed == usual.seed) settings.seed = saved.seed;
   if (is_named && settings.val_split > 0)
-    log.line(formatted("the images are divided as for the run: --val-split {} --seed {}",
+    log.line(formatted("the images are divided as in the training: --val-split {} --seed {}",
                        settings.val_split, settings.seed));
   if (settings.synthetic_size == usual.synthetic_size)
     settings.synthetic_size = saved.synthetic_size;
@@ -86,8 +86,8 @@ std::string weights_of(const Settings& settings) {
   if (settings.run_dir.empty()) {
     if (settings.model && is_model_file(*settings.model)) return *settings.model;
     throw UsageError(
-        "which model? name a --run-dir, or --weights: a checkpoint of lathe says its model, other "
-        "weights need --model, and a .pt2 file as --model has its own");
+        "which model? Name a run with --run-dir, or weights with --weights. A checkpoint of lathe "
+        "names its model; other weights need --model; a .pt2 file as --model has its own weights");
   }
   if (const std::string file = checkpoint_in(settings.run_dir); !file.empty()) return file;
   throw CommandError(
@@ -100,10 +100,14 @@ SavedRun open_saved_run(const Settings& asked) {
   const std::string weights = weights_of(asked);
   Log log(asked.quiet);
   add_what_file_says(run.settings, weights, log);
-  if (!run.settings.model) throw UsageError(formatted("{} does not say its --model", weights));
+  if (!run.settings.model)
+    throw UsageError(
+        formatted("{} does not say which model it is of; name that with --model", weights));
   take_carried_program(run.settings, weights);
   take_model_file(run.settings);
-  if (!run.settings.dataset) throw UsageError(formatted("{} does not say its --dataset", weights));
+  if (!run.settings.dataset)
+    throw UsageError(
+        formatted("{} does not say which data set it is for; name that with --dataset", weights));
   complete(run.settings, look_around(run.settings));
   choose_stem(run.settings, weights);
   run.device = prepare_compute(run.settings);

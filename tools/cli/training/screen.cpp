@@ -100,7 +100,7 @@ void Screen::say_stopped(const train::Trainer& trainer, const train::FitResult& 
   const std::string call =
       formatted("lathe train --resume {}", shell_word(trainer.folder().string()));
   const std::string text =
-      formatted("stopped after step {} by {}; {} holds the checkpoint, and {} goes on",
+      formatted("stopped after step {} by {}; {} holds the checkpoint, from which {} continues",
                 result.steps, by, (trainer.folder() / "last.safetensors").string(),
                 ranks_.alone() ? call : formatted("{} on {} ranks", call, ranks_.size()));
   if (result.signal != 0) {

@@ -137,8 +137,9 @@ TrialTimes try_training(const Settings& asked, const TrialData& data, const Tria
   Input input = make_input(data.images, settings, device, true);
   const int64_t per_epoch = ceil_div(input.loader.size(), settings.accumulate);
   if (per_epoch == 0) {
-    throw UsageError(formatted("--batch-size {} with --drop-last leaves no batch of {} images",
-                               *settings.batch_size, data.images->size()));
+    throw UsageError(
+        formatted("--drop-last leaves no batch: the {} images are fewer than --batch-size {}",
+                  data.images->size(), *settings.batch_size));
   }
   check_last_batch(settings, {data.images->classes(), data.images->channels()}, device,
                    data.images->size(), kEndless * per_epoch);
