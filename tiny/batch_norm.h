@@ -9,9 +9,10 @@
 //   dweight = sum g_i * h_i      dbias = sum g_i
 //
 // A change of x_j moves y_i in three ways: directly if i = j, through the mean, and through s.
+// Below [i = j] is 1 if i = j, and else 0.
 //
 //   dmean/dx_j = 1/m
-//   dvar/dx_j  = (2/m) (x_j - mean)     through the mean comes 0, as the deviations add up to 0
+//   dvar/dx_j  = (2/m) (x_j - mean)     and through the mean -(2/m) (1/m) sum (x_i - mean) = 0
 //   ds/dx_j    = -1/2 (var + eps)^(-3/2) * dvar/dx_j  =  -s³ (x_j - mean) / m  =  -s² h_j / m
 //
 //   dh_i/dx_j  = s [i = j] - s / m + (x_i - mean) * (-s² h_j / m)
@@ -32,7 +33,7 @@ namespace tiny {
 
 struct BatchNormOptions {
   bool training = false;  // true: the batch's statistics, which also update the running ones
-  double momentum = 0.1;  // the weight of the new value in the running statistics
+  double momentum = 0.1;  // the running statistics' weight of the new value (in sgd.h: of the old)
   double eps = 1e-5;
 };
 
@@ -51,7 +52,8 @@ struct ChannelStats {
 
 /// The statistics of x. Updates the running ones:
 ///   running = (1 - momentum) * running + momentum * batch
-/// with the squares divided by m - 1, which estimates the variance over all images.
+/// where the batch's variance is that of the formula times m / (m - 1). The batch's own mean is
+/// nearer to its values than that of all images, so without it the variance would be too small.
 inline ChannelStats batch_statistics(const Tensor& x, Tensor& running_mean, Tensor& running_var,
                                      const BatchNormOptions& opt) {
   ChannelStats stats{Tensor(running_mean.shape()), Tensor(running_mean.shape())};
@@ -135,8 +137,6 @@ inline Tensor batch_norm(const Tensor& x_in, const Tensor& weight, const Tensor&
 }  // namespace tiny
 
 // What the real one adds, and why
-// - ops/batch_norm.h: batch_norm_relu() and batch_norm_add_relu(). The op computes little and reads
-//   much, so what follows runs in the same pass (ops/batch_norm_conv2d.h: a convolution, too).
-// - ops/batch_norm_kernels/batch_norm_math.h: each thread sums a part, and the parts' means and
-//   variances are merged by a rule that does not cancel.
+// - ops/batch_norm.h: batch_norm_relu(). The op computes little and reads much, so a relu that
+//   follows runs in the same pass.
 // - nn/batch_norm_synced.cpp: over several GPUs the statistics are those of all of them.

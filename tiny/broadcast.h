@@ -51,6 +51,8 @@ inline Tensor expand(const Tensor& x, const Shape& shape) {
 }
 
 /// The sum of x over the dimensions along which expanding `shape` to x's shape repeats.
+/// y is walked as if it had x's shape. Where it is repeated its stride is 0, so all that is to be
+/// added meets at one place: a sum over any dimensions is one line.
 /// throws: ShapeError if `shape` does not broadcast to x's.
 inline Tensor sum_to(const Tensor& x, const Shape& shape) {
   Tensor y(shape);
@@ -71,4 +73,3 @@ inline Tensor sum(const Tensor& x) { return sum_to(x, {}); }
 // What the real one adds, and why
 // - ops/reduce.h sums over any dimensions. The order in which a sum adds decides its last digits,
 //   so it is fixed, whatever the number of threads (ops/reduce_kernels/reduce_order_cpu.h).
-// - ops/strided_adjoint.h has the gradient of any view, also of one whose elements overlap.

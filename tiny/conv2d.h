@@ -2,8 +2,11 @@
 //
 //   y[n,k,p,q] = sum over c,r,s of x[n, c, p * stride - pad + r, q * stride - pad + s] * w[k,c,r,s]
 //
-// where x is 0 outside of the image. Write what output (p,q) sees into column (p,q) of a matrix
-// `patches`. Then the sum over c,r,s is that of a product of matrices, image by image:
+// where x is 0 outside of the image. The sizes: N images, C channels, H x W pixels; K filters of
+// R x S; P x Q pixels of output. (In matmul.h K is the length of the sums, which is CRS here.)
+//
+// Write what output (p,q) sees into column (p,q) of a matrix `patches`. Then the sum over c,r,s is
+// that of a product of matrices, image by image:
 //
 //   y[K, PQ] = w[K, CRS] * patches[CRS, PQ]
 //
@@ -32,7 +35,6 @@ struct Conv2dSizes {
   int64_t K, R, S;     // w, with C
   int64_t P, Q;        // y, with N and K
   Conv2dOptions opt;
-
   int64_t CRS() const { return C * R * S; }
   int64_t PQ() const { return P * Q; }
 };
@@ -131,5 +133,4 @@ inline Tensor conv2d(const Tensor& x_in, const Tensor& w_in, const Conv2dOptions
 // - ops/conv2d.h: bias, dilation, groups. ops/conv/cpu/conv2d_im2col_cpu.cpp is this file, with
 //   tiles of patches that fit the cache. It makes them again in the backward pass, too: kept, they
 //   would be R * S times as large as x.
-// - ops/conv/cpu/conv2d_winograd_cpu.h: fewer multiplications. Which method is fastest depends on
-//   the sizes, so a GPU's is searched for (ops/conv/search/conv_search.h).
+// - ops/conv/search/conv_search.h tries several methods, as the sizes decide which is fastest.

@@ -8,8 +8,8 @@
 //
 // which is the same and cannot overflow: the largest exponent is 0.
 //
-// Its gradient: dz_t/dz_c = [c = t], and the derivative of log sum exp(z_j) by z_c is
-// exp(z_c) / sum exp(z_j) = p_c. So
+// Its gradient: dz_t/dz_c = [c = t] (1 if c = t, else 0), and the derivative of log sum exp(z_j)
+// by z_c is exp(z_c) / sum exp(z_j) = p_c. So
 //
 //   d(-log p_t)/dz_c = p_c - [c = t]
 //
@@ -59,7 +59,6 @@ inline Tensor cross_entropy(const Tensor& z, const Labels& labels) {
 }  // namespace tiny
 
 // What the real one adds, and why
-// - ops/losses/cross_entropy.h: ignored targets, weights of classes, label smoothing, targets that
-//   are probabilities. It keeps two numbers per row, the maximum and the logarithm of the sum,
+// - ops/losses/cross_entropy.h keeps two numbers per row, the maximum and the logarithm of the sum,
 //   instead of N * C: with the words of a language as classes that is most of a model's memory.
 // - On a GPU a label out of range is known only after the kernel: the next call that waits throws.

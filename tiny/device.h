@@ -5,6 +5,15 @@
 //     been computed yet.
 //   - A stream is a queue of kernels. Those of one stream run in the order in which they were
 //     queued, those of two streams in any order.
+//
+// The ops of this library compute at once, on the host, and queue nothing. The device is here for
+// the pool (pool.h), which on a GPU must give memory out while kernels are still waiting:
+//
+//   void* a = pool.allocate(512);
+//   device.launch(0, [=] { read(a); });   // queued: a has not been read yet
+//   pool.deallocate(a);                   // nor has it now
+//   void* b = pool.allocate(512);         // b == a
+//   device.launch(0, [=] { write(b); });  // safe: in the queue it is behind the read
 #pragma once
 
 #include <cstddef>
@@ -31,7 +40,6 @@ class Device {
  public:
   explicit Device(size_t bytes)
       : bytes_(bytes), memory_(std::make_unique_for_overwrite<std::byte[]>(bytes)) {}
-
   /// `bytes` > 0 bytes at the lowest address where they fit; null where they fit nowhere.
   std::byte* take(size_t bytes) {
     ++calls_;
@@ -98,6 +106,4 @@ class Device {
 }  // namespace tiny
 
 // What the real one adds, and why
-// - core/memory/raw_memory.h is this interface for real memory; core/gpu/memory_cuda.cpp fills it.
-// - tests/emulation/cuda_runtime_emulation.h is a GPU made of host memory that runs the library's
-//   own kernels, so that they are tested where there is no GPU.
+// - core/memory/raw_memory.h is this interface, core/gpu/memory_cuda.cpp a GPU behind it.

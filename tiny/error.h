@@ -23,9 +23,7 @@ struct OutOfMemoryError final : Error { using Error::Error; };
 
 inline void append(std::string& text, const std::string& part) { text += part; }
 inline void append(std::string& text, std::integral auto part) { text += std::to_string(part); }
-inline void append(std::string& text, std::floating_point auto part) {
-  text += std::to_string(part);
-}
+inline void append(std::string& text, double part) { text += std::to_string(part); }
 inline void append(std::string& text, const std::vector<int64_t>& part) {  // a shape: [2,3]
   text += '[';
   for (size_t i = 0; i < part.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(part[i]);
@@ -44,6 +42,6 @@ void check(bool ok, const Parts&... parts) {
 }  // namespace tiny
 
 // What the real one adds, and why
-// - LATHE_CHECK in core/error.h is a macro, because only a macro leaves the parts of the message
-//   uncomputed while all is well, and knows the file and the line for its end.
+// - core/error.h: LATHE_CHECK is a macro. A function's arguments are computed at every call, those
+//   of this macro only if the check fails. A macro also knows the file and line of its call.
 // - A tensor prints as f32[64,3,3,3]@cuda:0: type and device are wrong as often as the shape.

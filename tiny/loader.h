@@ -1,7 +1,7 @@
 // The loader: a thread makes batches while the caller computes with the last one. Between the two
 // is a queue that holds a few. A full queue makes the thread wait, an empty one the caller: so a
-// slow step needs no signal to hold the thread back, and there are never more batches than the
-// queue holds, one in the thread's hands and one in the caller's.
+// slow step needs no signal to hold the thread back, and there are at most ahead + 2 batches: those
+// in the queue, the thread's and the caller's.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +18,6 @@ template <class T>
 class BoundedQueue {
  public:
   explicit BoundedQueue(size_t capacity) : capacity_(capacity) {}
-
   /// Waits for a place. False, and `element` is dropped, if the queue was closed.
   bool push(T element) {
     std::unique_lock lock(mutex_);
@@ -115,8 +114,9 @@ class Epoch {
   void make_batches(const Dataset& set, const LoaderOptions& options, uint64_t epoch) {
     check<ValueError>(options.batch_size > 0 && options.ahead > 0, "Epoch: batches of ",
                       options.batch_size, " and a queue of ", options.ahead);
-    std::vector<int64_t> order = random_order(set.size(), options.seed, epoch);
-    if (!options.shuffle) std::sort(order.begin(), order.end());
+    std::vector<int64_t> order(set.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (options.shuffle) order = random_order(set.size(), options.seed, epoch);
     for (auto at = order.begin(); at != order.end();) {
       const auto end = at + std::min(options.batch_size, order.end() - at);
       if (!queue_.push(make_batch(set, {at, end}))) return;
@@ -135,5 +135,5 @@ class Epoch {
 // - data/epoch_run.h: several threads, because one cannot decode images as fast as a GPU learns
 //   from them. They finish out of order, so a ring of places puts their batches back into it.
 // - data/data_loader.h: the position within an epoch is three numbers, so a run goes on where it
-//   was interrupted. data/sampler.h has other orders.
+//   was interrupted.
 // - data/device/device_batches.h copies the next batch to the GPU on a stream of its own.

@@ -1,7 +1,6 @@
 // The trainer: all the parts in one loop. README.md says in which order to read them.
 //
 //   tiny_lathe [FOLDER [EPOCHS]]   FOLDER has the four IDX files of Fashion-MNIST, not compressed
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
@@ -56,15 +55,12 @@ static void run(const std::string& folder, int epochs) {
   Generator random(0);
   Net net(train_set.height, train_set.width, train_set.classes, random);
   Sgd sgd(net.parameters(), {.momentum = 0.9, .weight_decay = 5e-4});
-  const auto begin = std::chrono::steady_clock::now();
   for (int epoch = 0; epoch < epochs; ++epoch) {
     sgd.set_lr(0.05 * (epochs - epoch) / epochs);  // large steps first, small ones at the end
     const double loss = train(net, sgd, train_set, epoch);
     const double right = accuracy(net, test_set);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     const Pool::Stats memory = default_pool().stats();
-    std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.1f s  ", epoch, loss, right,
-                seconds.count());
+    std::printf("epoch %d  loss %.4f  test accuracy %.4f  ", epoch, loss, right);
     std::printf("%zu MiB, taken in %zu calls\n", memory.reserved_bytes >> 20, memory.device_calls);
   }
 }

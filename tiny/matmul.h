@@ -48,4 +48,3 @@ inline Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b) {
 // What the real one adds, and why
 // - ops/matmul_kernels/gemm.h goes through the matrices in tiles that fit caches and registers, and
 //   does not copy a transposed one. ops/matmul_kernels/matmul_cublas.cpp calls cuBLAS.
-// - ops/matmul.h: batches of matrices, vectors, half types with sums in f32.

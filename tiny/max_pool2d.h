@@ -37,7 +37,7 @@ inline Tensor max_pool2d(const Tensor& x_in, int64_t k) {
       [largest = std::move(largest), shape = x.shape()](const Tensor& dy_in, const Needs&) {
         const Tensor dy = contiguous(dy_in);
         Tensor dx(shape);
-        for (size_t i = 0; i < largest.size(); ++i) dx.data()[largest[i]] += dy.data()[i];
+        for (size_t i = 0; i < largest.size(); ++i) dx.data()[largest[i]] = dy.data()[i];
         return std::vector{dx};
       });
 }

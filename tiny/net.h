@@ -9,8 +9,9 @@
 
 namespace tiny {
 
-/// The bound of initial values where an output adds up `fan_in` inputs: the variance of the sum
-/// grows with their number, so the values shrink with its root.
+/// The bound of initial values where an output adds up `fan_in` products. The variance of their sum
+/// is fan_in times that of one, which grows with the square of the values. So with values bounded
+/// by 1 / sqrt(fan_in), outputs are of one size, whatever fan_in is.
 inline double fan_in_bound(int64_t fan_in) { return 1 / std::sqrt(fan_in); }
 
 /// 3x3 filters with a border of one zero: the image keeps its size. No bias: a batch norm that
@@ -83,4 +84,3 @@ struct Net {
 // What the real one adds, and why
 // - nn/module.h finds parameters and buffers by itself, moves them to a device, and names them,
 //   because a checkpoint needs names (nn/checkpoint.h).
-// - nn/resnet.h: with 18 layers the signal needs a way around each block.

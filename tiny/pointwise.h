@@ -44,8 +44,8 @@ inline Tensor operator*(const Tensor& a, const Tensor& b) {
   });
 }
 
-/// max(x, 0), or NaN. Its derivative is 1 where x > 0, which is where y > 0, and else 0 (also at 0
-/// itself, where there is none). So y is enough for the gradient, and x may be overwritten.
+/// max(x, 0); NaN stays NaN. Its derivative is 1 where x > 0, that is where y > 0, else 0 (also
+/// at 0, where there is none). So the gradient needs only y, and the caller may write into x.
 inline Tensor relu(const Tensor& x) {
   const Tensor y = map(x, [](double v) { return v < 0 ? 0 : v; });
   return record("relu", y, {x}, [y = Saved(y)](const Tensor& dy, const Needs&) {
@@ -60,4 +60,3 @@ inline Tensor relu(const Tensor& x) {
 // - ops/unary.h and ops/binary.h: all the others. ops/elementwise_kernels/unary_math.h is the
 //   arithmetic of both the loop for a CPU and the kernel for a GPU.
 // - graph/fused/pointwise_run.h: an op costs what it reads and writes, so several run in one loop.
-// - ops/promote.h: operands of two types, as f16 + f32, which is f32.

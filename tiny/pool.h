@@ -4,7 +4,8 @@
 //   - The pool takes segments from the device and cuts blocks from them. Sizes are multiples of 512
 //     bytes. There are two classes of sizes, and they never share a segment: requests up to 1 MiB
 //     share segments of 2 MiB, requests below 10 MiB share segments of 20 MiB; a larger one, if no
-//     free block fits, has its own. So a small block that lives long does not hold a large segment.
+//     free block fits, has its own. So a small block that lives long does not keep a large segment
+//     from being given back.
 //   - Best fit: a request gets the smallest free block that is large enough, and among equal ones
 //     that with the lowest address. So a program that repeats its requests gets the same addresses.
 //   - A block is split if the rest is worth keeping. A block that is given back is merged with its
@@ -12,6 +13,7 @@
 //   - Stream order: a segment serves one stream. What is given back may be used again at once,
 //     although kernels that read it may still be queued: the next user's kernels are queued behind
 //     them. If record_stream() named another stream, the block first waits for an event on that.
+//     The head of device.h has an example. (The ops here compute at once, all on stream 0.)
 #pragma once
 
 #include <algorithm>
@@ -27,7 +29,8 @@ namespace tiny {
 /// Thread-safe.
 class Pool {
  public:
-  // In bytes. From kOwnSegment on a segment is for one request, in multiples of kSegmentStep.
+  // In bytes. A segment for a request of kOwnSegment or more is taken for that one request, in
+  // multiples of kSegmentStep. If more than 1 MiB is left over, cut() makes a free block of it.
   static constexpr size_t kMiB = size_t{1} << 20;
   static constexpr size_t kAlignment = 512, kSmallRequest = kMiB, kSmallSegment = 2 * kMiB;
   static constexpr size_t kLargeSegment = 20 * kMiB, kOwnSegment = 10 * kMiB;
@@ -113,12 +116,13 @@ class Pool {
     Stream stream;
     std::list<Block> blocks;  // by address, without gaps
   };
-  /// Also the key of a free block: their order is the order of best fit.
+  /// Also the key of a free block: their order is the order of best fit. A request's null address
+  /// makes lower_bound() find the first block of that size or more.
   struct Request {
     bool small;
     Stream stream;
     size_t bytes;
-    std::byte* address = nullptr;  // below every other
+    std::byte* address = nullptr;
     auto operator<=>(const Request&) const = default;
   };
   struct Waiting {
@@ -147,12 +151,13 @@ class Pool {
     return cut(block, request);
   }
 
-  /// The block, without what the request does not need if that is worth keeping: of a small block
-  /// all is, of a large one more than a small request.
+  /// The block, cut to what the request needs. In a small segment any rest becomes a free block. In
+  /// a large one a rest of up to 1 MiB stays in the block: requests of that size never come to a
+  /// large segment, so nobody could use it.
   Place cut(Place block, const Request& request) {
     block->is_free = false;
     const size_t rest = block->bytes - request.bytes;
-    if (request.small ? rest >= kAlignment : rest > kSmallRequest) {
+    if (request.small ? rest > 0 : rest > kSmallRequest) {
       Block behind{block->address + request.bytes, rest, block->segment};
       block->bytes = request.bytes;
       insert_free(block->segment->blocks.insert(std::next(block), std::move(behind)));
@@ -184,17 +189,14 @@ class Pool {
     insert_free(block);
   }
 
-  /// Frees the blocks whose events have passed, and waits for no other. True if there were any.
+  /// Frees the blocks whose events have passed. Does not wait for the rest. True if there were any.
   bool free_those_done() {
-    const auto still_waits = [this](const Waiting& waiting) {
-      return !std::all_of(waiting.events.begin(), waiting.events.end(),
-                          [this](const Event& event) { return device_.has_passed(event); });
-    };
-    const auto done = std::partition(waiting_.begin(), waiting_.end(), still_waits);
-    const bool any = done != waiting_.end();
-    for (auto at = done; at != waiting_.end(); ++at) make_free(at->block);
-    waiting_.erase(done, waiting_.end());
-    return any;
+    return std::erase_if(waiting_, [this](const Waiting& waiting) {
+             for (const Event& event : waiting.events)
+               if (!device_.has_passed(event)) return false;
+             make_free(waiting.block);
+             return true;
+           }) > 0;
   }
 
   static size_t segment_bytes(const Request& request) {
@@ -215,7 +217,8 @@ class Pool {
   }
 
   /// The last steps before an error: waits for the device, which frees every block that waits; then
-  /// gives all free segments back and asks for no more than is needed.
+  /// gives all free segments back, and asks for no more than is needed: that is less than before
+  /// for requests between 1 and 10 MiB, which else take 20.
   std::optional<Place> recover(const Request& request) {
     device_.synchronize();
     free_those_done();
@@ -227,17 +230,15 @@ class Pool {
   void give_back_segments() {
     device_.synchronize();
     free_those_done();
-    for (auto at = segments_.begin(); at != segments_.end();) {
-      const Block& first = at->second.blocks.front();
-      if (at->second.blocks.size() > 1 || !first.is_free) {
-        ++at;
-        continue;
-      }
-      free_.erase(key_of(first));
-      stats_.reserved_bytes -= first.bytes;
-      device_.give_back(first.address);
-      at = segments_.erase(at);
-    }
+    std::erase_if(segments_, [this](const auto& entry) {
+      const std::list<Block>& blocks = entry.second.blocks;
+      if (blocks.size() > 1 || !blocks.front().is_free) return false;
+      const Block& whole = blocks.front();  // a free segment is one block: neighbours are merged
+      free_.erase(key_of(whole));
+      stats_.reserved_bytes -= whole.bytes;
+      device_.give_back(whole.address);
+      return true;
+    });
   }
 
   Device& device_;
@@ -252,12 +253,7 @@ class Pool {
 }  // namespace tiny
 
 // What the real one adds, and why
-// - core/memory/block_pool.h has the same policy and gives the same addresses. Its tables of blocks
-//   need no memory for giving a block back, so that this cannot fail.
-// - core/memory/block_pool_arenas.cpp: a graph of kernels that is replayed needs addresses that
-//   nobody else gets, and while it is captured no event may be queried.
-// - core/memory/block_pool_recovery.cpp: before it gives all segments back, it asks the program for
-//   memory and gives back just enough. Its error says who holds the rest.
-// - core/memory/block_pool_expandable.cpp: one growing range of addresses, so that no free segment
-//   has an unfit size.
+// - core/memory/block_pool.h has the same policy and gives the same addresses.
+// - core/memory/block_pool_recovery.cpp gives back just as many segments as are needed, and its
+//   error says who holds the rest.
 // - core/memory/host_allocator.h: a CPU has no streams, so lists by size are enough.

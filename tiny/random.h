@@ -27,20 +27,18 @@ inline std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low, uint64
   return c;
 }
 
-/// In [0, 1): the upper 24 bits.
-inline double uniform_from_bits(uint32_t bits) { return (bits >> 8) * 0x1p-24; }
-
-/// Initial values. Each call takes the next counters under the key `seed`.
+/// Initial values. Each call takes the next counters under the key `seed`. So here the counter is a
+/// state: a tensor's place is how many numbers were drawn before it, in steps of four.
 class Generator {
  public:
   explicit Generator(uint64_t seed) : seed_(seed) {}
-
   /// Numbers in [-bound, bound).
   Tensor uniform(const Shape& shape, double bound) {
     Tensor x(shape);
     for (int64_t i = 0; i < x.numel(); ++i) {
-      const auto words = philox(seed_, counter_ + i / 4, 0);
-      x.data()[i] = bound * (2 * uniform_from_bits(words[i % 4]) - 1);
+      const auto words = philox(seed_, counter_ + i / 4, 0);  // repeated for each word, for brevity
+      const double from_0_to_1 = (words[i % 4] >> 8) * 0x1p-24;  // without 1: 24 bits
+      x.data()[i] = bound * (2 * from_0_to_1 - 1);
     }
     counter_ += (x.numel() + 3) / 4;
     return x;
@@ -50,14 +48,14 @@ class Generator {
   uint64_t seed_, counter_ = 0;
 };
 
-/// A sequence of words that is a function of (seed, epoch, index, stream).
+/// A sequence of words that is a function of (seed, epoch, index, stream). The stream, from 0 to
+/// 255, tells two uses of one index apart. It has nothing to do with a device's.
 class Random {
  public:
   Random(uint64_t seed, uint64_t epoch, uint64_t index, uint64_t stream)
-      : key_(seed ^ 0x64617461'6c6f6164),  // apart from a Generator of the same seed
+      : key_(seed ^ 0x64617461'6c6f6164),  // "dataload": not a Generator's key
         counter_low_(epoch << 32),
         counter_high_(stream << 56 | index) {}
-
   uint32_t bits() {
     if (used_ == 4) {
       words_ = philox(key_, counter_low_++, counter_high_);
@@ -66,10 +64,12 @@ class Random {
     return words_[used_++];
   }
 
-  /// 0 to n-1, each equally likely: the high word of bits * n, for n > 0. Of the 2^32 words, 2^32
-  /// mod n too many give some results once more than others; they are drawn again (Lemire 2019).
+  /// 0 to n-1, for n > 0, each equally likely: bits * n / 2^32, rounded down. That alone would give
+  /// some results more often, so 2^32 mod n of the 2^32 words are drawn again (Lemire 2019). With 8
+  /// words instead of 2^32, and n = 3, the words 0 … 7 give 0 0 0 1 1 1 2 2. The remainders of
+  /// word * 3 / 8 are 0 3 6 1 4 7 2 5. Without the 8 mod 3 = 2 below 2 each result has two words.
   uint32_t below(uint32_t n) {
-    const uint32_t too_many = (0u - n) % n;
+    const uint32_t too_many = (0u - n) % n;  // (2^32 - n) mod n, which is 2^32 mod n
     uint64_t product = uint64_t{bits()} * n;
     while (static_cast<uint32_t>(product) < too_many) product = uint64_t{bits()} * n;
     return static_cast<uint32_t>(product >> 32);
@@ -96,5 +96,4 @@ inline std::vector<int64_t> random_order(int64_t n, uint64_t seed, uint64_t epoc
 
 // What the real one adds, and why
 // - core/random/philox.h: each thread of a GPU computes the words of its own elements.
-// - data/random.h has the sequences; core/random/generator.h the generators, whose state is kept in
-//   checkpoints (core/random/random_state.h).
+// - core/random/random_state.h: a checkpoint keeps the generators' counters.

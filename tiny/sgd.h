@@ -1,7 +1,7 @@
 // Stochastic gradient descent with momentum and weight decay. For each parameter p with gradient g:
 //
 //   g = g + weight_decay * p      the gradient of weight_decay/2 * p², which pulls p towards 0
-//   v = momentum * v + g          the first v is g
+//   v = momentum * v + g          v is 0 at first; momentum is the weight of the old v
 //   p = p - lr * v
 //
 // v is a weighted sum of the gradients so far: with momentum 0.9 the last ten count most. What they
@@ -47,12 +47,10 @@ class Sgd {
 
  private:
   void update(Tensor& p, const Tensor& g, Tensor& velocity) const {
-    const bool first = !velocity.defined();
-    if (first) velocity = Tensor(p.shape());
+    if (!velocity.defined()) velocity = Tensor(p.shape());
     double *value = writable("Sgd::step", p), *v = velocity.data();
     for (int64_t i = 0; i < p.numel(); ++i) {
-      const double decayed = g.data()[i] + opt_.weight_decay * value[i];
-      v[i] = first ? decayed : opt_.momentum * v[i] + decayed;
+      v[i] = opt_.momentum * v[i] + g.data()[i] + opt_.weight_decay * value[i];
       value[i] -= opt_.lr * v[i];
     }
   }
@@ -68,4 +66,3 @@ class Sgd {
 // - optim/kernels/update_math.h: the rules of all optimisers, for CPU and GPU. On a GPU one kernel
 //   updates all parameters, because a launch costs more than a small parameter's arithmetic.
 // - optim/param_groups.h: options per group. Usually a bias and a batch norm get no weight decay.
-// - optim/scheduler.h: learning rates that fall. optim/grad_scaler.h: half-precision gradients.

@@ -1,5 +1,10 @@
-// The tape: reverse-mode differentiation. Each op that is run appends a node, which knows the nodes
-// that made the op's inputs and how to turn the gradient of its output into those of its inputs.
+// The tape: reverse-mode differentiation. There is no object of that name: the tape is a graph of
+// nodes, one for each op that was run, and each tensor points to the node that made it:
+//
+//   Tensor --meta--> Meta --maker--> Node --inputs--> the Metas of the op's inputs --maker--> ...
+//                                     \--backward: from dL/doutput to dL/dinput, for each input
+//
+// A parameter's Meta has no maker. There the way ends, and the gradient is kept as Meta::grad.
 //
 // Why backwards? Let a loss L depend on y, and y on x. The chain rule says
 //
@@ -9,8 +14,17 @@
 // costs about as much as the forward pass, however many parameters there are. In the other
 // direction one would carry dy/dp for every parameter p.
 //
-// A node's number grows with its creation. So an op's number is larger than those of the ops that
-// it depends on, and running the largest number first runs each op after all that used its output.
+// Nodes are numbered in the order of creation. So an op's number is larger than those of the ops
+// that it depends on, and running the largest first runs each op after all that used its output.
+//
+// An example: w = 3 is a parameter, and a = w * w, b = a + w, L = a * b.
+//
+//   forward:   node 0: a = 9     node 1: b = 12     node 2: L = 108
+//   backward:  node 2, dL = 1:   da = b = 12, db = a = 9
+//              node 1, db = 9:   da = 9, dw = 9                  now da = 12 + 9 = 21
+//              node 0, da = 21:  dw = 21 * 3 for each w          now dw = 9 + 63 + 63 = 135
+//
+// Indeed L = w^4 + w^3, and 4 w^3 + 3 w^2 = 135. Node 0 ran once, when its da was complete.
 #pragma once
 
 #include <atomic>
@@ -21,7 +35,7 @@
 namespace tiny {
 
 using Needs = std::vector<bool>;  // need[i]: the gradient of input i is wanted
-/// From dy, the gradient of the output, those of the inputs: undefined if not needed.
+/// From dy, the gradient of the output, those of the inputs. One not needed may be undefined.
 using Backward = std::function<std::vector<Tensor>(const Tensor& dy, const Needs& need)>;
 
 struct Node {
@@ -32,7 +46,7 @@ struct Node {
 };
 
 /// What the tape knows of a tensor. It does not hold the tensor, so that memory that no gradient
-/// needs is free again during the forward pass.
+/// needs is free again during the forward pass: in relu(a + b) that of a + b, as relu keeps only y.
 struct Meta {
   Shape shape;
   std::shared_ptr<Node> maker = {};  // the op that made it; null for a leaf, such as a parameter
@@ -42,13 +56,10 @@ struct Meta {
 /// While one is alive, its thread records nothing.
 class NoGrad {
  public:
-  NoGrad() : before_(std::exchange(is_on(), true)) {}
-  ~NoGrad() { is_on() = before_; }
+  NoGrad() : before_(std::exchange(is_on, true)) {}
+  ~NoGrad() { is_on = before_; }
   NoGrad(const NoGrad&) = delete;
-  static bool& is_on() {
-    thread_local bool on = false;
-    return on;
-  }
+  static inline thread_local bool is_on = false;
 
  private:
   const bool before_;
@@ -66,12 +77,16 @@ inline Tensor parameter(const Tensor& x) {
 /// The gradient of a leaf; undefined before the first backward pass.
 inline Tensor grad(const Tensor& leaf) { return leaf.meta() ? leaf.meta()->grad : Tensor(); }
 
-/// A tensor that an op keeps for its gradient. It is kept without its history: an output that kept
-/// its own node would never be released.
+/// A tensor that an op keeps for its gradient, without its history. An output y with its history
+/// would close a circle that is never released: node -> closure -> y -> meta -> node. The ops here
+/// save y before it has a meta, and inputs close no circle: so this is a precaution. It refuses:
+///
+///   const Tensor y = relu(parameter(x));       // keeps y
+///   Tensor same = detach(y);  copy_(same, x);  // y's numbers change, and its storage's version
+///   backward(sum(y));                          // StateError: modified in place
 class Saved {
  public:
   explicit Saved(const Tensor& x) : tensor_(detach(x)), version_(x.storage().version()) {}
-
   /// throws: StateError if the numbers were changed in place since.
   const Tensor& get() const {
     check<StateError>(tensor_.storage().version() == version_, "backward: a tensor of the shape ",
@@ -85,12 +100,13 @@ class Saved {
   int64_t version_;
 };
 
-/// The last act of every op: says that y was computed from `inputs`. Returns y.
+/// The last act of every op: says that y was computed from `inputs`. Returns y. (Device::record()
+/// and Pool::record_stream() share the word, not the meaning: they are about streams.)
 inline Tensor record(const std::string& op, Tensor y, const std::vector<Tensor>& inputs,
                      Backward backward) {
   static std::atomic<int64_t> next_number{0};
   const auto needs = [](const Tensor& x) { return requires_grad(x); };
-  if (NoGrad::is_on() || std::none_of(inputs.begin(), inputs.end(), needs)) return y;
+  if (NoGrad::is_on || std::none_of(inputs.begin(), inputs.end(), needs)) return y;
   auto node = std::make_shared<Node>(Node{op, next_number++, {}, std::move(backward)});
   for (const Tensor& x : inputs) node->inputs.push_back(x.meta());
   y.set_meta(std::make_shared<Meta>(Meta{.shape = y.shape(), .maker = std::move(node)}));
@@ -100,7 +116,7 @@ inline Tensor record(const std::string& op, Tensor y, const std::vector<Tensor>&
 /// The numbers of x, to be written in place. Raises the version.
 /// throws: StateError if x requires grad, outside of NoGrad; ValueError if elements share memory.
 inline double* writable(const std::string& op, Tensor& x) {
-  check<StateError>(!requires_grad(x) || NoGrad::is_on(), op,
+  check<StateError>(!requires_grad(x) || NoGrad::is_on, op,
                     ": a tensor that requires grad may be written in place only under NoGrad");
   for (size_t d = 0; d < x.ndim(); ++d)
     check<ValueError>(x.strides()[d] != 0 || x.dim(d) <= 1, op, ": elements of the shape ",
@@ -121,11 +137,10 @@ inline void copy_(Tensor& x, const Tensor& from) {
 
 /// a + b, row-major. Not in place: both may be in use elsewhere.
 inline Tensor sum_of_gradients(const Tensor& a, const Tensor& b) {
-  Tensor y(a.shape());
+  Tensor y = copy_of(a);
   double* sum = y.data();
-  const double *pa = a.data(), *pb = b.data();
-  for_each_offset<2>(a.shape(), {a.strides(), b.strides()},
-                     [&](const auto& at) { *sum++ = pa[at[0]] + pb[at[1]]; });
+  const double* more = b.data();
+  for_each_offset<1>(b.shape(), {b.strides()}, [&](const auto& at) { *sum++ += more[at[0]]; });
   return y;
 }
 
@@ -139,7 +154,7 @@ class BackwardPass {
       waiting_.erase(waiting_.begin());
       run_node(*next.node, next.dy);
     }
-    for (const auto& [leaf, gradient] : leaves_)
+    for (const auto& [leaf, gradient] : leaves_)  // copied: it may be a view or shared
       leaf->grad =
           leaf->grad.defined() ? sum_of_gradients(leaf->grad, gradient) : copy_of(gradient);
   }
@@ -151,14 +166,9 @@ class BackwardPass {
   };
 
   void deliver(const std::shared_ptr<Meta>& to, const Tensor& gradient) {
-    Tensor& sum = place_of(to);
+    if (to->maker) waiting_[to->maker->number].node = to->maker;
+    Tensor& sum = to->maker ? waiting_[to->maker->number].dy : leaves_[to];
     sum = sum.defined() ? sum_of_gradients(sum, gradient) : gradient;
-  }
-  Tensor& place_of(const std::shared_ptr<Meta>& to) {
-    if (!to->maker) return leaves_[to];
-    Waiting& waiting = waiting_[to->maker->number];
-    waiting.node = to->maker;
-    return waiting.dy;
   }
 
   void run_node(Node& node, const Tensor& dy) {
@@ -169,10 +179,11 @@ class BackwardPass {
     const std::vector<Tensor> gradients = node.backward(dy, need);
     for (size_t i = 0; i < need.size(); ++i) {
       if (!need[i]) continue;
-      check<ShapeError>(gradients.at(i).shape() == node.inputs[i]->shape, "backward: ", node.op,
-                        " gives input ", i, " of the shape ", node.inputs[i]->shape,
-                        " a gradient of the shape ", gradients[i].shape());
-      deliver(node.inputs[i], gradients[i]);
+      const Tensor& dx = gradients.at(i);
+      check<ShapeError>(dx.shape() == node.inputs[i]->shape, "backward: ", node.op, " gives input ",
+                        i, " of the shape ", node.inputs[i]->shape, " a gradient of the shape ",
+                        dx.shape());
+      deliver(node.inputs[i], dx);
     }
     node.backward = nullptr;
     node.inputs.clear();
@@ -198,9 +209,11 @@ inline void backward(const Tensor& loss) {
 
 // What the real one adds, and why
 // - autograd/record.h: closures call ops, which can be recorded, too: gradients of gradients.
-// - ops/inplace.cpp: writing in place where a tape is. The tensor's node is replaced by a new one.
 // - autograd/node.h: drop_reference() releases a long tape without recursion. Here a tape that
 //   never ran backwards is released by as many nested destructors as it has ops.
-// - autograd/leaf_listener.h: a gradient goes to other ranks as soon as it is complete.
 // - autograd/checkpoint.h drops what was saved and computes it again, where memory is short.
-// - autograd/gradcheck.h compares any gradient with differences.
+// - autograd/gradcheck.h checks any gradient by differences. For an op f and a number x_i:
+//     const Tensor w = parameter(copy_of(x));  backward(sum(f(w)));
+//     x.data()[i] += 1e-5;  const double above = sum(f(x)).item();
+//     x.data()[i] -= 2e-5;  const double below = sum(f(x)).item();
+//     (above - below) / 2e-5 and grad(w).data()[i] agree to about nine digits.

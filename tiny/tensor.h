@@ -6,8 +6,8 @@
 // repeats an element without a copy. Such tensors are views: they share their storage with the
 // tensor that they were made from, and what is written through one is seen through all.
 //
-// Every number is a double. So gradients can be checked by differences, and two programs that add
-// in different orders agree to twelve digits.
+// Ops compute at once, on the host. Every number is a double. So gradients can be checked by
+// differences, and two programs that add in different orders agree to twelve digits.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace tiny {
 using Shape = std::vector<int64_t>;
 using Strides = std::vector<int64_t>;  // in elements
 
-/// The allocator of all tensors, over a fake device of 1 GiB. Ops compute at once, on the host, so
-/// all tensors are of stream 0: tests/tiny/pool_test.cpp shows the pool with several.
+/// The allocator of all tensors, over a fake device of 1 GiB. As ops compute at once, all tensors
+/// are of stream 0: tests/tiny/pool_test.cpp shows the pool with several.
 inline Pool& default_pool() {
   static Device device(size_t{1} << 30);
   static Pool pool(device);
@@ -44,7 +44,6 @@ class Storage {
   Storage& operator=(const Storage&) = delete;
 
   double* data() { return data_; }
-  const double* data() const { return data_; }
   int64_t version() const { return version_; }
   void bump_version() { ++version_; }
 
@@ -77,7 +76,8 @@ inline Strides contiguous_strides(const Shape& shape) {
 
 struct Meta;  // tape.h: what the tape knows of a tensor
 
-/// A handle: a copy shows the same numbers. Undefined until it gets a shape.
+/// A handle: a copy shows the same numbers. So const protects the handle and not the numbers, which
+/// a copy can write. Tensor() is undefined: its shape is [], as a scalar's, but it has no numbers.
 class Tensor {
  public:
   Tensor() = default;
@@ -103,7 +103,7 @@ class Tensor {
 
   /// The first element. A row-major tensor's others follow it.
   double* data() { return storage_->data() + offset_; }
-  const double* data() const { return static_cast<const Storage&>(*storage_).data() + offset_; }
+  const double* data() const { return storage_->data() + offset_; }
   Storage& storage() { return *storage_; }
   const Storage& storage() const { return *storage_; }
 
@@ -136,7 +136,8 @@ class Tensor {
 };
 
 /// Calls f(offsets) for each element of `shape`, in row-major order: offsets[k] is the element's
-/// place under strides[k]. Every op that may meet a view walks like this.
+/// place under strides[k]. Every op that may meet a view walks like this. For the shape [2,2] with
+/// the strides {2,1} and, transposed, {1,2}, f gets {0,0}, {1,2}, {2,1} and {3,3}.
 template <size_t N, class F>
 void for_each_offset(const Shape& shape, const std::array<Strides, N>& strides, F&& f,
                      std::array<int64_t, N> at = {}, size_t dim = 0) {
@@ -162,6 +163,3 @@ inline Tensor copy_of(const Tensor& x) {
 // - core/dtype.h: types. Half types make a GPU several times as fast; bytes are what images are.
 // - core/tensor.h: a handle is one pointer to what is a struct here (core/tensor_impl.h), so copies
 //   of it are cheap. Memory is not set to zero first, as most ops write all of it.
-// - core/loop_nest.h merges dimensions that follow each other in memory; core/strided_loop.h gives
-//   the long rows that come out to threads and vector instructions.
-// - ops/memory_format.h: NHWC, the order in which the channels of a pixel are neighbours.

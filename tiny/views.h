@@ -1,5 +1,6 @@
-// Views with a gradient: the same numbers in another shape or order. A view is a linear map that
-// moves numbers, so its gradient moves them back.
+// Views with a gradient: the same numbers in another shape or order. A view is a linear map y = A x
+// that moves numbers. The gradient of a linear map is its transpose, dx = A^T dy: if A moves x_j to
+// y_i, A^T moves dy_i back to dx_j.
 #pragma once
 
 #include "broadcast.h"
@@ -62,4 +63,3 @@ inline Tensor slice(const Tensor& x, size_t dim, int64_t begin, int64_t end) {
 
 // What the real one adds, and why
 // - ops/views.h: permute, unfold, steps; reshape() copies only where strides cannot say the shape.
-// - core/tensor_impl.h: a view knows its `base`, so that writing into a view is recorded for both.

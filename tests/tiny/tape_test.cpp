@@ -16,6 +16,21 @@ TEST_CASE("tiny: gradients of several paths and several passes add up") {
   }
 }
 
+TEST_CASE("tiny: the example in tape.h has these numbers, also by differences") {
+  const auto f = [](const Tensor& w) {
+    const Tensor a = w * w;
+    return a * (a + w);
+  };
+  const Tensor w = parameter(Tensor({}, {3}));
+  const Tensor loss = f(w);
+  backward(loss);
+  CHECK(loss.item() == 108);
+  CHECK(grad(w).item() == 135);
+  const double above = f(Tensor({}, {3 + 1e-5})).item();
+  const double below = f(Tensor({}, {3 - 1e-5})).item();
+  CHECK((above - below) / 2e-5 == doctest::Approx(135).epsilon(1e-8));
+}
+
 TEST_CASE("tiny: an op waits for all that used its output, the newest first") {
   const Tensor x = parameter({{2}, {1, 2}});
   const Tensor square = x * x;
