@@ -3,7 +3,6 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/saved.h"
-#include "lathe/core/device_scope.h"
 #include "lathe/core/hooks/watch.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/batch_norm.h"
@@ -92,17 +91,6 @@ static bool is_fused(const Tensor& x) {
          !profile::watched();
 }
 
-/// True if batch_norm_relu_conv2d() is one op for these.
-static bool one_op_takes(const NormReluConv2dCall& call) {
-  if constexpr (kHasCuda) {
-    if (call.x.device().is_cuda()) {
-      const cuda::DeviceScope on(call.x.device(), "batch_norm_relu_conv2d");
-      return cuda::norm_relu_conv2d_fuses(call);
-    }
-  }
-  return call.x.device() == kCPU && cpu::norm_relu_conv2d_fuses(call);
-}
-
 NormRelu BatchNorm::relu(const Tensor& x) {
   // What the norm would refuse is refused here, in its own name.
   const bool may_wait = is_training() && is_fused(x) && !has_hooks() && !sum_ &&
@@ -157,7 +145,7 @@ Tensor NormRelu::into_conv2d(const Tensor& w, const lathe::Conv2dOptions& conv) 
   waiting_->check();
   const NormReluConv2dCall call{waiting_->x, amp::cast(amp::kHalf, w), waiting_->tensors,
                                 waiting_->how, conv};
-  if (!one_op_takes(call)) return conv2d(Tensor(*this), w, conv);  // the values are kept
+  if (!norm_relu_conv2d_fuses(call)) return conv2d(Tensor(*this), w, conv);  // the values are kept
   Tensor y = batch_norm_relu_conv2d(call.x, call.tensors, w, call.norm, conv);
   waiting_->is_taken = true;
   return y;

@@ -33,6 +33,17 @@ bool norm_relu_conv2d_suits(const NormReluConv2dCall& call) {
          norm.momentum <= 1 && norm.eps >= 0;
 }
 
+bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call) {
+  if (!call.x.defined()) return false;
+  if constexpr (kHasCuda) {
+    if (call.x.device().is_cuda()) {
+      const cuda::DeviceScope on(call.x.device(), "batch_norm_relu_conv2d");
+      return cuda::norm_relu_conv2d_fuses(call);
+    }
+  }
+  return call.x.device() == kCPU && cpu::norm_relu_conv2d_fuses(call);
+}
+
 Tensors norm_relu_conv2d_gradients(const BatchNormCall& norm, double eps, const Tensor& w,
                                    const Conv2dOptions& conv, const Tensor& dy,
                                    const autograd::Needs& need) {

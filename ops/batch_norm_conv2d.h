@@ -60,6 +60,9 @@ struct NormReluConv2dCall {
 ///   - The two separate ops would not refuse the arguments.
 bool norm_relu_conv2d_suits(const NormReluConv2dCall& call);
 
+/// Whether batch_norm_relu_conv2d() is one op for the call, whose w is as autocast makes it.
+bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call);
+
 /// The gradients of {x, weight, bias, w} that are needed. They are made of ops, so they can be
 /// differentiated again.
 Tensors norm_relu_conv2d_gradients(const BatchNormCall& norm, double eps, const Tensor& w,

@@ -199,6 +199,13 @@ Watch::Watch(const Steps& steps) {
   }
 }
 
+bool Watch::splits(int first, int last) const {
+  const auto lies_between = [&](int step) { return first < step && step <= last; };
+  return std::ranges::any_of(calls_, [&](const ModuleCall* call) {
+    return lies_between(call->begin) || lies_between(call->end);
+  });
+}
+
 void Watch::before(int step, const std::vector<Held>& held) {
   for (; next_ < calls_.size() && calls_[next_]->begin == step; ++next_) {
     open_.push_back({calls_[next_], tensors_in(calls_[next_]->inputs, held)});

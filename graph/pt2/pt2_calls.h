@@ -71,6 +71,8 @@ class Watch {
  public:
   explicit Watch(const Steps& steps);
 
+  /// Whether a module with hooks begins or ends its call between these steps.
+  bool splits(int first, int last) const;
   void before(int step, const std::vector<Held>& held);
   void after(int step, std::vector<Held>& held);
 

@@ -1,16 +1,15 @@
 // Operators of layers: products, convolutions, norms, pools, attention, recurrence, reductions.
 // Contract: pt2_call.h.
+#include "lathe/graph/pt2/pt2_layers.h"
+
 #include <cmath>
 
 #include "lathe/autograd/grad_mode.h"
-#include "lathe/graph/pt2/pt2_call.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/attention.h"
-#include "lathe/ops/batch_norm.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv1d.h"
-#include "lathe/ops/conv2d.h"
 #include "lathe/ops/conv_transpose2d.h"
 #include "lathe/ops/distance.h"
 #include "lathe/ops/dropout.h"
@@ -29,6 +28,22 @@
 
 namespace lathe::jit::pt2 {
 
+BatchNormOptions batch_norm_options(const Call& c) {
+  BatchNormOptions o{.training = !c.has("running_mean") || c.trains("training")};
+  o.momentum = c.real("momentum", 0.1);
+  o.eps = c.real("eps", 1e-5);
+  if (o.training) o.num_batches = c.num_batches();
+  return o;
+}
+
+Conv2dOptions conv2d_options(const Call& c) {
+  Conv2dOptions o{.stride = c.pair("stride", 1)};
+  o.dilation = c.pair("dilation", 1);
+  o.groups = c.integer("groups", 1);
+  if (!c.is_word("padding")) o.pad = c.pair("padding", 0);
+  return o;
+}
+
 namespace {
 
 // --- products and convolutions -------------------------------------------------------------------
@@ -44,12 +59,8 @@ struct Conv2dArguments {
 
 /// `weight`: the sizes of the weight.
 Conv2dArguments conv2d_arguments(const Call& c, const Shape& weight) {
-  Conv2dOptions o{.stride = c.pair("stride", 1)};
-  o.dilation = c.pair("dilation", 1);
-  o.groups = c.integer("groups", 1);
-  if (!c.is_word("padding")) {
-    o.pad = c.pair("padding", 0);
-  } else if (c.word("padding", "valid") == "same") {
+  Conv2dOptions o = conv2d_options(c);
+  if (c.is_word("padding") && c.word("padding", "valid") == "same") {
     // The larger half of an odd number comes behind.
     const int64_t rows = o.dilation.rows * (weight[2] - 1);
     const int64_t columns = o.dilation.cols * (weight[3] - 1);
@@ -160,13 +171,8 @@ void gru_of(Call& c) {
 // --- norms, dropout, pools -----------------------------------------------------------------------
 
 void batch_norm_of(Call& c) {
-  const Tensor mean = c.maybe("running_mean");
-  BatchNormOptions o{.training = !mean.defined() || c.trains("training")};
-  o.momentum = c.real("momentum", 0.1);
-  o.eps = c.real("eps", 1e-5);
-  if (o.training) o.num_batches = c.num_batches();
-  c.result(batch_norm(c.tensor("input"), c.maybe("weight"), c.maybe("bias"), mean,
-                      c.maybe("running_var"), o));
+  c.result(batch_norm(c.tensor("input"), c.maybe("weight"), c.maybe("bias"),
+                      c.maybe("running_mean"), c.maybe("running_var"), batch_norm_options(c)));
 }
 
 void layer_norm_of(Call& c) {

@@ -16,6 +16,7 @@
 #include "lathe/core/hooks/watch.h"
 #include "lathe/core/printable.h"
 #include "lathe/graph/pt2/pt2_inline.h"
+#include "lathe/graph/pt2/pt2_memory.h"
 
 namespace lathe::jit::pt2 {
 
@@ -64,34 +65,6 @@ struct Unknown {
                              place_of(node)));
     }
   }
-};
-
-/// Which slots may lie in the same memory.
-class Memory {
- public:
-  explicit Memory(size_t slots) : parent_(slots), outside_(slots) {
-    std::iota(parent_.begin(), parent_.end(), 0);
-  }
-
-  int find(int slot) {
-    while (parent_[at(slot)] != slot) slot = parent_[at(slot)] = parent_[at(parent_[at(slot)])];
-    return slot;
-  }
-  void join(int a, int b) {
-    a = find(a);
-    b = find(b);
-    if (outside_[at(a)]) outside_[at(b)] = true;
-    parent_[at(a)] = b;
-  }
-  /// The tensor belongs to somebody else.
-  void set_outside(int slot) { outside_[at(find(slot))] = true; }
-  bool is_outside(int slot) { return outside_[at(find(slot))]; }
-
- private:
-  static size_t at(int slot) { return static_cast<size_t>(slot); }
-
-  std::vector<int> parent_;
-  std::vector<bool> outside_;
 };
 
 /// The counters of batch norms, by the slots of their running means. An exported program counts by
@@ -150,11 +123,12 @@ class Maker {
     for (Node& node : graph_.nodes) {
       const Target* const target = find_target(node.target);
       if (target->kind == Kind::kCheck) continue;
-      const bool counts = node.target == "torch.ops.aten.add_.Tensor" &&
-                          counted.contains(slot_of(node, "self")) &&
+      const int value = slot_of(node, "self");
+      const int self = value < 0 ? -1 : slot_[static_cast<size_t>(value)];
+      const bool counts = node.target == "torch.ops.aten.add_.Tensor" && counted.contains(self) &&
                           is_one(find_argument(node, "other"));
       if (counts && gives_one(node)) {
-        slot_[static_cast<size_t>(node.outputs[0].number)] = slot_of(node, "self");
+        slot_[static_cast<size_t>(node.outputs[0].number)] = self;
         continue;
       }
       add(std::move(node), *target, counters);
@@ -165,10 +139,11 @@ class Maker {
     }
     out_.slots = static_cast<int>(graph_.names.size());
     out_.scopes = std::move(graph_.scopes);
-    finish();
     std::vector<bool> own;
     for (const Input& input : inputs_) own.push_back(input.kind != InputKind::kUser);
     out_.calls = module_calls(out_.steps, find_module_, last_, own);
+    fuse();
+    finish();
     return std::move(out_);
   }
 
@@ -226,6 +201,23 @@ class Maker {
       }
     }
     step.node = std::move(node);
+  }
+
+  /// Finds the fusions. What their steps read must be there until they run.
+  void fuse() {
+    out_.fusions = find_fusions(out_, memory_);
+    for (size_t i = 0; i < out_.fusions.size(); ++i) {
+      const Fusion& fusion = out_.fusions[i];
+      for (const int at : fusion.steps()) {
+        if (at < 0) continue;
+        Step& step = out_.steps[static_cast<size_t>(at)];
+        step.fusion = static_cast<int>(i);
+        for (const int slot : slots_read_by(step)) {
+          int& last = last_[static_cast<size_t>(slot)];
+          last = std::max(last, fusion.last());
+        }
+      }
+    }
   }
 
   /// Which writes may replace, and where each slot is read last.
@@ -348,27 +340,58 @@ void make_row_major(Held& held) {
   if (t->is_contiguous(kChannelsLast)) *t = t->contiguous();
 }
 
-void run_step(const Step& step, std::vector<Held>& held, const Setting& setting) {
-  if (step.only_in_training && !step.module->is_training()) return;
+/// Calls `run` as the call of this step: errors and recordings have its name.
+void run_as(const Step& step, FunctionRef<void()> run) {
   std::optional<profile::Layer> watched;
   if (profile::watched()) [[unlikely]]
     watched.emplace(concat("Program", step.node.module.empty() ? "" : ".", step.node.module));
   try {
-    Call call(step, held, setting);
-    step.target->run(call);
-    const bool is_new = step.target->kind == Kind::kPlain || step.may_replace;
-    if (step.is_shared && is_new) {
-      for (const Value output : step.node.outputs) {
-        if (output.number >= 0) make_row_major(held[static_cast<size_t>(output.number)]);
-      }
-    }
+    run();
   } catch (Error& error) {
     error.set_origin(place_of(step.node));
     throw;
   }
 }
 
+/// What comes after a step that made its results.
+void finish_step(const Step& step, std::vector<Held>& held) {
+  if (!step.is_shared || (step.target->kind != Kind::kPlain && !step.may_replace)) return;
+  for (const Value output : step.node.outputs) {
+    if (output.number >= 0) make_row_major(held[static_cast<size_t>(output.number)]);
+  }
+}
+
+void run_step(const Step& step, std::vector<Held>& held, const Setting& setting) {
+  if (step.only_in_training && !step.module->is_training()) return;
+  run_as(step, [&] {
+    Call call(step, held, setting);
+    step.target->run(call);
+    finish_step(step, held);
+  });
+}
+
+void run_fusion(const Fusion& fusion, const std::vector<Step>& steps, std::vector<Held>& held,
+                const Setting& setting) {
+  int next = 0;
+  run_as(steps[static_cast<size_t>(fusion.norm)],
+         [&] { next = run_fused(fusion, steps, held, setting); });
+  for (const int at : fusion.steps()) {
+    if (at < 0) continue;
+    const Step& step = steps[static_cast<size_t>(at)];
+    at < next ? finish_step(step, held) : run_step(step, held, setting);
+  }
+}
+
 }  // namespace
+
+std::vector<int> slots_read_by(const Step& step) {
+  std::vector<int> out;
+  for (const NamedArgument& argument : step.node.inputs) {
+    for_values(argument.value, [&](const Value& value, bool) { out.push_back(value.number); });
+  }
+  if (step.num_batches >= 0) out.push_back(step.num_batches);
+  return out;
+}
 
 void check_known(const Graph& graph, std::string_view file) {
   constexpr size_t kMost = 50;
@@ -400,7 +423,13 @@ Tensors run_steps(const Steps& steps, const Tensors& inputs, const Setting& sett
     const Step& step = steps.steps[i];
     scopes.enter(step.node.scope);
     watch.before(static_cast<int>(i), held);
-    run_step(step, held, setting);
+    const Fusion* const fusion =
+        step.fusion < 0 ? nullptr : &steps.fusions[static_cast<size_t>(step.fusion)];
+    if (fusion == nullptr || watch.splits(fusion->norm, fusion->last())) {
+      run_step(step, held, setting);
+    } else if (static_cast<int>(i) == fusion->last()) {
+      run_fusion(*fusion, steps.steps, held, setting);
+    }
     watch.after(static_cast<int>(i), held);
     for (const int slot : step.done) held[static_cast<size_t>(slot)] = {};
   }

@@ -11,6 +11,7 @@
 #include "lathe/core/tensor.h"
 #include "lathe/graph/pt2/pt2_call.h"
 #include "lathe/graph/pt2/pt2_calls.h"
+#include "lathe/graph/pt2/pt2_fuse.h"
 #include "lathe/graph/pt2/pt2_schema.h"
 #include "lathe/nn/module.h"
 
@@ -31,13 +32,18 @@ struct Step {
   bool only_in_training = false;  // the rescaling of stochastic depth
   bool is_masked = false;         // the product of a value and the mask of stochastic depth
   int num_batches = -1;           // of batch norm in training: the slot of its counter
+  int fusion = -1;                // of Steps::fusions: the one that it belongs to
 };
+
+/// The slots that a step reads, one for each time.
+std::vector<int> slots_read_by(const Step& step);
 
 struct Steps {
   std::vector<Step> steps;
   std::vector<int> inputs, outputs;  // slots
   std::vector<Scope> scopes;
   std::vector<ModuleCall> calls;
+  std::vector<Fusion> fusions;
   int slots = 0;
 };
 

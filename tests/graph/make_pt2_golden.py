@@ -27,6 +27,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import safetensors.torch
+from pt2_golden_fusions import Fused, NotFused
 from pt2_golden_models import Alias, Bare, Classifier, ConvHead, Flat, Rare, Shared, Under
 
 warnings.filterwarnings("ignore")
@@ -326,6 +327,8 @@ CASES = {  # name: (model, arguments, arguments by name, exported in training, w
     "bare": (lambda: Bare(False), lambda: (torch.randn(3, 4),), {}, True, False),
     "bare_norm": (lambda: Bare(True), lambda: (torch.randn(3, 4),), {}, True, True),
     "rare": (Rare, lambda: ids(7, 3, 5), {}, True, True),
+    "fused": (Fused, lambda: (torch.randn(4, 3, 8, 8),), {}, True, True),
+    "not_fused": (NotFused, lambda: (torch.randn(3, 4, 5, 6),), {}, True, True),
     "tied": (Tied, lambda: ids(7, 3, 5), {}, True, True),
     "tied_saved": (Tied, lambda: ids(7, 3, 5), {}, True, True),
     "classifier": (Classifier, lambda: (torch.randn(3, 3, 16, 16),), {}, True, False),
