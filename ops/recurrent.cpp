@@ -3,7 +3,10 @@
 #include "lathe/ops/recurrent.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
+#include "lathe/autograd/record.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
@@ -12,10 +15,15 @@
 #include "lathe/ops/join.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/rearrange.h"
+#include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 
 namespace lathe {
+
+using autograd::Needs;
+using autograd::record;
+using autograd::Saved;
 
 namespace {
 
@@ -26,12 +34,24 @@ struct State {
 /// One step: from the products with x, [N,G*H], and the state before it.
 using Cell = State (*)(const Tensor& from_x, const State& before, const RecurrentLayer& layer);
 
-State lstm_cell(const Tensor& from_x, const State& before, const RecurrentLayer& layer) {
+/// A step of lstm: its gates after their sigmoid or tanh, and the states.
+struct LstmStep {
+  Tensor i, f, g, o;
+  Tensor c, tanh_c, h;
+};
+
+LstmStep lstm_step(const Tensor& from_x, const State& before, const RecurrentLayer& layer) {
   const Tensors gates = chunk(add(from_x, linear(before.h, layer.w_h, layer.b_h)), 4, 1);
-  const Tensor kept = mul(sigmoid(gates[1]), before.c);
-  const Tensor c = add(kept, mul(sigmoid(gates[0]), tanh(gates[2])));
-  const Tensor h = mul(sigmoid(gates[3]), tanh(c));
-  return {layer.w_out.defined() ? linear(h, layer.w_out) : h, c};
+  LstmStep s{sigmoid(gates[0]), sigmoid(gates[1]), tanh(gates[2]), sigmoid(gates[3]), {}, {}, {}};
+  s.c = add(mul(s.f, before.c), mul(s.i, s.g));
+  s.tanh_c = tanh(s.c);
+  s.h = mul(s.o, s.tanh_c);
+  return s;
+}
+
+State lstm_cell(const Tensor& from_x, const State& before, const RecurrentLayer& layer) {
+  const LstmStep s = lstm_step(from_x, before, layer);
+  return {layer.w_out.defined() ? linear(s.h, layer.w_out) : s.h, s.c};
 }
 
 State gru_cell(const Tensor& from_x, const State& before, const RecurrentLayer& layer) {
@@ -42,10 +62,86 @@ State gru_cell(const Tensor& from_x, const State& before, const RecurrentLayer& 
   return {add(mul(sub(before.h, n), z), n), {}};
 }
 
+/// The steps of lstm, in the order of from_x [T,N,4H].
+std::vector<LstmStep> lstm_steps(const Tensor& from_x, State state, const RecurrentLayer& layer) {
+  std::vector<LstmStep> steps;
+  for (const Tensor& one : unbind(from_x, 0)) {
+    steps.push_back(lstm_step(one, state, layer));
+    state = {steps.back().h, steps.back().c};
+  }
+  return steps;
+}
+
+/// The gradients of {from_x, h, c, w_h, b_h}, where h and c are the states before the first step.
+///   dy  [T+1,N,H]: of h after each step, then of the last c
+Tensors lstm_gradients(const std::vector<LstmStep>& steps, const State& first, const Tensor& w_h,
+                       const Tensor& dy, const Needs& need) {
+  const Tensors d_states = unbind(dy, 0);
+  Tensors d_gates(steps.size()), h_before{first.h};
+  Tensor dh, dc = d_states.back();
+  for (size_t t = steps.size(); t-- > 0;) {
+    const LstmStep& s = steps[t];
+    dh = dh.defined() ? add(d_states[t], dh) : d_states[t];
+    dc = add(dc, tanh_grad(mul(dh, s.o), s.tanh_c));
+    const Tensor& c_before = t > 0 ? steps[t - 1].c : first.c;
+    d_gates[t] = cat({sigmoid_grad(mul(dc, s.g), s.i), sigmoid_grad(mul(dc, c_before), s.f),
+                      tanh_grad(mul(dc, s.i), s.g), sigmoid_grad(mul(dh, s.tanh_c), s.o)},
+                     1);
+    dc = mul(dc, s.f);
+    dh = matmul(d_gates[t], w_h);
+  }
+  Tensors grads(5);
+  if (need[0]) grads[0] = stack(d_gates, 0);
+  if (need[1]) grads[1] = dh;
+  if (need[2]) grads[2] = dc;
+  const Tensor d_all = need[3] || need[4] ? cat(d_gates, 0) : Tensor();
+  for (size_t t = 0; t + 1 < steps.size(); ++t) h_before.push_back(steps[t].h);
+  if (need[3]) grads[3] = matmul(d_all.t(), cat(h_before, 0));
+  if (need[4]) grads[4] = sum(d_all, {0});
+  return grads;
+}
+
+/// The states [T,N,H] of lstm without a projection, and the last one. All steps are one op for the
+/// backward pass, so that the gradients of the weights are one product.
+std::pair<Tensor, State> recorded_lstm(const Tensor& from_x, const State& first,
+                                       const RecurrentLayer& layer) {
+  const auto [w_h, b_h] = amp::cast(amp::kHalf, layer.w_h, layer.b_h);
+  const RecurrentLayer cast{{}, w_h, {}, b_h};
+  std::vector<LstmStep> steps;
+  Tensor y;
+  {
+    const NoGrad inside;
+    steps = lstm_steps(from_x, first, cast);
+    Tensors states;
+    for (const LstmStep& s : steps) states.push_back(s.h);
+    states.push_back(steps.back().c);
+    y = stack(states, 0);
+  }
+  const auto gradient = [steps, from_x = Saved(from_x), h = Saved(first.h), c = Saved(first.c),
+                         w_h = Saved(cast.w_h),
+                         b_h = Saved(cast.b_h)](const Tensor& dy, const Needs& need) {
+    const State before{h.get(), c.get()};
+    if (!grad_enabled()) return lstm_gradients(steps, before, w_h.get(), dy, need);
+    const RecurrentLayer again{{}, w_h.get(), {}, b_h.get()};  // with the history of the inputs
+    return lstm_gradients(lstm_steps(from_x.get(), before, again), before, w_h.get(), dy, need);
+  };
+  record("lstm", y, {from_x, first.h, first.c, w_h, b_h}, gradient);
+  const int64_t count = from_x.dim(0);
+  const Tensor states = narrow(y, 0, 0, count);
+  return {states, {select(states, 0, count - 1), select(y, 0, count)}};
+}
+
 /// One direction of a layer over x [T,N,in].   → the states [T,N,H], and the last one
 std::pair<Tensor, State> run(const Tensor& x, State state, const RecurrentLayer& layer, Cell cell,
                              bool backwards) {
   const Tensor from_x = linear(x, layer.w_x, layer.b_x);
+  const autograd::TensorRef inputs[] = {from_x, state.h, state.c, layer.w_h, layer.b_h};
+  const bool records = autograd::wants_record(inputs, std::size(inputs));
+  if (records && cell == lstm_cell && !layer.w_out.defined()) {
+    if (!backwards) return recorded_lstm(from_x, state, layer);
+    auto [states, last] = recorded_lstm(flip(from_x, {0}), state, layer);
+    return {flip(states, {0}), last};
+  }
   const int64_t steps = x.dim(0);
   Tensors states(static_cast<size_t>(steps));
   for (int64_t i = 0; i < steps; ++i) {

@@ -4,9 +4,16 @@
 #include <cmath>
 
 #include "compare.h"
+#include "lathe/autograd/autocast.h"
+#include "lathe/autograd/engine.h"
 #include "lathe/core/random/generator.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/rearrange.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -99,6 +106,51 @@ TEST_CASE("recurrent: gradients agree with finite differences, twice") {
   };
   // clang-format on
   for (const GradientCase& c : cases) check_gradients(c);
+}
+
+// A projection by the identity changes nothing, and takes the way of single ops.
+TEST_CASE("recurrent: lstm has the gradients of its single ops") {
+  manual_seed(6);
+  const Tensor x = f64({5, 3, 4}), h = f64({4, 3, 6}), c = f64({4, 3, 6});
+  const auto layers = random_layers(4, 4, 4, 6, 12);
+  auto projected = layers;
+  for (RecurrentLayer& layer : projected) layer.w_out = eye(6, {.dtype = kF64});
+  Tensors leaves{x, h, c};
+  for (const RecurrentLayer& l : layers) leaves.insert(leaves.end(), {l.w_x, l.w_h, l.b_x, l.b_h});
+  for (Tensor& leaf : leaves) leaf.requires_grad_();
+  const Tensor dy = f64({5, 3, 12}), dh = f64({4, 3, 6}), dc = f64({4, 3, 6});
+  const auto gradients = [&](const std::vector<RecurrentLayer>& of, bool ends) {
+    const RecurrentResult r = lstm(x, h, c, of, {.bidirectional = true});
+    const Tensor loss = sum(mul(r.y, dy));
+    return grad({ends ? add(loss, add(sum(mul(r.h, dh)), sum(mul(r.c, dc)))) : loss}, leaves);
+  };
+  for (const bool ends : {true, false}) {
+    CAPTURE(ends);
+    const Tensors got = gradients(layers, ends), want = gradients(projected, ends);
+    for (size_t i = 0; i < want.size(); ++i) {
+      CAPTURE(i);
+      CHECK(difference(got[i], want[i].contiguous(), 1e-12) == "");
+    }
+  }
+}
+
+TEST_CASE("recurrent: under autocast lstm computes in the half type, with gradients in f32") {
+  manual_seed(7);
+  const auto f32 = [](const Shape& shape) { return f64(shape).to(kF32); };
+  const Tensor x = f32({4, 2, 3}), h = f32({1, 2, 5}), c = f32({1, 2, 5});
+  const RecurrentLayer layer{f32({20, 3}).requires_grad_(), f32({20, 5}).requires_grad_(),
+                             f32({20}).requires_grad_(), f32({20}).requires_grad_()};
+  const auto gradients = [&](bool halves) {
+    const Autocast scope(kCPU, kBF16, halves);
+    const Tensor y = lstm(x, h, c, {layer}).y;
+    CHECK(y.dtype() == (halves ? kBF16 : kF32));
+    return grad({sum(square(y.to(kF32)))}, {layer.w_x, layer.w_h, layer.b_x, layer.b_h});
+  };
+  const Tensors got = gradients(true), want = gradients(false);
+  for (size_t i = 0; i < want.size(); ++i) {
+    CHECK(got[i].dtype() == kF32);
+    CHECK(difference(got[i], want[i].to(kF64), 3e-2) == "");  // bf16 rounds at 2^-9
+  }
 }
 
 TEST_CASE("recurrent: states and layers that do not fit are named") {
