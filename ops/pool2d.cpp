@@ -11,6 +11,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/floating_check.h"
 #include "lathe/ops/memory_format.h"
+#include "lathe/ops/reduce.h"
 #include "lathe/ops/resample.h"
 #include "lathe/ops/views.h"
 
@@ -170,6 +171,7 @@ Tensor adaptive_avg_pool2d(const Tensor& x, Pair out) {
   profile::note_arguments(out);
   check_planes("adaptive_avg_pool2d", x);
   LATHE_CHECK(ValueError, out > 0, "adaptive_avg_pool2d: out must be positive, got ", out);
+  if (out == Pair(1) && x.numel() > 0) return mean(x, {2, 3}, {.keepdim = true});
   return resample("adaptive_avg_pool2d", x, out, [&] {
     return PlaneMap{adaptive_average_map(x.dim(2), out.rows),
                     adaptive_average_map(x.dim(3), out.cols)};
