@@ -1,6 +1,8 @@
 // Hostile and unusual .pt2 files: names, sizes and sub-graphs that a file may make up.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <random>
 #include <string>
@@ -128,8 +130,11 @@ TEST_CASE("pt2: the time to load grows with the file, whatever writes into what"
     loaded(file);
     return static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
   };
-  seconds(1000);
-  const double few = seconds(2000), many = seconds(32000);
+  double few = INFINITY, many = INFINITY;  // the least of three: others slow single runs down
+  for (int i = 0; i < 3; ++i) {
+    few = std::min(few, seconds(2000));
+    many = std::min(many, seconds(32000));
+  }
   CHECK_MESSAGE(many < 32 * few, few, " s for 2000 views, ", many, " s for 32000");
 }
 
