@@ -59,7 +59,7 @@ def test_interrupted_it_ends_as_if_it_was_not(folder):
 
 
 def test_what_does_not_go_is_said(folder):
-    expect_one_line(train("a", "--lora-rank", 2, "--lora-targets", "layr1"), 2, '--lora-rank: "layr1" matches no module; did you mean layer1')
+    expect_one_line(train("a", "--lora-rank", 2, "--lora-targets", "layr1"), 2, '--lora-targets: "layr1" matches no module; did you mean layer1')
     result = expect(loud("a", *ONE_STEP, "--lora-targets", "layer1", "--lora-alpha", 2), 0)
     for flag in ("--lora-targets", "--lora-alpha"):
         assert f"{flag} has no effect with --lora-rank 0" in result.stderr, result.stderr

@@ -46,6 +46,20 @@ def test_a_file_trains_and_its_run_needs_it_no_more(folder):
     assert "a.png: " in expect(lathe("predict", "--weights", "m.onnx", "a.png"), 0).stdout
 
 
+def test_adapters_of_a_file_are_trained_resumed_and_merged(folder):
+    take()
+    lora = [*RUN[:-1], "--lora-rank", 2, "--new-head", "--run-dir"]
+    expect(lathe(*lora, "whole"), 0)
+    expect(lathe(*lora, "a", "--stop-after", 4), 0)
+    shutil.move("net.pt2", "moved.pt2")
+    expect(lathe("train", "--resume", "a", "--quiet"), 0)
+    assert (folder / "whole/last.safetensors").read_bytes() == (folder / "a/last.safetensors").read_bytes()
+    names = safetensors_header("a/last-adapter/adapter_model.safetensors").keys()
+    assert "base_model.model.fc.weight" in names and any(name.endswith(".lora_A.weight") for name in names), names
+    said = json.loads(expect(lathe("eval", "--weights", "a/last.safetensors", "--json"), 0).stdout.splitlines()[0])
+    assert abs(said["loss"] - rows_of("a", "val")[-1]["loss"]) < 1e-4, said
+
+
 def test_killed_it_goes_on_without_its_file_to_the_same_bits(folder):
     take()
     long = ["train", *DATA[:2], "--synthetic-size", 300, "--batch-size", 20, "--model", "net.pt2", "--epochs", 3, "--save-every", 2, "--quiet", "--run-dir"]

@@ -146,11 +146,11 @@ TEST_CASE("without effect: a device, a model or one process may leave a flag not
         Remarks{"--accumulate 4 is more than an epoch has: each step is of 3 batches"});
   lathe::nn::Sequential two{lathe::nn::Linear(1, 1), lathe::nn::Linear(1, 1)};
   CHECK(remarks({{"lr", "1"}, {"head-lr", "1"}}, two, 1, "cpu").empty());
-  freeze(two, "1");
+  lathe::nn::freeze(two, {"1"});
   CHECK(remarks({{"lr", "1"}, {"head-lr", "1"}}, two, 1, "cpu") ==
         Remarks{"--head-lr has no effect with --freeze of the last layer"});
   lathe::nn::Sequential other{lathe::nn::Linear(1, 1), lathe::nn::Linear(1, 1)};
-  freeze(other, "backbone");
+  lathe::nn::freeze(other, {"backbone"});
   CHECK(remarks({{"lr", "1"}, {"head-lr", "1"}}, other, 1, "cpu") ==
         Remarks{"--lr has no effect on a last layer that has --head-lr, with all others frozen"});
 }

@@ -188,7 +188,10 @@ TrainedModel trained_model(const Checkpoint& file, const std::string& from, cons
                              [&](const ModelShape& s) { return make_empty_model(settings, s); });
   }
   TrainedModel out{*settings.model, make_empty_model(settings, shape), {}};
+  std::optional<nn::Lora> lora;
+  if (has_adapters(weights)) lora = tune(*out.model, settings).lora;
   out.model->load_state_dict(weights);
+  if (lora) lora->merge();
   const int64_t side = *settings.image_size;
   out.input = {1, shape.in_channels, side, side};
   return out;
@@ -279,6 +282,8 @@ size_t write_weights(const std::string& to, const std::string& from, const Setti
   } else {
     Checkpoint file = open_file(from, settings);
     weights = weights_in(file);
+    if (has_adapters(weights))
+      weights = trained_model(file, from, "merging its adapters").model->state_dict();
     all = std::move(file.metadata);
   }
   for (const char* key : {"lathe.model", "lathe.dataset", "lathe.epoch", "lathe.step"}) {

@@ -68,8 +68,8 @@ Row lr_range_row(const train::LrRangePoint& point, int64_t step) {
 // Makes training steps with the learning rates of the range, until that has seen enough.
 LrRange sweep(const Settings& settings, nn::Module& model, Input& input,
               train::StatusLine& status) {
+  const Frozen frozen = tune(model, settings).frozen;
   const auto optimizer = make_optimizer(settings, model);
-  const Frozen frozen = freeze(model, settings.freeze);
   model.train();
   frozen.hold();
   const auto batches = input.for_training();

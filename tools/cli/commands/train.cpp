@@ -193,16 +193,15 @@ void say_if_steps_are_few(const Settings& settings, const StartPoint& start, int
                 images, count_text(per_epoch, "step"), *settings.batch_size));
 }
 
-Frozen freeze_parameters(nn::Module& model, const Settings& settings, Log& log) {
-  Frozen frozen = freeze(model, settings.freeze);
+void say_what_trains(nn::Module& model, const Settings& settings, const Tuned& tuned, Log& log) {
   if (const std::string remark = frozen_head_remark(model, settings); !remark.empty())
     log.warning(remark);
-  if (frozen.parameters > 0) {
+  if (const Frozen& frozen = tuned.frozen; frozen.parameters > 0) {
     log.line(formatted("frozen: {} of {} parameters, {} of {} values, and {} batch norms",
                        frozen.parameters, model.parameters().size(), frozen.values,
                        nn::count_parameters(model), frozen.norms.size()));
   }
-  return frozen;
+  if (tuned.lora) log.line("adapters: " + joined(tuned.lora->layers(), ", "));
 }
 
 // Brings the run's folder to the state in which training goes on from `step`. On another machine
@@ -380,9 +379,10 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   const auto model = make_start(settings, *data.train_set, start, log);
   const int64_t parameters = nn::count_parameters(*model);
   place_model(*model, device, settings);
+  Tuned tuned = tune(*model, settings);
+  say_what_trains(*model, settings, tuned, log);
   const auto optimizer = make_optimizer(settings, *model);
   check_hyper_parameters(start, settings, *optimizer);
-  Frozen frozen = freeze_parameters(*model, settings, log);
   warn_of_flags(settings, call.sources, {device, *model, ranks.size(), schedule, images}, log);
   RunSchedule lr(*optimizer, schedule);
   safetensors::Metadata about = describe_run(settings, images, ranks.size());
@@ -397,7 +397,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
                      .out = out,
                      .log = log,
                      .about = std::move(about),
-                     .frozen = std::move(frozen),
+                     .tuned = std::move(tuned),
                      .held_out = data.test ? &*data.test : nullptr,
                      .ranks = ranks,
                      .observers = {std::make_shared<DescribeRun>(settings, ranks, log), files}},

@@ -51,6 +51,9 @@ struct ModelSettings {
   std::string weights_section;
   bool new_head = false;
   std::string freeze;
+  int64_t lora_rank = 0;
+  double lora_alpha = 16;
+  std::string lora_targets = "*";
   int64_t classes = 10;
   int64_t in_channels = 3;
   std::string input_size;

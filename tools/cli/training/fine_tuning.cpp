@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "lathe/core/error.h"
+#include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/graph/pt2/program.h"
@@ -15,9 +16,12 @@
 #include "lathe/tools/cli/parse_value.h"
 #include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/settings/models.h"
+#include "lathe/tools/cli/settings/settings_sources.h"
+#include "lathe/tools/cli/settings/takes.h"
 #include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/misfit.h"
 #include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/resume.h"
 
 namespace lathe::cli {
 namespace {
@@ -79,6 +83,23 @@ nn::FileWeights weights_in(const std::string& file, const nn::Module& model,
   return weights;
 }
 
+// The adapters that a checkpoint of --lora-rank has, added to the model for its values; none if it
+// has none.
+std::optional<nn::Lora> adapters_for(const nn::FileWeights& file, const std::string& path,
+                                     nn::Module& model) {
+  if (!has_adapters(file.entries)) return {};
+  const safetensors::Metadata about = safetensors::read_metadata(path);
+  const auto config = about.find(kConfigKey);
+  if (config == about.end()) return {};  // of another program
+  const Settings saved =
+      merge_settings({.saved_config = config->second, .saved_name = path}, kTrain);
+  try {
+    return tune(model, saved).lora;
+  } catch (const UsageError&) {  // of another model, which its names will tell
+    return {};
+  }
+}
+
 // The stem of the weights in a file; empty if there is no first convolution that tells it.
 std::string_view stem_in(const std::string& file, const Settings& settings) try {
   const bool is_program = file.ends_with(".onnx") || file.ends_with(".pt2");
@@ -132,6 +153,7 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
   if (!file.prefix.empty())
     lines.push_back(
         formatted("{}: the names begin with \"{}\", which is taken off", path, file.prefix));
+  std::optional<nn::Lora> lora = adapters_for(file, path, model);
   const std::string head = head_of(model);
   if (is_new && head.empty())
     throw UsageError(
@@ -147,6 +169,12 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
                                             ? formatted("{}: {}", path, e.message())
                                             : formatted("{} does not fit: {}{}", path, misfit,
                                                         hint_for(file.entries, model, new_head)));
+  }
+  if (lora) {
+    lora->merge();
+    for (const Tensor& p : model.parameters()) p.requires_grad_();
+    lines.push_back(formatted("{}: {} adapters of rank {} are merged into their weights", path,
+                              lora->layers().size(), lora->parameters()[0].dim(0)));
   }
   if (is_new)
     lines.push_back(formatted("new head: {} keep their first values", list_of(sorted.fresh)));
@@ -190,11 +218,33 @@ std::string choose_stem(Settings& settings, const std::string& file) {
                                 : formatted("as the weights of {} have it", file));
 }
 
-nn::Frozen freeze(nn::Module& model, std::string_view patterns) try {
-  if (patterns == "none") return {};
-  return nn::freeze(model, split_list(patterns));
+bool has_adapters(const StateDict& entries) {
+  return std::ranges::any_of(entries, [](const auto& entry) {
+    return entry.first.ends_with(".lora_A.weight") ||
+           entry.first.ends_with(".lora_embedding_A.weight");
+  });
+}
+
+Tuned tune(nn::Module& model, const Settings& settings) try {
+  Tuned out;
+  if (settings.lora_rank > 0) {
+    const std::string head = head_of(model);
+    nn::LoraOptions options{.rank = settings.lora_rank,
+                            .alpha = settings.lora_alpha,
+                            .targets = split_list(settings.lora_targets)};
+    if (!head.empty()) options.trained = {head};
+    out.lora = nn::add_lora(model, options);
+    out.frozen = out.lora->frozen();
+  } else if (settings.freeze != "none") {
+    out.frozen = nn::freeze(model, split_list(settings.freeze));
+  }
+  return out;
 } catch (const ValueError& e) {
-  throw UsageError("--" + e.message());  // "freeze: …"
+  // "freeze: …" and "add_lora: …"
+  constexpr std::string_view kAdding = "add_lora: ";
+  const std::string text = e.message();
+  throw UsageError(text.starts_with(kAdding) ? "--lora-targets: " + text.substr(kAdding.size())
+                                             : "--" + text);
 }
 
 std::string frozen_head_remark(const nn::Module& model, const Settings& settings) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lathe/nn/fine_tuning.h"
+#include "lathe/nn/lora.h"
 #include "lathe/nn/module.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -47,10 +48,19 @@ std::string choose_model(Settings& settings, const std::string& file);
 /// throws: CommandError (kData) if the file cannot be read; DataError if it is damaged.
 std::string choose_stem(Settings& settings, const std::string& file);
 
-/// nn::freeze() for a list "layer1,*.bn1". "none" and an empty list, which no flag can be, freeze
-/// nothing.
-/// throws: UsageError for what nn::freeze() refuses.
-nn::Frozen freeze(nn::Module& model, std::string_view patterns);
+/// Whether the entries of a checkpoint are those of a run with --lora-rank.
+bool has_adapters(const StateDict& entries);
+
+/// What of a model trains.
+struct Tuned {
+  Frozen frozen = {};
+  std::optional<nn::Lora> lora = {};
+};
+/// Freezes what --freeze lists, "layer1,*.bn1"; "none" is nothing. With --lora-rank it freezes all
+/// but the head and adds adapters to the layers of --lora-targets outside the head. Call it before
+/// the optimiser takes the parameters.
+/// throws: UsageError for what nn::freeze() and nn::add_lora() refuse.
+Tuned tune(nn::Module& model, const Settings& settings);
 
 /// A line that says so if --freeze has frozen the whole head that --new-head made; otherwise "".
 std::string frozen_head_remark(const nn::Module& model, const Settings& settings);

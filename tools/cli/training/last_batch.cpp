@@ -17,7 +17,7 @@ namespace {
 std::string problem_of_one_image(const Settings& settings, const ModelShape& shape, Device device) {
   const auto model = make_model(settings, shape);
   place_model(*model, device, settings);
-  const Frozen frozen = freeze(*model, settings.freeze);
+  const Frozen frozen = tune(*model, settings).frozen;
   model->train();
   frozen.hold();  // a frozen batch norm takes one image
   const NoGrad no_grad;

@@ -49,6 +49,15 @@ std::string near_file(const std::string& file) {
   return suggestion(name, {names.begin(), names.end()});
 }
 
+/// What the exported program has of a checkpoint of --lora-rank.
+StateDict without_adapters(const StateDict& state) {
+  StateDict out;
+  for (const auto& [name, t] : state) {
+    if (name.find(".lora_") == name.npos) out.add(name, t);
+  }
+  return out;
+}
+
 /// `classes`: of a new last layer. A program that is carried had one from the begin.
 std::unique_ptr<Program> open_model_file(const Settings& settings, std::optional<int64_t> classes) {
   const std::string& file = *settings.model;
@@ -126,10 +135,11 @@ void take_carried_program(Settings& settings, const Checkpoint& checkpoint,
   const bool is_file = settings.model && is_model_file(*settings.model);
   if (carried == checkpoint.metadata.end() || !is_file) return;
   const bool has_parts = !checkpoint_parts(checkpoint.metadata).empty();
-  settings.program = std::make_shared<const CarriedProgram>(CarriedProgram{
-      .architecture = from_base64(carried->second),
-      .weights = has_parts ? checkpoint_section(checkpoint, "model") : checkpoint.tensors,
-      .file = file});
+  settings.program = std::make_shared<const CarriedProgram>(
+      CarriedProgram{.architecture = from_base64(carried->second),
+                     .weights = without_adapters(has_parts ? checkpoint_section(checkpoint, "model")
+                                                           : checkpoint.tensors),
+                     .file = file});
 }
 
 void take_carried_program(Settings& settings, const std::string& file) {

@@ -40,8 +40,8 @@ std::optional<profile::MemoryForecast> forecast_peak(const Settings& settings,
   const NoSearch no_search;  // for the small batches
   const auto model = make_model(settings, shape);
   place_model(*model, device, settings);
+  const Frozen frozen = tune(*model, settings).frozen;
   const auto optimizer = make_optimizer(settings, *model);
-  const Frozen frozen = freeze(*model, settings.freeze);
   model->train();
   frozen.hold();
   std::optional<optim::EMA> ema;

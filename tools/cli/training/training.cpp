@@ -51,14 +51,19 @@ train::TrainerOptions options_of(const TrainingParts& parts, int64_t total_steps
           .sync_batch_norm = s.sync_batch_norm};
 }
 
-/// Batch norms that --freeze has frozen stay in evaluation mode.
-class HoldFrozen : public train::Observer {
+/// Batch norms that are frozen stay in evaluation mode. Adapters are saved beside each checkpoint:
+/// "best-adapter" beside best.safetensors.
+class KeepTuned : public train::Observer {
  public:
-  explicit HoldFrozen(const Frozen& frozen) : frozen_(frozen) {}
-  void on_epoch_begin(train::Trainer&) override { frozen_.hold(); }
+  explicit KeepTuned(const Tuned& tuned) : tuned_(tuned) {}
+  void on_epoch_begin(train::Trainer&) override { tuned_.frozen.hold(); }
+  void on_save(train::Trainer& trainer, std::string_view name) override {
+    if (!tuned_.lora || !trainer.is_first_rank()) return;
+    tuned_.lora->save((trainer.folder() / formatted("{}-adapter", name)).string());
+  }
 
  private:
-  const Frozen& frozen_;
+  const Tuned& tuned_;
 };
 
 /// --detect-anomaly and --sync.
@@ -129,9 +134,9 @@ train::LossFunction looked_at(train::LossFunction loss, const Settings& settings
 
 }  // namespace
 
-Training::Training(const TrainingParts& parts, int64_t total_steps)
+Training::Training(TrainingParts&& parts, int64_t total_steps)
     : settings_(parts.settings),
-      parts_(parts),
+      parts_(std::move(parts)),
       train_(parts_.train.for_training()),
       test_(parts_.test.for_training()),
       broken_({&parts_.train.loader.dataset(), &parts_.test.loader.dataset(),
@@ -147,7 +152,7 @@ Training::Training(const TrainingParts& parts, int64_t total_steps)
 
 void Training::add_observers() {
   Log& log = parts_.log;
-  trainer_.add(std::make_shared<HoldFrozen>(parts_.frozen));
+  trainer_.add(std::make_shared<KeepTuned>(parts_.tuned));
   trainer_.add(std::make_shared<FindFaults>(settings_, log));
   if (settings_.profile) trainer_.add(std::make_shared<Profile>(settings_, log));
   if (!parts_.is_trial) {

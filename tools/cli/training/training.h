@@ -32,7 +32,7 @@ struct TrainingParts {
   const Output& out;
   Log& log;
   safetensors::Metadata about = {};  // metadata for the checkpoints
-  Frozen frozen = {};
+  Tuned tuned = {};
   Input* held_out = nullptr;  // evaluated once, at the end, with the weights of best.safetensors
   // Called after each step, with the steps so far; false: the training pauses there, as after
   // --stop-after.
@@ -48,7 +48,7 @@ struct TrainingParts {
 class Training {
  public:
   /// `total_steps`: of the whole run, those before a resume included.
-  Training(const TrainingParts& parts, int64_t total_steps);
+  Training(TrainingParts&& parts, int64_t total_steps);
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 

@@ -145,8 +145,8 @@ TrialTimes try_training(const Settings& asked, const TrialData& data, const Tria
                    data.images->size(), kEndless * per_epoch);
   const auto model = start_of(settings, data, options);
   place_model(*model, device, settings);
+  Frozen frozen = tune(*model, settings).frozen;
   const auto optimizer = make_optimizer(settings, *model);
-  Frozen frozen = freeze(*model, settings.freeze);
   RunSchedule lr(*optimizer, make_schedule(settings, per_epoch, kEndless * per_epoch));
   const ScratchFolder folder("trial");
   const Output out(false);
@@ -159,7 +159,7 @@ TrialTimes try_training(const Settings& asked, const TrialData& data, const Tria
                      .test = input,  // nothing is evaluated
                      .out = out,
                      .log = log,
-                     .frozen = std::move(frozen),
+                     .tuned = {.frozen = std::move(frozen)},
                      .after_step = [&](int64_t step) { return clock.after_step(step); },
                      .is_trial = true},
                     std::numeric_limits<int64_t>::max());
