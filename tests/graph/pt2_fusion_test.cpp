@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "lathe/autograd/autocast.h"
 #include "lathe/autograd/meta.h"
 #include "lathe/autograd/node.h"
 #include "lathe/core/random/generator.h"
@@ -22,7 +23,9 @@
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
+#include "lathe/tests/cuda_case.h"
 #include "lathe/tests/graph/pt2_files.h"
+#include "lathe/tests/own_launches.h"
 
 using namespace lathe;
 using doctest::Contains;
@@ -146,6 +149,25 @@ TEST_CASE("pt2: a program has the bits of the same model made of nn's layers") {
   SameModel model;
   model.load_state_dict(program.state_dict());
   check_same(outcome(program, images({4, 3, 8, 8})), outcome(model, images({4, 3, 8, 8})));
+}
+
+TEST_CASE("pt2: on a GPU a program launches as many kernels as nn's layers" * test::cuda_case()) {
+  jit::Program program = loaded("fused");
+  SameModel model;
+  model.load_state_dict(program.state_dict());
+  const Device gpu(DeviceType::kCUDA);
+  const Tensor x = images({4, 3, 8, 8}).to(gpu);
+  const auto launches = [&](nn::Module& of) {
+    of.to(gpu).to(kChannelsLast);
+    const auto step = [&] {
+      const Autocast half(gpu);
+      of(x).square().mean().backward();
+    };
+    step();
+    of.zero_grad();
+    return test::own_launches(step);
+  };
+  CHECK(launches(program) == launches(model));
 }
 
 TEST_CASE("pt2: steps stay apart where something else needs what is between them") {
