@@ -70,29 +70,31 @@ def views():
 
 def streams():
     """Chapter 7: what the host queues, and when two streams work."""
-    f = Figure("Host and two streams: launches, an event, and a block that waits", 720, 250)
+    f = Figure("Host and two streams: launches, two events, and a block that waits", 740, 250)
     for y, name in ((40, "host"), (100, "stream 1"), (160, "stream 2")):
         f.text(20, y + 18, name)
-        f.line(95, y + 13, 700, y + 13, GREY)
-    for x, label in ((100, "A"), (130, "record"), (186, "B"), (216, "wait"), (256, "C"), (286, "free x")):
-        width = {"A": 26, "B": 26, "C": 26, "record": 52, "wait": 36}.get(label, 46)
+        f.line(95, y + 13, 720, y + 13, GREY)
+    x = 100
+    for label, width in (("A", 26), ("event 1", 56), ("B", 26), ("wait", 36), ("C", 26), ("record_stream", 98), ("free x", 46)):
         f.bar(x, 40, width, label, GREY)
-    f.bar(130, 100, 150, "A writes x", BLUE)
-    f.bar(285, 100, 130, "B", BLUE)
-    f.bar(285, 160, 200, "C reads x", ORANGE)
-    f.line(282, 92, 282, 134, RED, width=2.5)
-    f.text(282, 88, "event 1", "middle", RED)
-    f.arrow(282, 134, 285, 158, RED)
-    f.line(488, 152, 488, 194, RED, width=2.5)
-    f.text(488, 148, "event 2", "middle", RED)
-    f.line(335, 66, 335, 210, LINE, "4 3")
-    f.line(488, 194, 488, 210, LINE, "4 3")
-    f.arrow(335, 210, 486, 210, RED)
-    f.text(411, 228, "the block of x waits", "middle", RED)
-    f.text(496, 214, "free for others from here on")
-    f.text(327, 214, "given back on the host", "end")
-    f.arrow(560, 20, 700, 20)
-    f.text(552, 24, "time", "end")
+        given_back = x + width / 2
+        x += width + 4
+    f.bar(130, 100, 320, "A writes x", BLUE)
+    f.bar(455, 100, 120, "B", BLUE)
+    f.bar(455, 160, 140, "C reads x", ORANGE)
+    f.line(452, 92, 452, 134, RED, width=2.5)
+    f.text(456, 88, "event 1", "start", RED)
+    f.arrow(452, 134, 455, 158, RED)
+    f.line(598, 152, 598, 194, RED, width=2.5)
+    f.text(598, 148, "event 2", "middle", RED)
+    f.line(given_back, 66, given_back, 210, LINE, "4 3")
+    f.line(598, 194, 598, 210, LINE, "4 3")
+    f.arrow(given_back, 210, 596, 210, RED)
+    f.text((given_back + 598) / 2, 228, "the block of x waits", "middle", RED)
+    f.text(606, 214, "free for stream 1")
+    f.text(given_back - 8, 214, "given back on the host", "end")
+    f.arrow(580, 20, 720, 20)
+    f.text(572, 24, "time", "end")
     return f
 
 
@@ -107,8 +109,9 @@ def buckets():
         f.bar(x, 30, width, name, BLUE)
         x += width
         ends.append(x)
-    for number, (begin, width) in enumerate(((ends[0], 60), (ends[1], 95), (ends[3], 70)), 1):
+    for number, (begin, width, of) in enumerate(((ends[0], 60, "layer 4"), (ends[1], 95, "layer 3"), (ends[3], 70, "layers 2, 1")), 1):
         f.bar(begin, 80, width, f"bucket {number}", ORANGE)
+        f.text(begin + width / 2, 120, of, "middle", size=11)
         f.arrow(begin, 57, begin, 79, LINE)
         free = begin + width
     f.bar(free, 30, 50, "step", GREEN)
@@ -129,12 +132,12 @@ def buckets():
 def tiles():
     """Chapter 11: the scores, as a whole and tile by tile."""
     f = Figure("Scores in memory: all of them, or one tile at a time", 830, 300)
-    for left, title in ((60, "naive: L x S scores, and as many weights"), (420, "tiled: one tile, three sums for each query")):
+    for left, title in ((75, "naive: L x S scores, and as many weights"), (425, "tiled: one tile, three things for each query")):
         f.text(left - 30, 24, title, bold=True)
         f.text(left + 96, 52, "keys, S", "middle")
         f.text(left - 8, 158, "L", "end")
-        f.text(left - 8, 142, "queries,", "end", size=11)
-        if left == 60:
+        f.text(left - 8, 142, "queries,", "end")
+        if left == 75:
             f.box(left, 60, 192, 192, LIGHT[BLUE], BLUE)
         else:
             for row in range(4):
@@ -149,8 +152,8 @@ def tiles():
             f.box(left + 234, 108, 40, 48, LIGHT[GREEN], GREEN)
             for at, word in ((134, "largest score, sum,"), (149, "weighted values")):
                 f.text(left + 282, at - 4, word, size=11)
-    f.text(156, 276, "L = 2048: 16 MiB, twice", "middle")
-    f.text(516, 276, "tile of 128: 64 KiB, for any L", "middle")
+    f.text(171, 276, "L = 2048: 16 MiB, twice", "middle")
+    f.text(521, 276, "tile of 128: 64 KiB, for any L", "middle")
     return f
 
 
