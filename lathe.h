@@ -143,6 +143,7 @@
 #  include "lathe/graph/compile.h"
 #  include "lathe/graph/file.h"
 #  include "lathe/graph/graph.h"
+#  include "lathe/graph/graph_module.h"
 #  include "lathe/graph/onnx/onnx.h"
 #  include "lathe/graph/passes.h"
 #  include "lathe/graph/pt2/program.h"

@@ -268,7 +268,7 @@ class CompiledFunction::State {
         entry != nullptr && entry->graph && !writes_shared(*entry->graph, entry->writes, inputs);
     if (!as_graph) return f_(inputs);
     std::vector<std::string> ways;
-    Tensors results = run_graph(*entry->graph, inputs, &ways);
+    Tensors results = run_graph(*entry->graph, inputs, {.ways = &ways});
     const std::lock_guard lock(mutex_);
     ways_[entry] = std::move(ways);
     return results;

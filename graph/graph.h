@@ -148,9 +148,14 @@ LATHE_API std::string to_text(const Attribute& attribute);
 /// For each value, by its number: how often it is an input of a node or an output of the graph.
 LATHE_API std::vector<int> count_uses(const Graph& graph);
 
-/// Like graph.run(inputs). If `ways` is given, (*ways)[n] becomes how the group whose first node is
-/// node n ran on a GPU (run_pointwise(): `way`). It is "" for other nodes, and on the CPU.
-Tensors run_graph(const Graph& graph, const Tensors& inputs,
-                  std::vector<std::string>* ways = nullptr);
+/// Of run_graph().
+struct RunOptions {
+  // (*ways)[n] becomes how the group whose first node is node n ran on a GPU (run_pointwise():
+  // `way`). It is "" for other nodes, and on the CPU.
+  std::vector<std::string>* ways = nullptr;
+  bool any_floating = false;  // inputs and results of other floating dtypes than their types' fit
+};
+/// Like graph.run(inputs), with options.
+Tensors run_graph(const Graph& graph, const Tensors& inputs, const RunOptions& options = {});
 
 }  // namespace lathe::jit

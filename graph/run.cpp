@@ -23,11 +23,13 @@ namespace {
 /// The size of the batch of one run, learned from the inputs.
 class Batch {
  public:
+  explicit Batch(bool any_floating) : any_floating_(any_floating) {}
+
   /// throws: ShapeError if `t` is not of this shape for any batch, or for another one than an
   /// earlier input; DTypeError.
   void learn(const Value& input, const Tensor& t) {
     LATHE_CHECK(StateError, t.defined(), "graph: input %", input.name, " is undefined");
-    LATHE_CHECK(DTypeError, t.dtype() == input.type.dtype, "graph: input %", input.name,
+    LATHE_CHECK(DTypeError, takes(input.type.dtype, t.dtype()), "graph: input %", input.name,
                 " must be ", to_text(input.type), " (got: ", t, ")");
     bool fits = t.ndim() == static_cast<int>(input.type.shape.size());
     for (int d = 0; fits && d < t.ndim(); ++d) {
@@ -53,7 +55,8 @@ class Batch {
   }
 
   bool fits(const Type& type, const Tensor& t) const {
-    if (t.dtype() != type.dtype || t.ndim() != static_cast<int>(type.shape.size())) return false;
+    if (!takes(type.dtype, t.dtype()) || t.ndim() != static_cast<int>(type.shape.size()))
+      return false;
     for (int d = 0; d < t.ndim(); ++d) {
       if (t.shape()[d] != value_of(type.shape[static_cast<size_t>(d)])) return false;
     }
@@ -73,6 +76,11 @@ class Batch {
   }
 
  private:
+  bool takes(DType wanted, DType got) const {
+    return got == wanted || (any_floating_ && is_floating(got) && is_floating(wanted));
+  }
+
+  bool any_floating_;
   std::optional<int64_t> batch_;
 };
 
@@ -93,13 +101,14 @@ bool names_batch(const std::vector<Attribute>& attributes) {
 /// One run of a graph: the tensors of the values that are still needed.
 class Run {
  public:
-  Run(const Graph& graph, const Tensors& given, std::vector<std::string>* ways)
+  Run(const Graph& graph, const Tensors& given, const RunOptions& options)
       : graph_(graph),
-        ways_(ways),
+        ways_(options.ways),
+        batch_(options.any_floating),
         needed_(needed_nodes(graph)),
         last_(last_uses(graph, needed_)),
         live_(graph.values.size()) {
-    if (ways != nullptr) ways->assign(graph.nodes.size(), "");
+    if (ways_ != nullptr) ways_->assign(graph.nodes.size(), "");
     for (size_t i = 0; i < live_.size(); ++i) live_[i] = graph.values[i].tensor;
     for (size_t i = 0; i < given.size(); ++i) {
       const auto at = static_cast<size_t>(graph.inputs[i]);
@@ -255,10 +264,10 @@ class Run {
 
 }  // namespace
 
-Tensors run_graph(const Graph& graph, const Tensors& given, std::vector<std::string>* ways) {
+Tensors run_graph(const Graph& graph, const Tensors& given, const RunOptions& options) {
   LATHE_CHECK(StateError, given.size() == graph.inputs.size(), "graph: it has ",
               graph.inputs.size(), " inputs, got ", given.size());
-  return Run(graph, given, ways).results();
+  return Run(graph, given, options).results();
 }
 
 Tensors Graph::run(const Tensors& given) const { return run_graph(*this, given); }

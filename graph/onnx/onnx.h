@@ -15,6 +15,7 @@
 
 #include "lathe/core/config.h"
 #include "lathe/graph/graph.h"
+#include "lathe/graph/graph_module.h"
 
 namespace lathe::jit {
 
@@ -47,6 +48,20 @@ LATHE_API OnnxModel load_onnx(const std::string& path);
 /// Like load_onnx(path), for the bytes of a file; `name` stands for the file in messages.
 /// throws: DataError.
 LATHE_API OnnxModel load_onnx(std::string_view bytes, std::string_view name);
+
+/// Reads a file as load_onnx() does, as a model that trains (graph_module.h).
+///   - Floating tensors that a convolution, product, norm, prelu or embedding takes as weight or
+///     bias, directly or through views, are parameters. So are those that are added or multiplied,
+///     unless they are one number. Other floating tensors are buffers.
+///   - Batch norms have PyTorch's running statistics, with the file's momentum; dropouts the file's
+///     ratio. Both follow train() and eval(), not the file's training_mode.
+/// The model is in training. Warns once about a file whose batch norms seem folded.
+/// Memory: as load_onnx(), and a KiB for each module that the names name.
+/// throws: as load_onnx(); DataError for a name that no module can have.
+LATHE_API GraphModule load_onnx_module(const std::string& path);
+/// The same for a file's bytes; `name` stands for it in messages.
+/// throws: DataError.
+LATHE_API GraphModule load_onnx_module(std::string_view bytes, std::string_view name);
 
 struct OnnxOptions {
   std::string name = "model";  // of the graph in the file

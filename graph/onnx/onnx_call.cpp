@@ -16,6 +16,8 @@ void Call::refuse(const std::string& why) const {
                          opset_, "): ", why));
 }
 
+bool Call::for_training() const { return importer_.for_training_; }
+
 Binding& Call::binding(size_t i) {
   if (!has(i)) refuse(concat("input ", i, " is missing"));
   const auto found = importer_.bindings_.find(node_.inputs[i]);

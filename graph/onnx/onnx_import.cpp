@@ -216,11 +216,7 @@ Graph Importer::graph(ProtobufReader message, int64_t opset) {
   return std::move(graph_);
 }
 
-}  // namespace lathe::jit::onnx
-
-namespace lathe::jit {
-
-OnnxModel load_onnx(std::string_view bytes, std::string_view name) {
+OnnxModel read(std::string_view bytes, std::string_view name, bool for_training) {
   constexpr int64_t kFirstOpset = 7;
   OnnxModel model;
   std::optional<ProtobufReader> graph;
@@ -241,18 +237,28 @@ OnnxModel load_onnx(std::string_view bytes, std::string_view name) {
   }
   LATHE_CHECK(DataError, graph, name, ": there is no ONNX graph in this file");
   LATHE_CHECK(DataError, opset >= kFirstOpset, name, ": opset ", opset, " is before ", kFirstOpset);
-  model.graph = onnx::Importer(bytes, name).graph(*graph, opset);
+  model.graph = Importer(bytes, name, for_training).graph(*graph, opset);
   remove_dead_code(model.graph);
   check_work(model.graph, name);
   return model;
 }
 
-OnnxModel load_onnx(const std::string& path) {
+std::string read_bytes(const std::string& path) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 1;  // protobuf's own limit
   const InputFile file(path);                        // a pipe would be waited for
-  const std::string bytes = read_file(path, kMost);
+  std::string bytes = read_file(path, kMost);
   check_not_foreign(std::string_view(bytes).substr(0, kForeignBytes), path);
-  return load_onnx(bytes, path);
+  return bytes;
 }
+
+}  // namespace lathe::jit::onnx
+
+namespace lathe::jit {
+
+OnnxModel load_onnx(std::string_view bytes, std::string_view name) {
+  return onnx::read(bytes, name, /*for_training=*/false);
+}
+
+OnnxModel load_onnx(const std::string& path) { return load_onnx(onnx::read_bytes(path), path); }
 
 }  // namespace lathe::jit

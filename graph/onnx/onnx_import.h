@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lathe/graph/graph.h"
+#include "lathe/graph/onnx/onnx.h"
 #include "lathe/graph/onnx/onnx_proto.h"
 
 namespace lathe::jit::onnx {
@@ -65,6 +66,7 @@ class Call {
   // --- the node ---
   std::string_view op() const { return node_.op; }
   int64_t opset() const { return opset_; }
+  bool for_training() const;  // load_onnx_module()
   size_t inputs() const { return node_.inputs.size(); }
   size_t outputs() const { return node_.outputs.size(); }
   bool has(size_t i) const { return i < node_.inputs.size() && !node_.inputs[i].empty(); }
@@ -164,7 +166,9 @@ std::span<const SameOperator> same_operators();  // onnx_pointwise.cpp
 /// The file being read: what names stand for, and the graph so far.
 class Importer {
  public:
-  Importer(std::string_view file, std::string_view name) : file_(file), name_(name) {}
+  /// `for_training`: batch norms move their statistics, and dropouts are nodes.
+  Importer(std::string_view file, std::string_view name, bool for_training)
+      : file_(file), name_(name), for_training_(for_training) {}
 
   Graph graph(ProtobufReader message, int64_t opset);
 
@@ -184,10 +188,14 @@ class Importer {
   [[noreturn]] void wrong(const std::string& what) const;
 
   std::string_view file_, name_, batch_name_ = {};
-  bool has_batch_ = false;
+  bool has_batch_ = false, for_training_;
   Graph graph_;
   std::unordered_map<std::string_view, Binding> bindings_;
   std::unordered_map<std::string, int> taken_;  // names in the graph, how often each was asked for
 };
+
+/// The content of a file. Throws what load_onnx() throws.
+std::string read_bytes(const std::string& path);
+OnnxModel read(std::string_view bytes, std::string_view name, bool for_training);
 
 }  // namespace lathe::jit::onnx

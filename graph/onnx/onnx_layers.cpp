@@ -286,7 +286,14 @@ void gemm(Call& c) {  // alpha * a * b + beta * bias
 // --- normalisation -------------------------------------------------------------------------------
 
 void batch_norm(Call& c) {
-  c.ignore("momentum"), c.ignore("spatial");
+  c.ignore("spatial");
+  const double momentum = 1 - c.real("momentum", 0.9);  // ONNX weighs the old value
+  if (c.for_training()) {
+    c.ignore("training_mode");
+    return c.result(
+        c.add("batch_norm", {c.in(0), c.in(1), c.in(2), c.in(3), c.in(4), -1}, c.type(0),
+              {{"training", true}, {"momentum", momentum}, {"eps", c.real("epsilon", 1e-5)}}));
+  }
   c.only("training_mode", 0);
   c.result(c.add("batch_norm", {c.in(0), c.in(1), c.in(2), c.in(3), c.in(4)}, c.type(0),
                  {{"training", false}, {"eps", c.real("epsilon", 1e-5)}}));
@@ -326,10 +333,20 @@ void softmax(Call& c) {
 }
 
 void dropout(Call& c) {
-  c.ignore("ratio"), c.ignore("seed");
+  c.ignore("seed");
+  double p = c.real("ratio", 0.5);
+  if (c.for_training()) {
+    if (c.has(1)) {
+      const auto ratio = c.constant(1);
+      if (!ratio || ratio->numel() != 1) c.refuse("its ratio must be a number of the file");
+      p = ratio->item<double>();
+    }
+    if (!(p >= 0 && p <= 1)) c.refuse(concat("its ratio must be from 0 to 1, not ", p));
+    return c.result(c.add("dropout", {c.in(0)}, c.type(0), {{"p", p}}));
+  }
   if (c.has(2)) {
     for (const int64_t training : c.integers(2, "training_mode")) {
-      if (training != 0) c.refuse("training has no counterpart here");
+      if (training != 0) c.refuse("training is for jit::load_onnx_module()");
     }
   }
   c.pass(0);

@@ -11,6 +11,7 @@
 #include "lathe/core/formats/foreign_file.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/log.h"
+#include "lathe/graph/module_tree.h"
 #include "lathe/graph/pt2/pt2_file.h"
 #include "lathe/graph/pt2/pt2_inline.h"
 #include "lathe/graph/pt2/pt2_steps.h"
@@ -21,13 +22,9 @@ namespace lathe::jit {
 
 using pt2::Input;
 using pt2::InputKind;
-using pt2::Part;
 using safetensors::in_quotes;
 
 namespace {
-
-constexpr int kMostLevels = 64;    // modules in modules
-constexpr int kMostNames = 10000;  // in one module: nn::Module compares a new name with all others
 
 /// A flag of a node that says whether it trained; null if it has none, or needs none.
 const bool* training_flag(const pt2::Node& node) {
@@ -81,7 +78,13 @@ class Program::State {
       : name_(std::move(name)),
         program_(program),
         source_(std::move(file.source)),
-        text_(std::move(file.program)) {
+        text_(std::move(file.program)),
+        tree_(
+            program,
+            [&program](const std::string& own, const Tensor& t, bool is_buffer) {
+              is_buffer ? void(program.buffer(own, t)) : void(program.parameter(own, t));
+            },
+            name_) {
     pt2::check_known(text_.graph, name_);
     text_.graph = pt2::inlined(std::move(text_.graph), name_);
     exported_in_training_ = options.exported_in_training.value_or(was_training(text_.graph));
@@ -175,38 +178,10 @@ class Program::State {
     std::ranges::sort(norms_);
   }
 
-  /// The module at this path below the program, made with those above it.
-  Part& part_at(std::string_view path) {
-    Part* at = nullptr;
-    int levels = 0;
-    for (size_t begin = 0; begin < path.size();) {
-      LATHE_CHECK(DataError, ++levels <= kMostLevels, name_, ": ", in_quotes(path),
-                  " lies in more than ", kMostLevels, " modules");
-      const size_t end = std::min(path.find('.', begin), path.size());
-      auto& child = parts_[std::string(path.substr(0, end))];
-      if (child == nullptr) {
-        nn::Module& parent = at == nullptr ? static_cast<nn::Module&>(program_) : *at;
-        count_name(at, path);
-        child = std::make_unique<Part>(parent, std::string(path.substr(begin, end - begin)));
-      }
-      at = child.get();
-      begin = end + 1;
-    }
-    LATHE_CHECK(ValueError, at != nullptr, "an empty name");
-    return *at;
-  }
-
-  /// One name more in a module; null: the program.
-  void count_name(Part* part, std::string_view path) {
-    int& names = part == nullptr ? names_ : part->names;
-    LATHE_CHECK(DataError, ++names <= kMostNames, name_, ": ", in_quotes(path),
-                " lies in a module of more than ", kMostNames, " tensors and modules");
-  }
-
   nn::Module& module_at(const std::string& path) {
     if (path.empty()) return program_;
     try {
-      return part_at(path);
+      return tree_.part_at(path);
     } catch (const ValueError&) {  // a path that is no list of names: only its mode is lost
       return program_;
     }
@@ -216,33 +191,17 @@ class Program::State {
     const Input& input = text_.inputs[i];
     tensors_.push_back(stored);
     if (input.kind == InputKind::kUser || input.kind == InputKind::kConstant) return;
-    const std::string what = concat(name_, ": ", in_quotes(input.name));
-    const size_t dot = input.name.rfind('.');
-    const bool at_root = dot == std::string::npos;
-    const std::string leaf = at_root ? input.name : input.name.substr(dot + 1);
-    try {
-      Part* const part = at_root ? nullptr : &part_at(input.name.substr(0, dot));
-      count_name(part, input.name);
-      const bool is_norm = std::ranges::binary_search(norms_, input.name);
-      if (part != nullptr && is_norm) part->is_batch_norm = true;
-      const bool is_buffer = input.kind == InputKind::kBuffer;
-      if (is_buffer) {
-        part == nullptr ? program_.buffer(leaf, stored) : part->buffer(leaf, stored);
-      } else {
-        part == nullptr ? program_.parameter(leaf, stored) : part->parameter(leaf, stored);
-        stored.requires_grad_(input.type.requires_grad);
-        if (part != nullptr && leaf == "weight") part->weight = stored;
-      }
-      if (!is_norm && is_floating(stored.dtype())) {
-        int& leading = is_buffer ? leading_buffer_ : leading_;
-        if (leading < 0) leading = static_cast<int>(i);
-      }
-      if (any_ < 0) any_ = static_cast<int>(i);
-    } catch (const ValueError& error) {
-      LATHE_FAIL(DataError, what, " is no name that a module can have: ", error.message());
-    } catch (const DTypeError& error) {
-      LATHE_FAIL(DataError, what, ": ", error.message());
+    const bool is_buffer = input.kind == InputKind::kBuffer;
+    const bool is_norm = std::ranges::binary_search(norms_, input.name);
+    Part* const part = tree_.add(input.name, stored, is_buffer);
+    if (part != nullptr && is_norm) part->is_batch_norm = true;
+    if (!is_buffer) stored.requires_grad_(input.type.requires_grad);
+    if (!is_buffer && part != nullptr && input.name.ends_with(".weight")) part->weight = stored;
+    if (!is_norm && is_floating(stored.dtype())) {
+      int& leading = is_buffer ? leading_buffer_ : leading_;
+      if (leading < 0) leading = static_cast<int>(i);
     }
+    if (any_ < 0) any_ = static_cast<int>(i);
   }
 
   /// Parameters show dtype and device of a program; without any, buffers and the inputs do.
@@ -354,8 +313,7 @@ class Program::State {
   pt2::ProgramSource source_;
   pt2::ProgramText text_;
   Tensors tensors_;  // of text_.inputs; undefined for the user's
-  std::map<std::string, std::unique_ptr<Part>, std::less<>> parts_;  // by their paths
-  int names_ = 0;                   // of the program's own tensors and modules
+  ModuleTree tree_;
   std::vector<std::string> norms_;  // tensors of batch norms, sorted
   // The first floating parameter and buffer that are of no batch norm, and the first of all; or -1.
   int leading_ = -1, leading_buffer_ = -1, any_ = -1;

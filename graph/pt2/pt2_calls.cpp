@@ -161,19 +161,6 @@ std::optional<nn::LoraLayer> layer_in(const ModuleCall& call, const Steps& steps
 
 }  // namespace
 
-std::optional<nn::LoraLayer> Part::lora_layer() const {
-  std::optional<nn::LoraLayer> out = layer;
-  if (out) out->weight = weight;
-  return out;
-}
-
-Tensor Part::replaced(const Tensor& x, const Tensor& y) {
-  Tensor out;
-  call([&] { out = run_forward_hooks(x, y); });
-  // Later steps may view it as they would have viewed y.
-  return y.is_contiguous() ? out.contiguous() : out;
-}
-
 void note_layers(const Steps& steps, const Tensors& tensors) {
   std::unordered_set<const Part*> known;
   std::vector<Held> unknown(static_cast<size_t>(steps.slots));

@@ -8,42 +8,14 @@
 #include <vector>
 
 #include "lathe/core/function_ref.h"
+#include "lathe/graph/module_tree.h"
 #include "lathe/graph/pt2/pt2_call.h"
-#include "lathe/nn/lora_layer.h"
 #include "lathe/nn/module.h"
 
 namespace lathe::jit::pt2 {
 
 struct Step;
 struct Steps;
-
-/// A module of the exported model: its parameters, its name and its mode. The program's steps run,
-/// not this module's forward(): it has CallHooks, and forward hooks if `is_one_to_one`.
-class Part final : public nn::Module {
- public:
-  using nn::Module::buffer, nn::Module::has_hooks, nn::Module::parameter,
-      nn::Module::run_call_hooks;
-
-  Part() = default;
-  Part(nn::Module& parent, const std::string& name) : nn::Module(parent, name) {}
-
-  std::optional<nn::LoraLayer> lora_layer() const override;
-  /// The forward hooks of a call that is one to one, with errors that name this module.
-  Tensor replaced(const Tensor& x, const Tensor& y);
-
-  bool is_batch_norm = false;
-  bool is_one_to_one = false;  // each call reads one tensor, and others take one from it
-  Tensor weight = {};          // the parameter of that name
-  std::optional<nn::LoraLayer> layer = {};  // without the weight
-  int names = 0;                            // of its tensors and modules
-
- protected:
-  bool takes_one_tensor() const override { return false; }
-  bool takes_forward_hooks() const override { return is_one_to_one; }
-  DType dtype_for(DType asked) const override {
-    return is_batch_norm && is_half(asked) ? kF32 : asked;
-  }
-};
 
 /// Which module a path of the program names; it is made if the program holds no tensors of it.
 using FindModule = FunctionRef<nn::Module&(const std::string& path)>;

@@ -41,11 +41,22 @@ std::vector<std::string> seeds() {
   integers.node("DequantizeLinear", {"q", "s"}, {"a"}, {onnx_int("axis", 1)});
   integers.node("QuantizeLinear", {"a", "k"}, {"b"}, {onnx_int("axis", 1)});
   integers.node("DequantizeLinear", {"b", "k"}, {"y"}, {onnx_int("axis", 1)}).output("y");
-  return {layers.file(), both.file(), old.file(), integers.file()};
+  OnnxText modes;
+  modes.input("x", {"n", "2"}).reals("a.w", {2}, {1, 2}).reals("a.b", {2}, {3, 4});
+  modes.reals("a.m", {2}, {0, 0}).reals("a.v", {2}, {1, 1}).reals("p", {}, {0.5f});
+  modes.node("BatchNormalization", {"x", "a.w", "a.b", "a.m", "a.v"}, {"y"},
+             {onnx_real("momentum", 0.9f)});
+  modes.node("Dropout", {"y", "p"}, {"z"}).output("z");
+  return {layers.file(), both.file(), old.file(), integers.file(), modes.file()};
 }
 
 void feed(const std::string& bytes) {
   constexpr int64_t kLargest = 64;  // of 4: 256 times the file, as onnx.h says
+  try {                             // what is no graph for inference may be a model
+    check_allocations(2 * kLargest * static_cast<int64_t>(bytes.size()),  // and modules of names
+                      [&] { jit::load_onnx_module(bytes, "fuzz.onnx"); });
+  } catch (const Error&) {
+  }
   check_allocations(kLargest * static_cast<int64_t>(bytes.size()), [&] {
     const jit::Graph graph = jit::load_onnx(bytes, "fuzz.onnx").graph;
     const std::string text = graph.text();

@@ -1,0 +1,61 @@
+// GraphModule: a graph as a module that trains.
+//   jit::GraphModule model = jit::load_onnx_module("resnet18.onnx");
+//   const Tensor loss = cross_entropy(model(images), labels);
+//   jit::save_onnx(model.graph(), "trained.onnx");
+// module_tree.h: the modules below it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "lathe/core/config.h"
+#include "lathe/graph/graph.h"
+#include "lathe/nn/module.h"
+
+namespace lathe::jit {
+
+/// Runs a graph by the library's ops: so it has gradients, and autocast, recomputation and
+/// functional_call work as for any module. Its parameters and buffers have the graph's names, and
+/// dots in these make modules: "conv1.weight" is the parameter "weight" of a module "conv1".
+/// Constants are not in the state dict; they follow the parameters to their device and dtype.
+///
+/// train() and eval() count, of the model or of a module in it, whatever the mode in which the
+/// graph was made:
+///   - In training a batch norm uses the statistics of the batch and moves the running ones, as
+///     ops/batch_norm.h says. Its mode is that of the module that holds its running mean.
+///   - A dropout draws in training, and passes its input on in evaluation. Its mode is the model's.
+///     trace() leaves dropouts out.
+///
+/// The model computes in the dtype of its parameters: after to(kF16) the graph's f32 is f16, except
+/// in batch norms. Several threads may run it in evaluation mode.
+class LATHE_API GraphModule final : public nn::Module {
+ public:
+  /// The tensors share the graph's memory. `name` stands for the graph in messages.
+  /// throws: StateError if a parameter, buffer or constant is not bound; DataError for a name that
+  /// a module cannot have, modules in more than 64 others or with more than 10,000 names.
+  explicit GraphModule(Graph graph, std::string_view name = "graph");
+  ~GraphModule() override;
+  GraphModule(GraphModule&&) = delete;
+
+  /// The result of a graph of one input. Of several results the first.
+  /// throws: as run().
+  Tensor forward(const Tensor& x) override;
+  /// The results, in the order of the graph's outputs.
+  /// throws: what Graph::run() throws.
+  Tensors run(const Tensors& inputs);
+
+  /// The graph in evaluation, with the present weights, whose memory it shares: for save() and
+  /// save_onnx().
+  /// throws: StateError if to() has given a tensor another dtype than the graph's.
+  Graph graph() const;
+
+ private:
+  bool takes_one_tensor() const override;
+  DType dtype_for(DType asked) const override;
+
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lathe::jit
