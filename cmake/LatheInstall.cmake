@@ -15,7 +15,7 @@ install(FILES lathe.h lathe_c.h train.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}
 install(FILES c/lathe.f90 DESTINATION share/lathe)  # compilers of Fortran do not read each other's modules
 set(_private_headers ${LATHE_KERNEL_HEADERS} ${LATHE_CUDA_LIBRARY_HEADERS})
 list(APPEND _private_headers graph/onnx/onnx_export.h graph/onnx/onnx_file.h graph/onnx/onnx_import.h graph/onnx/onnx_proto.h
-     graph/module_tree.h graph/op_arguments.h graph/op_table.h graph/pt2/pt2_call.h graph/pt2/pt2_calls.h graph/pt2/pt2_file.h graph/pt2/pt2_fuse.h
+     graph/module_tree.h graph/op_arguments.h graph/op_table.h graph/pt2/pt2_call.h graph/pt2/pt2_calls.h graph/pt2/pt2_file.h graph/pt2/pt2_head.h graph/pt2/pt2_fuse.h
      graph/pt2/pt2_inline.h graph/pt2/pt2_json.h graph/pt2/pt2_layers.h graph/pt2/pt2_memory.h graph/pt2/pt2_schema.h
      graph/pt2/pt2_steps.h graph/pt2/pt2_write.h graph/tracer.h nn/lora_adapter.h)
 # Of these, some name libraries that a user of Lathe needs not have.
