@@ -13,7 +13,7 @@ namespace lathe::distributed {
 /// The sum of t over all ranks, as an op with a gradient: the sum of the ranks' gradients. So if
 /// each rank has a loss, the gradients are those of the sum of all losses. All ranks must call it
 /// and run the same backward passes. Waits as Work::wait() does.
-/// grad: t (twice).
+/// grad: t, twice differentiable.
 /// throws: DTypeError unless floating; DistributedError.
 LATHE_API Tensor all_reduce(ProcessGroup& group, const Tensor& t);
 

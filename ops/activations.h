@@ -1,7 +1,8 @@
 // Activations made of other ops (activations.cpp). ops/unary.h has those with a kernel of their
 // own, relu to softplus. The result has x's shape, except for glu. Half types are computed in f32
 // and rounded once.
-// dtypes: any; integers and bool → default dtype.   grad: x (twice).   amp: none, the dtype stays.
+// dtypes: any; integers and bool → default dtype.   grad: x, twice differentiable.
+// amp: none, the dtype stays.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -43,7 +44,8 @@ LATHE_API Tensor glu(const Tensor& x, int64_t dim = -1);
 
 /// x > 0 ? x : weight * x.
 ///   weight  [1], or [C] for C channels along dimension 1 of x (along dimension 0 if x is 1-d)
-/// dtypes: floats, both the same or promoted.   grad: x, weight (twice); at x = 0 as for x < 0.
+/// dtypes: floats, both the same or promoted.
+/// grad: x, weight, twice differentiable; at x = 0 as for x < 0.
 /// throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor prelu(const Tensor& x, const Tensor& weight);
 

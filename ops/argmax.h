@@ -16,7 +16,8 @@ struct ValuesAndIndices {
 };
 
 /// The largest (smallest) element of each line along `dim`, and its index.
-/// grad: x (twice), through the values: the whole gradient goes to the element at the index.
+/// grad: x, twice differentiable; through the values: the whole gradient goes to the element at the
+/// index.
 LATHE_API ValuesAndIndices max(const Tensor& x, int64_t dim, ReduceOptions options = {});
 LATHE_API ValuesAndIndices min(const Tensor& x, int64_t dim, ReduceOptions options = {});
 

@@ -30,7 +30,7 @@ struct BatchNormOptions {
 /// The variance is summed as squared deviations, so a large mean does not cancel its digits. Sums
 /// have the dtype of the statistics within a block, and f64 between blocks.
 /// dtypes: f16, bf16, f32 with f32 parameters and statistics; f64 with f64 ones.
-/// grad: x, weight, bias (twice).   amp: none, the result follows x.
+/// grad: x, weight, bias, twice differentiable.   amp: none, the result follows x.
 /// throws: ShapeError (also for one value per channel in training), DTypeError, ValueError.
 /// ref: Ioffe and Szegedy 2015 (arXiv:1502.03167); merging of partial variances: Chan, Golub,
 /// LeVeque 1979.
@@ -39,14 +39,14 @@ LATHE_API Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor&
                             const BatchNormOptions& options = {});
 
 /// relu(batch_norm(x, …)), with as many passes over memory as batch_norm alone.
-/// grad: x, weight, bias (twice).
+/// grad: x, weight, bias, twice differentiable.
 LATHE_API Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Tensor& running_mean, const Tensor& running_var,
                                  const BatchNormOptions& options = {});
 
 /// relu(batch_norm(x, …) + residual): the end of a residual block.
 ///   residual  shape and dtype of x
-/// grad: x, residual, weight, bias (twice).
+/// grad: x, residual, weight, bias, twice differentiable.
 LATHE_API Tensor batch_norm_add_relu(const Tensor& x, const Tensor& residual, const Tensor& weight,
                                      const Tensor& bias, const Tensor& running_mean,
                                      const Tensor& running_var,

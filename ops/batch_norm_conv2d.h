@@ -39,7 +39,8 @@ struct BatchNormTensors {
 /// therefore not be much larger than the standard deviation. The relu of the backward pass uses
 /// values in f32. It passes the gradient also where they are 0, as in a channel whose weight and
 /// bias are 0.
-/// dtypes: as batch_norm_relu and conv2d.   grad: x, weight, bias, w (twice).   amp: half for w.
+/// dtypes: as batch_norm_relu and conv2d.   grad: x, weight, bias, w, twice differentiable.
+/// amp: half for w.
 /// throws: as batch_norm_relu and conv2d.
 LATHE_API Tensor batch_norm_relu_conv2d(const Tensor& x, const BatchNormTensors& norm_tensors,
                                         const Tensor& w, const BatchNormOptions& norm = {},

@@ -49,34 +49,35 @@ enum class BinaryOp : uint8_t {
 };
 
 // clang-format off
-LATHE_API Tensor add(const Tensor& a, const Tensor& b);      // a + b            grad: a, b (twice)
+LATHE_API Tensor add(const Tensor& a, const Tensor& b);      // a + b            grad: a, b, twice differentiable
 LATHE_API Tensor add(const Tensor& a, Scalar b);
-LATHE_API Tensor sub(const Tensor& a, const Tensor& b);      // a - b            grad: a, b (twice)
+LATHE_API Tensor sub(const Tensor& a, const Tensor& b);      // a - b            grad: a, b, twice differentiable
 LATHE_API Tensor sub(const Tensor& a, Scalar b);
 LATHE_API Tensor sub(Scalar a, const Tensor& b);
 // a ± alpha * b, rounded once.
-// grad: a, b (twice).
+// grad: a, b, twice differentiable.
 // throws: DTypeError if alpha is floating and a and b are integers; ValueError if their integer
 // dtype cannot hold alpha.
 LATHE_API Tensor add(const Tensor& a, const Tensor& b, Scalar alpha);
 LATHE_API Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha);
-LATHE_API Tensor mul(const Tensor& a, const Tensor& b);      // a * b            grad: a, b (twice)
+LATHE_API Tensor mul(const Tensor& a, const Tensor& b);      // a * b            grad: a, b, twice differentiable
 LATHE_API Tensor mul(const Tensor& a, Scalar b);
-LATHE_API Tensor div(const Tensor& a, const Tensor& b);      // a / b; integers → default dtype   grad: a, b (twice)
+LATHE_API Tensor div(const Tensor& a, const Tensor& b);      // a / b; integers → default dtype   grad: a, b, twice differentiable
 LATHE_API Tensor div(const Tensor& a, Scalar b);
 LATHE_API Tensor div(Scalar a, const Tensor& b);
 // The larger (smaller) of a and b, element by element; NaN if either is NaN.
-// grad: a, b (twice). If both are equal, each gets half; if one is NaN, each gets the whole.
+// grad: a, b, twice differentiable. If both are equal, each gets half; if one is NaN, each gets the
+// whole.
 LATHE_API Tensor maximum(const Tensor& a, const Tensor& b);
 LATHE_API Tensor minimum(const Tensor& a, const Tensor& b);
 inline Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
 inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
-LATHE_API Tensor pow(const Tensor& a, const Tensor& b);      // a ** b           grad: a, b (twice); amp: float
+LATHE_API Tensor pow(const Tensor& a, const Tensor& b);      // a ** b           grad: a, b, twice differentiable; amp: float
 LATHE_API Tensor pow(const Tensor& a, Scalar b);             // x^0 has gradient 0, also at 0; throws: ValueError for integers and b < 0
 LATHE_API Tensor pow(Scalar a, const Tensor& b);
 // sqrt(a^2 + b^2) of floats; the squares do not overflow. If one operand is infinite, the result
 // is +inf, even if the other is NaN.
-// grad: a, b (twice): NaN where both are 0, and for an infinite operand.
+// grad: a, b, twice differentiable: NaN where both are 0, and for an infinite operand.
 // throws: DTypeError for integers and bool.
 LATHE_API Tensor hypot(const Tensor& a, const Tensor& b);
 
@@ -87,7 +88,7 @@ struct DivOptions {
 };
 /// a / b, rounded as options.rounding_mode says. kFloor is Python's a // b. With kTrunc and kFloor
 /// integers give integers, which wrap on overflow.
-/// grad: a, b (twice); 0 with kTrunc and kFloor.
+/// grad: a, b, twice differentiable; 0 with kTrunc and kFloor.
 /// throws: DTypeError for bool with kTrunc and kFloor; ValueError for an integer divided by 0. On a
 /// GPU that quotient is 0 instead, and the next call that waits for the device throws an IndexError
 /// with the divisor's position.
@@ -97,7 +98,7 @@ LATHE_API Tensor div(Scalar a, const Tensor& b, DivOptions options);
 
 /// The remainder of a / b. fmod is the C function: its result has a's sign. remainder is Python's
 /// a % b: its result has b's sign. Floats give NaN if b = 0 or a is infinite.
-/// grad: a, b (twice).
+/// grad: a, b, twice differentiable.
 /// throws: DTypeError for bool; ValueError for an integer divided by 0 (on a GPU as in div with
 /// kFloor).
 LATHE_API Tensor fmod(const Tensor& a, const Tensor& b);
@@ -108,11 +109,11 @@ LATHE_API Tensor remainder(Scalar a, const Tensor& b);
 
 /// The angle between the x-axis and the point (x = b, y = a), in [-pi, pi]; integers → default
 /// dtype.
-/// grad: a, b (twice); NaN at (0, 0).
+/// grad: a, b, twice differentiable; NaN at (0, 0).
 LATHE_API Tensor atan2(const Tensor& a, const Tensor& b);
 
 /// a + weight * (b - a): exactly a for weight 0, exactly b for weight 1.
-/// dtypes: floats.   grad: a, b, weight (twice).
+/// dtypes: floats.   grad: a, b, weight, twice differentiable.
 LATHE_API Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
 LATHE_API Tensor lerp(const Tensor& a, const Tensor& b, double weight);
 // clang-format off
@@ -131,7 +132,7 @@ LATHE_API Tensor logical_xor(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_not(const Tensor& a);
 
 // The backward passes of relu, tanh, sigmoid and gelu as ops of their own, one kernel each.
-// grad: dy, and y or x (twice).
+// grad: dy, and y or x, twice differentiable.
 LATHE_API Tensor relu_grad(const Tensor& dy, const Tensor& y);     // dy where y > 0 or NaN, else 0
 LATHE_API Tensor tanh_grad(const Tensor& dy, const Tensor& y);     // dy (1 - y^2)
 LATHE_API Tensor sigmoid_grad(const Tensor& dy, const Tensor& y);  // dy y (1 - y)

@@ -24,7 +24,7 @@ struct Conv2dOptions {
 ///      NHWC if x is NHWC; without N if x has no N
 /// dtypes: f16, bf16, f32, f64; sums are kept in f32 or wider. On a GPU f64 is computed by our own
 /// kernels, never by cuDNN.
-/// grad: x, w, bias (twice); w's gradient has w's order in memory.   amp: half.
+/// grad: x, w, bias, twice differentiable; w's gradient has w's order in memory.   amp: half.
 /// On a GPU the kernel may also compute the sums of y that a following batch norm needs. This
 /// happens in f16, without a bias, if a gradient is recorded, cudnn::set_benchmark() is on, and the
 /// search finds it faster than a separate pass over y.
@@ -36,7 +36,7 @@ LATHE_API Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& o
 /// The gradient of sum(conv2d(x, w) * dy) with respect to x, which has the shape `x_shape`. A
 /// transposed convolution computes the same. opt.bias is not used.
 ///   dy  [N,K,P,Q]     w  [K,C/groups,R,S]     →  [N,C,H,W], NHWC if dy is NHWC
-/// dtypes: as conv2d.   grad: dy, w (twice).   amp: half.
+/// dtypes: as conv2d.   grad: dy, w, twice differentiable.   amp: half.
 /// throws: as conv2d; ShapeError if conv2d of x_shape and w does not give dy's shape.
 LATHE_API Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
                                    const Conv2dOptions& opt = {});
@@ -44,7 +44,7 @@ LATHE_API Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shap
 /// The gradient of sum(conv2d(x, w) * dy) with respect to w, which has the shape `w_shape`.
 /// opt.bias is not used.
 ///   dy  [N,K,P,Q]     x  [N,C,H,W]     →  [K,C/groups,R,S], in memory as w_format says
-/// dtypes: as conv2d.   grad: dy, x (twice).   amp: half.
+/// dtypes: as conv2d.   grad: dy, x, twice differentiable.   amp: half.
 /// throws: as conv2d; ShapeError if conv2d of x and w_shape does not give dy's shape.
 LATHE_API Tensor conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                                     const Conv2dOptions& opt = {},

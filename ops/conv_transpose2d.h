@@ -20,7 +20,7 @@ struct ConvTranspose2dOptions {
 ///   x  [N,C,H,W] or [C,H,W]     w  [C,K/groups,R,S]     bias  [K]
 ///   →  [N,K,P,Q],    P = (H-1)*stride - 2*pad + dilation*(R-1) + output_pad + 1,  Q likewise;
 ///      NHWC if x is NHWC; without N if x has no N
-/// dtypes: f16, bf16, f32, f64.   grad: x, w, bias (twice).   amp: half.
+/// dtypes: f16, bf16, f32, f64.   grad: x, w, bias, twice differentiable.   amp: half.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.
 /// ref: Dumoulin and Visin 2016 (arXiv:1603.07285), chapter 4.
 LATHE_API Tensor conv_transpose2d(const Tensor& x, const Tensor& w,

@@ -12,7 +12,7 @@ struct BincountOptions {
 /// y[v] is the number of elements of x that are v, or the sum of their weights. Waits for the
 /// device, because the size of y depends on max(x).
 ///   x  [n], integers >= 0   →  [max(x) + 1] or longer: i64, or weights' dtype
-/// dtypes: i64, i32.   grad: weights (twice).
+/// dtypes: i64, i32.   grad: weights, twice differentiable.
 /// throws: IndexError for a negative number; ValueError, ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor bincount(const Tensor& x, const BincountOptions& options = {});
 

@@ -1,7 +1,7 @@
 // Diagonals of matrices (diagonal.cpp).
 //   offset  0: the main diagonal; positive: above it; negative: below it
 // Any strides, zero-size.
-// dtypes: any.   grad: x (twice).   amp: none, the dtype stays, except for trace.
+// dtypes: any.   grad: x, twice differentiable.   amp: none, the dtype stays, except for trace.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -31,7 +31,7 @@ LATHE_API Tensor diag_embed(const Tensor& x, const DiagEmbedOptions& options = {
 LATHE_API Tensor diag(const Tensor& x, int64_t offset = 0);
 
 /// The sum of the main diagonal of a matrix; integers and bool → i64.
-/// grad: x (twice).   amp: float.   throws: ShapeError unless x is 2-d.
+/// grad: x, twice differentiable.   amp: float.   throws: ShapeError unless x is 2-d.
 LATHE_API Tensor trace(const Tensor& x);
 
 }  // namespace lathe

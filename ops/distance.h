@@ -1,6 +1,6 @@
 // Norms of any order, distances and similarities (distance.cpp, made of other ops). Any strides,
 // 0-d and zero-size.
-// dtypes: floats.   grad: every tensor (twice).   amp: float.
+// dtypes: floats.   grad: every tensor, twice differentiable.   amp: float.
 // throws: ShapeError, DTypeError, DeviceError, IndexError.
 #pragma once
 
@@ -11,7 +11,8 @@ namespace lathe {
 /// (sum |x|^p)^(1/p) over `dims`, or over all dimensions if `dims` is empty.
 ///   p = +inf, -inf  the largest, the smallest |x|
 ///   p = 0           the number of elements that are not 0; gradient 0
-/// grad: x (twice); 0 where x is 0 (p > 0). For an infinite p, equal extremes share it evenly.
+/// grad: x, twice differentiable; 0 where x is 0 (p > 0). For an infinite p, equal extremes share
+/// the gradient evenly.
 /// throws: ValueError if p is NaN; ShapeError for an infinite p over no elements; DTypeError,
 /// IndexError.
 LATHE_API Tensor vector_norm(const Tensor& x, double p = 2, const Dims& dims = {},
@@ -47,7 +48,7 @@ LATHE_API Tensor pairwise_distance(const Tensor& x1, const Tensor& x2,
 ///   x1  […,P,D]   x2  […,R,D], leading dimensions broadcast   →  […,P,R]
 /// cdist keeps all P*R*D differences in memory at once. The distances of near rows are therefore
 /// exact; a matrix product would cancel their digits.
-/// grad: x1, x2 (twice); 0 where two rows are equal.
+/// grad: x1, x2, twice differentiable; 0 where two rows are equal.
 /// throws: ValueError for p < 0 or NaN; ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor cdist(const Tensor& x1, const Tensor& x2, double p = 2);
 

@@ -18,7 +18,7 @@ struct DropoutOptions {
 /// Element i (in row-major order) becomes 0 if uniform number i of the call is below p. Layout,
 /// device and number of threads do not matter. The backward pass saves nothing: it draws the same
 /// numbers again.
-/// dtypes: f16, bf16, f32, f64.   grad: x (twice).
+/// dtypes: f16, bf16, f32, f64.   grad: x, twice differentiable.
 /// throws: ValueError (p outside [0, 1]), DTypeError.
 /// ref: Srivastava et al. 2014, JMLR 15.
 LATHE_API Tensor dropout(const Tensor& x, const DropoutOptions& options = {});

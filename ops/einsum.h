@@ -18,7 +18,7 @@ namespace lathe {
 /// einsum multiplies the operands from left to right, each time by matmul. Their order therefore
 /// decides the cost.
 /// dtypes: numbers, all the same; sums over a single integer operand are i64.
-/// grad: every operand (twice).   amp: half.
+/// grad: every operand, twice differentiable.   amp: half.
 /// throws: ValueError for an equation that cannot be read; ShapeError if it does not fit the
 /// operands; DTypeError, DeviceError.
 LATHE_API Tensor einsum(const std::string& equation, const Tensors& operands);

@@ -13,7 +13,8 @@ struct EmbeddingOptions {
 
 /// y[…,:] = weight[index[…],:].
 ///   weight  [V,E]   index  i64 or i32, any shape, values in [0, V)   →  index's shape + [E]
-/// grad: weight (twice); the gradients of a row that is looked up several times are added up.
+/// grad: weight, twice differentiable; the gradients of a row that is looked up several times are
+/// added up.
 /// amp: none, the result follows weight.
 /// throws: IndexError (naming value, position and range), ShapeError, DTypeError.
 LATHE_API Tensor embedding(const Tensor& weight, const Tensor& index,

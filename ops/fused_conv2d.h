@@ -31,7 +31,7 @@ struct Conv2dEpilogue {
 ///     to be the fastest for these sizes
 /// On a CPU it is one op in f32, if no gradient is recorded and no autocast is on.
 /// dtypes: as conv2d; residual has x's dtype, or in an Autocast scope any floating dtype.
-/// grad: x, w, bias, residual (twice).   amp: half.
+/// grad: x, w, bias, residual, twice differentiable.   amp: half.
 /// throws: as conv2d; ShapeError, DTypeError or DeviceError for a residual that does not fit.
 /// ref: the FusedConv of ONNX Runtime.
 LATHE_API Tensor fused_conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt,

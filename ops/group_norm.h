@@ -15,7 +15,7 @@ struct GroupNormOptions {
 /// sample has its mean and (biased) variance, taken over all its positions.
 ///   x  [N,C,…], C divisible by `groups`   →  x's shape and dtype
 /// dtypes: f16, bf16, f32, f64; computed in f32 or wider.
-/// grad: x, weight, bias (twice).   amp: float.
+/// grad: x, weight, bias, twice differentiable.   amp: float.
 /// throws: ShapeError, DTypeError, ValueError (groups < 1).
 /// ref: Wu and He 2018 (arXiv:1803.08494).
 LATHE_API Tensor group_norm(const Tensor& x, int64_t groups, const GroupNormOptions& options = {});

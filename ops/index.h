@@ -16,25 +16,25 @@ namespace lathe {
 
 /// The slices index[0], index[1], … of x along `dim`.
 ///   index  [K] or 0-d   →  x's shape with K along dim
-/// dtypes: any.   grad: x (twice).
+/// dtypes: any.   grad: x, twice differentiable.
 LATHE_API Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);
 
 /// A copy of x with alpha times source's slice k added to slice index[k] along `dim`, for every k.
 ///   index  [K]   source  x's shape with K along dim, x's dtype   →  x's shape
-/// dtypes: numbers.   grad: x, source (twice).
+/// dtypes: numbers.   grad: x, source, twice differentiable.
 LATHE_API Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
                            Scalar alpha = 1);
 
 /// y[i,j,k] = x[i,index[i,j,k],k] (for dim = 1).
 ///   index  as many dimensions as x, none longer except dim   →  index's shape
-/// dtypes: any.   grad: x (twice).
+/// dtypes: any.   grad: x, twice differentiable.
 LATHE_API Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 
 /// A copy of x with source[i,j,k] added to element [i,index[i,j,k],k] (for dim = 1).
 ///   index   as many dimensions as x, none longer except dim
 ///   source  x's dtype; no dimension shorter than index's; only index's part is read
 ///   →       x's shape
-/// dtypes: numbers.   grad: x, source (twice).
+/// dtypes: numbers.   grad: x, source, twice differentiable.
 LATHE_API Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index,
                              const Tensor& source);
 

@@ -83,7 +83,7 @@ class TensorIndex {
 ///   - A 0-d tensor of integers stands for the number in it. index() then waits for the device.
 ///   index tensors  any integers, in [-size, size)
 ///   masks          bool, of the same sizes as the dimensions that they index
-/// dtypes: any.   grad: x (twice).
+/// dtypes: any.   grad: x, twice differentiable.
 /// throws: IndexError (too many entries, a number or an index out of range, two Ellipsis, a mask of
 /// another shape), ShapeError (index tensors that do not broadcast), DTypeError (floating indices),
 /// ValueError (a step below 1).
@@ -94,7 +94,7 @@ LATHE_API Tensor index(const Tensor& x, std::span<const TensorIndex> indices);
 /// Writes `values` to the elements that index() reads. `values` is converted to x's dtype and
 /// broadcast to the shape of index()'s result; it may have extra dimensions of size 1 in front. If
 /// several values go to one element, the last one stays.
-/// grad: x, values (twice).
+/// grad: x, values, twice differentiable.
 /// throws: as index() and as the ops of ops/inplace.h; x is then unchanged.
 LATHE_API const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,
                                    const Tensor& values);

@@ -15,7 +15,7 @@ struct LayerNormOptions {
 /// last dimensions, whose sizes are `normalized`.
 ///   x  […, normalized]   →  x's shape and dtype
 /// dtypes: f16, bf16, f32, f64; computed in f32 or wider.
-/// grad: x, weight, bias (twice).   amp: float.
+/// grad: x, weight, bias, twice differentiable.   amp: float.
 /// throws: ShapeError, DTypeError.
 /// ref: Ba, Kiros, Hinton 2016 (arXiv:1607.06450).
 LATHE_API Tensor layer_norm(const Tensor& x, const Shape& normalized,

@@ -15,7 +15,7 @@ struct LocalResponseNormOptions {
 /// y[n,c,…] = x[n,c,…] / (k + alpha/size * sum of x[n,j,…]^2 for j around c)^beta, where j runs
 /// from c - size/2 to c + (size-1)/2, as far as there are channels.
 ///   x  [N,C,…]   →  x's shape and dtype
-/// dtypes: floats; half types are computed in f32.   grad: x (twice).   amp: float.
+/// dtypes: floats; half types are computed in f32.   grad: x, twice differentiable.   amp: float.
 /// throws: ShapeError (fewer than 3 dimensions), ValueError (size), DTypeError.
 /// ref: Krizhevsky, Sutskever and Hinton 2012 (NeurIPS 25); alpha is divided by size, as in Caffe.
 LATHE_API Tensor local_response_norm(const Tensor& x, const LocalResponseNormOptions& options = {});

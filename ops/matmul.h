@@ -12,7 +12,7 @@ namespace lathe {
 /// k = 0 gives 0. Also a.matmul(b).
 /// dtypes: floats, summed in f32 or wider; integers, summed in i64 and wrapped; the same for both
 /// operands.
-/// grad: a, b (twice).   amp: half.   throws: ShapeError, DTypeError, DeviceError.
+/// grad: a, b, twice differentiable.   amp: half.   throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor matmul(const Tensor& a, const Tensor& b);
 
 /// matmul of batches only, without broadcasting: [B,m,k] x [B,k,n] → [B,m,n].
@@ -30,14 +30,16 @@ struct AddmmOptions {
 /// and it gets no gradient.
 ///   a  [m,k]     b  [k,n]     input  a shape that broadcasts to [m,n]     →  [m,n]
 /// dtypes: as matmul, all three the same; for integers, beta and alpha are integers too.
-/// grad: input, a, b (twice).   amp: half.   throws: ShapeError, DTypeError, DeviceError.
+/// grad: input, a, b, twice differentiable.   amp: half.
+/// throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b,
                        const AddmmOptions& options = {});
 
 /// y = x * w^T + bias over the last dimension of x.
 ///   x  […,in]     w  [out,in]     bias  [out] or undefined     →  […,out]
 /// dtypes: f16, bf16, f32, f64, all the same.
-/// grad: x, w, bias (twice).   amp: half.   throws: ShapeError, DTypeError, DeviceError.
+/// grad: x, w, bias, twice differentiable.   amp: half.
+/// throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
 /// The gradients of linear's parameters: dw = dy^T * x, db = the sums of dy's columns.

@@ -42,7 +42,7 @@ struct MlpOptions {
 ///   - kRelu and kGelu are separate kernels. cuBLASLt has only the tanh approximation of gelu, and
 ///     its relu may lose a NaN. kRelu passes NaN on, so that a failed training shows.
 /// dtypes: f16, bf16, f32, f64, all the same.
-/// grad: x, w, bias (twice).   amp: half.
+/// grad: x, w, bias, twice differentiable.   amp: half.
 /// throws: ShapeError, DTypeError, DeviceError; ValueError without a layer.
 LATHE_API Tensor mlp(const Tensor& x, const std::vector<MlpLayer>& layers,
                      const MlpOptions& options = {});
@@ -65,7 +65,7 @@ struct ActivationGrads {
 /// result also holds what the gradient will read.
 ActivatedLinear activated(const Tensor& z, Activation activation, bool keep);
 /// dz = dy activation'(z).
-/// grad: dy, and layer.kept of a gelu (twice).
+/// grad: dy, and layer.kept of a gelu, twice differentiable.
 Tensor activation_grad(const Tensor& dy, Activation activation, const ActivatedLinear& layer);
 
 namespace cpu {

@@ -15,13 +15,13 @@ LATHE_API Tensor nonzero(const Tensor& x);
 /// The elements of x where mask is true, in row-major order, as a tensor [n]. x and mask broadcast.
 /// Waits for the device.
 ///   mask  bool
-/// dtypes: any.   grad: x (twice).   amp: none, the result follows x.
+/// dtypes: any.   grad: x, twice differentiable.   amp: none, the result follows x.
 /// throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor masked_select(const Tensor& x, const Tensor& mask);
 
 /// A copy of x in which source's elements, in row-major order, replace those where mask is true.
 ///   mask  bool, broadcasts to x's shape   source  any shape, x's dtype
-/// dtypes: any.   grad: x, source (twice).   amp: none, the result follows x.
+/// dtypes: any.   grad: x, source, twice differentiable.   amp: none, the result follows x.
 /// throws: ShapeError, DTypeError, DeviceError; IndexError if source has too few elements (on a GPU
 /// from the next call that waits for the device).
 LATHE_API Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);

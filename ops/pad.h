@@ -12,7 +12,7 @@ namespace lathe {
 ///            crop
 /// pad(x, {1, 1, 2, 2}) widens [N,C,H,W] to [N,C,H+4,W+2]. Any strides. The result is NHWC if x is
 /// NHWC or a view of an NHWC tensor.
-/// dtypes: any.   grad: x (twice).
+/// dtypes: any.   grad: x, twice differentiable.
 /// throws: ValueError for an odd number of amounts, amounts for more dimensions than x has, a crop
 /// beyond the size, or a value out of x's range; DTypeError if its category is higher than x's.
 LATHE_API Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, Scalar value = 0);
@@ -23,7 +23,7 @@ enum class PadMode : uint8_t {
   kCircular,   // … x[n-2] x[n-1] | x[0] x[1] x[2] …
 };
 /// Like the overload above, with borders made of x's own elements instead of a value.
-/// dtypes: any.   grad: x (twice).
+/// dtypes: any.   grad: x, twice differentiable.
 /// throws: ValueError as the overload above; also for a border longer than n - 1 (kReflect) or n
 /// (kCircular) of a dimension of size n, and for a border around an empty dimension.
 LATHE_API Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, PadMode mode);

@@ -18,7 +18,7 @@ struct MaxPool1dOptions {
 };
 
 /// The largest element of each window; NaN if the window holds one.
-/// grad: x (twice); if several elements are the largest, the first gets all of it.
+/// grad: x, twice differentiable; if several elements are the largest, the first gets all of it.
 LATHE_API Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options);
 
 /// max_pool1d, with the position in its row of each largest element, i64.
@@ -34,12 +34,12 @@ struct AvgPool1dOptions {
 };
 
 /// The mean of each window.
-/// grad: x (twice).
+/// grad: x, twice differentiable.
 LATHE_API Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options);
 
 /// The means of Q = `out` windows that cover the row. Window i spans
 /// [floor(i W/Q), ceil((i+1) W/Q)).
-/// grad: x (twice).
+/// grad: x, twice differentiable.
 LATHE_API Tensor adaptive_avg_pool1d(const Tensor& x, int64_t out);
 
 }  // namespace lathe

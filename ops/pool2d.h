@@ -25,7 +25,7 @@ struct MaxPool2dOptions {
 
 /// The largest element of each window; NaN if the window holds one.
 ///   P = (H + 2 pad - dilation (kernel - 1) - 1) / stride + 1,  Q likewise
-/// grad: x (twice); if several elements are the largest, the first gets all of it.
+/// grad: x, twice differentiable; if several elements are the largest, the first gets all of it.
 LATHE_API Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
 
 /// max_pool2d, with the position in its plane (row * W + column) of each largest element, i64.
@@ -43,13 +43,13 @@ struct AvgPool2dOptions {
 
 /// The mean of each window, or its sum divided by divisor_override. With ceil_mode, the part of a
 /// window beyond the padding is never counted.
-/// grad: x (twice).
+/// grad: x, twice differentiable.
 LATHE_API Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
 
 /// The means of P x Q = out.rows x out.cols windows that cover the plane. Row i of the windows
 /// spans the rows [floor(i H/P), ceil((i+1) H/P)), columns likewise. adaptive_avg_pool2d(x, 1) is
 /// global pooling.
-/// grad: x (twice).
+/// grad: x, twice differentiable.
 LATHE_API Tensor adaptive_avg_pool2d(const Tensor& x, Pair out);
 
 namespace detail {

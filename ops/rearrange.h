@@ -1,7 +1,7 @@
 // The same elements in another order, or repeated (rearrange.cpp, made of other ops).
 // Any strides, 0-d and zero-size. The result is a copy, even if it equals x, unless the function's
 // comment says that it is a view.
-// dtypes: any.   grad: x (twice).   amp: none, the dtype stays.
+// dtypes: any.   grad: x, twice differentiable.   amp: none, the dtype stays.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -73,7 +73,7 @@ enum class MeshIndexing : uint8_t {
 /// The coordinates of the points of a grid: result k holds each point's coordinate on axis k. The
 /// results are views that cannot be written in place.
 ///   axes  [n0], [n1], … (0-d: one point)   →  as many tensors of shape [n0,n1,…], or [n1,n0,…]
-/// grad: every axis (twice).
+/// grad: every axis, twice differentiable.
 /// throws: ValueError for no axes; ShapeError, DTypeError, DeviceError.
 LATHE_API Tensors meshgrid(const Tensors& axes, MeshIndexing indexing = MeshIndexing::kIJ);
 

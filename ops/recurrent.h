@@ -31,7 +31,7 @@ struct RecurrentResult {
 ///   c' = f c + i g,   h' = o tanh(c')
 ///   x       [T,N,in]     h, c  [layers*D,N,H], D = 2 if bidirectional, else 1
 ///   layers  for each layer its forward direction, then its backward one
-/// dtypes: floats.   grad: x, h, c and the layers' tensors (twice).   amp: half.
+/// dtypes: floats.   grad: x, h, c and the layers' tensors, twice differentiable.   amp: half.
 /// throws: ShapeError, DTypeError, ValueError for a number of layers that does not fit.
 /// ref: Hochreiter and Schmidhuber 1997; torch.nn.LSTM.
 LATHE_API RecurrentResult lstm(const Tensor& x, const Tensor& h, const Tensor& c,
@@ -41,7 +41,7 @@ LATHE_API RecurrentResult lstm(const Tensor& x, const Tensor& h, const Tensor& c
 /// Gated recurrent units. The rows of w_x and w_h belong to the gates r, z, n, in this order:
 ///   r, z = sigmoid(w_x x[t] + b_x + w_h h + b_h),   n = tanh(w_x x[t] + b_x + r (w_h h + b_h))
 ///   h' = (1 - z) n + z h
-/// dtypes: floats.   grad: x, h and the layers' tensors (twice).   amp: half.
+/// dtypes: floats.   grad: x, h and the layers' tensors, twice differentiable.   amp: half.
 /// throws: as lstm.
 /// ref: Cho et al. 2014 (arXiv:1406.1078); torch.nn.GRU.
 LATHE_API RecurrentResult gru(const Tensor& x, const Tensor& h,

@@ -41,22 +41,23 @@ struct VarOptions {
 };
 
 /// The sum; 0 if there are no elements. Integers and bool → i64.
-/// grad: x (twice).   amp: float.
+/// grad: x, twice differentiable.   amp: float.
 LATHE_API Tensor sum(const Tensor& x);
 LATHE_API Tensor sum(const Tensor& x, const Dims& dims, ReduceOptions options = {});
 
 /// The arithmetic mean; NaN if there are no elements.
-/// grad: x (twice).   throws: DTypeError for integers.
+/// grad: x, twice differentiable.   throws: DTypeError for integers.
 LATHE_API Tensor mean(const Tensor& x);
 LATHE_API Tensor mean(const Tensor& x, const Dims& dims, ReduceOptions options = {});
 
 /// The product; 1 if there are no elements. Integers and bool → i64.
-/// grad: x (twice), also where x is 0.   amp: float.
+/// grad: x, twice differentiable, also where x is 0.   amp: float.
 LATHE_API Tensor prod(const Tensor& x);
 LATHE_API Tensor prod(const Tensor& x, const Dims& dims, ReduceOptions options = {});
 
 /// The largest (smallest) element; NaN if any element is NaN. For the index too: ops/argmax.h.
-/// dtypes: any.   grad: x (twice); equal extremes share it evenly, also several NaN.
+/// dtypes: any.   grad: x, twice differentiable; equal extremes share the gradient
+/// evenly, also several NaN.
 /// throws: ShapeError if a reduced dimension has size 0.
 LATHE_API Tensor amax(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 LATHE_API Tensor amin(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
@@ -74,18 +75,18 @@ LATHE_API Tensor any(const Tensor& x, const Dims& dims = {}, ReduceOptions optio
 /// The variance (standard deviation): the mean of the squared deviations from the mean. The divisor
 /// is n - correction if correction is set, else n - 1 if unbiased, else n; at least 0. With a
 /// divisor of 0, equal numbers give NaN and others +inf.
-/// grad: x (twice); 0 where the standard deviation is 0.
+/// grad: x, twice differentiable; 0 where the standard deviation is 0.
 LATHE_API Tensor var(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 LATHE_API Tensor std(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 
 /// The Euclidean norm sqrt(sum x^2). The sum is in f64, so f32 numbers neither overflow nor lose
 /// digits.
-/// grad: x (twice); 0 where the norm is 0.   amp: float.
+/// grad: x, twice differentiable; 0 where the norm is 0.   amp: float.
 LATHE_API Tensor norm(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
 /// log(sum exp x) without overflow. -inf if there are no elements or all are -inf; +inf if one
 /// element is +inf.
-/// grad: x (twice).   amp: float.
+/// grad: x, twice differentiable.   amp: float.
 LATHE_API Tensor logsumexp(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
 // keepdim as true or false.
@@ -122,7 +123,7 @@ inline Tensor logsumexp(const Tensor& x, const Dims& dims, KeepDim auto keepdim)
 /// The gradient of broadcasting `shape` to g's shape: sums g over the dimensions that the broadcast
 /// added or stretched.
 ///   g  a shape that `shape` broadcasts to   →  `shape`; g itself if it already has that shape
-/// grad: g (twice).   amp: none, the result follows g.   throws: ShapeError.
+/// grad: g, twice differentiable.   amp: none, the result follows g.   throws: ShapeError.
 LATHE_API Tensor sum_to_shape(const Tensor& g, const Shape& shape);
 
 namespace cpu {

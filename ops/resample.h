@@ -22,7 +22,8 @@ using PlaneMapPtr = std::shared_ptr<const PlaneMap>;
 ///   op  the name of the op that this is part of
 ///   x  [N,C,rows.in,columns.in], NHWC is kept   →  [N,C,rows.out(),columns.out()]
 /// dtypes: floats; sums are kept in f32 or wider.
-/// grad: x (twice), by the map's adjoint.   throws: DTypeError, ShapeError, OutOfMemoryError.
+/// grad: x, twice differentiable, by the map's adjoint.
+/// throws: DTypeError, ShapeError, OutOfMemoryError.
 LATHE_API Tensor resample(const char* op, const Tensor& x, const PlaneMapPtr& map);
 
 /// The same to `out` = {rows, columns}. make_map() is called after the result has its memory, so a

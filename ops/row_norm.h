@@ -21,7 +21,7 @@ struct RowNormShape {
 /// y = (x - mean) / sqrt(var + eps) * weight + bias, with the biased variance.
 ///   x  as many elements as `shape`     weight, bias  groups * channels elements each, or undefined
 ///   →  x's shape and dtype; computed in f32 or wider
-/// grad: x, weight, bias (twice).
+/// grad: x, weight, bias, twice differentiable.
 Tensor row_norm(const char* op, const Tensor& x, const RowNormShape& shape, const Tensor& weight,
                 const Tensor& bias, double eps);
 

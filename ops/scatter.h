@@ -16,18 +16,18 @@ namespace lathe {
 ///   index   as many dimensions as x, none longer except dim
 ///   source  x's dtype; no dimension shorter than index's; only index's part is read
 ///   →       x's shape
-/// grad: x, source (twice); 0 for elements that were overwritten.
+/// grad: x, source, twice differentiable; 0 for elements that were overwritten.
 LATHE_API Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
 /// Like the overload above, with a number instead of source: writes `value` to every position that
 /// index names.
-/// grad: x (twice).
+/// grad: x, twice differentiable.
 /// throws: IndexError, ShapeError, DeviceError; DTypeError, also if value's category is higher than
 /// x's; ValueError if x's integer dtype cannot hold value.
 LATHE_API Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value);
 
 /// The elements of x at the positions in `index`, which count x's elements in row-major order.
 ///   index  any shape; a negative one counts from the end   →  index's shape
-/// grad: x (twice).
+/// grad: x, twice differentiable.
 LATHE_API Tensor take(const Tensor& x, const Tensor& index);
 
 struct PutOptions {
@@ -36,7 +36,7 @@ struct PutOptions {
 /// A copy of x with source's elements written to the positions in `index`, which count as in
 /// take().
 ///   index, source  equally many elements; source has x's dtype   →  x's shape
-/// grad: x, source (twice).
+/// grad: x, source, twice differentiable.
 LATHE_API Tensor put(const Tensor& x, const Tensor& index, const Tensor& source,
                      const PutOptions& options = {});
 
@@ -46,7 +46,7 @@ LATHE_API Tensor put(const Tensor& x, const Tensor& index, const Tensor& source,
 ///            the sizes of the dimensions that it indexes, and makes the call wait for the device.
 ///   values   x's dtype; broadcast to I + the sizes that are not indexed
 ///   →        x's shape
-/// grad: x, values (twice).
+/// grad: x, values, twice differentiable.
 /// throws: ValueError for no indices; IndexError, ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor index_put(const Tensor& x, const Tensors& indices, const Tensor& values,
                            const PutOptions& options = {});

@@ -16,7 +16,8 @@ struct SortOptions {
   bool descending = false;
 };
 /// The elements of each line along `dim` in order, and their indices.
-/// grad: x (twice), through the values: each gradient goes back to where its value came from.
+/// grad: x, twice differentiable; through the values: each gradient goes back to where its value
+/// came from.
 LATHE_API ValuesAndIndices sort(const Tensor& x, int64_t dim = -1, SortOptions options = {});
 
 /// The indices that sort() returns, without the values.

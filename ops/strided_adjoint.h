@@ -20,12 +20,12 @@ LATHE_API Geometry geometry_of(const Tensor& t);
 /// A tensor laid out as `base`: zero everywhere, with `values` added at the elements that `view`
 /// refers to. Overlapping elements of the view add up.
 ///   values  view.shape   →  base.shape
-/// grad: values (twice).
+/// grad: values, twice differentiable.
 LATHE_API Tensor scatter_strided(const Tensor& values, const Geometry& view, const Geometry& base);
 
 /// What `view` sees of `t` if t is laid out as `base`.
 ///   t  base.shape   →  view.shape
-/// grad: t (twice).
+/// grad: t, twice differentiable.
 LATHE_API Tensor gather_strided(const Tensor& t, const Geometry& base, const Geometry& view);
 
 }  // namespace lathe

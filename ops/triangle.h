@@ -8,7 +8,8 @@ namespace lathe {
 /// x with zeros above (tril) or below (triu) the given diagonal of its last two dimensions.
 ///   diagonal  0: the main one; positive: above it; negative: below it
 /// Any strides.
-/// dtypes: any.   grad: x (twice).   throws: ShapeError if x has fewer than 2 dimensions.
+/// dtypes: any.   grad: x, twice differentiable.
+/// throws: ShapeError if x has fewer than 2 dimensions.
 LATHE_API Tensor tril(const Tensor& x, int64_t diagonal = 0);
 LATHE_API Tensor triu(const Tensor& x, int64_t diagonal = 0);
 

@@ -66,16 +66,16 @@ struct UnaryParams {
 };
 
 // clang-format off
-LATHE_API Tensor neg(const Tensor& x);         // -x                        grad twice; not for bool
+LATHE_API Tensor neg(const Tensor& x);         // -x                        twice differentiable; not for bool
 LATHE_API Tensor abs(const Tensor& x);         // |x|                       gradient 0 at 0 and at NaN
 LATHE_API Tensor sign(const Tensor& x);        // -1, 0, 1; 0 of NaN        gradient 0
-LATHE_API Tensor square(const Tensor& x);      // x^2                       grad twice
+LATHE_API Tensor square(const Tensor& x);      // x^2                       twice differentiable
 LATHE_API Tensor floor(const Tensor& x);       // gradient 0, as for ceil, round, trunc
 LATHE_API Tensor ceil(const Tensor& x);
 LATHE_API Tensor round(const Tensor& x);       // halves to even
 LATHE_API Tensor trunc(const Tensor& x);
-LATHE_API Tensor frac(const Tensor& x);        // x - trunc(x)              grad twice
-LATHE_API Tensor exp(const Tensor& x);         // e^x                       grad twice; amp: float, as for the next fifteen
+LATHE_API Tensor frac(const Tensor& x);        // x - trunc(x)              twice differentiable
+LATHE_API Tensor exp(const Tensor& x);         // e^x                       twice differentiable; amp: float, as for the next fifteen
 LATHE_API Tensor expm1(const Tensor& x);       // e^x - 1, exact near 0
 LATHE_API Tensor log(const Tensor& x);         // ln x
 LATHE_API Tensor log1p(const Tensor& x);       // ln(1 + x), exact near 0
@@ -91,11 +91,11 @@ LATHE_API Tensor asin(const Tensor& x);        // NaN outside [-1, 1], as acos a
 LATHE_API Tensor acos(const Tensor& x);
 LATHE_API Tensor sinh(const Tensor& x);
 LATHE_API Tensor cosh(const Tensor& x);
-LATHE_API Tensor atan(const Tensor& x);        //                           grad twice
+LATHE_API Tensor atan(const Tensor& x);        //                           twice differentiable
 LATHE_API Tensor asinh(const Tensor& x);
 LATHE_API Tensor acosh(const Tensor& x);       // NaN below 1
 LATHE_API Tensor atanh(const Tensor& x);
-LATHE_API Tensor sqrt(const Tensor& x);        // gradient +inf at 0        grad twice
+LATHE_API Tensor sqrt(const Tensor& x);        // gradient +inf at 0        twice differentiable
 LATHE_API Tensor tanh(const Tensor& x);
 LATHE_API Tensor sigmoid(const Tensor& x);     // 1 / (1 + e^-x)
 LATHE_API Tensor erf(const Tensor& x);
@@ -112,7 +112,7 @@ struct GeluOptions {
   bool tanh_approximation = false;  // true: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
 };
 /// x * Phi(x), where Phi is the normal distribution function.
-/// grad: x (twice).   ref: Hendrycks and Gimpel 2016 (arXiv:1606.08415).
+/// grad: x, twice differentiable.   ref: Hendrycks and Gimpel 2016 (arXiv:1606.08415).
 LATHE_API Tensor gelu(const Tensor& x, const GeluOptions& options = {});
 
 struct SoftplusOptions {
@@ -120,7 +120,7 @@ struct SoftplusOptions {
   double threshold = 20.0;  // above beta * x = threshold the result is x itself
 };
 /// ln(1 + e^(beta x)) / beta.
-/// grad: x (twice).
+/// grad: x, twice differentiable.
 LATHE_API Tensor softplus(const Tensor& x, const SoftplusOptions& options = {});
 
 struct ClampOptions {
@@ -128,14 +128,15 @@ struct ClampOptions {
 };
 /// min(max(x, low), high). NaN stays NaN; an end that is NaN makes every element NaN. Integers are
 /// clamped exactly; a floating end turns them into the default dtype.
-/// grad: x (twice); dy in the closed interval, 0 elsewhere.
+/// grad: x, twice differentiable; dy in the closed interval, 0 elsewhere.
 /// throws: ValueError if both ends are absent, or if the integers from low to high are all outside
 /// the range of x's dtype.
 LATHE_API Tensor clamp(const Tensor& x, const ClampOptions& options);
 LATHE_API Tensor clamp(const Tensor& x, Scalar low, Scalar high);
 /// Like the overloads above, with an interval for each element: x, low and high broadcast. An
 /// undefined end sets no limit. Dtypes are promoted as in ops/binary.h.
-/// grad: x, low, high (twice); an end gets dy where it replaces x, but low only where low < high.
+/// grad: x, low, high, twice differentiable; an end gets dy where it replaces x, but low only where
+/// low < high.
 /// throws: ValueError if both ends are undefined; ShapeError, DeviceError; DTypeError for bool.
 LATHE_API Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
 

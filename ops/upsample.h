@@ -36,7 +36,8 @@ struct UpsampleOptions {
 ///                  (p + 1/2) * step - 1/2; with align_corners, of p * (H-1)/(P-1). Beyond its
 ///                  ends, x continues with its outermost elements.
 /// There is no low-pass filter, even if the result is smaller than x.
-/// dtypes: floats; sums in f32 or wider.   grad: x (twice).   amp: none, the result follows x.
+/// dtypes: floats; sums in f32 or wider.   grad: x, twice differentiable.
+/// amp: none, the result follows x.
 /// throws: ShapeError, ValueError (not exactly one of size and scale, align_corners in a
 /// nearest mode), DTypeError.
 /// ref: torch.nn.functional.interpolate.

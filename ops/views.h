@@ -1,6 +1,6 @@
 // Views: other shapes and strides over the same storage (views.cpp). No values are copied. Writing
 // to a view changes the tensor that it views. All take any dtype, any device, 0-d and zero-size.
-// grad: x (twice).   amp: none, the dtype stays.
+// grad: x, twice differentiable.   amp: none, the dtype stays.
 #pragma once
 
 #include <vector>

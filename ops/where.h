@@ -10,20 +10,20 @@ namespace lathe {
 /// promoted as in ops/binary.h.
 ///   cond  bool
 /// An element that is not chosen affects neither the value nor the gradient, even if it is NaN.
-/// grad: a, b (twice).   amp: none, the result follows a and b.
+/// grad: a, b, twice differentiable.   amp: none, the result follows a and b.
 /// throws: DTypeError, ShapeError, DeviceError.
 LATHE_API Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);
 LATHE_API Tensor where(const Tensor& cond, const Tensor& a, Scalar b);
 LATHE_API Tensor where(const Tensor& cond, Scalar a, const Tensor& b);
 
 /// A copy of x with `value` wherever mask is true, in x's dtype. x and mask (bool) broadcast.
-/// grad: x (twice).
+/// grad: x, twice differentiable.
 /// throws: as where; DTypeError if value's category is higher than x's; ValueError if x's integer
 /// dtype cannot hold value.
 LATHE_API Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
 
 /// Like the overload above, with a 0-d tensor as value. It may be on x's device or the CPU.
-/// grad: x, value (twice).
+/// grad: x, value, twice differentiable.
 LATHE_API Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 
 /// Like masked_fill, but in place: writes value into x wherever mask is true. mask must broadcast

@@ -1,7 +1,8 @@
 // Windows that slide over a tensor (windows.cpp): as a view along any dimension, and as columns,
 // with which a convolution is a matrix product.
 // Any strides, zero-size.
-// grad: x (twice); elements in several windows get the sum.   amp: none, the dtype stays.
+// grad: x, twice differentiable; elements in several windows get the sum.
+// amp: none, the dtype stays.
 #pragma once
 
 #include "lathe/core/pair.h"

@@ -10,7 +10,7 @@
 /// y = silu(gate) * value, where silu(g) = g / (1 + exp(-g)): the gated layer of many transformers.
 ///   gate, value, y  one shape, any
 /// dtypes: f16, bf16, f32, f64; the arithmetic is done in f32 or wider.
-/// grad: gate, value (twice).
+/// grad: gate, value, twice differentiable.
 /// throws: ShapeError, DTypeError, DeviceError.
 /// ref: Shazeer 2020 (arXiv:2002.05202).
 lathe::Tensor swiglu(const lathe::Tensor& gate, const lathe::Tensor& value);

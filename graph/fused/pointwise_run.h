@@ -47,7 +47,8 @@ constexpr int64_t kLeastFused = 32768;
 /// calls are made one after another. `way`, if given, is then how it ran: "one kernel for sm_90",
 /// or "one by one: " and why. Where gradients are recorded, a group is a kernel only if its
 /// backward pass with full gradients is one, too, or passes gradients on.
-/// grad: the inputs (twice), by a plan (pointwise_gradient.h), or by the ops.
+/// grad: the inputs, twice differentiable. A plan computes the gradients (pointwise_gradient.h), or
+/// the ops do.
 /// throws: what the ops throw; ShapeError, DTypeError if a value is not of `shape` and `dtype`.
 LATHE_API Tensors run_pointwise(const std::shared_ptr<const PointwiseProgram>& program,
                                 const Tensors& inputs, std::string* way = nullptr);

@@ -28,8 +28,8 @@ struct CrossEntropyOptions {
 ///      kNone: the losses, one per target; 0 where ignored
 /// Probabilities cannot be ignored: with them, ignore_index must be below 0.
 /// dtypes: f16, bf16, f32, f64. The result has the wider of x's and t's; computed in f32 or wider.
-/// grad: x and t (twice); for kMean without weights dx = (softmax - onehot) / count; 0 where
-/// ignored.
+/// grad: x and t, twice differentiable; for kMean without weights dx = (softmax - onehot) / count;
+/// 0 where ignored.
 /// amp: float.
 /// throws: IndexError naming a target that is neither in [0, C) nor ignore_index (on a GPU from the
 /// next call that waits); ValueError (label_smoothing, ignore_index); ShapeError, DTypeError,

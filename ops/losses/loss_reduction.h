@@ -12,7 +12,7 @@ enum class Reduction : uint8_t {
 };
 
 /// The mean or sum of `losses`, 0-d; `losses` itself for kNone.
-/// grad: losses (twice).
+/// grad: losses, twice differentiable.
 inline Tensor reduce_losses(const Tensor& losses, Reduction reduction) {
   switch (reduction) {
     case Reduction::kMean: return mean(losses);

@@ -1,7 +1,8 @@
 // Losses of a prediction x against a target y (losses.cpp, made of other ops). Losses between two
 // predictions: ops/losses/margin_losses.h.
 //   x, y  any shape, both the same (no broadcasting)   →  0-d, or that shape for Reduction::kNone
-// dtypes: f16, bf16, f32, f64; mixed ones give the wider.   grad: x and y (twice).   amp: float.
+// dtypes: f16, bf16, f32, f64; mixed ones give the wider.   grad: x and y, twice differentiable.
+// amp: float.
 // throws: ShapeError, DTypeError, DeviceError.
 #pragma once
 
@@ -95,7 +96,8 @@ struct GaussianNllOptions {
 /// The negative log-likelihood of y under a normal distribution with mean x and variance
 /// v = max(var, eps): (log v + (x - y)^2 / v) / 2.
 ///   var  x's shape, or 1 in place of its last size
-/// grad: x, y, var (twice). As in PyTorch, var gets a gradient also where it is below eps.
+/// grad: x, y, var, twice differentiable. As in PyTorch, var gets a gradient also where it is below
+/// eps.
 /// throws: ValueError unless eps > 0, and on a CPU for a negative variance; ShapeError, DTypeError,
 /// DeviceError.
 LATHE_API Tensor gaussian_nll_loss(const Tensor& x, const Tensor& y, const Tensor& var,

@@ -2,7 +2,7 @@
 //   →  0-d, or one loss per row or element for Reduction::kNone
 // dtypes: f16, bf16, f32, f64; mixed ones give the wider. y, which is 1 or -1, may also have an
 // integer dtype.
-// grad: the predictions (twice).   amp: float.
+// grad: the predictions, twice differentiable.   amp: float.
 // throws: ShapeError (nothing broadcasts), DTypeError, DeviceError.
 #pragma once
 

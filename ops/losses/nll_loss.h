@@ -17,7 +17,8 @@ struct NllLossOptions {
 /// loss_i = -w[y_i] * logp[i, y_i].
 ///   logp  [N,C], [N,C,d1,…] or [C]     target  integers [N], [N,d1,…] or []
 ///   →  [] or, with kNone, a loss per target; options as in cross_entropy (class numbers)
-/// dtypes: as cross_entropy.   grad: logp (twice).   amp: float.   throws: as cross_entropy.
+/// dtypes: as cross_entropy.   grad: logp, twice differentiable.   amp: float.
+/// throws: as cross_entropy.
 LATHE_API Tensor nll_loss(const Tensor& logp, const Tensor& target,
                           const NllLossOptions& options = {});
 
