@@ -25,7 +25,7 @@ namespace lathe::amp {
 LATHE_API void keep_half_copy(const Tensor& parameter);
 
 /// The kept copy of t's present values, for reading. Undefined if none is kept: nobody asked for
-/// it; a captured graph writes t without the copy; a capture is underway and the copy is not of t's
+/// it; a CUDA graph writes t without the copy; a capture is underway and the copy is not of t's
 /// present values; or t's dtype, device or memory do not suit it.
 /// throws: OutOfMemoryError.
 LATHE_API Tensor half_copy(const Tensor& t, DType dtype);
@@ -49,8 +49,8 @@ LATHE_API bool takes_half_gradient(const TensorImpl& leaf) noexcept;
 LATHE_API void half_gradient_arrives(const IntrusivePtr<TensorImpl>& leaf);
 
 /// t.grad() as the last backward pass left it: in t's dtype, or half.
-/// throws: StateError while a graph is captured, if it is half and was made before: a launch would
-/// read that memory for ever.
+/// throws: StateError while a CUDA graph is captured, if it is half and was made before: a launch
+/// would read that memory for ever.
 LATHE_API Tensor arrived_grad(const Tensor& t);
 
 /// `gradient` in `dtype`: itself, or a copy without history.

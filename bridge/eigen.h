@@ -134,7 +134,8 @@ Tensor to_tensor(M&& m) {
 /// A matrix over the memory of a tensor, which must outlive it. After writing through it call
 /// t.bump_version().
 ///   M  a matrix, array or vector of Eigen, of fixed or dynamic sizes; const if it only reads.
-///      A vector takes a tensor of one dimension, or of two of which the right one is 1.
+///      A vector takes a tensor of one dimension. A column vector also takes [n,1], a row vector
+///      [1,n].
 /// throws: ShapeError, DTypeError if M cannot be this tensor; DeviceError unless it is on the CPU;
 /// StateError if it requires grad; ValueError if its elements overlap and M is not const.
 template <class M>

@@ -71,7 +71,7 @@ LATHE_API size_t max_memory_reserved(Device device = Device(DeviceType::kCUDA));
 LATHE_API void reset_peak_memory(Device device = Device(DeviceType::kCUDA));
 /// Gives the cached blocks of all devices, and cached pinned memory, back to the driver. Waits for
 /// the devices.
-/// throws: StateError while a graph is being captured.
+/// throws: StateError while a CUDA graph is being captured.
 LATHE_API void empty_cache();
 /// Limits the bytes taken from the driver (0: no limit).
 LATHE_API void set_memory_limit(size_t bytes, Device device = Device(DeviceType::kCUDA));

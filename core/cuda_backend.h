@@ -48,7 +48,7 @@ void synchronize_stream(Stream stream);
 /// nothing for memory that is not the pool's. Waits if the stream is of another device.
 void record_stream(void* block, Device device, Stream stream);
 
-/// True while the stream's work is captured into a graph.
+/// True while the stream's work is captured into a CUDA graph.
 bool is_capturing(Stream stream);
 /// throws: StateError if the stream's work is captured, for `op`, which would wait for it.
 void refuse_in_capture(const char* op, Stream stream);

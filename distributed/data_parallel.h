@@ -58,7 +58,7 @@ class Reducer;
 /// device or dtype.
 ///   - All ranks must run the same backward passes, one at a time.
 ///   - If a pass fails on one rank, the group ends with that rank as the cause.
-///   - A pass over NCCL can be captured into a graph, after the first pass (learn_order) and
+///   - A pass over NCCL can be captured into a CUDA graph, after the first pass (learn_order) and
 ///     without find_unused_parameters. A captured pass throws StateError for a parameter without a
 ///     gradient.
 class LATHE_API DistributedDataParallel {

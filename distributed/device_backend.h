@@ -46,9 +46,9 @@ class DeviceBackend {
   virtual void watch(const Event& event, const std::function<bool()>& somebody_left) = 0;
   /// Makes what is queued end, and the call that runs now and all later ones throw. From any
   /// thread, any number of times. What the calls have written is undefined. Does not wait: the
-  /// library may need as long as there are graphs with its calls.
+  /// library may need as long as there are CUDA graphs with its calls.
   virtual void abort() noexcept = 0;
-  /// Leaves in good order when all calls are over and all graphs with such calls are gone, and
+  /// Leaves in good order when all calls are over and all CUDA graphs with such calls are gone, and
   /// waits for that, but not for long. NCCL does not promise to wait until the others leave too;
   /// the emulated one does.
   virtual void leave() noexcept = 0;

@@ -66,8 +66,8 @@ class LATHE_API Work {
 ///   - A call is queued behind the work of the current stream, runs on a stream of the group, and
 ///     does not wait for hosts. NCCL may connect some ranks only in the first calls, which then
 ///     wait for them.
-///   - All calls but the first can be captured into a graph. Destroy such a graph before the group,
-///     because NCCL waits for it.
+///   - All calls but the first can be captured into a CUDA graph. Destroy such a graph before
+///     the group, because NCCL waits for it.
 ///   - After a failure, tensors written by calls on GPUs, and everything computed from them, have
 ///     undefined values. barrier().wait() throws then.
 ///   - kMin and kMax may lose a NaN.

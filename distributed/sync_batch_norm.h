@@ -22,7 +22,7 @@ LATHE_API Tensor all_reduce(ProcessGroup& group, const Tensor& t);
 /// All ranks must run the same forward passes. The model refers to the group, which must outlive
 /// its training. Each layer sends two sums in the forward pass and two in the backward pass, and
 /// runs as single ops without fused kernels. In training, functions of jit::compile() run the model
-/// without a graph. Does nothing in a group of one process.
+/// without a CUDA graph. Does nothing in a group of one process.
 /// → the number of batch norms
 LATHE_API int64_t convert_sync_batch_norm(ProcessGroup& group, nn::Module& model);
 

@@ -34,7 +34,7 @@ namespace lathe::distributed {
 ///   - state_dict() returns the whole state on every rank; tensors from other ranks are in host
 ///     memory. Any number of ranks can load it.
 ///   - If step() or state_dict() fails on one rank, the group ends with that rank as the cause.
-///   - A step can be captured into a graph if the group's calls run over NCCL. Otherwise, with
+///   - A step can be captured into a CUDA graph if the group's calls run over NCCL. Otherwise, with
 ///     several ranks, a captured step throws StateError, and nothing has changed.
 /// A ZeroRedundancyOptimizer cannot be copied or moved. The group must outlive it, and it must
 /// outlive the last step; a step after its end throws StateError.

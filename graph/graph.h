@@ -96,8 +96,8 @@ class LATHE_API Graph {
   /// size than the traced one if the types have N. Nodes that no output needs do not run, unless
   /// they have effects (Op::has_effects).
   /// throws: StateError for another number of inputs, an undefined input, or a parameter, buffer or
-  /// constant that is not bound; ShapeError, DTypeError if an input does not have its type, or a
-  /// result does not; what the ops throw.
+  /// constant that is not bound; ShapeError, DTypeError if an input or a result has another shape
+  /// or dtype than its type says; what the ops throw.
   Tensors run(const Tensors& inputs) const;
   /// Like run(), for a graph with one input and one output.
   /// throws: what run() throws; StateError if the graph has another number of inputs or outputs.
@@ -105,9 +105,10 @@ class LATHE_API Graph {
 
   /// The parameters, buffers and constants, by name. They share their values with the graph.
   StateDict state() const;
-  /// Binds each parameter, buffer and unbound constant to the entry of its name. Ignores entries of
-  /// other names. If it throws, nothing has changed.
-  /// throws: ValueError if one is missing; ShapeError or DTypeError if one does not have its type.
+  /// Binds each parameter and buffer, and each constant that is not bound yet, to the entry of its
+  /// name. Ignores entries of other names. If it throws, nothing has changed.
+  /// throws: ValueError if an entry is missing; ShapeError or DTypeError if an entry has another
+  /// shape or dtype than the value's type says.
   void bind(const StateDict& state);
 
   /// Moves the graph's parameters, buffers and constants to `device`. A model that shares them

@@ -27,18 +27,20 @@ class BatchNorm;
 
 /// The result of BatchNorm::relu; converts to a Tensor. Given straight to a Conv2d, as in
 /// conv(norm.relu(x)), both layers can run as one op (ops/batch_norm_conv2d.h) that never stores
-/// the values between them. So the values may be computed late: on conversion or by the
-/// convolution. They can be late in training on a CPU (f32, NHWC) and on a GPU (f16). Then:
-///   - They are the values of the call, with its parameters and grad mode.
-///   - Do not write to x, weight or bias before they are computed.
-///   - If they are never used, nothing is computed and the running statistics do not change.
+/// the values between them. For this, relu() may leave the values to be computed later, by the
+/// conversion to a Tensor or by the convolution. It does that only in training mode: on a CPU for
+/// f32 in NHWC, on a GPU for f16. For values that are computed later:
+///   - They are what relu() would have computed, with its parameters and grad mode.
+///   - Do not write to x, weight or bias before the values are computed.
+///   - If nobody uses the values, nothing is computed, and the running statistics do not change.
 /// Copies share their values. Only one thread at a time may use them.
 /// throws: StateError if x, weight or bias was written before the values were computed.
 class LATHE_API NormRelu {
  public:
   operator Tensor() const;
 
-  /// For Conv2d. True while the values are not computed yet and the grad mode is that of the call.
+  /// For Conv2d. True while the values are not computed yet and the grad mode is that of the call
+  /// of relu().
   bool waits() const;
   /// conv2d(values, w, conv), as one op if possible.
   /// throws: StateError unless waits(); what conv2d throws.

@@ -15,9 +15,9 @@ struct DropoutOptions {
 
 /// y[i] = 0 with probability p, else x[i] / (1 - p). p = 1 gives all zeros; p = 0 returns x itself.
 ///   x  any shape   →  the same shape, NHWC if x is NHWC
-/// Element i (in row-major order) becomes 0 if uniform number i of the call is below p. Layout,
-/// device and number of threads do not matter. The backward pass saves nothing: it draws the same
-/// numbers again.
+/// A call draws one uniform number for each element, in row-major order. An element becomes 0 if
+/// its number is below p. Layout, device and number of threads do not change the result. Nothing is
+/// saved for the backward pass, which draws the same numbers again.
 /// dtypes: f16, bf16, f32, f64.   grad: x, twice differentiable.
 /// throws: ValueError (p outside [0, 1]), DTypeError.
 /// ref: Srivastava et al. 2014, JMLR 15.

@@ -8,13 +8,15 @@
 
 namespace lathe {
 
-/// x with the order of the elements along each of `dims` reversed. Without dims, a copy of x.
+/// x with the order of the elements along each of `dims` reversed. If `dims` is empty, a copy of x.
 /// throws: IndexError (dimension out of range or repeated).
 LATHE_API Tensor flip(const Tensor& x, const Dims& dims);
 
-/// Moves slice i of dimension `dim` to position (i + shift) mod size. A negative shift moves
-/// backwards. Without a dimension, x is rolled as if it were flattened.
-/// throws: IndexError; ShapeError unless there is a shift for each dimension.
+/// Moves slice i of dimension `dim` to position (i + shift) mod n, where n is the size of `dim`. A
+/// negative shift moves backwards. The other two overloads:
+///   - without `dim`: moves the elements of the flattened x; the result has x's shape
+///   - with lists: rolls dimension dims[k] by shifts[k], for each k
+/// throws: IndexError; ShapeError unless both lists have the same length.
 LATHE_API Tensor roll(const Tensor& x, int64_t shift);
 LATHE_API Tensor roll(const Tensor& x, int64_t shift, int64_t dim);
 LATHE_API Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims);
@@ -27,8 +29,8 @@ LATHE_API Tensor repeat(const Tensor& x, const Dims& repeats);
 /// Like repeat(). If `repeats` has fewer numbers than x has dimensions, 1s are added in front.
 LATHE_API Tensor tile(const Tensor& x, const Dims& repeats);
 
-/// Repeats each slice of dimension `dim` `repeats` times in a row. Without `dim`, repeats each
-/// element of the flattened x.
+/// Repeats each slice of dimension `dim` `repeats` times in a row. The overload without `dim`
+/// repeats each element of the flattened x.
 /// throws: ValueError for negative repeats; IndexError; ShapeError if the result is too large.
 LATHE_API Tensor repeat_interleave(const Tensor& x, int64_t repeats);
 LATHE_API Tensor repeat_interleave(const Tensor& x, int64_t repeats, int64_t dim);

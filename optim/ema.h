@@ -46,7 +46,7 @@ class LATHE_API EMA {
   void update(const StepOptions& options = {});
 
   /// Keeps the count of updates in the GPU's memory from now on, so that update() can be captured
-  /// into a graph. Has no effect on the CPU.
+  /// into a CUDA graph. Has no effect on the CPU.
   void set_capturable() { capturable_ = true; }
 
   /// While an Applied is alive, the module's weights are the averages, in the module's dtypes.

@@ -87,10 +87,10 @@ class LATHE_API GradScaler {
   /// throws: StateError if no gradients were checked since the last update(). LossScaleError if the
   /// scale would have fallen below min_scale in an earlier step; the scale did not change then. On
   /// the CPU the next update() throws it, on a GPU an update() some steps later. For updates in a
-  /// captured graph after_launch() throws it.
+  /// CUDA graph after_launch() throws it.
   void update();
 
-  /// Call it after each launch of a graph (core/capture/cuda_graph.h) into which update() was
+  /// Call it after each launch of a CUDA graph (core/capture/cuda_graph.h) into which update() was
   /// captured. It fetches the scale to the host, which the captured update() does not do. Never
   /// waits.
   /// throws: LossScaleError as update() does.

@@ -97,13 +97,13 @@ class LATHE_API Optimizer {
   /// throws: what set_lr() throws; ValueError for another number of rates than groups. Nothing has
   /// changed then.
   void set_lrs(const std::vector<double>& rates);
-  /// Makes step() ready to be captured into a graph: learning rates and step counts of parameters
-  /// on GPUs are kept in device memory from now on. So each launch of the graph counts its step and
-  /// follows set_lr(). Without this call a graph repeats the rate and, before the first step with a
-  /// found_inf, the count of the captured step.
+  /// Makes step() ready to be captured into a CUDA graph: learning rates and step counts of
+  /// parameters on GPUs are kept in device memory from now on. So each launch of the CUDA graph
+  /// counts its step and follows set_lr(). Without this call a CUDA graph repeats the rate and,
+  /// before the first step with a found_inf, the count of the captured step.
   ///   - Do not capture the first step, or the first step after load_state_dict(): they allocate
   ///     state.
-  ///   - After load_state_dict(), do not launch graphs captured before: they refer to released
+  ///   - After load_state_dict(), do not launch CUDA graphs captured before: they refer to released
   ///     memory.
   ///   - A set_lr() that changes a rate costs one small launch on the current stream. Nothing else
   ///     costs more, and the host never waits.

@@ -26,7 +26,8 @@ class LATHE_API LRScheduler {
   void step();
 
   /// Gives the schedule a metric (a validation loss, an accuracy), usually once per epoch, before
-  /// step(). ReduceLROnPlateau lowers the learning rates at once, also inside another schedule.
+  /// step(). ReduceLROnPlateau lowers the learning rates within this call, also if it is part of
+  /// another schedule.
   /// Other schedules ignore the metric.
   void observe(double metric);
 
@@ -48,8 +49,8 @@ class LATHE_API LRScheduler {
   /// throws: ValueError for another schedule's state. Nothing has changed then.
   virtual void recall(const StateDict& memory);
 
-  /// Entries: last_epoch, the learning rates in use (group.0.lr, …) and memory(). Options are not
-  /// saved: the constructor sets them.
+  /// Entries: last_epoch, the learning rates in use (group.0.lr, …), and the entries of memory().
+  /// The options are not among them: they come from the constructor.
   StateDict state_dict() const;
   /// Continues from a state_dict(): the next epoch gets the learning rate that it would have had
   /// without the interruption.

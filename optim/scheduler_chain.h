@@ -1,4 +1,4 @@
-// Schedules made of schedules: one after another (SequentialLR), or all at once (ChainedLR).
+// Schedules made of schedules: one after another (SequentialLR), or all together (ChainedLR).
 #pragma once
 
 #include <vector>
@@ -35,7 +35,7 @@ class LATHE_API SequentialLR final : public LRScheduler {
   std::vector<int64_t> milestones_;
 };
 
-/// Runs several schedules at once: lr = initial · the product of all lr_i / initial, where lr_i is
+/// Runs several schedules together: lr = initial · the product of all lr_i / initial, where lr_i is
 /// the rate that schedule i alone would set.
 ///   optim::LinearLR warmup(opt, {.start_factor = 0.01, .total_iters = 5});
 ///   optim::ReduceLROnPlateau plateau(opt);

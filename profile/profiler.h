@@ -35,7 +35,7 @@ struct ProfilerOptions {
   bool record_shapes = false;   // the inputs of each op
   bool profile_memory = false;  // bytes that tensors take and give back
   bool with_stack = false;      // where each op was called; takes some microseconds an op
-  bool device_times = true;     // GPU times of ops (none inside a graph that is captured)
+  bool device_times = true;     // GPU times of ops (none inside a CUDA graph that is captured)
   bool nvtx = false;            // the ranges in NVIDIA Nsight, in a build with CUDA
   Schedule schedule = {};
   /// step() or stop() calls it when the active steps are over.

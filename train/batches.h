@@ -47,15 +47,16 @@ class LATHE_API Batches {
   /// Begins epoch `epoch` at batch `first`. Only one pass may exist at a time.
   virtual std::unique_ptr<Pass> begin(int64_t epoch, int64_t first) = 0;
 
-  /// Asks the source to put batches on a GPU into the same memory again and again, for captured
-  /// graphs that read them there. A batch is then valid until the next one is requested. Queue all
-  /// work on it before.
+  /// Asks the source to put batches on a GPU into the same memory again and again, for CUDA graphs
+  /// that read them there. A batch is then valid until the next one is requested. Queue all work on
+  /// the batch before that.
   virtual void keep_places() {}
   virtual bool keeps_places() const { return false; }
-  /// Turns the tensors of a pass into the batch for the loss function, in place. This is part of
-  /// the step. It must not wait for the device, because it may be captured into a graph.
+  /// Turns the tensors that Pass::next() gave into the batch for the loss function, in place. This
+  /// is part of the step. It must not wait for the device, because it may be captured into a CUDA
+  /// graph.
   virtual void make(Tensors& /*batch*/) const {}
-  /// The seconds that passes have waited for their batches.
+  /// The seconds that all passes over the batches have waited for them.
   virtual double wait_seconds() const { return 0; }
 };
 
@@ -239,12 +240,12 @@ class RangeBatches : public Batches {
 /// It must outlive the result. These members of a loader are used if they exist:
 ///   - size() returns the number of batches in an epoch.
 ///   - set_epoch(epoch, first) begins an epoch at batch `first`. With set_epoch(epoch) alone, the
-///     batches before `first` are read and skipped. With neither, every pass must give the same
-///     batches.
+///     batches before `first` are read and skipped. With neither, every pass over the loader must
+///     give the same batches.
 /// Batches of a DataLoader are copied to a GPU ahead of their use, and processed there as the
 /// options say (data/device/device_batches.h). If the images are resident on the GPU and
-/// Batches::keep_places() was called, a pass only chooses the images, and Batches::make() makes the
-/// batch of them.
+/// Batches::keep_places() was called, Pass::next() only chooses the images, and Batches::make()
+/// makes the batch of them.
 template <class Loader>
 std::unique_ptr<Batches> batches_of(Loader& loader, Device device) {
   return std::make_unique<detail::RangeBatches<Loader>>(loader, device);

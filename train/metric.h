@@ -27,7 +27,7 @@ enum class Better { kHigher, kLower };
 class LATHE_API Metric {
  public:
   /// Computes the k numbers of a batch: [k] or 0-d, of any floating dtype. It must not wait for the
-  /// device, because it may be captured into a graph. It runs without gradients.
+  /// device, because it may be captured into a CUDA graph. It runs without gradients.
   using Sums = std::function<Tensor(const Result& result)>;
   /// Computes the metric's value from the k totals.
   using Value = std::function<double(std::span<const double> totals)>;
@@ -39,7 +39,7 @@ class LATHE_API Metric {
   const std::string& name() const { return name_; }
   Better better() const { return better_; }
 
-  /// Adds a batch. Never waits for the device. It may be captured into a graph, and then each
+  /// Adds a batch. Never waits for the device. It may be captured into a CUDA graph, and then each
   /// launch adds a batch. The first call must not be captured.
   /// throws: StateError if the first call is captured; ShapeError if the batch gives another k than
   /// before; what Sums throws.

@@ -62,8 +62,8 @@ struct StepOptions {
 /// A step computes the loss of a batch and its gradients. After `accumulate` batches it updates the
 /// weights with the mean gradient over all their samples. It never waits for a GPU.
 ///
-/// operator() makes a whole step. A loop that inspects something in between calls the parts in this
-/// order: forward(), backward() and, if ends_update(), update().
+/// operator() makes a whole step. A training loop that inspects something within a step calls its
+/// parts instead, in this order: forward(), backward() and, if ends_update() is true, update().
 ///
 /// Several Steps may take turns, as for a GAN: each begins an update by clearing the gradients of
 /// its own optimiser.
@@ -71,11 +71,12 @@ struct StepOptions {
 /// Model, optimiser, EMA and group must outlive the Step. With amp, the Step calls the optimiser's
 /// set_half_copies(). A Step cannot be copied or moved, and is not thread-safe. With `capture` on a
 /// GPU:
-///   - The first two batches of a shape run without a graph. The third one captures it.
+///   - The first two batches of a shape run without a CUDA graph. The step of the third batch is
+///     captured into one.
 ///   - Results keep their values until the next call.
 ///   - The loss function must do the same GPU work for each batch of a shape, and must not wait for
-///     the GPU. A step that cannot be captured runs without a graph; graphs()->take_problem() says
-///     why.
+///     the GPU. A step that cannot be captured runs without a CUDA graph;
+///     graphs()->take_problem() says why.
 ///   - The Step calls set_capturable() of the optimiser and the EMA.
 class LATHE_API Step {
  public:
@@ -99,7 +100,7 @@ class LATHE_API Step {
   Result operator()(const Tensors& batch, const BatchOptions& options);
   Result operator()(const Tensors& batch) { return (*this)(batch, BatchOptions{}); }
 
-  /// Computes the loss, or launches a graph that makes the whole step.
+  /// Computes the loss, or launches a CUDA graph that makes the whole step.
   /// throws: StateError if backward() or update() has not been called for the previous batch.
   Result forward(const Tensors& batch, const BatchOptions& options);
   /// Computes the batch's gradients and adds them to the gradients since the last update. With a
@@ -109,13 +110,14 @@ class LATHE_API Step {
   bool ends_update() const;
   /// Updates weights, loss scale and EMA, and clears the gradients.
   /// `look`  is called while the gradients that the optimiser used, unscaled and clipped, are in
-  ///         memory; it is not called if a graph made the step
+  ///         memory; it is not called if a CUDA graph made the step
   /// throws: LossScaleError (GradScaler::update); what Optimizer::step() throws.
   void update(const std::function<void()>& look = {});
   /// Drops the batches since the last update and clears the gradients.
   void discard();
 
-  /// True if a graph made the batch's backward pass and, if the batch ends an update, that update.
+  /// True if a CUDA graph made the batch's backward pass. If the batch ends an update, the graph
+  /// has then made the update, too.
   bool launched() const;
   /// The number of batches since the last update.
   int64_t batches() const;
@@ -124,8 +126,9 @@ class LATHE_API Step {
   optim::Optimizer& optimizer();
   /// Null for one process.
   distributed::DistributedDataParallel* parallel();
-  /// The graphs of the steps; null if steps are not captured. Other work with the same weights,
-  /// such as evaluations, may use them, too; its kinds (StepGraphs::takes) must be below 0.
+  /// The CUDA graphs of the steps; null if steps are not captured. Other work with the same
+  /// weights, such as an evaluation, may use the object, too. It must then pass kinds below 0 to
+  /// StepGraphs::takes().
   cuda::StepGraphs* graphs();
 
  private:

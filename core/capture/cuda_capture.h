@@ -62,7 +62,7 @@ class LATHE_API CapturedStep {
 
 /// Makes a callable from a step that does the same work each time, on inputs of the same shapes.
 /// The first calls run the step, the next one records it (Graph::capture), and from then on calls
-/// launch the graph. Training gives the same bits as without a graph if the optimiser is
+/// launch the graph. Training gives the same bits as without a CUDA graph if the optimiser is
 /// set_capturable().
 ///
 ///   auto step = cuda::capture([&](const Tensors& in) {

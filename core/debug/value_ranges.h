@@ -59,8 +59,8 @@ class LATHE_API ValueRanges {
   /// The rows as text, with two lines for each: y is its output, dy its gradient. Below stands how
   /// many times larger the gradients could be before f16 makes one infinite, as a power of two.
   std::string table() const;
-  /// How many recorded ops still wait for their gradient. Without a backward pass it falls to 0 as
-  /// soon as this thread has released their results.
+  /// The number of recorded ops whose result still exists but has no gradient yet. If no backward
+  /// pass runs, the number falls to 0 when this thread has released all results.
   size_t waiting() const;
 
  private:

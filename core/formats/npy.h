@@ -43,7 +43,8 @@ using ReadNext = FunctionRef<void(void* to, int64_t bytes)>;
 /// throws: DataError, and what `next` throws.
 Tensor read_from(ReadNext next, int64_t size, std::string_view name);
 
-/// An array file in two parts: the header, and a CPU tensor whose memory is the rest of the file.
+/// The bytes of an array file in two parts: the header, and the values behind it. `values` is a CPU
+/// tensor whose memory holds the bytes of the second part.
 struct Parts {
   std::string header;
   Tensor values;

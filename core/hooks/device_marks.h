@@ -14,7 +14,7 @@ namespace lathe::profile {
 using SpareEvents = std::vector<std::pair<Device, void*>>;
 
 /// An event at the point that the current stream of `device` has reached. Null while that stream is
-/// captured into a graph, or if the driver refuses.
+/// captured into a CUDA graph, or if the driver refuses.
 void* mark(Device device, SpareEvents& spare) noexcept;
 
 /// The part of a range on its GPU; begin and end in time of now_ns(). These come from 24-bit

@@ -1,5 +1,5 @@
 // BatchPlaces: memory of a GPU in which batches arrive again and again, for work that knows them by
-// their addresses, as captured graphs do.
+// their addresses, as CUDA graphs do.
 #pragma once
 
 #include <list>

@@ -28,14 +28,14 @@ struct PrefetchOptions {
   // loader's data set, on the same device.
   std::shared_ptr<const ResidentImages> resident = {};
   // On a GPU the tensors of every batch lie here, in memory that later batches get again. A batch
-  // is then for what is queued before the next one is asked for, or the next pass is begun, on the
-  // stream that is current there. Ignored on the CPU.
+  // is then valid until the next batch is requested, or the next pass over the batches begins.
+  // Queue all work on it before that, on the stream that is current there. Ignored on the CPU.
   std::shared_ptr<BatchPlaces> places = {};
 };
 
 /// What was drawn for a batch of resident images: a few bytes per sample. make_batch() makes the
-/// images and labels of it, on the stream where they are used, perhaps as a part of a captured
-/// graph.
+/// images and labels of it, on the stream where they are used, perhaps as a part of a CUDA graph
+/// that is captured.
 struct DrawnBatch {
   Tensor windows;  // as draw_windows() gives them: transforms/augment_rows.h
   Tensor rows;     // i64 [n], of the samples in the resident images

@@ -34,7 +34,7 @@ struct OnnxModel {
 /// The work of run() is bounded by the file's tensors and the types of the inputs. For a batch of
 /// one the bounds are 2^28 numbers in all results together and 2^34 steps of arithmetic, and more
 /// for larger tensors and inputs (docs/formats.md, "ONNX").
-/// Memory: at most 256 times the file's size and 1 MiB; about twice its size for a file that is
+/// Memory: at most 256 times the file's size plus 1 MiB; about twice its size for a file that is
 /// mostly weights.
 /// throws: FileError if the file cannot be read. DataError that names the file, the node, its
 /// operator and the opset, or the byte, for

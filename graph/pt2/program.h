@@ -28,9 +28,10 @@ class ByteSource;
 namespace lathe::jit {
 
 struct ProgramOptions {
-  /// The model's mode at its export. A file does not say it. Unset: training if one of its batch
-  /// norms and dropouts trained, or if it has none. So a model in training whose batch norms and
-  /// dropouts were all frozen passes for one in evaluation: with `true` they stay frozen.
+  /// The model's mode at its export, which the file does not say. Unset: training, if any of its
+  /// batch norms and dropouts trained or it has neither; otherwise evaluation. Set it to true for a
+  /// model that was exported in training with all batch norms and dropouts frozen: they stay
+  /// frozen.
   std::optional<bool> exported_in_training = {};
   /// Gives the program a new last layer for this many classes, and leaves all else as it is: for
   /// fine-tuning. The layer is the linear layer or convolution from which the only result comes by
@@ -120,7 +121,7 @@ class LATHE_API Program final : public nn::Module {
 /// one message with all of them, each with the module and the line of Python that called it. With
 /// `classes`, also what stands in the way of a new last layer.
 /// Memory: about the file's size if it is mostly weights. In any case at most
-///   - 64 MiB and 32 times the file's size for tensors,
+///   - 64 MiB plus 32 times the file's size for tensors,
 ///   - while it is read, 200 times the size of its JSON, which is no larger than the file.
 LATHE_API Program load_program(const std::string& path, const ProgramOptions& options = {});
 /// The same for a file's bytes; `name` stands for it in messages.
