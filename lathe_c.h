@@ -12,8 +12,8 @@
 //     optimiser needs of others stays alive: handles may be freed in any order.
 //   - Texts are UTF-8. A text that a function returns is valid until the next call with the same
 //     handle, or as long as the function says.
-//   - Several threads may call at once with different handles. One handle is for one thread at a
-//     time. Errors are kept for each thread.
+//   - Several threads may call at the same time with different handles. One handle is for one
+//     thread at a time. Errors are kept for each thread.
 // This interface only grows: LATHE_C_ABI stays while programs that were compiled with an older
 // header run with a newer library.
 #ifndef LATHE_C_H

@@ -50,7 +50,7 @@ class LATHE_API FunctionContext {
   /// derivatives need it, return it as a further output.
   void save_for_backward(const Tensors& tensors) { unsaved_ = tensors; }
   /// Call it in backward. Returns the tensors that forward gave to save_for_backward(), in order.
-  /// throws: StateError if one was modified in place since.
+  /// throws: StateError if one of these tensors was modified in place since.
   Tensors saved_tensors() const;
 
   /// True if the gradient of input i is wanted. The inputs are the tensors among the arguments of
@@ -61,7 +61,7 @@ class LATHE_API FunctionContext {
   /// Call it in forward. These outputs get no gradient, though they are floating.
   void mark_non_differentiable(const Tensors& outputs) { constant_ = outputs; }
 
-  /// Call it in forward. Chooses what backward gets as dy of an output that nothing used: true (the
+  /// Call it in forward. Chooses what backward gets as dy of an output that nothing used. true (the
   /// default): zeros; false: an undefined tensor.
   void set_materialize_zeros(bool on) { materialize_zeros_ = on; }
 
@@ -107,8 +107,8 @@ class LATHE_API CustomCall {
 template <class T>
 concept TensorLike = std::derived_from<std::remove_cvref_t<T>, Tensor>;
 
-/// Appends the tensors of `argument`: itself, the elements of a container, or the content of an
-/// optional (an undefined tensor if it is empty).
+/// Appends the tensors of `argument`: the tensor itself, the elements of a container, or the tensor
+/// in an optional (an undefined tensor if the optional is empty).
 template <class T>
 void append_tensors(Tensors& out, const T& argument) {
   if constexpr (TensorLike<T>) {

@@ -16,12 +16,13 @@ namespace lathe {
 /// While a Recompute is alive, ops of its thread do not keep results of batch norm (alone, or with
 /// relu and a residual: ops/batch_norm.h) for the backward pass. The backward pass computes such a
 /// result again when the first op asks for it, and frees it after the last op that needs it, at the
-/// latest at its own end. Gradients have the same bits, also second derivatives.
-/// In `conv(relu(norm(x)))`, x is kept and the result of relu is not. Each result costs one more
+/// latest when the backward pass ends. Gradients have the same bits, also second derivatives. In
+/// `conv(relu(norm(x)))`, x is kept and the result of relu is not. Each result costs one more
 /// kernel in the backward pass. The kernel reads x and the residual, and writes the result.
 ///   - A residual that was not kept either is computed again too. A result that would take more
 ///     than three kernels is kept.
-///   - A residual that no other op keeps is kept for this. Then no memory is saved.
+///   - If no other op keeps the residual, it is kept for the recomputation. Then no memory is
+///     saved.
 ///   - With SavedTensorHooks nothing is computed again: the hooks get the same tensors as without
 ///     Recompute.
 ///   - checkpoint()'s second run is unaffected.

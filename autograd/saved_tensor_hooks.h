@@ -18,10 +18,11 @@ using Packer = std::function<std::function<Tensor()>(const Tensor&)>;
 /// { SavedTensorHooks scope(pack, unpack); … }: ops that this thread records in the scope keep
 /// pack(t) in place of each tensor t that they save. Whenever their gradients need t, they call
 /// unpack on that value.
-///   pack    const Tensor& → any copyable value. Called once the op is recorded. The tensor has no
-///           history; pack must not write it. If the value holds the tensor itself, no memory is
+///   pack    const Tensor& → any copyable value. Called after the op is recorded. The tensor has no
+///           history; pack must not write to it. If the value holds the tensor itself, no memory is
 ///           saved, and in-place writes go unnoticed.
-///   unpack  that value → a Tensor of t's shape, dtype and device. It gets t's history back.
+///   unpack  the value that pack returned → a Tensor of t's shape, dtype and device. It gets t's
+///           history back.
 /// Both run with NoGrad and without hooks. The objects that they refer to must live until the graph
 /// is freed.
 /// Scopes nest: the innermost one counts. Threads are independent.

@@ -89,9 +89,9 @@ MatrixForm shared_form(const Tensor& t, const char* name) {
 
 }  // namespace detail
 
-/// A tensor over a matrix's memory: [rows, columns] with the matrix's strides, [size] for what is
-/// a vector at compile time. A column-major matrix gives strides [1, rows]; contiguous() then
-/// copies.
+/// A tensor over a matrix's memory, with the matrix's strides. Its shape is [rows, columns], or
+/// [size] if the type of m is a vector. A column-major matrix gives strides [1, rows]; contiguous()
+/// then copies.
 ///   m      a matrix, array, map, or block or transpose of these, which is not const
 ///   owner  kept until the last tensor over the memory is gone. Without it the tensor keeps nothing
 ///          alive: m must stay, and keep its size

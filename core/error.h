@@ -39,8 +39,8 @@ class LATHE_API Error : public std::runtime_error {
   /// The sentence alone, without the place.
   const std::string& message() const noexcept { return message_; }
 
-  /// Puts "<origin>: " before the message: the path of the layer that threw. The first origin
-  /// stays; later calls change nothing.
+  /// Puts "<origin>: " before the message; `origin` is the path of the layer that threw. Only the
+  /// first call has an effect.
   void set_origin(const std::string& origin);
 
  private:

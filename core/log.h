@@ -12,8 +12,8 @@ namespace lathe {
 
 enum class LogLevel : uint8_t { kInfo, kWarning, kError };
 
-/// Called with one message without a line end, possibly by several threads at once. Exceptions that
-/// it throws are dropped.
+/// Called with one message without a line end, possibly by several threads at the same time.
+/// Exceptions that it throws are dropped.
 using LogHandler = std::function<void(LogLevel level, std::string_view text)>;
 
 /// Sends all further messages to `handler`. An empty one restores the default, which prints

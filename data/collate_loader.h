@@ -42,7 +42,8 @@ class CollateLoader {
 };
 
 /// Makes a loader whose batches are `collate(samples)`. The samples are `get(i)` or `get(i, key)`,
-/// 0 <= i < size. Several worker threads call both functions at once. pin_memory has no effect.
+/// 0 <= i < size. Several worker threads call both functions at the same time. pin_memory has no
+/// effect.
 ///
 ///   auto loader = collate_loader(texts.size(), [&](int64_t i) { return texts[i]; },
 ///                                [](std::vector<std::string> some) { return padded(some); },

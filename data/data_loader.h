@@ -33,8 +33,8 @@ namespace lathe::data {
 /// must stay alive. In a forked child, an iterator begun before fork() throws StateError, because
 /// worker threads do not survive fork().
 ///
-/// Only one thread may use a loader at a time. Several iterators of one loader may exist at once.
-/// The loader's state is the position of the iterator that began last.
+/// Only one thread may use a loader at a time. Several iterators of one loader may exist at the
+/// same time. The loader's state is the position of the iterator that began last.
 class LATHE_API DataLoader {
  public:
   using Iterator = BatchIterator<Batch>;

@@ -87,7 +87,8 @@ class LATHE_API Slot {
   int64_t row_;
 };
 
-/// Numbered samples. read() is called from several threads at once and must not change the object.
+/// Numbered samples. read() is called from several threads at the same time and must not change the
+/// object.
 class LATHE_API Dataset {
  public:
   virtual ~Dataset() = default;
@@ -129,7 +130,7 @@ class LATHE_API TensorDataset final : public Dataset {
   Tensors tensors_;
 };
 
-/// A data set whose samples a function makes. Several threads call the function at once.
+/// A data set whose samples a function makes. Several threads call the function at the same time.
 class LATHE_API FunctionDataset final : public Dataset {
  public:
   FunctionDataset(int64_t size, std::function<Example(int64_t, Key)> make);

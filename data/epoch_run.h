@@ -17,8 +17,8 @@ class WorkerThreads;
 /// The description of one pass.
 struct EpochSpec {
   /// Reads batch `job` into place `place` of whoever begins the pass, 0 <= place < places(). Called
-  /// from several threads at once, for different places. It may give up and return false if `stop`
-  /// returns true. If it does so earlier, the pass ends.
+  /// from several threads at the same time, for different places. It may give up and return false
+  /// if `stop` returns true. If it does so earlier, the pass ends.
   std::function<bool(int64_t job, int64_t place, FunctionRef<bool()> stop)> read;
   int64_t batches;      // in the epoch
   int64_t first_batch;  // the pass begins here
@@ -65,7 +65,7 @@ class EpochRun {
 
   /// Whether the pass ended before its last batch: next() has thrown, or read() gave up.
   bool failed() const;
-  /// Whether next() would return at once.
+  /// Whether next() would return without waiting.
   bool ready() const;
   /// Batches that are ready to be taken.
   int64_t waiting() const;

@@ -31,8 +31,8 @@ class LATHE_API IterableDataset {
   virtual ~IterableDataset() = default;
   virtual SampleSpec spec() const = 0;
   virtual int64_t shards() const { return 1; }
-  /// Opens a shard at its beginning, 0 <= shard < shards(). Several threads call it at once. All
-  /// random numbers of the shard must come from (seed, epoch, shard).
+  /// Opens a shard at its beginning, 0 <= shard < shards(). Several threads call it at the same
+  /// time. All random numbers of the shard must come from (seed, epoch, shard).
   virtual std::unique_ptr<SampleStream> open(int64_t shard, uint64_t seed, int64_t epoch) const = 0;
 };
 

@@ -104,7 +104,7 @@ class Pass final : public BatchSource<B> {
     core_.take([&](int64_t place) { batch = std::move((*places_)[static_cast<size_t>(place)]); });
     return batch;
   }
-  /// Whether take() would return at once.
+  /// Whether take() would return without waiting.
   bool ready() const { return core_.ready(); }
   /// The user has received what take() returned, a batch or the end: the loader's state now leads
   /// to the next batch, or epoch.
@@ -122,8 +122,8 @@ class Pass final : public BatchSource<B> {
   PassCore core_;
 };
 
-/// Makes the batch of some samples. Called from several threads at once. It may give up between two
-/// samples and return null if `stop` returns true.
+/// Makes the batch of some samples. Called from several threads at the same time. It may give up
+/// between two samples and return null if `stop` returns true.
 template <class B>
 using ReadBatch = std::function<std::shared_ptr<B>(std::span<const int64_t> indices, uint64_t seed,
                                                    int64_t epoch, FunctionRef<bool()> stop)>;

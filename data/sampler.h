@@ -116,7 +116,7 @@ class LATHE_API BatchSampler {
   virtual ~BatchSampler() = default;
   /// The number of batches in every epoch or, if it varies, in the next epoch.
   virtual int64_t size() const = 0;
-  /// The batches of one epoch, as indices. They must depend only on (seed, epoch), and none may be
+  /// The batches of one epoch, as indices. They must depend only on (seed, epoch). No batch may be
   /// empty.
   virtual std::vector<std::vector<int64_t>> batches(uint64_t seed, int64_t epoch) const = 0;
 };

@@ -57,10 +57,10 @@ class Reducer;
 /// model must outlive it. Afterwards do not change which parameters require grad, or the model's
 /// device or dtype.
 ///   - All ranks must run the same backward passes, one at a time.
-///   - If a pass fails on one rank, the group ends with that rank as the cause.
-///   - A pass over NCCL can be captured into a CUDA graph, after the first pass (learn_order) and
-///     without find_unused_parameters. A captured pass throws StateError for a parameter without a
-///     gradient.
+///   - If a backward pass fails on one rank, the group ends, and all ranks' errors name that rank.
+///   - A backward pass over NCCL can be captured into a CUDA graph, after the first backward pass
+///     (learn_order) and without find_unused_parameters. A captured one throws StateError for a
+///     parameter without a gradient.
 class LATHE_API DistributedDataParallel {
  public:
   /// Copies the parameters and buffers of rank 0 to all ranks. Waits for all ranks.
@@ -77,8 +77,8 @@ class LATHE_API DistributedDataParallel {
   /// called, gives every parameter the average of its gradients over all ranks.
   /// backward() throws one of these:
   ///   - StateError on all ranks, naming rank and parameter, if a rank's loss does not depend on a
-  ///     parameter; no grad() has changed then. Not with find_unused_parameters. Over NCCL the next
-  ///     backward() throws it, and the first one has changed grad().
+  ///     parameter; no grad() has changed then. Not with find_unused_parameters. Over NCCL only the
+  ///     next backward() throws the error, and grad() has changed by then.
   ///   - StateError with create_graph. autograd::grad() may have create_graph.
   ///   - DistributedError if a rank failed.
   Tensor operator()(const Tensor& x);
@@ -106,9 +106,9 @@ class LATHE_API DistributedDataParallel {
   /// step but the last.
   NoSync no_sync();
 
-  /// samples · world size / samples of all ranks. Multiply a rank's mean loss by this factor: the
-  /// average of the gradients over ranks is then that of the mean over all samples, for any number
-  /// of samples on each rank. All ranks must call it. Waits for all ranks.
+  /// Returns `samples` · world size / (sum of `samples` over all ranks). Multiply a rank's mean
+  /// loss by this factor: the average of the gradients over ranks is then that of the mean over all
+  /// samples, for any number of samples on each rank. All ranks must call it. Waits for all ranks.
   /// throws: ValueError if `samples` is negative, or if no rank has samples.
   double loss_weight(int64_t samples);
 

@@ -45,7 +45,7 @@ class LATHE_API Work {
   /// Waits for the call. For tensors on a GPU over NCCL the current stream waits, and the host does
   /// not. Do not read, write or reshape the call's tensors before.
   /// throws: DistributedError naming the rank that failed. Every later call on the group throws it,
-  /// too. The call writes no more then, but may have written a part.
+  /// too. After the error the call writes nothing more, but its tensors may be written in part.
   void wait();
   /// True if neither wait() nor the stream would wait.
   bool done() const;
@@ -73,10 +73,10 @@ class LATHE_API Work {
 ///   - kMin and kMax may lose a NaN.
 /// Without NCCL these tensors are sent through host memory, and the call waits for the GPU.
 ///
-/// A process that leaves without an exception does not disturb the others until their next call.
-/// Over NCCL its broadcast may be lost for a rank that is seconds behind, so all ranks should wait
-/// for a barrier() before they leave. A process that leaves because of an exception tells the
-/// others at once.
+/// A process leaves the group by destroying its ProcessGroup. If an exception is the reason, the
+/// other processes are told immediately. Otherwise they notice in their next call. Over NCCL a
+/// broadcast of the process that left may be lost for a rank that is seconds behind, so all ranks
+/// should wait for a barrier() before they leave.
 class LATHE_API ProcessGroup {
  public:
   /// Joins the group. Returns when all ranks have joined.
@@ -96,7 +96,8 @@ class LATHE_API ProcessGroup {
   /// The name of the machine of `rank`.
   const std::string& host(int64_t rank) const;
 
-  // Each of these functions returns at once. It writes its first argument when the call runs.
+  // Each of these functions returns without waiting. It writes its first argument when the call
+  // runs.
   // throws: one of these; nothing has changed then:
   //   - DTypeError for a reduction of bool, or kAverage of integers; ShapeError
   //   - IndexError for a root that is not a rank

@@ -33,11 +33,13 @@ namespace lathe::distributed {
 /// the other ranks, so all ranks must call them in the same order.
 ///   - state_dict() returns the whole state on every rank; tensors from other ranks are in host
 ///     memory. Any number of ranks can load it.
-///   - If step() or state_dict() fails on one rank, the group ends with that rank as the cause.
+///   - If step() or state_dict() fails on one rank, the group ends, and all ranks' errors name that
+///     rank.
 ///   - A step can be captured into a CUDA graph if the group's calls run over NCCL. Otherwise, with
 ///     several ranks, a captured step throws StateError, and nothing has changed.
-/// A ZeroRedundancyOptimizer cannot be copied or moved. The group must outlive it, and it must
-/// outlive the last step; a step after its end throws StateError.
+/// A ZeroRedundancyOptimizer cannot be copied or moved. The group must outlive the
+/// ZeroRedundancyOptimizer. The ZeroRedundancyOptimizer must outlive the optimiser's last step: a
+/// later step throws StateError.
 /// ref: Rajbhandari et al. 2020 (arXiv:1910.02054), stage 1.
 class LATHE_API ZeroRedundancyOptimizer {
  public:

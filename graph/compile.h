@@ -41,7 +41,7 @@ class LATHE_API CompiledFunction {
   /// Batch norm in training mode updates its running statistics in each call, and dropout draws
   /// from the default generator, as in f.
   ///
-  /// The function calls f itself:
+  /// In these cases the function calls f itself:
   ///   - under Autocast, or while anything watches ops (a debug scope, a trace)
   ///   - beyond 64 kinds
   ///   - if inputs of a new kind come during the capture of a cuda::Graph: call a step once before

@@ -29,7 +29,7 @@ namespace lathe::jit {
 
 struct Op;  // op_table.h
 
-/// An integer that may depend on the batch size N: of_batch * N + fixed. One of the two is 0.
+/// An integer that may depend on the batch size N: of_batch * N + fixed, with of_batch or fixed 0.
 struct Size {
   int64_t of_batch = 0, fixed = 0;
 
@@ -60,7 +60,8 @@ struct Value {
   Tensor tensor = {};  // of a parameter, buffer or constant; undefined until it is bound
 };
 
-/// An attribute of a node: an argument of its op that is no tensor. The text has words in quotes.
+/// An attribute of a node: an argument of its op that is no tensor. In a graph's text, words stand
+/// in quotes.
 using Attribute = std::variant<bool, Size, double, std::vector<Size>, std::string>;
 
 /// A call of an op, with one result.

@@ -20,10 +20,11 @@ namespace lathe::jit {
 /// dots in these make modules: "conv1.weight" is the parameter "weight" of a module "conv1".
 /// Constants are not in the state dict; they follow the parameters to their device and dtype.
 ///
-/// train() and eval() count, of the model or of a module in it, whatever the mode in which the
-/// graph was made:
-///   - In training a batch norm uses the statistics of the batch and moves the running ones, as
-///     ops/batch_norm.h says. Its mode is that of the module that holds its running mean.
+/// The mode that train() or eval() sets, for the model or for a module in it, decides what batch
+/// norms and dropouts do. The mode in which the graph was made has no influence:
+///   - In training a batch norm uses the statistics of the batch and updates its running
+///     statistics, as ops/batch_norm.h says. Its mode is that of the module that holds its running
+///     mean.
 ///   - A dropout draws in training, and passes its input on in evaluation. Its mode is the model's.
 ///     trace() leaves dropouts out.
 ///
@@ -38,7 +39,7 @@ class LATHE_API GraphModule final : public nn::Module {
   ~GraphModule() override;
   GraphModule(GraphModule&&) = delete;
 
-  /// The result of a graph of one input. Of several results the first.
+  /// Runs a graph that has one input. Returns its result, or the first of several results.
   /// throws: as run().
   Tensor forward(const Tensor& x) override;
   /// The results, in the order of the graph's outputs.

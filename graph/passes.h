@@ -17,7 +17,7 @@ LATHE_API void merge_common_subexpressions(Graph& graph);
 /// Runs the nodes whose inputs are bound parameters, buffers and constants, if an output needs
 /// them, and makes their results constants of the graph. From then on the graph does not follow
 /// changes of these tensors. Results keep their bits.
-/// throws: ShapeError if a result does not have its type; what the ops throw.
+/// throws: ShapeError if a result has another shape than its type says; what the ops throw.
 LATHE_API void fold_constants(Graph& graph);
 
 /// Folds a batch norm in inference mode into the filters and bias of the convolution before it, if

@@ -35,7 +35,7 @@ struct TraceOptions {
 /// Tracing does not see
 ///   - a branch that both calls take in the same way
 ///   - memory that the program reads through data()
-///   - detach() and NoGrad: the graph's gradients pass there
+///   - detach() and NoGrad: gradients flow through the graph even there
 /// throws: ValueError without examples, or for an undefined one; what `f` throws. TraceError if a
 /// parameter or buffer of the module has a name that the text cannot hold (is_name()), or if `f`
 ///   - reads values of a traced tensor on the host (item(), to_vector())

@@ -38,8 +38,8 @@ struct LoraOptions {
   Generator* generator = nullptr;  // of the initial values; null: the default one
 };
 
-/// The adapters of a model. The model keeps them without this object, too, unless they are merged.
-/// Refers to the model's layers, which must outlive it and not be moved.
+/// The adapters of a model. They stay in the model when this object is destroyed, unless they are
+/// merged. Refers to the model's layers, which must outlive it and not be moved.
 class LATHE_API Lora {
  public:
   Lora(Lora&&) noexcept;
@@ -50,18 +50,19 @@ class LATHE_API Lora {
   std::vector<std::string> layers() const;
   /// What trains: the adapters, then what LoraOptions::trained names.
   Tensors parameters() const;
-  /// What add_lora() froze. Call frozen().hold() after every model.train(), or batch norms of the
-  /// frozen model change their running statistics.
+  /// The parameters that add_lora() froze. Call frozen().hold() after every model.train(), or batch
+  /// norms of the frozen model change their running statistics.
   const Frozen& frozen() const { return frozen_; }
 
-  /// Adds the adapters to the weights and takes them out of the model: its entries have the names
-  /// of before add_lora(), and it computes as much as then. Results are the same up to rounding.
-  /// What was frozen stays so.
+  /// Adds the adapters to the weights and takes them out of the model: its entries have the same
+  /// names as before add_lora(), and a call costs as much as then. Results are the same up to
+  /// rounding. Frozen parameters stay frozen.
   /// throws: StateError if they are merged, or if a weight is also another layer's, which the merge
   /// would change. Nothing has changed then.
   void merge();
-  /// The weights of before merge(), bit for bit, and the adapters again, on the device and of the
-  /// dtype that the weights have now. Later changes to merged weights are lost.
+  /// Restores the weights from before merge(), bit for bit, and puts the adapters into the model
+  /// again, on the device and in the dtype that the weights have now. Later changes to merged
+  /// weights are lost.
   /// throws: StateError unless they are merged.
   void unmerge();
   bool is_merged() const { return is_merged_; }
@@ -93,9 +94,9 @@ class LATHE_API Lora {
 ///   Conv2d     [rank,in,R,S]      [out,rank,1,1]     the same
 ///   Embedding  [rank,entries]     [width,rank]       lora_embedding_A.weight, lora_embedding_B.…
 /// These are layers of any module and of a jit::Program, in which GPT-2's Conv1D counts as Linear.
-/// A Conv2d must have one group, since with several no weight equals the sum. At first the adapter
-/// adds 0: A is U(±1/sqrt(fan_in)) and B is 0; of an Embedding A is 0 and B is N(0,1). Adapters of
-/// a half weight are f32, like PEFT's.
+/// A Conv2d must have one group: with several groups, no single weight could hold the sum. At first
+/// the adapter adds 0: A is U(±1/sqrt(fan_in)) and B is 0; of an Embedding A is 0 and B is N(0,1).
+/// Adapters of a half weight are f32, like PEFT's.
 /// throws, and nothing has changed then:
 ///   ValueError  rank or alpha not positive, dropout outside [0,1); a target that matches no module
 ///               (with the nearest name) or none of these layers

@@ -26,9 +26,9 @@ struct FileWeights {
 
 /// Reads and checks a weights file. The entries need not fit the model. They become the model's
 /// entries as follows:
-///   - Of a checkpoint (checkpoint.h) only the model's part is read. If a file does not list its
-///     parts, entries optimizer.*, scheduler.*, scaler.*, ema.*, rng.*, loader.* and trainer.* are
-///     left out, except for those that the model has.
+///   - If the file is a checkpoint (checkpoint.h), only the model's part is read. If a file does
+///     not list its parts, entries optimizer.*, scheduler.*, scaler.*, ema.*, rng.*, loader.* and
+///     trainer.* are left out, except for those that the model has.
 ///   - If no name of the file is a name of the model, prefixes are removed, also several in a row:
 ///     "module." (DistributedDataParallel), "_orig_mod." (torch.compile), "model." (Lightning).
 ///     "backbone.", "net." and "encoder." (a part of a larger model) are removed only if all of the

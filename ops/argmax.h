@@ -21,8 +21,9 @@ struct ValuesAndIndices {
 LATHE_API ValuesAndIndices max(const Tensor& x, int64_t dim, ReduceOptions options = {});
 LATHE_API ValuesAndIndices min(const Tensor& x, int64_t dim, ReduceOptions options = {});
 
-/// The index of the largest (smallest) element of each line along `dim`. Without `dim`: its index
-/// in the flattened tensor, as a 0-d tensor; with {.keepdim = true}, all dimensions have size 1.
+/// The index of the largest (smallest) element of each line along `dim`. The overload without `dim`
+/// returns the index in the flattened tensor, as a 0-d tensor; with {.keepdim = true}, its
+/// dimensions all have size 1.
 /// grad: none.
 LATHE_API Tensor argmax(const Tensor& x);
 LATHE_API Tensor argmax(const Tensor& x, ReduceOptions options);

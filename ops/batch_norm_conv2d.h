@@ -33,7 +33,7 @@ struct BatchNormTensors {
 ///     5x5
 ///   - neither set_deterministic() nor inference mode is on
 ///   - cudnn::set_benchmark() is on, and the search found a fused kernel to be the fastest for
-///     these sizes; it also chooses for each pass of the gradient whether to fuse
+///     these sizes; it also chooses for each gradient (of x and of w) whether to fuse
 /// A fused GPU kernel rounds scale = weight / sqrt(var + eps) and shift = bias - mean scale to f16.
 /// This adds an error of at most |x| |scale| / 2048 + |shift| / 2048 per value. |mean| should
 /// therefore not be much larger than the standard deviation. The relu of the backward pass uses

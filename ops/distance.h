@@ -46,8 +46,8 @@ LATHE_API Tensor pairwise_distance(const Tensor& x1, const Tensor& x2,
 
 /// The distance of every row of x1 from every row of x2.
 ///   x1  […,P,D]   x2  […,R,D], leading dimensions broadcast   →  […,P,R]
-/// cdist keeps all P*R*D differences in memory at once. The distances of near rows are therefore
-/// exact; a matrix product would cancel their digits.
+/// cdist keeps all P*R*D differences in memory at the same time. The distances of near rows are
+/// therefore exact; a matrix product would cancel their digits.
 /// grad: x1, x2, twice differentiable; 0 where two rows are equal.
 /// throws: ValueError for p < 0 or NaN; ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor cdist(const Tensor& x1, const Tensor& x2, double p = 2);

@@ -17,7 +17,7 @@ struct MaxPool1dOptions {
   bool ceil_mode = false;  // true: the last window may reach beyond the padded input
 };
 
-/// The largest element of each window; NaN if the window holds one.
+/// The largest element of each window; NaN if the window holds a NaN.
 /// grad: x, twice differentiable; if several elements are the largest, the first gets all of it.
 LATHE_API Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options);
 

@@ -23,7 +23,7 @@ struct MaxPool2dOptions {
   bool ceil_mode = false;
 };
 
-/// The largest element of each window; NaN if the window holds one.
+/// The largest element of each window; NaN if the window holds a NaN.
 ///   P = (H + 2 pad - dilation (kernel - 1) - 1) / stride + 1,  Q likewise
 /// grad: x, twice differentiable; if several elements are the largest, the first gets all of it.
 LATHE_API Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options);

@@ -96,8 +96,8 @@ class LATHE_API GradScaler {
   /// throws: LossScaleError as update() does.
   void after_launch();
 
-  /// Discards the checks of gradients since the last update(). For a step that is given up after an
-  /// error.
+  /// Discards the checks of gradients since the last update(). Call it for a step that is given up
+  /// after an error.
   void abandon_step() { checks_.clear(); }
 
   /// The scale; 1 if the scaler is disabled. Waits for the device.

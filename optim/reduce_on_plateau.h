@@ -24,7 +24,7 @@ struct ReduceLROnPlateauOptions {
 ///   optim::ReduceLROnPlateau schedule(opt, {.patience = 3});
 ///   for (int epoch = 0; epoch < 90; ++epoch) { …; schedule.observe(validation_loss); }
 /// step() only counts epochs. scheduler_chain.h combines it with other schedules. State: best,
-/// bad_metrics, cooldown_left, and the entries of every schedule.
+/// bad_metrics, cooldown_left, and the entries that every schedule has (LRScheduler::state_dict()).
 /// throws: ValueError if factor is outside [0, 1), patience or cooldown is negative, or threshold,
 /// min_lr or eps is negative or not finite.
 /// ref: the rule is PyTorch's.

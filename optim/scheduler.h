@@ -27,8 +27,7 @@ class LATHE_API LRScheduler {
 
   /// Gives the schedule a metric (a validation loss, an accuracy), usually once per epoch, before
   /// step(). ReduceLROnPlateau lowers the learning rates within this call, also if it is part of
-  /// another schedule.
-  /// Other schedules ignore the metric.
+  /// another schedule. All other kinds of schedules ignore the metric.
   void observe(double metric);
 
   /// The epoch whose learning rates are in use; 0 at first.

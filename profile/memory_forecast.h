@@ -13,8 +13,8 @@
 namespace lathe::profile {
 
 /// The peak of a step as a straight line over the batch size: fixed_bytes + batch *
-/// bytes_per_sample. Counts bytes of tensors and workspaces, as memory_use() does, also of those
-/// that the program held before the step.
+/// bytes_per_sample. Counts the bytes of tensors and workspaces as memory_use() does, including
+/// those that the program held before the step.
 struct LATHE_API MemoryForecast {
   double fixed_bytes = 0, bytes_per_sample = 0;
 

@@ -45,7 +45,7 @@ struct ProfilerOptions {
 
 class LATHE_API Profiler {
  public:
-  /// Starts recording, at once or at the first step that the schedule records.
+  /// Starts recording: immediately, or at the first step that the schedule records.
   /// throws: StateError if another profiler exists; the message says where it was made. ValueError
   /// for a negative number in the schedule, `wait` or `warmup` without active steps, or max_ranges
   /// < 1.

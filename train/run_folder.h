@@ -54,7 +54,7 @@ class LATHE_API RunFolder {
   // --- which state is good ----
   /// The present state is good. Call before the first step.
   void begin(int64_t step);
-  /// Begins to copy the present state. Training may change it at once.
+  /// Begins to copy the present state. Training may change it as soon as the call returns.
   void take_candidate();
   /// The loss of the candidate is finite: once it is copied, it is the good state.
   void accept_candidate(int64_t step);

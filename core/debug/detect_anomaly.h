@@ -45,11 +45,11 @@ struct DetectAnomalyOptions {
 };
 
 /// While it lives, it checks each result of the ops that its thread calls, and each gradient of the
-/// backward pass. Throws AnomalyError at the first NaN or infinity: from the op, from the next op
-/// if the op is made of others, or from backward(). Infinities that a call asks for (full,
-/// masked_fill, …) or that came in with an input are allowed. When an op in place throws, it has
-/// already written x.
-/// The error names the forward call of a gradient if such a scope was there at that call.
+/// backward pass. Throws AnomalyError at the first NaN or infinity: from the op itself, from the
+/// next op if the op is made of other ops, or from backward(). Infinities that a call asks for
+/// (full, masked_fill, …) or that came in with an input are allowed. When an op in place throws, it
+/// has already written x. For a gradient, the error also names the forward call, if a DetectAnomaly
+/// was alive during that call.
 /// Not checked:
 ///   - ops that are captured into a CUDA graph
 ///   - results of ops that an optimiser calls, also in the closure of LBFGS; gradients are checked

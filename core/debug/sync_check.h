@@ -57,8 +57,8 @@ class LATHE_API SyncCheck {
   std::unique_ptr<Watch> watch_;
 };
 
-/// While it lives, waits of its thread are not noted. For values that the program reads on purpose,
-/// such as a loss to print.
+/// While it lives, waits of its thread are not noted. Use it for values that the program reads on
+/// purpose, such as a loss to print.
 using AllowSync = profile::MeantWait;
 
 }  // namespace lathe::debug

@@ -13,7 +13,7 @@
 
 namespace lathe {
 
-/// A regular file, open for reading. Several threads may read at once.
+/// A regular file, open for reading. Several threads may read at the same time.
 class LATHE_API InputFile {
  public:
   /// throws: FileError with the path and the system's reason.

@@ -21,7 +21,7 @@
 
 namespace lathe {
 
-/// A regular file, mapped read-only. Several threads may read at once.
+/// A regular file, mapped read-only. Several threads may read at the same time.
 ///
 /// Readers see what another process writes into the file. So replace files as AtomicFile does: a
 /// mapping stays with the file that it opened. A file that is cut off and grows again before it is

@@ -32,8 +32,8 @@ LATHE_API DLManagedTensorVersioned* to_dlpack(const Tensor& tensor);
 LATHE_API DLManagedTensor* to_dlpack_unversioned(const Tensor& tensor);
 
 /// Imports a tensor over the memory of another library. This memory is released when the last
-/// tensor that uses it is gone. Read-only memory is copied and released at once; on a GPU this
-/// waits for the copy. Strides must be 0 or more.
+/// tensor that uses it is gone. Read-only memory is copied and then released before from_dlpack
+/// returns; on a GPU the host waits for the copy. Strides must be 0 or more.
 /// dtypes: bool, u8, i8 … i64, f16, bf16, f32, f64, on the CPU or a GPU.
 /// throws: ValueError that names what is not supported (version, device, dtype, strides, alignment,
 /// sizes); ShapeError for negative or too large sizes. If it throws, `managed` still belongs to the

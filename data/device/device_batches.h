@@ -90,7 +90,8 @@ extern template class Prefetched<DrawnBatch>;
 /// throws: NoCudaError; DeviceError if options.resident is on another device.
 LATHE_API DeviceBatches prefetch(DataLoader& loader, Device device, PrefetchOptions options = {});
 
-/// The same batches, of which only what is random has been decided. make_batch() makes the rest.
+/// Like prefetch(), but a batch holds only what was drawn at random for it (DrawnBatch).
+/// make_batch() makes the images and labels.
 /// throws: as prefetch(); ValueError without options.resident, or for a transform with other stages
 /// than pixel stages (transforms/augment_rows.h).
 LATHE_API DrawnBatches prefetch_drawn(DataLoader& loader, Device device, PrefetchOptions options);

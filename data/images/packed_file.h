@@ -83,7 +83,7 @@ class LATHE_API PackedWriter {
 /// cannot be read.
 LATHE_API bool is_packed_file(const std::string& path);
 
-/// A packed file, opened for reading. Several threads may read at once.
+/// A packed file, opened for reading. Several threads may read at the same time.
 ///
 /// Opening verifies and keeps everything but the images' bytes: first sizes against each other and
 /// the file's size, before memory is allocated for them, then the checksum, then every value. An

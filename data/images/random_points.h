@@ -17,8 +17,9 @@ struct RandomPointsOptions {
 };
 
 /// The samples of another data set, with `points` random rows of each field in `fields`. No row is
-/// taken twice. Every selection and order is equally likely, and the key determines it. Other
-/// fields are unchanged. Keeps a reference: `dataset` must outlive the RandomPoints.
+/// taken twice. Every selection of rows, in every order, is equally likely; the key determines
+/// which one is taken. Other fields are unchanged. Keeps a reference: `dataset` must outlive the
+/// RandomPoints.
 class LATHE_API RandomPoints final : public Dataset {
  public:
   /// throws: ValueError if points < 1 or a sample has fewer points; IndexError for a field that

@@ -37,8 +37,8 @@ class PixelStage;  // a step that changes a plan: pixel_plan.h
 class ImageStage;  // a step that makes new pixels: image_stage.h
 
 /// A sequence of stages. An empty sequence leaves the bytes as they are. A Transform is cheap to
-/// copy. Several threads may use it at once. Each thread keeps memory for its largest image between
-/// two stages.
+/// copy. Several threads may use it at the same time. Each thread keeps memory for its largest
+/// image between two stages.
 class LATHE_API Transform {
  public:
   /// Exactly one of the two is set.
@@ -58,8 +58,8 @@ class LATHE_API Transform {
   /// Transforms one image of bytes. `out` has room for output(in).
   void apply(const uint8_t* image, const ImageSpec& in, Key key, void* out) const;
 
-  /// The scale, from 0 to 1, at which a decoder must at least decode such an image: 0.5 if the
-  /// first stage makes it half as large or smaller. 1 unless the first stage resizes.
+  /// The smallest scale, from 0 to 1, at which a decoder may decode such an image: 0.5, for
+  /// instance, if the first stage makes the image half as large. 1 unless the first stage resizes.
   double detail(const ImageSpec& in, Key key) const;
 
   /// True if there are no stages.

@@ -56,7 +56,7 @@ LATHE_API OnnxModel load_onnx(std::string_view bytes, std::string_view name);
 ///   - Batch norms have PyTorch's running statistics, with the file's momentum; dropouts the file's
 ///     ratio. Both follow train() and eval(), not the file's training_mode.
 /// The model is in training. Warns once about a file whose batch norms seem folded.
-/// Memory: as load_onnx(), and a KiB for each module that the names name.
+/// Memory: as load_onnx(), plus 1 KiB for each module that the names make.
 /// throws: as load_onnx(); DataError for a name that no module can have.
 LATHE_API GraphModule load_onnx_module(const std::string& path);
 /// The same for a file's bytes; `name` stands for it in messages.

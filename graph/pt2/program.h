@@ -51,37 +51,42 @@ struct ProgramType {
 /// PyTorch's names; names that PyTorch ties are one parameter. Non-persistent buffers and constants
 /// are not in the state dict; they follow the parameters to their device and dtype.
 ///
-/// train() and eval() count, of the program or of modules in it, whatever the mode in which it was
-/// exported: batch norm, dropout and stochastic depth (DropPath, StochasticDepth) work as in that
-/// mode. What was exported in training with one of them off keeps it off. A program exported in
-/// evaluation holds no stochastic depth and no dropout inside attention: that is warned about when
-/// it trains.
+/// The mode that train() or eval() sets, for the program or for a module in it, decides what batch
+/// norm, dropout and stochastic depth (DropPath, StochasticDepth) do. The mode of the export has no
+/// influence, with two exceptions:
+///   - If one of them was off in an export in training mode, it stays off.
+///   - A program exported in evaluation mode holds no stochastic depth and no dropout inside
+///     attention. A warning says so when the program trains.
 ///
-/// A program computes in the dtype of its parameters: after to(kF16) what it asked for in f32 is in
-/// f16, too. Without floating parameters or buffers, those of batch norms aside, it takes the dtype
-/// of its first floating input. Several threads may run it in evaluation mode.
+/// A program computes in the dtype of its parameters: after to(kF16) it computes in f16 where the
+/// export says f32. If it has no floating parameters and buffers besides those of batch norms, it
+/// computes in the dtype of its first floating input. Several threads may run it in evaluation
+/// mode.
 class LATHE_API Program final : public nn::Module {
  public:
   ~Program() override;
   Program(Program&&) = delete;
 
-  /// The result of a program of one input. Of several results the first.
+  /// Runs a program that has one input. Returns its result, or the first of several results.
   /// throws: ValueError for a program of several inputs; as run().
   Tensor forward(const Tensor& x) override;
-  /// The results, in the order of output_names(). CallHooks see inputs and results. Those of a
-  /// module in the program see what went into each of its calls, and what others took from it.
-  /// Hooks that can replace a tensor are for a program of one input and one result. A module in it
-  /// refuses pre-hooks, and forward hooks unless each of its calls takes one tensor and gives one.
-  ///   inputs  in the order of input_names(), of the dtypes and sizes of the export; a size that
-  ///           was dynamic there is free, and the same wherever the export has the same symbol
+  /// The results, in the order of output_names(). CallHooks of the program see its inputs and
+  /// results. CallHooks of a module in it see the tensors that go into each call of the module, and
+  /// those of its results that other modules use. ForwardPreHooks and ForwardHooks, which can
+  /// replace a tensor, need a program of one input and one result. A module in the program refuses
+  /// ForwardPreHooks. It takes ForwardHooks if each of its calls takes one tensor and gives one.
+  ///   inputs  in the order of input_names(), with the dtypes and sizes of the export. A size that
+  ///           was dynamic in the export may have any value. It must be the same wherever the
+  ///           export has the same symbol.
   /// throws: ValueError for another number of inputs; ShapeError, DTypeError for one that does not
   /// fit; what the ops throw, with the module and the line of Python that called the op.
   Tensors run(const Tensors& inputs);
-  /// The same by names.
+  /// Like the overload above, with inputs by name.
   /// throws: also ValueError for a name that is missing, unknown or given twice.
   Tensors run(const Named<Tensor>& inputs);
 
-  /// Those that are tensors. Numbers, texts and None have the value of the export.
+  /// The names of the inputs that are tensors. Numbers, texts and None have the values of the
+  /// export.
   const std::vector<std::string>& input_names() const;
   /// The keys if the model returns a dictionary, else the names of the values: "linear_3".
   const std::vector<std::string>& output_names() const;
@@ -89,9 +94,10 @@ class LATHE_API Program final : public nn::Module {
   std::vector<ProgramType> input_types() const;
   std::vector<ProgramType> output_types() const;
 
-  /// Inputs on the CPU of the dtypes and sizes of the export, floating ones 0.5 and others 0: for
-  /// jit::trace and summaries. Sizes that are free are those of the export, but all that are the
-  /// batch size (dimension 0 of the first input) are `batch`.
+  /// Inputs on the CPU with the dtypes and sizes of the export, for jit::trace and summaries. All
+  /// elements are 0.5 in floating inputs and 0 in others. The batch size (dimension 0 of the first
+  /// input, and all sizes that are tied to it) is `batch` if it is free. Other free sizes are those
+  /// of the export.
   Tensors example_inputs(int64_t batch = 2) const;
 
   /// The program as bytes, without the values of parameters and persistent buffers: what a
@@ -115,16 +121,18 @@ class LATHE_API Program final : public nn::Module {
 /// Reads a file of torch.export.save (PyTorch 2.8 or later, schema 8). Nothing of it is executed
 /// before run(). The program is in the mode in which it was exported.
 /// throws: FileError; ValueError for `classes` below 1; DataError that names the file, the node and
-/// the value that does not fit: a damaged or hostile archive, an older format (the message says
-/// what to do), weights outside of their storage or of another shape than the program's, modules in
-/// more than 64 others or with more than 10,000 names, and operators that have no counterpart here:
-/// one message with all of them, each with the module and the line of Python that called it. With
-/// `classes`, also what stands in the way of a new last layer.
+/// the value that does not fit, for one of these:
+///   - a damaged or hostile archive, or an older format (the message says what to do)
+///   - weights outside of their storage, or of another shape than the program's
+///   - modules inside more than 64 others, or with more than 10,000 names
+///   - operators that have no counterpart here: one message lists them all, each with the module
+///     and the line of Python that called it
+///   - with `classes`: a program whose last layer cannot be replaced; the message says why
 /// Memory: about the file's size if it is mostly weights. In any case at most
 ///   - 64 MiB plus 32 times the file's size for tensors,
 ///   - while it is read, 200 times the size of its JSON, which is no larger than the file.
 LATHE_API Program load_program(const std::string& path, const ProgramOptions& options = {});
-/// The same for a file's bytes; `name` stands for it in messages.
+/// Like the overload above, for a file's bytes; `name` stands for the file in messages.
 /// throws: DataError; ValueError.
 LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_view name,
                                const ProgramOptions& options = {});

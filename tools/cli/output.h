@@ -27,8 +27,8 @@ void prepare_standard_streams();
 /// throws: CommandError (kError) naming `what` and the cause.
 void write_all(int descriptor, std::string_view text, std::string_view what);
 
-/// Results. If stdout fails (closed, a full disk), CommandError (kError) is thrown at once;
-/// training then saves and ends.
+/// Prints results to stdout. If stdout fails (closed, a full disk), the call throws CommandError
+/// (kError); training then saves and ends.
 class Output {
  public:
   /// `json`: prints rows only and leaves texts out. `silent`: prints nothing.

@@ -23,8 +23,8 @@ class RankOutput {
 
   /// Whether so much is queued that nothing should be added now.
   bool is_full() const { return to_.is_full(); }
-  /// Why the stream or the log cannot be written any more; "" as long as both can. After a failure
-  /// that one is not tried again, and the other one is still written.
+  /// Why the stream or the log cannot be written any more; "" as long as both can. If one of them
+  /// fails, it is not tried again, and the other one is still written.
   const std::string& problem() const { return log_problem_.empty() ? to_.problem() : log_problem_; }
   /// The last line that was not empty.
   const std::string& last_line() const { return last_line_; }

@@ -37,7 +37,7 @@ GraphFile read_graph_file(const std::string& path);
 StateDict weights_of(const jit::Graph& graph);
 
 /// Calls `f`, which runs or rewrites the graph of `file`. An error of its ops becomes CommandError
-/// (kData) that names the file; those of memory, devices and files pass.
+/// (kData) that names the file; errors of memory, devices and files stay as they are.
 template <class F>
 decltype(auto) running_graph(const std::string& file, F&& f) {
   try {

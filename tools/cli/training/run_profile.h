@@ -25,7 +25,8 @@ class RunProfile {
  public:
   /// Begins to count steps. The step before the first profiled one is recorded as warm-up and
   /// dropped. `most`: the steps that the process makes unless it ends early. If `asked` begins
-  /// after them, as many of the last steps are profiled, and a line in the log says so.
+  /// after these steps, the same number of steps at their end is profiled instead, and a line in
+  /// the log says so.
   RunProfile(const ProfileSteps& asked, int64_t most, Device device,
              const std::filesystem::path& folder, Log& log);
   /// Writes the steps so far if the run ends during them. Warns if there are none.
