@@ -9,8 +9,9 @@
 
 namespace lathe::autograd {
 
-/// Of a leaf, or of an op's result with retain_grad(). prepare() does all that can fail, commit()
-/// changes grad(). Both need the locks. prepare() may widen grad(), which changes no value.
+/// The gradient that arrived at a leaf, or at an op's result with retain_grad(). prepare() does all
+/// that can fail, commit() changes grad(). Both need the locks. prepare() may widen grad(), which
+/// changes no value.
 struct Arrival {
   IntrusivePtr<TensorImpl> tensor;
   Tensor gradient;

@@ -5,15 +5,15 @@
 // Under Autocast each step casts every weight to half and every weight's gradient back to f32: two
 // launches per weight, and memory read and written that the optimiser touches anyway. After
 // keep_half_copy(parameter), which an optimiser calls (Optimizer::set_half_copies),
-// - Autocast gets the copy that the last update wrote. It is made anew if anything else wrote the
-//   parameter since (its storage or version differs), or if another stream made it.
+// - Autocast gets the copy that the last update wrote. A new copy is made if anything else wrote
+//   the parameter since (its storage or version differs), or if another stream made it.
 // - a backward pass leaves the parameter's gradient half. grad() makes it f32, with the bits that
 //   the cast in the backward pass would have given; an optimiser reads it as it is.
-// An update writes the copy only if nobody else holds its memory: what a graph saved of the weight
-// keeps its values. Otherwise the next cast makes a new copy.
-// A captured CUDA graph reads and writes the copy that it found, and before each launch the host
-// makes that copy anew if it is not the parameter's any more. If a captured update writes the
-// parameter without its copy, the parameter has no kept copy from then on.
+// An update writes the copy only if nobody else holds its memory: a copy that an autograd graph has
+// saved keeps its values. Otherwise the next cast makes a new copy. A captured CUDA graph reads and
+// writes the copy that it found, and before each launch the host makes that copy again if it is not
+// the parameter's any more. If a captured update writes the parameter without its copy, the
+// parameter has no kept copy from then on.
 #pragma once
 
 #include "lathe/core/tensor.h"

@@ -60,8 +60,8 @@ class LATHE_API Node : public RefCounted {
   /// always defined. With takes_parts dy may hold two tensors, whose sum is the gradient.
   virtual Tensors run(const Tensors& dy, const Needs& need) = 0;
 
-  /// Of an op that is computed again in the backward pass: records it anew, passes the gradients of
-  /// the outputs on to the new graph, and returns true. run() is then not called.
+  /// For an op that is computed again in the backward pass: records it a second time, passes the
+  /// gradients of the outputs on to the new graph, and returns true. run() is then not called.
   using Deliver = FunctionRef<void(const Edge& to, const Tensor& gradient)>;
   virtual bool expand(const Tensors&, Deliver) { return false; }
 

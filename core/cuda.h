@@ -81,8 +81,8 @@ LATHE_API void set_memory_history(size_t events, Device device = Device(DeviceTy
 /// recent events.
 LATHE_API std::string memory_snapshot(Device device = Device(DeviceType::kCUDA));
 
-/// For tests of error paths. Once armed, it makes the n-th allocation from then on fail as if the
-/// device, or pinned memory, were exhausted.
+/// The fault point of the allocators, for tests of error paths. Once it is armed, the n-th
+/// allocation from then on fails as if the device, or pinned memory, were exhausted.
 /// throws: NoCudaError, DeviceError.
 LATHE_API FaultPoint& allocation_fault(Device device = Device(DeviceType::kCUDA));
 LATHE_API FaultPoint& pinned_allocation_fault();

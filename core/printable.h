@@ -14,7 +14,7 @@ namespace lathe {
 /// stay, also backslashes.
 LATHE_API std::string printable(std::string_view text);
 
-/// The same for a text of several lines: its line ends stay.
+/// Like printable(), for a text of several lines: its line ends stay.
 LATHE_API std::string printable_lines(std::string_view text);
 
 }  // namespace lathe

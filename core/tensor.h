@@ -369,7 +369,7 @@ class LATHE_API Tensor {
   const Tensor& operator-=(const auto& value) const& { return sub_(value); }
   const Tensor& operator*=(const auto& value) const& { return mul_(value); }
   const Tensor& operator/=(const auto& value) const& { return div_(value); }
-  // Of a view without a name, like operator=: x[0] += 1. x.index({mask}) += 1 throws StateError.
+  // For a view without a name, like operator=: x[0] += 1. x.index({mask}) += 1 throws StateError.
   const Tensor& operator+=(const auto& value) const&& { return seen().add_(value); }
   const Tensor& operator-=(const auto& value) const&& { return seen().sub_(value); }
   const Tensor& operator*=(const auto& value) const&& { return seen().mul_(value); }

@@ -50,15 +50,15 @@ const Tensor&& get(const Batch&& batch) {
 LATHE_API Batch read_batch(const Dataset& dataset, std::span<const int64_t> indices,
                            uint64_t seed = 0, int64_t epoch = 0);
 
-/// The same into `buffer`. Gives up between two samples if `stop` returns true.   → whether the
-/// batch is complete
+/// Like the overload above, into `buffer`. Gives up between two samples if `stop` returns true.
+/// → whether the batch is complete
 bool read_batch(const Dataset& dataset, const BatchBuffer& buffer, std::span<const int64_t> indices,
                 uint64_t seed, int64_t epoch, FunctionRef<bool()> stop, Batch& out);
 
 /// Inside a catch block: throws an error that names sample `index`, with the caught one nested in
 /// it.
 [[noreturn]] LATHE_API void rethrow_with_index(int64_t index);
-/// The same, with `place` before the message.
+/// Like rethrow_with_index(), with `place` before the message.
 [[noreturn]] void rethrow_with_text(const std::string& place);
 
 }  // namespace lathe::data

@@ -150,7 +150,7 @@ LATHE_API std::string to_text(const Attribute& attribute);
 /// For each value, by its number: how often it is an input of a node or an output of the graph.
 LATHE_API std::vector<int> count_uses(const Graph& graph);
 
-/// Of run_graph().
+/// The options of run_graph().
 struct RunOptions {
   // (*ways)[n] becomes how the group whose first node is node n ran on a GPU (run_pointwise():
   // `way`). It is "" for other nodes, and on the CPU.

@@ -1,7 +1,7 @@
 // LoRA: fine-tuning that freezes a model and trains small additions to the weights of its layers.
 //   nn::Lora lora = nn::add_lora(model, {.rank = 8, .alpha = 16, .targets = {"*.qkv", "*.fc*"}});
 //   optim::AdamW adam(lora.parameters(), {.lr = 1e-3});
-//   …                      // train as ever
+//   …                      // train as without adapters
 //   lora.save("adapter");  // a folder that PEFT, Hugging Face's library, reads
 //   lora.merge();          // now the model has its old entries, with other weights
 // lora.cpp: adapters in a model; lora_adapter.h: the formula; lora_file.cpp: PEFT's files.
@@ -27,8 +27,8 @@ struct Adapter;
 struct LoraOptions {
   int64_t rank = 8;   // may exceed the sizes of a weight, as in PEFT
   double alpha = 16;  // the addition is multiplied by alpha / rank
-  // Patterns of freeze(): names of the layers that get an adapter, or of modules above them. Of the
-  // modules that a pattern matches, those that take none are skipped.
+  // Patterns of freeze(): names of the layers that get an adapter, or of modules above them. A
+  // module that matches but cannot have an adapter is skipped.
   std::vector<std::string> targets = {"*"};
   // Modules or parameters that train in full and are saved with the adapters: a new head. Patterns
   // as for freeze(). A layer among them gets no adapter.
@@ -48,7 +48,7 @@ class LATHE_API Lora {
 
   /// The names of the layers that have an adapter.
   std::vector<std::string> layers() const;
-  /// What trains: the adapters, then what LoraOptions::trained names.
+  /// The tensors that train: those of the adapters, then those that LoraOptions::trained names.
   Tensors parameters() const;
   /// The parameters that add_lora() froze. Call frozen().hold() after every model.train(), or batch
   /// norms of the frozen model change their running statistics.

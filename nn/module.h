@@ -43,12 +43,13 @@ class LATHE_API Module {
  public:
   template <class T>
   using Named = std::vector<std::pair<std::string, T>>;
-  /// Hooks see the input (and the output) of a call. If one returns a defined tensor, that tensor
-  /// replaces the input (or the output).
+  /// A ForwardPreHook runs before forward() and gets the input x. A ForwardHook runs after it and
+  /// gets the input x and the output y. If a hook returns a defined tensor, that tensor replaces
+  /// the input (ForwardPreHook) or the output (ForwardHook).
   using ForwardPreHook = std::function<Tensor(Module&, const Tensor& x)>;
   using ForwardHook = std::function<Tensor(Module&, const Tensor& x, const Tensor& y)>;
-  /// Sees all tensors in the arguments and in the result of a call. It suits a forward() of any
-  /// signature (nn/module_of.h).
+  /// A CallHook runs after a call and sees all tensors in its arguments and its result. It suits a
+  /// forward() of any signature (nn/module_of.h).
   using CallHook = std::function<void(Module&, const Tensors& inputs, const Tensors& outputs)>;
 
   Module() = default;
@@ -151,7 +152,7 @@ class LATHE_API Module {
   Module& operator=(Module&& other) noexcept;
 
   /// Registers `value` as a parameter: a leaf that requires grad. Keep the result in a member of
-  /// type Parameter. Of a member of type Tensor, the module would not see later assignments.
+  /// type Parameter: the module would not see later assignments to a member of type Tensor.
   /// throws: ValueError for a name that is taken or empty or contains a dot, or for an undefined
   /// tensor; DTypeError unless floating.
   Parameter parameter(const std::string& name, const Tensor& value);
@@ -162,7 +163,7 @@ class LATHE_API Module {
   /// throws: ValueError for a name that is taken or empty or contains a dot; StateError if this
   /// module has a parent, or if `parent` is this module or below it.
   void join(Module& parent, const std::string& name);
-  /// Registers `child` as a child of this module. For containers.
+  /// Registers `child` as a child of this module. Containers call it.
   void adopt(Module& child, const std::string& name) { child.join(*this, name); }
   /// Like adopt(), but a child that has a parent leaves that parent first.
   void take(Module& child, const std::string& name);
@@ -170,8 +171,8 @@ class LATHE_API Module {
   void exchange_child(Module& old, Module& fresh);
   /// throws: ValueError for a name that is taken or empty or contains a dot.
   void check_name(const std::string& name) const;
-  /// Runs f(x) between the pre-hooks and the hooks. For modules that can be called in a second way
-  /// (batch norm with relu).
+  /// Runs f(x) between the pre-hooks and the hooks. Modules that can be called in a second way
+  /// (batch norm with relu) call it.
   Tensor with_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f);
   /// Runs f() as a call of this module: errors get this module's path(), and a call of a module
   /// without a parent is warned about.

@@ -24,7 +24,7 @@ struct Conv2dEpilogue {
 ///   - `constant_filters` chooses another engine.
 ///   - One kernel of cuDNN computes all, which rounds to f16 once: relu((conv2d + residual) + bias)
 ///     in f32. The separate ops round each result.
-/// cuDNN does so on a GPU if no gradient is recorded and all of this holds:
+/// cuDNN's one kernel runs on a GPU if no gradient is recorded and all of this holds:
 ///   - the convolution computes in f16, x is NHWC, C and K are multiples of 8; there are no groups
 ///   - there is a bias, and then.relu is set; the residual, if there is one, is f16
 ///   - cudnn::set_benchmark() is on without set_deterministic(), and the search found such a kernel

@@ -11,10 +11,10 @@ inline MemoryFormat memory_format_of(const Tensor& x) {
   return !x.is_contiguous() && x.is_contiguous(kChannelsLast) ? kChannelsLast : kContiguous;
 }
 
-/// The same for a convolution. With one channel or one pixel x fits both orders; then the strides
-/// of the dimensions of size 1 decide. A convolution must not lose the order there, because its
-/// result has channels and pixels of its own: with grey NHWC images the first layer sets the order
-/// of the whole network.
+/// Like memory_format_of(), for a convolution. With one channel or one pixel x fits both orders;
+/// then the strides of the dimensions of size 1 decide. A convolution must not lose the order
+/// there, because its result has channels and pixels of its own: with grey NHWC images the first
+/// layer sets the order of the whole network.
 inline MemoryFormat conv2d_format(const Tensor& x) {
   if (!x.is_contiguous(kChannelsLast)) return kContiguous;
   const bool open = x.is_contiguous();

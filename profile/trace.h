@@ -17,7 +17,8 @@ namespace lathe::profile {
 /// throws: FileError.
 LATHE_API void write_trace(const Recording& recording, const std::string& path);
 
-/// The same, for use while training: an error becomes a warning, and the file stays as it was.
+/// Like write_trace(), for use while training: an error becomes a warning, and the file stays as it
+/// was.
 /// → false after an error
 LATHE_API bool try_write_trace(const Recording& recording, const std::string& path) noexcept;
 

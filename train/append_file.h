@@ -12,7 +12,7 @@ namespace lathe::train {
 /// Opens a regular file to append lines to. Creates it if it is missing.   → a descriptor
 /// throws: FileError.
 LATHE_API int open_to_append(const std::string& path);
-/// The same for a file that must not be there yet.
+/// Like open_to_append(), for a file that must not exist yet.
 LATHE_API int open_new(const std::string& path);
 
 /// Appends all of `text`. Messages call the file `path`.

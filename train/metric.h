@@ -83,8 +83,8 @@ LATHE_API Metric mean_loss();
 LATHE_API Metric perplexity();
 
 /// "accuracy": the share of targets, from 0 to 1, whose class has the highest score. Scores are
-/// `output` [N,C,…], targets `target` [N,…]. Targets below 0, like ignore_index, do not count. Of
-/// equal scores the first counts as the highest.
+/// `output` [N,C,…], targets `target` [N,…]. Targets below 0, like ignore_index, do not count. If
+/// scores are equal, the first one counts as the highest.
 LATHE_API Metric accuracy();
 /// "top5" for k = 5: the share of targets whose class is among the k highest scores.
 /// throws: ValueError unless k is at least 1.

@@ -33,8 +33,8 @@ struct MetricsRow {
   double samples_per_second = 0;
   bool of_images = true;  // the samples are called so, as those of classifications always were
   std::string time = {};  // when the row was made: time_text()
-  // Of the device that computes, for the steps or the evaluation of the row. Its peak is written,
-  // and what the allocator has reserved.
+  // The memory of the device that computes, for the steps or the evaluation of the row. The row has
+  // its peak, and what the allocator has reserved.
   profile::MemoryUse memory = {};
   double loss_scale = 0;  // 0: there is none, and the row leaves out this and the next
   int64_t skipped_steps = 0;

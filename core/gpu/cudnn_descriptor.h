@@ -78,7 +78,7 @@ class Descriptor {
     values.resize(static_cast<size_t>(std::min(got, most)));
     return values;
   }
-  /// The same for descriptors of `type`. Those returned are finalized.
+  /// Like get_array(), for descriptors of `type`. The returned descriptors are finalized.
   std::vector<Descriptor> get_descriptors(cudnnBackendAttributeName_t name,
                                           cudnnBackendDescriptorType_t type, int64_t most) const;
   /// An upper bound of the number of descriptors to get.

@@ -10,10 +10,10 @@ namespace lathe::cuda {
 
 /// The generators that a capture draws from, and how far each launch moves them on.
 ///
-/// While work is recorded, its draws move the generator on as ever, so that a state saved and
-/// restored in between means what it means otherwise. A draw is recorded as its distance from the
-/// generator's first draw in the capture. When the capture ends, the generators go back to there,
-/// because nothing has run.
+/// While work is recorded, its draws move the generator on as without a capture, so that a state
+/// saved and restored in between means what it means otherwise. A draw is recorded as its distance
+/// from the generator's first draw in the capture. When the capture ends, the generators go back to
+/// there, because nothing has run.
 class GraphDraws {
  public:
   /// Takes counters for a draw in a capture. `outside` is a stream that is not captured, on which

@@ -32,7 +32,7 @@ void give_back(Device device, void* event) noexcept;
 /// All events that were given back, for a new thread.
 SpareEvents take_spare_events() noexcept;
 
-/// A new recording: the clocks of host and GPUs are compared anew.
+/// A new recording begins: the clocks of host and GPUs will be compared again.
 void forget_device_clocks() noexcept;
 
 }  // namespace lathe::profile

@@ -23,7 +23,7 @@ struct LATHE_API MemoryUse {
   int64_t in_use = 0, peak = 0;                   // peak: since the start, or reset_memory_peak()
   std::array<int64_t, kMemoryTags> now = {};      // in_use by tag
   std::array<int64_t, kMemoryTags> at_peak = {};  // peak by tag
-  // Of the device's allocator, rounding included; 0 for pinned memory.
+  // What the device's allocator counts, rounding included; 0 for pinned memory.
   int64_t allocated = 0, peak_allocated = 0, reserved = 0;
 
   int64_t of(MemoryTag tag) const { return now[static_cast<size_t>(tag)]; }

@@ -10,7 +10,7 @@
 
 namespace lathe::profile {
 
-/// Of a call_stack().
+/// The most frames that call_stack() returns.
 inline constexpr size_t kMostFrames = 127;
 
 /// The return addresses of the calling thread, innermost first, at most `limit` and kMostFrames.
@@ -30,9 +30,9 @@ struct LATHE_API Frame {
 /// throws: std::bad_alloc.
 LATHE_API Frame frame_of(void* return_address);
 
-/// The same as text:
+/// The line of the program that called the library, as text:
 /// "train.cpp:42 (train(lathe::Tensor const&))", "train(lathe::Tensor const&)",
-/// "train + 0x1234" without names, or "" if the stack has none.
+/// "train + 0x1234" without names, or "" if the stack has no such line.
 LATHE_API std::string user_call(std::span<void* const> stack);
 
 /// Where the program called the library.

@@ -11,9 +11,9 @@ namespace lathe {
 /// While it lives, this thread draws from default generators of its own, which begin in the state
 /// of the real ones. Whatever it asks of a default generator is then about its own one, also
 /// through a reference from before; so are manual_seed() and random_state(). Other threads use the
-/// real ones as ever.
-/// default_generator() returns the real ones, so that a CUDA graph, or a layer, may keep one.
-/// Generators that a program made have no stand-in. Scopes of one thread end in the reverse order.
+/// real ones. default_generator() returns the real ones, so that a CUDA graph, or a layer, may keep
+/// one. Generators that a program made have no stand-in. Scopes of one thread end in the reverse
+/// order.
 class LATHE_API OwnGenerators {
  public:
   OwnGenerators();

@@ -27,8 +27,8 @@ LATHE_API void append_wrapped(std::string& out, std::string_view text, size_t at
 /// so does one below 20, where indented lines would be worse than the terminal's own.
 LATHE_API std::string wrapped(std::string_view line, int width);
 
-/// The same for lines of tables and lists: what follows a line is indented to its second column,
-/// which two spaces or more precede, if that begins in the first third of the width.
+/// Like wrapped(), for the lines of tables and lists: the continuation of a line is indented to its
+/// second column, which two spaces or more precede, if that begins in the first third of the width.
 LATHE_API std::string wrapped_rows(std::string_view lines, int width);
 
 }  // namespace lathe

@@ -26,7 +26,7 @@ namespace lathe::data {
 
 using FileBytes = std::span<const uint8_t>;
 
-/// What the header says. Decodes nothing. Of an animated WebP file there is none: it is no image.
+/// What the header says. Decodes nothing. An animated WebP file has no such header: it is no image.
 ImageSpec jpeg_spec(FileBytes file, const std::filesystem::path& path);
 ImageSpec png_spec(FileBytes file, const std::filesystem::path& path);
 ImageSpec webp_spec(FileBytes file, const std::filesystem::path& path);

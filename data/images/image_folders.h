@@ -38,7 +38,8 @@ struct ImageFolders {
   bool holds_images() const { return layout > FolderLayout::kOther || !problem.empty(); }
   /// Whether the images are divided into those for training, to choose by, and to test with.
   bool divides_three() const { return !val.empty() && !test.empty(); }
-  /// Those to test with, or else to choose by; empty if there are none.
+  /// The folder of the images to test with, or else of those to choose by; empty if the data set
+  /// has neither.
   const std::filesystem::path& tests() const { return test.empty() ? val : test; }
 };
 
@@ -58,7 +59,7 @@ LATHE_API std::string wanted_layout(const std::filesystem::path& root);
 LATHE_API std::shared_ptr<ImageFolder> open_image_folder(const std::filesystem::path& root,
                                                          Part part,
                                                          const ImageFolderOptions& options = {});
-/// The same of a folder that look_into() has found to have this part.
+/// Like the overload above, for a folder in which look_into() has found this part.
 LATHE_API std::shared_ptr<ImageFolder> open_image_folder(const std::filesystem::path& root,
                                                          const ImageFolders& found, Part part,
                                                          const ImageFolderOptions& options = {});

@@ -109,7 +109,7 @@ struct PublishedFiles {
   std::filesystem::path labels;               // of IDX files; empty for CIFAR
 };
 
-/// Those of cifar10, cifar100, mnist or fashion-mnist; each file plain or as .gz.
+/// The files of cifar10, cifar100, mnist or fashion-mnist; each file plain or as .gz.
 /// throws: ValueError for another name; DataError naming the places searched and what is missing.
 PublishedFiles find_published(const std::string& name, const std::filesystem::path& root,
                               bool train);

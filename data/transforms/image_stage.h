@@ -27,8 +27,8 @@ class ImageStage {
   /// Whether a following flip costs this stage nothing.
   virtual bool takes_flip() const { return false; }
 
-  /// The same for a batch u8 [N,C,H,W], any strides, on its device. Sample n uses randoms[n]. The
-  /// result is row-major.
+  /// Like run(), for a batch u8 [N,C,H,W] of any strides, on its device. Sample n uses randoms[n].
+  /// The result is row-major.
   virtual Tensor run_batch(const Tensor& images, const std::vector<Random>& randoms) const = 0;
 
   /// The part of the rows and columns of such an image that the stage needs. If it is 0.5 or less,

@@ -59,7 +59,7 @@ LATHE_API OnnxModel load_onnx(std::string_view bytes, std::string_view name);
 /// Memory: as load_onnx(), plus 1 KiB for each module that the names make.
 /// throws: as load_onnx(); DataError for a name that no module can have.
 LATHE_API GraphModule load_onnx_module(const std::string& path);
-/// The same for a file's bytes; `name` stands for it in messages.
+/// Like the overload above, for a file's bytes; `name` stands for the file in messages.
 /// throws: DataError.
 LATHE_API GraphModule load_onnx_module(std::string_view bytes, std::string_view name);
 

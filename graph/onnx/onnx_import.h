@@ -73,7 +73,7 @@ class Call {
 
   /// The number of an input's value in the graph; -1 if it is not given.
   int maybe(size_t i);
-  /// The same for an input that must be given.
+  /// Like maybe(), for an input that must be given.
   int in(size_t i);
   Type type(size_t i);
   /// The size of dimension `d` of an input, which must not depend on the batch.

@@ -82,7 +82,7 @@ class LATHE_API Program final : public nn::Module {
   /// fit; what the ops throw, with the module and the line of Python that called the op.
   Tensors run(const Tensors& inputs);
   /// Like the overload above, with inputs by name.
-  /// throws: also ValueError for a name that is missing, unknown or given twice.
+  /// throws: as the overload above; ValueError for a name that is missing, unknown or given twice.
   Tensors run(const Named<Tensor>& inputs);
 
   /// The names of the inputs that are tensors. Numbers, texts and None have the values of the

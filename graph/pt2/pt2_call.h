@@ -70,7 +70,8 @@ class Call {
   const Setting& setting() const { return setting_; }
   /// Whether the module that made the call trains.
   bool trains() const;
-  /// The same for an operator with a flag, which was false in a part that did not train then.
+  /// Like the overload above, for an operator with a flag, which was false in a module that did not
+  /// train at the export.
   bool trains(std::string_view flag) const;
   bool is_stochastic_depth() const;
   /// Whether "other" is the mask of stochastic depth.

@@ -54,11 +54,11 @@ class BlockEnd final : public autograd::Node {
 };
 
 /// The gradient of a convolution's input x, computed through the end of the block that made x. Call
-/// it from the convolution's gradient; x is the convolution's first input.
-/// It computes something only if a BlockEnd made x and one gradient waits there
-/// (autograd/waiting.h). If the search finds the fused kernel fastest, the result is Left::g of
-/// both gradients, and none waits any more. Otherwise it is the plain input gradient, or undefined.
-/// Values differ from those of the two ops in two ways:
+/// it from the convolution's gradient; x is the convolution's first input. It computes something
+/// only if a BlockEnd made x and one gradient waits there (autograd/waiting.h). If the search finds
+/// the fused kernel fastest, the result is Left::g of both gradients, and no gradient waits any
+/// more. Otherwise it is the plain input gradient, or undefined. Values differ from those of the
+/// two ops in two ways:
 ///   - The sum of the gradients is not rounded to f16.
 ///   - The relu passes the gradient where its input is 0.
 Tensor conv2d_backward_to_block_end(const Tensor& dy, const Tensor& w, const Shape& x_shape,

@@ -124,7 +124,8 @@ typename Pass::primitive_desc forward_desc(const dnnl::primitive_attr& attribute
   }
 }
 
-/// The same for a backward pass; `forward` describes the forward pass that it belongs to.
+/// Like the function above, for a backward pass; `forward` describes the forward pass that it
+/// belongs to.
 template <class Pass, class Forward, class... Parts>
 typename Pass::primitive_desc backward_desc(const dnnl::primitive_attr& attributes,
                                             const Forward& forward, const Parts&... parts) {

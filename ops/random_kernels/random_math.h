@@ -85,7 +85,7 @@ struct IntegerValues {
   }
 };
 
-/// The same for wide spans: 64 bits for each value.
+/// Like the struct above, for wide spans: 64 bits for each value.
 template <class T>
 struct WideIntegerValues {
   static constexpr int kValues = 2;

@@ -68,7 +68,7 @@ class Log {
   /// by say_choices(). A command that fails before then prints only its error.
   void choice(std::string_view text);
   void say_choices();
-  /// For a command that does not end as it was asked to.
+  /// Writes the error of a command that fails.
   void error(std::string_view text);
   /// Called before each line, to take a progress bar off the terminal.
   void before_line(std::function<void()> hook) { before_line_ = std::move(hook); }

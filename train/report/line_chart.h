@@ -45,8 +45,8 @@ struct LineChart {
 /// One <svg> element, 720 by 400 units, which takes the width that there is. It is dark on light,
 /// or light on dark where the reader's system asks for that. Points that are not finite, or not
 /// above 0 on a logarithmic axis, interrupt their line. What lies outside of the axes is cut off.
-/// Of a long line, the lowest and the highest point of each unit of width are drawn. Without a
-/// point to draw the chart says so.
+/// If a line has many points, only the lowest and the highest point of each unit of width are
+/// drawn. If there is no point to draw, the chart has a text that says so.
 LATHE_API std::string svg_of(const LineChart& chart);
 
 /// What each of them begins with.

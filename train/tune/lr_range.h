@@ -82,7 +82,7 @@ class LATHE_API LrRange {
 /// texts. '|' marks the column of the suggestion, '.' the points before first_used().
 LATHE_API std::string lr_plot(const LrRange& range, int width, int height);
 
-/// The same as SVG, with the single losses behind the smoothed ones.
+/// The same plot as SVG, with the single losses behind the smoothed ones.
 LATHE_API std::string lr_svg(const LrRange& range);
 
 }  // namespace lathe::train

@@ -5,8 +5,8 @@
 // tensor was written, because that changes the version. Copies hold the memory of their tensor, so
 // that no other tensor can get its address. When nobody else holds it any more, or it was written,
 // the next look-up frees them, or the end of an Autocast scope, which drops the casts of its
-// parameters. Of tensors in the memory of others (from_blob) none is kept:
-// versions do not tell of their writes. Nor is any in the first call of checkpoint().
+// parameters. No copy is kept of tensors in the memory of others (from_blob): versions do not count
+// their writes. No copy is kept in the first call of checkpoint() either.
 #pragma once
 
 #include <any>

@@ -85,12 +85,12 @@ LATHE_API ConvChoice with_fallback(const ConvKey& key, ConvEngines& engines, Con
 LATHE_API std::string refusal(const ConvKey& key, const ConvEngineInfo& info);
 
 /// Chooses an engine for `key`. If `may_time` is false, nothing is timed, and mode kBenchmark
-/// chooses as kHeuristic does.
-/// Engines: to be timed, those of heuristics A and B by turns; else those of A, and only if none
-/// can be used those of B. Engines with tensor cores come first for tensors of a half type, and for
-/// f32 that may be rounded to TF32. The fall-back is asked only if no other engine can be used.
-/// Timing: each engine runs 9 times, or 6 if it is clearly slower than the fastest so far. Then
-/// the fastest, at most 5, run 15 times each, by turns, and the fastest of these wins.
+/// chooses as kHeuristic does. Engines: for timing, those of heuristics A and B alternately.
+/// Without timing, those of A, and those of B only if no engine of A can be used. Engines with
+/// tensor cores come first for tensors of a half type, and for f32 that may be rounded to TF32. The
+/// fall-back is asked only if no other engine can be used. Timing: each engine runs 9 times, or 6
+/// if it is clearly slower than the fastest so far. Then the fastest, at most 5, run 15 times each,
+/// alternately, and the fastest of these wins.
 /// throws: as fail_without_engine if no engine can be used; in deterministic mode the
 /// OutOfMemoryError of the first engine.
 LATHE_API ConvChoice choose_engine(const ConvKey& key, ConvEngines& engines,

@@ -35,11 +35,11 @@ struct ModelShape {
 };
 
 /// The model that --model and --stem name for images of --image-size, on the CPU, with values drawn
-/// from the default generator. A stem that is not chosen is that for the image size. Of a file
-/// (model_file.h): with its values.
+/// from the default generator. A stem that is not chosen is the one for the image size. If --model
+/// names a file (model_file.h), the model has the file's values.
 /// throws: UsageError for an image size that the model does not take; as model_of_file().
 std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShape& shape);
-/// The same for weights that are loaded next: nothing is drawn.
+/// Like make_model(), for a model whose weights are loaded next: nothing is drawn.
 std::unique_ptr<nn::Module> make_empty_model(const Settings& settings, const ModelShape& shape);
 
 /// The classes and channels for which a model has weights of these shapes. `make` makes the model

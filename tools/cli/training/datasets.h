@@ -39,7 +39,7 @@ bool makes_test_part(const Settings& settings);
 /// when it is read.
 /// throws: UsageError, DataError, FileError.
 std::shared_ptr<data::ImageDataset> open_all_images(Settings settings, Part part);
-/// The same for a folder that directly contains the classes' folders.
+/// Like open_all_images(), for a folder that directly contains the classes' folders.
 std::shared_ptr<data::ImageDataset> open_class_folders(const std::filesystem::path& root);
 
 /// Opens one part. `augmented`: with the random changes of settings.augment.
@@ -58,10 +58,11 @@ struct Share {
 };
 
 /// `training`: shuffled. Otherwise from the first to the last, including a short last batch. A
-/// request to stop (StopRequests) ends a pass after the sample that is being read, but with
-/// --accumulate not in training. Of several ranks each reads its share of every batch, so that
-/// --batch-size is that of all together. In training the shares are equal, and no request to stop
-/// ends a pass: the ranks stop together. In evaluation each sample is in one share.
+/// request to stop (StopRequests) ends a pass over the batches after the sample that is being read,
+/// except in training with --accumulate. With several ranks, each reads its share of every batch,
+/// so that --batch-size is for all ranks together. In training the shares are equal, and no request
+/// to stop ends a pass over the batches: the ranks stop together. In evaluation each sample is in
+/// one share.
 /// throws: UsageError for fewer samples than ranks.
 data::DataLoader make_loader(std::shared_ptr<const data::Dataset> dataset, const Settings& settings,
                              bool training, Share share = {});

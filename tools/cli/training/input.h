@@ -32,7 +32,7 @@ struct Input {
 Input make_input(const std::shared_ptr<data::ImageDataset>& images, const Settings& settings,
                  Device device, bool training, Share share = {});
 
-/// For commands that time the reading of batches.
+/// Refuses images that are kept on a GPU, for commands that time the reading of batches.
 /// throws: UsageError for --data-cache gpu.
 void refuse_resident_images(const Settings& settings);
 

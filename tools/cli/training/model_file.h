@@ -29,7 +29,8 @@ struct CarriedProgram {
 /// throws: DataError for a damaged program.
 void take_carried_program(Settings& settings, const Checkpoint& checkpoint,
                           const std::string& file);
-/// The same for a file of weights or a checkpoint, which is read if it carries a program.
+/// Like the overload above, for a file of weights or a checkpoint. The file is read if it carries a
+/// program.
 /// throws: CommandError (kData), DataError if it cannot be read.
 void take_carried_program(Settings& settings, const std::string& file);
 
@@ -41,7 +42,8 @@ void take_carried_program(Settings& settings, const std::string& file);
 /// --image-size than the program's; DataError if it cannot be read.
 void take_model_file(Settings& settings);
 
-/// For a command that looks at the convolutions of a model of the library.
+/// Refuses a file as --model. For commands that look at the convolutions of a model of the library,
+/// `command` being the command's name.
 /// throws: UsageError if --model is a file.
 void refuse_model_file(const Settings& settings, std::string_view command);
 

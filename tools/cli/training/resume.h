@@ -63,8 +63,8 @@ struct RunImages {
 using train::Unchanged;
 
 /// Compares settings and data with those of the run so far. Another length, and what only rounds
-/// differently, is a line of the log. Of a program's run, what is known of it (program_run.h) and
-/// the number of batches.
+/// differently, is a line of the log. For a program's run, compares only what is known of it
+/// (program_run.h) and the number of batches.
 /// throws: UsageError listing what must not change, unless --allow-changes.
 Unchanged check_changes(const StartPoint& start, const Settings& now, const RunImages& images,
                         int64_t ranks, Log& log);

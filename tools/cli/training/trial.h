@@ -49,9 +49,9 @@ struct TrialTimes {
 TrialTimes try_training(const Settings& settings, const TrialData& data,
                         const TrialOptions& options);
 
-/// The same for batches of the training images as evaluations compute them; a batch is a step.
-/// Weights stay as they are. With `gradients` what a backward pass would need is kept, which
-/// evaluate() does not do.
+/// Like try_training(), but evaluates batches of the training images; a batch is a step. Weights
+/// stay as they are. With `gradients`, ops keep what a backward pass would need, which evaluate()
+/// does not do.
 TrialTimes try_evaluation(const Settings& settings, const TrialData& data,
                           const TrialOptions& options, bool gradients);
 
