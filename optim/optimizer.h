@@ -131,7 +131,8 @@ class LATHE_API Optimizer {
   /// A parameter that was never updated has no state entries. Waits for the device if the device
   /// counts the steps: after set_capturable(), or after the first step with a found_inf.
   StateDict state_dict() const;
-  /// Loads the state_dict() of such an optimiser, with its hyper-parameters. Copies the buffers.
+  /// Loads the state_dict() of an optimiser of the same class, with its hyper-parameters. Copies
+  /// the buffers.
   /// throws: ValueError listing every entry that is missing, unexpected or of another shape.
   /// Nothing has changed then.
   void load_state_dict(const StateDict& state);

@@ -55,8 +55,8 @@ class LATHE_API Metric {
   const Tensor& totals() const { return totals_; }
   /// The entry "totals" as a copy; no entry if no batch was added.
   StateDict state_dict() const;
-  /// Loads a state_dict() of such a metric. The totals are then on `device`, where further batches
-  /// must be.
+  /// Loads the state_dict() of a metric of the same kind. The totals are then on `device`, where
+  /// further batches must be.
   /// throws: ValueError, DTypeError for another kind of state. Nothing has changed then.
   void load_state_dict(const StateDict& state, Device device);
 

@@ -66,9 +66,9 @@ struct TrainerOptions {
 
   // --- the run folder; empty: nothing is written
   std::filesystem::path run_dir = {};
-  // Where to go on. "": a new run, in a folder that holds none. "auto": the run of run_dir, or a
-  // new one if there is none. A folder: its run. A checkpoint: from its state; the run goes on in
-  // run_dir. Only the number of batches is compared with that of the run so far.
+  // Where to go on. "": a new run, in a folder that holds no run. "auto": the run of run_dir, or a
+  // new one if run_dir holds no run. A folder: the run in it. A checkpoint: its state; the run goes
+  // on in run_dir. Only the number of batches is compared with that of the run so far.
   std::string resume = {};
   int64_t save_every = 0;  // updates between checkpoints; each epoch saves one in any case
   int64_t keep = 1;        // above 1: so many of them stay, as step-N.safetensors
@@ -88,15 +88,18 @@ struct Unchanged {
 };
 
 /// A training. It ends in one of these ways:
-///   - The epochs, max_steps, time_limit or the patience of early_stopping are over: it evaluates.
-///   - A signal, pause_after or stop(): after the present step. pause_after counts the updates of
-///     the whole run, time_limit the seconds of this process.
+///   - The epochs, max_steps, time_limit or the patience of early_stopping are over. The trainer
+///     then evaluates.
+///   - A signal, pause_after or stop() ends it after the present step. pause_after counts the
+///     updates of the whole run, time_limit the seconds of this process.
 ///   - A loss is not finite, DetectAnomaly finds a bad value, or the loss scale would fall below
-///     its floor: DivergedError. It saves the last state whose own loss is known to be finite: a
-///     later one may have caused the bad loss.
-///   - Any other error, which it passes on. On a CPU an unfinished step is undone first. If the
-///     present state may be bad, or the GPU has failed, the last good state is saved instead.
-///   - Another rank has ended: as for any other error, but a state within a step is never saved.
+///     its floor. The trainer throws DivergedError, and first saves the last state whose own loss
+///     is known to be finite: a later state may have caused the bad loss.
+///   - Any other error occurs. The trainer saves the present state and passes the error on. On a
+///     CPU it first undoes an unfinished step. If the present state may be bad, or the GPU has
+///     failed, it saves the last good state instead.
+///   - Another rank has ended. The trainer does what it does for any other error, but never saves a
+///     state from within a step.
 /// With a run folder it leaves last.safetensors, from which a training goes on bit by bit, and
 /// best.safetensors, the best state by `monitor` (run_folder.h says what overwrites what).
 ///
@@ -104,7 +107,8 @@ struct Unchanged {
 /// Several ranks end, save and log after the same step, with the same numbers.
 ///
 /// It prints nothing and catches no signal, unless options or observers ask for it. A thread writes
-/// checkpoints; it ends with the trainer. Neither copied nor moved. Not thread-safe.
+/// checkpoints; it ends with the trainer. A Trainer cannot be copied or moved, and is not
+/// thread-safe.
 class LATHE_API Trainer {
  public:
   /// Model and optimiser must outlive it. The model is on the device that training computes on.

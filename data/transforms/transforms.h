@@ -58,8 +58,9 @@ class LATHE_API Transform {
   /// Transforms one image of bytes. `out` has room for output(in).
   void apply(const uint8_t* image, const ImageSpec& in, Key key, void* out) const;
 
-  /// The smallest scale, from 0 to 1, at which a decoder may decode such an image: 0.5, for
-  /// instance, if the first stage makes the image half as large. 1 unless the first stage resizes.
+  /// The smallest scale, from 0 to 1, at which a decoder may decode an image of the kind `in`: 0.5,
+  /// for instance, if the first stage makes the image half as large. 1 unless the first stage
+  /// resizes.
   double detail(const ImageSpec& in, Key key) const;
 
   /// True if there are no stages.
