@@ -5,16 +5,17 @@
 
 namespace lathe {
 
-/// dst = src, converted to dst's dtype; src broadcasts to dst's shape. Float → integer truncates
-/// toward zero, float → half rounds to nearest even, anything → bool is `!= 0`. The two must not
-/// overlap unless they are the same view.
+/// Copies src's values to dst, converted to dst's dtype; src broadcasts to dst's shape. Float →
+/// integer truncates toward zero, float → half rounds to nearest even, anything → bool is `!= 0`.
+/// The two must not overlap unless they are the same view.
 /// throws: ShapeError if src does not broadcast; NoCudaError.
 LATHE_API void copy_values(const Tensor& dst, const Tensor& src);
 
-/// copy_values, queued on the GPU's current stream without waiting for it. Pinned memory can be in
-/// use after the call: the GPU reads a pinned src, and writes a pinned dst that has src's dtype,
-/// shape and order of elements. Leave it alone until an event says that the copy is done; freeing
-/// it is always allowed. A GPU other than the first still waits where memory is pinned.
+/// Like copy_values(), but only queued on the GPU's current stream: the call does not wait for the
+/// copy. Pinned memory can be in use after the call: the GPU reads a pinned src, and writes a
+/// pinned dst that has src's dtype, shape and order of elements. Leave it alone until an event says
+/// that the copy is done; freeing it is always allowed. A GPU other than the first still waits
+/// where memory is pinned.
 LATHE_API void copy_values_async(const Tensor& dst, const Tensor& src);
 
 /// dst = value, everywhere.

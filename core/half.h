@@ -68,9 +68,9 @@ LATHE_HD constexpr float float_from_bfloat16(uint16_t bits) {
   return float_of(static_cast<uint32_t>(bits) << 16);
 }
 
-// double -> float rounded to odd: truncated, and the last bit is set if anything was lost. Rounding
-// the result again to at most 22 bits gives the same as rounding the double once (Boldo and
-// Melquiond 2008).
+// Rounds a double to a float by the rule "to odd": truncates, and sets the last bit if anything was
+// lost. Rounding the result again to at most 22 bits gives the same as rounding the double once
+// (Boldo and Melquiond 2008).
 LATHE_HD constexpr float float_to_odd(double value) {
   const float nearest = static_cast<float>(value);
   const double back = static_cast<double>(nearest);

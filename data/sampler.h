@@ -41,7 +41,8 @@ class LATHE_API RandomSampler final : public Sampler {
   int64_t n_;
 };
 
-/// `draws` indices, index i with probability weights[i] / sum, with replacement.
+/// Draws `draws` indices with replacement. Index i has the probability weights[i] / (sum of the
+/// weights).
 /// throws: ValueError if draws < 1, a weight is negative or not finite, or all are 0.
 class LATHE_API WeightedSampler final : public Sampler {
  public:

@@ -136,7 +136,7 @@ LATHE_API Graph parse(std::string_view text, std::string_view name = "graph");
 /// True for a name that a value can have in a text: letters, digits, "_", ".", "-" and "/".
 LATHE_API bool is_name(std::string_view text);
 
-/// `wanted`, with as many "_" behind it as it takes until no value of the graph has this name.
+/// A name that no value of the graph has: `wanted` with as few "_" behind it as possible.
 LATHE_API std::string fresh_name(const Graph& graph, std::string wanted);
 
 /// The type of a tensor, with fixed sizes.

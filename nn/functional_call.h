@@ -6,7 +6,7 @@
 
 namespace lathe::nn {
 
-/// module(x), with other tensors in place of parameters and buffers.
+/// Calls module(x) with other tensors in place of parameters and buffers.
 ///   const Tensor y = nn::functional_call(net, {{"fc.weight", w}}, x);
 ///   tensors  under names of named_parameters() and named_buffers(); the others stay
 /// Gradients flow to these tensors, not to the parameters that they replace. In-place writes of the

@@ -8,7 +8,7 @@
 
 namespace lathe {
 
-/// x with the order of the elements along each of `dims` reversed. If `dims` is empty, a copy of x.
+/// A copy of x in which the order of the elements along each of `dims` is reversed.
 /// throws: IndexError (dimension out of range or repeated).
 LATHE_API Tensor flip(const Tensor& x, const Dims& dims);
 
@@ -79,7 +79,7 @@ enum class MeshIndexing : uint8_t {
 /// throws: ValueError for no axes; ShapeError, DTypeError, DeviceError.
 LATHE_API Tensors meshgrid(const Tensors& axes, MeshIndexing indexing = MeshIndexing::kIJ);
 
-/// gather (ops/index.h), except that x and index broadcast in all dimensions but `dim`. With
+/// Like gather (ops/index.h), except that x and index broadcast in all dimensions but `dim`. With
 /// index = argsort(x, dim) it sorts x; with argmax(x, dim, true) it picks the largest elements.
 ///   index  i64 or i32, as many dimensions as x
 /// throws: as gather.

@@ -5,7 +5,8 @@
 
 namespace lathe {
 
-/// x with zeros above (tril) or below (triu) the given diagonal of its last two dimensions.
+/// A copy of x with zeros above (tril) or below (triu) the given diagonal of its last two
+/// dimensions.
 ///   diagonal  0: the main one; positive: above it; negative: below it
 /// Any strides.
 /// dtypes: any.   grad: x, twice differentiable.

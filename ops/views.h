@@ -34,8 +34,9 @@ LATHE_API Tensor transpose(const Tensor& x, int64_t a, int64_t b);
 /// throws: ShapeError unless `order` is a permutation of all dimensions.
 LATHE_API Tensor permute(const Tensor& x, const Dims& order);
 
-/// x with its dimensions of size 1 repeated to the sizes in `shape`, without a copy (stride 0).
-/// `shape` may add dimensions in front; -1 keeps a size. The result cannot be written in place.
+/// A view of x in which dimensions of size 1 are repeated to the sizes in `shape`, without a copy
+/// (stride 0). `shape` may add dimensions in front; -1 keeps a size. The result cannot be written
+/// in place.
 /// throws: ShapeError.
 LATHE_API Tensor expand(const Tensor& x, const Shape& shape);
 

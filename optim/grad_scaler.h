@@ -55,7 +55,7 @@ class LATHE_API GradScaler {
   GradScaler(const GradScaler&) = delete;
   GradScaler& operator=(const GradScaler&) = delete;
 
-  /// loss · scale, differentiable. The scaler works on the device of the first loss.
+  /// Returns loss · scale, differentiable. The scaler works on the device of the first loss.
   /// throws: DTypeError unless the loss is floating; DeviceError if it is on another device than
   /// the first loss.
   Tensor scale(const Tensor& loss);

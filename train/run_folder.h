@@ -48,7 +48,8 @@ inline constexpr int64_t kStepsBetweenCandidates = 50;
 class LATHE_API RunFolder {
  public:
   /// `present` makes a checkpoint of the present state. It may share its values with the model.
-  /// Without it nothing is copied or written, and all else is the same: of several ranks one saves.
+  /// Without `present` nothing is copied or written, and all else is the same: of several ranks
+  /// only one has it.
   RunFolder(const std::filesystem::path& folder, int64_t keep, std::function<Checkpoint()> present);
 
   // --- which state is good ----

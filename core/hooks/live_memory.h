@@ -63,8 +63,8 @@ class LATHE_API LiveMemory {
 
   /// The tensors that were made since this object and are alive, the largest first.
   std::vector<LiveTensor> live() const;
-  /// live() as text: size, tag, dtype and shape, op and place of the `rows` largest. Also says how
-  /// many tensors and nodes could not be recorded for lack of memory.
+  /// The tensors of live() as text: size, tag, dtype and shape, op and place of the `rows` largest
+  /// ones. Also says how many tensors and nodes could not be recorded for lack of memory.
   std::string table(size_t rows = 20) const;
 
   /// Ends a training step: notes what is alive. Call it when the temporaries of the step are gone.

@@ -42,7 +42,7 @@ struct DrawnBatch {
 };
 
 /// The images and labels of a batch that prefetch_drawn() with these options has handed out. On a
-/// GPU: two kernels, and nothing that the host computes for this batch alone.
+/// GPU this launches two kernels, and the host computes nothing for this batch alone.
 /// throws: as augment_rows().
 LATHE_API std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options,
                                                const DrawnBatch& drawn);

@@ -34,9 +34,10 @@ struct ProgramOptions {
   /// frozen.
   std::optional<bool> exported_in_training = {};
   /// Gives the program a new last layer for this many classes, and leaves all else as it is: for
-  /// fine-tuning. The layer is the linear layer or convolution from which the only result comes by
-  /// pooling, activations and views. Its weight and bias are drawn from U(±1/sqrt(fan_in)) and
-  /// train, and have the names and the dtypes of the old ones.
+  /// fine-tuning. The last layer is the linear layer or convolution whose result becomes the
+  /// program's only result through nothing but pooling, activations and views. Its weight and bias
+  /// are drawn from U(±1/sqrt(fan_in)) and train, and have the names and the dtypes of the old
+  /// ones.
   std::optional<int64_t> classes = {};
 };
 

@@ -43,7 +43,8 @@ inline constexpr int kMost = 1 << 14, kNotRead = -1, kNone = 0;
 inline std::atomic<unsigned char> g_seen[kMost];
 inline std::atomic<int> g_chosen = kNotRead;
 
-// The kernel is asked directly, since a test may have put its own write() in front of libc's.
+// Writes a line to the trace. Calls the kernel directly, because a test may have put its own
+// write() in front of libc's.
 inline void trace(const char* word, const char* what) {
   const char* path = std::getenv("MUTANT_TRACE");
   if (!path) return;

@@ -9,8 +9,8 @@ namespace lathe::cli {
 /// A setting whose value a search is to find, in the config file that will hold it.
 class FoundSetting {
  public:
-  /// `path` is the value of --write-config; with "" nothing is ever written. The constructor only
-  /// checks the file.
+  /// Checks the file of --write-config, and changes nothing. `path` is the value of the flag; with
+  /// "" nothing is ever written.
   /// throws: UsageError if the existing file is not a config file; FileError if the file cannot be
   /// written.
   FoundSetting(std::string path, std::string_view key);
