@@ -30,11 +30,11 @@ class LATHE_API UnusedGraph {
   UnusedGraph& operator=(const UnusedGraph&) = delete;
 
   /// The places that called recorded ops which no backward pass has reached so far. The place with
-  /// the most ops comes first. Call it when no further backward pass is to come.
-  /// A place is the innermost line from which no used op was called. For an evaluation this is the
-  /// line that calls the model, and not a line of the model, which training calls too. If no
-  /// recorded op was used, it is the innermost line that all of them have in common. Only the 127
-  /// innermost frames of a call are examined.
+  /// the most ops comes first. Call it when no further backward pass is to come. A place is the
+  /// innermost line that called only ops which no backward pass has reached. For an evaluation this
+  /// is the line that calls the model, and not a line of the model, which training calls too. If
+  /// backward passes have reached no op at all, it is the innermost line that the calls of all ops
+  /// have in common. Only the 127 innermost frames of a call are examined.
   std::vector<UnusedPlace> places() const;
   /// A line for each place; "" if there is none.
   std::string text() const;

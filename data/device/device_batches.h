@@ -33,9 +33,9 @@ struct PrefetchOptions {
   std::shared_ptr<BatchPlaces> places = {};
 };
 
-/// What was drawn for a batch of resident images: a few bytes per sample. make_batch() makes the
-/// images and labels of it, on the stream where they are used, perhaps as a part of a CUDA graph
-/// that is captured.
+/// What was drawn at random for a batch of resident images: a few bytes per sample. make_batch()
+/// makes the images and labels of it, on the stream where they are used, perhaps as a part of a
+/// CUDA graph that is captured.
 struct DrawnBatch {
   Tensor windows;  // as draw_windows() gives them: transforms/augment_rows.h
   Tensor rows;     // i64 [n], of the samples in the resident images
