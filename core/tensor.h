@@ -140,7 +140,7 @@ class LATHE_API Tensor {
   /// True if no recorded op made this tensor.
   bool is_leaf() const;
   /// The accumulated gradient; undefined if there is none. On a GPU the first call after a backward
-  /// pass may cast it (Optimizer::set_half_copies).
+  /// pass may cast the gradient from a half type to f32 (Optimizer::set_half_copies).
   /// throws: OutOfMemoryError, CudaError.
   Tensor grad() const;
   /// Replaces the gradient; an undefined `grad` removes it.

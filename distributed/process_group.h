@@ -113,8 +113,8 @@ class LATHE_API ProcessGroup {
   Work broadcast_(const Tensor& t, int64_t root = 0);
   /// Sets out[r] to rank r's `in`. `out` is [world_size, …in].
   Work all_gather_(const Tensor& out, const Tensor& in);
-  /// Sets `out` to the reduction of in[rank()] over all ranks. `in` is [world_size, …out]. Over
-  /// Gloo every rank reduces all of `in`.
+  /// Sets `out` to the reduction of in[rank()] over all ranks. The shape of `in` is [world_size]
+  /// followed by the shape of `out`. Over Gloo every rank reduces all of `in`.
   Work reduce_scatter_(const Tensor& out, const Tensor& in, Reduce op = Reduce::kSum);
   /// True if calls on tensors of `device` are queued on the device and do not wait for hosts. All
   /// ranks must make this call together: the first one for a GPU connects them, and waits.
