@@ -141,7 +141,8 @@ class Consumer:
         """Each installed header compiles with a user's warnings, after Qt's macros and most of X11's."""
         source, include = self.work / "headers.cpp", self.prefix / "include"
         headers = sorted(str(header.relative_to(include)) for header in include.rglob("*.h"))
-        included = [header for header in headers if not header.endswith("gpu/launch.h")]  # which needs CUDA's headers
+        # launch.h needs CUDA's headers, a bridge those of its library.
+        included = [header for header in headers if not header.endswith("gpu/launch.h") and "/bridge/" not in header]
         source.write_text(MACROS + "".join(f"#include <{header}>\n" for header in included))
         run(self.o.compiler, *WARNINGS, "-fsyntax-only", source, *flags)
         if old := shutil.which("clang++-14"):  # Debian 12's, whose library lacks parts of C++20
