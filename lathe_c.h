@@ -4,8 +4,10 @@
 //
 // What holds for all functions:
 //   - A function that can fail returns a lathe_status and gives its result through its last
-//     parameter. If it fails, it changes nothing, the result is NULL or 0, and lathe_last_error()
-//     says what was wrong.
+//     parameter. If it fails, the result is NULL or 0, and lathe_last_error() says what was wrong.
+//     Nothing else has changed, but for one case: a forward pass in training mode, or a training
+//     step, that fails on the way may have changed gradients, running statistics and the random
+//     generator.
 //   - No C++ exception leaves a function. A NULL pointer, a handle that was freed, or a handle of
 //     another kind is LATHE_BAD_HANDLE or LATHE_BAD_VALUE, not a crash.
 //   - A handle is made by one function and freed by lathe_*_free(). What a tensor, model or
@@ -41,7 +43,8 @@ typedef struct lathe_optimizer lathe_optimizer;
 
 // --- errors ---------------------------------------------------------------------------------------
 
-typedef enum lathe_status {
+typedef int32_t lathe_status;
+enum {
   LATHE_OK = 0,
   LATHE_BAD_HANDLE = 1,  // NULL, freed, or of another kind
   LATHE_BAD_VALUE = 2,   // an argument or option that is not allowed
@@ -55,7 +58,7 @@ typedef enum lathe_status {
   LATHE_OUT_OF_MEMORY = 10,
   LATHE_GPU_FAILED = 11,  // a CUDA library
   LATHE_FAILED = 12       // anything else
-} lathe_status;
+};
 
 /// "LATHE_BAD_SHAPE"; "unknown status" for a number that is none. Valid for ever.
 LATHE_C_API const char* lathe_status_name(lathe_status status);
@@ -69,7 +72,8 @@ LATHE_C_API const char* lathe_last_error(void);
 LATHE_C_API const char* lathe_version(void);
 /// LATHE_C_ABI of the library that runs.
 LATHE_C_API int32_t lathe_abi_version(void);
-/// The number of threads that compute: first LATHE_THREADS, else the cores that the process may use.
+/// The number of threads that compute. At the start OMP_NUM_THREADS says it, else the number of
+/// processors that the process may use.
 LATHE_C_API int32_t lathe_threads(void);
 /// Sets the number of threads that compute, from 1 on.
 LATHE_C_API lathe_status lathe_set_threads(int32_t count);
@@ -80,7 +84,8 @@ LATHE_C_API int32_t lathe_gpus(void);
 
 // --- tensors --------------------------------------------------------------------------------------
 
-typedef enum lathe_dtype {
+typedef int32_t lathe_dtype;
+enum {
   LATHE_BOOL = 0,  // one byte
   LATHE_U8 = 1,
   LATHE_I8 = 2,
@@ -91,7 +96,7 @@ typedef enum lathe_dtype {
   LATHE_BF16 = 7,
   LATHE_F32 = 8,
   LATHE_F64 = 9
-} lathe_dtype;
+};
 
 /// A device is LATHE_CPU or the number of a GPU, from 0 on.
 #define LATHE_CPU (-1)
@@ -132,7 +137,8 @@ LATHE_C_API lathe_status lathe_tensor_size(const lathe_tensor* tensor, int32_t d
 /// The stride of a dimension, in elements; -1 is the last one.
 LATHE_C_API lathe_status lathe_tensor_stride(const lathe_tensor* tensor, int32_t dim, int64_t* out);
 /// The first element, in the memory of the tensor's device. NULL for a tensor without elements.
-/// Valid until the handle is freed.
+/// Valid until the handle is freed. Do not write through it into a parameter, of which a model may
+/// hold copies in other layouts: use lathe_tensor_copy().
 LATHE_C_API lathe_status lathe_tensor_data(const lathe_tensor* tensor, void** out);
 /// Sets whether backward passes compute the gradient of this tensor, as of an input. Floating only.
 LATHE_C_API lathe_status lathe_tensor_require_gradient(lathe_tensor* tensor, int32_t on);
@@ -160,10 +166,10 @@ LATHE_C_API lathe_status lathe_model_input_name(const lathe_model* model, int32_
                                                 const char** out);
 LATHE_C_API lathe_status lathe_model_output_name(const lathe_model* model, int32_t number,
                                                  const char** out);
-/// How many parameters train. 0 for a graph.
+/// How many parameters the model has, frozen ones too. 0 for a graph.
 LATHE_C_API lathe_status lathe_model_parameters(const lathe_model* model, int32_t* out);
-/// A parameter and its name, "layer1.0.conv1.weight". The tensor is the model's own: writing into it
-/// changes the model. The name is valid until the model is freed.
+/// A parameter and its name, "layer1.0.conv1.weight". The tensor is the model's own: what
+/// lathe_tensor_copy() writes into it changes the model. The name is valid until the model is freed.
 LATHE_C_API lathe_status lathe_model_parameter(const lathe_model* model, int32_t number,
                                                const char** name, lathe_tensor** out);
 /// Moves the model to a device. Optimisers are made afterwards.
@@ -173,7 +179,7 @@ LATHE_C_API lathe_status lathe_model_to(lathe_model* model, int32_t device);
 LATHE_C_API lathe_status lathe_model_set_training(lathe_model* model, int32_t on);
 /// Runs the model.
 ///   inputs    `n_inputs` tensors on the model's device, in the order of their numbers
-///   outputs   gets `n_outputs` new handles
+///   outputs   gets `n_outputs` new handles; it may be the same array as `inputs`
 ///   gradients 1: results can be given to lathe_loss() and lathe_tensor_backward(); this keeps
 ///             memory until they are freed. 0: faster, for evaluation
 LATHE_C_API lathe_status lathe_model_forward(lathe_model* model, int32_t gradients,
@@ -211,7 +217,8 @@ LATHE_C_API lathe_status lathe_optimizer_zero_gradients(lathe_optimizer* optimiz
 /// NULL is allowed.
 LATHE_C_API lathe_status lathe_optimizer_free(lathe_optimizer* optimizer);
 /// One training step on a batch: drops the gradients, runs the model, computes the loss of its first
-/// output, runs the backward pass, updates. The model's mode is not changed.
+/// output, runs the backward pass, updates. The model's mode is not changed. The optimiser must be
+/// one of this model.
 ///   loss  a name of lathe_loss()
 ///   out   the loss before the update; NULL if it is not wanted
 LATHE_C_API lathe_status lathe_train_step(lathe_model* model, lathe_optimizer* optimizer,

@@ -1,6 +1,7 @@
 // The register of handles.
 #include "lathe/c/handles.h"
 
+#include <cstdint>
 #include <mutex>
 #include <unordered_map>
 
@@ -9,9 +10,15 @@
 namespace lathe::c {
 namespace {
 
+struct Entry {
+  void* object;
+  std::string_view kind;
+};
+
 struct Register {
   std::mutex mutex;
-  std::unordered_map<const void*, std::string_view> kinds;
+  uintptr_t last = 0;
+  std::unordered_map<uintptr_t, Entry> entries;
 };
 
 /// It is never destroyed: a program may free its handles while it exits.
@@ -20,36 +27,43 @@ Register& all_handles() {
   return *handles;
 }
 
-/// throws: HandleError. The caller holds the mutex.
-void check_registered(const Register& all, const void* handle, std::string_view kind,
-                      std::string_view parameter) {
+/// The caller holds the mutex.
+/// throws: HandleError.
+auto find_entry(Register& all, const void* handle, std::string_view kind,
+                std::string_view parameter) {
   LATHE_CHECK(HandleError, handle != nullptr, parameter, " is NULL");
-  const auto found = all.kinds.find(handle);
-  LATHE_CHECK(HandleError, found != all.kinds.end(), parameter,
+  const auto found = all.entries.find(reinterpret_cast<uintptr_t>(handle));
+  LATHE_CHECK(HandleError, found != all.entries.end(), parameter,
               " is no handle: it was freed, or never made");
-  LATHE_CHECK(HandleError, found->second == kind, parameter, " is the handle of ", found->second,
-              ", not of ", kind);
+  LATHE_CHECK(HandleError, found->second.kind == kind, parameter, " is the handle of ",
+              found->second.kind, ", not of ", kind);
+  return found;
 }
 
 }  // namespace
 
-void check_handle(const void* handle, std::string_view kind, std::string_view parameter) {
+void* find_object(const void* handle, std::string_view kind, std::string_view parameter) {
   Register& all = all_handles();
   const std::lock_guard lock(all.mutex);
-  check_registered(all, handle, kind, parameter);
+  return find_entry(all, handle, kind, parameter)->second.object;
 }
 
-void register_handle(const void* handle, std::string_view kind) {
+void* register_object(void* object, std::string_view kind) {
+  constexpr uintptr_t kStep = 16;  // as aligned as a pointer would be
   Register& all = all_handles();
   const std::lock_guard lock(all.mutex);
-  all.kinds.emplace(handle, kind);
+  all.entries.emplace(all.last + kStep, Entry{object, kind});
+  all.last += kStep;
+  return reinterpret_cast<void*>(all.last);
 }
 
-void unregister_handle(const void* handle, std::string_view kind) {
+void* unregister_handle(const void* handle, std::string_view kind, std::string_view parameter) {
   Register& all = all_handles();
   const std::lock_guard lock(all.mutex);
-  check_registered(all, handle, kind, kind);
-  all.kinds.erase(handle);
+  const auto found = find_entry(all, handle, kind, parameter);
+  void* const object = found->second.object;
+  all.entries.erase(found);
+  return object;
 }
 
 jit::Program& program_of(const lathe_model& model) {
@@ -68,10 +82,9 @@ Tensors tensors_of(int32_t count, const lathe_tensor* const* handles, std::strin
 }
 
 DType dtype_of_number(lathe_dtype dtype) {
-  const auto number = static_cast<int>(dtype);
-  LATHE_CHECK(ValueError, number >= 0 && number < kNumDTypes, "dtype is ", number,
+  LATHE_CHECK(ValueError, dtype >= 0 && dtype < kNumDTypes, "dtype is ", dtype,
               "; a lathe_dtype is 0 to ", kNumDTypes - 1);
-  return static_cast<DType>(number);
+  return static_cast<DType>(dtype);
 }
 
 Device device_of_number(int32_t device) {

@@ -1,5 +1,6 @@
-// Handles: what lathe_c.h gives to C programs, and the register of those that live. A handle is
-// looked up before it is used, so one that was freed, or never was one, is an error.
+// Handles: what lathe_c.h gives to C programs, and the register of those that live. A handle is a
+// number in the form of a pointer, and leads to an object only through the register. No number is
+// given twice. So a handle that was freed, or never was one, is an error.
 #pragma once
 
 #include <memory>
@@ -35,43 +36,46 @@ struct lathe_optimizer {
 namespace lathe::c {
 
 // clang-format off
-template <class Handle> inline constexpr std::string_view kKind = {};
+template <class Object> inline constexpr std::string_view kKind = {};
 template <> inline constexpr std::string_view kKind<lathe_tensor> = "a tensor";
 template <> inline constexpr std::string_view kKind<lathe_model> = "a model";
 template <> inline constexpr std::string_view kKind<lathe_optimizer> = "an optimiser";
 // clang-format on
 
-/// throws: HandleError unless `handle` lives and is of this kind.
-void check_handle(const void* handle, std::string_view kind, std::string_view parameter);
-void register_handle(const void* handle, std::string_view kind);
-/// throws: HandleError as check_handle().
-void unregister_handle(const void* handle, std::string_view kind);
+/// The object of a handle.
+/// throws: HandleError unless the handle lives and is of this kind.
+void* find_object(const void* handle, std::string_view kind, std::string_view parameter);
+/// → the handle of an object
+void* register_object(void* object, std::string_view kind);
+/// → the object, whose handle is none any more
+/// throws: HandleError as find_object().
+void* unregister_handle(const void* handle, std::string_view kind, std::string_view parameter);
 
-/// Gives the object to the C program.
-template <class Handle>
-Handle* give(std::unique_ptr<Handle> object) {
-  register_handle(object.get(), kKind<Handle>);
-  return object.release();
+/// Gives the object to the C program.   → its handle
+template <class Object>
+Object* give(std::unique_ptr<Object> object) {
+  void* const handle = register_object(object.get(), kKind<Object>);
+  object.release();
+  return static_cast<Object*>(handle);
 }
 
 inline lathe_tensor* give(Tensor tensor) {
   return give(std::make_unique<lathe_tensor>(std::move(tensor)));
 }
 
+/// The object of a handle.
 /// throws: HandleError.
-template <class Handle>
-Handle& checked(Handle* handle, std::string_view parameter) {
-  check_handle(handle, kKind<std::remove_const_t<Handle>>, parameter);
-  return *handle;
+template <class Object>
+Object& checked(Object* handle, std::string_view parameter) {
+  return *static_cast<Object*>(find_object(handle, kKind<std::remove_const_t<Object>>, parameter));
 }
 
 /// Takes the object back and destroys it. NULL is allowed.
 /// throws: HandleError.
-template <class Handle>
-void destroy(Handle* handle) {
+template <class Object>
+void destroy(Object* handle, std::string_view parameter) {
   if (handle == nullptr) return;
-  unregister_handle(handle, kKind<Handle>);
-  delete handle;
+  delete static_cast<Object*>(unregister_handle(handle, kKind<Object>, parameter));
 }
 
 /// throws: StateError for a graph.

@@ -25,19 +25,18 @@ module lathe
   end enum
   integer(c_int32_t), parameter :: LATHE_CPU = -1
 
-  ! A tensor over an array, without a copy: lathe_wrap(array, tensor). The array must have the
-  ! attribute target, be contiguous, and live as long as the tensor. The tensor has the array's sizes
-  ! in the same order, x(i, j) is its element [i-1, j-1].
+  ! A tensor over an array of reals or 64-bit integers, without a copy: lathe_wrap(array, tensor). The
+  ! array must have the attribute target and at least one element, and live as long as the tensor. It
+  ! can be a section, as u(1:6:2, 1), but not an expression. The tensor has the array's sizes in the
+  ! same order: x(i, j) is its element [i-1, j-1].
   interface lathe_wrap
     module procedure wrap_real32_1, wrap_real32_2, wrap_real32_3, wrap_real32_4
     module procedure wrap_real64_1, wrap_real64_2, wrap_real64_3, wrap_real64_4
-    module procedure wrap_int32_1, wrap_int32_2, wrap_int32_3, wrap_int32_4
-    module procedure wrap_int64_1, wrap_int64_2, wrap_int64_3, wrap_int64_4
+    module procedure wrap_int64_1, wrap_int64_2
   end interface
   private :: wrap, wrap_real32_1, wrap_real32_2, wrap_real32_3, wrap_real32_4, &
              wrap_real64_1, wrap_real64_2, wrap_real64_3, wrap_real64_4, &
-             wrap_int32_1, wrap_int32_2, wrap_int32_3, wrap_int32_4, &
-             wrap_int64_1, wrap_int64_2, wrap_int64_3, wrap_int64_4
+             wrap_int64_1, wrap_int64_2
 
   interface
     function lathe_status_name(status) bind(c) result(value)
@@ -85,13 +84,11 @@ module lathe
     end function
     function lathe_tensor_wrap(data, dtype, ndim, sizes, strides, release, context, out) bind(c) result(status)
       import
-      type(c_ptr), value :: data
+      type(c_ptr), value :: data, context
       integer(c_int), value :: dtype
       integer(c_int32_t), value :: ndim
-      integer(c_int64_t), intent(in) :: sizes(*)
-      integer(c_int64_t), intent(in) :: strides(*)
+      integer(c_int64_t), intent(in) :: sizes(*), strides(*)
       type(c_funptr), value :: release
-      type(c_ptr), value :: context
       type(c_ptr), intent(out) :: out
       integer(c_int) :: status
     end function
@@ -111,8 +108,7 @@ module lathe
     end function
     function lathe_tensor_copy(from, to) bind(c) result(status)
       import
-      type(c_ptr), value :: from
-      type(c_ptr), value :: to
+      type(c_ptr), value :: from, to
       integer(c_int) :: status
     end function
     function lathe_tensor_to(tensor, device, dtype, out) bind(c) result(status)
@@ -175,8 +171,7 @@ module lathe
     end function
     function lathe_tensor_backward(tensor, gradient) bind(c) result(status)
       import
-      type(c_ptr), value :: tensor
-      type(c_ptr), value :: gradient
+      type(c_ptr), value :: tensor, gradient
       integer(c_int) :: status
     end function
     function lathe_tensor_free(tensor) bind(c) result(status)
@@ -226,8 +221,7 @@ module lathe
       import
       type(c_ptr), value :: model
       integer(c_int32_t), value :: number
-      type(c_ptr), intent(out) :: name
-      type(c_ptr), intent(out) :: out
+      type(c_ptr), intent(out) :: name, out
       integer(c_int) :: status
     end function
     function lathe_model_to(model, device) bind(c) result(status)
@@ -245,10 +239,8 @@ module lathe
     function lathe_model_forward(model, gradients, n_inputs, inputs, n_outputs, outputs) bind(c) result(status)
       import
       type(c_ptr), value :: model
-      integer(c_int32_t), value :: gradients
-      integer(c_int32_t), value :: n_inputs
+      integer(c_int32_t), value :: gradients, n_inputs, n_outputs
       type(c_ptr), intent(in) :: inputs(*)
-      integer(c_int32_t), value :: n_outputs
       type(c_ptr), intent(inout) :: outputs(*)
       integer(c_int) :: status
     end function
@@ -272,16 +264,14 @@ module lathe
     function lathe_loss(name, output, target, out) bind(c) result(status)
       import
       character(kind=c_char), intent(in) :: name(*)
-      type(c_ptr), value :: output
-      type(c_ptr), value :: target
+      type(c_ptr), value :: output, target
       type(c_ptr), intent(out) :: out
       integer(c_int) :: status
     end function
     function lathe_optimizer_new(model, name, options, out) bind(c) result(status)
       import
       type(c_ptr), value :: model
-      character(kind=c_char), intent(in) :: name(*)
-      character(kind=c_char), intent(in) :: options(*)
+      character(kind=c_char), intent(in) :: name(*), options(*)
       type(c_ptr), intent(out) :: out
       integer(c_int) :: status
     end function
@@ -314,27 +304,23 @@ module lathe
     end function
     function lathe_train_step(model, optimizer, loss, n_inputs, inputs, target, out) bind(c) result(status)
       import
-      type(c_ptr), value :: model
-      type(c_ptr), value :: optimizer
+      type(c_ptr), value :: model, optimizer, target
       character(kind=c_char), intent(in) :: loss(*)
       integer(c_int32_t), value :: n_inputs
       type(c_ptr), intent(in) :: inputs(*)
-      type(c_ptr), value :: target
       real(c_double), intent(out) :: out
       integer(c_int) :: status
     end function
     function lathe_checkpoint_save(path, model, optimizer) bind(c) result(status)
       import
       character(kind=c_char), intent(in) :: path(*)
-      type(c_ptr), value :: model
-      type(c_ptr), value :: optimizer
+      type(c_ptr), value :: model, optimizer
       integer(c_int) :: status
     end function
     function lathe_checkpoint_load(path, model, optimizer) bind(c) result(status)
       import
       character(kind=c_char), intent(in) :: path(*)
-      type(c_ptr), value :: model
-      type(c_ptr), value :: optimizer
+      type(c_ptr), value :: model, optimizer
       integer(c_int) :: status
     end function
   end interface
@@ -370,131 +356,91 @@ contains
     end do
   end function
 
-  function wrap(data, dtype, sizes, tensor) result(status)
-    type(c_ptr), intent(in) :: data
+  ! first: the address of the first element; next(d): that of the second one in dimension d.
+  function wrap(first, next, dtype, bytes, sizes, tensor) result(status)
+    type(c_ptr), intent(in) :: first, next(:)
     integer(c_int), intent(in) :: dtype
-    integer, intent(in) :: sizes(:)
+    integer, intent(in) :: bytes
+    integer(c_int64_t), intent(in) :: sizes(:)
     type(c_ptr), intent(out) :: tensor
-    integer(c_int) :: status
     integer(c_int64_t) :: strides(size(sizes))
-    integer :: i
-    strides(1) = 1
-    do i = 2, size(sizes)
-      strides(i) = strides(i - 1)*sizes(i - 1)
-    end do
-    status = lathe_tensor_wrap(data, dtype, size(sizes), int(sizes, c_int64_t), strides, c_null_funptr, c_null_ptr, tensor)
+    integer(c_int) :: status
+    strides = (transfer(next, [0_c_intptr_t]) - transfer(first, 0_c_intptr_t))/bytes
+    status = lathe_tensor_wrap(first, dtype, size(sizes), sizes, strides, c_null_funptr, c_null_ptr, tensor)
   end function
 
-  function wrap_real32_1(array, tensor) result(status)
-    real(real32), target, contiguous, intent(in) :: array(:)
+  function wrap_real32_1(a, tensor) result(status)
+    real(real32), target, intent(inout) :: a(:)
     type(c_ptr), intent(out) :: tensor
     integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_F32, shape(array), tensor)
+    status = wrap(c_loc(a(1)), [c_loc(a(min(2, size(a, 1))))], LATHE_F32, 4, shape(a, c_int64_t), tensor)
   end function
-
-  function wrap_real32_2(array, tensor) result(status)
-    real(real32), target, contiguous, intent(in) :: array(:, :)
+  function wrap_real32_2(a, tensor) result(status)
+    real(real32), target, intent(inout) :: a(:, :)
     type(c_ptr), intent(out) :: tensor
     integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_F32, shape(array), tensor)
+    status = wrap(c_loc(a(1, 1)), [c_loc(a(min(2, size(a, 1)), 1)), &
+                   c_loc(a(1, min(2, size(a, 2))))], LATHE_F32, 4, shape(a, c_int64_t), tensor)
   end function
-
-  function wrap_real32_3(array, tensor) result(status)
-    real(real32), target, contiguous, intent(in) :: array(:, :, :)
+  function wrap_real32_3(a, tensor) result(status)
+    real(real32), target, intent(inout) :: a(:, :, :)
     type(c_ptr), intent(out) :: tensor
     integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_F32, shape(array), tensor)
+    status = wrap(c_loc(a(1, 1, 1)), [c_loc(a(min(2, size(a, 1)), 1, 1)), &
+                   c_loc(a(1, min(2, size(a, 2)), 1)), &
+                   c_loc(a(1, 1, min(2, size(a, 3))))], LATHE_F32, 4, shape(a, c_int64_t), tensor)
   end function
-
-  function wrap_real32_4(array, tensor) result(status)
-    real(real32), target, contiguous, intent(in) :: array(:, :, :, :)
+  function wrap_real32_4(a, tensor) result(status)
+    real(real32), target, intent(inout) :: a(:, :, :, :)
     type(c_ptr), intent(out) :: tensor
     integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_F32, shape(array), tensor)
+    status = wrap(c_loc(a(1, 1, 1, 1)), [c_loc(a(min(2, size(a, 1)), 1, 1, 1)), &
+                   c_loc(a(1, min(2, size(a, 2)), 1, 1)), &
+                   c_loc(a(1, 1, min(2, size(a, 3)), 1)), &
+                   c_loc(a(1, 1, 1, min(2, size(a, 4))))], LATHE_F32, 4, shape(a, c_int64_t), tensor)
   end function
-
-  function wrap_real64_1(array, tensor) result(status)
-    real(real64), target, contiguous, intent(in) :: array(:)
+  function wrap_real64_1(a, tensor) result(status)
+    real(real64), target, intent(inout) :: a(:)
     type(c_ptr), intent(out) :: tensor
     integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_F64, shape(array), tensor)
+    status = wrap(c_loc(a(1)), [c_loc(a(min(2, size(a, 1))))], LATHE_F64, 8, shape(a, c_int64_t), tensor)
   end function
-
-  function wrap_real64_2(array, tensor) result(status)
-    real(real64), target, contiguous, intent(in) :: array(:, :)
+  function wrap_real64_2(a, tensor) result(status)
+    real(real64), target, intent(inout) :: a(:, :)
     type(c_ptr), intent(out) :: tensor
     integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_F64, shape(array), tensor)
+    status = wrap(c_loc(a(1, 1)), [c_loc(a(min(2, size(a, 1)), 1)), &
+                   c_loc(a(1, min(2, size(a, 2))))], LATHE_F64, 8, shape(a, c_int64_t), tensor)
   end function
-
-  function wrap_real64_3(array, tensor) result(status)
-    real(real64), target, contiguous, intent(in) :: array(:, :, :)
+  function wrap_real64_3(a, tensor) result(status)
+    real(real64), target, intent(inout) :: a(:, :, :)
     type(c_ptr), intent(out) :: tensor
     integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_F64, shape(array), tensor)
+    status = wrap(c_loc(a(1, 1, 1)), [c_loc(a(min(2, size(a, 1)), 1, 1)), &
+                   c_loc(a(1, min(2, size(a, 2)), 1)), &
+                   c_loc(a(1, 1, min(2, size(a, 3))))], LATHE_F64, 8, shape(a, c_int64_t), tensor)
   end function
-
-  function wrap_real64_4(array, tensor) result(status)
-    real(real64), target, contiguous, intent(in) :: array(:, :, :, :)
+  function wrap_real64_4(a, tensor) result(status)
+    real(real64), target, intent(inout) :: a(:, :, :, :)
     type(c_ptr), intent(out) :: tensor
     integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_F64, shape(array), tensor)
+    status = wrap(c_loc(a(1, 1, 1, 1)), [c_loc(a(min(2, size(a, 1)), 1, 1, 1)), &
+                   c_loc(a(1, min(2, size(a, 2)), 1, 1)), &
+                   c_loc(a(1, 1, min(2, size(a, 3)), 1)), &
+                   c_loc(a(1, 1, 1, min(2, size(a, 4))))], LATHE_F64, 8, shape(a, c_int64_t), tensor)
   end function
-
-  function wrap_int32_1(array, tensor) result(status)
-    integer(int32), target, contiguous, intent(in) :: array(:)
+  function wrap_int64_1(a, tensor) result(status)
+    integer(int64), target, intent(inout) :: a(:)
     type(c_ptr), intent(out) :: tensor
     integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_I32, shape(array), tensor)
+    status = wrap(c_loc(a(1)), [c_loc(a(min(2, size(a, 1))))], LATHE_I64, 8, shape(a, c_int64_t), tensor)
   end function
-
-  function wrap_int32_2(array, tensor) result(status)
-    integer(int32), target, contiguous, intent(in) :: array(:, :)
+  function wrap_int64_2(a, tensor) result(status)
+    integer(int64), target, intent(inout) :: a(:, :)
     type(c_ptr), intent(out) :: tensor
     integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_I32, shape(array), tensor)
-  end function
-
-  function wrap_int32_3(array, tensor) result(status)
-    integer(int32), target, contiguous, intent(in) :: array(:, :, :)
-    type(c_ptr), intent(out) :: tensor
-    integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_I32, shape(array), tensor)
-  end function
-
-  function wrap_int32_4(array, tensor) result(status)
-    integer(int32), target, contiguous, intent(in) :: array(:, :, :, :)
-    type(c_ptr), intent(out) :: tensor
-    integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_I32, shape(array), tensor)
-  end function
-
-  function wrap_int64_1(array, tensor) result(status)
-    integer(int64), target, contiguous, intent(in) :: array(:)
-    type(c_ptr), intent(out) :: tensor
-    integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_I64, shape(array), tensor)
-  end function
-
-  function wrap_int64_2(array, tensor) result(status)
-    integer(int64), target, contiguous, intent(in) :: array(:, :)
-    type(c_ptr), intent(out) :: tensor
-    integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_I64, shape(array), tensor)
-  end function
-
-  function wrap_int64_3(array, tensor) result(status)
-    integer(int64), target, contiguous, intent(in) :: array(:, :, :)
-    type(c_ptr), intent(out) :: tensor
-    integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_I64, shape(array), tensor)
-  end function
-
-  function wrap_int64_4(array, tensor) result(status)
-    integer(int64), target, contiguous, intent(in) :: array(:, :, :, :)
-    type(c_ptr), intent(out) :: tensor
-    integer(c_int) :: status
-    status = wrap(c_loc(array), LATHE_I64, shape(array), tensor)
+    status = wrap(c_loc(a(1, 1)), [c_loc(a(min(2, size(a, 1)), 1)), &
+                   c_loc(a(1, min(2, size(a, 2))))], LATHE_I64, 8, shape(a, c_int64_t), tensor)
   end function
 
 end module lathe

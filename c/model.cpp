@@ -1,4 +1,5 @@
 // Models for C programs. Contract: lathe_c.h.
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -131,9 +132,17 @@ lathe_status lathe_model_forward(lathe_model* model, int32_t gradients, int32_t 
     LATHE_CHECK(ValueError, n_outputs >= 0 && static_cast<size_t>(n_outputs) == self.outputs.size(),
                 "n_outputs is ", n_outputs, "; the model has ", self.outputs.size());
     LATHE_CHECK(ValueError, outputs != nullptr || n_outputs == 0, "outputs is NULL");
-    for (int32_t i = 0; i < n_outputs; ++i) outputs[i] = nullptr;
+    const Tensors batch = [&] {
+      try {
+        return c::tensors_of(n_inputs, inputs, "inputs");
+      } catch (...) {
+        std::fill_n(outputs, n_outputs, nullptr);
+        throw;
+      }
+    }();
+    std::fill_n(outputs, n_outputs, nullptr);
     const autograd::ModeScope mode({.grad = gradients != 0});
-    const Tensors results = run_model(self, c::tensors_of(n_inputs, inputs, "inputs"));
+    const Tensors results = run_model(self, batch);
     std::vector<std::unique_ptr<lathe_tensor>> handles;
     for (const Tensor& result : results) handles.push_back(std::make_unique<lathe_tensor>(result));
     for (size_t i = 0; i < handles.size(); ++i) outputs[i] = give(std::move(handles[i]));
@@ -158,5 +167,5 @@ lathe_status lathe_model_save(const lathe_model* model, const char* path) {
 }
 
 lathe_status lathe_model_free(lathe_model* model) {
-  return call("lathe_model_free", [&] { c::destroy(model); });
+  return call("lathe_model_free", [&] { c::destroy(model, "model"); });
 }

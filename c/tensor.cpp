@@ -82,16 +82,16 @@ lathe_status lathe_tensor_from_dlpack(void* managed, int32_t versioned, lathe_te
   return call("lathe_tensor_from_dlpack", [&] {
     clear(out);
     LATHE_CHECK(ValueError, managed != nullptr, "managed is NULL");
-    auto handle = std::make_unique<lathe_tensor>();  // first: afterwards the memory is ours
-    c::register_handle(handle.get(), c::kKind<lathe_tensor>);
+    lathe_tensor* const handle = give(Tensor());  // first: afterwards the memory is ours
     try {
-      handle->value = versioned != 0 ? from_dlpack(static_cast<DLManagedTensorVersioned*>(managed))
-                                     : from_dlpack(static_cast<DLManagedTensor*>(managed));
+      checked(handle, "out").value =
+          versioned != 0 ? from_dlpack(static_cast<DLManagedTensorVersioned*>(managed))
+                         : from_dlpack(static_cast<DLManagedTensor*>(managed));
     } catch (...) {
-      c::unregister_handle(handle.get(), c::kKind<lathe_tensor>);
+      c::destroy(handle, "out");
       throw;
     }
-    *out = handle.release();
+    *out = handle;
   });
 }
 
@@ -190,5 +190,5 @@ lathe_status lathe_tensor_backward(lathe_tensor* tensor, const lathe_tensor* gra
 }
 
 lathe_status lathe_tensor_free(lathe_tensor* tensor) {
-  return call("lathe_tensor_free", [&] { c::destroy(tensor); });
+  return call("lathe_tensor_free", [&] { c::destroy(tensor, "tensor"); });
 }

@@ -1,9 +1,11 @@
 // Losses, optimisers, training steps and checkpoints for C programs. Contract: lathe_c.h.
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "lathe/c/call.h"
 #include "lathe/c/handles.h"
@@ -22,16 +24,25 @@ using c::call, c::checked, c::clear, c::give;
 
 namespace {
 
+using LossFunction = Tensor (*)(const Tensor& output, const Tensor& target);
+
 /// The loss functions that C programs name.
-Tensor loss_named(std::string_view name, const Tensor& output, const Tensor& target) {
-  if (name == "cross_entropy") return cross_entropy(output, target);
-  if (name == "mse") return mse_loss(output, target);
-  if (name == "l1") return l1_loss(output, target);
-  if (name == "huber") return huber_loss(output, target);
-  if (name == "smooth_l1") return smooth_l1_loss(output, target);
-  if (name == "bce_with_logits") return bce_with_logits(output, target);
-  LATHE_FAIL(ValueError, "the loss \"", name,
-             "\" is not one of cross_entropy, mse, l1, huber, smooth_l1, bce_with_logits");
+/// throws: ValueError for another name.
+LossFunction loss_named(std::string_view name) {
+  constexpr std::pair<std::string_view, LossFunction> kLosses[] = {
+      {"cross_entropy", [](const Tensor& x, const Tensor& y) { return cross_entropy(x, y); }},
+      {"mse", [](const Tensor& x, const Tensor& y) { return mse_loss(x, y); }},
+      {"l1", [](const Tensor& x, const Tensor& y) { return l1_loss(x, y); }},
+      {"huber", [](const Tensor& x, const Tensor& y) { return huber_loss(x, y); }},
+      {"smooth_l1", [](const Tensor& x, const Tensor& y) { return smooth_l1_loss(x, y); }},
+      {"bce_with_logits", [](const Tensor& x, const Tensor& y) { return bce_with_logits(x, y); }},
+  };
+  std::string known;
+  for (const auto& [key, function] : kLosses) {
+    if (key == name) return function;
+    known += concat(known.empty() ? "" : ", ", key);
+  }
+  LATHE_FAIL(ValueError, "the loss \"", name, "\" is not one of ", known);
 }
 
 /// "lr=0.1 momentum=0.9" → {{"lr", 0.1}, {"momentum", 0.9}}
@@ -110,8 +121,8 @@ lathe_status lathe_loss(const char* name, const lathe_tensor* output, const lath
                         lathe_tensor** out) {
   return call("lathe_loss", [&] {
     clear(out);
-    *out = give(loss_named(c::text_of(name, "name"), checked(output, "output").value,
-                           checked(target, "target").value));
+    const LossFunction loss = loss_named(c::text_of(name, "name"));
+    *out = give(loss(checked(output, "output").value, checked(target, "target").value));
   });
 }
 
@@ -146,7 +157,7 @@ lathe_status lathe_optimizer_zero_gradients(lathe_optimizer* optimizer) {
 }
 
 lathe_status lathe_optimizer_free(lathe_optimizer* optimizer) {
-  return call("lathe_optimizer_free", [&] { c::destroy(optimizer); });
+  return call("lathe_optimizer_free", [&] { c::destroy(optimizer, "optimizer"); });
 }
 
 lathe_status lathe_train_step(lathe_model* model, lathe_optimizer* optimizer, const char* loss,
@@ -158,10 +169,14 @@ lathe_status lathe_train_step(lathe_model* model, lathe_optimizer* optimizer, co
     optim::Optimizer& updates = *checked(optimizer, "optimizer").value;
     const Tensor& wanted = checked(target, "target").value;
     const Tensors batch = c::tensors_of(n_inputs, inputs, "inputs");
+    const LossFunction loss_of = loss_named(c::text_of(loss, "loss"));
+    const auto is_same = [](const Tensor& a, const Tensor& b) { return a.is_same(b); };
+    LATHE_CHECK(ValueError, std::ranges::equal(program.parameters(), updates.params(), is_same),
+                "the optimiser is one of another model");
     updates.zero_grad();
     const Tensors outputs = program.run(batch);
     LATHE_CHECK(StateError, !outputs.empty(), "the model has no output");
-    const Tensor value = loss_named(c::text_of(loss, "loss"), outputs[0], wanted);
+    const Tensor value = loss_of(outputs[0], wanted);
     value.backward();
     updates.step();
     if (out != nullptr) *out = value.item<double>();

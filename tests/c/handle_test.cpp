@@ -172,6 +172,19 @@ TEST_CASE("C handles: one of another kind is refused and says which it is") {
   release(handles);
 }
 
+TEST_CASE("C handles: one that was freed never stands for a new object") {
+  lathe_tensor *first = nullptr, *second = nullptr;
+  REQUIRE(lathe_tensor_zeros(LATHE_F64, 1, kSizes, &first) == LATHE_OK);
+  CHECK(lathe_tensor_free(first) == LATHE_OK);
+  REQUIRE(lathe_tensor_zeros(LATHE_F64, 1, kSizes, &second) == LATHE_OK);
+  int32_t ndim = 0;
+  CHECK(lathe_tensor_ndim(first, &ndim) == LATHE_BAD_HANDLE);
+  CHECK(lathe_tensor_free(first) == LATHE_BAD_HANDLE);
+  CHECK(std::string(lathe_last_error()) ==
+        "lathe_tensor_free: tensor is no handle: it was freed, or never made");
+  CHECK(lathe_tensor_free(second) == LATHE_OK);
+}
+
 TEST_CASE("C handles: they may be freed in any order") {
   const Handles handles = make();
   const char* name = nullptr;

@@ -283,12 +283,22 @@ TEST_CASE("C models: a batch of another shape or number is refused and changes n
                          &loss) == LATHE_BAD_VALUE);
   CHECK(lathe_train_step(training.model, training.optimizer, "mse", -1, two, training.target,
                          &loss) == LATHE_BAD_VALUE);
+  CHECK(lathe_train_step(training.model, training.optimizer, "mean", 1, &training.input,
+                         training.target, &loss) == LATHE_BAD_VALUE);
+  Training other;
+  CHECK(lathe_train_step(training.model, other.optimizer, "mse", 1, &training.input,
+                         training.target, &loss) == LATHE_BAD_VALUE);
+  CHECK(has("another model"));
   CHECK(lathe_model_forward(training.model, 0, 1, &training.input, 2, outs) == LATHE_BAD_VALUE);
   CHECK(has("n_outputs is 2; the model has 1"));
   two[1] = nullptr;
   CHECK(lathe_model_forward(training.model, 0, 2, two, 1, outs) == LATHE_BAD_HANDLE);
   CHECK(has("inputs[1] is NULL"));
   CHECK(training.output() == before);
+  lathe_tensor* both[] = {training.input};  // results in place of the inputs
+  CHECK(lathe_model_forward(training.model, 0, 1, both, 1, both) == LATHE_OK);
+  CHECK(both[0] != training.input);
+  CHECK(lathe_tensor_free(both[0]) == LATHE_OK);
   CHECK(lathe_tensor_free(wrong) == LATHE_OK);
 }
 
