@@ -64,7 +64,10 @@ def test_what_does_not_go_is_said(folder):
     for flag in ("--lora-targets", "--lora-alpha"):
         assert f"{flag} has no effect with --lora-rank 0" in result.stderr, result.stderr
     result = expect(loud("b", *ONE_STEP, "--lora-rank", 1, "--freeze", "conv1"), 0)
-    assert "--freeze has no effect" in result.stderr, result.stderr
+    assert "--freeze has no effect with --lora-rank 1, only with 0; adapters freeze all but themselves" in result.stderr, result.stderr
+    pathlib.Path("c").mkdir()
+    pathlib.Path("c/last-adapter").write_text("a file where a folder must be")
+    expect_one_line(train("c", *ADAPTERS, "--max-steps", 2), 1, "last-adapter")
 
 
 main(globals())

@@ -60,6 +60,34 @@ def test_adapters_of_a_file_are_trained_resumed_and_merged(folder):
     assert abs(said["loss"] - rows_of("a", "val")[-1]["loss"]) < 1e-4, said
 
 
+def test_names_of_the_program_that_look_like_adapters_stay(folder):
+    """A program that has LoRA layers of its own, under the names that --lora-rank gives."""
+    with zipfile.ZipFile(GOLDEN / "classifier.pt2") as given, zipfile.ZipFile("net.pt2", "w") as changed:
+        for entry in given.namelist():
+            content = given.read(entry)
+            if entry.endswith(".json"):
+                content = content.replace(b'"block.0.weight"', b'"block.lora_A.weight"')
+            changed.writestr(entry, content)
+    expect(lathe(*RUN, "a", "--stop-after", 4), 0)
+    assert "block.lora_A.weight" in safetensors_header("a/last.safetensors")
+    expect(lathe("train", "--resume", "a", "--quiet"), 0)
+    expect(lathe("eval", "--run-dir", "a"), 0)
+    expect(lathe("ckpt", "convert", "a/last.safetensors", "w.safetensors"), 0)
+
+
+def test_conversion_takes_its_program_from_a_flag_alone(folder):
+    """LATHE_MODEL is for trainings. A file of adapters without a run is written as it is."""
+    take()
+    expect(lathe(*RUN[:-1], "--lora-rank", 2, "--run-dir", "a"), 0)
+    for model in ("resnet18", "net.pt2"):
+        expect(lathe("ckpt", "convert", "a/last.safetensors", "w.npz", env={"LATHE_MODEL": model}), 0)
+    expect(lathe("ckpt", "convert", "a/best-adapter/adapter_model.safetensors", "adapters.npz"), 0)
+    with zipfile.ZipFile("adapters.npz") as file:
+        assert any(name.endswith(".lora_A.weight.npy") for name in file.namelist()), file.namelist()
+    result = lathe("eval", "--model", "net.pt2", *DATA[:4], "--weights", "adapters.npz")
+    assert result.returncode == 3 and "header length" not in result.stderr, result.stderr
+
+
 def test_killed_it_goes_on_without_its_file_to_the_same_bits(folder):
     take()
     long = ["train", *DATA[:2], "--synthetic-size", 300, "--batch-size", 20, "--model", "net.pt2", "--epochs", 3, "--save-every", 2, "--quiet", "--run-dir"]

@@ -282,7 +282,7 @@ size_t write_weights(const std::string& to, const std::string& from, const Setti
   } else {
     Checkpoint file = open_file(from, settings);
     weights = weights_in(file);
-    if (has_adapters(weights))
+    if (has_adapters(weights) && file.metadata.contains(std::string(kConfigKey)))
       weights = trained_model(file, from, "merging its adapters").model->state_dict();
     all = std::move(file.metadata);
   }
@@ -318,23 +318,6 @@ EntryColumns columns_for(const std::vector<train::EntryHash>& entries, int width
   const size_t left = static_cast<size_t>(width) - std::min(others, static_cast<size_t>(width));
   if (left >= kUsefulName) least.name = std::min(least.name, left);
   return least;
-}
-
-// --model names the program that FILE's weights are for.
-void check_model_flag(const Settings& settings, const std::string& from, const std::string& to) {
-  if (!settings.model) return;
-  const std::string& model = *settings.model;
-  if (!is_program_file(model))
-    throw UsageError(
-        formatted("--model {}: expected a .pt2 file of PyTorch, for weights that do "
-                  "not say their model",
-                  model));
-  if (is_program_file(from))
-    throw UsageError(formatted("{} is a program itself; leave out --model", from));
-  if (to.ends_with(".npz") || to.ends_with(".safetensors"))
-    throw UsageError("--model is for .pt2, .onnx and .lathe; weights need no program");
-  if (path_kind(to) != PathKind::kNothing && reading_data([&] { return is_same_file(model, to); }))
-    throw UsageError(formatted("{} is the program that is read; expected a new file", to));
 }
 
 }  // namespace
@@ -430,15 +413,18 @@ ExitCode run_ckpt_convert(const Invocation& call) {
     throw UsageError(formatted(
         "{}: expected a name that ends with .safetensors, .npz, .onnx, .lathe or .pt2", to));
   check_int8_flags(call, onnx || graph);
-  check_model_flag(call.settings, from, to);
+  Settings settings = call.settings;
+  if (!is_flag_given(call.sources, "model"))
+    settings.model.reset();  // LATHE_MODEL is for trainings
+  check_model_flag(settings, from, to);
   refuse_to_lose(from, to);
   size_t entries = 0;
   if (onnx || graph) {
-    entries = write_graph(to, from, onnx, call.settings, out);
+    entries = write_graph(to, from, onnx, settings, out);
   } else if (program) {
-    entries = write_program(to, from, call.settings);
+    entries = write_program(to, from, settings);
   } else {
-    entries = write_weights(to, from, call.settings);
+    entries = write_weights(to, from, settings);
   }
   out.text(formatted("{}, {} entries of the model", written_text(to), entries));
   out.row(Row()

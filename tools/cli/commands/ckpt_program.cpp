@@ -1,9 +1,11 @@
 // Programs of PyTorch as files and as graphs.
 #include "lathe/tools/cli/commands/ckpt_program.h"
 
+#include "lathe/core/files/paths.h"
 #include "lathe/core/format.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/graph/trace.h"
+#include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
@@ -12,6 +14,22 @@ namespace lathe::cli {
 std::unique_ptr<jit::Program> open_program(const std::string& path) {
   return reading_data(
       [&] { return std::unique_ptr<jit::Program>(new jit::Program(jit::load_program(path))); });
+}
+
+void check_model_flag(const Settings& settings, const std::string& from, const std::string& to) {
+  if (!settings.model) return;
+  const std::string& model = *settings.model;
+  if (!is_program_file(model))
+    throw UsageError(
+        formatted("--model {}: expected a .pt2 file of PyTorch, for weights that do "
+                  "not say their model",
+                  model));
+  if (is_program_file(from))
+    throw UsageError(formatted("{} is a program itself; leave out --model", from));
+  if (to.ends_with(".npz") || to.ends_with(".safetensors"))
+    throw UsageError("--model is for .pt2, .onnx and .lathe; weights need no program");
+  if (path_kind(to) != PathKind::kNothing && reading_data([&] { return is_same_file(model, to); }))
+    throw UsageError(formatted("{} is the program that is read; expected a new file", to));
 }
 
 jit::Graph graph_of_program(jit::Program& program, const std::string& from, const Output& out) {

@@ -7,6 +7,7 @@
 #include "lathe/graph/graph.h"
 #include "lathe/graph/pt2/program.h"
 #include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/settings/settings.h"
 
 namespace lathe::cli {
 
@@ -14,6 +15,10 @@ inline bool is_program_file(const std::string& path) { return path.ends_with(".p
 
 /// throws: CommandError (kData); DataError.
 std::unique_ptr<jit::Program> open_program(const std::string& path);
+
+/// --model names the program that the weights in `from` are for.
+/// throws: UsageError if it is no program, or if this conversion to `to` needs none.
+void check_model_flag(const Settings& settings, const std::string& from, const std::string& to);
 
 /// The program's graph in evaluation, for batches of any size. If the export or the program does
 /// not allow that, for inputs of one size, which is printed with the reason.

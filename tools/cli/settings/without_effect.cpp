@@ -29,7 +29,7 @@ constexpr Dependence kDependences[] = {
     {"in-channels", "model", kModelFile, ", which has its own", kUnless},
     {"lora-alpha", "lora-rank", "0", "", kUnless},
     {"lora-targets", "lora-rank", "0", "", kUnless},
-    {"freeze", "lora-rank", "0", ", which freezes all but the adapters and the last layer"},
+    {"freeze", "lora-rank", "0", "; adapters freeze all but themselves and the last layer"},
     {"momentum", "optimizer", "sgd|lars|rmsprop"},
     {"nesterov", "optimizer", "sgd"},
     {"trust-coefficient", "optimizer", "lars"},

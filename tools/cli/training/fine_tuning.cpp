@@ -87,7 +87,8 @@ nn::FileWeights weights_in(const std::string& file, const nn::Module& model,
 // has none.
 std::optional<nn::Lora> adapters_for(const nn::FileWeights& file, const std::string& path,
                                      nn::Module& model) {
-  if (!has_adapters(file.entries)) return {};
+  if (!has_adapters(file.entries) || tensor_file_format(path) != TensorFileFormat::kSafetensors)
+    return {};
   const safetensors::Metadata about = safetensors::read_metadata(path);
   const auto config = about.find(kConfigKey);
   if (config == about.end()) return {};  // of another program

@@ -16,8 +16,10 @@
 #include "lathe/graph/pt2/program.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/models.h"
+#include "lathe/tools/cli/settings/settings_sources.h"
 #include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/resume.h"
 
 namespace lathe::cli {
 namespace {
@@ -49,16 +51,24 @@ std::string near_file(const std::string& file) {
   return suggestion(name, {names.begin(), names.end()});
 }
 
-/// What the exported program has of a checkpoint of --lora-rank.
-StateDict without_adapters(const StateDict& state) {
+/// What the exported program has of a checkpoint: all but the adapters of --lora-rank.
+StateDict without_adapters(const StateDict& state, const Checkpoint& checkpoint,
+                           const std::string& file) {
+  const auto config = checkpoint.metadata.find(kConfigKey);
+  if (config == checkpoint.metadata.end() ||
+      merge_settings({.saved_config = config->second, .saved_name = file}, kTrain).lora_rank == 0)
+    return state;
   StateDict out;
   for (const auto& [name, t] : state) {
-    if (name.find(".lora_") == name.npos) out.add(name, t);
+    const bool is_adapter = name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight") ||
+                            name.ends_with(".lora_embedding_A") ||
+                            name.ends_with(".lora_embedding_B");
+    if (!is_adapter) out.add(name, t);
   }
   return out;
 }
 
-/// `classes`: of a new last layer. A program that is carried had one from the begin.
+/// `classes`: of a new last layer. A program that is carried had one from the beginning.
 std::unique_ptr<Program> open_model_file(const Settings& settings, std::optional<int64_t> classes) {
   const std::string& file = *settings.model;
   const jit::ProgramOptions options{.classes = classes};
@@ -135,11 +145,12 @@ void take_carried_program(Settings& settings, const Checkpoint& checkpoint,
   const bool is_file = settings.model && is_model_file(*settings.model);
   if (carried == checkpoint.metadata.end() || !is_file) return;
   const bool has_parts = !checkpoint_parts(checkpoint.metadata).empty();
-  settings.program = std::make_shared<const CarriedProgram>(
-      CarriedProgram{.architecture = from_base64(carried->second),
-                     .weights = without_adapters(has_parts ? checkpoint_section(checkpoint, "model")
-                                                           : checkpoint.tensors),
-                     .file = file});
+  settings.program = std::make_shared<const CarriedProgram>(CarriedProgram{
+      .architecture = from_base64(carried->second),
+      .weights =
+          without_adapters(has_parts ? checkpoint_section(checkpoint, "model") : checkpoint.tensors,
+                           checkpoint, file),
+      .file = file});
 }
 
 void take_carried_program(Settings& settings, const std::string& file) {

@@ -59,7 +59,11 @@ class KeepTuned : public train::Observer {
   void on_epoch_begin(train::Trainer&) override { tuned_.frozen.hold(); }
   void on_save(train::Trainer& trainer, std::string_view name) override {
     if (!tuned_.lora || !trainer.is_first_rank()) return;
-    tuned_.lora->save((trainer.folder() / formatted("{}-adapter", name)).string());
+    try {
+      tuned_.lora->save((trainer.folder() / formatted("{}-adapter", name)).string());
+    } catch (const FileError& e) {
+      throw train::SaveError(e.message());
+    }
   }
 
  private:
