@@ -3,7 +3,6 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <type_traits>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "lathe/core/files/paths.h"
 #include "lathe/core/formats/safetensors.h"
 #include "lathe/core/formats/safetensors_header.h"
+#include "lathe/core/json.h"
 #include "lathe/core/text/suggestion.h"
 #include "lathe/nn/lora.h"
 #include "lathe/nn/lora_adapter.h"
