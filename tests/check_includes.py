@@ -5,6 +5,7 @@
 - From a folder's root an arrow points into a room of its own only where INTO_ROOM says so, by file and with a reason. No other two
   rooms include each other.
 - Nothing that is built for users includes tests/.
+- nlohmann's JSON comes through core/json.h, which renames its namespace.
 
     check_includes.py SOURCE_ROOT
 """
@@ -107,6 +108,8 @@ SOURCES = {".h", ".cuh", ".cpp", ".cu"}
 def fault(name, quote, include):
     """Says what is wrong with this include in the file `name`; None if nothing is."""
     room = name.rpartition("/")[0]
+    if include.startswith("nlohmann/") and name != "core/json.h" and not name.startswith("tests/"):
+        return f'"lathe/core/json.h", not <{include}>: it renames the namespace (core/json.h, Note [Names of header-only libraries])'
     if not include.startswith("lathe/"):
         return f'write "lathe/...", not "{include}"' if quote == '"' else None
     target = include.removeprefix("lathe/").rpartition("/")[0]
