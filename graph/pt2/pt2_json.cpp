@@ -96,7 +96,26 @@ std::pair<std::string_view, const Json*> alternative(const Json& value, const st
   return {value.begin().key(), &value.begin().value()};
 }
 
+// A callback of the parser would do, but it takes time quadratic in the length of a list.
+void check_depth(std::string_view json, const std::string& what) {
+  constexpr int kMostDeep = 200;  // sub-graphs in sub-graphs need 70
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (c == '"') in_string = !in_string;
+    if (in_string) {
+      if (c == '\\') ++i;
+      continue;
+    }
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (depth > kMostDeep) wrong(what, concat("is nested more than ", kMostDeep, " deep"));
+  }
+}
+
 Json parse_json(std::string_view json, const std::string& file) {
+  check_depth(json, file);
   try {
     Json out = Json::parse(json);
     if (!out.is_object()) wrong(file, "is no JSON object");

@@ -16,6 +16,8 @@ using Json = nlohmann::json;
 // `what` names the place in the file and begins the message.
 // throws, every function: DataError.
 [[noreturn]] void wrong(const std::string& what, const std::string& why);
+/// Refuses a text nested so deep that what copies or writes its values would overflow the stack.
+void check_depth(std::string_view json, const std::string& what);
 /// The object of a text.
 Json parse_json(std::string_view json, const std::string& file);
 /// Null if there is none, or if it is JSON's null.

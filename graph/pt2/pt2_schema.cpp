@@ -297,19 +297,25 @@ Input read_input(const Json& spec, const Json& types, Reader& reader, ProgramTex
 }
 
 /// The keys of the dictionary that a program returns, if its out_spec is one of tensors alone.
-std::vector<std::string> output_keys(const Json& module, size_t count) {
+/// throws: DataError if a text in it is nested too deep.
+std::vector<std::string> output_keys(const Json& module, size_t count, const std::string& file) {
   const Json* const calls = find(module, "module_call_graph");
   if (calls == nullptr || !calls->is_array() || calls->empty()) return {};
   const Json* const signature = find((*calls)[0], "signature");
   const Json* const spec = signature == nullptr ? nullptr : find(*signature, "out_spec");
   if (spec == nullptr || !spec->is_string()) return {};
-  const Json tree = Json::parse(spec->get_ref<const std::string&>(), nullptr, false);
+  const auto parse = [&](const Json& value) {
+    const std::string& json = value.get_ref<const std::string&>();
+    check_depth(json, concat(file, ": out_spec"));
+    return Json::parse(json, nullptr, false);
+  };
+  const Json tree = parse(*spec);
   if (!tree.is_array() || tree.size() != 2) return {};
   const Json* const children = find(tree[1], "children_spec");
   const Json* const context = find(tree[1], "context");
   if (children == nullptr || context == nullptr || !context->is_string()) return {};
   if (children->size() != count) return {};
-  Json keys = Json::parse(context->get_ref<const std::string&>(), nullptr, false);
+  Json keys = parse(*context);
   if (keys.is_array() && keys.size() == 2 && keys[1].is_array()) keys = Json(keys[1]);
   if (!keys.is_array() || keys.size() != count) return {};
   std::vector<std::string> out;
@@ -343,7 +349,7 @@ void read_outputs(const Json& module, const Json& specs, const Json& types, cons
     out.output_types.push_back(type == nullptr ? TensorType() : tensor_type(*type, what));
   }
   if (out.graph.outputs.empty()) wrong(reader.file(), "has a program without results");
-  const auto keys = output_keys(module, out.output_names.size());
+  const auto keys = output_keys(module, out.output_names.size(), reader.file());
   if (!keys.empty()) out.output_names = keys;
 }
 

@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 
+#include "lathe/core/json.h"
 #include "lathe/graph/pt2/program.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/isclose.h"
@@ -113,6 +114,32 @@ TEST_CASE("pt2: a module has 10,000 names at most") {
   }
   CHECK(refused(pt2_file(pt2_program(nodes, "y0")),
                 "lies in a module of more than 10000 tensors and modules") == "");
+}
+
+// What copies or writes such a value calls itself for each level.
+TEST_CASE("pt2: JSON is nested 200 deep at most, wherever it stands") {
+  const auto nested = [](int levels) {
+    const auto n = static_cast<size_t>(levels);
+    return std::string(n, '[') + std::string(n, ']');
+  };
+  const auto in_type = [&](const std::string& junk) {
+    std::string program = testing::pt2_small_program();
+    program.insert(program.find(R"("layout":7)"), concat(R"("junk":)", junk, ","));
+    return pt2_file(program);
+  };
+  CHECK(refused(in_type(nested(100'000)), "nested more than 200 deep") == "");
+  CHECK(loaded(in_type(nested(150))).architecture() != "");
+  CHECK(loaded(in_type(concat("\"", std::string(300, '['), R"(\"[")"))).architecture() != "");
+  const auto in_keys = [&](const std::string& keys) {
+    std::string program = testing::pt2_small_program();
+    std::string spec = R"([1,{"type":"dict","context":"KEYS","children_spec":[1]}])";
+    spec.replace(spec.find("KEYS"), 4, keys);
+    const std::string calls = concat(R"("module_call_graph":[{"signature":{"out_spec":)",
+                                     nlohmann::json(spec).dump(), "}}],");
+    program.insert(program.find(R"("signature")"), calls);
+    return pt2_file(program);
+  };
+  CHECK(refused(in_keys("[null," + nested(100'000) + "]"), "nested more than 200 deep") == "");
 }
 
 // Each write used to look at every view of the same memory.
