@@ -138,12 +138,23 @@ class Program::State {
 
   void write(zip::Writer& to, pt2::Weights weights) {
     Tensors tensors = tensors_;
-    const pt2::Setting setting = setting_for({});
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      if (text_.inputs[i].kind != InputKind::kConstant) continue;
-      tensors[i] = constant(i, setting).detach().to(kCPU, tensors_[i].dtype());
+    {
+      const std::lock_guard lock(moved_mutex_);
+      for (const auto& [i, moved] : moved_) {
+        if (moved.defined()) tensors[i] = moved.detach().to(kCPU, tensors_[i].dtype());
+      }
     }
     pt2::write_program(to, source_, text_.inputs, tensors, weights);
+  }
+
+  /// throws: StateError if the modules have parameters that the file would not have.
+  void check_has_no_adapters() const {
+    for (const auto& [name, p] : program_.named_parameters()) {
+      const bool is_known =
+          std::ranges::any_of(tensors_, [&](const Tensor& t) { return t.handle() == p.handle(); });
+      LATHE_CHECK(StateError, is_known, "save_program: ", in_quotes(name),
+                  " is a parameter that the program was not exported with; merge() adapters first");
+    }
   }
 
   bool exported_in_training() const { return exported_in_training_; }
@@ -390,6 +401,7 @@ Program load_program(std::span<const std::byte> bytes, std::string_view name,
 }
 
 void save_program(const Program& program, const std::string& path) {
+  program.state_->check_has_no_adapters();
   zip::Writer writer(path);
   program.state_->write(writer, pt2::Weights::kWritten);
   writer.commit();

@@ -102,8 +102,9 @@ class LATHE_API Program final : public nn::Module {
   Tensors example_inputs(int64_t batch = 2) const;
 
   /// The program as bytes, without the values of parameters and persistent buffers: what a
-  /// checkpoint holds beside its weights. load_program() takes the bytes and the weights. It is as
-  /// large as the program's JSON, constants and sample inputs: 0.4 MB for a resnet18.
+  /// checkpoint holds beside its weights. load_program() takes the bytes and the weights, without
+  /// the entries of adapters (nn/lora.h). It is as large as the program's JSON, constants and
+  /// sample inputs: 0.4 MB for a resnet18.
   std::string architecture() const;
 
  private:
@@ -152,7 +153,7 @@ LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_vie
 /// - Tied weights stay tied. A parameter that got another shape, such as a new head, has it in the
 ///   file, too.
 /// - Sample inputs and extra files of the read file are written again, up to 4 MiB in all.
-/// throws: FileError.
+/// throws: FileError; StateError if the program has adapters (nn/lora.h) that are not merged.
 LATHE_API void save_program(const Program& program, const std::string& path);
 
 }  // namespace lathe::jit

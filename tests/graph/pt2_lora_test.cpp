@@ -20,6 +20,7 @@
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 #include "lathe/optim/sgd.h"
+#include "lathe/tests/data/files.h"
 #include "lathe/tests/graph/pt2_files.h"
 
 using namespace lathe;
@@ -138,4 +139,19 @@ TEST_CASE("pt2 lora: a traced program has its adapters") {
   const NoGrad off;
   const Tensor y = model(x);
   CHECK(difference(jit::trace(model, x)(x), y) <= 1e-5);
+}
+
+TEST_CASE("pt2 lora: a file has no adapters, so only merged ones are saved") {
+  jit::Program model = jit::load_program(golden("conv_net.pt2"));
+  const Tensor x = safetensors::read(golden("conv_net.golden")).tensors["in.0"];
+  model.eval();
+  nn::Lora lora = nn::add_lora(model, {.rank = 2});
+  randomise(lora);
+  const data::testing::TempDir folder;
+  const std::string path = folder / "m.pt2";
+  CHECK_THROWS_WITH_AS(jit::save_program(model, path), Contains(".lora_A.weight\""), StateError);
+  CHECK(data::testing::names_in(folder.path()).empty());
+  lora.merge();
+  jit::save_program(model, path);
+  CHECK(equal(jit::load_program(path).eval()(x), model(x)));
 }

@@ -274,6 +274,31 @@ TEST_CASE("pt2: constants are written as they are now") {
   CHECK(equal(jit::load_program(bytes_in(carried), "m", again.state_dict())(x), c * 16));
 }
 
+TEST_CASE("pt2: constants of a program without weights are written as they are now") {
+  std::string spec = testing::pt2_buffer_spec("c");
+  spec.replace(spec.find("true"), 4, "false");
+  std::string program = pt2_program(
+      concat(pt2_node("aten.add_.Tensor",
+                      concat(pt2_tensor("self", "b_c"), ",", pt2_tensor("other", "b_c")), "n"),
+             ",",
+             pt2_node("aten.add.Tensor",
+                      concat(pt2_tensor("self", "x"), ",", pt2_tensor("other", "n")), "y")),
+      "y", "8", spec, testing::pt2_buffer_type("c", "2,2"));
+  const std::string weight = R"({"parameter":{"arg":{"name":"p_w"},"parameter_name":"w"}},)";
+  program.erase(program.find(weight), weight.size());
+  jit::Program model =
+      loaded(pt2_archive({{"models/model.json", program},
+                          {"data/weights/model_weights_config.json", R"({"config":{}})"},
+                          {"data/constants/model_constants_config.json",
+                           testing::pt2_weights({{.name = "c", .entry = "tensor_0"}})},
+                          {"data/constants/tensor_0", testing::pt2_values()}}));
+  const Tensor x = zeros({2, 2}), c = tensor({{1.f, 2.f}, {3.f, 4.f}});
+  const NoGrad off;
+  CHECK(equal(model(x.to(kF64)), (c * 2).to(kF64)));
+  CHECK(equal(loaded(saved(model))(x), c * 4));
+  CHECK(equal(model(x.to(kF64)), (c * 4).to(kF64)));
+}
+
 TEST_CASE("pt2: a program on a GPU is written as one on the CPU" * test::cuda_case()) {
   for (const char* name : {"conv_net", "tied", "bare"}) {
     CAPTURE(name);
