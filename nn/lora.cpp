@@ -60,20 +60,24 @@ Lora::Lora(Lora&&) noexcept = default;
 Lora& Lora::operator=(Lora&&) noexcept = default;
 Lora::~Lora() = default;
 
-Lora::Lora(Module& model, const LoraOptions& options,
+Lora::Lora(Module& model, const LoraOptions& options, Module::Named<Tensor> trained,
            std::vector<std::shared_ptr<Adapter>> adapters)
-    : model_(&model), options_(options), adapters_(std::move(adapters)) {
-  trained_ = matching_parameters(model, options.trained, "add_lora");
+    : model_(&model),
+      options_(options),
+      adapters_(std::move(adapters)),
+      trained_(std::move(trained)) {
+  Tensors all = trained_beside_adapters(model);
   for (const auto& adapter : adapters_) adapter->attach();
   for (const auto& [name, p] : trained_) p.requires_grad_();
-  frozen_ = freeze_all_but(model, parameters());
+  for (const Tensor& p : parameters()) all.push_back(p);
+  frozen_ = freeze_all_but(model, all);
 }
 
 Lora add_lora(Module& model, const LoraOptions& options) {
   check(options);
+  Module::Named<Tensor> named = matching_parameters(model, options.trained, "add_lora");
   std::unordered_set<const TensorImpl*> trained;
-  for (const auto& [name, p] : matching_parameters(model, options.trained, "add_lora"))
-    trained.insert(p.handle().get());
+  for (const auto& [name, p] : named) trained.insert(p.handle().get());
   const Named modules = model.named_modules();
   std::vector<bool> chosen(modules.size());
   for (const std::string& target : options.targets) {
@@ -92,7 +96,7 @@ Lora add_lora(Module& model, const LoraOptions& options) {
   for (size_t i = 0; i < modules.size(); ++i) {
     if (chosen[i]) adapters.push_back(make_adapter(modules[i].first, *modules[i].second, options));
   }
-  return Lora(model, options, std::move(adapters));
+  return Lora(model, options, std::move(named), std::move(adapters));
 }
 
 std::vector<std::string> Lora::layers() const {

@@ -46,9 +46,10 @@ class LATHE_API Lora {
   Lora& operator=(Lora&&) noexcept;
   ~Lora();
 
-  /// The names of the layers that have an adapter.
+  /// The names of the layers that have an adapter, in the order of Module::named_modules().
   std::vector<std::string> layers() const;
-  /// The tensors that train: those of the adapters, then those that LoraOptions::trained names.
+  /// The tensors that train: those of the adapters, in the order of layers(), then those that
+  /// LoraOptions::trained names.
   Tensors parameters() const;
   /// The parameters that add_lora() froze. Call frozen().hold() after every model.train(), or batch
   /// norms of the frozen model change their running statistics.
@@ -77,7 +78,8 @@ class LATHE_API Lora {
  private:
   friend Lora add_lora(Module&, const LoraOptions&);
   friend Lora load_lora(Module&, const std::string&);
-  Lora(Module& model, const LoraOptions& options, std::vector<std::shared_ptr<Adapter>> adapters);
+  Lora(Module& model, const LoraOptions& options, Module::Named<Tensor> trained,
+       std::vector<std::shared_ptr<Adapter>> adapters);
 
   Module* model_;
   LoraOptions options_;
@@ -96,7 +98,8 @@ class LATHE_API Lora {
 /// These are layers of any module and of a jit::Program, in which GPT-2's Conv1D counts as Linear.
 /// A Conv2d must have one group: with several groups, no single weight could hold the sum. At first
 /// the adapter adds 0: A is U(±1/sqrt(fan_in)) and B is 0; of an Embedding A is 0 and B is N(0,1).
-/// Adapters of a half weight are f32, like PEFT's.
+/// Adapters of a half weight are f32, like PEFT's. In a model that has adapters of other layers,
+/// what trains goes on to train.
 /// throws, and nothing has changed then:
 ///   ValueError  rank or alpha not positive, dropout outside [0,1); a target that matches no module
 ///               (with the nearest name) or none of these layers

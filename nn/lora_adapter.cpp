@@ -1,6 +1,7 @@
 // The formula of LoRA for each kind of layer, and how an adapter joins its layer.
 #include "lathe/nn/lora_adapter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -87,25 +88,33 @@ void Adapter::unmerge() {
   attach();
 }
 
+std::pair<Shape, Shape> factor_shapes(const LoraLayer& layer, int64_t rank) {
+  using enum LoraLayer::Kind;
+  const Tensor& w = layer.weight;
+  if (layer.kind == kConv2d) {
+    return {{rank, w.dim(1), w.dim(2), w.dim(3)}, {w.dim(0), rank, 1, 1}};
+  }
+  const bool first_is_in = layer.is_transposed || layer.kind == kEmbedding;
+  return {{rank, w.dim(first_is_in ? 0 : 1)}, {w.dim(first_is_in ? 1 : 0), rank}};
+}
+
 std::shared_ptr<Adapter> make_adapter(const std::string& name, Module& module,
-                                      const LoraOptions& options) {
+                                      const LoraOptions& options, const Tensor& a,
+                                      const Tensor& b) {
   using enum LoraLayer::Kind;
   auto out = std::make_shared<Adapter>();
   out->name = name;
   out->module = &module;
   out->layer = *module.lora_layer();
   const Tensor& w = out->layer.weight;
-  const bool first_is_in = out->layer.is_transposed || out->layer.kind == kEmbedding;
-  Shape shape_a{options.rank, w.dim(first_is_in ? 0 : 1)};
-  Shape shape_b{w.dim(first_is_in ? 1 : 0), options.rank};
-  if (out->layer.kind == kConv2d) {
-    shape_a = {options.rank, w.dim(1), w.dim(2), w.dim(3)};
-    shape_b = {w.dim(0), options.rank, 1, 1};
-  }
+  const auto [shape_a, shape_b] = factor_shapes(out->layer, options.rank);
   const TensorOptions like{.dtype = is_half(w.dtype()) ? kF32 : w.dtype(), .device = w.device()};
   out->a = zeros(shape_a, like);
   out->b = zeros(shape_b, like);
-  if (out->layer.kind == kEmbedding) {
+  if (a.defined()) {
+    copy_(out->a, a);
+    copy_(out->b, b);
+  } else if (out->layer.kind == kEmbedding) {
     init::normal_(out->b, 0, 1, options.generator);
   } else {
     init::kaiming_uniform_(out->a, {.slope = std::sqrt(5.0), .generator = options.generator});
@@ -116,11 +125,37 @@ std::shared_ptr<Adapter> make_adapter(const std::string& name, Module& module,
   return out;
 }
 
+namespace {
+
+bool is_name_of_factor(std::string_view name) {
+  using enum LoraLayer::Kind;
+  const auto is_of = [&](LoraLayer::Kind kind) {
+    return name == Adapter::name_of_a(kind) || name == Adapter::name_of_b(kind);
+  };
+  return is_of(kLinear) || is_of(kEmbedding);
+}
+
+}  // namespace
+
 void check_has_no_adapter(const std::string& name, const Module& module) {
-  for (const auto& [child, unused] : module.named_children()) {
-    LATHE_CHECK(StateError, child != "lora_A" && child != "lora_embedding_A", "add_lora: \"", name,
+  const auto check = [&](const auto& entry) {
+    LATHE_CHECK(StateError, !is_name_of_factor(entry.first), "add_lora: \"", name,
                 "\" has an adapter already; merge() it first");
+  };
+  std::ranges::for_each(module.named_children(), check);
+  std::ranges::for_each(module.named_parameters(), check);
+}
+
+Tensors trained_beside_adapters(const Module& model) {
+  Tensors out;
+  bool has_adapters = false;
+  for (const auto& [name, p] : model.named_parameters()) {
+    // "fc.lora_A.weight"
+    const std::string_view module = std::string_view(name).substr(0, name.rfind('.'));
+    has_adapters = has_adapters || is_name_of_factor(module.substr(module.rfind('.') + 1));
+    if (p.requires_grad()) out.push_back(p);
   }
+  return has_adapters ? out : Tensors();
 }
 
 }  // namespace lathe::nn

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "lathe/core/tensor.h"
 #include "lathe/nn/lora.h"
@@ -56,11 +57,19 @@ struct Adapter : std::enable_shared_from_this<Adapter> {
   Tensor before_ = {};  // merge(): the weight's values
 };
 
-/// An adapter for a module that has a lora_layer(), not yet attached, with its first values.
-std::shared_ptr<Adapter> make_adapter(const std::string& name, Module& module,
-                                      const LoraOptions& options);
+/// The shapes of A and B.
+std::pair<Shape, Shape> factor_shapes(const LoraLayer& layer, int64_t rank);
 
-/// throws: StateError if it has.
+/// An adapter for a module that has a lora_layer(), not yet attached. Its values: those of `a` and
+/// `b`, which have the factor_shapes(); without them, drawn from the generator.
+std::shared_ptr<Adapter> make_adapter(const std::string& name, Module& module,
+                                      const LoraOptions& options, const Tensor& a = {},
+                                      const Tensor& b = {});
+
+/// throws: StateError if it has, or if a name that the adapter needs is taken.
 void check_has_no_adapter(const std::string& name, const Module& module);
+
+/// What trains already in a model that has adapters; nothing in one without.
+Tensors trained_beside_adapters(const Module& model);
 
 }  // namespace lathe::nn

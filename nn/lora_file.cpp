@@ -7,7 +7,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
 #include "lathe/core/files/file.h"
 #include "lathe/core/files/paths.h"
@@ -17,7 +16,6 @@
 #include "lathe/core/text/suggestion.h"
 #include "lathe/nn/lora.h"
 #include "lathe/nn/lora_adapter.h"
-#include "lathe/ops/inplace.h"
 
 namespace lathe::nn {
 
@@ -145,17 +143,19 @@ FileEntries sorted_entries(const StateDict& tensors, const std::string& path) {
   return out;
 }
 
-std::shared_ptr<Adapter> read_adapter(const std::string& name, const Factors& factors,
-                                      const Module::Named<Module*>& modules,
-                                      const LoraOptions& of_file, const std::string& path) {
-  const auto at = std::ranges::find(modules, name, &std::pair<std::string, Module*>::first);
-  if (at == modules.end()) {
-    std::vector<std::string_view> names;
-    for (const auto& [known, module] : modules) names.push_back(known);
-    LATHE_FAIL(ValueError, path, ": the model has no module ", in_quotes(name),
-               suggestion(name, names));
+void check_modules(const std::map<std::string, Factors>& layers,
+                   const Module::Named<Module*>& modules, const std::string& path) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, module] : modules) names.push_back(name);
+  for (const auto& [name, factors] : layers) {
+    LATHE_CHECK(ValueError, std::ranges::find(names, name) != names.end(), path,
+                ": the model has no module ", in_quotes(name), suggestion(name, names));
   }
-  Module& module = *at->second;
+}
+
+std::shared_ptr<Adapter> read_adapter(const std::string& name, const Factors& factors,
+                                      Module& module, const LoraOptions& of_file,
+                                      const std::string& path) {
   const auto layer = module.lora_layer();
   LATHE_CHECK(ValueError, layer && layer->kind == factors.kind, path, ": ", in_quotes(name),
               " of the model (", module.type_name(), ") is a layer of another kind");
@@ -164,15 +164,15 @@ std::shared_ptr<Adapter> read_adapter(const std::string& name, const Factors& fa
   options.rank = factors.a.ndim() == 0 ? 0 : factors.a.dim(0);
   LATHE_CHECK(ValueError, options.rank > 0, path, ": ", in_quotes(name), " has no rank (",
               factors.a, ")");
-  const NoGrad off;
-  auto out = make_adapter(name, module, options);
-  for (const auto& [to, from] : {std::pair(out->a, factors.a), std::pair(out->b, factors.b)}) {
-    LATHE_CHECK(ValueError, from.shape() == to.shape() && is_floating(from.dtype()), path, ": ",
-                in_quotes(name), " has a matrix of another shape or kind (", from, " for ", to,
+  const auto [shape_a, shape_b] = factor_shapes(*layer, options.rank);
+  const auto check = [&](const Tensor& factor, const Shape& shape) {
+    LATHE_CHECK(ValueError, factor.shape() == shape && is_floating(factor.dtype()), path, ": ",
+                in_quotes(name), " has a matrix of another shape or kind (", factor, " for ", shape,
                 ")");
-    copy_(to, from);
-  }
-  return out;
+  };
+  check(factors.a, shape_a);
+  check(factors.b, shape_b);
+  return make_adapter(name, module, options, factors.a, factors.b);
 }
 
 /// The entries of a state dict whose names are below these modules.
@@ -259,30 +259,32 @@ void Lora::save(const std::string& folder) const {
 // --- reading -------------------------------------------------------------------------------------
 
 Lora load_lora(Module& model, const std::string& folder) {
-  LoraOptions options = read_config(config_file(folder));
+  const LoraOptions options = read_config(config_file(folder));
   const std::string path = weights_file(folder);
   const FileEntries entries = sorted_entries(safetensors::read(path).tensors, path);
   const Module::Named<Module*> modules = model.named_modules();
 
-  options.targets.clear();
+  check_modules(entries.layers, modules, path);
   std::vector<std::shared_ptr<Adapter>> adapters;
-  for (const auto& [name, factors] : entries.layers) {
-    adapters.push_back(read_adapter(name, factors, modules, options, path));
-    options.targets.push_back(name);
+  for (const auto& [name, module] : modules) {
+    const auto at = entries.layers.find(name);
+    if (at == entries.layers.end()) continue;
+    adapters.push_back(read_adapter(name, at->second, *module, options, path));
   }
   const StateDict own = model.state_dict();
   for (const auto& [name, tensor] : entries.others) {
     LATHE_CHECK(ValueError, own.contains(name), path, ": the model has no entry ", in_quotes(name));
   }
+  Module::Named<Tensor> trained;
   for (const auto& [name, p] : model.named_parameters()) {
-    if (entries.others.contains(name)) options.trained.push_back(name);
+    if (entries.others.contains(name)) trained.emplace_back(name, p);
   }
   try {
     model.load_state_dict(entries.others, {.strict = false});
   } catch (const ValueError& error) {
     LATHE_FAIL(ValueError, path, ": ", error.message());
   }
-  return Lora(model, options, std::move(adapters));
+  return Lora(model, options, std::move(trained), std::move(adapters));
 }
 
 }  // namespace lathe::nn

@@ -1,5 +1,4 @@
-// LoRA: the formula, what trains, merging, PEFT's files (golden_lora/, made by
-// make_lora_golden.py), and errors.
+// LoRA: the formula, what trains, merging, and errors. Files: lora_file_test.cpp.
 #include "lathe/nn/lora.h"
 
 #include <doctest/doctest.h>
@@ -12,31 +11,15 @@
 #include "lathe/autograd/checkpoint.h"
 #include "lathe/autograd/gradcheck.h"
 #include "lathe/core/error.h"
-#include "lathe/core/formats/safetensors.h"
-#include "lathe/core/text/formatted.h"
 #include "lathe/graph/trace.h"
-#include "lathe/lathe.h"
 #include "lathe/nn/functional_call.h"
-#include "lathe/tests/data/files.h"
+#include "lora_net.h"
 
 using namespace lathe;
-using data::testing::TempDir;
+using namespace lathe::testing;
 using doctest::Contains;
 
 namespace {
-
-/// make_lora_golden.py's model.
-struct Net final : nn::Module {
-  nn::Embedding emb{*this, "emb", 7, 4, EmbeddingOptions{.padding_index = 0}};
-  nn::Conv2d conv{*this, "conv", 2, 4, nn::Conv2dOptions{.kernel = 3, .stride = 2, .pad = 1}};
-  nn::Linear fc{*this, "fc", 4, 6};
-  nn::Linear head{*this, "head", 6, 3};
-  Tensor words = tensor({0, 3, 6});
-
-  Tensor forward(const Tensor& x) override {
-    return head(relu(fc(conv(x).mean({2, 3}) + emb(words).sum({0}))));
-  }
-};
 
 /// A convolution with its norm.
 struct NormNet final : nn::Module {
@@ -47,26 +30,6 @@ struct NormNet final : nn::Module {
 
   Tensor forward(const Tensor& x) override { return head(groups(norm.relu(conv(x))).mean({2, 3})); }
 };
-
-const std::vector<std::string> kAdapted = {"emb", "conv", "fc"};
-
-/// An adapter adds nothing until its second matrix is other than 0.
-void randomise(const nn::Lora& lora) {
-  const NoGrad off;
-  for (const Tensor& p : lora.parameters()) p.copy_(randn_like(p) * 0.3);
-}
-
-double difference(const Tensor& a, const Tensor& b) {
-  return (a.to(kF64) - b.to(kF64)).abs().max().item<double>();
-}
-
-bool same(const StateDict& a, const StateDict& b) {
-  if (a.size() != b.size()) return false;
-  for (const auto& [name, t] : a) {
-    if (!b.contains(name) || !equal(t, b[name])) return false;
-  }
-  return true;
-}
 
 std::set<std::string> names_of(const StateDict& state) {
   std::set<std::string> out;
@@ -277,118 +240,6 @@ TEST_CASE(
   CHECK(moved.named_parameters().size() == 4);
 }
 
-// --- PEFT's files ----------------------------------------------------------------------------------
-
-TEST_CASE("lora: reads PEFT's adapters and gives its results, and writes the same file") {
-  const std::string folder = LATHE_GOLDEN_LORA;
-  StateDict base, golden = safetensors::read(folder + "/model.safetensors").tensors;
-  for (const auto& [name, t] : golden) {
-    if (name != "x" && name != "y") base.add(name, t);
-  }
-  Net net;
-  net.load_state_dict(base);
-  const nn::Lora lora = nn::load_lora(net, folder);
-  net.to(kF64).eval();
-  CHECK(difference(net(golden["x"].to(kF64)), golden["y"]) <= 1e-12);
-  net.to(kF32);
-  const TempDir made;
-  lora.save(made.path().string());
-  CHECK(same(safetensors::read((made / "adapter_model.safetensors").string()).tensors,
-             safetensors::read(folder + "/adapter_model.safetensors").tensors));
-
-  Net again;
-  again.load_state_dict(base);
-  const nn::Lora second = nn::load_lora(again, made.path().string());  // the config, too
-  again.to(kF64).eval();
-  CHECK(difference(again(golden["x"].to(kF64)), golden["y"]) <= 1e-12);
-}
-
-TEST_CASE("lora: PEFT is told whole names where one is the ending of another module's") {
-  struct Nested final : nn::Module {
-    nn::Linear fc{*this, "fc", 2, 2};
-    Net inner;
-    Nested() { adopt(inner, "inner"); }
-  } net;
-  const TempDir made;
-  const auto targets = [&](const std::vector<std::string>& layers) {
-    nn::Lora lora = nn::add_lora(net, {.targets = layers});
-    lora.save(made.path().string());
-    lora.merge();
-    const std::string config = data::testing::read_file(made / "adapter_config.json");
-    const size_t at = config.find("\"target_modules\": ");
-    return config.substr(at + 18, config.find("use_rslora") - at - 18);
-  };
-  CHECK(targets({"inner.fc"}).starts_with("[\n    \"inner.fc\"\n  ],"));
-  CHECK(targets({"fc", "inner.head"}).starts_with(R"("fc|inner\\.head",)"));
-  CHECK(targets({"*fc"}).starts_with("["));
-}
-
-TEST_CASE("lora: files of another method, or that do not fit, are refused and change nothing") {
-  const TempDir made;
-  const std::string folder = made.path().string();
-  Net from;
-  const nn::Lora lora = nn::add_lora(from, {.targets = kAdapted, .trained = {"head"}});
-  lora.save(folder);
-  const std::string config = data::testing::read_file(made / "adapter_config.json");
-  const StateDict entries =
-      safetensors::read((made / "adapter_model.safetensors").string()).tensors;
-
-  Net net;
-  const StateDict before = net.state_dict().clone();
-  const auto refused_config = [&](const std::string& key, const std::string& value) {
-    const std::string changed = "{\"" + key + "\": " + value + "," + config.substr(1);
-    // The last of two equal keys counts, so the first is put behind.
-    const std::string text =
-        config.substr(0, config.rfind('}')) + ",\"" + key + "\": " + value + "}";
-    data::testing::write_file(made / "adapter_config.json", text);
-    const std::string message =
-        data::testing::message_of<DataError>([&] { nn::load_lora(net, folder); });
-    data::testing::write_file(made / "adapter_config.json", config);
-    return message;
-  };
-  CHECK(refused_config("peft_type", "\"LOHA\"").find("only LORA is read") != std::string::npos);
-  CHECK(refused_config("use_dora", "true").find("use_dora") != std::string::npos);
-  CHECK(refused_config("alpha_pattern", "{\"fc\": 3}").find("alpha_pattern") != std::string::npos);
-  CHECK(refused_config("bias", "\"all\"").find("bias") != std::string::npos);
-  CHECK(refused_config("init_lora_weights", "\"pissa\"").find("pissa") != std::string::npos);
-  CHECK(refused_config("lora_alpha", "\"x\"").find("another kind") != std::string::npos);
-  CHECK(refused_config("r", "1e300").find("another kind") != std::string::npos);
-  CHECK(refused_config("r", "0").find("positive") != std::string::npos);
-  CHECK(refused_config("lora_dropout", "1.5").find("[0,1)") != std::string::npos);
-  CHECK(refused_config("r", "8").empty());  // the way of these checks: this one is loaded
-
-  Net fresh;
-  const StateDict untouched = fresh.state_dict().clone();
-  const auto refused = [&]<class E>(const std::string& name, const Tensor& value, E*) {
-    StateDict changed;
-    for (const auto& [entry, t] : entries) {
-      if (entry != name) changed.add(entry, t);
-    }
-    if (value.defined()) changed.add(name, value);
-    safetensors::write((made / "adapter_model.safetensors").string(), changed);
-    const std::string message = data::testing::message_of<E>([&] { nn::load_lora(fresh, folder); });
-    CHECK(same(fresh.state_dict(), untouched));
-    return message;
-  };
-  const std::string p = "base_model.model.";
-  const auto data_error = static_cast<DataError*>(nullptr);
-  const auto value_error = static_cast<ValueError*>(nullptr);
-  CHECK(refused("fc.weight", zeros({1}), data_error).find("does not begin") != std::string::npos);
-  CHECK(refused(p + "fc.lora_A.weight", {}, data_error).find("only one") != std::string::npos);
-  CHECK(refused(p + "fc.lora_B.bias", zeros({6}), data_error).find("another kind of adapter") !=
-        std::string::npos);
-  CHECK(refused(p + "fc.lora_A.weight", zeros({8, 5}), value_error).find("another shape") !=
-        std::string::npos);
-  CHECK(refused(p + "fc.lora_A.weight", zeros({}), value_error).find("no rank") !=
-        std::string::npos);
-  CHECK(refused(p + "conv.lora_A.weight", zeros({8, 5}), value_error).find("conv") !=
-        std::string::npos);
-  CHECK(refused(p + "head2.weight", zeros({1}), value_error).find("no entry \"head2.weight\"") !=
-        std::string::npos);
-  CHECK(refused(p + "head.weight", zeros({1}), value_error).find("another shape") !=
-        std::string::npos);
-}
-
 // --- errors ----------------------------------------------------------------------------------------
 
 TEST_CASE("lora: what cannot be adapted is an error that says why") {
@@ -425,6 +276,29 @@ TEST_CASE("lora: what cannot be adapted is an error that says why") {
   CHECK_THROWS_WITH_AS(nn::add_lora(net, {.targets = {"conv", "fc"}}),
                        Contains("\"fc\" has an adapter already"), StateError);
   CHECK(lora.layers() == std::vector<std::string>{"fc"});
+}
+
+TEST_CASE("lora: further adapters leave those and the head training that train already") {
+  Net net;
+  const nn::Lora first = nn::add_lora(net, {.rank = 2, .targets = {"fc"}, .trained = {"head"}});
+  const nn::Lora second = nn::add_lora(net, {.rank = 3, .targets = {"conv"}});
+  for (const nn::Lora* lora : {&first, &second}) {
+    for (const Tensor& p : lora->parameters()) CHECK(p.requires_grad());
+  }
+  CHECK_FALSE(net.fc.weight.requires_grad());
+  CHECK_FALSE(net.conv.weight.requires_grad());
+}
+
+TEST_CASE("lora: a layer with either name of an adapter takes none, and nothing has changed") {
+  struct Taken final : nn::Module {
+    nn::Linear fc{*this, "fc", 2, 2}, other{*this, "other", 2, 2};
+    nn::Linear child{other, "lora_B", 2, 2};
+  } net;
+  const std::set<std::string> before = names_of(net.state_dict());
+  CHECK_THROWS_WITH_AS(nn::add_lora(net, {.targets = {"fc", "other"}}),
+                       Contains("\"other\" has an adapter already"), StateError);
+  CHECK(names_of(net.state_dict()) == before);
+  CHECK(net.fc.weight.requires_grad());
 }
 
 TEST_CASE("lora: a weight that two layers share is not merged") {
