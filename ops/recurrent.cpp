@@ -8,6 +8,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/dropout.h"
@@ -38,6 +39,16 @@ using Cell = State (*)(const Tensor& from_x, const State& before, const Recurren
 struct LstmStep {
   Tensor i, f, g, o;
   Tensor c, tanh_c, h;
+};
+
+/// A step, kept for the backward pass.
+struct SavedStep {
+  explicit SavedStep(const LstmStep& s)
+      : i(s.i), f(s.f), g(s.g), o(s.o), c(s.c), tanh_c(s.tanh_c), h(s.h) {}
+  LstmStep get() const {
+    return {i.get(), f.get(), g.get(), o.get(), c.get(), tanh_c.get(), h.get()};
+  }
+  Saved i, f, g, o, c, tanh_c, h;
 };
 
 LstmStep lstm_step(const Tensor& from_x, const State& before, const RecurrentLayer& layer) {
@@ -117,11 +128,16 @@ std::pair<Tensor, State> recorded_lstm(const Tensor& from_x, const State& first,
     states.push_back(steps.back().c);
     y = stack(states, 0);
   }
-  const auto gradient = [steps, from_x = Saved(from_x), h = Saved(first.h), c = Saved(first.c),
-                         w_h = Saved(cast.w_h),
+  std::vector<SavedStep> saved(steps.begin(), steps.end());
+  const auto gradient = [saved = std::move(saved), from_x = Saved(from_x), h = Saved(first.h),
+                         c = Saved(first.c), w_h = Saved(cast.w_h),
                          b_h = Saved(cast.b_h)](const Tensor& dy, const Needs& need) {
     const State before{h.get(), c.get()};
-    if (!grad_enabled()) return lstm_gradients(steps, before, w_h.get(), dy, need);
+    if (!grad_enabled()) {
+      std::vector<LstmStep> kept;
+      for (const SavedStep& s : saved) kept.push_back(s.get());
+      return lstm_gradients(kept, before, w_h.get(), dy, need);
+    }
     const RecurrentLayer again{{}, w_h.get(), {}, b_h.get()};  // with the history of the inputs
     return lstm_gradients(lstm_steps(from_x.get(), before, again), before, w_h.get(), dy, need);
   };
@@ -136,7 +152,8 @@ std::pair<Tensor, State> run(const Tensor& x, State state, const RecurrentLayer&
                              bool backwards) {
   const Tensor from_x = linear(x, layer.w_x, layer.b_x);
   const autograd::TensorRef inputs[] = {from_x, state.h, state.c, layer.w_h, layer.b_h};
-  const bool records = autograd::wants_record(inputs, std::size(inputs));
+  // A watcher is to see the single ops.
+  const bool records = autograd::wants_record(inputs, std::size(inputs)) && !profile::watched();
   if (records && cell == lstm_cell && !layer.w_out.defined()) {
     if (!backwards) return recorded_lstm(from_x, state, layer);
     auto [states, last] = recorded_lstm(flip(from_x, {0}), state, layer);
@@ -191,8 +208,15 @@ RecurrentResult lstm(const Tensor& x_in, const Tensor& h_in, const Tensor& c_in,
                      const std::vector<RecurrentLayer>& layers, const RecurrentOptions& opt) {
   const profile::OpRange range("lstm", {x_in, h_in, c_in});
   const auto [x, h, c] = amp::cast(amp::kHalf, x_in, h_in, c_in);
-  LATHE_CHECK(ShapeError, c.defined() && c.ndim() == 3 && c.dim(0) == h.dim(0), "lstm: needs a ",
-              "cell state for each layer and direction (h: ", h, ", c: ", c, ")");
+  LATHE_CHECK(ShapeError, c.defined() && c.ndim() == 3 && h.ndim() == 3 && c.dim(0) == h.dim(0),
+              "lstm: needs a cell state for each layer and direction (h: ", h, ", c: ", c, ")");
+  LATHE_CHECK(DTypeError, c.dtype() == h.dtype(), "lstm: the states differ in dtype (h: ", h,
+              ", c: ", c, ")");
+  for (const RecurrentLayer& layer : layers) {
+    LATHE_CHECK(ShapeError, c.dim(1) == h.dim(1) && 4 * c.dim(2) == layer.w_h.dim(0),
+                "lstm: the cell state does not fit h or the weights (h: ", h, ", c: ", c,
+                ", w_h: ", layer.w_h, ")");
+  }
   return run_all("lstm", x, h, c, layers, opt, lstm_cell);
 }
 

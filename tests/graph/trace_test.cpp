@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lathe/autograd/autocast.h"
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/dropout.h"
@@ -25,6 +26,7 @@
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/products.h"
 #include "lathe/ops/random.h"
+#include "lathe/ops/recurrent.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/sort.h"
 #include "lathe/ops/unary.h"
@@ -275,4 +277,17 @@ TEST_CASE("graph: inputs are checked") {
   CHECK_THROWS_WITH_AS(graph(zeros({2, 3}, {.dtype = kF64})), Contains("f32[N,3]"), DTypeError);
   CHECK_THROWS_AS(graph.run({}), StateError);
   CHECK(graph(zeros({0, 3})).shape() == Shape{0, 3});
+}
+
+// Without a watcher lstm is one op where gradients are recorded, and graphs do not hold that op.
+TEST_CASE("trace: a function that records gradients has lstm as its single ops") {
+  const RecurrentLayer layer{randn({8, 3}).requires_grad_(), randn({8, 2}).requires_grad_()};
+  const Tensor x = randn({4, 1, 3}), state = zeros({1, 1, 2});
+  const auto f = [&](const Tensors& in) {
+    const EnableGrad on;
+    return Tensors{lstm(in[0], state, state, {layer}).y};
+  };
+  const NoGrad off;
+  const jit::Graph graph = jit::trace(f, {x}, {.dynamic_batch = false});
+  CHECK(allclose(graph.run({x})[0], f({x})[0]));
 }

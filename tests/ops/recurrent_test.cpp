@@ -6,6 +6,7 @@
 #include "compare.h"
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/engine.h"
+#include "lathe/autograd/saved_tensor_hooks.h"
 #include "lathe/core/random/generator.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -134,6 +135,17 @@ TEST_CASE("recurrent: lstm has the gradients of its single ops") {
   }
 }
 
+TEST_CASE("recurrent: hooks get what lstm saves of every step") {
+  int count = 0;
+  const SavedTensorHooks hooks([&](const Tensor& t) { return ++count, t; },
+                               [](const Tensor& t) { return t; });
+  const RecurrentLayer layer{f64({8, 3}).requires_grad_(), f64({8, 2}).requires_grad_()};
+  const Tensor state = f64({1, 1, 2});
+  const Tensor y = lstm(f64({16, 1, 3}), state, state, {layer}).y;
+  CHECK(count >= 7 * 16);
+  CHECK(grad({sum(y)}, {layer.w_h})[0].defined());
+}
+
 TEST_CASE("recurrent: under autocast lstm computes in the half type, with gradients in f32") {
   manual_seed(7);
   const auto f32 = [](const Shape& shape) { return f64(shape).to(kF32); };
@@ -166,4 +178,9 @@ TEST_CASE("recurrent: states and layers that do not fit are named") {
   CHECK_THROWS_WITH_AS(gru(zeros({0, 2, 4}), h, {layer}), Contains("one step at least"),
                        ShapeError);
   CHECK_THROWS_WITH_AS(lstm(x, h, {}, {layer}), Contains("needs a cell state"), ShapeError);
+  const RecurrentLayer four{zeros({20, 4}), zeros({20, 5})};
+  const char* const misfit = "the cell state does not fit";
+  CHECK_THROWS_WITH_AS(lstm(x, h, zeros({1, 1, 5}), {four}), Contains(misfit), ShapeError);
+  CHECK_THROWS_WITH_AS(lstm(x, h, zeros({1, 2, 1}), {four}), Contains(misfit), ShapeError);
+  CHECK_THROWS_WITH_AS(lstm(x, h, h.to(kF16), {four}), Contains("differ in dtype"), DTypeError);
 }
