@@ -171,7 +171,12 @@ Tensor adaptive_avg_pool2d(const Tensor& x, Pair out) {
   profile::note_arguments(out);
   check_planes("adaptive_avg_pool2d", x);
   LATHE_CHECK(ValueError, out > 0, "adaptive_avg_pool2d: out must be positive, got ", out);
-  if (out == Pair(1) && x.numel() > 0) return mean(x, {2, 3}, {.keepdim = true});
+  if (out == Pair(1) && x.numel() > 0) {
+    const Tensor y = mean(x, {2, 3}, {.keepdim = true});
+    if (memory_format_of(x) == kContiguous) return y;
+    // With the strides of NHWC, by which a convolution decides: see conv2d_format().
+    return permute(view(y, {y.dim(0), 1, 1, y.dim(1)}), {0, 3, 1, 2});
+  }
   return resample("adaptive_avg_pool2d", x, out, [&] {
     return PlaneMap{adaptive_average_map(x.dim(2), out.rows),
                     adaptive_average_map(x.dim(3), out.cols)};

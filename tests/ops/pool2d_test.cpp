@@ -4,6 +4,7 @@
 #include "compare.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/index.h"
+#include "lathe/ops/memory_format.h"
 #include "lathe/ops/reduce.h"
 
 using namespace lathe;
@@ -226,7 +227,10 @@ TEST_CASE("avg_pool2d: the mean of equal numbers is that number, to the bit") {
 TEST_CASE("adaptive_avg_pool2d: windows cover the plane; 1 is the mean of the plane") {
   const Tensor x = randn({2, 5, 7, 10});
   for (const Tensor& t : variants(x)) {
-    CHECK(difference(adaptive_avg_pool2d(t, 1), mean(x, {2, 3}, {.keepdim = true}), 1e-6) == "");
+    const Tensor of_plane = adaptive_avg_pool2d(t, 1);
+    CHECK(difference(of_plane, mean(x, {2, 3}, {.keepdim = true}), 1e-6) == "");
+    CHECK((of_plane.strides() == channels_last_strides(of_plane.shape())) ==
+          (memory_format_of(t) == kChannelsLast));
     const Tensor y = adaptive_avg_pool2d(t, {3, 4});
     CHECK(y.shape() == Shape{2, 5, 3, 4});
     // rows [0,3) [2,5) [4,7), columns [0,3) [2,5) [5,8) [7,10)
