@@ -61,8 +61,8 @@ StateDict without_adapters(const StateDict& state, const Checkpoint& checkpoint,
   StateDict out;
   for (const auto& [name, t] : state) {
     const bool is_adapter = name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight") ||
-                            name.ends_with(".lora_embedding_A") ||
-                            name.ends_with(".lora_embedding_B");
+                            name.ends_with(".lora_embedding_A.weight") ||
+                            name.ends_with(".lora_embedding_B.weight");
     if (!is_adapter) out.add(name, t);
   }
   return out;
