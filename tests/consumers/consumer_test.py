@@ -135,7 +135,7 @@ class Consumer:
         self.check_runs(program, LD_LIBRARY_PATH=str(lib))
         self.check_waits(program, LD_LIBRARY_PATH=str(lib))
         if self.o.kind == "static":  # the shared library installs the same headers
-            self.headers([flag for flag in flags if not flag.startswith(("-L", "-l"))])
+            self.headers([flag for flag in flags if not flag.startswith(("-L", "-l", "-Wl,"))])
 
     def headers(self, flags):
         """Each installed header compiles with a user's warnings, after Qt's macros and most of X11's."""
