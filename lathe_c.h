@@ -120,7 +120,8 @@ LATHE_C_API lathe_status lathe_tensor_wrap(void* data, lathe_dtype dtype, int32_
 LATHE_C_API lathe_status lathe_tensor_from_dlpack(void* managed, int32_t versioned,
                                                   lathe_tensor** out);
 /// Exports a tensor without a copy, as lathe_tensor_from_dlpack() takes it. Its deleter must be
-/// called once; the tensor's handle may be freed before.
+/// called once; the tensor's handle may be freed before. Do not write through it into a parameter,
+/// as with lathe_tensor_data().
 LATHE_C_API lathe_status lathe_tensor_to_dlpack(const lathe_tensor* tensor, int32_t versioned,
                                                 void** out);
 /// Writes the elements of `from` into `to`, which has the same sizes. dtype, device and strides may

@@ -47,7 +47,7 @@ template <> inline constexpr std::string_view kKind<lathe_optimizer> = "an optim
 void* find_object(const void* handle, std::string_view kind, std::string_view parameter);
 /// → the handle of an object
 void* register_object(void* object, std::string_view kind);
-/// → the object, whose handle is none any more
+/// → the object; its handle is not valid any more
 /// throws: HandleError as find_object().
 void* unregister_handle(const void* handle, std::string_view kind, std::string_view parameter);
 

@@ -57,7 +57,7 @@ lathe_status lathe_tensor_wrap(void* data, lathe_dtype dtype, int32_t ndim, cons
     const Shape shape = dims_of(ndim, sizes, "sizes");
     const auto address = reinterpret_cast<uintptr_t>(data);
     LATHE_CHECK(ValueError, address % size_of(type) == 0, "data lies at ", address,
-                ", which is no ", "multiple of the ", size_of(type), " bytes of a ", type);
+                ", which is no multiple of the ", size_of(type), " bytes of a ", type);
     // The memory is given away last: a failure before it must not release it.
     const auto owned = std::make_shared<bool>(false);
     std::function<void()> on_release;

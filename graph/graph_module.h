@@ -28,8 +28,10 @@ namespace lathe::jit {
 ///   - A dropout draws in training, and passes its input on in evaluation. Its mode is the model's.
 ///     trace() leaves dropouts out.
 ///
-/// The model computes in the dtype of its parameters: after to(kF16) the graph's f32 is f16, except
-/// in batch norms. Several threads may run it in evaluation mode.
+/// The model computes in the dtype of its parameters: after to(kF16) the graph's f32 is f16. A
+/// module that holds a batch norm's tensors stays f32 as a whole, so names without dots keep the
+/// whole model in f32. Hooks run on the whole model, not on the modules in it. Several threads may
+/// run it in evaluation mode.
 class LATHE_API GraphModule final : public nn::Module {
  public:
   /// The tensors share the graph's memory. `name` stands for the graph in messages.

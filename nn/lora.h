@@ -27,8 +27,8 @@ struct Adapter;
 struct LoraOptions {
   int64_t rank = 8;   // may exceed the sizes of a weight, as in PEFT
   double alpha = 16;  // the addition is multiplied by alpha / rank
-  // Patterns of freeze(): names of the layers that get an adapter, or of modules above them. A
-  // module that matches but cannot have an adapter is skipped.
+  // Patterns as for freeze(), but for "backbone": names of the layers that get an adapter, or of
+  // modules above them. A module that matches but cannot have an adapter is skipped.
   std::vector<std::string> targets = {"*"};
   // Modules or parameters that train in full and are saved with the adapters: a new head. Patterns
   // as for freeze(). A layer among them gets no adapter.
@@ -57,7 +57,8 @@ class LATHE_API Lora {
 
   /// Adds the adapters to the weights and takes them out of the model: its entries have the same
   /// names as before add_lora(), and a call costs as much as then. Results are the same up to
-  /// rounding. Frozen parameters stay frozen.
+  /// rounding, unless the model also reads a weight outside its layer's own call: there the merge
+  /// adds to it, and the adapter did not. Frozen parameters stay frozen.
   /// throws: StateError if they are merged, or if a weight is also another layer's, which the merge
   /// would change. Nothing has changed then.
   void merge();
