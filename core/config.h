@@ -74,8 +74,8 @@ inline constexpr bool kHasCuda = true;
 inline constexpr bool kHasCuda = false;
 #endif
 
-/// True if the CUDA backend links cuDNN, cuBLAS and cuRAND. False over the emulated GPU: there,
-/// stand-ins compute what cuDNN and cuBLAS would, and Lathe's own kernels compute the rest.
+/// True if the CUDA backend links cuDNN, cuBLAS and cuRAND. False in a build with the emulated GPU:
+/// there, stand-ins replace cuDNN and cuBLAS, and Lathe's own kernels compute the rest.
 #if defined(LATHE_WITH_CUDA) && !defined(LATHE_CUDA_EMULATED)
 inline constexpr bool kHasCudaLibraries = true;
 #else

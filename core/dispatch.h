@@ -13,12 +13,12 @@ namespace lathe {
 
 }  // namespace lathe
 
-// LATHE_DISPATCH(x.device(), relu_forward(x)) calls cpu::relu_forward(x), or cuda::relu_forward(x)
-// with the device current. A program's own ops use it too, with namespaces cpu and cuda of the
-// program's own. Both must be declared; in a CUDA build a missing CUDA kernel is a link
-// error. A CPU build compiles the second call and discards it. There, a tensor on a GPU (from_blob
-// makes one without asking the device) is a NoCudaError that names the call. (A macro, because a
-// namespace cannot be an argument of a function.)
+// LATHE_DISPATCH(x.device(), relu_forward(x)) calls cpu::relu_forward(x) if the device is a CPU. If
+// the device is a GPU, it makes the device current and calls cuda::relu_forward(x). A program can
+// use it for its own ops, with its own namespaces cpu and cuda. Both functions must be declared. In
+// a CUDA build a missing CUDA function is a link error. In a CPU build a tensor on a GPU (from_blob
+// can make one) gives a NoCudaError that names the call. (A macro, because a namespace cannot be an
+// argument of a function.)
 #define LATHE_DISPATCH(device, ...)                                 \
   [&] {                                                             \
     if ((device).is_cuda()) {                                       \

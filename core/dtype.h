@@ -51,7 +51,8 @@ LATHE_API DType dtype_from_name(std::string_view name);
 /// ref: PyTorch's type promotion table.
 LATHE_API DType promote_types(DType a, DType b);
 
-/// 0 bool, 1 integer, 2 float. Scalars and 0-d tensors raise a result's category, not its width.
+/// The category of a dtype: 0 bool, 1 integer, 2 float. Scalars and 0-d tensors can raise the
+/// category of a result, but not its width.
 constexpr int category_of(DType dtype) {
   return dtype == DType::kBool ? 0 : is_floating(dtype) ? 2 : 1;
 }

@@ -62,7 +62,8 @@ class LATHE_API DataError : public Error { using Error::Error; };            // 
 class LATHE_API FileError : public Error { using Error::Error; };            // opening, reading, writing
 // clang-format on
 
-/// Throws `E` with all arguments written one after another. Out of line, to keep callers small.
+/// Throws an `E` whose message is all arguments, written one after another. Out of line, to keep
+/// callers small.
 template <class E, class... Args>
 [[noreturn, gnu::cold, gnu::noinline]] void fail(SourcePlace place, const Args&... args) {
   throw E(concat(args...), place);

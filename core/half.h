@@ -81,7 +81,8 @@ LATHE_HD constexpr float float_to_odd(double value) {
   return float_of(bits | 1u);
 }
 
-// Integer -> double with the same idea: bits beyond 53 are kept as one sticky bit.
+// Converts an integer to a double by the rule "to odd" of float_to_odd(): if any bit beyond the
+// first 53 is lost, the last bit is set.
 template <std::integral T>
 LATHE_HD constexpr double double_to_odd(T value) {
   const bool negative = value < T(0);

@@ -76,7 +76,8 @@ class LATHE_API Tensor {
   int64_t element_size() const { return static_cast<int64_t>(size_of(dtype())); }  // bytes
   int64_t offset() const { return impl().offset; }
   int64_t bytes() const { return numel() * static_cast<int64_t>(size_of(dtype())); }
-  /// True if dense in row-major order or, for kChannelsLast, in NHWC order (then false unless 4-d).
+  /// True if this tensor is dense in row-major order. With kChannelsLast: if it is 4-d and dense in
+  /// NHWC order.
   bool is_contiguous(MemoryFormat format = kContiguous) const;
   /// True if both handles name the same tensor.
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
@@ -149,8 +150,8 @@ class LATHE_API Tensor {
   /// Adds d(this)/d(leaf) to the grad() of every leaf, or only of the leaves in options.inputs.
   /// Warns once if this is a loss in host memory that is NaN.
   /// throws: StateError if this does not require grad, if the graph was freed, or if an input is no
-  /// leaf that requires grad; ShapeError if the gradient does not match this, or is missing though
-  /// this has more than one element.
+  /// leaf that requires grad; ShapeError if the gradient does not match this, or if none is given
+  /// and this has more than one element.
   void backward() const;
   void backward(const Tensor& gradient) const;
   void backward(const BackwardOptions& options) const;
@@ -415,7 +416,8 @@ struct BackwardOptions {
 /// A tensor of uninitialised memory; every op makes its result with it. It has no history.
 LATHE_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
 /// Like empty(), with given strides (non-negative, not overlapping). Gaps are allocated too.
-/// throws: ShapeError for negative or missing strides, or a last element beyond an int64.
+/// throws: ShapeError for negative or missing strides, or if the last element's position exceeds an
+/// int64.
 LATHE_API Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype,
                                Device device);
 /// Like empty(), with the shape, dtype and device of `like`. Dense, in the stride order of `like`:
@@ -423,8 +425,8 @@ LATHE_API Tensor empty_strided(const Shape& shape, const Strides& strides, DType
 LATHE_API Tensor empty_like(const Tensor& like);
 LATHE_API Tensor empty_like(const Tensor& like, DType dtype);
 
-/// A view of t's storage; `offset` counts elements from the start of the storage. No checks, no
-/// gradient: for kernels and ops/views.
+/// A view of t's storage; `offset` counts elements from the start of the storage. Checks nothing
+/// and records no gradient; kernels and ops/views.cpp use it.
 LATHE_API Tensor alias(const Tensor& t, const Shape& shape, const Strides& strides, int64_t offset);
 
 /// A tensor over the caller's memory, row-major, without a copy. The memory must outlive the tensor

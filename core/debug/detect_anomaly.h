@@ -18,7 +18,7 @@
 
 namespace lathe::debug {
 
-/// Where a NaN or infinity came up first. The CallPlace is that of the forward op.
+/// Where a NaN or infinity came up first. Its base CallPlace says where the forward op was called.
 struct Anomaly : profile::CallPlace {
   std::string op;      // the op that the program called; backward: the op whose gradient it is
   std::string inside;  // the op inside `op` that made the value, if it was another one
@@ -44,18 +44,18 @@ struct DetectAnomalyOptions {
   bool backward = true;  // also gradients
 };
 
-/// While it lives, it checks each result of the ops that its thread calls, and each gradient of the
-/// backward pass. Throws AnomalyError at the first NaN or infinity: from the op itself, from the
-/// next op if the op is made of other ops, or from backward(). Infinities that a call asks for
-/// (full, masked_fill, …) or that came in with an input are allowed. When an op in place throws, it
-/// has already written x. For a gradient, the error also names the forward call, if a DetectAnomaly
-/// was alive during that call.
+/// While a DetectAnomaly lives, it checks each result of the ops that its thread calls, and each
+/// gradient of the backward pass. Throws AnomalyError at the first NaN or infinity: from the op
+/// itself, from the next op if the op is made of other ops, or from backward(). Infinities that a
+/// call asks for (full, masked_fill, …) or that came in with an input are allowed. An in-place op
+/// has already written its tensor when it throws. For a gradient, the error also names the forward
+/// call, if a DetectAnomaly was alive during that call.
 /// Not checked:
 ///   - ops that are captured into a CUDA graph
 ///   - results of ops that an optimiser calls, also in the closure of LBFGS; gradients are checked
 ///   - the work of a loader
-/// Cost: each op reads its result and its call stack once more, and an op in place reads x before.
-/// On a GPU each read is a copy, for which the host waits.
+/// Cost: each op reads its result and its call stack once more, and an in-place op also reads its
+/// tensor before it writes. On a GPU each read is a copy, for which the host waits.
 class LATHE_API DetectAnomaly {
  public:
   [[nodiscard]] explicit DetectAnomaly(DetectAnomalyOptions options = {});
@@ -65,8 +65,8 @@ class LATHE_API DetectAnomaly {
   DetectAnomaly(const DetectAnomaly&) = delete;
   DetectAnomaly& operator=(const DetectAnomaly&) = delete;
 
-  /// Throws an anomaly that was found and not thrown yet: an op throws what was found in the op
-  /// before it. Call check() after the last op of a step.
+  /// Throws an anomaly that was found but not thrown yet. Call it after the last op of a step: an
+  /// op may only throw what was found in the op before it.
   void check();
 
  private:

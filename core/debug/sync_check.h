@@ -23,7 +23,7 @@ struct SyncPlace : profile::CallPlace {
   int64_t count = 0;
 };
 
-/// Thrown before the wait, which then does not take place. The message begins with the layer.
+/// Thrown instead of waiting. The message begins with the path of the layer that called the op.
 class LATHE_API SyncError : public StateError {
  public:
   SyncError(const std::string& message, SyncPlace found)
@@ -38,9 +38,9 @@ enum class SyncMode : uint8_t {
   kError,  // throws SyncError before the wait
 };
 
-/// While it lives, it notes each wait for a GPU inside an op that its thread calls. Calls that ask
-/// for a wait (synchronize()) do not count. On the CPU there is no wait to note. The place of a
-/// wait is known if the program has debug information and libdw is installed.
+/// While a SyncCheck lives, it notes each wait for a GPU inside the ops that its thread calls.
+/// Calls whose purpose is to wait (synchronize()) do not count. On the CPU there is no wait to
+/// note. The place of a wait is known if the program has debug information and libdw is installed.
 class LATHE_API SyncCheck {
  public:
   [[nodiscard]] explicit SyncCheck(SyncMode mode);
@@ -57,8 +57,8 @@ class LATHE_API SyncCheck {
   std::unique_ptr<Watch> watch_;
 };
 
-/// While it lives, waits of its thread are not noted. Use it for values that the program reads on
-/// purpose, such as a loss to print.
+/// While an AllowSync lives, a SyncCheck does not note the waits of its thread. Use it for values
+/// that the program reads on purpose, such as a loss to print.
 using AllowSync = profile::MeantWait;
 
 }  // namespace lathe::debug

@@ -29,12 +29,13 @@ class LATHE_API UnusedGraph {
   UnusedGraph(const UnusedGraph&) = delete;
   UnusedGraph& operator=(const UnusedGraph&) = delete;
 
-  /// The places that called recorded ops which no backward pass has reached so far. The place with
-  /// the most ops comes first. Call it when no further backward pass is to come. A place is the
-  /// innermost line that called only ops which no backward pass has reached. For an evaluation this
-  /// is the line that calls the model, and not a line of the model, which training calls too. If
-  /// backward passes have reached no op at all, it is the innermost line that the calls of all ops
-  /// have in common. Only the 127 innermost frames of a call are examined.
+  /// The places in the program whose recorded ops no backward pass has reached so far. The place
+  /// with the most ops comes first. Call it when no further backward pass is to come. A place is
+  /// the innermost line that called only ops which no backward pass has reached. For an evaluation,
+  /// the place is the line that calls the model. It is not a line inside the model, because
+  /// training calls those lines too. If backward passes have reached no op at all, the place is the
+  /// innermost line that the calls of all ops have in common. Only the 127 innermost frames of a
+  /// call are examined.
   std::vector<UnusedPlace> places() const;
   /// A line for each place; "" if there is none.
   std::string text() const;

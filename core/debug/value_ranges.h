@@ -42,10 +42,11 @@ struct LayerRange {
   ValueRange gradient;  // of the gradients of these results
 };
 
-/// While it lives, it measures the results of the ops that its thread calls and autograd records,
-/// and their gradients in the first backward pass through each op. With a loss scale these are the
-/// gradients of the scaled loss, which a half dtype has to hold. Each result and each gradient is
-/// copied to the host. Ops that are captured into a CUDA graph are not measured.
+/// While a ValueRanges lives, it measures the results of the ops that its thread calls and autograd
+/// records. It also measures the gradients of these results, in the first backward pass through
+/// each op. With a loss scale, it measures the gradients of the scaled loss, because a half dtype
+/// has to hold these values. Each result and each gradient is copied to the host. Ops that are
+/// captured into a CUDA graph are not measured.
 class LATHE_API ValueRanges {
  public:
   [[nodiscard]] ValueRanges();
@@ -56,8 +57,8 @@ class LATHE_API ValueRanges {
 
   /// A row for each op of each layer, in the order of the first calls.
   std::vector<LayerRange> rows() const;
-  /// The rows as text, with two lines for each: y is its output, dy its gradient. Below stands how
-  /// many times larger the gradients could be before f16 makes one infinite, as a power of two.
+  /// The rows as text. Each row has two lines: y is the op's output, dy the gradient of the output.
+  /// The last line says by which power of two the gradients can grow before one is infinite in f16.
   std::string table() const;
   /// The number of recorded ops whose result still exists but has no gradient yet. If no backward
   /// pass runs, the number falls to 0 when this thread has released all results.

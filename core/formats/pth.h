@@ -15,8 +15,8 @@
 
 namespace lathe::pth {
 
-/// ReadOptions::section names no dictionary of the file. Or it is empty, and read() cannot tell
-/// which dictionary to take. The message lists the names that may be meant.
+/// Thrown if ReadOptions::section names no dictionary of the file, or if it is empty and read()
+/// cannot tell which dictionary to take. The message lists possible names.
 class LATHE_API SectionError : public DataError {
   using DataError::DataError;
 };
@@ -34,12 +34,13 @@ struct ReadOptions {
 /// lead to nested ones. Without options.section, read() takes
 /// - the dictionary under "state_dict", "model_state_dict" or "model" if there is one, as in
 ///   checkpoints of trainers. There may be single tensors beside it;
-/// - else the dictionary under another key ("net", "params"), if it is the only one with more
-///   tensors than stand beside it;
+/// - else the dictionary under another key ("net", "params"), if it is the only dictionary that
+///   holds more tensors than there are beside it;
 /// - else the file's outermost dictionary, which must hold a tensor or be empty.
 /// throws: FileError; SectionError; DataError that names the file, the entry and what does not fit:
 /// - names of other classes and functions, other instructions, or values that are not tensors
-/// - views beyond their storage, or tensors of together more than 64 MiB plus 32 times the file
+/// - views beyond their storage, or tensors that together have more bytes than 64 MiB plus 32 times
+///   the file
 /// - damaged or hostile archives (zip.h)
 /// - files of PyTorch before 1.6: save them again with a newer one
 LATHE_API StateDict read(const std::string& path, const ReadOptions& options = {});

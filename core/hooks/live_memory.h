@@ -42,7 +42,7 @@ struct LATHE_API LiveTensor {
   std::string place() const;      // "train.cpp:42 (train())", see user_call() in stack.h
 };
 
-/// A call of the program whose tensors or graph nodes grow from step to step.
+/// A call of the program whose live tensors or autograd nodes become more from step to step.
 struct Growth {
   std::string op, place;
   double bytes_per_step = 0, tensors_per_step = 0;
@@ -107,7 +107,7 @@ void note_maker(const void* node, const char* op, std::vector<const void*> input
 std::string largest_alive(Device device, bool pinned);
 }  // namespace detail
 
-/// For the library: notes that a storage or a graph node begins or ends to be alive.
+/// The library calls these when a storage or a graph node is made or freed.
 inline void note_alive(const Storage& storage) noexcept {
   if (detail::notes_live()) [[unlikely]]
     detail::note_alive(storage);

@@ -37,8 +37,8 @@ struct LATHE_API MemoryUse {
 /// The memory that tensors and workspaces hold on `device`.
 ///   pinned  true, for the CPU: pinned host memory alone, which is not part of the CPU's other
 ///           counts
-/// Each number was right at some moment during the call. They fit together if no other thread
-/// allocates meanwhile.
+/// Each number was right at some moment during the call. The numbers fit together if no other
+/// thread allocates meanwhile.
 /// throws: std::bad_alloc.
 LATHE_API MemoryUse memory_use(Device device = kCPU, bool pinned = false);
 
@@ -47,8 +47,8 @@ LATHE_API MemoryUse memory_use(Device device = kCPU, bool pinned = false);
 /// throws: std::bad_alloc.
 LATHE_API std::string who_holds(Device device, bool pinned);
 
-/// Restarts the peaks of `device`, that of tensors and that of the allocator, at what is in use
-/// now.
+/// Sets the two peaks of `device`, that of the tensors and that of the allocator, to the bytes that
+/// are in use now.
 LATHE_API void reset_memory_peak(Device device = kCPU, bool pinned = false);
 
 /// { const CountedMemory held(bytes, device, tag); … }: counts memory that belongs to no tensor.

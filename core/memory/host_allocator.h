@@ -50,8 +50,8 @@ class LATHE_API HostAllocator final : public Allocator {
   void* allocate(size_t bytes) override;
   void deallocate(void* block, size_t bytes) noexcept override;
 
-  /// Each number was right at some moment during the call. They fit together if no other thread
-  /// allocates meanwhile.
+  /// Each number was right at some moment during the call. The numbers fit together if no other
+  /// thread allocates meanwhile.
   MemoryStats stats() const;
   void reset_peak();
 
@@ -59,11 +59,12 @@ class LATHE_API HostAllocator final : public Allocator {
   void empty_cache() noexcept;
 
   /// The most bytes to take from the system (0: no limit). Cached blocks above 4 KiB are returned
-  /// before the limit makes an allocation fail. A limit below what is reserved now affects only
-  /// further blocks.
+  /// before the limit makes an allocation fail. A limit below the bytes that are reserved now
+  /// affects only further blocks.
   void set_limit(size_t bytes);
 
-  /// The most bytes that the lists above 4 KiB may hold. Initially half of usable_memory().
+  /// The most bytes that free blocks above 4 KiB may keep cached. Initially half of
+  /// usable_memory().
   void set_cache_limit(size_t bytes);
 
   /// False if LATHE_NO_CACHE or a sanitizer turned the cache off.
