@@ -19,8 +19,8 @@ LATHE_API Tensors checkpoint(const TensorsFunction& f, const Tensors& inputs);
 
 /// Returns f(inputs) without recording the ops of f. A backward pass that reaches the result calls
 /// f(inputs) a second time, records this call, and continues through the new graph. So gradients
-/// flow to the inputs, and to the tensors that f refers to (parameters). They have the same bits as
-/// without checkpoint.
+/// flow to the inputs, and to the tensors that f refers to (parameters). The gradients have the
+/// same bits as without checkpoint().
 ///   f  from const Tensors& to Tensor or Tensors. A copy is kept until the graph is freed; the
 ///      objects that f refers to must live as long.
 /// The second call starts from the same state of the default generators and under the same Autocast
@@ -30,8 +30,9 @@ LATHE_API Tensors checkpoint(const TensorsFunction& f, const Tensors& inputs);
 ///     twice.
 /// Checkpoints nest. Second derivatives flow through the second call too.
 /// Under NoGrad, checkpoint() only calls f(inputs).
-/// throws: what f throws. In the backward pass: StateError if an input was modified in place since,
-/// or if f returns tensors of another number, shape, dtype or device than the first time.
+/// throws: what f throws. In the backward pass: StateError if an input was modified in place after
+/// the first call, or if the second call of f returns tensors of another number, shape, dtype or
+/// device.
 template <class F>
 auto checkpoint(F f, const Tensors& inputs) {
   using Result = std::invoke_result_t<F&, const Tensors&>;

@@ -46,8 +46,8 @@ class LATHE_API FunctionContext {
 
   /// Call it in forward. Keeps these tensors for backward; a second call replaces the tensors of
   /// the first one. A tensor may be undefined. Second derivatives flow through the kept inputs and
-  /// outputs of the function. Any other kept tensor counts as a constant in them: if second
-  /// derivatives need it, return it as a further output.
+  /// outputs of the function. For second derivatives, any other kept tensor is a constant: if they
+  /// depend on such a tensor, return it from forward as a further output.
   void save_for_backward(const Tensors& tensors) { unsaved_ = tensors; }
   /// Call it in backward. Returns the tensors that forward gave to save_for_backward(), in order.
   /// throws: StateError if one of these tensors was modified in place since.
@@ -142,8 +142,8 @@ struct CustomFunction {
   /// Calls forward(Context&, arguments…). Records the call if a gradient of an input is wanted.
   /// throws: StateError if forward writes an input that needs a gradient; ValueError for an
   /// undefined output. In the backward pass: ValueError if backward returns another number of
-  /// gradients than there are inputs; ShapeError, DTypeError, DeviceError if one does not match its
-  /// input.
+  /// gradients than there are inputs; ShapeError, DTypeError, DeviceError if a gradient does not
+  /// match its input.
   template <class... Args>
   static auto apply(Args&&... arguments) {
     static const std::string& name = *new std::string(type_name(typeid(Derived)));  // nodes use it

@@ -38,7 +38,8 @@ struct GradOptions {
   bool allow_unused = false;  // true: an input that no output depends on gets an undefined gradient
 };
 
-/// d(sum of outputs)/d(inputs). Changes no grad(). Inputs may be leaves or results of ops.
+/// Returns the gradients of the sum of the outputs with respect to the inputs. Leaves
+/// Tensor::grad() of all tensors unchanged. Inputs may be leaves or results of ops.
 /// throws: StateError if an output or an input does not require grad, if no output depends on an
 /// input (unless allow_unused), or if the graph was freed; ShapeError if an output without a
 /// grad_output has more than one element, or a grad_output does not match its output.

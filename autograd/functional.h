@@ -28,37 +28,40 @@ struct FunctionAndProducts {
   Tensors products;
 };
 
-/// v * J: the gradients of the sum of all v[k] * f(inputs)[k]. v may be empty if f returns one
-/// tensor of one element: then v is 1.
+/// Computes v * J, where J is the Jacobian of f: the gradients of the sum of all v[k] *
+/// f(inputs)[k] with respect to the inputs. v may be empty if f returns one tensor of one element:
+/// then v is 1.
 /// throws: ShapeError, DTypeError if v does not match the outputs; DTypeError for an input that is
 /// not floating; ValueError if f returns an undefined tensor.
 LATHE_API FunctionAndProducts vjp(const TensorsFunction& f, const Tensors& inputs,
                                   const Tensors& v = {}, const DerivativeOptions& options = {});
 
-/// J * v: how the outputs change when the inputs move along v. There is no forward mode: jvp()
-/// differentiates v * J with respect to v, so the ops of f need second derivatives.
+/// Computes J * v, where J is the Jacobian of f: how the outputs change when the inputs move along
+/// v. There is no forward mode: jvp() differentiates v * J with respect to v, so the ops of f need
+/// second derivatives.
 /// throws: ShapeError, DTypeError if v does not match the inputs; DTypeError for an input that is
 /// not floating; ValueError if f returns an undefined tensor.
 LATHE_API FunctionAndProducts jvp(const TensorsFunction& f, const Tensors& inputs, const Tensors& v,
                                   const DerivativeOptions& options = {});
 
-/// J[k][i]: d output k / d input i, with the shape of the output followed by that of the input.
-/// Makes one backward pass per element of the outputs.
+/// Computes the Jacobian: J[k][i] is d output k / d input i. Its shape is that of output k followed
+/// by that of input i. Makes one backward pass per element of the outputs.
 /// throws: DTypeError for an input that is not floating; ValueError if f returns an undefined
 /// tensor; ShapeError if the shape of a J[k][i] has too many dimensions.
 LATHE_API std::vector<Tensors> jacobian(const TensorsFunction& f, const Tensors& inputs,
                                         const DerivativeOptions& options = {});
 
-/// H[i][j]: d2f / d input i d input j, with the shape of input i followed by that of input j. f
-/// returns one tensor of one element. Makes one backward pass per element of the inputs.
+/// Computes the Hessian: H[i][j] is d2f / d input i d input j. Its shape is that of input i
+/// followed by that of input j. f returns one tensor of one element. Makes one backward pass per
+/// element of the inputs.
 /// throws: DTypeError for an input that is not floating; ValueError if f returns an undefined
 /// tensor; ShapeError if f does not return one tensor of one element, or if the shape of an H[i][j]
 /// has too many dimensions.
 LATHE_API std::vector<Tensors> hessian(const TensorsFunction& f, const Tensors& inputs,
                                        const DerivativeOptions& options = {});
 
-/// H * v, without computing H: this costs one more backward pass than the gradient. f returns one
-/// tensor of one element.
+/// Computes H * v, where H is the Hessian of f, without computing H. The cost is one backward pass
+/// more than for the gradient. f returns one tensor of one element.
 /// throws: DTypeError for an input that is not floating; ValueError if f returns an undefined
 /// tensor; ShapeError if f does not return one tensor of one element; ShapeError, DTypeError if v
 /// does not match the inputs.

@@ -20,8 +20,8 @@ struct Mode {
 LATHE_API Mode exchange_mode(Mode mode) noexcept;  // → the mode before
 LATHE_API Mode current_mode() noexcept;
 /// True if ops may be recorded: while gradients are recorded, and in the first call of
-/// checkpoint(). In that call no result requires a gradient, but it must compute the same bits as
-/// the second call.
+/// checkpoint(). In that call no result requires a gradient, but ops must compute the same bits as
+/// in checkpoint()'s second call.
 LATHE_API bool may_record() noexcept;
 
 /// Sets the thread's mode, and gives it back at the scope's end.
@@ -49,9 +49,8 @@ struct EnableGrad : autograd::ModeScope {
   [[nodiscard]] EnableGrad() : ModeScope({!inference_enabled(), inference_enabled()}) {}
 };
 
-/// { InferenceMode on; … }: like NoGrad, but the results are marked. An op that is recorded later
-/// throws StateError if it gets a marked tensor. A result of NoGrad would silently count as a
-/// constant there.
+/// { InferenceMode on; … }: like NoGrad, but the results are marked. A recorded op that later gets
+/// a marked tensor throws StateError. A result of NoGrad would silently be a constant for that op.
 struct InferenceMode : autograd::ModeScope {
   [[nodiscard]] InferenceMode() : ModeScope({false, true}) {}
 };

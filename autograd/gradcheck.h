@@ -29,15 +29,15 @@ struct GradReport {
 /// cancel. `f` gets copies of the inputs, with their strides unless elements overlap. The backward
 /// pass runs twice; the check fails if the two runs give different gradients.
 ///   inputs  f64 on any device. Integer and undefined tensors are passed to `f` unchecked.
-/// `f` should not be linear in the checked inputs, or a wrong dy can go unnoticed: square its
-/// result.
+/// If `f` is linear in the checked inputs, gradcheck() can miss an error in the use of dy: square
+/// the result of `f`.
 /// throws: DTypeError for f32 or half inputs.
 LATHE_API GradReport gradcheck(const std::function<Tensor(const Tensors&)>& f,
                                const Tensors& inputs, const GradcheckOptions& options = {});
 
 /// Checks second derivatives: runs gradcheck() on the function (inputs, dy) → d f / d inputs.
-/// Before that it compares the gradients computed with and without create_graph, because an op may
-/// have separate code for each. They may differ by 1e-12 * (largest gradient + 1).
+/// Before that, it compares the gradients with create_graph to those without, because an op may
+/// have separate code for the two cases. They may differ by 1e-12 * (largest gradient + 1).
 LATHE_API GradReport gradgradcheck(const std::function<Tensor(const Tensors&)>& f,
                                    const Tensors& inputs, const GradcheckOptions& options = {});
 

@@ -26,8 +26,8 @@ namespace lathe {
 ///   - With SavedTensorHooks nothing is computed again: the hooks get the same tensors as without
 ///     Recompute.
 ///   - checkpoint()'s second run is unaffected.
-///   - Writing a result in place after an op used it is no error, unlike without Recompute: the
-///     gradient is that of the old values.
+///     - Writing a result in place after an op used it is allowed, and the gradient is that of the
+///       old values. Without Recompute it is an error.
 ///   on  false: turns off an outer Recompute while this one is alive
 /// throws: in the backward pass StateError if x, a residual, the weight or the bias was modified in
 /// place since.
@@ -44,17 +44,18 @@ class LATHE_API Recompute {
 
 namespace autograd {
 
-/// True if an op that is recorded now should say how its result is computed again.
+/// True if this thread has a Recompute that is on: an op that is recorded now should say how its
+/// result is computed again (set_recomputation).
 LATHE_API bool recomputes() noexcept;
 
-/// How one result is computed again, and how many ops that saved the result are left.
+/// How one result is computed again, and how many of the ops that saved the result still need it.
 class Recomputation;
 using RecomputationPtr = std::shared_ptr<Recomputation>;
 
 /// The most kernels that are run to compute one result again.
 inline constexpr int kMostSteps = 3;
 
-/// How many kernels it takes to compute t's values again; 0 if t is kept.
+/// How many kernels must run to compute t's values again; 0 if t is kept.
 LATHE_API int recompute_steps(const Tensor& t);
 
 /// `make_compute` returns a function that computes the result without recording, with the same
@@ -66,12 +67,13 @@ LATHE_API RecomputationPtr make_recomputation(int steps,
 /// True while this thread computes a result again.
 LATHE_API bool computes_again() noexcept;
 
-/// From now on a Saved of y keeps the recomputation in place of y, until y is written. y does not
-/// hold the recomputation: the op's node must. Once the node has released it, y counts as any other
-/// tensor.
+/// From now on, a Saved of y keeps `recomputation` and not the values of y, until y is written in
+/// place. y refers to `recomputation` only weakly: the node of the op that made y must own it. Once
+/// that node has released it, a Saved of y keeps the values again.
 LATHE_API void set_recomputation(const Tensor& y, const RecomputationPtr& recomputation);
 
-/// For Saved: a function that gives t's values in the backward pass. Empty if t must be kept.
+/// The class Saved calls it. Returns a function that computes t's values in the backward pass, or
+/// an empty function if Saved must keep t.
 LATHE_API std::function<Tensor()> use_recomputation(const Tensor& t);
 
 /// The results that one backward pass has computed again and still needs. While the object lives,

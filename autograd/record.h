@@ -59,7 +59,7 @@ void record(const char* op, const Tensor& y, const Tensors& inputs, F&& backward
   }
 }
 
-/// The check before an in-place op changes anything.
+/// Checks whether an in-place op may write into x. The op calls it before it changes anything.
 /// throws: StateError for a leaf that requires grad (or a view of one) in grad mode; ValueError if
 /// elements share memory.
 LATHE_API void check_in_place(const char* op, const Tensor& x);

@@ -58,7 +58,8 @@ struct LATHE_API SaveOnCpu : SavedTensorHooks {
 };
 
 namespace autograd {
-/// Passes the tensors that were saved since the last call to the hooks. attach() calls it.
+/// Calls the hooks with the tensors that ops saved after the previous pack_saved(). attach() calls
+/// pack_saved().
 LATHE_API void pack_saved();
 }  // namespace autograd
 
