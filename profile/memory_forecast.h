@@ -31,9 +31,9 @@ struct ForecastOptions {
 };
 
 /// Measures the peaks of two batch sizes. Calls step(small_batch) twice, because the first call
-/// makes memory that stays, then step(large_batch). Restarts the peaks of `device`
-/// (reset_memory_peak()). The step should be whole: forward, backward and update.
-/// The forecast misses memory that does not grow in a straight line with the batch:
+/// allocates memory that stays, then step(large_batch). Restarts the peaks of `device`
+/// (reset_memory_peak()). The step should be whole: forward, backward and update. The forecast
+/// misses memory that does not grow in a straight line with the batch:
 ///   - an algorithm that is chosen for larger batches only
 ///   - scratch memory of the CPU's convolutions, which has a minimum size
 /// throws: ValueError unless 0 < small_batch < large_batch; what `step` throws.

@@ -23,8 +23,8 @@
 namespace lathe::profile {
 
 /// Which steps are recorded. The first `wait` steps are not recorded, the next `warmup` steps are
-/// recorded and thrown away, the next `active` steps are kept. This cycle runs `repeat` times; 0:
-/// for ever. active = 0: all steps are kept.
+/// recorded and thrown away, the next `active` steps are kept. This cycle runs `repeat` times, or
+/// without end if `repeat` is 0. With active = 0 all steps are kept.
 struct Schedule {
   int64_t wait = 0, warmup = 0, active = 0, repeat = 1;
 };
