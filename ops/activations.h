@@ -45,7 +45,7 @@ LATHE_API Tensor glu(const Tensor& x, int64_t dim = -1);
 /// x > 0 ? x : weight * x.
 ///   weight  [1], or [C] for C channels along dimension 1 of x (along dimension 0 if x is 1-d)
 /// dtypes: floats, both the same or promoted.
-/// grad: x, weight, twice differentiable; at x = 0 as for x < 0.
+/// grad: x, weight, twice differentiable; at x = 0 the same as for x < 0.
 /// throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor prelu(const Tensor& x, const Tensor& weight);
 

@@ -16,8 +16,7 @@ struct ValuesAndIndices {
 };
 
 /// The largest (smallest) element of each line along `dim`, and its index.
-/// grad: x, twice differentiable; through the values: the whole gradient goes to the element at the
-/// index.
+/// grad: x, twice differentiable; the gradient of a value goes to the element at its index.
 LATHE_API ValuesAndIndices max(const Tensor& x, int64_t dim, ReduceOptions options = {});
 LATHE_API ValuesAndIndices min(const Tensor& x, int64_t dim, ReduceOptions options = {});
 

@@ -22,7 +22,7 @@ struct BatchNormOptions {
 ///   x             [N,C], [N,C,L], [N,C,H,W] or [N,C,D,H,W]; NHWC is kept
 ///   weight, bias  [C] or undefined (1 and 0)
 ///   running_mean, running_var
-///                 [C], both or neither; without them batch statistics are used in every mode
+///                 [C], both or neither; without them, evaluation uses the batch's statistics too
 ///   →             shape and dtype of x
 /// Training normalises with the biased variance. It updates the running statistics in place, with
 /// the unbiased variance; an empty batch leaves them unchanged:
@@ -38,7 +38,7 @@ LATHE_API Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor&
                             const Tensor& running_mean, const Tensor& running_var,
                             const BatchNormOptions& options = {});
 
-/// relu(batch_norm(x, …)), with as many passes over memory as batch_norm alone.
+/// relu(batch_norm(x, …)). Makes no more passes over memory than batch_norm alone.
 /// grad: x, weight, bias, twice differentiable.
 LATHE_API Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Tensor& running_mean, const Tensor& running_var,
@@ -80,7 +80,8 @@ struct BatchNormCall {
   Tensor passed = {};
 };
 
-/// The running statistics that a training call updates. Without any, mean and var are undefined.
+/// The running statistics that a training call updates. If there are none, mean and var are
+/// undefined.
 struct BatchNormRunning {
   Tensor mean, var;
   double momentum;
@@ -107,8 +108,9 @@ struct BatchNormCoefficients {
   Tensor scale, shift;
 };
 
-/// The last step of a gradient, when the sums are known: dx = g_factor * g + x_factor * x +
-/// constant. g and x are dense in the same order; the others are [C] in the statistics' dtype.
+/// The last step of batch norm's gradient, after its sums were computed: dx = g_factor * g +
+/// x_factor * x + constant. g and x are dense in the same order; the others are [C] in the
+/// statistics' dtype.
 struct BatchNormCombined {
   Tensor g, x, g_factor, x_factor, constant;
 };

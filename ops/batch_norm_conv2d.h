@@ -14,31 +14,30 @@ struct BatchNormTensors {
   Tensor weight, bias, running_mean, running_var;
 };
 
-/// conv2d(batch_norm_relu(x, …), w, opt), as one op where that is possible. The fused op
-/// normalises x while the convolution reads it, and again in the backward pass. It does not store
+/// conv2d(batch_norm_relu(x, …), w, opt), as one op where that is possible. The fused op normalises
+/// x while the convolution reads it, and again in the backward pass. The fused op does not store
 /// the normalised values.
 ///   x  [N,C,H,W]     w  [K,C,R,S]     →  [N,K,P,Q] as conv2d
 /// It can be one op only in training. The norm's weight, bias and running statistics must be
-/// defined, f32 and dense; the convolution must have one group and no bias. Otherwise it runs
-/// the two ops, with their bits.
-/// On a CPU it is one op if all of this holds:
+/// defined, f32 and dense; the convolution must have one group and no bias. Otherwise
+/// batch_norm_relu and conv2d run one after the other, and the result has their bits. On a CPU it
+/// is one op if all of this holds:
 ///   - a gradient of x, weight or bias is recorded
 ///   - x and w are f32, x is NHWC, and our own Winograd computes the convolution
 ///     (conv/cpu/conv2d_choice_cpu.h)
 ///   - neither Autocast nor a watcher of the ops is active
-/// Its bits are then those of the two ops; only gradients that are differentiated again may
-/// differ in their last bits.
-/// On a GPU it is one op if all of this holds:
+/// On a CPU the fused op gives the bits of the two ops. Only second derivatives may differ in their
+/// last bits. On a GPU it is one op if all of this holds:
 ///   - x and w are f16 in NHWC (w after autocast); C and K are multiples of 8; filters are at most
 ///     5x5
 ///   - neither set_deterministic() nor inference mode is on
 ///   - cudnn::set_benchmark() is on, and the search found a fused kernel to be the fastest for
-///     these sizes; it also chooses for each gradient (of x and of w) whether to fuse
+///     these sizes; the search also chooses for each gradient (of x and of w) whether to fuse
 /// A fused GPU kernel rounds scale = weight / sqrt(var + eps) and shift = bias - mean scale to f16.
 /// This adds an error of at most |x| |scale| / 2048 + |shift| / 2048 per value. |mean| should
-/// therefore not be much larger than the standard deviation. The relu of the backward pass uses
-/// values in f32. It passes the gradient also where they are 0, as in a channel whose weight and
-/// bias are 0.
+/// therefore not be much larger than the standard deviation. In the backward pass, relu looks at
+/// normalised values in f32. It passes the gradient also where such a value is 0, as in a channel
+/// whose weight and bias are 0.
 /// dtypes: as batch_norm_relu and conv2d.   grad: x, weight, bias, w, twice differentiable.
 /// amp: half for w.
 /// throws: as batch_norm_relu and conv2d.

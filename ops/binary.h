@@ -86,12 +86,12 @@ enum class RoundingMode : uint8_t { kNone, kTrunc, kFloor };  // of a quotient: 
 struct DivOptions {
   RoundingMode rounding_mode = RoundingMode::kNone;
 };
-/// a / b, rounded as options.rounding_mode says. kFloor is Python's a // b. With kTrunc and kFloor
-/// integers give integers, which wrap on overflow.
+/// a / b, rounded as options.rounding_mode says. kFloor is Python's a // b. With kTrunc or kFloor,
+/// integers give an integer result, which wraps on overflow.
 /// grad: a, b, twice differentiable; 0 with kTrunc and kFloor.
 /// throws: DTypeError for bool with kTrunc and kFloor; ValueError for an integer divided by 0. On a
-/// GPU that quotient is 0 instead, and the next call that waits for the device throws an IndexError
-/// with the divisor's position.
+/// GPU the quotient of such a division is 0, and the next call that waits for the device throws an
+/// IndexError with the divisor's position.
 LATHE_API Tensor div(const Tensor& a, const Tensor& b, DivOptions options);
 LATHE_API Tensor div(const Tensor& a, Scalar b, DivOptions options);
 LATHE_API Tensor div(Scalar a, const Tensor& b, DivOptions options);

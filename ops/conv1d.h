@@ -13,7 +13,8 @@ struct Conv1dOptions {
   int64_t groups = 1;    // C and K are split into this many independent groups
 };
 
-/// y[n,k,q] = bias[k] + sum over c,s of x[n, c, q*stride - pad + s*dilation] * w[k,c,s].
+/// 1-d cross-correlation: y[n,k,q] = bias[k] + sum over c,s of x[n, c, q*stride - pad + s*dilation]
+/// * w[k,c,s].
 ///   x  [N,C,W] or [C,W]     w  [K,C/groups,S]     bias  [K]
 ///   →  [N,K,Q] or [K,Q],    Q = (W + 2*pad - dilation*(S-1) - 1) / stride + 1
 /// dtypes: as conv2d.   grad: as conv2d.   amp: half.   throws: as conv2d.

@@ -24,24 +24,24 @@ struct Conv2dOptions {
 ///      NHWC if x is NHWC; without N if x has no N
 /// dtypes: f16, bf16, f32, f64; sums are kept in f32 or wider. On a GPU f64 is computed by our own
 /// kernels, never by cuDNN.
-/// grad: x, w, bias, twice differentiable; w's gradient has w's order in memory.   amp: half.
-/// On a GPU the kernel may also compute the sums of y that a following batch norm needs. This
-/// happens in f16, without a bias, if a gradient is recorded, cudnn::set_benchmark() is on, and the
-/// search finds it faster than a separate pass over y.
+/// grad: x, w, bias, twice differentiable; w's gradient has w's order in memory.   amp: half. On a
+/// GPU the kernel may also compute the sums of y that a following batch norm needs. All of this
+/// must hold: the dtype is f16, there is no bias, a gradient is recorded, cudnn::set_benchmark() is
+/// on, and the search finds such a kernel faster than a separate pass over y.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.
 /// ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, 3x3 kernels may run as Winograd
 /// (Lavin and Gray 2015, arXiv:1509.09308); see cpu::set_conv_exact.
 LATHE_API Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt = {});
 
-/// The gradient of sum(conv2d(x, w) * dy) with respect to x, which has the shape `x_shape`. A
-/// transposed convolution computes the same. opt.bias is not used.
+/// The gradient of sum(conv2d(x, w) * dy) with respect to x, where x has the shape `x_shape`. This
+/// is a transposed convolution. opt.bias is not used.
 ///   dy  [N,K,P,Q]     w  [K,C/groups,R,S]     →  [N,C,H,W], NHWC if dy is NHWC
 /// dtypes: as conv2d.   grad: dy, w, twice differentiable.   amp: half.
 /// throws: as conv2d; ShapeError if conv2d of x_shape and w does not give dy's shape.
 LATHE_API Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
                                    const Conv2dOptions& opt = {});
 
-/// The gradient of sum(conv2d(x, w) * dy) with respect to w, which has the shape `w_shape`.
+/// The gradient of sum(conv2d(x, w) * dy) with respect to w, where w has the shape `w_shape`.
 /// opt.bias is not used.
 ///   dy  [N,K,P,Q]     x  [N,C,H,W]     →  [K,C/groups,R,S], in memory as w_format says
 /// dtypes: as conv2d.   grad: dy, x, twice differentiable.   amp: half.

@@ -21,9 +21,9 @@ struct HistcOptions {
   double low = 0, high = 0;  // both 0: the smallest and largest element
 };
 /// Counts the elements in each of `bins` intervals of equal width from low to high; the last one
-/// includes high. Elements outside the range, and NaN, are not counted. If low and high are equal,
-/// the range is widened by 1 on both sides. If both are 0, the range is that of x's elements, and
-/// histc waits for the device.
+/// includes high. Elements outside the range, and NaN, are not counted. If low and high are both 0,
+/// the range goes from x's smallest to its largest element, and histc waits for the device. A range
+/// of width 0 is widened by 1 on both sides.
 ///   x  any shape   →  [bins], x's dtype
 /// dtypes: floats.   grad: none.
 /// throws: ValueError unless bins > 0 and low <= high, both finite; DTypeError.

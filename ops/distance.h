@@ -11,8 +11,8 @@ namespace lathe {
 /// (sum |x|^p)^(1/p) over `dims`, or over all dimensions if `dims` is empty.
 ///   p = +inf, -inf  the largest, the smallest |x|
 ///   p = 0           the number of elements that are not 0; gradient 0
-/// grad: x, twice differentiable; 0 where x is 0 (p > 0). For an infinite p, equal extremes share
-/// the gradient evenly.
+/// grad: x, twice differentiable; 0 where x is 0 (p > 0). For an infinite p, elements that share
+/// the extreme |x| divide the gradient evenly.
 /// throws: ValueError if p is NaN; ShapeError for an infinite p over no elements; DTypeError,
 /// IndexError.
 LATHE_API Tensor vector_norm(const Tensor& x, double p = 2, const Dims& dims = {},
@@ -30,8 +30,8 @@ struct CosineSimilarityOptions {
   int64_t dim = 1;
   double eps = 1e-8;  // the least divisor: smaller norms count as eps
 };
-/// The cosine of the angle between x1 and x2 along `dim`; the result lacks that dimension. x1 and
-/// x2 broadcast.
+/// The cosine of the angle between x1 and x2 along `dim`. The result does not have this dimension.
+/// x1 and x2 broadcast.
 LATHE_API Tensor cosine_similarity(const Tensor& x1, const Tensor& x2,
                                    const CosineSimilarityOptions& options = {});
 

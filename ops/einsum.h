@@ -7,8 +7,9 @@
 
 namespace lathe {
 
-/// Sums products of the operands as the equation says. "ij,jk->ik" has a letter for each dimension
-/// of each operand, then the letters of the result. Letters missing in the result are summed over.
+/// Sums products of the operands as `equation` says. For instance, "ij,jk->ik" has a letter for
+/// each dimension of each operand, then the letters of the result. Letters missing in the result
+/// are summed over.
 ///   - A letter has the same size in all operands; a size of 1 broadcasts.
 ///   - "..." stands for the dimensions that have no letter; they broadcast, aligned right.
 ///   - A letter that occurs twice in one operand takes its diagonal: "ii->i".

@@ -38,8 +38,8 @@ LATHE_API Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 LATHE_API Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index,
                              const Tensor& source);
 
-/// Checks that all values of `index` (i64) are in [0, size). With size = -1, it checks that all are
-/// 0, on a GPU only; `op` is then the message.
+/// Checks that all values of `index` (i64) are in [0, size). With size = -1 (on a GPU only), it
+/// checks that all values are 0, and `op` is the text of the error.
 /// throws: IndexError; on a GPU the next call that waits for the device throws it.
 LATHE_API void check_index(const char* op, const Tensor& index, int64_t size);
 

@@ -26,7 +26,7 @@ inline constexpr EllipsisType Ellipsis;
 
 /// Python's start:stop:step. Slice() is all, Slice(None, 2) is [0, 2), Slice(1, None) is all but
 /// the first. Negative ends count from the end; ends beyond the tensor are clipped. Slice(2) does
-/// not compile: it is [0, 2) in Python and [2, end) in LibTorch.
+/// not compile, because it would be [0, 2) in Python and [2, end) in LibTorch.
 class Slice {
  public:
   /// One end, given as a number or as None.
@@ -63,8 +63,8 @@ class TensorIndex {
   /// "..." is Ellipsis.
   /// throws: ValueError for another text.
   TensorIndex(const char* text);
-  /// A tensor of integers holds indices. A bool tensor is a mask; with k dimensions, it takes the
-  /// place of k entries.
+  /// A tensor of integers holds indices. A bool tensor is a mask. A mask with k dimensions stands
+  /// for k entries of the list.
   TensorIndex(const Tensor& tensor) : kind_(tensor) {}
 
   using Kind = std::variant<int64_t, Slice, NoneType, EllipsisType, Tensor>;
@@ -77,7 +77,8 @@ class TensorIndex {
 /// The elements that the list chooses, as in NumPy. Dimensions without an entry are taken whole.
 ///   - Without tensors in the list, the result is a view of x.
 ///   - With tensors of indices, the result is a row-major copy. The tensors are broadcast to one
-///     shape. That shape replaces their dimensions, or comes first if other entries stand between.
+///     shape. That shape replaces the dimensions that they index. If other entries stand between
+///     the tensors, it comes first instead.
 ///   - A mask stands for the indices of its true elements, one tensor for each of its dimensions
 ///     (ops/nonzero.h). index() then waits for the device.
 ///   - A 0-d tensor of integers stands for the number in it. index() then waits for the device.
@@ -91,9 +92,9 @@ class TensorIndex {
 LATHE_API Tensor index(const Tensor& x, std::initializer_list<TensorIndex> indices);
 LATHE_API Tensor index(const Tensor& x, std::span<const TensorIndex> indices);
 
-/// Writes `values` to the elements that index() reads. `values` is converted to x's dtype and
-/// broadcast to the shape of index()'s result; it may have extra dimensions of size 1 in front. If
-/// several values go to one element, the last one stays.
+/// Writes `values` to the elements that index() with the same list would read. index_put_ converts
+/// `values` to x's dtype and broadcasts them to the shape of index()'s result. `values` may have
+/// extra dimensions of size 1 in front. If several values go to one element, the last one stays.
 /// grad: x, values, twice differentiable.
 /// throws: as index() and as the ops of ops/inplace.h; x is then unchanged.
 LATHE_API const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,

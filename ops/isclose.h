@@ -11,7 +11,7 @@ struct CloseOptions {
 };
 
 /// |a - b| <= atol + rtol * |b|, element by element → bool. Equal elements are always close. An
-/// infinity is close to nothing else. Half types are compared in f32, integers in f64.
+/// infinity is close only to an equal infinity. Half types are compared in f32, integers in f64.
 ///   a, b  any shapes that broadcast
 /// dtypes: any, both the same.   grad: none.
 /// throws: ShapeError, DTypeError, DeviceError; ValueError unless rtol and atol are >= 0.
@@ -21,7 +21,8 @@ LATHE_API Tensor isclose(const Tensor& a, const Tensor& b, const CloseOptions& o
 /// throws: as isclose.
 LATHE_API bool allclose(const Tensor& a, const Tensor& b, const CloseOptions& options = {});
 
-/// True if a and b have equal shapes and equal elements; NaN equals nothing. Waits for the device.
+/// True if a and b have equal shapes and equal elements; NaN does not equal NaN. Waits for the
+/// device.
 /// throws: DTypeError unless both have one dtype; DeviceError.
 LATHE_API bool equal(const Tensor& a, const Tensor& b);
 

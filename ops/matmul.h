@@ -29,7 +29,8 @@ struct AddmmOptions {
 /// beta * input + alpha * (a x b). With beta = 0, addmm does not read input: its NaN has no effect,
 /// and it gets no gradient.
 ///   a  [m,k]     b  [k,n]     input  a shape that broadcasts to [m,n]     →  [m,n]
-/// dtypes: as matmul, all three the same; for integers, beta and alpha are integers too.
+/// dtypes: as matmul, the same for all three tensors; for integers, beta and alpha must be
+/// integers.
 /// grad: input, a, b, twice differentiable.   amp: half.
 /// throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b,

@@ -37,10 +37,10 @@ struct MlpOptions {
 ///   x  […,in], w of the first layer [n1,in], of the second [n2,n1], …     →  […,out of the last]
 /// On a CPU the result has the bits of separate calls of linear and the activation. On a GPU:
 ///   - kFastRelu and kGeluTanh run inside the layer's product, if cuBLASLt offers it. Their
-///     gradients, and those of the biases, run inside the products of the backward pass. The
-///     activation then reads sums that were not rounded to a half type.
+///     gradients, and those of the biases, run inside the products of the backward pass. Inside the
+///     product, the activation reads sums before they are rounded to a half type.
 ///   - kRelu and kGelu are separate kernels. cuBLASLt has only the tanh approximation of gelu, and
-///     its relu may lose a NaN. kRelu passes NaN on, so that a failed training shows.
+///     its relu may lose a NaN. kRelu keeps NaN, so that a failed training can be noticed.
 /// dtypes: f16, bf16, f32, f64, all the same.
 /// grad: x, w, bias, twice differentiable.   amp: half.
 /// throws: ShapeError, DTypeError, DeviceError; ValueError without a layer.
@@ -51,8 +51,9 @@ inline bool is_relu(Activation activation) {
   return activation == Activation::kRelu || activation == Activation::kFastRelu;
 }
 
-/// A layer's result y, and what the activation's gradient reads besides y: for a gelu, the sums z
-/// before it; for a relu, the bits that CUBLASLT_EPILOGUE_RELU_AUX wrote, or nothing.
+/// A layer's result y, and the data that the activation's gradient reads besides y: for gelu, the
+/// sums z that gelu was applied to; for relu, the bits that CUBLASLT_EPILOGUE_RELU_AUX wrote, or
+/// nothing.
 struct ActivatedLinear {
   Tensor y, kept;
 };

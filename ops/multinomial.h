@@ -12,8 +12,8 @@ struct MultinomialOptions {
 /// Draws `count` class numbers per row, with probabilities proportional to the row's weights. A
 /// class of weight 0 is never drawn. Waits for the device to check the weights.
 ///   weights  [C] or [N,C]; rows need not sum to 1   →  i64 [count] or [N,count]
-/// Computes in f64. With replacement, each draw takes 48 random bits; without replacement, each
-/// class of each row takes 48 random bits.
+/// multinomial computes in f64. With replacement, each draw takes 48 random bits; without
+/// replacement, each class of each row takes 48 random bits.
 /// dtypes: floats.   grad: none.
 /// throws: ShapeError, DTypeError; ValueError for one of these:
 ///   - a weight that is negative or not finite

@@ -6,8 +6,8 @@
 
 namespace lathe {
 
-/// The coordinates of the elements that differ from 0, in row-major order. NaN differs from 0.
-/// Waits for the device, because the size of the result depends on the values.
+/// The coordinates of the elements that differ from 0, in row-major order. NaN counts as different
+/// from 0. Waits for the device, because the size of the result depends on the values.
 ///   →  i64 [n, dimensions of x]
 /// dtypes: any.   grad: none.
 LATHE_API Tensor nonzero(const Tensor& x);
@@ -23,7 +23,7 @@ LATHE_API Tensor masked_select(const Tensor& x, const Tensor& mask);
 ///   mask  bool, broadcasts to x's shape   source  any shape, x's dtype
 /// dtypes: any.   grad: x, source, twice differentiable.   amp: none, the result follows x.
 /// throws: ShapeError, DTypeError, DeviceError; IndexError if source has too few elements (on a GPU
-/// from the next call that waits for the device).
+/// the next call that waits for the device throws it).
 LATHE_API Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);
 
 }  // namespace lathe

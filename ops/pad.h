@@ -14,7 +14,8 @@ namespace lathe {
 /// NHWC or a view of an NHWC tensor.
 /// dtypes: any.   grad: x, twice differentiable.
 /// throws: ValueError for an odd number of amounts, amounts for more dimensions than x has, a crop
-/// beyond the size, or a value out of x's range; DTypeError if its category is higher than x's.
+/// beyond the size, or a value out of x's range; DTypeError if the value's category is higher than
+/// x's.
 LATHE_API Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, Scalar value = 0);
 
 enum class PadMode : uint8_t {
@@ -24,8 +25,8 @@ enum class PadMode : uint8_t {
 };
 /// Like the overload above, with borders made of x's own elements instead of a value.
 /// dtypes: any.   grad: x, twice differentiable.
-/// throws: ValueError as the overload above; also for a border longer than n - 1 (kReflect) or n
-/// (kCircular) of a dimension of size n, and for a border around an empty dimension.
+/// throws: ValueError like the overload above. Also if a dimension of size n gets a border longer
+/// than n - 1 (kReflect) or n (kCircular), or an empty dimension gets any border.
 LATHE_API Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, PadMode mode);
 
 }  // namespace lathe

@@ -18,7 +18,8 @@ struct MaxPool1dOptions {
 };
 
 /// The largest element of each window; NaN if the window holds a NaN.
-/// grad: x, twice differentiable; if several elements are the largest, the first gets all of it.
+/// grad: x, twice differentiable; if several elements are the largest, the first one gets the whole
+/// gradient.
 LATHE_API Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options);
 
 /// max_pool1d, with the position in its row of each largest element, i64.

@@ -25,10 +25,12 @@ struct MaxPool2dOptions {
 
 /// The largest element of each window; NaN if the window holds a NaN.
 ///   P = (H + 2 pad - dilation (kernel - 1) - 1) / stride + 1,  Q likewise
-/// grad: x, twice differentiable; if several elements are the largest, the first gets all of it.
+/// grad: x, twice differentiable; if several elements are the largest, the first one gets the whole
+/// gradient.
 LATHE_API Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
 
-/// max_pool2d, with the position in its plane (row * W + column) of each largest element, i64.
+/// Like max_pool2d. The indices (i64) are the position of each largest element in its plane: row *
+/// W + column.
 LATHE_API ValuesAndIndices max_pool2d_with_indices(const Tensor& x,
                                                    const MaxPool2dOptions& options);
 

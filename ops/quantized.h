@@ -48,11 +48,11 @@ struct QuantizedEpilogue {
 ///   then.relu is set, then quantize(y, y_scale, dtype) unless dtype is kF32
 ///   x  [N,C,H,W] u8 or i8     w  [K,C/groups,R,S] i8     w_scale  [K] f32     bias  [K] f32
 ///   →  [N,K,P,Q] as conv2d, in the order of NHWC
-/// The sum is exact; the other steps are computed in f32. A y within rounding of the middle between
-/// two integers may therefore become either, depending on the backend. Backends agree otherwise, as
-/// long as bias / y_scale and the terms added to it are finite in f32 (infinities that cancel give
-/// 0).
-/// With more than 65536 channels K, our own loops run on every processor; they are slower.
+/// The sum is exact; the other steps are computed in f32. If y lies in the middle between two
+/// integers up to rounding, backends may therefore choose different ones. Otherwise all backends
+/// agree, if bias / y_scale and the terms added to it are finite in f32 (infinities that cancel
+/// give 0). With more than 65536 channels K, Lathe's own loops run on every CPU; they are slower
+/// than the library's.
 /// throws: besides this header's errors, ShapeError for sums of more than 65536 products.
 LATHE_API Tensor quantized_conv2d(const Tensor& x, const Tensor& w, const Tensor& w_scale,
                                   const Conv2dOptions& opt, const QuantizedEpilogue& then);
@@ -65,7 +65,8 @@ LATHE_API Tensor quantized_linear(const Tensor& x, const Tensor& w, const Tensor
 
 /// max_pool2d of a quantised tensor. The result has x's scale.
 ///   x  [N,C,H,W] u8 or i8     →  [N,C,P,Q] in the order of NHWC
-/// A window of padding alone, which only ceil_mode could make, gives the smallest integer.
+/// A window that holds only padding gives the smallest integer of the dtype. Only ceil_mode can
+/// make such windows.
 LATHE_API Tensor quantized_max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
 
 struct Conv2dGeometry;

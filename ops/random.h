@@ -32,8 +32,8 @@ LATHE_API Tensor randint(int64_t low, int64_t high, const Shape& shape,
                          const TensorOptions& options = {}, Generator* generator = nullptr);
 /// The numbers 0 … n-1 in random order; i64.
 LATHE_API Tensor randperm(int64_t n, Generator* generator = nullptr);
-/// y[i] = 1 with probability p[i], else 0, in p's dtype. On a GPU a p outside [0, 1] counts as the
-/// nearer end (NaN as 0), because checking it would wait for the device.
+/// y[i] = 1 with probability p[i], else 0, in p's dtype. On a GPU, a p outside [0, 1] counts as the
+/// nearer of 0 and 1 (NaN as 0), because a check would wait for the device.
 /// throws: on a CPU, ValueError for a p outside [0, 1].
 LATHE_API Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);
 
@@ -46,7 +46,7 @@ LATHE_API const Tensor& uniform_(const Tensor& x, double low, double high,
 LATHE_API const Tensor& normal_(const Tensor& x, double mean, double std,
                                 Generator* generator = nullptr);
 
-// What the kernels put into element i of a tensor, counted row by row.
+// The random number that a kernel puts into element i of a tensor; i counts row by row.
 struct UniformDraw {
   double low, high;  // low + (high - low) * uniform(i)
 };
@@ -60,7 +60,7 @@ struct IntegerDraw {
 using RandomDraw = std::variant<UniformDraw, NormalDraw, IntegerDraw>;
 
 namespace math {
-/// True for spans that one 32-bit word does not cover: such an integer takes two words.
+/// True if a random integer from a range of `span` values needs two 32-bit words.
 LATHE_HD constexpr bool is_wide_span(uint64_t span) { return span > UINT32_MAX; }
 }  // namespace math
 

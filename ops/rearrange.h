@@ -23,7 +23,7 @@ LATHE_API Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims);
 
 /// Repeats the whole of x repeats[d] times along each dimension d, like tiles. If `repeats` has
 /// more numbers than x has dimensions, x first gets dimensions of size 1 in front.
-///   →  shape[d] = repeats[d] * size of x there
+///   →  shape[d] = repeats[d] * size of dimension d of x
 /// throws: ShapeError for fewer repeats than dimensions, or a negative one.
 LATHE_API Tensor repeat(const Tensor& x, const Dims& repeats);
 /// Like repeat(). If `repeats` has fewer numbers than x has dimensions, 1s are added in front.
@@ -46,7 +46,7 @@ LATHE_API Tensor expand_as(const Tensor& x, const Tensor& other);
 LATHE_API Tensor view_as(const Tensor& x, const Tensor& other);
 LATHE_API Tensor reshape_as(const Tensor& x, const Tensor& other);
 
-/// Views of the slices x[0], x[1], … along `dim`. They lack that dimension.
+/// Views of the slices x[0], x[1], … along `dim`. The views do not have that dimension.
 /// throws: IndexError, also for a 0-d tensor.
 LATHE_API Tensors unbind(const Tensor& x, int64_t dim = 0);
 

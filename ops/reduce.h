@@ -55,9 +55,10 @@ LATHE_API Tensor mean(const Tensor& x, const Dims& dims, ReduceOptions options =
 LATHE_API Tensor prod(const Tensor& x);
 LATHE_API Tensor prod(const Tensor& x, const Dims& dims, ReduceOptions options = {});
 
-/// The largest (smallest) element; NaN if any element is NaN. For the index too: ops/argmax.h.
-/// dtypes: any.   grad: x, twice differentiable; equal extremes share the gradient
-/// evenly, also several NaN.
+/// The largest (smallest) element; NaN if any element is NaN. max() and min() of ops/argmax.h also
+/// return its index.
+/// dtypes: any.   grad: x, twice differentiable; elements that are equal to the result share the
+/// gradient evenly, also several NaN.
 /// throws: ShapeError if a reduced dimension has size 0.
 LATHE_API Tensor amax(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 LATHE_API Tensor amin(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
@@ -72,9 +73,9 @@ LATHE_API Tensor min(const Tensor& x);
 LATHE_API Tensor all(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 LATHE_API Tensor any(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
-/// The variance (standard deviation): the mean of the squared deviations from the mean. The divisor
-/// is n - correction if correction is set, else n - 1 if unbiased, else n; at least 0. With a
-/// divisor of 0, equal numbers give NaN and others +inf.
+/// The variance (standard deviation): the mean of the squared deviations from the mean. n elements
+/// give the divisor n - correction if correction is set, else n - 1 if unbiased, else n; at least
+/// 0. With a divisor of 0, equal numbers give NaN and others +inf.
 /// grad: x, twice differentiable; 0 where the standard deviation is 0.
 LATHE_API Tensor var(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 LATHE_API Tensor std(const Tensor& x, const Dims& dims = {}, VarOptions options = {});

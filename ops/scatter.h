@@ -11,8 +11,8 @@
 
 namespace lathe {
 
-/// A copy of x with source[i,j,k] written to element [i,index[i,j,k],k] (for dim = 1). To add
-/// instead of writing: scatter_add (ops/index.h).
+/// A copy of x with source[i,j,k] written to element [i,index[i,j,k],k] (for dim = 1). scatter_add
+/// (ops/index.h) adds instead of writing.
 ///   index   as many dimensions as x, none longer except dim
 ///   source  x's dtype; no dimension shorter than index's; only index's part is read
 ///   →       x's shape
@@ -33,8 +33,8 @@ LATHE_API Tensor take(const Tensor& x, const Tensor& index);
 struct PutOptions {
   bool accumulate = false;  // true: adds the values to x; those of one position add up
 };
-/// A copy of x with source's elements written to the positions in `index`, which count as in
-/// take().
+/// A copy of x with source's elements written to the positions in `index`. Positions count x's
+/// elements in row-major order.
 ///   index, source  equally many elements; source has x's dtype   →  x's shape
 /// grad: x, source, twice differentiable.
 LATHE_API Tensor put(const Tensor& x, const Tensor& index, const Tensor& source,

@@ -11,8 +11,9 @@ struct SearchOptions {
   bool right = false;  // true: behind equal elements instead of before them
 };
 
-/// For each value, the position in its sorted row where inserting it keeps the order: the number of
-/// elements that are smaller (with .right: smaller or equal). A NaN in `values` gets n.
+/// For each value, the position where inserting it keeps the row `sorted` in order. This is the
+/// number of elements of the row that are smaller than the value (with .right: smaller or equal). A
+/// NaN in `values` gets n.
 ///   sorted  [n], one row for all values; or values' shape with n in place of the last size
 ///   →       i64 of values' shape
 /// `sorted` must be in ascending order and without NaN; this is not checked. Any strides,

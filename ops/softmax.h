@@ -13,8 +13,8 @@ namespace lathe {
 /// grad: x, twice differentiable.   amp: float.   throws: IndexError, DTypeError.
 LATHE_API Tensor softmax(const Tensor& x, int64_t dim);
 
-/// y = (x - m) - log(sum exp(x - m)). Finite for all finite x, unlike log(softmax(x)), which may be
-/// -inf. Shapes, dtypes, gradient and errors are those of softmax.
+/// y = (x - m) - log(sum exp(x - m)). Finite for all finite x, while log(softmax(x)) may be -inf.
+/// Shapes, dtypes, gradient and errors are those of softmax.
 LATHE_API Tensor log_softmax(const Tensor& x, int64_t dim);
 
 namespace cpu {

@@ -16,8 +16,8 @@ struct SortOptions {
   bool descending = false;
 };
 /// The elements of each line along `dim` in order, and their indices.
-/// grad: x, twice differentiable; through the values: each gradient goes back to where its value
-/// came from.
+/// grad: x, twice differentiable; the gradient of a value goes to the element of x that has this
+/// value.
 LATHE_API ValuesAndIndices sort(const Tensor& x, int64_t dim = -1, SortOptions options = {});
 
 /// The indices that sort() returns, without the values.
@@ -27,8 +27,8 @@ LATHE_API Tensor argsort(const Tensor& x, int64_t dim = -1, SortOptions options 
 struct TopkOptions {
   bool largest = true;  // false: the k smallest
 };
-/// The k largest elements of each line, largest first. With largest = false: the k smallest,
-/// smallest first.
+/// The k largest elements of each line along `dim` and their indices, largest first. With largest =
+/// false: the k smallest, smallest first.
 /// grad: as sort.   throws: ValueError for k outside [0, size of dim].
 LATHE_API ValuesAndIndices topk(const Tensor& x, int64_t k, int64_t dim = -1,
                                 TopkOptions options = {});

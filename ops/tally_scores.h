@@ -17,13 +17,14 @@ struct ScoreTally {
 /// A tally of zeros. If `classes` > 0, it keeps the confusion matrix.
 LATHE_API ScoreTally make_score_tally(Device device, int64_t classes = 0);
 
-/// Adds a batch. Never waits for the device. All calls on one tally must be on one stream.
+/// Adds the hits and losses of a batch to the tally. Never waits for the device. All calls on one
+/// tally must be on one stream.
 ///   scores     [N,C], C >= 1      labels  integers [N]
 ///   mean_loss  0-d; f32, or f64 for f64 scores
-/// The prediction is the class with the highest score, the first one of several. NaN counts as the
-/// highest, but is never a hit. A label is among the five best if fewer than five other scores are
-/// at least as high as its own (ties count against it). A label outside [0, C) is no hit and
-/// enters no cell of the confusion matrix.
+/// The prediction is the class with the highest score, and the first such class if several have it.
+/// A NaN counts as the highest score, but is never a hit. A label is among the five best if fewer
+/// than five other scores are at least as high as its own (ties count against it). A label outside
+/// [0, C) is no hit and enters no cell of the confusion matrix.
 /// dtypes: f16, bf16, f32, f64.   throws: ShapeError, DTypeError, DeviceError.
 LATHE_API void tally_scores_(const ScoreTally& tally, const Tensor& scores, const Tensor& labels,
                              const Tensor& mean_loss);

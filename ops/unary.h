@@ -126,8 +126,8 @@ LATHE_API Tensor softplus(const Tensor& x, const SoftplusOptions& options = {});
 struct ClampOptions {
   std::optional<Scalar> low = {}, high = {};  // absent: no limit on that side
 };
-/// min(max(x, low), high). NaN stays NaN; an end that is NaN makes every element NaN. Integers are
-/// clamped exactly; a floating end turns them into the default dtype.
+/// min(max(x, low), high). NaN in x stays NaN. If low or high is NaN, every element becomes NaN.
+/// Integers are clamped exactly; a floating low or high turns them into the default dtype.
 /// grad: x, twice differentiable; dy in the closed interval, 0 elsewhere.
 /// throws: ValueError if both ends are absent, or if the integers from low to high are all outside
 /// the range of x's dtype.
@@ -135,8 +135,8 @@ LATHE_API Tensor clamp(const Tensor& x, const ClampOptions& options);
 LATHE_API Tensor clamp(const Tensor& x, Scalar low, Scalar high);
 /// Like the overloads above, with an interval for each element: x, low and high broadcast. An
 /// undefined end sets no limit. Dtypes are promoted as in ops/binary.h.
-/// grad: x, low, high, twice differentiable; an end gets dy where it replaces x, but low only where
-/// low < high.
+/// grad: x, low, high, twice differentiable; low or high gets dy where it replaces x, but low only
+/// where low < high.
 /// throws: ValueError if both ends are undefined; ShapeError, DeviceError; DTypeError for bool.
 LATHE_API Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
 

@@ -27,7 +27,7 @@ struct UpsampleOptions {
 };
 
 /// Resizes the planes of x: [N,C,H,W], any strides, NHWC is kept → [N,C,P,Q], larger or smaller.
-/// The modes, for rows (columns likewise), with step = 1/scale, or H/P for a given size:
+/// The modes, for rows (columns likewise), with step = 1/scale, or H/P if the size is given:
 ///   nearest        y[p] = x[min(floor(p * step), H-1)]
 ///   nearest exact  y[p] = x[min(floor((p + 1/2) * step), H-1)]
 ///   bilinear       y[p] is interpolated between the two neighbours of

@@ -9,9 +9,9 @@
 
 namespace lathe {
 
-/// x's elements in the shape `shape`. One size may be -1: it follows from the others.
+/// A view of x's elements in the shape `shape`. One size may be -1: it follows from the others.
 /// throws: ShapeError if the number of elements differs, -1 is ambiguous, or x's strides do not
-/// allow a view (reshape then copies).
+/// allow a view (reshape() copies in this case).
 LATHE_API Tensor view(const Tensor& x, const Shape& shape);
 
 /// view(x, shape) if x's strides allow it, else a copy.

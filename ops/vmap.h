@@ -23,7 +23,7 @@ struct VmapOptions {
 };
 
 /// Calls f once per sample, in order, and stacks the results. f gets views of its inputs without
-/// the batch dimension. It may call anything: any op, grad(), jacobian(), another vmap().
+/// the batch dimension. f may call any op, grad(), jacobian() and another vmap().
 ///   - vmap is as slow as a loop over the samples. Where the ops broadcast, calling them on the
 ///     whole batch is faster.
 ///   - If f writes into a sample in place, it changes the input.

@@ -9,7 +9,8 @@ namespace lathe {
 /// cond ? a : b, element by element. cond, a and b broadcast to one shape; dtypes of a and b are
 /// promoted as in ops/binary.h.
 ///   cond  bool
-/// An element that is not chosen affects neither the value nor the gradient, even if it is NaN.
+/// An element that is not chosen affects neither the result nor the gradient, even if the element
+/// is NaN.
 /// grad: a, b, twice differentiable.   amp: none, the result follows a and b.
 /// throws: DTypeError, ShapeError, DeviceError.
 LATHE_API Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);
@@ -22,7 +23,7 @@ LATHE_API Tensor where(const Tensor& cond, Scalar a, const Tensor& b);
 /// dtype cannot hold value.
 LATHE_API Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
 
-/// Like the overload above, with a 0-d tensor as value. It may be on x's device or the CPU.
+/// Like the overload above, with a 0-d tensor as value. The value may be on x's device or the CPU.
 /// grad: x, value, twice differentiable.
 LATHE_API Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 

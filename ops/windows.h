@@ -23,15 +23,15 @@ struct UnfoldOptions {
   Pair pad = 0;       // zeros added on each side
   Pair dilation = 1;  // distance between the elements of a window
 };
-/// The windows of images as columns (im2col).
+/// The windows of images, each window as a column of the result (im2col).
 ///   x  [N,C,H,W]   →  [N,C*kernel.rows*kernel.cols,L], with L = P*Q windows, row by row; P and Q
 ///                     as those of conv2d (ops/conv2d.h)
 /// dtypes: any.
 /// throws: ValueError, ShapeError.
 LATHE_API Tensor unfold(const Tensor& x, const UnfoldOptions& options);
 
-/// The adjoint of unfold (col2im): adds each element of the columns to the pixel that unfold copies
-/// it from.
+/// The adjoint of unfold (col2im): adds each element of the columns to the pixel from which unfold
+/// would copy the element.
 ///   columns  [N,C*kernel.rows*kernel.cols,L]   size  {H,W}   →  [N,C,H,W]
 /// dtypes: numbers.
 /// throws: ValueError, ShapeError.

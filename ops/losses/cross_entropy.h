@@ -26,14 +26,15 @@ struct CrossEntropyOptions {
 ///             there are none); for probabilities, sum of the losses / their number
 ///      kSum:  sum of the losses
 ///      kNone: the losses, one per target; 0 where ignored
-/// Probabilities cannot be ignored: with them, ignore_index must be below 0.
-/// dtypes: f16, bf16, f32, f64. The result has the wider of x's and t's; computed in f32 or wider.
+/// Targets that are probabilities cannot be ignored: with them, ignore_index must be below 0.
+/// dtypes: f16, bf16, f32, f64. The result has the wider dtype of x and t; computed in f32 or
+/// wider.
 /// grad: x and t, twice differentiable; for kMean without weights dx = (softmax - onehot) / count;
 /// 0 where ignored.
 /// amp: float.
-/// throws: IndexError naming a target that is neither in [0, C) nor ignore_index (on a GPU from the
-/// next call that waits); ValueError (label_smoothing, ignore_index); ShapeError, DTypeError,
-/// DeviceError.
+/// throws: IndexError naming a target that is neither in [0, C) nor ignore_index (on a GPU the next
+/// call that waits for the device throws it); ValueError (label_smoothing, ignore_index);
+/// ShapeError, DTypeError, DeviceError.
 /// ref: smoothing: Szegedy et al. 2016 (arXiv:1512.00567).
 LATHE_API Tensor cross_entropy(const Tensor& x, const Tensor& target,
                                const CrossEntropyOptions& options = {});

@@ -18,7 +18,7 @@ struct LossOptions {
 /// The squared error (x - y)^2.
 LATHE_API Tensor mse_loss(const Tensor& x, const Tensor& y, const LossOptions& options = {});
 
-/// The absolute error |x - y|. Its gradient is 0 where x = y or either is NaN.
+/// The absolute error |x - y|. Its gradient is 0 where x = y, and where x or y is NaN.
 LATHE_API Tensor l1_loss(const Tensor& x, const Tensor& y, const LossOptions& options = {});
 
 struct SmoothL1Options {
@@ -36,7 +36,7 @@ struct HuberOptions {
   double delta = 1.0;  // where the square turns into the line
   Reduction reduction = Reduction::kMean;
 };
-/// With d = |x - y|: d^2 / 2 if d < delta, else delta (d - delta / 2). This is delta times
+/// With d = |x - y|: d^2 / 2 if d < delta, else delta (d - delta / 2). Equals delta times
 /// smooth_l1_loss with beta = delta.
 /// throws: ValueError unless delta > 0; ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor huber_loss(const Tensor& x, const Tensor& y, const HuberOptions& options = {});
@@ -47,7 +47,8 @@ struct BceOptions {
   Reduction reduction = Reduction::kMean;
 };
 /// -(pos_weight * y * log s(x) + (1 - y) * log(1 - s(x))), where s is the logistic function;
-/// computed so that neither logarithm overflows. y is a probability, which is not checked.
+/// computed in a way that neither logarithm overflows. y must be a probability; this is not
+/// checked.
 LATHE_API Tensor bce_with_logits(const Tensor& x, const Tensor& y, const BceOptions& options = {});
 /// PyTorch's name for bce_with_logits.
 LATHE_API Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& y,
@@ -84,7 +85,7 @@ struct PoissonNllOptions {
   Reduction reduction = Reduction::kMean;
 };
 /// The negative log-likelihood of y under a Poisson distribution with rate exp(x): exp(x) - y x.
-/// The term that depends on y alone is left out unless options.full is set.
+/// poisson_nll_loss leaves out the term that depends on y alone, unless options.full is set.
 LATHE_API Tensor poisson_nll_loss(const Tensor& x, const Tensor& y,
                                   const PoissonNllOptions& options = {});
 
@@ -95,7 +96,7 @@ struct GaussianNllOptions {
 };
 /// The negative log-likelihood of y under a normal distribution with mean x and variance
 /// v = max(var, eps): (log v + (x - y)^2 / v) / 2.
-///   var  x's shape, or 1 in place of its last size
+///   var  x's shape, or the same with last size 1
 /// grad: x, y, var, twice differentiable. As in PyTorch, var gets a gradient also where it is below
 /// eps.
 /// throws: ValueError unless eps > 0, and on a CPU for a negative variance; ShapeError, DTypeError,

@@ -16,8 +16,9 @@ namespace lathe::cudnn {
 LATHE_API void set_enabled(bool on) noexcept;
 LATHE_API bool enabled() noexcept;
 
-/// On: the first call with a new problem times the engines and takes the fastest. The first step
-/// gets slower, which pays where shapes repeat. Off by default; no effect in deterministic mode.
+/// On: the first call with a new problem times the engines and takes the fastest. This makes the
+/// first step slower, and pays off if shapes repeat. Off by default; without effect in
+/// deterministic mode.
 LATHE_API void set_benchmark(bool on) noexcept;
 LATHE_API bool benchmark() noexcept;
 
