@@ -169,8 +169,8 @@ class LATHE_API Hardtanh final : public Module {
   double low_, high_;
 };
 
-/// prelu() with a trainable weight [channels], initially `slope`: one slope for all elements (1),
-/// or one for each channel (dimension 1).
+/// prelu() with a trainable weight [channels], whose numbers begin as `slope`. With channels = 1
+/// one slope holds for all elements, otherwise one for each channel (dimension 1 of x).
 class LATHE_API PReLU final : public Module {
  public:
   explicit PReLU(int64_t channels = 1, double slope = 0.25)

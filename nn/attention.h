@@ -13,7 +13,7 @@ struct MultiheadAttentionOptions {
   bool bias = true;    // of all four projections
 };
 
-/// Marks the keys that a query must not look at. PyTorch's key_padding_mask [N,S] is
+/// Marks the keys that a query must not look at. For PyTorch's key_padding_mask [N,S], write
 /// {.attn_mask = key_padding_mask.view({N, 1, 1, S})}.
 struct AttentionMask {
   Tensor attn_mask = {};  // undefined, or broadcast to [N,heads,L,S]
@@ -21,9 +21,9 @@ struct AttentionMask {
   Tensors tensors() const { return {attn_mask}; }
 };
 
-/// q, k and v are projections of query, key and value, D = size / heads wide for each head. A head
-/// computes softmax(q k^T / sqrt(D)) v. The heads' results, joined along the last dimension, are
-/// projected by out_proj.
+/// Projects query, key and value to q, k and v, with D = size / heads numbers for each head. Each
+/// head computes softmax(q k^T / sqrt(D)) v. The heads' results are joined along the last
+/// dimension, and out_proj projects them.
 ///   query  [N,L,size]     key, value  [N,S,size]     →  [N,L,size]
 /// The batch is the first dimension, as with PyTorch's batch_first = True. The attention weights
 /// are not returned. Parameters:

@@ -25,12 +25,13 @@ struct BatchNormOptions {
 
 class BatchNorm;
 
-/// The result of BatchNorm::relu; converts to a Tensor. Given straight to a Conv2d, as in
-/// conv(norm.relu(x)), both layers can run as one op (ops/batch_norm_conv2d.h) that never stores
-/// the values between them. For this, relu() may leave the values to be computed later, by the
-/// conversion to a Tensor or by the convolution. It does that only in training mode: on a CPU for
-/// f32 in NHWC, on a GPU for f16. For values that are computed later:
-///   - They are what relu() would have computed, with its parameters and grad mode.
+/// The result of BatchNorm::relu; converts to a Tensor. In conv(norm.relu(x)) both layers can run
+/// as one op (ops/batch_norm_conv2d.h), which never stores the values between them. For this,
+/// relu() may postpone its work: then the conversion to a Tensor, or the convolution, computes the
+/// values. relu() postpones only in training mode: on a CPU for f32 in NHWC, on a GPU for f16.
+/// Rules for postponed values:
+///   - The values are those that relu() would have computed when it was called, under the grad mode
+///     of that call.
 ///   - Do not write to x, weight or bias before the values are computed.
 ///   - If nobody uses the values, nothing is computed, and the running statistics do not change.
 /// Copies share their values. Only one thread at a time may use them.
@@ -39,8 +40,8 @@ class LATHE_API NormRelu {
  public:
   operator Tensor() const;
 
-  /// For Conv2d. True while the values are not computed yet and the grad mode is that of the call
-  /// of relu().
+  /// Conv2d calls it. True if the values are not computed yet, and the grad mode is the same as in
+  /// the call of relu().
   bool waits() const;
   /// conv2d(values, w, conv), as one op if possible.
   /// throws: StateError unless waits(); what conv2d throws.

@@ -35,7 +35,7 @@ concept Checkpointable = requires(T& object, const StateDict& state) {
   object.load_state_dict(state);
 };
 
-/// A named part of a checkpoint. Refers to the object, which must outlive it.
+/// A named part of a checkpoint. Refers to `object`, which must outlive the part.
 class LATHE_API CheckpointPart {
  public:
   template <Checkpointable T>
@@ -64,14 +64,14 @@ using Checkpoint = safetensors::Contents;
 /// behind. Waits for the device.
 /// throws: FileError; what the parts throw; ValueError for one of these:
 ///   - a part's name that is taken, empty, "rng" or contains a dot
-///   - a model entry whose name begins like another part's entries
+///   - an entry of the model whose name begins with the name of another part and a dot
 ///   - a metadata key lathe.checkpoint or lathe.parts
 LATHE_API void save_checkpoint(const std::string& path, const CheckpointParts& parts,
                                const safetensors::Metadata& metadata = {});
 
 /// Reads and checks the whole file, then loads the parts and the default generators. If anything
-/// fails, all of them are as before; for this it holds a copy of the parts' state meanwhile. Parts
-/// of the file that are not in `parts` are ignored.
+/// fails, parts and generators are unchanged. For this, load_checkpoint() holds a copy of the
+/// parts' state during the call. Parts of the file that are not in `parts` are ignored.
 /// → the metadata that the caller of save_checkpoint() gave
 /// throws: FileError; DataError for a bad file (see read_checkpoint); ValueError naming the file
 /// and listing the parts that it lacks and, for each part, the entries that are missing, unexpected

@@ -41,7 +41,8 @@ class LATHE_API ModuleHolder : public Module {
     return reference;
   }
 
-  /// Appends a module, named by the next number. It is moved in and leaves the parent that it had.
+  /// Appends a module, named by the next number. The module is moved into the container and leaves
+  /// its former parent.
   /// → the module in the container
   template <TemporaryModule T>
   T& push_back(T&& module) {
@@ -82,9 +83,9 @@ class LATHE_API ModuleHolder : public Module {
 ///   nn::Sequential net{nn::Conv2d(3, 16, {.kernel = 3}), nn::ReLU(), nn::Flatten()};
 ///   nn::Sequential tail{*this, "tail", {nn::Linear(784, 64), nn::ReLU(), nn::Linear(64, 10)}};
 ///   net.add<nn::Linear>(784, 10);
-/// Write the layers in braces: they draw their initial values from left to right. In parentheses
-/// they do not compile, because there the order would depend on the compiler. A single Sequential,
-/// in braces or parentheses, is moved and not nested.
+/// Write the layers in braces: they draw their initial values from left to right. Layers in
+/// parentheses do not compile, because their order would depend on the compiler. If the only
+/// argument is another Sequential, it is moved and not nested.
 class LATHE_API Sequential final : public ModuleHolder {
  public:
   /// One of the layers in braces.

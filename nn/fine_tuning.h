@@ -39,8 +39,8 @@ struct WithoutHead {
 };
 LATHE_API WithoutHead without_head(const StateDict& from_file, const Module& model);
 
-/// Loads a weights file (read_weights()) into the model, except for its head, which stays as it is.
-/// If it throws, nothing has changed.
+/// Loads a weights file (read_weights()) into the model, except for the model's head, which keeps
+/// its values. If it throws, nothing has changed.
 /// throws: what load() throws.
 LATHE_API void load_without_head(Module& model, const std::string& path);
 
@@ -59,17 +59,18 @@ struct Frozen {
   LATHE_API void hold() const;
 };
 
-/// Whether a pattern of freeze(), other than "backbone", is the name of an entry or of a module
-/// above it.
+/// True if `pattern` matches the entry `name` or a module above this entry. `pattern` is one of
+/// freeze() other than "backbone".
 LATHE_API bool matches_pattern(const std::string& pattern, const std::string& name);
 
-/// The parameters that patterns name. A pattern is as in freeze().
+/// The parameters that match a pattern. freeze() says what a pattern is.
 /// throws: ValueError that begins with `what`, for a pattern that matches nothing.
 LATHE_API Module::Named<Tensor> matching_parameters(const Module& model,
                                                     const std::vector<std::string>& patterns,
                                                     std::string_view what);
 
-/// Freezes all parameters but these, and all batch norms without a parameter among these.
+/// Freezes all parameters except those in `trained`, and all batch norms that have no parameter in
+/// `trained`.
 LATHE_API Frozen freeze_all_but(Module& model, const Tensors& trained);
 
 /// Makes parameters not require a gradient, so that optimisers neither update nor decay them. A

@@ -8,11 +8,12 @@ namespace lathe::nn {
 
 /// Calls module(x) with other tensors in place of parameters and buffers.
 ///   const Tensor y = nn::functional_call(net, {{"fc.weight", w}}, x);
-///   tensors  under names of named_parameters() and named_buffers(); the others stay
-/// Gradients flow to these tensors, not to the parameters that they replace. In-place writes of the
-/// module (running statistics) also go into these tensors. After the call, also if it throws, the
-/// module has its own tensors again. A checkpoint() in the module uses these tensors in the
-/// backward pass, too. No other thread may use the module during the call and that backward pass.
+///   tensors  under names of named_parameters() and named_buffers(). For all other names the module
+///            uses its own tensors
+/// Gradients flow to `tensors` and not to the parameters that they replace. In-place writes of the
+/// module (running statistics) go to `tensors`, too. After the call, also if it throws, the module
+/// has its own tensors again. A checkpoint() in the module uses `tensors` in the backward pass,
+/// too. No other thread may use the module during the call and that backward pass.
 /// throws: what the call throws; ShapeError, DeviceError for a tensor whose shape or device differs
 /// from the replaced one's; ValueError for one of these:
 ///   - an undefined tensor

@@ -56,8 +56,8 @@ struct OrthogonalOptions {
   Generator* generator = nullptr;
 };
 /// Fills w, seen as a matrix [shape[0], the rest], with gain times a random matrix whose rows or
-/// columns, whichever are fewer, are orthonormal. The matrix is uniformly distributed among these.
-/// Computed on the CPU in f64.
+/// columns, whichever are fewer, are orthonormal. All such matrices are equally likely. Computed on
+/// the CPU in f64.
 /// throws: ShapeError for fewer than 2 dimensions; DTypeError.
 /// ref: Saxe et al. 2014 (arXiv:1312.6120); Mezzadri 2007 (arXiv:math-ph/0609050) for the signs.
 LATHE_API const Tensor& orthogonal_(const Tensor& w, const OrthogonalOptions& options = {});
@@ -75,10 +75,10 @@ LATHE_API const Tensor& ones_(const Tensor& w);
 LATHE_API Tensor uniform_fan_in(const Shape& shape, int64_t fan_in);
 
 /// While a Skip is alive, the random functions of this header draw no numbers in this thread and
-/// leave values as they are. So weights of layers made in this time are uninitialised memory.
-/// constant_, zeros_ and ones_ still fill, and so do layers that begin with constants (batch
-/// norms). Scopes may nest; the last one to begin must end first. Use it for a model whose values
-/// are loaded next:
+/// leave values as they are. So the weights of layers that are made meanwhile are uninitialised
+/// memory. constant_, zeros_ and ones_ still fill, and so do layers that begin with constants
+/// (batch norms). Scopes may nest; the last one to begin must end first. Use it for a model whose
+/// values are loaded next:
 ///   auto make = [] { const nn::init::Skip skip; return nn::vgg16(); };
 ///   auto net = make();
 ///   nn::load(net, "vgg16.pth");
@@ -95,8 +95,9 @@ class LATHE_API Skip {
   bool outer_;
 };
 
-/// Uninitialised memory for a weight that the caller fills next. It advances the generator as
-/// uniform_fan_in does, so that other layers get the same values from a seed in both cases.
+/// Uninitialised memory for a weight that the caller fills next. left_open() advances the generator
+/// just as uniform_fan_in() does. So, with the same seed, the layers made after it get the same
+/// initial values as with uniform_fan_in().
 LATHE_API Tensor left_open(const Shape& shape);
 
 }  // namespace lathe::nn::init

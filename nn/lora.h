@@ -38,8 +38,8 @@ struct LoraOptions {
   Generator* generator = nullptr;  // of the initial values; null: the default one
 };
 
-/// The adapters of a model. They stay in the model when this object is destroyed, unless they are
-/// merged. Refers to the model's layers, which must outlive it and not be moved.
+/// The adapters of a model. The adapters stay in the model when the Lora is destroyed, unless they
+/// are merged. The model's layers must outlive the Lora and must not be moved.
 class LATHE_API Lora {
  public:
   Lora(Lora&&) noexcept;
@@ -48,24 +48,25 @@ class LATHE_API Lora {
 
   /// The names of the layers that have an adapter, in the order of Module::named_modules().
   std::vector<std::string> layers() const;
-  /// The tensors that train: those of the adapters, in the order of layers(), then those that
-  /// LoraOptions::trained names.
+  /// The tensors that train: first the adapters' tensors, in the order of layers(), then the
+  /// tensors that LoraOptions::trained names.
   Tensors parameters() const;
   /// The parameters that add_lora() froze. Call frozen().hold() after every model.train(), or batch
   /// norms of the frozen model change their running statistics.
   const Frozen& frozen() const { return frozen_; }
 
-  /// Adds the adapters to the weights and takes them out of the model: its entries have the same
-  /// names as before add_lora(), and a call costs as much as then. Results are the same up to
-  /// rounding, unless the model also reads a weight outside its layer's own call: there the merge
-  /// adds to it, and the adapter did not. Frozen parameters stay frozen.
-  /// throws: StateError if they are merged, or if a weight is also another layer's, which the merge
-  /// would change. Nothing has changed then.
+  /// Adds the adapters to the weights and removes them from the model. The names of the model's
+  /// entries, and the cost of a call, are then as before add_lora(). Frozen parameters stay frozen.
+  /// Results stay the same up to rounding, with one exception: if the model also reads a weight
+  /// outside the call of its layer, it reads the merged weight there, while the adapter had no
+  /// effect there.
+  /// throws: StateError if the adapters are merged already, or if another layer shares one of the
+  /// weights. Nothing has changed then.
   void merge();
   /// Restores the weights from before merge(), bit for bit, and puts the adapters into the model
-  /// again, on the device and in the dtype that the weights have now. Later changes to merged
-  /// weights are lost.
-  /// throws: StateError unless they are merged.
+  /// again, on the device and in the dtype that the weights have now. Changes that were made to the
+  /// merged weights are lost.
+  /// throws: StateError unless the adapters are merged.
   void unmerge();
   bool is_merged() const { return is_merged_; }
 
@@ -90,25 +91,26 @@ class LATHE_API Lora {
   bool is_merged_ = false;
 };
 
-/// Freezes the model and gives each target y = f(x, W) an adapter of two matrices A and B, so that
-/// it computes y + scale · f(x, B A). B A is never formed, so that W costs no gradient.
+/// Freezes the model, and gives each target layer y = f(x, W) an adapter: two matrices A and B. The
+/// layer then computes y + scale · f(x, B A). The product B A is never formed, and no gradient of W
+/// is computed.
 ///   layer      A                  B                  names below the layer's
 ///   Linear     [rank,in]          [out,rank]         lora_A.weight, lora_B.weight
 ///   Conv2d     [rank,in,R,S]      [out,rank,1,1]     the same
 ///   Embedding  [rank,entries]     [width,rank]       lora_embedding_A.weight, lora_embedding_B.…
-/// These are layers of any module and of a jit::Program, in which GPT-2's Conv1D counts as Linear.
-/// A Conv2d must have one group: with several groups, no single weight could hold the sum. At first
-/// the adapter adds 0: A is U(±1/sqrt(fan_in)) and B is 0; of an Embedding A is 0 and B is N(0,1).
-/// Adapters of a half weight are f32, like PEFT's. In a model that has adapters of other layers,
-/// what trains goes on to train.
+/// The layers may be in any module, also in a jit::Program, where GPT-2's Conv1D counts as Linear.
+/// A Conv2d must have one group: with several groups, no single weight could hold the sum. A new
+/// adapter adds 0: A is U(±1/sqrt(fan_in)) and B is 0. For an Embedding, A is 0 and B is N(0,1).
+/// Adapters of a half weight are f32, as in PEFT. If other layers of the model have adapters
+/// already, the tensors that train there stay trainable.
 /// throws, and nothing has changed then:
 ///   ValueError  rank or alpha not positive, dropout outside [0,1); a target that matches no module
 ///               (with the nearest name) or none of these layers
 ///   StateError  a layer that has an adapter already
 LATHE_API Lora add_lora(Module& model, const LoraOptions& options = {});
 
-/// Adds the adapters of a folder that PEFT or Lora::save() wrote. The file's names tell the layers,
-/// its shapes the ranks.
+/// Adds the adapters of a folder that PEFT or Lora::save() wrote. The names in the file say which
+/// layers get adapters, and the shapes give the ranks.
 /// throws, and nothing has changed then:
 ///   FileError   a file cannot be read
 ///   DataError   a damaged file; another method than plain LoRA (DoRA, biases, weights changed by

@@ -34,8 +34,9 @@ struct LoadReport {
 };
 
 /// A module cannot be copied. A move takes parameters, children and hooks along, and the parent
-/// then refers to the new place. References and lambda captures of the old place do not follow. So
-/// layers can be written as temporaries (nn::Sequential) and be replaced:
+/// then refers to the new object. References and lambda captures still refer to the old object.
+/// Because modules can be moved, layers can be written as temporaries (nn::Sequential) and be
+/// replaced:
 ///   model.fc = nn::Linear(512, 37);  // another head, before an optimiser takes the parameters
 /// Do not std::swap two layers of a model: a move takes the name along, so their names are swapped,
 /// too.
@@ -53,8 +54,8 @@ class LATHE_API Module {
   using CallHook = std::function<void(Module&, const Tensors& inputs, const Tensors& outputs)>;
 
   Module() = default;
-  /// Registers this module as the child `name` of `parent`. `using Module::Module;` lets a struct
-  /// of your own be a member like any layer.
+  /// Registers this module as the child `name` of `parent`. A struct of your own with `using
+  /// Module::Module;` can be a member of a model like any layer.
   /// throws: ValueError for a name that is taken or empty or contains a dot.
   Module(Module& parent, const std::string& name) { join(parent, name); }
   virtual ~Module();
@@ -88,9 +89,9 @@ class LATHE_API Module {
   /// the present values. A parameter that several modules share is one entry, under its first name.
   StateDict state_dict() const;
   /// Copies values into the module's tensors, whose dtype, device and layout stay. So an optimiser
-  /// that refers to these tensors sees the new values. The state may hold this module's own
-  /// tensors, under any names. A shared parameter is read from the first of its names that the
-  /// state has.
+  /// that refers to these tensors sees the new values. `state` may hold this module's own tensors,
+  /// also under other names. A shared parameter is read from the first of its names that the state
+  /// has.
   /// → without `strict`: the names of missing and unexpected entries
   /// throws: ValueError listing every entry that is missing, unexpected or of another shape.
   /// Nothing has changed then.

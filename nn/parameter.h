@@ -22,8 +22,8 @@ class LATHE_API Parameter : public Tensor {
   Parameter(const Parameter& other) : Tensor(other) {}
   /// Moves with its module. The new Parameter has the place, and `other` has no place then.
   Parameter(Parameter&& other) noexcept = default;
-  /// Gives a member without a place the place of `made`, the result of Module::parameter(). A
-  /// member with a place keeps it and takes the tensor.
+  /// `made` is the result of Module::parameter(). If this member has no place in its module yet, it
+  /// gets the place of `made`. Otherwise it keeps its place and takes the tensor of `made`.
   Parameter& operator=(Parameter&& made);
   /// Ties the two parameters: both are the same tensor then. A frozen parameter stays frozen.
   Parameter& operator=(const Parameter& other);

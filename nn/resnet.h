@@ -41,9 +41,10 @@ class LATHE_API BasicBlock final : public Module {
   std::optional<Sequential> downsample;
 };
 
-/// relu(bn3(conv3(relu(bn2(conv2(relu(bn1(conv1(x)))))))) + shortcut(x)): 1x1 to `width` channels,
-/// 3x3, 1x1 to `out`. As in torchvision ("ResNet v1.5") the 3x3 convolution has the stride; in the
-/// paper the first 1x1 convolution has it. `init` and the shortcut are as in BasicBlock.
+/// relu(bn3(conv3(relu(bn2(conv2(relu(bn1(conv1(x)))))))) + shortcut(x)). The kernels are 1x1 to
+/// `width` channels, 3x3, and 1x1 to `out` channels. As in torchvision ("ResNet v1.5") the 3x3
+/// convolution has the stride; in the paper the first 1x1 convolution has it. `init` and the
+/// shortcut are as in BasicBlock.
 class LATHE_API Bottleneck final : public Module {
  public:
   Bottleneck(int64_t in, int64_t width, int64_t out, int64_t stride, bool init = true);
