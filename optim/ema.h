@@ -40,7 +40,8 @@ class LATHE_API EMA {
   EMA& operator=(const EMA&) = delete;
 
   /// Updates all averages from the module's present weights. If StepOptions::found_inf is not 0,
-  /// nothing changes and the update is not counted. The host does not wait for this flag on a GPU.
+  /// nothing changes and the update is not counted. If found_inf is on a GPU, the host does not
+  /// wait for it.
   /// throws: StateError while an Applied is alive, or if a weight's shape or device no longer fits
   /// its average.
   void update(const StepOptions& options = {});
@@ -51,7 +52,7 @@ class LATHE_API EMA {
 
   /// While an Applied is alive, the module's weights are the averages, in the module's dtypes.
   /// Afterwards the module has its own weights again, bit for bit. Do not train meanwhile: update()
-  /// throws. Where the dtypes agree, memory is exchanged and not copied.
+  /// throws. A weight and an average of the same dtype exchange their memory, without a copy.
   /// throws: StateError if another Applied of this EMA is alive, or if a weight is a view or the
   /// result of an op. Nothing has changed then.
   class LATHE_API Applied {
@@ -73,8 +74,8 @@ class LATHE_API EMA {
   /// dtypes agree; clone() it to keep its values.
   StateDict module_state() const;
 
-  /// The number of updates so far. Waits for the device if the device counts: after
-  /// set_capturable(), or once update() got a found_inf.
+  /// The number of updates so far. Waits for the device if the count is in its memory: after
+  /// set_capturable(), or after an update() with a found_inf.
   int64_t num_updates() const;
 
   /// Entries: num_updates, and average.<name> for every average. Waits for the device if

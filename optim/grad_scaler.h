@@ -34,7 +34,7 @@ struct ScaledStepOptions {
   bool fused = false;
 };
 
-/// The loss scale would have fallen below GradScalerOptions::min_scale. So the gradients are inf or
+/// Thrown if the loss scale would fall below GradScalerOptions::min_scale: the gradients are inf or
 /// NaN at any scale.
 class LATHE_API LossScaleError : public StateError {
   using StateError::StateError;
@@ -69,25 +69,26 @@ class LATHE_API GradScaler {
   void unscale_(Optimizer& optimizer);
 
   /// Calls unscale_() unless you called it, then optimizer.step(). If a gradient was inf or NaN,
-  /// the step is skipped: no parameter, no buffer and no step count changes. A fused step gives the
-  /// same bits as an unfused one in f32 and f64 (on a GPU: if each gradient has its parameter's
-  /// memory order).
+  /// the step is skipped: no parameter, no buffer and no step count changes. In f32 and f64,
+  /// options.fused does not change the bits of the result (on a GPU: if each gradient has its
+  /// parameter's memory order).
   /// → with max_grad_norm: the total norm before clipping; otherwise undefined
   /// throws: StateError if called twice before update(), or if no parameter has a gradient;
   /// ValueError for a negative or NaN max_grad_norm; what unscale_() and Optimizer::step() throw.
   Tensor step(Optimizer& optimizer, const ScaledStepOptions& options = {});
 
-  /// A 0-d f32 that is not 0 if the optimiser's last step() was skipped; for EMA::update(), for
-  /// instance. Call it between step() and update(). Undefined if the scaler is disabled.
+  /// Returns a 0-d f32 tensor that is not 0 if the optimiser's last step() was skipped.
+  /// EMA::update(), for instance, takes it. Call found_inf() between step() and update(). Returns
+  /// an undefined tensor if the scaler is disabled.
   /// throws: StateError if not called between step() and update().
   Tensor found_inf(const Optimizer& optimizer) const;
 
   /// Ends the step and sets the scale for the next one. With several optimisers the step counts as
   /// an overflow if one of them overflowed.
   /// throws: StateError if no gradients were checked since the last update(). LossScaleError if the
-  /// scale would have fallen below min_scale in an earlier step; the scale did not change then. On
-  /// the CPU the next update() throws it, on a GPU an update() some steps later. For updates in a
-  /// CUDA graph after_launch() throws it.
+  /// scale would have fallen below min_scale in an earlier step, in which it stayed unchanged. On
+  /// the CPU the update() after that step throws it, on a GPU an update() some steps later. If
+  /// update() is in a CUDA graph, after_launch() throws it.
   void update();
 
   /// Call it after each launch of a CUDA graph (core/capture/cuda_graph.h) into which update() was

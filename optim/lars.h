@@ -39,7 +39,7 @@ void visit_options(LARSOptions& all, Visit visit, const LARSGroup& own = {}) {
 ///   b = momentum·b + lr·λ·(g + weight_decay·p);   p -= b
 /// Norms are summed in f64. With clipping or loss scaling, ‖g‖ is the norm after clipping and
 /// unscaling. Biases and norms usually belong in a group {.weight_decay = 0, .adapt = false}: see
-/// split_by_decay() in param_groups.h. Such a group steps by lr itself, so give it a smaller lr.
+/// split_by_decay() in param_groups.h. Such a group uses lr without λ, so give it a smaller lr.
 /// State: momentum_buffer.
 /// throws: ValueError for an option that is negative or not finite; what Optimizer::add_groups
 /// throws.

@@ -28,9 +28,10 @@ struct LBFGSOptions {
 /// Minimises a loss that a closure computes. One step() makes several iterations:
 ///   d = -H g, by the two-loop recursion over the last changes of parameters (s) and gradient (y)
 ///   x ← x + t d
-/// Pairs (y, s) with y·s <= 1e-10 are left out of H. t is lr, and lr * min(1, 1 / |g|_1) in the
-/// very first iteration. With strong_wolfe a line search begins at that t. Every iteration waits
-/// for the device several times. An LBFGS cannot be copied or moved.
+/// H approximates the inverse Hessian from pairs (y, s); pairs with y·s <= 1e-10 are left out. t is
+/// lr, and lr * min(1, 1 / |g|_1) in the very first iteration. With strong_wolfe a line search
+/// begins at that t. Every iteration waits for the device several times. An LBFGS cannot be copied
+/// or moved.
 /// dtypes: f32, f64.   ref: Liu and Nocedal 1989; Nocedal and Wright 2006, Algorithm 7.4.
 class LATHE_API LBFGS {
  public:
@@ -38,8 +39,8 @@ class LATHE_API LBFGS {
   using Closure = std::function<Tensor()>;
 
   /// throws: ValueError if there are no parameters, a parameter comes twice, or an option is out of
-  /// range; DTypeError, DeviceError unless all are f32 or all f64, on one device; StateError unless
-  /// all are leaves.
+  /// range; DTypeError, DeviceError unless all parameters are f32 or all f64, on one device;
+  /// StateError unless all are leaves.
   explicit LBFGS(const Tensors& params, const LBFGSOptions& options = {});
   LBFGS(const LBFGS&) = delete;
   LBFGS& operator=(const LBFGS&) = delete;
@@ -47,7 +48,7 @@ class LATHE_API LBFGS {
   /// Makes one step of up to max_iter iterations. A parameter without a gradient counts as having a
   /// gradient of zeros.   → the loss before the step
   /// throws: what the closure throws; ShapeError unless it returns a tensor of one element.
-  /// Parameters and state are as before then.
+  /// Parameters and state are unchanged then.
   Tensor step(const Closure& closure);
 
   void zero_grad(ZeroGradOptions options = {}) const;

@@ -46,8 +46,8 @@ class LATHE_API SequentialLR final : public LRScheduler {
 class LATHE_API ChainedLR final : public LRScheduler {
  public:
   ChainedLR(Optimizer& optimizer, std::vector<LRScheduler*> schedules);
-  /// Not available, because a schedule's next rate depends on its own last rate and not on the
-  /// chain's.
+  /// Not available, because a schedule's next rate depends on its own last rate and not on that of
+  /// the ChainedLR.
   /// throws: StateError.
   double lr_at(int64_t epoch, double before, double initial) const override;
   void adapt(double metric, int64_t epoch, std::vector<double>& rates) override;

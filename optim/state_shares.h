@@ -8,8 +8,8 @@
 
 namespace lathe::optim {
 
-/// Parameters are numbered through all groups. All processes must make the same calls in the same
-/// order.
+/// Shares an optimiser's state among processes. `number` counts the parameters of all groups. All
+/// processes must make the same calls in the same order.
 class LATHE_API StateShares {
  public:
   virtual ~StateShares() = default;
@@ -21,11 +21,11 @@ class LATHE_API StateShares {
   virtual void check_can_exchange() const = 0;
   /// Called after an update: gives all processes the new values of all parameters.
   virtual void exchange() = 0;
-  /// The state.… entries of all processes, in the order of a single process. `own` has those of
-  /// this process.
+  /// Returns the entries "state.…" of all processes, in the order that one process alone would
+  /// give. `own` has the entries of this process.
   virtual StateDict gather(const StateDict& own) const = 0;
-  /// Says that `call`, "step" or "state_dict()", failed on this process, so that the calls that
-  /// would follow are not made.
+  /// Tells the other processes that `call` ("step" or "state_dict()") failed on this process, so
+  /// that they do not wait for its next calls.
   virtual void failed(const char* call, const char* reason) noexcept = 0;
 };
 
