@@ -14,16 +14,16 @@
 
 namespace lathe::data {
 
-/// `for (auto& [x, y] : loader)` runs one epoch. Each begin() starts the next epoch; the first is
-/// 0.
+/// `for (auto& [x, y] : loader)` runs one epoch. Each begin() starts the next epoch; the first
+/// epoch is 0.
 ///
 /// The contents of a batch depend only on data set, options, epoch and batch number, and never on
 /// num_workers, prefetch_factor or timing. Besides the batch in use, at most
 /// num_workers * prefetch_factor batches exist.
 ///
-/// When Dataset::read throws, the iterator's ++ (or begin()) throws when that batch is next;
+/// If Dataset::read throws, the iterator's ++ (or begin()) throws when it would return that batch;
 /// read_batch describes the exception. The iterator is then at its end, and the next begin() starts
-/// the next epoch. When worker_init_fn throws, the next ++ throws its exception.
+/// the next epoch. If worker_init_fn throws, the next ++ throws its exception.
 ///
 /// An iterator may be destroyed at any time. Its threads finish the sample that they are reading.
 /// Then they end or, with persistent_workers, wait for the next epoch.
@@ -39,7 +39,7 @@ class LATHE_API DataLoader {
  public:
   using Iterator = BatchIterator<Batch>;
 
-  /// Keeps a reference: `dataset` must outlive the loader and its iterators.
+  /// The loader refers to `dataset`, which must outlive the loader and its iterators.
   /// throws: ValueError for options that are out of range or exclude each other.
   explicit DataLoader(const Dataset& dataset, DataLoaderOptions options = {});
   explicit DataLoader(const Dataset&& dataset, DataLoaderOptions options = {}) = delete;

@@ -33,7 +33,7 @@ struct SampleSpec {
 class LATHE_API BatchBuffer {
  public:
   BatchBuffer() = default;
-  /// Allocates uninitialised memory for `samples` samples, page-locked with `pinned`.
+  /// Allocates uninitialised memory for `samples` samples; with `pinned` the memory is page-locked.
   /// throws: ValueError without fields, ShapeError, OutOfMemoryError, NoCudaError.
   BatchBuffer(const SampleSpec& spec, int64_t samples, bool pinned = false);
 

@@ -11,7 +11,7 @@
 namespace lathe::data {
 
 /// The samples `indices` of another data set, in this order. Sample k draws the same random numbers
-/// as sample indices[k] of `dataset`. Keeps a reference: `dataset` must outlive the Subset.
+/// as sample indices[k] of `dataset`. A Subset refers to `dataset`, which must outlive it.
 class LATHE_API Subset final : public Dataset {
  public:
   /// throws: IndexError naming an index that is out of range.
@@ -31,7 +31,7 @@ class LATHE_API Subset final : public Dataset {
 };
 
 /// Several data sets joined into one. The index in the joined set decides a sample's random
-/// numbers. Keeps references: the parts must outlive the ConcatDataset.
+/// numbers. A ConcatDataset refers to its parts, which must outlive it.
 class LATHE_API ConcatDataset final : public Dataset {
  public:
   /// throws: ValueError without parts; ShapeError, DTypeError if their samples differ.
@@ -70,8 +70,8 @@ struct StratifiedSplit {
 /// Chooses a random part of about `fraction` of the samples, with about `fraction` of each class.
 /// labels[i] is the class of sample i. The same seed gives the same part. The count of each class
 /// is rounded down or up, so that the part's size is as near to round(fraction · samples) as
-/// possible. Each class keeps at least one sample in the rest, so a class with a single sample has
-/// no sample in the part.
+/// possible. Each class has at least one sample outside the part, so a class with a single sample
+/// has none in the part.
 /// throws: ValueError unless 0 <= fraction < 1.
 LATHE_API StratifiedSplit stratified_split(const std::vector<int64_t>& labels, double fraction,
                                            uint64_t seed);

@@ -24,8 +24,8 @@ class LATHE_API SampleStream {
   virtual bool next(Slot out) = 0;
 };
 
-/// Samples in shards() sequences, such as files, that can be read in parallel. The number of shards
-/// must not depend on the loader, because the batches depend on it.
+/// Samples in shards() sequences, such as files, that can be read in parallel. The batches depend
+/// on the number of shards, so this number must not depend on the loader.
 class LATHE_API IterableDataset {
  public:
   virtual ~IterableDataset() = default;
@@ -53,12 +53,13 @@ struct IterableLoaderOptions {
 /// counts the samples of a shard from 0.
 ///
 /// Batches do not depend on num_workers, prefetch_factor or timing. Errors, destroyed iterators,
-/// timeouts and forks are as described at DataLoader. An error of a stream names shard and sample.
+/// timeouts and forks are as described at DataLoader. An error that a stream throws names the shard
+/// and the sample.
 class LATHE_API IterableLoader {
  public:
   using Iterator = BatchIterator<Batch>;
 
-  /// Keeps a reference: `dataset` must outlive the loader and its iterators.
+  /// The loader refers to `dataset`, which must outlive the loader and its iterators.
   /// throws: ValueError for options out of range, or a data set without shards.
   explicit IterableLoader(const IterableDataset& dataset, IterableLoaderOptions options = {});
   explicit IterableLoader(const IterableDataset&& dataset,

@@ -55,7 +55,8 @@ class LATHE_API WeightedSampler final : public Sampler {
   int64_t draws_;
 };
 
-/// The samples `indices`, in a new random order in every epoch, as RandomSampler draws it.
+/// The samples `indices`, in a new random order in every epoch. RandomSampler draws the order in
+/// the same way.
 class LATHE_API SubsetRandomSampler final : public Sampler {
  public:
   explicit SubsetRandomSampler(std::vector<int64_t> indices) : indices_(std::move(indices)) {}
@@ -73,8 +74,9 @@ class LATHE_API SubsetRandomSampler final : public Sampler {
 ///   - With pad = false nothing is added or cut: each sample is in one part, and the first n %
 ///     world_size parts have one more sample. Use it for evaluation, where counts are added up. In
 ///     training all ranks must run the same number of steps.
-/// The order depends only on seed and epoch. So batches of b samples on w ranks together are the
-/// batches of b · w samples in one process, for any w, except for samples added at the end.
+/// The order depends only on seed and epoch. So the batches of b samples on w ranks, taken
+/// together, are the batches of b · w samples in one process. This holds for any w, except for
+/// samples added at the end.
 /// ref: PyTorch's DistributedSampler.
 class LATHE_API DistributedSampler final : public Sampler {
  public:
@@ -84,7 +86,7 @@ class LATHE_API DistributedSampler final : public Sampler {
     bool pad = true;
   };
   /// throws: ValueError unless 0 <= rank < world_size and n >= 1; with pad = false also if n <
-  /// world_size or drop_last is set.
+  /// world_size, or if drop_last is set.
   DistributedSampler(int64_t n, int64_t rank, int64_t world_size)
       : DistributedSampler(n, rank, world_size, Options{}) {}
   DistributedSampler(int64_t n, int64_t rank, int64_t world_size, Options options);
@@ -97,7 +99,7 @@ class LATHE_API DistributedSampler final : public Sampler {
 };
 
 /// Every sample once, with the samples of each class spread evenly: with k classes of equal size,
-/// any m consecutive samples have m / k ± 2 samples of each class. The order within a class is
+/// any m consecutive samples contain m / k ± 2 samples of each class. The order within a class is
 /// random.
 class LATHE_API StratifiedSampler final : public Sampler {
  public:
@@ -111,7 +113,8 @@ class LATHE_API StratifiedSampler final : public Sampler {
   std::vector<std::vector<int64_t>> of_class_;
 };
 
-/// Decides which samples make a batch, for batches that are not equal pieces of an order.
+/// Decides which samples make up each batch. For loaders whose batches are not equal pieces of one
+/// order of samples.
 class LATHE_API BatchSampler {
  public:
   virtual ~BatchSampler() = default;

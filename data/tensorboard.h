@@ -14,8 +14,9 @@ namespace lathe {
 struct EventWriterOptions {
   /// Appended to the file's name, after a dot.
   std::string suffix = {};
-  /// The first step of this file, if it continues the run of an earlier file in the folder.
-  /// TensorBoard then ignores what the earlier files have from this step on. -1: a new run.
+  /// Set it if the new file continues the run of earlier files in the folder: the first step of the
+  /// new file. TensorBoard then ignores the entries of the earlier files from this step on. -1: a
+  /// new run.
   int64_t first_step = -1;
 };
 

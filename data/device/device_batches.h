@@ -33,22 +33,22 @@ struct PrefetchOptions {
   std::shared_ptr<BatchPlaces> places = {};
 };
 
-/// What was drawn at random for a batch of resident images: a few bytes per sample. make_batch()
-/// makes the images and labels of it, on the stream where they are used, perhaps as a part of a
-/// CUDA graph that is captured.
+/// The random numbers that were drawn for a batch of resident images: a few bytes per sample.
+/// make_batch() makes the batch's images and labels from them, on the stream that uses them. It can
+/// be captured into a CUDA graph.
 struct DrawnBatch {
   Tensor windows;  // as draw_windows() gives them: transforms/augment_rows.h
   Tensor rows;     // i64 [n], of the samples in the resident images
 };
 
 /// The images and labels of a batch that prefetch_drawn() with these options has handed out. On a
-/// GPU this launches two kernels, and the host computes nothing for this batch alone.
+/// GPU make_batch() launches two kernels, and the host computes nothing per batch.
 /// throws: as augment_rows().
 LATHE_API std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options,
                                                const DrawnBatch& drawn);
 
 /// What prefetch() and prefetch_drawn() return: a loader whose batches are on a device.
-///   B  Batch, or DrawnBatch: then each batch is only drawn
+///   B  Batch for prefetch(); DrawnBatch for prefetch_drawn()
 ///
 /// A GPU has one stream for copies and transforms. While the caller works on batch k, batch k+1 is
 /// copied:
@@ -57,11 +57,11 @@ LATHE_API std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options,
 ///   copies    ───────── k+1 ▶ event    │                           │ ── k+2 ▶ event
 ///   compute   ── step on k-1 ──────────│── waits for k's event, step on k ──
 ///
-/// The host waits only for the loader. The GPU may still read pinned memory
-/// (DataLoaderOptions::pin_memory) after the host has released it; its allocator does not hand the
+/// The host waits only for the loader. The host may release pinned memory
+/// (DataLoaderOptions::pin_memory) while the GPU still reads it: the allocator does not hand the
 /// block out again before the copy is done. Batch k+1 is taken early only if the loader has it
-/// ready, so that the GPU never waits for work that could start. The loader's state is that of the
-/// batch handed out, not of the one copied ahead.
+/// ready, so that the GPU never waits for work that could start. The loader's state_dict() belongs
+/// to the batch that was handed out, not to the batch that was copied ahead.
 template <class B>
 class LATHE_API Prefetched {
  public:
@@ -90,10 +90,10 @@ extern template class Prefetched<DrawnBatch>;
 /// throws: NoCudaError; DeviceError if options.resident is on another device.
 LATHE_API DeviceBatches prefetch(DataLoader& loader, Device device, PrefetchOptions options = {});
 
-/// Like prefetch(), but a batch holds only what was drawn at random for it (DrawnBatch).
+/// Like prefetch(), but a batch holds only the random numbers that were drawn for it (DrawnBatch).
 /// make_batch() makes the images and labels.
-/// throws: as prefetch(); ValueError without options.resident, or for a transform with other stages
-/// than pixel stages (transforms/augment_rows.h).
+/// throws: as prefetch(); ValueError without options.resident, or for a transform whose stages are
+/// not all pixel stages (transforms/augment_rows.h).
 LATHE_API DrawnBatches prefetch_drawn(DataLoader& loader, Device device, PrefetchOptions options);
 
 }  // namespace lathe::data

@@ -12,11 +12,12 @@
 namespace lathe::data {
 
 /// The images of another data set. Each image is loaded when it is first read, and then kept in
-/// memory. So from the second epoch on no file is read and nothing is decoded. The memory needed is
-/// that of all images before the transform; there is no limit.
+/// memory. So from the second epoch on no file is read and nothing is decoded. In the end all
+/// images, as they are before the transform, are in memory; there is no limit.
 ///
-/// JPEG files are decoded at full size. An ImageFolder alone decodes only as much detail as the
-/// transform needs (ImageFolderOptions::scaled_decoding), so its pixels may differ a little.
+/// A CachedImages decodes JPEG files at full size. An ImageFolder decodes them only as large as the
+/// transform needs (ImageFolderOptions::scaled_decoding), so the pixels of the two may differ a
+/// little.
 class LATHE_API CachedImages final : public ImageDataset {
  public:
   /// Copies the transform of `source`. Later changes of that transform have no effect here.

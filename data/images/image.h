@@ -14,8 +14,8 @@ namespace lathe::image {
 /// times, an alpha channel is dropped.
 /// throws: FileError; DataError in these cases:
 ///   - the file is damaged
-///   - it has more than 100,000,000 pixels (for JPEG both sides are rounded up to a multiple of
-///     32), or one side is extreme
+///   - the image has more than 100,000,000 pixels (for JPEG both sides are rounded up to a multiple
+///     of 32), or an extremely long side
 ///   - Lathe was built without the library for this format
 LATHE_API Tensor read(const std::string& path);
 
@@ -45,7 +45,7 @@ struct GridOptions {
   double value = 0;     // of these pixels
 };
 
-/// Puts images side by side, row by row, into one image.
+/// Puts images side by side into one large image, row by row.
 ///   images  [N,C,H,W], N > 0
 ///   →       [C, rows*(H+pad)+pad, columns*(W+pad)+pad], of the images' dtype and device
 /// grad: none.

@@ -40,7 +40,8 @@ class LATHE_API ImageDataset : public Dataset {
 
   /// Size and type of the first image before the transform.
   const ImageSpec& stored_spec() const { return stored_; }
-  /// True if all images are like the first. If false, the transform must make images of one size.
+  /// True if all images have the size of the first one. If false, the transform must make images of
+  /// one size.
   virtual bool has_one_size() const { return true; }
 
   /// The sizes of a sample after the transform.
@@ -49,8 +50,8 @@ class LATHE_API ImageDataset : public Dataset {
   int64_t width() const { return output_.width; }
   int64_t classes() const { return static_cast<int64_t>(class_names_.size()); }
   const std::vector<std::string>& class_names() const { return class_names_; }
-  /// Mean and standard deviation of each channel of x / 255 before the transform; the arguments of
-  /// normalize.
+  /// Mean and standard deviation of each channel, for pixels x / 255 before the transform: the
+  /// arguments of normalize().
   const std::vector<double>& mean() const { return mean_; }
   const std::vector<double>& std() const { return std_; }
   virtual int64_t label(int64_t i) const = 0;

@@ -55,11 +55,12 @@ struct ImageFolderOptions {
 /// side.
 class LATHE_API ImageFolder final : public ImageDataset {
  public:
-  /// Lists the files and reads the header of one file to check the transform. With kRefuse this is
-  /// the first file, otherwise the first that can be read. If no file can be read, kRefuseWhenRead
-  /// assumes 1 x 1.
-  /// throws: FileError for a folder that cannot be read; DataError if ROOT has no folders or one of
-  /// them has no images; what read() throws for the first file; what Transform::output throws.
+  /// Lists the files and reads the header of one file to check the transform. With kRefuse that is
+  /// the first file, otherwise the first file that can be read. If no file can be read,
+  /// kRefuseWhenRead assumes an image of 1 x 1.
+  /// throws: FileError for a folder that cannot be read; DataError if `root` has no folders, or one
+  /// of its folders has no images; what read() throws for the first file; what Transform::output
+  /// throws.
   explicit ImageFolder(const std::string& root, const ImageFolderOptions& options = {});
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
@@ -68,13 +69,13 @@ class LATHE_API ImageFolder final : public ImageDataset {
   std::string name(int64_t i) const override { return path(i); }
   const LeftOut& left_out() const { return left_out_; }
   const std::string& root() const { return root_; }
-  /// Keeps only these samples, in this order. The other files do not replace broken files either.
-  /// The classes stay. Call keep() before any sample is read.
+  /// Keeps only the samples `indices`, in this order, and all classes. The other files are not used
+  /// to replace broken files either. Call keep() before any sample is read.
   /// throws: IndexError naming an index that is out of range. Nothing has changed then.
   void keep(const std::vector<int64_t>& indices);
 
-  /// The first image determines the size of the results. If `transform` does not fit that image, it
-  /// counts as broken:
+  /// The first image determines the size of the results. If `transform` does not fit the first
+  /// image, this image counts as broken:
   ///   - kSkip: the first image that `transform` fits determines the size.
   ///   - kRefuseWhenRead: the size is that of a transformed image of 1 x 1.
   /// throws: DataError naming the file; what Transform::output throws. If it throws, the old

@@ -18,8 +18,9 @@ namespace lathe::data {
 /// cache, which all processes share and which the system shrinks when it needs memory. Data larger
 /// than memory is read at the speed of the disk.
 ///
-/// If the file is replaced meanwhile (as lathe data prepare does), reading goes on with the old
-/// content. If the file is truncated meanwhile, reading a missing sample throws FileError.
+/// If another process replaces the file (as lathe data prepare does), an open PackedImages goes on
+/// reading the old content. If another process truncates the file, reading a missing sample throws
+/// FileError.
 class LATHE_API PackedImages final : public ImageDataset {
  public:
   /// throws: what PackedFile and Transform::output throw; DataError if the file has no images of

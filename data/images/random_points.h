@@ -17,13 +17,14 @@ struct RandomPointsOptions {
 };
 
 /// The samples of another data set, with `points` random rows of each field in `fields`. No row is
-/// taken twice. Every selection of rows, in every order, is equally likely; the key determines
-/// which one is taken. Other fields are unchanged. Keeps a reference: `dataset` must outlive the
-/// RandomPoints.
+/// taken twice. Every selection of rows, in every order, is equally likely; the sample's key
+/// determines the selection. Other fields are unchanged. A RandomPoints refers to `dataset`, which
+/// must outlive it.
 class LATHE_API RandomPoints final : public Dataset {
  public:
-  /// throws: ValueError if points < 1 or a sample has fewer points; IndexError for a field that
-  /// does not exist; ShapeError if a field is a single number or the fields differ in dimension 0.
+  /// throws: ValueError if points < 1, or if a sample has fewer than `points` rows; IndexError for
+  /// a field that does not exist; ShapeError if a field is a single number or the fields differ in
+  /// dimension 0.
   RandomPoints(const Dataset& dataset, const RandomPointsOptions& options);
   RandomPoints(const Dataset&& dataset, const RandomPointsOptions& options) = delete;
 

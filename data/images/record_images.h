@@ -12,9 +12,9 @@
 
 namespace lathe::data {
 
-/// The samples of StoredImages(name, root, options). Only the labels are kept in memory; images are
-/// read in place from the mapped files, which must not be compressed. Use it if many processes on
-/// one machine should share the page cache, or if memory is short.
+/// The samples of StoredImages(name, root, options). A RecordImages keeps only the labels in
+/// memory. It maps the files, which must not be compressed, and reads images in place. Use it if
+/// many processes on one machine should share the page cache, or if memory is short.
 class LATHE_API RecordImages final : public ImageDataset {
  public:
   /// Reads each file once and checks it.

@@ -18,8 +18,8 @@ struct AugmentOptions {
 };
 
 /// Transforms each image. The results equal those of a loader's workers: the same bytes or f32
-/// numbers for the same (seed, epoch, index). Half results are these numbers, rounded.
-///   images  u8 [N,C,H,W], any strides     indices  [N], of the samples in their data set
+/// numbers for the same (seed, epoch, index). For a half dtype these numbers are rounded.
+///   images  u8 [N,C,H,W], any strides     indices  [N], the samples' indices in their data set
 ///   →  [N,C,h,w] on the images' device, u8 if the transform has no to_float or normalize
 /// throws: ShapeError, DTypeError, ValueError if the transform or the options do not fit.
 LATHE_API Tensor augment(const Tensor& images, const Transform& transform,

@@ -22,8 +22,8 @@ LATHE_API bool has_only_pixel_stages(const Transform& transform);
 /// erased rectangles. Reads only `seed` and `epoch` of the options.
 ///   stored  the kind of the images before the transform      indices  [N], as for augment()
 ///   →  u8 [N,32] on the CPU
-/// throws: ValueError for a transform with other stages, or for images that are too large; what
-/// Transform::output throws.
+/// throws: ValueError for a transform whose stages are not all pixel stages, or for images that are
+/// too large; what Transform::output throws.
 LATHE_API Tensor draw_windows(const Transform& transform, const ImageSpec& stored,
                               std::span<const int64_t> indices, const AugmentOptions& options);
 
@@ -31,7 +31,8 @@ LATHE_API Tensor draw_windows(const Transform& transform, const ImageSpec& store
 /// indices, options) the result has the bits of augment(index_select(images, 0, rows), transform,
 /// indices, options). Reads only `dtype` and `format` of the options.
 ///   images  u8 [M,C,H,W], any strides     rows  i64 [N], of images     windows  u8 [N,32]
-///   → [N,C,h,w]. A row outside [0, M) gives zeros, and IndexError is thrown as by index_select.
+///   → [N,C,h,w]. A row outside [0, M) gives zeros and an IndexError, thrown when index_select
+/// would throw it.
 /// throws: ShapeError, DTypeError, DeviceError, ValueError.
 LATHE_API Tensor augment_rows(const Tensor& images, const Tensor& rows, const Tensor& windows,
                               const Transform& transform, const AugmentOptions& options = {});

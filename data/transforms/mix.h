@@ -15,8 +15,8 @@ struct Mixed {
   double lambda = 1;    // the share of the sample itself
 };
 
-/// Mixes each sample with the one before: lambda * x[n] + (1 - lambda) * x[n-1]. The partner of
-/// x[0] is the last sample. lambda is drawn from Beta(alpha, alpha).
+/// Mixes each sample with the sample before it in the batch: lambda * x[n] + (1 - lambda) * x[n-1].
+/// The partner of x[0] is the last sample. lambda is drawn from Beta(alpha, alpha).
 ///   x  [N,…] floating     y  [N,…] of any dtype, on any device; not differentiated
 ///   key  {seed, epoch, number of the batch}; determines all random numbers
 /// throws: ValueError unless alpha is positive and finite; ShapeError, DTypeError.

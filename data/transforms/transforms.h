@@ -37,8 +37,8 @@ class PixelStage;  // a step that changes a plan: pixel_plan.h
 class ImageStage;  // a step that makes new pixels: image_stage.h
 
 /// A sequence of stages. An empty sequence leaves the bytes as they are. A Transform is cheap to
-/// copy. Several threads may use it at the same time. Each thread keeps memory for its largest
-/// image between two stages.
+/// copy. Several threads may use it at the same time. Each thread keeps the memory in which it
+/// holds an image between two stages: as much as its largest image needed.
 class LATHE_API Transform {
  public:
   /// Exactly one of the two is set.
@@ -58,9 +58,9 @@ class LATHE_API Transform {
   /// Transforms one image of bytes. `out` has room for output(in).
   void apply(const uint8_t* image, const ImageSpec& in, Key key, void* out) const;
 
-  /// The smallest scale, from 0 to 1, at which a decoder may decode an image of the kind `in`: 0.5,
-  /// for instance, if the first stage makes the image half as large. 1 unless the first stage
-  /// resizes.
+  /// The smallest scale, from 0 to 1, at which a decoder may decode an image of the kind `in`. For
+  /// instance 0.5 if the first stage halves the image's sides, and 1 if the first stage does not
+  /// resize.
   double detail(const ImageSpec& in, Key key) const;
 
   /// True if there are no stages.
@@ -91,9 +91,9 @@ Transform compose(const Transform& first, const More&... more) {
 /// the window, DTypeError if the image is f32 already.
 LATHE_API Transform pad_crop(int64_t size, int64_t pad);
 
-/// Takes the height x width window in the middle. If the difference is odd, the extra pixel is on
-/// the side that Python's round() gives. A smaller image gets a black border. Must come before
-/// to_float and normalize.
+/// Takes the height x width window in the middle. If the number of pixels to cut off is odd,
+/// Python's round() decides which side loses one more. A smaller image gets a black border. Must
+/// come before to_float and normalize.
 /// throws: ValueError if a side is below 1; on use DTypeError if the image is f32 already.
 LATHE_API Transform center_crop(int64_t height, int64_t width);
 LATHE_API Transform center_crop(int64_t size);
@@ -134,10 +134,10 @@ struct RandomResizedCropOptions {
 /// Takes a random crop of the image and resizes it to height x width, as resize does. The crop is
 /// chosen by torchvision's rule:
 ///   - Up to 10 times, an area is drawn uniformly from `scale`, and a ratio from `ratio` with a
-///     uniform logarithm. The first crop of this area and ratio (sides rounded) that fits into the
-///     image is taken at a random place. The row is drawn before the column.
-///   - If no crop fits: the largest crop in the middle whose ratio is in `ratio` and nearest to the
-///     image's.
+///     uniform logarithm. The first crop that fits into the image, with rounded sides, is taken at
+///     a random place. The row is drawn before the column.
+///   - If no crop fits, the largest crop in the middle is taken whose ratio is in `ratio` and
+///     nearest to the image's ratio.
 /// throws: ValueError unless the sides are 1 to 65536 and 0 < min <= max, finite, in both ranges;
 /// on use what resize throws.
 LATHE_API Transform random_resized_crop(int64_t height, int64_t width,
@@ -151,10 +151,10 @@ struct RandomErasingOptions {
   std::vector<double> value = {0.0};  // one for all channels, or one per channel
 };
 
-/// Erases a random rectangle with probability p, by torchvision's rule. Up to 10 times, an area and
-/// a ratio are drawn as for random_resized_crop, until both sides are smaller than the image's;
-/// then its place is drawn. `value` is in the units of the image at this stage: 0 to 255 before
-/// to_float and normalize, afterwards in the units of their results.
+/// Erases a random rectangle with probability p, by torchvision's rule. An area and a ratio are
+/// drawn as for random_resized_crop, up to 10 times, until both sides of the rectangle are smaller
+/// than the image's. Then the rectangle's place is drawn. `value` is in the units of the image at
+/// this stage: 0 to 255 before to_float and normalize, afterwards in the units of their results.
 /// throws: ValueError for an invalid p, range or value. On use:
 ///   - ValueError if values for a byte image are not whole numbers from 0 to 255
 ///   - ValueError for more than 2 erasing stages between two stages that resize or change colours
