@@ -54,12 +54,12 @@ class Reducer;
 
 /// Averages a model's gradients over all ranks in every backward pass. The model's names, state and
 /// optimisers stay as they are. A DistributedDataParallel cannot be copied or moved. Group and
-/// model must outlive it. Afterwards do not change which parameters require grad, or the model's
-/// device or dtype.
+/// model must outlive it. While it exists, do not change the model's device or dtype, or which
+/// parameters require grad.
 ///   - All ranks must run the same backward passes, one at a time.
 ///   - If a backward pass fails on one rank, the group ends, and all ranks' errors name that rank.
 ///   - A backward pass over NCCL can be captured into a CUDA graph, after the first backward pass
-///     (learn_order) and without find_unused_parameters. A captured one throws StateError for a
+///     (learn_order) and without find_unused_parameters. In the capture, it throws StateError for a
 ///     parameter without a gradient.
 class LATHE_API DistributedDataParallel {
  public:
@@ -77,8 +77,8 @@ class LATHE_API DistributedDataParallel {
   /// called, gives every parameter the average of its gradients over all ranks.
   /// backward() throws one of these:
   ///   - StateError on all ranks, naming rank and parameter, if a rank's loss does not depend on a
-  ///     parameter; no grad() has changed then. Not with find_unused_parameters. Over NCCL only the
-  ///     next backward() throws the error, and grad() has changed by then.
+  ///     parameter; no grad() has changed then. Over NCCL only the next backward() throws this
+  ///     error, and grad() has changed by then. With find_unused_parameters there is no such error.
   ///   - StateError with create_graph. autograd::grad() may have create_graph.
   ///   - DistributedError if a rank failed.
   Tensor operator()(const Tensor& x);
@@ -103,12 +103,13 @@ class LATHE_API DistributedDataParallel {
   };
   /// While the result is alive, backward() adds only this rank's gradients to grad(). The next
   /// backward() after it averages the sums over the ranks. Use it for all batches of an accumulated
-  /// step but the last.
+  /// step except the last one.
   NoSync no_sync();
 
-  /// Returns `samples` · world size / (sum of `samples` over all ranks). Multiply a rank's mean
-  /// loss by this factor: the average of the gradients over ranks is then that of the mean over all
-  /// samples, for any number of samples on each rank. All ranks must call it. Waits for all ranks.
+  /// Returns `samples` · world size / (sum of `samples` over all ranks). Multiply each rank's mean
+  /// loss by this factor. The average of the gradients over the ranks is then the gradient of the
+  /// mean over all samples, also if ranks have different numbers of samples. All ranks must call
+  /// it. Waits for all ranks.
   /// throws: ValueError if `samples` is negative, or if no rank has samples.
   double loss_weight(int64_t samples);
 

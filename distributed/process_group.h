@@ -43,7 +43,7 @@ class LATHE_API Work {
   explicit Work(std::shared_ptr<detail::Call> call) : call_(std::move(call)) {}
 
   /// Waits for the call. For tensors on a GPU over NCCL the current stream waits, and the host does
-  /// not. Do not read, write or reshape the call's tensors before.
+  /// not. Do not read, write or reshape the call's tensors before wait() returns.
   /// throws: DistributedError naming the rank that failed. Every later call on the group throws it,
   /// too. After the error the call writes nothing more, but its tensors may be written in part.
   void wait();
@@ -61,8 +61,8 @@ class LATHE_API Work {
 /// Tensors may have any strides. f16 and bf16 sums are rounded after each addition.
 ///
 /// Tensors on a GPU go over NCCL if all ranks have it:
-///   - Each rank must use one GPU of its own, always the same. The first call for it connects all
-///     ranks.
+///   - Each rank must use one GPU of its own, always the same. The first call on a GPU's tensors
+///     connects all ranks.
 ///   - A call is queued behind the work of the current stream, runs on a stream of the group, and
 ///     does not wait for hosts. NCCL may connect some ranks only in the first calls, which then
 ///     wait for them.
@@ -74,8 +74,8 @@ class LATHE_API Work {
 /// Without NCCL these tensors are sent through host memory, and the call waits for the GPU.
 ///
 /// A process leaves the group by destroying its ProcessGroup. If an exception is the reason, the
-/// other processes are told immediately. Otherwise they notice in their next call. Over NCCL a
-/// broadcast of the process that left may be lost for a rank that is seconds behind, so all ranks
+/// other processes are told immediately. Otherwise they notice in their next call. Over NCCL, a
+/// broadcast from the process that left may not reach a rank that is seconds behind. So all ranks
 /// should wait for a barrier() before they leave.
 class LATHE_API ProcessGroup {
  public:
@@ -120,14 +120,15 @@ class LATHE_API ProcessGroup {
   /// ranks must make this call together: the first one for a GPU connects them, and waits.
   /// throws: what a call on such a tensor throws.
   bool queues_on(Device device);
-  /// A call that ends when all ranks have made it, and all their earlier calls have ended.
+  /// Returns a call that ends when all ranks have called barrier() and all their earlier calls have
+  /// ended.
   Work barrier();
 
   /// The text of every rank, in order. Waits for all ranks.
   std::vector<std::string> all_gather_text(const std::string& text);
 
-  /// Ends the group on all ranks, with this rank as the cause. Their calls then throw `reason`.
-  /// Call it in an error handler before the process ends.
+  /// Ends the group on all ranks and names this rank as the cause. The calls of all ranks then
+  /// throw an error with `reason`. Call it in an error handler before the process ends.
   void abort(const std::string& reason) noexcept;
 
  private:

@@ -10,13 +10,14 @@
 namespace lathe::distributed {
 
 /// Copies rank 0's parameters and buffers into those of `model` on all ranks, in place. First
-/// compares their names, shapes and dtypes, and which parameters require grad. Waits for all ranks.
+/// compares the ranks' names, shapes and dtypes, and which parameters require grad. Waits for all
+/// ranks.
 /// throws: on all ranks, DistributedError naming the first rank and entry that differ. Nothing has
 /// changed then, and the group can still be used.
 LATHE_API void replicate(ProcessGroup& group, nn::Module& model);
 
-/// Compares the ranks' texts, from all_gather_text(), line by line. `what` begins the error
-/// message, for example "replicate: the models".
+/// Compares the texts of all ranks, which all_gather_text() returned, line by line. `what` begins
+/// the error message, for example "replicate: the models".
 /// throws: DistributedError naming the first rank and line that differ from rank 0's.
 LATHE_API void check_same(ProcessGroup& group, const char* what,
                           const std::vector<std::string>& texts);

@@ -29,8 +29,8 @@
 namespace lathe::distributed {
 
 /// Divides the state of `optimizer` among the ranks. Loops, schedulers, scalers and checkpoints use
-/// the optimiser as before. Its step(), state_dict() and load_state_dict() now work together with
-/// the other ranks, so all ranks must call them in the same order.
+/// the optimiser as before. The optimiser's step(), state_dict() and load_state_dict() now exchange
+/// data with the other ranks, so all ranks must call them in the same order.
 ///   - state_dict() returns the whole state on every rank; tensors from other ranks are in host
 ///     memory. Any number of ranks can load it.
 ///   - If step() or state_dict() fails on one rank, the group ends, and all ranks' errors name that
