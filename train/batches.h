@@ -47,14 +47,14 @@ class LATHE_API Batches {
   /// Begins epoch `epoch` at batch `first`. Only one pass may exist at a time.
   virtual std::unique_ptr<Pass> begin(int64_t epoch, int64_t first) = 0;
 
-  /// Asks the source to put batches on a GPU into the same memory again and again, for CUDA graphs
-  /// that read them there. A batch is then valid until the next one is requested. Queue all work on
-  /// the batch before that.
+  /// Asks the source to put all batches on a GPU into the same memory, for CUDA graphs that read
+  /// batches there. A batch is then valid until the next one is requested. Queue all work on the
+  /// batch before that.
   virtual void keep_places() {}
   virtual bool keeps_places() const { return false; }
-  /// Turns the tensors that Pass::next() gave into the batch for the loss function, in place. This
-  /// is part of the step. It must not wait for the device, because it may be captured into a CUDA
-  /// graph.
+  /// Turns the tensors that Pass::next() gave into the batch for the loss function, in place.
+  /// make() is part of the step: it may be captured into a CUDA graph, so it must not wait for the
+  /// device.
   virtual void make(Tensors& /*batch*/) const {}
   /// The seconds that all passes over the batches have waited for them.
   virtual double wait_seconds() const { return 0; }
@@ -237,15 +237,15 @@ class RangeBatches : public Batches {
 }  // namespace detail
 
 /// The batches of a loader, on a device. The loader is a range whose elements tensors_of() takes.
-/// It must outlive the result. These members of a loader are used if they exist:
+/// The loader must outlive the result. batches_of() uses these members of a loader if they exist:
 ///   - size() returns the number of batches in an epoch.
 ///   - set_epoch(epoch, first) begins an epoch at batch `first`. With set_epoch(epoch) alone, the
 ///     batches before `first` are read and skipped. With neither, every pass over the loader must
 ///     give the same batches.
-/// Batches of a DataLoader are copied to a GPU ahead of their use, and processed there as the
-/// options say (data/device/device_batches.h). If the images are resident on the GPU and
-/// Batches::keep_places() was called, Pass::next() only chooses the images, and Batches::make()
-/// makes the batch of them.
+/// Batches of a DataLoader are copied to a GPU ahead of their use, and transformed there according
+/// to the options (data/device/device_batches.h). If the images are resident on the GPU and
+/// Batches::keep_places() was called, Pass::next() only chooses images, and Batches::make() makes
+/// the batch from the chosen images.
 template <class Loader>
 std::unique_ptr<Batches> batches_of(Loader& loader, Device device) {
   return std::make_unique<detail::RangeBatches<Loader>>(loader, device);

@@ -14,13 +14,14 @@ class LATHE_API SaveError : public FileError {
   using FileError::FileError;
 };
 
-/// A file of the run folder other than a checkpoint cannot be written, for example metrics.jsonl.
+/// Thrown if a file of the run folder other than a checkpoint cannot be written, for example
+/// metrics.jsonl.
 class LATHE_API RecordError : public FileError {
   using FileError::FileError;
 };
 
-/// A loss, or a value that DetectAnomaly checks, is not finite, or the loss scale would skip all
-/// updates. The last state known to be good is saved.
+/// Thrown if a loss or a value that DetectAnomaly checks is not finite, or if the loss scale would
+/// skip all updates. The last state known to be good was saved before.
 class LATHE_API DivergedError : public Error {
  public:
   enum class Kind { kLoss, kOther };

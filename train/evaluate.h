@@ -32,10 +32,10 @@ struct EvaluateOptions {
   std::function<void(const ProgressState&)> progress = {};  // called after each batch
 };
 
-/// Makes one pass over the batches in evaluation mode, without gradients. Afterwards each module is
-/// in its old mode, frozen batch norms too. Each sample has the same weight, whatever the batch
-/// sizes.
-///   tally  the metrics to add up; its sums are cleared first
+/// Makes one pass over the batches in evaluation mode, without gradients. Afterwards each module,
+/// also a frozen batch norm, is in its old mode. Each sample has the same weight, whatever the
+/// batch sizes.
+///   tally  the metrics to add up; evaluate() first clears their sums
 /// throws: ValueError for a batch without samples or a loss that is not 0-d; DataError for a loader
 /// with fewer batches than its size(); what the loader, the loss function and the metrics throw.
 LATHE_API Evaluation evaluate(nn::Module& model, Batches& batches, const LossFunction& loss,

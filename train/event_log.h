@@ -25,8 +25,8 @@ LATHE_API std::shared_ptr<Observer> tensorboard();
 /// full disk, does not end the training: the log warns once and writes nothing more.
 class LATHE_API EventLog {
  public:
-  /// Makes a new events file in `folder` for the steps after `step`. A resumed run may have older
-  /// files with steps after `step`; TensorBoard then ignores those steps.
+  /// Makes a new events file in `folder` for the steps after `step`. If a resumed run has older
+  /// files with steps after `step`, TensorBoard ignores these steps of the older files.
   EventLog(const std::filesystem::path& folder, int64_t step,
            std::function<void(const std::string& text)> warn);
 

@@ -17,8 +17,8 @@ namespace lathe::train {
 /// the run folder. Does nothing without a run folder.
 LATHE_API std::shared_ptr<Observer> log_file();
 
-/// Writes lines, each preceded by the time. An error of writing does not end the training: the
-/// lines are written again together with the next line. Any thread may add lines.
+/// Writes lines, each preceded by the time. If writing fails, the training goes on, and the log
+/// tries again together with the next line. Any thread may add lines.
 class LATHE_API LogFile {
  public:
   LogFile() = default;
@@ -26,12 +26,12 @@ class LATHE_API LogFile {
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  /// Writes the lines added so far, and all later lines, to this file. First removes an incomplete
-  /// last line, which a killed process may have left.
+  /// Writes the lines added so far, and all later lines, to the file `path`. First removes an
+  /// incomplete last line of the file, which a killed process may have left.
   /// throws: FileError.
   void open(const std::filesystem::path& path);
-  /// Adds one line. Lines that the file has not taken are kept in memory, up to 1 MiB. Further
-  /// lines are dropped; a line in their place says how many.
+  /// Adds one line. Keeps lines that could not be written in memory, up to 1 MiB, and drops further
+  /// lines. The file later says how many lines were dropped.
   void add(std::string_view text);
 
  private:

@@ -22,12 +22,14 @@ namespace lathe::train {
 /// Whether higher or lower values of a metric are better.
 enum class Better { kHigher, kLower };
 
-/// A metric whose value is computed from totals. Each batch gives k numbers, and the totals are
-/// their sums over batches and ranks. The totals are f64, on the device of the first batch.
+/// A metric whose value is computed from totals. Each batch gives k numbers; the k totals are the
+/// sums of these numbers over batches and ranks. The totals are f64, on the device of the first
+/// batch.
 class LATHE_API Metric {
  public:
-  /// Computes the k numbers of a batch: [k] or 0-d, of any floating dtype. It must not wait for the
-  /// device, because it may be captured into a CUDA graph. It runs without gradients.
+  /// A function that computes the k numbers of a batch: a tensor [k] or 0-d, of any floating dtype.
+  /// It runs without gradients. It may be captured into a CUDA graph, so it must not wait for the
+  /// device.
   using Sums = std::function<Tensor(const Result& result)>;
   /// Computes the metric's value from the k totals.
   using Value = std::function<double(std::span<const double> totals)>;
@@ -55,8 +57,8 @@ class LATHE_API Metric {
   const Tensor& totals() const { return totals_; }
   /// The entry "totals" as a copy; no entry if no batch was added.
   StateDict state_dict() const;
-  /// Loads the state_dict() of a metric of the same kind. The totals are then on `device`, where
-  /// further batches must be.
+  /// Loads the state_dict() of a metric of the same kind. The totals are then on `device`, and all
+  /// further batches must be there, too.
   /// throws: ValueError, DTypeError for another kind of state. Nothing has changed then.
   void load_state_dict(const StateDict& state, Device device);
 
@@ -73,8 +75,8 @@ class LATHE_API Metric {
 };
 
 /// The mean of a number over all samples. `of_batch` returns the mean over a batch's samples, 0-d.
-/// Batches are weighted by their samples (Result::samples). By default lower values are better, as
-/// for an error.
+/// Each batch counts with its number of samples (Result::samples). By default lower values are
+/// better, as for an error.
 LATHE_API Metric mean(std::string name, std::function<Tensor(const Result&)> of_batch,
                       Better better = Better::kLower);
 /// The mean loss, "loss".

@@ -14,17 +14,17 @@
 namespace lathe::train {
 
 /// Makes an observer that appends each row of metrics to metrics.jsonl and metrics.csv in the run
-/// folder. A resumed run keeps the rows up to the step from which it goes on. Does nothing without
+/// folder. A resumed run keeps the rows up to the step from which it resumes. Does nothing without
 /// a run folder.
 LATHE_API std::shared_ptr<Observer> metrics_files();
 
-/// Appends rows to metrics.jsonl and metrics.csv. When add() returns, the row has been passed to
-/// the operating system.
+/// Appends rows to metrics.jsonl and metrics.csv. When add() returns, the operating system has the
+/// row, so the row survives a crash of the process.
 class LATHE_API MetricsFiles {
  public:
   /// Makes new files or, with `goes_on`, opens the existing files. A new CSV begins with the names
-  /// of `columns`. An existing CSV keeps its header, also from an earlier version, and new rows
-  /// follow it.
+  /// of `columns`. An existing CSV keeps its header, also that of an earlier version of Lathe, and
+  /// new rows have the columns of this header.
   /// throws: FileError.
   MetricsFiles(const std::filesystem::path& folder, const Row& columns, bool goes_on = false);
   ~MetricsFiles();

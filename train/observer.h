@@ -92,11 +92,11 @@ class LATHE_API Observer {
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
 
-  /// Called before the first step. The run folder exists and has the state of the step from which
-  /// training goes on.
+  /// Called before the first step. The run folder exists, and holds the state of the step from
+  /// which training starts or resumes.
   virtual void on_start(Trainer&) {}
   /// Called before the first batch of an epoch, or before the first remaining batch after a resume.
-  /// The model is in training mode, except for modules that the program has put into evaluation
+  /// The model is in training mode, except for modules that the program itself put into evaluation
   /// mode.
   virtual void on_epoch_begin(Trainer&) {}
   /// Called before an epoch's batches. The trainer keeps the returned object until the last batch
@@ -104,9 +104,9 @@ class LATHE_API Observer {
   virtual std::shared_ptr<void> around_batches(Trainer&) { return nullptr; }
   /// Called after the last batch of an epoch, also if the training ends within the epoch.
   virtual void on_batches_end(Trainer&) {}
-  /// Called for the last update before an evaluation, while the gradients that it used, unscaled
-  /// and clipped, are in memory. Called only on the first rank, only if wants_gradients() of an
-  /// observer is true, and not if the step is a CUDA graph.
+  /// Called during the last update before an evaluation, while the gradients of this update
+  /// (unscaled and clipped) are in memory. The trainer calls it only on the first rank, only if
+  /// wants_gradients() of an observer is true, and not if the step is a CUDA graph.
   virtual void on_gradients(Trainer&) {}
   virtual bool wants_gradients() const { return false; }
   /// Called after an update, and after the row of metrics and the checkpoint of that update.
@@ -118,9 +118,11 @@ class LATHE_API Observer {
   /// Called after each batch of an evaluation.
   virtual void on_evaluation_batch(Trainer&, const ProgressState&) {}
   /// Called after an evaluation ("val", and "test" at the end), when its row is written and the
-  /// best checkpoint is saved. With an EMA the model has the averages during the call.
+  /// best checkpoint is saved. If there is an EMA, the model's weights are the averages during the
+  /// call.
   virtual void on_evaluation(Trainer&, const MetricsRow&) {}
-  /// Called after an epoch, when its checkpoints are on the disk. This may be some steps later.
+  /// Called after an epoch, as soon as its checkpoints are on the disk. By then the next epoch may
+  /// have made some steps.
   virtual void on_epoch(Trainer&, const EpochReport&) {}
   /// Called before the state is saved as `name`: "last" or "best".
   virtual void on_save(Trainer&, std::string_view /*name*/) {}

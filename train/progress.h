@@ -24,10 +24,10 @@ LATHE_API std::string duration_text(double seconds);
 /// "986", "12.3k".
 LATHE_API std::string rate_text(double samples_per_second);
 
-/// One line of at most `width` - 3 columns, so that a ^C shown by the terminal fits behind it. The
-/// bar's length is fixed for the usual length of the numbers, so that it does not jump. If the line
-/// is too long, parts are left out in this order: the wait for data, learning rate and loss scale,
-/// the bar, the samples per second.
+/// One line of at most `width` - 3 columns, so that a ^C shown by the terminal fits behind the
+/// line. The bar keeps its length as long as the numbers have their usual lengths. If the line is
+/// too long, parts are left out in this order: the wait for data, learning rate and loss scale, the
+/// bar, the samples per second.
 LATHE_API std::string bar_text(const ProgressState& state, int width, bool colour,
                                const std::string& unit = "samples");
 /// Like bar_text(), as a line without a bar, for logs.
@@ -48,8 +48,8 @@ LATHE_API ProgressMode progress_mode(std::string_view setting, bool is_terminal,
 /// True on a terminal, unless NO_COLOR is set to any value.
 LATHE_API bool wants_colour(bool is_terminal, const char* no_color);
 
-/// A line on stderr that is updated: as a bar at most ten times a second, as plain lines every ten
-/// seconds.
+/// A line on stderr that shows progress. As a bar, it is redrawn at most ten times a second. In
+/// plain lines, a new line comes every ten seconds.
 class LATHE_API StatusLine {
  public:
   StatusLine(std::string_view setting, bool quiet);

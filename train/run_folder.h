@@ -24,32 +24,37 @@
 
 namespace lathe::train {
 
-/// A key of a checkpoint's metadata: why training cannot continue from it bit by bit.
-///   - It was made in the middle of a step, after an error: the batch norms have seen a batch more
-///     than the optimiser.
+/// Key of the metadata of a checkpoint from which training cannot continue bit by bit. The entry
+/// says why:
+///   - The checkpoint was made in the middle of a step, after an error: the batch norms have seen
+///     one batch more than the optimiser.
 ///   - Its weights are averages (optim::EMA).
-///   - An evaluation came before it that the training would not have made there.
+///   - It was made after an evaluation that an uninterrupted training would not have made at this
+///     step.
 inline constexpr std::string_view kInexactKey = "lathe.inexact";
-/// The key of a last.safetensors that is of an earlier step than the run had reached: later states
-/// may be bad, because a loss was not finite or a device failed.
+/// Key of the metadata of a last.safetensors from an earlier step than the run had reached. Later
+/// states may be bad, because a loss was not finite or a device failed.
 inline constexpr std::string_view kWentBackKey = "lathe.went_back";
-/// The key of how many batches an epoch had: with another number the batches are others.
+/// Key of the number of batches in an epoch. A training that resumes with another number would get
+/// other batches.
 inline constexpr std::string_view kBatchesKey = "lathe.batches";
-/// The key of what a Trainer that found its own folder was told, in lines `name = value`: the class
-/// of its optimiser, `scheduler = "none"` without a schedule, and options that decide the result.
-/// The command goes on by it with the run of a program.
+/// Key of the settings of a Trainer that opened its folder itself, without use_folder(). They are
+/// lines `name = value`: the class of its optimiser, `scheduler = "none"` if there is no schedule,
+/// and options that decide the result. With these settings the command can continue the run of a
+/// program.
 inline constexpr std::string_view kOptionsKey = "lathe.options";
 
 /// Steps between copies of the state. On a CPU a copy takes about a hundredth of a step. From a GPU
 /// it takes some milliseconds and overlaps with the next step.
 inline constexpr int64_t kStepsBetweenCandidates = 50;
 
-/// A step here is the number of updates that a state has behind it.
+/// Decides which state is good, and writes the checkpoints of a run. The step of a state is the
+/// number of updates that led to it.
 class LATHE_API RunFolder {
  public:
-  /// `present` makes a checkpoint of the present state. It may share its values with the model.
-  /// Without `present` nothing is copied or written, and all else is the same: of several ranks
-  /// only one has it.
+  /// `present` makes a checkpoint of the present state, which may share its values with the model.
+  /// Only one of several ranks has a `present`. Without it, the RunFolder copies and writes
+  /// nothing, and does everything else.
   RunFolder(const std::filesystem::path& folder, int64_t keep, std::function<Checkpoint()> present);
 
   // --- which state is good ----
@@ -57,11 +62,12 @@ class LATHE_API RunFolder {
   void begin(int64_t step);
   /// Begins to copy the present state. Training may change it as soon as the call returns.
   void take_candidate();
-  /// The loss of the candidate is finite: once it is copied, it is the good state.
+  /// Says that the loss of the candidate is finite. The candidate becomes the good state as soon as
+  /// it is copied.
   void accept_candidate(int64_t step);
   /// All losses of the steps before `step` are finite.
   void losses_are_finite(int64_t step) { finite_until_ = step; }
-  /// A loss was not finite. What was saved since the good state may have led to it.
+  /// Says that a loss was not finite. States that were saved after the good state may be the cause.
   void loss_is_bad() { good_on_disk_ = -1; }
 
   // --- what is written ----

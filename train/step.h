@@ -94,7 +94,8 @@ class LATHE_API Step {
     bool stays = false;  // later batches are in the same memory (data/device/batch_places.h)
   };
 
-  /// Makes a whole step. If it throws, it has called discard().   → the loss function's result
+  /// Makes a whole step. If it throws, it has called discard() before.   → the loss function's
+  /// result
   /// throws: ValueError for a batch without samples or a loss that is not 0-d; what the loss
   /// function, the backward pass and the optimiser throw.
   Result operator()(const Tensors& batch, const BatchOptions& options);
@@ -104,7 +105,7 @@ class LATHE_API Step {
   /// throws: StateError if backward() or update() has not been called for the previous batch.
   Result forward(const Tensors& batch, const BatchOptions& options);
   /// Computes the batch's gradients and adds them to the gradients since the last update. With a
-  /// group, the last batch of an update averages them over the ranks.
+  /// group, backward() of the last batch before an update also averages the sums over the ranks.
   void backward();
   /// True if update() must be called after this batch.
   bool ends_update() const;
@@ -117,7 +118,7 @@ class LATHE_API Step {
   void discard();
 
   /// True if a CUDA graph made the batch's backward pass. If the batch ends an update, the graph
-  /// has then made the update, too.
+  /// has made the update, too.
   bool launched() const;
   /// The number of batches since the last update.
   int64_t batches() const;
@@ -127,7 +128,7 @@ class LATHE_API Step {
   /// Null for one process.
   distributed::DistributedDataParallel* parallel();
   /// The CUDA graphs of the steps; null if steps are not captured. Other work with the same
-  /// weights, such as an evaluation, may use the object, too. It must then pass kinds below 0 to
+  /// weights, such as an evaluation, may use this object, too. Such work must pass kinds below 0 to
   /// StepGraphs::takes().
   cuda::StepGraphs* graphs();
 

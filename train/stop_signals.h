@@ -6,10 +6,10 @@
 
 namespace lathe::train {
 
-/// While a StopSignals exists, SIGINT, SIGTERM and SIGHUP are requests to stop, and trainings stop
-/// after the present step. The first signal puts the old handlers back, so that a second signal
-/// acts as without StopSignals. Signals that the process ignored from its start (nohup, a
-/// background job) stay ignored.
+/// While a StopSignals exists, SIGINT, SIGTERM and SIGHUP ask trainings to stop after the present
+/// step. The first signal restores the old handlers, so a second signal acts as without a
+/// StopSignals. Signals that were ignored when the process started (nohup, a background job) stay
+/// ignored.
 class LATHE_API StopSignals {
  public:
   /// throws: StateError if another StopSignals exists.

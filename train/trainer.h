@@ -98,21 +98,22 @@ struct Unchanged {
 ///   - Any other error occurs. The trainer saves the present state and passes the error on. On a
 ///     CPU it first undoes an unfinished step. If the present state may be bad, or the GPU has
 ///     failed, it saves the last good state instead.
-///   - Another rank has ended. The trainer does what it does for any other error, but never saves a
-///     state from within a step.
-/// With a run folder it leaves last.safetensors, from which a training goes on bit by bit, and
-/// best.safetensors, the best state by `monitor` (run_folder.h says what overwrites what).
+///   - Another rank has ended. The trainer acts as after any other error, but never saves the state
+///     of an unfinished step.
+/// With a run folder, the trainer leaves two checkpoints there: last.safetensors, from which
+/// training can continue bit by bit, and best.safetensors, the best state by `monitor`.
 ///
-/// On a GPU it works on a stream of its own, and launches steps and evaluations as CUDA graphs.
-/// Several ranks end, save and log after the same step, with the same numbers.
+/// On a GPU the trainer works on a stream of its own, and launches steps and evaluations as CUDA
+/// graphs. Several ranks end, save and log after the same step, with the same numbers.
 ///
-/// It prints nothing and catches no signal, unless options or observers ask for it. A thread writes
-/// checkpoints; it ends with the trainer. A Trainer cannot be copied or moved, and is not
-/// thread-safe.
+/// The trainer prints nothing and catches no signal, unless options or observers ask for it. A
+/// thread writes checkpoints; this thread ends with the trainer. A Trainer cannot be copied or
+/// moved, and is not thread-safe.
 class LATHE_API Trainer {
  public:
-  /// Model and optimiser must outlive it. The model is on the device that training computes on.
-  /// throws: ValueError for options out of range or that exclude each other.
+  /// Model and optimiser must outlive the trainer. Training computes on the device where the model
+  /// is.
+  /// throws: ValueError for options that are out of range or exclude each other.
   Trainer(nn::Module& model, optim::Optimizer& optimizer, TrainerOptions options = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -131,18 +132,20 @@ class LATHE_API Trainer {
   Trainer& evaluation_loss(F f) {
     return set_evaluation_loss(as_loss_function<Batch>(std::move(f)));
   }
-  /// Says that `output` of the loss function is class scores [N,C] and `target` classes [N]: then
-  /// "accuracy" is added up with the losses. Class numbers outside [0, C) count as misses.
+  /// Says that the loss function's `output` holds class scores [N,C], and its `target` class
+  /// numbers [N]. The trainer then adds up "accuracy" together with the losses. Class numbers
+  /// outside [0, C) count as misses.
   Trainer& classifies(bool yes = true);
-  /// Adds up a metric over the steps of each row, over epochs and over evaluations.
+  /// Adds a metric. The trainer computes it over the steps of each row of metrics, over epochs and
+  /// over evaluations.
   Trainer& add(Metric metric);
   /// Calls an observer from now on.
   /// throws: ValueError for null.
   Trainer& add(std::shared_ptr<Observer> observer);
 
-  /// Trains, once. `train` and `validation` are loaders (batches_of()); without `validation`
-  /// nothing is evaluated. `test` is evaluated once, at the end, with the weights of
-  /// best.safetensors.
+  /// Trains; a trainer can do this once. `train` and `validation` are loaders (batches_of());
+  /// without `validation` nothing is evaluated. `test` is evaluated once, at the end, with the
+  /// weights of best.safetensors.
   /// throws: what the loaders throw, SaveError, RecordError, FileError, and
   ///   - DivergedError if a loss is not finite
   ///   - StateError if fit() was called before
@@ -171,12 +174,12 @@ class LATHE_API Trainer {
   ///     the best one so far.
   /// throws: ValueError listing what does not fit; then nothing has changed.
   int64_t resume(const Checkpoint& from, const std::string& name, const Unchanged& same = {});
-  /// The parts of a checkpoint ("model", "optimizer", …) that resume() cannot take. The other parts
-  /// have the checkpoint's state afterwards: use this for a message, not to train on.
+  /// The parts of a checkpoint ("model", "optimizer", …) that resume() cannot take. Loads the other
+  /// parts from the checkpoint. Call it to explain an error, and do not train afterwards.
   std::vector<std::string> misfits(const Checkpoint& from);
-  /// fit() will write into this folder, which the caller has locked (RunLock). `goes_on`: it
-  /// already holds this run. `kept`: the value of `monitor` in its best.safetensors, if there is
-  /// one.
+  /// Makes fit() write into `folder`, which the caller has locked (RunLock). `goes_on`: the folder
+  /// already holds this run. `kept`: the value of `monitor` in the folder's best.safetensors, if
+  /// there is one.
   void use_folder(const std::filesystem::path& folder, bool goes_on, std::optional<double> kept);
 
   // --- for observers ----
@@ -184,7 +187,7 @@ class LATHE_API Trainer {
   void stop();
   nn::Module& model();
   optim::Optimizer& optimizer();
-  /// The averages of the weights (options.ema) once fit() or resume() was called; null without.
+  /// The averages of the weights (options.ema), after fit() or resume() was called; otherwise null.
   optim::EMA* ema();
   Device device() const;
   const TrainerOptions& options() const;
@@ -204,9 +207,9 @@ class LATHE_API Trainer {
   MetricsRow row_layout() const;
   /// Tells all observers (Observer::on_message).
   void say(MessageKind kind, const std::string& text);
-  /// How far the epoch is. On a GPU the losses are those of the last row of metrics.
+  /// How far the present epoch is. On a GPU the losses are those of the last row of metrics.
   ProgressState progress() const;
-  /// Bytes that tensors held at most on the device, since the trainer was made.
+  /// The most bytes that tensors held on the device since the trainer was made.
   int64_t memory_peak() const;
   bool has_saved_best() const;
 

@@ -19,7 +19,8 @@ struct Mistake {
   double loss;         // -log of the label's probability
 };
 
-/// Keeps the `most` wrong predictions with the highest loss; of equal losses those that came first.
+/// Keeps the `most` wrong predictions with the highest loss. If losses are equal, it keeps those
+/// that came first.
 class LATHE_API WorstMistakes {
  public:
   explicit WorstMistakes(int64_t most) : most_(static_cast<size_t>(most)) {}

@@ -38,19 +38,21 @@ struct FoundBatch {
   std::string needs_two;    // why the model cannot be trained on one sample; empty if it can
 };
 
-/// Finds the largest batch that fits, by training steps on batches of growing size: forward, loss,
-/// backward, update, without a loss scale. A batch that does not fit gives its memory back. Model
-/// and optimiser are made once and count within the limit. Draws from the default generators.
+/// Finds the largest batch that fits, by training steps (forward, loss, backward, update) on
+/// batches of growing size, without a loss scale. The memory of a batch that does not fit is freed.
+/// find_batch() makes model and optimiser once; their memory counts towards the limit. It draws
+/// from the default generators.
 /// throws: what `setup` and train::Step throw, except for OutOfMemoryError, and for the ShapeError
 /// of a batch of one sample.
 LATHE_API FoundBatch find_batch(const StepSetup& setup, Device device,
                                 const FindBatchOptions& options = {});
 
-/// The limit that limit_bytes = 0 stands for on the device; 0: no limit.
+/// The limit on `device` if limit_bytes is 0.   → 0: no limit
 LATHE_API size_t default_memory_limit(Device device);
 
 /// Finds the largest n from 1 to `most` for which fits(n) is true, with an error of at most n / 32.
-/// Assumes that all smaller n fit, too. Doubles n from 1 until n does not fit, then bisects.
+/// Assumes that all numbers below a number that fits also fit. Doubles n from 1 until n does not
+/// fit, then bisects.
 /// → 0 if not even 1 fits
 LATHE_API int64_t largest_that_fits(int64_t most, FunctionRef<bool(int64_t)> fits);
 
@@ -59,8 +61,8 @@ LATHE_API int64_t largest_that_fits(int64_t most, FunctionRef<bool(int64_t)> fit
 /// → 0 if nothing is left
 LATHE_API int64_t tensors_within(int64_t available);
 
-/// The bytes that tensors on the device may take, including the bytes that they already have; 0:
-/// unknown.
+/// The bytes that tensors on the device may take, including those that tensors already hold.   → 0
+/// if unknown
 LATHE_API int64_t memory_for_tensors(Device device);
 
 }  // namespace lathe::train

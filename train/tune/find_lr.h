@@ -31,8 +31,8 @@ struct LrSearch {
 
 /// Trains with a learning rate that rises from update to update, until LrRange::add() returns
 /// false. The loss of an update is the mean over its samples. Call model.train() first. Afterwards,
-/// also after an error, model and optimiser have their old state again. The default generators do
-/// not.
+/// also after an error, model and optimiser have their old state again, but the default generators
+/// do not.
 /// throws: ValueError for a bad range or an epoch without batches; what reading batches and
 /// train::Step throw.
 LATHE_API LrSearch find_lr(nn::Module& model, optim::Optimizer& optimizer, const LossFunction& loss,
