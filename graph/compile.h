@@ -26,26 +26,29 @@ class LATHE_API CompiledFunction {
  public:
   /// Returns f(inputs), with the same bits, and with gradients.
   ///
-  /// The first call with inputs of a new kind traces f. The kind is the number of inputs, their
-  /// dtypes, devices, sizes and order in memory (with gaps: their strides), and which layers of
-  /// `module` are in training mode. If f does the same for two batch sizes, that of the call and
-  /// another one, the batch size is not part of the kind. Then dimension 0 of the first input, and
-  /// of all inputs with as many rows, may have any size from 2 on.
+  /// The first call with inputs of a new kind traces f. The kind consists of:
+  ///   - the number of inputs, their dtypes, devices, sizes and order in memory (if an input has
+  ///     gaps, its strides)
+  ///   - which layers of `module` are in training mode
+  /// If f does the same for two batch sizes, the call's and another one, the batch size is not part
+  /// of the kind. Dimension 0 of the first input, and of all inputs with as many rows, may then
+  /// have any size from 2 on.
   ///
-  /// A trace runs f twice under NoGrad, on copies of the inputs and on other values. If f differs
-  /// between two batch sizes, f runs twice more. During a trace everything that f computes stays in
-  /// memory. After it, the buffers of `module` and the default generators that f's thread drew from
-  /// are as before. Any other side effect of f happens in every one of these runs: draws from the
-  /// program's own generators, for instance, or in threads that f starts.
+  /// A trace runs f twice under NoGrad: on copies of the inputs, and on other values. If f does
+  /// something else for another batch size, f runs twice more. During a trace everything that f
+  /// computes stays in memory. After the trace, the buffers of `module` and the default generators
+  /// that f's thread drew from are as before. Any other side effect of f happens in every one of
+  /// these runs: draws from the program's own generators, for instance, or in threads that f
+  /// starts.
   ///
-  /// Batch norm in training mode updates its running statistics in each call, and dropout draws
-  /// from the default generator, as in f.
+  /// As in f, each call updates the running statistics of batch norms in training mode, and
+  /// dropouts draw from the default generator.
   ///
   /// In these cases the function calls f itself:
   ///   - under Autocast, or while anything watches ops (a debug scope, a trace)
   ///   - beyond 64 kinds
-  ///   - if inputs of a new kind come during the capture of a cuda::Graph: call a step once before
-  ///     its capture
+  ///   - if inputs of a new kind come during the capture of a cuda::Graph (to avoid this, call the
+  ///     function once before the capture)
   ///   - if a layer of `module` has hooks, or a batch norm in it sums over ranks
   ///   - if an input shares memory with another tensor that the graph writes
   ///   - if f cannot be traced
@@ -56,13 +59,13 @@ class LATHE_API CompiledFunction {
   ///   - returns a tensor that depends on no input
   ///   - updates statistics of batch norm that are neither inputs nor buffers of `module`
   ///   - does something else for which trace() throws TraceError
-  /// trace() says what a trace does not see.
+  /// The contract of trace() lists what a trace does not see.
   /// throws: ValueError for an undefined input; what f throws.
   Tensors operator()(const Tensors& inputs) const;
 
   /// For each kind of inputs: which ops run together and which alone, or why f runs without a
-  /// graph. For ops that run together on a GPU, also how they ran in the last call: as one kernel,
-  /// or one by one and why.
+  /// graph. For ops that run together on a GPU, explain() also says how they ran in the last call:
+  /// as one kernel, or one by one and why.
   std::string explain() const;
 
  private:
@@ -76,9 +79,9 @@ class LATHE_API CompiledFunction {
 /// Returns a function that traces f when it is called. The graphs share the tensors that f uses,
 /// and follow their changes in place. Numbers that f uses, and branches that it takes, stay those
 /// of the first call.
-///   module  the model that f calls; it must live as long as f is called. The graphs use the names
+///   module  the model that f calls; it must exist whenever f is called. The graphs use the names
 ///           of its parameters and buffers. Training and evaluation have separate graphs. Without
-///           `module`, a model that f calls must stay in one of the two modes.
+///           `module`, a model that f calls must not switch between training and evaluation mode.
 LATHE_API CompiledFunction compile(std::function<Tensors(const Tensors&)> f,
                                    const nn::Module* module = nullptr);
 

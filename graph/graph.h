@@ -29,7 +29,8 @@ namespace lathe::jit {
 
 struct Op;  // op_table.h
 
-/// An integer that may depend on the batch size N: of_batch * N + fixed, with of_batch or fixed 0.
+/// An integer that may depend on the batch size N: of_batch * N + fixed. One of the two numbers,
+/// of_batch or fixed, is 0.
 struct Size {
   int64_t of_batch = 0, fixed = 0;
 
@@ -60,7 +61,7 @@ struct Value {
   Tensor tensor = {};  // of a parameter, buffer or constant; undefined until it is bound
 };
 
-/// An attribute of a node: an argument of its op that is no tensor. In a graph's text, words stand
+/// An attribute of a node: an argument of its op that is no tensor. In a graph's text, strings are
 /// in quotes.
 using Attribute = std::variant<bool, Size, double, std::vector<Size>, std::string>;
 
@@ -83,7 +84,8 @@ inline const Attribute& attribute_of(const Node& node, std::string_view name) {
   return *find_attribute(node, name);
 }
 
-/// A value's number is its index in `values`. A pass may leave values that nothing uses.
+/// A program of ops. A value's number is its index in `values`. Passes may leave values that no
+/// node and no output uses.
 class LATHE_API Graph {
  public:
   std::vector<Value> values;
@@ -93,9 +95,9 @@ class LATHE_API Graph {
   /// Adds a value; returns its number.
   int add(Value value);
 
-  /// Runs the program on these inputs. The results have gradients. Inputs may have another batch
-  /// size than the traced one if the types have N. Nodes that no output needs do not run, unless
-  /// they have effects (Op::has_effects).
+  /// Runs the program on these inputs. The results have gradients. If the types of the inputs
+  /// contain N, the batch may have another size than in the trace. Nodes that no output needs do
+  /// not run, except for nodes with effects (Op::has_effects).
   /// throws: StateError for another number of inputs, an undefined input, or a parameter, buffer or
   /// constant that is not bound; ShapeError, DTypeError if an input or a result has another shape
   /// or dtype than its type says; what the ops throw.
@@ -128,15 +130,16 @@ class LATHE_API Graph {
 
 /// Reads a graph from a text. Its parameters and buffers are not bound. Checks that each value is
 /// defined once and before its use, and that each op is known and has the right number of inputs
-/// and attributes of the right kinds. Only the op, when the graph runs, checks the values of
-/// attributes and whether an input may be missing. Takes memory in proportion to the text.
+/// and attributes of the right kinds. parse() does not check the values of attributes, nor whether
+/// an input may be missing: the op checks these when the graph runs. parse() takes memory in
+/// proportion to the text.
 /// throws: DataError that names `name` and the line.
 LATHE_API Graph parse(std::string_view text, std::string_view name = "graph");
 
 /// True for a name that a value can have in a text: letters, digits, "_", ".", "-" and "/".
 LATHE_API bool is_name(std::string_view text);
 
-/// A name that no value of the graph has: `wanted` with as few "_" behind it as possible.
+/// A name that no value of the graph has: `wanted`, followed by as few "_" as possible.
 LATHE_API std::string fresh_name(const Graph& graph, std::string wanted);
 
 /// The type of a tensor, with fixed sizes.

@@ -15,26 +15,26 @@
 
 namespace lathe::jit {
 
-/// Runs a graph by the library's ops: so it has gradients, and autocast, recomputation and
-/// functional_call work as for any module. Its parameters and buffers have the graph's names, and
-/// dots in these make modules: "conv1.weight" is the parameter "weight" of a module "conv1".
-/// Constants are not in the state dict; they follow the parameters to their device and dtype.
+/// Runs a graph with the library's ops, so gradients, autocast, recomputation and functional_call
+/// work as for any module. Its parameters and buffers have the graph's names. Dots in a name make
+/// modules: "conv1.weight" is the parameter "weight" of a module "conv1". Constants are not in the
+/// state dict; to() moves and converts them together with the parameters.
 ///
 /// The mode that train() or eval() sets, for the model or for a module in it, decides what batch
 /// norms and dropouts do. The mode in which the graph was made has no influence:
-///   - In training a batch norm uses the statistics of the batch and updates its running
-///     statistics, as ops/batch_norm.h says. Its mode is that of the module that holds its running
-///     mean.
-///   - A dropout draws in training, and passes its input on in evaluation. Its mode is the model's.
-///     trace() leaves dropouts out.
+///   - In training, a batch norm uses the statistics of the batch and updates its running
+///     statistics, as ops/batch_norm.h says. Its mode is the mode of the module that holds its
+///     running mean.
+///   - A dropout draws in training and returns its input in evaluation. Its mode is the model's.
+///     Graphs that trace() made have no dropouts.
 ///
 /// The model computes in the dtype of its parameters: after to(kF16) the graph's f32 is f16. A
-/// module that holds a batch norm's tensors stays f32 as a whole, so names without dots keep the
-/// whole model in f32. Hooks run on the whole model, not on the modules in it. Several threads may
-/// run it in evaluation mode.
+/// module that holds a batch norm's tensors keeps all its tensors in f32. If the names have no
+/// dots, this is the whole model. Hooks run on the whole model, not on the modules in it. Several
+/// threads may run it in evaluation mode.
 class LATHE_API GraphModule final : public nn::Module {
  public:
-  /// The tensors share the graph's memory. `name` stands for the graph in messages.
+  /// The module's tensors share the graph's memory. `name` stands for the graph in messages.
   /// throws: StateError if a parameter, buffer or constant is not bound; DataError for a name that
   /// a module cannot have, modules in more than 64 others or with more than 10,000 names.
   explicit GraphModule(Graph graph, std::string_view name = "graph");
@@ -48,8 +48,8 @@ class LATHE_API GraphModule final : public nn::Module {
   /// throws: what Graph::run() throws.
   Tensors run(const Tensors& inputs);
 
-  /// The graph in evaluation, with the present weights, whose memory it shares: for save() and
-  /// save_onnx().
+  /// The graph in evaluation mode, for save() and save_onnx(). It shares the memory of the module's
+  /// present weights.
   /// throws: StateError if to() has given a tensor another dtype than the graph's.
   Graph graph() const;
 

@@ -9,8 +9,8 @@
 
 namespace lathe::jit {
 
-/// The traced program does something that a graph cannot hold. The message names the op, the layer
-/// and the place.
+/// Thrown if the traced program does something that a graph cannot hold. The message names the op,
+/// the layer and the place.
 class LATHE_API TraceError : public Error {
   using Error::Error;
 };
@@ -25,22 +25,20 @@ struct TraceOptions {
 };
 
 /// Records the ops of `f` as a graph. Calls `f` twice under NoGrad, once with the examples and once
-/// with other values. With dynamic_batch the second call has 2 * N + 1 rows for N, so an example of
-/// one or two rows is cheap. A graph can only hold what is the same in both calls or a multiple of
-/// the batch size.
-/// `f` gets copies of the examples, with their strides. The graph shares the tensors that it uses.
-/// Under Autocast, around this call or in a scope that `f` opens, the casts become nodes of the
-/// graph. Run such a graph outside of the scope: it gives the dtypes and bits that `f` gives
-/// inside.
-/// Tracing does not see
+/// with other values. With dynamic_batch, the second call has 2 * N + 1 rows if the examples have
+/// N, so examples of one or two rows are cheap. A number that differs between the calls must be a
+/// multiple of the batch size. `f` gets copies of the examples, with their strides. The graph
+/// shares the tensors that `f` uses. If Autocast is on, around trace() or within `f`, its casts
+/// become nodes of the graph. Run such a graph without Autocast: it gives the dtypes and bits that
+/// `f` gives with it. Tracing does not see
 ///   - a branch that both calls take in the same way
 ///   - memory that the program reads through data()
 ///   - detach() and NoGrad: gradients flow through the graph even there
 /// throws: ValueError without examples, or for an undefined one; what `f` throws. TraceError if a
 /// parameter or buffer of the module has a name that the text cannot hold (is_name()), or if `f`
 ///   - reads values of a traced tensor on the host (item(), to_vector())
-///   - draws random numbers, or writes into a traced tensor; models do in training mode: call
-///     eval()
+///   - draws random numbers or writes into a traced tensor, as models in training mode do: call
+///     eval() first
 ///   - calls an op that graphs do not hold (op_table.h)
 ///   - takes another branch for other values or another batch size
 ///   - returns a tensor that depends on its input through something that tracing did not see

@@ -24,39 +24,41 @@ struct OnnxModel {
   std::map<std::string, std::string, std::less<>> metadata;  // the file's metadata_props
 };
 
-/// Reads a graph from an ONNX file of opset 7 or later, onto the CPU. No op runs: each operator
-/// becomes nodes of a Graph, whose types are computed from the types of the inputs.
-///   - A first size without a number ("batch") becomes N, the same batch for all inputs that have
-///     one.
-///   - Values that depend on shapes alone become arguments.
+/// Reads a graph from an ONNX file of opset 7 or later, onto the CPU. Loading runs no op. Each
+/// operator becomes nodes of a Graph, and the nodes' types are computed from the types of the
+/// inputs.
+///   - A first size that is a name instead of a number ("batch") becomes the batch size N, the same
+///     for all such inputs.
+///   - Values that depend only on shapes become arguments of ops.
 ///   - Nodes that no output needs are left out.
 ///   - Weights are parameters with the file's names; characters that a name cannot have become "_".
 /// The work of run() is bounded by the file's tensors and the types of the inputs. For a batch of
-/// one the bounds are 2^28 numbers in all results together and 2^34 steps of arithmetic, and more
-/// for larger tensors and inputs (docs/formats.md, "ONNX").
+/// one, the results together may have 2^28 numbers, and 2^34 steps of arithmetic are allowed.
+/// Larger tensors and inputs raise these bounds (docs/formats.md, "ONNX").
 /// Memory: at most 256 times the file's size plus 1 MiB; about twice its size for a file that is
 /// mostly weights.
 /// throws: FileError if the file cannot be read. DataError that names the file, the node, its
 /// operator and the opset, or the byte, for
 ///   - a damaged file, or tensors in other files ("external data")
 ///   - an operator or attribute without a counterpart
-///   - a size other than the first without a number
+///   - a size, other than the first, that is a name instead of a number
 ///   - more work than the bounds above
-///   - whatever else a Graph cannot hold
+///   - anything else that a Graph cannot hold
 LATHE_API OnnxModel load_onnx(const std::string& path);
 
 /// Like load_onnx(path), for the bytes of a file; `name` stands for the file in messages.
 /// throws: DataError.
 LATHE_API OnnxModel load_onnx(std::string_view bytes, std::string_view name);
 
-/// Reads a file as load_onnx() does, as a model that trains (graph_module.h).
+/// Reads a file like load_onnx(), and makes a model of it that can be trained (graph_module.h).
 ///   - Floating tensors that a convolution, product, norm, prelu or embedding takes as weight or
-///     bias, directly or through views, are parameters. So are those that are added or multiplied,
-///     unless they are one number. Other floating tensors are buffers.
-///   - Batch norms have PyTorch's running statistics, with the file's momentum; dropouts the file's
-///     ratio. Both follow train() and eval(), not the file's training_mode.
-/// The model is in training. Warns once about a file whose batch norms seem folded.
-/// Memory: as load_onnx(), plus 1 KiB for each module that the names make.
+///     bias, directly or through views, are parameters. Tensors of more than one number that are
+///     added or multiplied are parameters, too. Other floating tensors are buffers.
+///   - Batch norms update running statistics as in PyTorch, with the file's momentum. Dropouts have
+///     the file's ratio. Batch norms and dropouts follow train() and eval(), not the file's
+///     training_mode.
+/// The model is in training mode. Warns once about a file whose batch norms seem folded.
+/// Memory: as load_onnx(), plus 1 KiB for each module that dots in the names make.
 /// throws: as load_onnx(); DataError for a name that no module can have.
 LATHE_API GraphModule load_onnx_module(const std::string& path);
 /// Like the overload above, for a file's bytes; `name` stands for the file in messages.
@@ -77,7 +79,8 @@ struct OnnxOptions {
 LATHE_API void save_onnx(const Graph& graph, const std::string& path,
                          const OnnxOptions& options = {});
 
-/// True if the file begins as save_onnx() writes it; files of other programs begin differently.
+/// True if save_onnx() wrote the file. Looks at the file's beginning, which differs in files of
+/// other programs.
 /// throws: FileError.
 LATHE_API bool is_saved_onnx(const std::string& path);
 

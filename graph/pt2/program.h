@@ -28,16 +28,16 @@ class ByteSource;
 namespace lathe::jit {
 
 struct ProgramOptions {
-  /// The model's mode at its export, which the file does not say. Unset: training, if any of its
-  /// batch norms and dropouts trained or it has neither; otherwise evaluation. Set it to true for a
-  /// model that was exported in training with all batch norms and dropouts frozen: they stay
-  /// frozen.
+  /// The mode that the model was in when it was exported; the file does not say it. Unset:
+  /// evaluation if the model has batch norms or dropouts and all of these were in evaluation mode,
+  /// otherwise training. Set it to true for a model that was exported in training with all batch
+  /// norms and dropouts frozen: they stay frozen.
   std::optional<bool> exported_in_training = {};
-  /// Gives the program a new last layer for this many classes, and leaves all else as it is: for
-  /// fine-tuning. The last layer is the linear layer or convolution whose result becomes the
-  /// program's only result through nothing but pooling, activations and views. Its weight and bias
-  /// are drawn from U(±1/sqrt(fan_in)) and train, and have the names and the dtypes of the old
-  /// ones.
+  /// For fine-tuning: replaces the program's last layer by a new one for this many classes.
+  /// Everything else stays. The last layer is the linear layer or convolution after which only
+  /// pooling, activations and views follow before the program's only result. The new weight and
+  /// bias are drawn from U(±1/sqrt(fan_in)) and are trainable. They have the names and dtypes of
+  /// the old ones.
   std::optional<int64_t> classes = {};
 };
 
@@ -47,64 +47,68 @@ struct ProgramType {
   std::vector<std::optional<int64_t>> shape = {};
 };
 
-/// The exported program, run by the library's ops: so it has gradients, and autocast, recomputation
-/// and jit::compile work as for any module. Its parameters, persistent buffers and modules have
-/// PyTorch's names; names that PyTorch ties are one parameter. Non-persistent buffers and constants
-/// are not in the state dict; they follow the parameters to their device and dtype.
+/// The exported program. It runs with the library's ops, so gradients, autocast, recomputation and
+/// jit::compile work as for any module. Its parameters, persistent buffers and modules have
+/// PyTorch's names; names that are tied in PyTorch are one parameter. Non-persistent buffers and
+/// constants are not in the state dict; to() moves and converts them together with the parameters.
 ///
 /// The mode that train() or eval() sets, for the program or for a module in it, decides what batch
 /// norm, dropout and stochastic depth (DropPath, StochasticDepth) do. The mode of the export has no
 /// influence, with two exceptions:
-///   - If one of them was off in an export in training mode, it stays off.
+///   - If such a layer was off in a program exported in training mode, it stays off.
 ///   - A program exported in evaluation mode holds no stochastic depth and no dropout inside
 ///     attention. A warning says so when the program trains.
 ///
-/// A program computes in the dtype of its parameters: after to(kF16) it computes in f16 where the
-/// export says f32. If it has no floating parameters and buffers besides those of batch norms, it
-/// computes in the dtype of its first floating input. Several threads may run it in evaluation
-/// mode.
+/// A program computes in the dtype of its parameters: after to(kF16), ops that were f32 in the
+/// export compute in f16. If it has no floating parameters and buffers besides those of batch
+/// norms, it computes in the dtype of its first floating input. Several threads may run it in
+/// evaluation mode.
 class LATHE_API Program final : public nn::Module {
  public:
   ~Program() override;
   Program(Program&&) = delete;
 
   /// Runs a program that has one input. Returns its result, or the first of several results.
-  /// throws: ValueError for a program of several inputs; as run().
+  /// throws: ValueError for a program with several inputs; what run() throws.
   Tensor forward(const Tensor& x) override;
-  /// The results, in the order of output_names(). CallHooks of the program see its inputs and
-  /// results. CallHooks of a module in it see the tensors that go into each call of the module, and
-  /// those of its results that other modules use. ForwardPreHooks and ForwardHooks, which can
-  /// replace a tensor, need a program of one input and one result. A module in the program refuses
-  /// ForwardPreHooks. It takes ForwardHooks if each of its calls takes one tensor and gives one.
+  /// Runs the program. Returns its results in the order of output_names(). Hooks:
+  ///   - CallHooks of the program see its inputs and results. CallHooks of a module in the program
+  ///     see the tensors that go into each call of the module, and the results that other modules
+  ///     use.
+  ///   - ForwardPreHooks and ForwardHooks of the program need a program with one input and one
+  ///     result.
+  ///   - A module in the program refuses ForwardPreHooks. It takes ForwardHooks if each call of the
+  ///     module takes one tensor and gives one tensor.
   ///   inputs  in the order of input_names(), with the dtypes and sizes of the export. A size that
-  ///           was dynamic in the export may have any value. It must be the same wherever the
-  ///           export has the same symbol.
-  /// throws: ValueError for another number of inputs; ShapeError, DTypeError for one that does not
-  /// fit; what the ops throw, with the module and the line of Python that called the op.
+  ///           was dynamic in the export may have any value, but sizes with the same symbol in the
+  ///           export must be equal.
+  /// throws: ValueError for another number of inputs; ShapeError, DTypeError for an input that does
+  /// not fit; what the ops throw, with the module and the line of Python that called the op.
   Tensors run(const Tensors& inputs);
   /// Like the overload above, with inputs by name.
   /// throws: as the overload above; ValueError for a name that is missing, unknown or given twice.
   Tensors run(const Named<Tensor>& inputs);
 
-  /// The names of the inputs that are tensors. Numbers, texts and None have the values of the
-  /// export.
+  /// The names of the inputs that are tensors. Inputs that are numbers, strings or None are not
+  /// listed: they keep the values of the export.
   const std::vector<std::string>& input_names() const;
-  /// The keys if the model returns a dictionary, else the names of the values: "linear_3".
+  /// The names of the results: the keys if the model returns a dictionary, else the names of the
+  /// values in the program, such as "linear_3".
   const std::vector<std::string>& output_names() const;
   /// In the order of the names, as the program was exported.
   std::vector<ProgramType> input_types() const;
   std::vector<ProgramType> output_types() const;
 
-  /// Inputs on the CPU with the dtypes and sizes of the export, for jit::trace and summaries. All
-  /// elements are 0.5 in floating inputs and 0 in others. The batch size (dimension 0 of the first
-  /// input, and all sizes that are tied to it) is `batch` if it is free. Other free sizes are those
-  /// of the export.
+  /// Inputs on the CPU with the dtypes and sizes of the export, for jit::trace and summaries.
+  /// Elements are 0.5 in floating inputs, otherwise 0. The batch size is dimension 0 of the first
+  /// input, and all sizes tied to it. If the batch size was dynamic in the export, it is `batch`.
+  /// Other dynamic sizes are those of the export.
   Tensors example_inputs(int64_t batch = 2) const;
 
-  /// The program as bytes, without the values of parameters and persistent buffers: what a
-  /// checkpoint holds beside its weights. load_program() takes the bytes and the weights, without
-  /// the entries of adapters (nn/lora.h). It is as large as the program's JSON, constants and
-  /// sample inputs: 0.4 MB for a resnet18.
+  /// The program as bytes, without the values of parameters and persistent buffers. A checkpoint
+  /// holds these bytes beside its weights. load_program() takes the bytes and the weights, which
+  /// must not include entries of adapters (nn/lora.h). The bytes are as large as the program's
+  /// JSON, constants and sample inputs: 0.4 MB for a resnet18.
   std::string architecture() const;
 
  private:
@@ -120,8 +124,8 @@ class LATHE_API Program final : public nn::Module {
   std::unique_ptr<State> state_;
 };
 
-/// Reads a file of torch.export.save (PyTorch 2.8 or later, schema 8). Nothing of it is executed
-/// before run(). The program is in the mode in which it was exported.
+/// Reads a file of torch.export.save (PyTorch 2.8 or later, schema 8). Nothing in the file is
+/// executed before run(). The program is in the mode in which it was exported.
 /// throws: FileError; ValueError for `classes` below 1; DataError that names the file, the node and
 /// the value that does not fit, for one of these:
 ///   - a damaged or hostile archive, or an older format (the message says what to do)
@@ -138,21 +142,22 @@ LATHE_API Program load_program(const std::string& path, const ProgramOptions& op
 /// throws: DataError; ValueError.
 LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_view name,
                                const ProgramOptions& options = {});
-/// The program of a file's bytes, or of Program::architecture(), with these weights: the values of
-/// all parameters and persistent buffers, by the names of state_dict(). They are copied.
-/// throws: DataError; ValueError as load_state_dict() if weights are missing, unknown or of another
-/// shape.
-/// Memory: the limit for tensors counts `weights` as if the file held them.
+/// Makes a program from a file's bytes, or from Program::architecture(), and from `weights`: the
+/// values of all parameters and persistent buffers, by the names of state_dict(). Copies the
+/// weights.
+/// throws: DataError; ValueError if weights are missing, unknown or of another shape.
+/// Memory: the limit for tensors treats `weights` as a part of the file.
 LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_view name,
                                const StateDict& weights, const ProgramOptions& options = {});
 
 /// Writes a file that torch.export.load of PyTorch 2.15 opens: the program as PyTorch exported it,
 /// with the weights, buffers and constants as they are now. At any moment `path` is the complete
 /// old file or the complete new one.
-/// - Parameters and buffers have the dtypes of the export, whatever to(dtype) made of them.
-/// - Tied weights stay tied. A parameter that got another shape, such as a new head, has it in the
-///   file, too.
-/// - Sample inputs and extra files of the read file are written again, up to 4 MiB in all.
+/// - Parameters and buffers are written in the dtypes of the export, also after to(dtype).
+/// - Tied weights stay tied. A parameter that got a new shape, such as a new head, is written with
+///   the new shape.
+/// - Sample inputs and extra files of the file that was loaded are written again, up to 4 MiB in
+///   all.
 /// throws: FileError; StateError if the program has adapters (nn/lora.h) that are not merged.
 LATHE_API void save_program(const Program& program, const std::string& path);
 

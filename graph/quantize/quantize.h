@@ -15,8 +15,8 @@
 
 namespace lathe::jit {
 
-/// How the range of a tensor's integers follows from the calibration data. Larger values are
-/// clipped.
+/// How quantize() chooses the range of a tensor from the calibration data. Values outside the range
+/// are clipped.
 enum class RangeRule : uint8_t {
   kLeastSquares,  // where the squared errors of rounding and clipping have the least sum
   kPercentile,    // QuantizeOptions::percentile per cent of the elements are inside
@@ -54,14 +54,15 @@ struct QuantizationReport {
 
 /// Runs optimize_for_inference(), then the f32 graph on the calibration data, and replaces
 /// convolutions and linear layers by quantised ones.
-///   calibration  the graph's inputs, once for each batch: a few hundred images like those to come
+///   calibration  the graph's inputs for each batch: together a few hundred images like those that
+///                the graph will get
 /// Only layers whose filters are bound f32 tensors on the CPU are replaced.
 ///   - Filters become i8 with one scale for each output channel, up to the largest element.
 ///   - Other tensors have one scale. They are u8 if the calibration data showed no value below 0,
 ///     else i8.
-///   - Sums, biases, relu and residual are computed inside of the layer.
-///   - Between two quantised layers values stay integers, also through max_pool2d or a change of
-///     shape. A relu6, or a clamp from 0 to h, becomes part of the layer before it.
+///   - The quantised layer itself computes sums, bias, relu and residual.
+///   - Between two quantised layers values stay integers, also if a max_pool2d or a change of shape
+///     lies between. A relu6, or a clamp from 0 to h, becomes part of the layer before it.
 ///   - All other ops read f32.
 /// If it throws, the graph is unchanged.
 /// throws: ValueError without data, for NaN or infinity in the data or in a filter, for a name in
