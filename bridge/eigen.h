@@ -92,9 +92,9 @@ MatrixForm shared_form(const Tensor& t, const char* name) {
 /// A tensor over a matrix's memory, with the matrix's strides. Its shape is [rows, columns], or
 /// [size] if the type of m is a vector. A column-major matrix gives strides [1, rows]; contiguous()
 /// then copies.
-///   m      a matrix, array, map, or block or transpose of these, which is not const
-///   owner  kept until the last tensor over the memory is gone. Without it the tensor keeps nothing
-///          alive: m must stay, and keep its size
+///   m      a matrix, array or map, or a block or transpose of one of these; not const
+///   owner  kept until the last tensor over the memory is gone. Without an owner, m must outlive
+///          these tensors and keep its size
 /// dtypes: those of tensors; Eigen::half is f16, Eigen::bfloat16 bf16.
 /// throws: ValueError for negative strides.
 template <EigenExpression M>
@@ -121,9 +121,9 @@ Tensor as_tensor(M&& m, std::shared_ptr<const void> owner = {}) {
       [owner = std::move(owner)] {}, "as_tensor");
 }
 
-/// A tensor with the values of a matrix or expression, in memory that belongs to the tensor. Shape
-/// and order of elements are those of as_tensor(). A matrix that is moved here gives up its memory
-/// instead.
+/// A tensor with the values of a matrix or expression. The tensor owns its memory: a copy or, if m
+/// is a matrix that is moved here, the matrix's memory. Shape and order of elements are those of
+/// as_tensor().
 template <EigenExpression M>
 Tensor to_tensor(M&& m) {
   using Plain = typename std::remove_cvref_t<M>::PlainObject;
@@ -131,10 +131,10 @@ Tensor to_tensor(M&& m) {
   return as_tensor(*kept, kept);
 }
 
-/// A matrix over the memory of a tensor, which must outlive it. After writing through it call
-/// t.bump_version().
-///   M  a matrix, array or vector of Eigen, of fixed or dynamic sizes; const if it only reads.
-///      A vector takes a tensor of one dimension. A column vector also takes [n,1], a row vector
+/// A matrix over the memory of tensor t, which must outlive the matrix. After writing through the
+/// matrix, call t.bump_version().
+///   M  a matrix, array or vector of Eigen, of fixed or dynamic sizes; a const M only reads. A
+///      vector takes a tensor of one dimension. A column vector also takes [n,1], a row vector
 ///      [1,n].
 /// throws: ShapeError, DTypeError if M cannot be this tensor; DeviceError unless it is on the CPU;
 /// StateError if it requires grad; ValueError if its elements overlap and M is not const.
@@ -147,9 +147,9 @@ EigenView<M> as_eigen(const Tensor& t) {
                       Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>(outer, inner));
 }
 
-/// Like as_eigen(), for a tensor that is dense in M's order. Eigen computes faster with it, because
-/// its strides are known at compile time. A row-major M fits a contiguous tensor.
-/// throws: as as_eigen(); also ValueError that names the strides, if they are others.
+/// Like as_eigen(), for a tensor that is dense in M's order. Eigen computes faster with this
+/// matrix, because its strides are known at compile time. A row-major M fits a contiguous tensor.
+/// throws: as as_eigen(); also ValueError that names the strides, if t is not dense in this order.
 template <class M>
 Eigen::Map<M> as_dense_eigen(const Tensor& t) {
   const detail::MatrixForm form = detail::shared_form<M>(t, "as_dense_eigen");

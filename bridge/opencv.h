@@ -45,8 +45,8 @@ inline int depth_of_dtype(DType dtype, const char* name) {
 
 /// A tensor over an image's memory: [H,W,C] with OpenCV's order of channels, also for C = 1. A
 /// region of an image keeps the strides of the whole. A Mat of more dimensions gives [sizes…, C].
-/// The tensor holds the image; but if the Mat itself has only borrowed the memory, nothing keeps
-/// that alive.
+/// The tensor keeps the Mat alive. If the Mat does not own its memory, the program must keep the
+/// memory alive.
 /// dtypes: CV_8U, CV_8S, CV_16S, CV_32S, CV_16F, CV_32F, CV_64F.
 /// throws: ValueError for an empty Mat; DTypeError for CV_16U.
 inline Tensor as_tensor(const cv::Mat& image) {
@@ -66,8 +66,9 @@ inline Tensor as_tensor(const cv::Mat& image) {
       image.data, shape, strides, dtype, [image] {}, "as_tensor");
 }
 
-/// An image over the memory of a tensor [H,W,C] or [H,W], which must outlive it. Its rows may lie
-/// apart, its pixels must be dense. After writing through it call t.bump_version().
+/// An image over the memory of a tensor [H,W,C] or [H,W], which must outlive the image. There may
+/// be gaps between the tensor's rows, but not within a row. After writing through the image, call
+/// t.bump_version().
 /// dtypes: u8, i8, i16, i32, f16, f32, f64.
 /// throws: ShapeError for another number of dimensions, or more channels than OpenCV's 512;
 /// ValueError that names the strides; DTypeError; DeviceError unless the tensor is on the CPU;
@@ -140,11 +141,11 @@ inline std::vector<cv::Mat> planes_of(const Tensor& t) {
 
 }  // namespace detail
 
-/// A batch [N,C,H,W] of images of one size, with C of 1, 3 or 4. Values 0 to 255 of CV_8U become 0
-/// to 1, or stay with dtype = kU8; other values stay.
-/// throws: ValueError for no images or an empty one; ShapeError that names an image with other
-/// channels, of more dimensions or of another size than the first; DTypeError for images that are
-/// not CV_8U, CV_32F or CV_64F.
+/// A batch [N,C,H,W] of images of one size, with C of 1, 3 or 4. CV_8U values are divided by 255,
+/// unless options.dtype is kU8. Values of other types are unchanged.
+/// throws: ValueError for no images or an empty one; ShapeError that names an image whose channels,
+/// number of dimensions or size differ from the first image's; DTypeError for images that are not
+/// CV_8U, CV_32F or CV_64F.
 inline Tensor to_batch(const std::vector<cv::Mat>& images, const ImageOptions& options = {}) {
   LATHE_CHECK(ValueError, !images.empty(), "to_batch: no images");
   const DType dtype = options.dtype.value_or(kF32);
