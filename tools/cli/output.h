@@ -27,8 +27,8 @@ void prepare_standard_streams();
 /// throws: CommandError (kError) naming `what` and the cause.
 void write_all(int descriptor, std::string_view text, std::string_view what);
 
-/// Prints results to stdout. If stdout fails (closed, a full disk), the call throws CommandError
-/// (kError); training then saves and ends.
+/// Prints results to stdout. If stdout cannot be written (closed, a full disk), the call throws
+/// CommandError (kError). A training then saves and ends.
 class Output {
  public:
   /// `json`: prints rows only and leaves texts out. `silent`: prints nothing.
@@ -39,7 +39,7 @@ class Output {
   /// escaped (core/printable.h). A name that may contain a line break must go through printable()
   /// first. On a terminal, lines that are too long are broken between words (wrapped_rows).
   void text(std::string_view lines) const;
-  /// Like text(), but never breaks lines: for what may be copied, such as a config file.
+  /// Like text(), but never breaks lines. For text that a user may copy, such as a config file.
   void verbatim(std::string_view lines) const;
   /// Like text(), but indents all lines except the first by two columns.
   void sentence(std::string_view line) const;
@@ -50,22 +50,23 @@ class Output {
   bool json_, silent_;
 };
 
-/// Writes messages, a line each, to stderr and, with the time, to a log file. With --quiet only
-/// errors go to stderr, but all messages to the file. Terminal control characters are escaped.
+/// Writes messages, each in a line, to stderr and, with the time, to a log file. With --quiet only
+/// errors go to stderr, but all messages still go to the file. Terminal control characters are
+/// escaped.
 class Log {
  public:
   explicit Log(bool quiet) : quiet_(quiet) {}
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  /// Writes the messages so far, and all later ones, to this file, too. First removes an incomplete
-  /// last line, which a killed process may have left.
+  /// Writes the messages so far, and all later ones, to the log file `path`, too. First removes an
+  /// incomplete last line of the file, which a killed process may have left.
   /// throws: FileError.
   void open(const std::filesystem::path& path) { file_.open(path); }
   void line(std::string_view text);
   void warning(std::string_view text);
-  /// Adds a line that tells what was chosen for the user. It is printed before the next line(), or
-  /// by say_choices(). A command that fails before then prints only its error.
+  /// Adds a line that says what the command chose for the user. The next line(), or say_choices(),
+  /// prints it first. If the command fails before that, only the error is printed.
   void choice(std::string_view text);
   void say_choices();
   /// Writes the error of a command that fails.

@@ -6,8 +6,8 @@
 
 namespace lathe::cli {
 
-/// Writes the text as one word of a shell: in single quotes if a shell would divide or change it,
-/// otherwise unchanged.
+/// Returns the text as one word of a shell command: in single quotes if a shell would split or
+/// change the text, otherwise unchanged.
 inline std::string shell_word(std::string_view text) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=@%+";

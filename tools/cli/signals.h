@@ -6,9 +6,9 @@
 
 namespace lathe::cli {
 
-/// While it exists, SIGINT, SIGTERM, SIGHUP and SIGQUIT remove the temporary files of this process
-/// (core/files/temporary_files.h) before they end it. A signal that is ignored or already handled
-/// stays as it is.
+/// While a CleanEnd exists, SIGINT, SIGTERM, SIGHUP and SIGQUIT remove the temporary files of this
+/// process (core/files/temporary_files.h) before they end the process. A signal that is ignored or
+/// already handled stays as it is.
 class CleanEnd {
  public:
   CleanEnd();

@@ -8,7 +8,8 @@
 
 namespace lathe::cli {
 
-/// Whether `word` is an existing file whose ending is that of weights or of a model's graph.
+/// True if `word` names an existing file whose name ends like a file of weights or of a model's
+/// graph.
 inline bool names_weights(std::string_view word) {
   constexpr std::string_view kEndings[] = {".safetensors", ".pth",  ".pt",   ".pt2",
                                            ".npz",         ".onnx", ".lathe"};

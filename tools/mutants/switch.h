@@ -43,8 +43,8 @@ inline constexpr int kMost = 1 << 14, kNotRead = -1, kNone = 0;
 inline std::atomic<unsigned char> g_seen[kMost];
 inline std::atomic<int> g_chosen = kNotRead;
 
-// Writes a line to the trace. Calls the kernel directly, because a test may have put its own
-// write() in front of libc's.
+// Writes a line to the trace. Makes the system call directly, because a test may replace write() of
+// the C library by its own.
 inline void trace(const char* word, const char* what) {
   const char* path = std::getenv("MUTANT_TRACE");
   if (!path) return;

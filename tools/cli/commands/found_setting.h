@@ -6,7 +6,7 @@
 
 namespace lathe::cli {
 
-/// A setting whose value a search is to find, in the config file that will hold it.
+/// A setting whose value a search finds, and the config file into which the value is written.
 class FoundSetting {
  public:
   /// Checks the file of --write-config, and changes nothing. `path` is the value of the flag; with
@@ -15,9 +15,9 @@ class FoundSetting {
   /// written.
   FoundSetting(std::string path, std::string_view key);
 
-  /// Sets `key = value` in the file and keeps all its other bytes. A new file has this one line.
-  /// The file is read again, because somebody may have changed it during the search.
-  /// → one line that tells of it; "" if nothing is written
+  /// Sets `key = value` in the file and keeps all other bytes of the file. A new file has only this
+  /// line. Reads the file again first, because somebody may have changed it during the search.
+  /// → one line that says what was written; "" if nothing was
   /// throws: as the constructor.
   std::string write(std::string_view value) const;
   /// Ends the command if the search has found no value, because a script must not go on without it.

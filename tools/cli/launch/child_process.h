@@ -22,14 +22,14 @@ struct ProcessEnd {
 };
 
 /// A program that runs in a process group of its own, so that Ctrl-C reaches it only through this
-/// process. Its stdin is empty. It starts with the default handling of signals. Exception: SIGHUP,
-/// SIGINT, SIGQUIT and SIGUSR1 stay ignored if this process was started with them ignored (nohup, a
-/// background job).
+/// process. The program's stdin is empty. The program starts with the default handling of signals,
+/// with one exception: if SIGHUP, SIGINT, SIGQUIT or SIGUSR1 was ignored when this process started
+/// (nohup, a background job), the program ignores it, too.
 class ChildProcess {
  public:
   /// Starts the program. `arguments[0]` is searched on PATH unless it has a slash. `variables`
-  /// replace those of this process with the same names. The program gets SIGTERM if this process
-  /// ends first.
+  /// replace the environment variables of this process that have the same names. The program gets
+  /// SIGTERM if this process ends first.
   /// throws: UsageError if the program cannot be started; CommandError (kError) if there are no
   /// more processes or descriptors.
   ChildProcess(const std::vector<std::string>& arguments,

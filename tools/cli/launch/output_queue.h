@@ -7,8 +7,8 @@
 
 namespace lathe::cli {
 
-/// No call here blocks. So a reader that has stopped (a pager) delays neither the ranks' signals
-/// nor their deadlines.
+/// Writes text to a descriptor without blocking. So a reader that has stopped (a pager) delays
+/// neither the ranks' signals nor their deadlines.
 class OutputQueue {
  public:
   /// `name` is the stream's name in errors. With "" a failed write is not an error.
@@ -24,8 +24,8 @@ class OutputQueue {
 
   int descriptor() const { return descriptor_; }
   bool waits() const { return written_ < text_.size(); }
-  /// Whether so much is queued that nothing should be added. The ranks' output is then not read, so
-  /// that the ranks wait.
+  /// True if so much is queued that nothing should be added. The caller then does not read the
+  /// ranks' output, so the ranks wait.
   bool is_full() const { return text_.size() - written_ >= kMost; }
   /// "stdout: closed"; "" as long as it can be written.
   const std::string& problem() const { return problem_; }

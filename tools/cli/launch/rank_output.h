@@ -13,7 +13,8 @@ namespace lathe::cli {
 /// behind its rank's prefix. A line of more than 64 KiB is written in parts.
 class RankOutput {
  public:
-  /// `log`: a descriptor that gets the bytes as they are; -1: none. `to` must outlive it.
+  /// `log`: a descriptor that gets the bytes as they are; -1: there is no log. `to` must outlive
+  /// the RankOutput.
   RankOutput(OutputQueue& to, std::string prefix, int log)
       : to_(to), prefix_(std::move(prefix)), log_(log) {}
 
@@ -23,8 +24,8 @@ class RankOutput {
 
   /// Whether so much is queued that nothing should be added now.
   bool is_full() const { return to_.is_full(); }
-  /// Why the stream or the log cannot be written any more; "" as long as both can. If one of them
-  /// fails, it is not tried again, and the other one is still written.
+  /// Why the stream or the log cannot be written any more; "" as long as both can be written. If
+  /// one of the two fails, only the other one is still written.
   const std::string& problem() const { return log_problem_.empty() ? to_.problem() : log_problem_; }
   /// The last line that was not empty.
   const std::string& last_line() const { return last_line_; }

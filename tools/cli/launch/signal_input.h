@@ -7,9 +7,10 @@
 
 namespace lathe::cli {
 
-/// While it exists, SIGCHLD, SIGINT, SIGTERM, SIGHUP and SIGUSR1 stay pending until they are read
-/// here. A signal that was ignored when this process started (nohup, a background job) stays
-/// ignored. SIGCHLD is read even then, because it tells that a child has ended.
+/// While a SignalInput exists, SIGCHLD, SIGINT, SIGTERM, SIGHUP and SIGUSR1 stay pending until they
+/// are read through it. A signal that was ignored when this process started (nohup, a background
+/// job) stays ignored. SIGCHLD is the exception: it is read even then, because it says that a child
+/// has ended.
 class SignalInput {
  public:
   SignalInput();
@@ -21,7 +22,7 @@ class SignalInput {
   int descriptor() const { return descriptor_; }
   /// The next signal that has arrived, or 0.
   int next() const;
-  /// Waits until that time, or until a request to stop.
+  /// Waits until the time `then`, or until a signal asks the process to stop.
   /// → SIGINT, SIGQUIT, SIGTERM, SIGHUP, or 0 if none came
   int wait_until(std::chrono::steady_clock::time_point then) const;
 

@@ -29,7 +29,8 @@ struct RankFailure {
   ProcessEnd end;
   std::string last_line;  // of its stderr
 
-  /// "rank 2 (process 4711) was ended by signal 9 (Killed)", and what it said last.
+  /// "rank 2 (process 4711) was ended by signal 9 (Killed)", followed by the last output of this
+  /// rank.
   std::string text() const;
 };
 

@@ -21,7 +21,7 @@ struct MachineFacts {
   bool fast_convolutions = true;  // on the CPU: oneDNN is there
 };
 
-/// What some steps of the training showed. Nothing is known if `steps` is 0.
+/// Measurements of some steps of the training. If `steps` is 0, nothing was measured.
 struct StepFacts {
   int64_t steps = 0;
   double seconds = 0;                        // per step

@@ -14,7 +14,8 @@
 
 namespace lathe::cli {
 
-/// One of the two ways: changes to the job's settings, its model, or each of its steps.
+/// One of the two ways to run a job that a tip compares: changes to the job's settings, to its
+/// model, or to each of its steps.
 struct TipSide {
   std::string says;  // "--workers 0"
   std::function<void(Settings&)> change = {};

@@ -19,7 +19,7 @@ struct PackedKind {
   int64_t side = 0;  // if all are squares of one size; 0: they are not
 };
 
-/// What --data-root is, if it is neither a packed file nor the place of a published data set.
+/// What --data-root names, if it is neither a packed file nor the place of a published data set.
 /// kImageFolder: a folder that holds images, in any layout.
 enum class DataRoot { kOther, kMissing, kImageFolder };
 

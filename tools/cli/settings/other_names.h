@@ -25,7 +25,8 @@ std::string_view command_for(std::string_view word);
 std::string flag_hint(std::string_view word, const Takes& takes,
                       const std::vector<std::string_view>& keys, std::string_view prefix);
 
-/// Other programs' words for one flag of lathe. `text` is a value that belongs to it: " fp16".
+/// Names that other programs have for one flag of lathe. `text` is a value that goes with the flag:
+/// " fp16".
 struct OtherFlags {
   std::string_view flag, text, words;
 };

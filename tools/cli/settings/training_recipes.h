@@ -19,7 +19,7 @@ struct TrainingRecipe {
 
 std::span<const TrainingRecipe> training_recipes();
 
-/// The values of --recipe for no recipe, and for a list of the recipes instead of a training.
+/// Special values of --recipe. "none": no recipe; "list": print the recipes and do not train.
 inline constexpr std::string_view kNoRecipe = "none", kListRecipes = "list";
 
 /// "none|list|cifar10-94|…": the values that --recipe takes.

@@ -12,8 +12,8 @@
 namespace lathe::cli {
 
 /// Setting `key` has an effect only if the setting `chooser` has one of `values`, such as
-/// "sgd|lars". With empty `values` it has an effect only if `chooser` is given or, for a switch,
-/// on. A device counts without its number: "cuda".
+/// "sgd|lars". With empty `values`, `key` has an effect only if `chooser` is given or, if `chooser`
+/// is a switch, on. Devices are compared without their numbers: "cuda".
 struct Dependence {
   std::string_view key, chooser, values;
   std::string_view instead = {};  // what else helps, or what happens

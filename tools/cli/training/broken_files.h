@@ -14,15 +14,16 @@
 
 namespace lathe::cli {
 
-/// The files of some data sets that were found broken and replaced by others.
+/// The broken files of some data sets, in whose place other files are read.
 class BrokenFiles {
  public:
-  /// Both arguments must outlive it. Data sets that are not of images have no broken files.
+  /// `sets` and `log` must outlive the BrokenFiles. A data set that has no images has no broken
+  /// files.
   BrokenFiles(std::vector<const data::Dataset*> sets, Log& log);
 
   /// Names the files found since the last call in the log.
   void report();
-  /// Makes count() that of all ranks from now on. All ranks must call it.
+  /// From now on count() counts the broken files of all ranks. All ranks must call join().
   void join(const Ranks& ranks);
   int64_t count() const { return static_cast<int64_t>(named_.size()); }
 

@@ -18,13 +18,14 @@ void announce_debug_scopes(const FaultSettings& settings, Device device, bool sc
 /// True if the steps must be queued op by op, so that each can be looked at.
 bool wants_single_ops(const FaultSettings& settings);
 
-/// Around all steps. With `scales_loss` a ForwardScope in each step looks for bad values.
+/// The debug scopes around all steps of a training. With `scales_loss`, a ForwardScope in each step
+/// looks for bad values instead.
 class DebugScopes {
  public:
   [[nodiscard]] DebugScopes(const FaultSettings& settings, Device device, bool scales_loss);
 
   /// Call it at the end of the last step.
-  /// throws: AnomalyError that the last op has left.
+  /// throws: AnomalyError if the result of the last op was bad.
   void check();
 
  private:

@@ -14,8 +14,8 @@
 
 namespace lathe::cli {
 
-/// Key of a checkpoint's metadata: the program of --model FILE without its weights, in base64. With
-/// it a run needs no other file.
+/// Key of a checkpoint's metadata. Its value is the program of --model FILE without the weights, in
+/// base64, so that a run does not need that file any more.
 inline constexpr std::string_view kProgramKey = "lathe.program";
 
 struct CarriedProgram {

@@ -12,7 +12,8 @@
 
 namespace lathe::cli {
 
-/// The longest side that a file may ask for: its square is the most pixels of an image file.
+/// The longest side of an image that a model file may ask for. The square of this side is the most
+/// pixels that an image file may have.
 inline constexpr int64_t kMostSide = 10'000;
 
 /// How evaluation prepares an image of any size: resizes it, takes the middle side x side of it

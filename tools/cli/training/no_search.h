@@ -5,8 +5,8 @@
 
 namespace lathe::cli {
 
-/// While it lives, convolutions take the engine that the heuristics name. Use it for batches of a
-/// size that does not come again.
+/// While a NoSearch lives, convolutions take the engine that the heuristics name. Use it for
+/// batches of a size that occurs only once.
 class NoSearch {
  public:
   NoSearch() { cudnn::set_benchmark(false); }

@@ -11,7 +11,8 @@ namespace lathe::cli {
 
 /// Calls `read`, which must read data and write no file.
 /// throws: what `read` throws. A FileError becomes CommandError (kData), which has the exit code of
-/// a DataError. So does a SectionError, with a hint at the flag that names a section.
+/// a DataError. A SectionError becomes CommandError (kData), too, with a hint at the flag that
+/// names a section.
 template <class Read>
 decltype(auto) reading_data(Read&& read) {
   try {

@@ -27,7 +27,7 @@ struct RunData {
   RunImages images(const Settings& settings) const;
 };
 
-/// Calls `read`. Where an image cannot be read, its error ends with how to go on (image_advice).
+/// Calls `read`. If an image cannot be read, the error's message ends with advice (image_advice).
 template <class Read>
 decltype(auto) with_image_advice(const Settings& settings, Read&& read) try {
   return std::forward<Read>(read)();

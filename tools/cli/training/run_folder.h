@@ -24,15 +24,15 @@ inline constexpr char kUsualRuns[] = "runs";
 std::filesystem::path make_run_folder(const std::string& requested, const std::string& name,
                                       const std::string& date);
 
-/// Notices if somebody removes files of the run folder during the training. Add it to the trainer
-/// after the observer that makes the metrics files.
+/// Notices if somebody removes files of the run folder during the training. Add this observer to
+/// the trainer after the one that makes the metrics files.
 class RunFilesCheck : public train::Observer {
  public:
   void on_start(train::Trainer& trainer) override;
 
-  /// Call at the end, when all is saved. `has_best`: best.safetensors was written, too.
-  /// throws: CommandError (kError) naming the files that are gone, and metrics files that are not
-  /// those to which the rows were written.
+  /// Call it at the end, after everything was saved. `has_best`: best.safetensors was written, too.
+  /// throws: CommandError (kError) naming the files that are gone, and the metrics files that
+  /// somebody replaced.
   void check(bool has_best) const;
 
  private:

@@ -12,7 +12,7 @@
 
 namespace lathe::cli {
 
-/// Steps first to last - 1, counted from 0 at the begin of this process.
+/// Profiles the steps first to last - 1. Step 0 is the first step of this process.
 struct ProfileSteps {
   int64_t first = 0, last = 0;
 };
@@ -24,12 +24,13 @@ ProfileSteps parse_profile_steps(std::string_view text);
 class RunProfile {
  public:
   /// Begins to count steps. The step before the first profiled one is recorded as warm-up and
-  /// dropped. `most`: the steps that the process makes unless it ends early. If `asked` begins
-  /// after these steps, the same number of steps at their end is profiled instead, and a line in
-  /// the log says so.
+  /// dropped. `most`: the number of steps that the process makes if it does not end early. If
+  /// `asked` begins after these steps, the same number of steps at their end is profiled instead,
+  /// and a line in the log says so.
   RunProfile(const ProfileSteps& asked, int64_t most, Device device,
              const std::filesystem::path& folder, Log& log);
-  /// Writes the steps so far if the run ends during them. Warns if there are none.
+  /// If the run ends during the profiled steps, writes those made so far. Warns if none was
+  /// profiled.
   ~RunProfile();
   RunProfile(const RunProfile&) = delete;
   RunProfile& operator=(const RunProfile&) = delete;

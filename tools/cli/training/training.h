@@ -54,14 +54,15 @@ class Training {
 
   train::Trainer& trainer() { return trainer_; }
 
-  /// Trains in the folder of Trainer::use_folder(). A signal asks it to stop while StopRequests
-  /// exist.
-  /// → kDone, or the code of the signal that stopped it
-  /// throws: other errors unchanged, and CommandError with the code
+  /// Trains, in the folder of Trainer::use_folder(). While a StopRequests exists, a signal asks the
+  /// training to stop.
+  /// → kDone, or the code of the signal that stopped the training
+  /// throws: CommandError with the code
   ///   - kDiverged if the training diverged;
   ///   - kData if a sample cannot be read;
   ///   - kError if the run folder cannot be written;
   ///   - kCheckFailed if --target-acc was missed.
+  /// Other errors pass through unchanged.
   ExitCode run();
 
  private:
