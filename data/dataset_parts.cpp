@@ -19,9 +19,9 @@ void check_same_samples(const SampleSpec& first, const SampleSpec& other, size_t
   for (size_t f = 0; f < first.fields.size(); ++f) {
     const Field &a = first.fields[f], &b = other.fields[f];
     LATHE_CHECK(ShapeError, a.shape == b.shape, "ConcatDataset: field ", f, " of part ", part,
-                " has shape ", b.shape, ", of part 0 ", a.shape);
+                " has shape ", b.shape, ", the same field of part 0 has ", a.shape);
     LATHE_CHECK(DTypeError, a.dtype == b.dtype, "ConcatDataset: field ", f, " of part ", part,
-                " is ", b.dtype, ", of part 0 ", a.dtype);
+                " is ", b.dtype, ", the same field of part 0 is ", a.dtype);
   }
 }
 
@@ -70,8 +70,8 @@ std::vector<Subset> random_split(const Dataset& dataset, const std::vector<int64
                                  uint64_t seed) {
   int64_t left = dataset.size();
   for (const int64_t size : sizes) {
-    LATHE_CHECK(ValueError, size >= 0 && size <= left, "random_split: a part of ", size,
-                " samples, but ", left, " of ", dataset.size(), " are left");
+    LATHE_CHECK(ValueError, size >= 0 && size <= left, "random_split: a part has ", size,
+                " samples, but only ", left, " of ", dataset.size(), " samples are left");
     left -= size;
   }
   const std::vector<int64_t> order = RandomSampler(dataset.size()).order(seed, 0);

@@ -39,7 +39,7 @@ void check_reduction(const char* name, const Tensor& t, Reduce op) {
 void check_writable(const char* name, const Tensor& out, const Tensor& in) {
   autograd::check_in_place(name, out);
   LATHE_CHECK(StateError, !autograd::wants_record_in_place(out, {in}), name,
-              ": has no gradient, so tensors that require one are exchanged only under NoGrad "
+              ": this call has no gradient. Exchange tensors that require a gradient under NoGrad "
               "(written: ",
               out, ", read: ", in, ")");
 }
@@ -78,7 +78,7 @@ void check_stacked(const char* name, const Tensor& all, const Tensor& one, int64
   LATHE_CHECK(ShapeError,
               all.shape() == stacked(world_size, one.shape()) && all.dtype() == one.dtype(), name,
               ": expected ", one.dtype(), stacked(world_size, one.shape()), " for ", world_size,
-              " ranks (it is: ", all, ", of one rank: ", one, ")");
+              " ranks (got: ", all, ", the tensor of one rank: ", one, ")");
 }
 
 }  // namespace

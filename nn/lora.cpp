@@ -24,9 +24,10 @@ using Named = Module::Named<Module*>;
   std::vector<std::string_view> names;
   std::string_view layer;
   for (const auto& [name, module] : modules) {
-    LATHE_CHECK(ValueError, !matches_pattern(target, name), "add_lora: \"", target, "\" matches \"",
-                name, "\" (", module->type_name(),
-                "), but no Linear, no Embedding and no Conv2d of one group that takes an adapter");
+    LATHE_CHECK(
+        ValueError, !matches_pattern(target, name), "add_lora: \"", target, "\" matches \"", name,
+        "\" (", module->type_name(),
+        "), but only a Linear, an Embedding or a Conv2d with one group can have an adapter");
     LATHE_CHECK(ValueError, !name.ends_with("." + target), "add_lora: \"", target,
                 "\" matches no module; did you mean *.", target, "?");
     names.push_back(name);

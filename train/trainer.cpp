@@ -197,7 +197,7 @@ bool Trainer::Impl::take_batch(Pass& pass, Tensors& batch) {
     const int64_t taken = at.batch + step->batches(), size = inputs.train->size();
     LATHE_CHECK(DataError, there ? taken < size : taken == size || asked_by_signal(),
                 "train::Trainer: the loader has ", there ? "more than " : "", taken,
-                " batches, its size() says ", size);
+                " batches, but its size() says ", size);
     reading.over = taken + (there ? 1 : 0) >= size;
     return there;
   }

@@ -188,12 +188,12 @@ Prefetched<B>::Prefetched(DataLoader& loader, Device device, PrefetchOptions opt
   if (options_.resident) {
     const Device there = options_.resident->images().device();
     LATHE_CHECK(DeviceError, there == device, "prefetch: the resident images are on ", there,
-                ", the batches are wanted on ", device);
+                ", but the batches are to be on ", device);
   }
   if constexpr (std::same_as<B, DrawnBatch>) {
     LATHE_CHECK(ValueError, options_.resident && has_only_pixel_stages(options_.transform),
-                "prefetch_drawn: batches that are only drawn need resident images, and a transform "
-                "without stages that make new pixels, such as resize");
+                "prefetch_drawn: needs options.resident, and a transform whose stages only move, "
+                "erase and rescale pixels: no resize, no changes of colour");
   }
 }
 

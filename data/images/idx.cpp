@@ -59,8 +59,8 @@ IdxArray read_idx(const std::filesystem::path& path, int64_t dims, int64_t limit
   out.values.resize(static_cast<size_t>(bytes));
   read_exact(*stream, out.values.data(), out.values.size(), path, "IDX values");
   uint8_t extra;
-  LATHE_CHECK(DataError, stream->read(&extra, 1) == 0, path.string(), ": goes on after the ", bytes,
-              " bytes of values that it declares");
+  LATHE_CHECK(DataError, stream->read(&extra, 1) == 0, path.string(), ": has more bytes after the ",
+              bytes, " bytes of values that its header declares");
   return out;
 }
 

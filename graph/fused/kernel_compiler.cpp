@@ -94,7 +94,7 @@ std::string kernel_target(int major, int minor) {
     if (each <= wanted) newest = std::max(newest, each);
   }
   LATHE_CHECK(CudaError, newest > 0, "NVRTC: compute capability ", major, ".", minor,
-              " is older than all those that it compiles for");
+              " is older than every one that NVRTC compiles for");
   return concat(newest == wanted ? "sm_" : "compute_", newest);
 }
 

@@ -364,8 +364,8 @@ ProgramText parse_program(std::string_view json, std::string_view name) {
   if (const Json* const torch = find(root, "torch_version"); torch != nullptr) {
     out.torch_version = text(*torch, file);
   }
-  LATHE_CHECK(DataError, major == kMajor, file, " is of schema ", major, " (PyTorch ",
-              in_quotes(out.torch_version), "), and ", kMajor,
+  LATHE_CHECK(DataError, major == kMajor, file, " has schema ", major, " (PyTorch ",
+              in_quotes(out.torch_version), "), but only schema ", kMajor,
               " can be read: export the model with PyTorch 2.8 to 2.15");
   const Json& module = member(root, "graph_module", file);
   const Json &graph = member(module, "graph", file), &signature = member(module, "signature", file);

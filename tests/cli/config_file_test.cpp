@@ -115,13 +115,13 @@ TEST_CASE("config: a pipe that gives nothing is a mistake, an empty file is none
   REQUIRE(pipe(ends) == 0);
   close(ends[1]);
   const std::string name = "/dev/fd/" + std::to_string(ends[0]);
-  const std::string message = name + ": cannot read the config file: nothing came through the pipe";
+  const std::string message = name + ": cannot read the config file: the pipe gave no data";
   CHECK_THROWS_WITH_AS(read_config(name), message.c_str(), UsageError);
   close(ends[0]);
 
   const std::string other_null = (folder.path() / "null").string();
   REQUIRE(symlink("/dev/null", other_null.c_str()) == 0);
-  CHECK_THROWS_WITH_AS(read_config(other_null), doctest::Contains("it gives nothing"), UsageError);
+  CHECK_THROWS_WITH_AS(read_config(other_null), doctest::Contains("it is empty"), UsageError);
 }
 
 TEST_CASE("config: ranks share a file, and neither a pipe nor what only one of them has open") {

@@ -121,7 +121,7 @@ def test_what_was_not_said_is_chosen_for_fine_tuning_or_named(folder):
     assert "\nlr = 0.01\n" in plan, plan  # a tenth
     assert "\nlr = 0.1\n" in expect(lathe(*other, "--model", "resnet8", "--weights", "a/last.safetensors"), 0).stdout
     expect(train("b", *ONE_STEP, "--model", "resnet20"), 0)
-    said = "chosen: --model resnet20 (the weights of b/last.safetensors have its names and shapes)\n"
+    said = "chosen: --model resnet20, which has the names and shapes of the weights in b/last.safetensors\n"
     result = expect(lathe(*other, "--weights", "b/last.safetensors"), 0)
     assert said in result.stderr, result.stderr
     assert '\nmodel = "resnet20"\n' in result.stdout, result.stdout

@@ -108,7 +108,7 @@ def test_what_the_checkpoint_holds_counts(folder):
     expect(lathe(*RUN, "b", "--stop-after", 4), 0)
     take("conv_head", "other.pt2")
     result = expect(lathe("train", "--resume", "a", "--model", "other.pt2"), 0)
-    assert "warning: --model other.pt2 is not read: the run goes on with the program of a/last.safetensors" in result.stderr, result.stderr
+    assert "warning: --model other.pt2 is not read: the run continues with the program in a/last.safetensors" in result.stderr, result.stderr
     take("conv_head")  # in its place
     expect(lathe("train", "--resume", "b", "--quiet"), 0)
     assert (folder / "a/last.safetensors").read_bytes() == (folder / "b/last.safetensors").read_bytes()

@@ -331,7 +331,7 @@ def test_a_config_that_ranks_cannot_share_is_refused(folder):
     for count in (1, 2):  # the launcher does not know what this program reads
         result = expect(lathe("launch", "-n", count, LATHE, *call, "/dev/stdin", stdin=open("job.toml")), 2, "lathe: launch: rank ")
         lines = [line for line in result.stderr.splitlines() if not line.startswith("lathe: launch: ")]
-        assert lines and all("/dev/stdin: cannot read the config file: it gives nothing (lathe launch gives its ranks no stdin)" in line for line in lines), result.stderr
+        assert lines and all("/dev/stdin: cannot read the config file: it is empty (a rank of lathe launch has no stdin)" in line for line in lines), result.stderr
     # Another launcher leaves stdin as it is: rank 0 says it before it waits for the others.
     rank = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "LATHE_RENDEZVOUS": f"file://{folder}/place"}
     for options in ({"stdin": open("job.toml")}, {"input": pathlib.Path("job.toml").read_text()}):

@@ -323,7 +323,7 @@ def test_what_no_flag_can_change_leaves_the_run_as_it_was(folder):
                               ("amp", "fp16", ["--resume", "a", "--dry-run"]), ("scheduler", "plateau", new)):
         result = expect(lathe("train", *where, f"--{key}", value, "--allow-changes"), 2)
         warning, *remarks, line = result.stderr.splitlines()
-        assert all(remark.startswith("warning: --patience 5 is not exceeded") for remark in remarks) and len(remarks) == (key == "scheduler"), remarks
+        assert all(remark.startswith("warning: --patience 5 cannot be exceeded") for remark in remarks) and len(remarks) == (key == "scheduler"), remarks
         assert lathe("train", *where, f"--{key}", value, "--allow-changes", "--quiet").stderr == line + "\n"
         assert warning.startswith("warning: changed since") and f"does not fit --{key} {value} (it was made with" in line and len(line) < 150, line
     assert contents("a") == before and not pathlib.Path("new").exists()

@@ -41,7 +41,7 @@ def test_the_table_names_its_sources(folder):
     job = [word for word in JOB if word not in ("--model", "resnet8")]
     text = check_shown(expect(lathe("bench", "tips", *job, "--weights", "a/last.safetensors", "--seconds", 1), 0)).stdout
     lines = text.splitlines()
-    assert lines[0] == "chosen: --model resnet20 (the weights of a/last.safetensors have its names and shapes)", text
+    assert lines[0] == "chosen: --model resnet20, which has the names and shapes of the weights in a/last.safetensors", text
     assert lines[1].startswith("resnet20 on synthetic, batch 8, on cpu with "), text
     worker = next(line for line in lines if line.startswith("a worker"))
     assert "x  " in worker and worker.endswith("1.2x [1]"), worker

@@ -140,10 +140,11 @@ TEST_CASE("without effect: a device, a model or one process may leave a flag not
   CHECK(remarks({{"batch-size", "10"}, {"accumulate", "1"}}, plain, 1, "cpu").empty());
   CHECK(remarks({{"batch-size", "12"}, {"accumulate", "2"}}, plain, 2, "cpu") ==
         Remarks{"--batch-size 12 is more than the 10 training images: each step has all of them",
-                "--accumulate 2 is more than an epoch has: each step is of 1 batch"});
+                "--accumulate 2 is more than the batches of an epoch: each step has only 1 batch"});
   CHECK(remarks({{"accumulate", "3"}}, plain, 2, "cpu").empty());
-  CHECK(remarks({{"accumulate", "4"}}, plain, 2, "cpu") ==
-        Remarks{"--accumulate 4 is more than an epoch has: each step is of 3 batches"});
+  CHECK(
+      remarks({{"accumulate", "4"}}, plain, 2, "cpu") ==
+      Remarks{"--accumulate 4 is more than the batches of an epoch: each step has only 3 batches"});
   lathe::nn::Sequential two{lathe::nn::Linear(1, 1), lathe::nn::Linear(1, 1)};
   CHECK(remarks({{"lr", "1"}, {"head-lr", "1"}}, two, 1, "cpu").empty());
   lathe::nn::freeze(two, {"1"});
@@ -167,14 +168,14 @@ TEST_CASE("without effect: a schedule beyond the end of the run is named") {
         {lathe::kCPU, model, 1, make_schedule(settings, 7, 7 * epochs), {.training = 7}});
   };
   CHECK(remarks({.scheduler = "step", .step_size = 3}, 3) ==
-        Remarks{"--step-size 3 is not reached in 3 epochs: the learning rate does not fall"});
+        Remarks{"--step-size 3 is not reached in 3 epochs, so the learning rate never falls"});
   CHECK(remarks({.scheduler = "step", .step_size = 2}, 3).empty());
   CHECK(remarks({.scheduler = "multistep", .milestones = "2,3,80"}, 3) ==
         Remarks{"--milestones: 3 is not reached in 3 epochs",
                 "--milestones: 80 is not reached in 3 epochs"});
   CHECK(remarks({.scheduler = "plateau", .patience = 1}, 3) ==
-        Remarks{"--patience 1 is not exceeded by 3 evaluations in 3 epochs: the learning rate does "
-                "not fall"});
+        Remarks{"--patience 1 cannot be exceeded with 3 evaluations in 3 epochs, so the learning "
+                "rate never falls"});
   CHECK(remarks({.scheduler = "plateau", .patience = 1}, 4).empty());
   CHECK(remarks({.warmup_epochs = 0.05}, 3) ==
         Remarks{"--warmup-epochs 0.05 is less than half a step: nothing warms up"});

@@ -122,7 +122,7 @@ TEST_CASE("dataset: ConcatDataset is one after another, parts of no sample inclu
   const TensorDataset other(zeros({2, 5}, {.dtype = kI32}), zeros({2}));
   CHECK(message_of<ShapeError>([&] {
           ConcatDataset({&a, &other});
-        }) == "ConcatDataset: field 0 of part 1 has shape [5], of part 0 []");
+        }) == "ConcatDataset: field 0 of part 1 has shape [5], the same field of part 0 has []");
 }
 
 TEST_CASE("dataset: random_split gives disjoint parts, the same for the same seed") {
@@ -143,7 +143,7 @@ TEST_CASE("dataset: random_split gives disjoint parts, the same for the same see
   CHECK(std::set<int64_t>(both.begin(), both.end()).size() == 90);
   CHECK(message_of<ValueError>([&] {
           random_split(set, {70, 40}, 1);
-        }) == "random_split: a part of 40 samples, but 30 of 100 are left");
+        }) == "random_split: a part has 40 samples, but only 30 of 100 samples are left");
 }
 
 TEST_CASE("dataset: stratified_split gives each class its share, and leaves it one sample") {

@@ -71,7 +71,8 @@ TEST_CASE("idx: errors name file, record and value") {
   CHECK(error_of(idx({2, 3}, "").substr(0, 9)) ==
         "ends after 5 bytes of IDX dimensions, which needs 8");
   CHECK(error_of(idx({2, 3}, "12345")) == "ends after 5 bytes of IDX values, which needs 6");
-  CHECK(error_of(idx({2, 3}, "1234567")) == "goes on after the 6 bytes of values that it declares");
+  CHECK(error_of(idx({2, 3}, "1234567")) ==
+        "has more bytes after the 6 bytes of values that its header declares");
   CHECK(error_of(idx({2, 0}, "")) == "declares a dimension of size 0");
   CHECK(error_of(idx({100, 11}, std::string(1100, 'x'))) ==
         "declares more than 1000 bytes (the limit; dimension of size 11)");

@@ -92,9 +92,11 @@ TEST_CASE(
     trainer.fit(training, validation);
   };
   CHECK_NOTHROW(fit(4, 2));
-  CHECK_THROWS_WITH_AS(fit(6, 2), doctest::Contains("has 4 batches, its size() says 6"), DataError);
+  CHECK_THROWS_WITH_AS(fit(6, 2), doctest::Contains("has 4 batches, but its size() says 6"),
+                       DataError);
   CHECK_THROWS_WITH_AS(fit(3, 2), doctest::Contains("more than 3 batches"), DataError);
-  CHECK_THROWS_WITH_AS(fit(4, 3), doctest::Contains("has 2 batches, its size() says 3"), DataError);
+  CHECK_THROWS_WITH_AS(fit(4, 3), doctest::Contains("has 2 batches, but its size() says 3"),
+                       DataError);
   CHECK_THROWS_WITH_AS(fit(0, 2), doctest::Contains("no batches to train on"), ValueError);
 }
 

@@ -227,8 +227,8 @@ MemoryScript memory_script(const StepRecording& a, const StepRecording& b) {
   GpuMemory of_a(a), of_b(b);
   const std::vector<MemoryNote> small = of_a.take(), large = of_b.take();
   LATHE_CHECK(StateError, a.batch != b.batch && small.size() == large.size(), "plan: a step of ",
-              a.batch, " images allocates and frees ", small.size(), " blocks, and one of ",
-              b.batch, " ", large.size());
+              a.batch, " images allocates and frees ", small.size(), " blocks, but a step of ",
+              b.batch, " images ", large.size());
   MemoryScript script{.steps = {}, .last_step = of_a.last_step()};
   for (size_t i = 0; i < small.size(); ++i) {
     const MemoryNote &x = small[i], &y = large[i];

@@ -8,7 +8,7 @@ namespace lathe::plan {
 std::vector<Launch> launches_at(int64_t batch, const SmallStep& a, const SmallStep& b) {
   LATHE_CHECK(StateError, a.batch != b.batch && a.launches.size() == b.launches.size(),
               "plan: a step of ", a.batch, " images makes ", a.launches.size(),
-              " launches, and one of ", b.batch, " makes ", b.launches.size());
+              " launches, but a step of ", b.batch, " images makes ", b.launches.size());
   const double t = static_cast<double>(batch - a.batch) / static_cast<double>(b.batch - a.batch);
   std::vector<Launch> result = a.launches;
   for (size_t i = 0; i < result.size(); ++i) {
@@ -16,7 +16,7 @@ std::vector<Launch> launches_at(int64_t batch, const SmallStep& a, const SmallSt
     const Launch& other = b.launches[i];
     LATHE_CHECK(StateError, launch.op == other.op && launch.kernel == other.kernel, "plan: launch ",
                 i, " is ", launch.op, " (", launch.kernel, ") in a step of ", a.batch,
-                " images, and ", other.op, " (", other.kernel, ") in one of ", b.batch);
+                " images, but ", other.op, " (", other.kernel, ") in a step of ", b.batch);
     for (double Launch::*const number :
          {&Launch::read_bytes, &Launch::written_bytes, &Launch::flops, &Launch::again_bytes,
           &Launch::extra_bytes, &Launch::masked_bytes})

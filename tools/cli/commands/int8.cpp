@@ -151,13 +151,11 @@ void make_int8(GraphFile& file, const std::string& from, const Settings& setting
                                 printable(files->error(unreadable.front()))));
   }
   if (batches.empty()) {
-    throw CommandError(
-        ExitCode::kData,
-        fixed > 1
-            ? formatted(
-                  "--int8: the graph in {} computes batches of {} images, and fewer can be read",
-                  from, fixed)
-            : "--int8: no image for the calibration can be read");
+    throw CommandError(ExitCode::kData,
+                       fixed > 1 ? formatted("--int8: the graph in {} computes batches of {} "
+                                             "images, but fewer images can be read",
+                                             from, fixed)
+                                 : "--int8: no image for the calibration can be read");
   }
   const jit::QuantizationReport report =
       running_graph(from, [&] { return jit::quantize(file.graph, batches, options_of(settings)); });

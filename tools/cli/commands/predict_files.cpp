@@ -314,12 +314,11 @@ ModelInput input_of_weights(const std::string& file, const Settings& settings) {
   const ModelShape shape = shape_in_file(settings, file);
   constexpr int64_t kMostClasses = 1'000'000;
   if (shape.in_channels != 3 || shape.classes < 1 || shape.classes > kMostClasses) {
-    throw CommandError(
-        ExitCode::kData,
-        formatted(
-            "{}: this file does not say how images are prepared for its model. That can be assumed "
-            "only for a {} with 3 channels and at least one class (channels: {}, classes: {})",
-            file, *settings.model, shape.in_channels, shape.classes));
+    throw CommandError(ExitCode::kData,
+                       formatted("{}: this file does not say how images are prepared for its "
+                                 "model. lathe can assume torchvision's way only for a {} with 3 "
+                                 "channels and at least one class (channels: {}, classes: {})",
+                                 file, *settings.model, shape.in_channels, shape.classes));
   }
   const int64_t side = *settings.image_size;
   if (!settings.quiet) {

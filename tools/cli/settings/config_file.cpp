@@ -136,8 +136,8 @@ void check_empty(const std::filesystem::path& path) {
   if (path == "/dev/null" || (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode))) return;
   throw UsageError(formatted("{}: cannot read the config file: {}", path.string(),
                              S_ISFIFO(info.st_mode)
-                                 ? "nothing came through the pipe"
-                                 : "it gives nothing (lathe launch gives its ranks no stdin)"));
+                                 ? "the pipe gave no data"
+                                 : "it is empty (a rank of lathe launch has no stdin)"));
 }
 
 constexpr std::string_view kByteOrderMark =

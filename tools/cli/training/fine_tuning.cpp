@@ -202,7 +202,7 @@ std::string choose_model(Settings& settings, const std::string& file) {
   const std::optional<FittingModel> fitting = fitting_model(entries);
   if (!fitting) return "";
   settings.model = fitting->name;
-  return formatted("chosen: --model {} (the weights of {} have its names and shapes)",
+  return formatted("chosen: --model {}, which has the names and shapes of the weights in {}",
                    fitting->name, file);
 }
 

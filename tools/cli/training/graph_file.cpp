@@ -110,8 +110,8 @@ ModelInput model_input_of(const GraphFile& file, const std::string& path) {
   if (!is_classifier) {
     throw CommandError(
         ExitCode::kData,
-        formatted("{}: this file does not say how images are prepared for its model. That can be "
-                  "assumed only for a model from [N,3,S,S] to [N,classes]",
+        formatted("{}: this file does not say how images are prepared for its model. lathe can "
+                  "assume torchvision's way only for a model from [N,3,S,S] to [N,classes]",
                   path));
   }
   // The numbers are only types in the file. The middle is taken of an image of more pixels.

@@ -32,8 +32,7 @@ void note_idle_schedule(const Settings& settings, const Schedule& schedule,
                                 number_text(settings.warmup_epochs)));
   if (schedule.kind == Schedule::Kind::kStep && schedule.step_size >= epochs)
     remarks.push_back(
-        formatted("--step-size {} is not reached in {}: the learning rate does not "
-                  "fall",
+        formatted("--step-size {} is not reached in {}, so the learning rate never falls",
                   schedule.step_size, run));
   if (schedule.kind == Schedule::Kind::kMultiStep) {
     for (const int64_t milestone : schedule.milestones) {
@@ -45,10 +44,9 @@ void note_idle_schedule(const Settings& settings, const Schedule& schedule,
     // The first evaluation is the best so far. What the last one changes no step uses.
     const int64_t looks = ceil_div(epochs, settings.eval_every);
     if (schedule.patience + 2 >= looks)
-      remarks.push_back(
-          formatted("--patience {} is not exceeded by {} in {}: the learning rate "
-                    "does not fall",
-                    schedule.patience, count_text(looks, "evaluation"), run));
+      remarks.push_back(formatted(
+          "--patience {} cannot be exceeded with {} in {}, so the learning rate never falls",
+          schedule.patience, count_text(looks, "evaluation"), run));
   }
 }
 
@@ -92,9 +90,9 @@ void note_large_steps(const Settings& settings, const Setup& setup,
   const int64_t batches =
       settings.drop_last ? images / *settings.batch_size : ceil_div(images, *settings.batch_size);
   if (is_given("accumulate") && settings.accumulate > batches)
-    remarks.push_back(formatted("--accumulate {} is more than an epoch has: each step is of {}",
-                                settings.accumulate,
-                                formatted("{} batch{}", batches, batches == 1 ? "" : "es")));
+    remarks.push_back(
+        formatted("--accumulate {} is more than the batches of an epoch: each step has only {}",
+                  settings.accumulate, formatted("{} batch{}", batches, batches == 1 ? "" : "es")));
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ void fail_if_all_skipped(const PrecisionSettings& settings, int64_t skipped, int
   if (steps == 0 || skipped < steps) return;
   const bool dynamic = settings.loss_scale == "dynamic";
   throw CommandError(ExitCode::kDiverged,
-                     formatted("every step ({0} of {0}) was skipped, because its gradients were "
-                               "inf or nan with {1}: nothing was learned",
+                     formatted("nothing was learned: with {1} the gradients of all {0} steps were "
+                               "inf or nan, so every step was skipped",
                                steps,
                                dynamic ? "--init-scale " + number_text(settings.init_scale)
                                        : "--loss-scale " + settings.loss_scale));

@@ -130,8 +130,8 @@ ImageShape image_shape(const Program& program, const std::string& file) {
         "program can train this one (jit::load_program)");
   if (x[0])
     fail(
-        formatted("its batches have {} images, and others are needed, too: export it again "
-                  "with {}",
+        formatted("it takes only batches of {} images, but other sizes are needed, too: export it "
+                  "again with {}",
                   *x[0], kFreeBatch));
   if (x[2] && x[3] && *x[2] != *x[3]) fail("the command's images have as many rows as columns");
   return {.channels = x[1], .side = x[2] ? x[2] : x[3], .classes = *y[1]};

@@ -235,7 +235,7 @@ void take_program(Settings& settings, const StartPoint& start, Log& log) {
   if (settings.program && start.before->model) {
     const std::string before = *start.before->model;
     if (!is_same(*find_setting("model"), before, *settings.model))
-      log.warning(formatted("--model {} is not read: the run goes on with the program of {}",
+      log.warning(formatted("--model {} is not read: the run continues with the program in {}",
                             *settings.model, start.file.string()));
     settings.model = before;
   }
