@@ -325,7 +325,7 @@ def counts(tree):
                         ("docs/cli-convolutions.md", "the search times % of the engine that cuDNN names first")):
         yield page, words, first("ops/conv/search/conv_limits.h", r"of_first = (\d+)")
     yield "docs/conv-search.md", "after % seconds of timed runs", first("ops/conv/search/conv_limits.h", r"double ms = (\d+)000")
-    yield "docs/conv-search.md", "beyond % choices", first("ops/conv/search/conv_cache_file.h", r"size_t choices = (\d+)")
+    yield "docs/conv-search.md", "at most % choices", first("ops/conv/search/conv_cache_file.h", r"size_t choices = (\d+)")
     yield "ops/README.md", "each of the latest % keys", first("ops/conv/cudnn/conv2d_engines_cudnn.cpp", r"kKeys = (\d+)")
     yield "ops/README.md", "for the latest % shapes", first("ops/matmul_kernels/matmul_cublas.cpp", r"kPlans = (\d+)")
     yield "ops/README.md", "at most % MiB, comes", first("ops/matmul_kernels/matmul_plan_cublas.cpp",
