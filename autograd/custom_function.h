@@ -36,7 +36,7 @@ class CustomCall;
 class CustomNode;
 }  // namespace autograd
 
-/// What forward leaves for backward.
+/// Carries tensors and flags from forward to backward.
 class LATHE_API FunctionContext {
  public:
   FunctionContext() = default;
@@ -58,7 +58,7 @@ class LATHE_API FunctionContext {
   /// of a container of tensors.
   bool needs_input_grad(size_t i) const { return i < needs_.size() && needs_[i]; }
 
-  /// Call it in forward. These outputs get no gradient, though they are floating.
+  /// Call it in forward. Declares that `outputs` get no gradient, though they are floating.
   void mark_non_differentiable(const Tensors& outputs) { constant_ = outputs; }
 
   /// Call it in forward. Chooses what backward gets as dy of an output that nothing used. true (the

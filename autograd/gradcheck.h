@@ -37,7 +37,8 @@ LATHE_API GradReport gradcheck(const std::function<Tensor(const Tensors&)>& f,
 
 /// Checks second derivatives: runs gradcheck() on the function (inputs, dy) → d f / d inputs.
 /// Before that, it compares the gradients with create_graph to those without, because an op may
-/// have separate code for the two cases. They may differ by 1e-12 * (largest gradient + 1).
+/// have separate code for the two cases. The gradients may differ by 1e-12 * (largest gradient +
+/// 1).
 LATHE_API GradReport gradgradcheck(const std::function<Tensor(const Tensors&)>& f,
                                    const Tensors& inputs, const GradcheckOptions& options = {});
 

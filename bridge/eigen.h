@@ -136,8 +136,8 @@ Tensor to_tensor(M&& m) {
 ///   M  a matrix, array or vector of Eigen, of fixed or dynamic sizes; a const M only reads. A
 ///      vector takes a tensor of one dimension. A column vector also takes [n,1], a row vector
 ///      [1,n].
-/// throws: ShapeError, DTypeError if M cannot be this tensor; DeviceError unless it is on the CPU;
-/// StateError if it requires grad; ValueError if its elements overlap and M is not const.
+/// throws: ShapeError, DTypeError if M does not fit the tensor; DeviceError unless the tensor is on
+/// the CPU; StateError if it requires grad; ValueError if its elements overlap and M is not const.
 template <class M>
 EigenView<M> as_eigen(const Tensor& t) {
   const detail::MatrixForm form = detail::shared_form<M>(t, "as_eigen");

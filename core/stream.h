@@ -94,7 +94,7 @@ class LATHE_API Event {
 };
 
 /// Milliseconds between two recorded events made with timing.
-/// throws: CudaError if one of them is not reached yet, DeviceError if their devices differ.
+/// throws: CudaError if an event is not reached yet, DeviceError if the events' devices differ.
 LATHE_API double elapsed_ms(const Event& from, const Event& to);
 
 }  // namespace lathe

@@ -81,7 +81,7 @@ class LATHE_API Tensor {
   bool is_contiguous(MemoryFormat format = kContiguous) const;
   /// True if both handles name the same tensor.
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
-  /// True if in host memory that GPUs read and write by themselves.
+  /// True if this tensor is in host memory that GPUs read and write directly.
   bool is_pinned() const { return impl().storage->pinned(); }
   /// This tensor if it is pinned, else a pinned copy without history.
   /// throws: NoCudaError.
@@ -149,9 +149,9 @@ class LATHE_API Tensor {
   void set_grad(const Tensor& grad) const;
   /// Adds d(this)/d(leaf) to the grad() of every leaf, or only of the leaves in options.inputs.
   /// Warns once if this is a loss in host memory that is NaN.
-  /// throws: StateError if this does not require grad, if the graph was freed, or if an input is no
-  /// leaf that requires grad; ShapeError if the gradient does not match this, or if none is given
-  /// and this has more than one element.
+  /// throws: StateError if this tensor does not require grad, if the graph was freed, or if an
+  /// input is no leaf that requires grad; ShapeError if the gradient does not match this tensor, or
+  /// if none is given and this tensor has more than one element.
   void backward() const;
   void backward(const Tensor& gradient) const;
   void backward(const BackwardOptions& options) const;
@@ -413,7 +413,8 @@ struct BackwardOptions {
   Tensors inputs = {};        // leaves: only their grad() changes; empty: that of all leaves
 };
 
-/// A tensor of uninitialised memory; every op makes its result with it. It has no history.
+/// A tensor of uninitialised memory; every op makes its result with empty(). The tensor has no
+/// history.
 LATHE_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
 /// Like empty(), with given strides (non-negative, not overlapping). Gaps are allocated too.
 /// throws: ShapeError for negative or missing strides, or if the last element's position exceeds an
@@ -430,7 +431,7 @@ LATHE_API Tensor empty_like(const Tensor& like, DType dtype);
 LATHE_API Tensor alias(const Tensor& t, const Shape& shape, const Strides& strides, int64_t offset);
 
 /// A tensor over the caller's memory, row-major, without a copy. The memory must outlive the tensor
-/// and its views; `release`, if given, runs when the last of them is gone.
+/// and its views; `release`, if given, runs when the last of these tensors is gone.
 /// throws: ValueError if `data` is null and the shape has elements.
 LATHE_API Tensor from_blob(void* data, const Shape& shape, DType dtype, Device device = kCPU,
                            std::function<void()> release = {});

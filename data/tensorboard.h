@@ -14,9 +14,8 @@ namespace lathe {
 struct EventWriterOptions {
   /// Appended to the file's name, after a dot.
   std::string suffix = {};
-  /// Set it if the new file continues the run of earlier files in the folder: the first step of the
-  /// new file. TensorBoard then ignores the entries of the earlier files from this step on. -1: a
-  /// new run.
+  /// The first step of the new file, if the folder has earlier files of the same run. TensorBoard
+  /// then ignores the entries of the earlier files from this step on. -1: a new run.
   int64_t first_step = -1;
 };
 

@@ -111,7 +111,7 @@ class LATHE_API ProcessGroup {
   Work all_reduce_(const Tensor& t, Reduce op = Reduce::kSum);
   /// Sets t to rank root's t.
   Work broadcast_(const Tensor& t, int64_t root = 0);
-  /// Sets out[r] to rank r's `in`. `out` is [world_size, …in].
+  /// Sets out[r] to rank r's `in`. The shape of `out` is [world_size] followed by that of `in`.
   Work all_gather_(const Tensor& out, const Tensor& in);
   /// Sets `out` to the reduction of in[rank()] over all ranks. The shape of `in` is [world_size]
   /// followed by the shape of `out`. Over Gloo every rank reduces all of `in`.

@@ -21,7 +21,7 @@ namespace lathe::jit {
 /// A function that compile() made. Copies share their graphs. Several threads may call it at the
 /// same time if f allows that. During the first call with inputs of a new kind, no other thread may
 /// write the buffers of `module`, because the trace restores them. Other threads may draw random
-/// numbers.
+/// numbers meanwhile.
 class LATHE_API CompiledFunction {
  public:
   /// Returns f(inputs), with the same bits, and with gradients.

@@ -28,10 +28,10 @@ namespace lathe::jit {
 ///   - A dropout draws in training and returns its input in evaluation. Its mode is the model's.
 ///     Graphs that trace() made have no dropouts.
 ///
-/// The model computes in the dtype of its parameters: after to(kF16) the graph's f32 is f16. A
-/// module that holds a batch norm's tensors keeps all its tensors in f32. If the names have no
-/// dots, this is the whole model. Hooks run on the whole model, not on the modules in it. Several
-/// threads may run it in evaluation mode.
+/// The model computes in the dtype of its parameters: after to(kF16), ops that are f32 in the graph
+/// compute in f16. A module that holds a batch norm's tensors keeps all its tensors in f32. If the
+/// names have no dots, this is the whole model. Hooks run on the whole model, not on the modules in
+/// it. Several threads may run it in evaluation mode.
 class LATHE_API GraphModule final : public nn::Module {
  public:
   /// The module's tensors share the graph's memory. `name` stands for the graph in messages.

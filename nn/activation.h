@@ -11,7 +11,7 @@
 
 namespace lathe::nn {
 
-// These have no options: nn::ReLU act; or, as a member, nn::ReLU act{*this, "act"}.
+// These layers have no options: nn::ReLU act; or, as a member, nn::ReLU act{*this, "act"}.
 class LATHE_API ReLU final : public Module {
  public:
   using Module::Module;

@@ -28,7 +28,7 @@ LATHE_API std::string head_of(const Module& model);
 /// is below "".
 LATHE_API bool is_below(std::string_view name, std::string_view module);
 
-/// Splits `parameters` in two.   → those outside the head, those of the head
+/// Splits `parameters` in two.   → the parameters outside the head, and those of the head
 LATHE_API std::pair<Tensors, Tensors> split_by_head(const Module& model, const Tensors& parameters);
 
 /// The entries of a file for a model that gets a new head.

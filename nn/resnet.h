@@ -110,7 +110,7 @@ struct CifarResNetOptions {
 
 /// Like BasicBlock, with a shortcut without parameters (option A of the paper). If the shape
 /// changes, the shortcut takes every second row and column and adds channels of zeros, half of them
-/// before the others and half after.
+/// before and half after the channels of x.
 class LATHE_API CifarBlock final : public Module {
  public:
   CifarBlock(int64_t in, int64_t out, int64_t stride, bool init = true);

@@ -31,7 +31,7 @@ LATHE_API Tensor argmin(const Tensor& x);
 LATHE_API Tensor argmin(const Tensor& x, ReduceOptions options);
 LATHE_API Tensor argmin(const Tensor& x, int64_t dim, ReduceOptions options = {});
 
-// keepdim as true or false.
+// Like the overloads above, with keepdim as true or false.
 inline ValuesAndIndices max(const Tensor& x, int64_t dim, KeepDim auto keepdim) {
   return max(x, dim, {keepdim});
 }

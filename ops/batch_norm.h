@@ -109,8 +109,8 @@ struct BatchNormCoefficients {
 };
 
 /// The last step of batch norm's gradient, after its sums were computed: dx = g_factor * g +
-/// x_factor * x + constant. g and x are dense in the same order; the others are [C] in the
-/// statistics' dtype.
+/// x_factor * x + constant. g and x are dense in the same order. g_factor, x_factor and constant
+/// are [C], in the statistics' dtype.
 struct BatchNormCombined {
   Tensor g, x, g_factor, x_factor, constant;
 };

@@ -19,7 +19,7 @@ LATHE_API Tensor ones(const Shape& shape, const TensorOptions& options = {});
 /// dtypes: if unset, i64 for an integer `value`, bool for a bool, else the default dtype.
 LATHE_API Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {});
 
-// Each has the shape, dtype, device and stride order of `like`.
+// The results have the shape, dtype, device and stride order of `like`.
 LATHE_API Tensor zeros_like(const Tensor& like);
 LATHE_API Tensor ones_like(const Tensor& like);
 LATHE_API Tensor full_like(const Tensor& like, Scalar value);

@@ -90,7 +90,7 @@ LATHE_API Tensor norm(const Tensor& x, const Dims& dims = {}, ReduceOptions opti
 /// grad: x, twice differentiable.   amp: float.
 LATHE_API Tensor logsumexp(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
-// keepdim as true or false.
+// Like the overloads above, with keepdim as true or false.
 inline Tensor sum(const Tensor& x, const Dims& dims, KeepDim auto keepdim) {
   return sum(x, dims, {keepdim});
 }

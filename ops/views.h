@@ -9,7 +9,8 @@
 
 namespace lathe {
 
-/// A view of x's elements in the shape `shape`. One size may be -1: it follows from the others.
+/// A view of x's elements in the shape `shape`. One size may be -1: it follows from the other
+/// sizes.
 /// throws: ShapeError if the number of elements differs, -1 is ambiguous, or x's strides do not
 /// allow a view (reshape() copies in this case).
 LATHE_API Tensor view(const Tensor& x, const Shape& shape);

@@ -25,7 +25,7 @@ struct UnfoldOptions {
 };
 /// The windows of images, each window as a column of the result (im2col).
 ///   x  [N,C,H,W]   →  [N,C*kernel.rows*kernel.cols,L], with L = P*Q windows, row by row; P and Q
-///                     as those of conv2d (ops/conv2d.h)
+///      are those of conv2d (ops/conv2d.h)
 /// dtypes: any.
 /// throws: ValueError, ShapeError.
 LATHE_API Tensor unfold(const Tensor& x, const UnfoldOptions& options);

@@ -13,7 +13,7 @@ namespace lathe::optim {
 class LATHE_API StateShares {
  public:
   virtual ~StateShares() = default;
-  /// True if this process updates that parameter and keeps its state.
+  /// True if this process updates parameter `number` and keeps its state.
   virtual bool is_own(size_t number) const = 0;
   /// Called before an update. Must return on all processes, or throw on all.
   /// throws: StateError if exchange() cannot be called now, for instance while a stream is

@@ -82,9 +82,9 @@ struct ProgressState {
 
 enum class MessageKind { kNote, kWarning, kError };
 
-/// The trainer calls these functions on every rank (see Trainer::is_first_rank()), in the thread
-/// that called fit(). It calls observers in the order in which they were added. An exception ends
-/// the training: the trainer saves what it can and rethrows the exception.
+/// The trainer calls the functions of its observers on every rank (see Trainer::is_first_rank()),
+/// in the thread that called fit(). It calls observers in the order in which they were added. An
+/// exception ends the training: the trainer saves what it can and rethrows the exception.
 class LATHE_API Observer {
  public:
   Observer() = default;

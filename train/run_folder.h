@@ -58,14 +58,14 @@ class LATHE_API RunFolder {
   RunFolder(const std::filesystem::path& folder, int64_t keep, std::function<Checkpoint()> present);
 
   // --- which state is good ----
-  /// The present state is good. Call before the first step.
+  /// Says that the present state is good. Call it before the first step.
   void begin(int64_t step);
   /// Begins to copy the present state. Training may change it as soon as the call returns.
   void take_candidate();
   /// Says that the loss of the candidate is finite. The candidate becomes the good state as soon as
   /// it is copied.
   void accept_candidate(int64_t step);
-  /// All losses of the steps before `step` are finite.
+  /// Says that all losses of the steps before `step` are finite.
   void losses_are_finite(int64_t step) { finite_until_ = step; }
   /// Says that a loss was not finite. States that were saved after the good state may be the cause.
   void loss_is_bad() { good_on_disk_ = -1; }

@@ -127,7 +127,7 @@ class LATHE_API Trainer {
   Trainer& loss(F f) {
     return set_loss(as_loss_function<Batch>(std::move(f)));
   }
-  /// The forward pass of evaluations, if it differs: without label smoothing, for example.
+  /// Sets another loss function for evaluations, for example one without label smoothing.
   template <class Batch = Tensors, class F>
   Trainer& evaluation_loss(F f) {
     return set_evaluation_loss(as_loss_function<Batch>(std::move(f)));

@@ -16,7 +16,7 @@
 
 namespace lathe::debug {
 
-/// A place of the program that waits.
+/// A place of the program where the host waits.
 struct SyncPlace : profile::CallPlace {
   std::string op;   // what the program called: "item", "nonzero", "to_device", …
   std::string why;  // "copy to the host", "synchronize stream", …

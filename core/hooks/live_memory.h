@@ -69,9 +69,9 @@ class LATHE_API LiveMemory {
 
   /// Ends a training step: notes what is alive. Call it when the temporaries of the step are gone.
   void step();
-  /// The calls whose tensors or autograd nodes became more in most of the steps, and are more at
-  /// the last step than at the first. Calls that keep a graph come first, then those with the most
-  /// bytes. The first step counts as warm-up. Empty before the fourth step().
+  /// The calls that have more live tensors or autograd nodes after most steps than before, and
+  /// after the last step more than after the first. Calls that keep a graph come first, then calls
+  /// with the most bytes. The first step counts as warm-up. Empty before the fourth step().
   std::vector<Growth> growth() const;
   /// growth() as text, a sentence for each call; "" if nothing grows.
   std::string growth_text() const;

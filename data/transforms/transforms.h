@@ -41,7 +41,7 @@ class ImageStage;  // a step that makes new pixels: image_stage.h
 /// holds an image between two stages: as much as its largest image needed.
 class LATHE_API Transform {
  public:
-  /// Exactly one of the two is set.
+  /// One stage. Exactly one of its two functions is set.
   struct Stage {
     std::shared_ptr<const PixelStage> pixel;
     std::shared_ptr<const ImageStage> image;

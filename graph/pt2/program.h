@@ -95,7 +95,7 @@ class LATHE_API Program final : public nn::Module {
   /// The names of the results: the keys if the model returns a dictionary, else the names of the
   /// values in the program, such as "linear_3".
   const std::vector<std::string>& output_names() const;
-  /// In the order of the names, as the program was exported.
+  /// The types of inputs and results as they were exported, in the order of the names.
   std::vector<ProgramType> input_types() const;
   std::vector<ProgramType> output_types() const;
 

@@ -14,10 +14,10 @@
 namespace lathe::cli {
 
 /// The parts of a data set.
-///   - kVal: with --val-split, this part of the training images; without it, the folder val/ if
-///     there is also a test/.
-///   - kTest: the test images. If a folder or packed file has none, --val-split first takes them
-///     from the training images, and then kVal.
+///   - kVal: the part of the training images that --val-split sets aside; without --val-split, the
+///     folder val/ if there is also a folder test/.
+///   - kTest: the test images. If a folder or packed file has no test images, --val-split first
+///     takes kTest from the training images, and then kVal.
 using data::Part;
 
 /// What this machine has: a GPU, processors, data sets (by their files' names only).
