@@ -6,7 +6,7 @@
 
 namespace lathe::cli {
 
-/// Whether the words, with spaces between them, have this one.
+/// True if `words`, a list of words with spaces between them, contains `word`.
 inline bool has_word(std::string_view words, std::string_view word) {
   while (!words.empty()) {
     const size_t space = std::min(words.find(' '), words.size());

@@ -17,8 +17,8 @@ namespace lathe::cli {
 using train::Row;
 
 /// Call this first in main.
-///   - Opens descriptors 0 to 2 if they are closed, so that no file opened later gets one of them.
-///     Writing to a closed stdout still fails.
+///   - Opens descriptors 0 to 2 if they are closed, so that no file opened later gets one of these
+///     descriptors. Writing to a closed stdout still fails.
 ///   - Ignores SIGPIPE and SIGXFSZ. A write to a pipe without a reader, or beyond the limit on file
 ///     sizes, is then an ordinary error.
 void prepare_standard_streams();

@@ -7,8 +7,8 @@
 namespace lathe::cli {
 
 /// Checks whether the result of `flag`, a text that begins with `beginning`, may replace the file
-/// at `path`. It may if the file is empty or begins the same way, as the result of an earlier call
-/// does.
+/// at `path`. The file may be replaced if it is empty or begins with `beginning`, like the result
+/// of an earlier call.
 /// throws: UsageError for any other file.
 void check_replaceable(std::string_view flag, const std::string& path, std::string_view beginning);
 

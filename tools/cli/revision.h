@@ -6,7 +6,8 @@
 
 namespace lathe::cli {
 
-/// "a1b2c3d4e5f6", followed by "-dirty" if files differed from it; "" if unknown.
+/// The git revision, "a1b2c3d4e5f6", followed by "-dirty" if files differed from the revision; ""
+/// if unknown.
 std::string_view revision();
 
 }  // namespace lathe::cli

@@ -89,7 +89,7 @@ inline void trace_now(const char* word, const char* what) {
   trace(word, line);
 }
 
-/// A test case begins: forgets what earlier cases reached.
+/// Call it when a test case begins: forgets what earlier cases reached.
 inline void begin_case(const char* name) {
   for (auto& seen : g_seen) seen.store(0, std::memory_order_relaxed);
   trace_now("case", name);

@@ -23,11 +23,11 @@ struct TimingOptions {
   Device device = kCPU;  // a window ends when this device has finished its work
 };
 
-/// Returns the options with their times scaled so that warm-up and windows together take `seconds`.
-/// Without `seconds` they stay unchanged.
+/// Returns `options` with times scaled so that warm-up and windows together take `seconds`. Without
+/// `seconds` it returns `options` unchanged.
 TimingOptions lasting(std::optional<double> seconds, TimingOptions options);
 
-/// Calls f to warm up, then in windows.
+/// Times f: calls it to warm up, then in windows of several calls.
 Timing measure(FunctionRef<void()> f, const TimingOptions& options = {});
 
 /// Adds seconds, seconds_low, seconds_high, windows and `<unit>_per_second`, for `units` per call.

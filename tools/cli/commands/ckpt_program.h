@@ -16,13 +16,13 @@ inline bool is_program_file(const std::string& path) { return path.ends_with(".p
 /// throws: CommandError (kData); DataError.
 std::unique_ptr<jit::Program> open_program(const std::string& path);
 
-/// --model names the program that the weights in `from` are for.
-/// throws: UsageError if it is no program, or if this conversion to `to` needs none.
+/// Checks --model, which names the program that the weights in `from` are for.
+/// throws: UsageError if the file is no program, or if the conversion of `from` to `to` needs none.
 void check_model_flag(const Settings& settings, const std::string& from, const std::string& to);
 
-/// The program's graph in evaluation, for batches of any size. If the export or the program does
-/// not allow that, for inputs of one size, which is printed with the reason.
-/// throws: CommandError (kData) naming `from` if a graph cannot hold it.
+/// The program's graph in evaluation mode, for batches of any size. If the export or the program
+/// allows only one size, the graph takes inputs of this size, which is printed with the reason.
+/// throws: CommandError (kData) naming `from` if a graph cannot hold the program.
 jit::Graph graph_of_program(jit::Program& program, const std::string& from, const Output& out);
 
 }  // namespace lathe::cli

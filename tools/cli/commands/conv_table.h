@@ -11,13 +11,13 @@
 
 namespace lathe::cli {
 
-/// The table of passes, with the columns layer, count, pass, ms, GFLOP/s and roofline, then those
-/// of `more`. For a ResNet the first six are at most 71 characters wide, so that one more column of
-/// 8 fits a terminal of 80.
+/// The table of passes, with the columns layer, count, pass, ms, GFLOP/s and roofline, then the
+/// columns `more`. For a ResNet the first six columns are at most 71 characters wide, so one more
+/// column of 8 characters fits a terminal of 80.
 TextTable conv_table(const std::vector<plan::ConvLayer>& layers, std::vector<TextColumn> more,
                      int width);
-/// The cells of the first six columns. `count`: equal layers; `seconds`: their time together;
-/// `rate`: in operations per second; the last number is the part of the roofline.
+/// The cells of the first six columns. `count`: the number of equal layers; `seconds`: the time of
+/// all of them; `rate`: operations per second; the last number: the share of the roofline.
 std::vector<std::string> conv_cells(const std::string& layer, int64_t count, std::string_view pass,
                                     double seconds, double rate, double of_roofline);
 

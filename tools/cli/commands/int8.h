@@ -9,12 +9,13 @@
 
 namespace lathe::cli {
 
-/// throws: UsageError for flags of --int8 without it, and for --int8 where no graph is made.
+/// throws: UsageError for flags that belong to --int8 if --int8 is not given, and for --int8 in a
+/// call that makes no graph.
 void check_int8_flags(const Invocation& call, bool makes_graph);
 
 /// Quantises the graph of the file `from` (jit::quantize) and prints a row for each layer. The
-/// calibration images are those of --calibration, prepared as `file` says. Without that flag they
-/// are the training images of the run whose checkpoint `from` is.
+/// calibration images are those of --calibration, prepared as `file` says. Without --calibration
+/// they are the training images of the run that saved the checkpoint `from`.
 /// throws: UsageError if there are no images to take; CommandError (kData).
 void make_int8(GraphFile& file, const std::string& from, const Settings& settings,
                const Output& out);

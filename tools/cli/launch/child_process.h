@@ -15,7 +15,7 @@ struct ProcessEnd {
   int signal = 0;  // 0: it ended by itself
 
   bool good() const { return code == 0 && signal == 0; }
-  /// What a shell would say: the code, or 128 + the signal.
+  /// The exit code as a shell would report it: the code, or 128 + the signal.
   int exit_code() const { return signal != 0 ? 128 + signal : code; }
   /// "ended with exit code 3", "was ended by signal 9 (Killed)".
   std::string text() const;
@@ -40,7 +40,7 @@ class ChildProcess {
   ChildProcess& operator=(ChildProcess&& other) noexcept;
 
   pid_t pid() const { return pid_; }
-  /// The descriptors to read from, which never block; -1 once closed.
+  /// The descriptors of the program's output. Reading never blocks; -1 after they were closed.
   int standard_output() const { return pipes_[0]; }
   int standard_error() const { return pipes_[1]; }
   void close_output(int descriptor);
@@ -48,7 +48,7 @@ class ChildProcess {
   bool running() const { return running_; }
   /// Sends a signal to the process alone.
   void signal(int number) const;
-  /// Sends a signal to the process and to all that it started.
+  /// Sends a signal to the process and to all processes that it started.
   void signal_all(int number) const;
   /// Checks whether the process has ended. → running()
   bool look();

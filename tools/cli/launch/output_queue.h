@@ -17,7 +17,7 @@ class OutputQueue {
   /// Writes what the descriptor accepts without waiting, and queues the rest. After an error it
   /// drops the text.
   void add(std::string_view text);
-  /// Writes what the descriptor accepts now of the queued text.
+  /// Writes as much of the queued text as the descriptor accepts now.
   void write();
   /// Drops the queued text and all later text.
   void close();
@@ -27,7 +27,7 @@ class OutputQueue {
   /// True if so much is queued that nothing should be added. The caller then does not read the
   /// ranks' output, so the ranks wait.
   bool is_full() const { return text_.size() - written_ >= kMost; }
-  /// "stdout: closed"; "" as long as it can be written.
+  /// "stdout: closed"; "" as long as the descriptor can be written.
   const std::string& problem() const { return problem_; }
 
  private:

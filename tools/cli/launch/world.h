@@ -12,7 +12,7 @@
 
 namespace lathe::cli {
 
-/// What all ranks of this machine are started with.
+/// The options with which all ranks of this machine are started.
 struct WorldOptions {
   std::vector<std::string> program;  // with its arguments
   int64_t ranks = 1;                 // on this machine
@@ -40,12 +40,13 @@ struct WorldEnd {
   bool stopped = false;                     // a rank has ended with 128 + `asked`, or by it
 };
 
-/// Starts the ranks and passes on their output, and to them the signals that arrive. Returns when
-/// all have ended.
-///   - A rank fails: the others have 3 s, or grace_seconds if that is less, to end by themselves.
-///     Then they get SIGTERM, and SIGKILL grace_seconds later.
-///   - SIGINT, SIGTERM or SIGHUP: each rank, and what it started, gets the signal once. A rank that
-///     ends because of it has not failed, and the others have unlimited time to save.
+/// Starts the ranks, passes on their output, and passes arriving signals to them. Returns when all
+/// ranks have ended.
+///   - A rank fails: the other ranks have 3 s, or grace_seconds if that is less, to end by
+///     themselves. Then they get SIGTERM, and SIGKILL grace_seconds later.
+///   - SIGINT, SIGTERM or SIGHUP: each rank, and every process that it started, gets the signal
+///     once. A rank that ends because of the signal has not failed, and the other ranks have
+///     unlimited time to save.
 ///   - A second such signal, a second or more later: kills the ranks.
 ///   - SIGUSR1: each rank gets it, but not what the rank started.
 ///   - stdout or a log cannot be written any more: the ranks get SIGTERM, and SIGKILL grace_seconds

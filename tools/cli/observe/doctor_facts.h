@@ -12,7 +12,7 @@
 
 namespace lathe::cli {
 
-/// The machine that the configuration is for.
+/// The machine for which the settings are checked.
 struct MachineFacts {
   bool gpu = false;               // the configuration computes on one, be it there or not
   bool tensor_cores = false;      // for f16, and from compute capability 8.0 on for TF32 and bf16
@@ -40,11 +40,11 @@ struct Facts {
   StepFacts step;
 };
 
-/// The convolutions, by name, that a batch norm follows as the next module of the same parent.
+/// The convolutions, by name, whose next module in the same parent is a batch norm.
 nn::Module::Named<nn::Module*> convolutions_before_norm(nn::Module& model);
 
-/// The names ("features.0") of those of convolutions_before_norm() that have a bias. The batch norm
-/// subtracts the bias again, so it has no effect.
+/// The names ("features.0") of the convolutions of convolutions_before_norm() that have a bias.
+/// Such a bias has no effect, because the batch norm subtracts it.
 std::vector<std::string> biases_before_norm(nn::Module& model);
 
 /// The facts about this machine, as this process may use it. `device` is the CPU or an existing

@@ -7,7 +7,7 @@
 
 namespace lathe::cli {
 
-/// read_run_files(), with the settings of config.toml.
+/// Reads the folder with read_run_files(), and the settings from its config.toml.
 /// throws: CommandError (kData) if there is no such folder; DataError.
 report::RunFiles run_of_folder(const std::filesystem::path& folder);
 

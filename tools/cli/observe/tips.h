@@ -34,7 +34,7 @@ struct Tip {
   TipJob job = TipJob::kTraining;
 };
 
-/// Who claims it.
+/// The sources that claim the tip.
 std::vector<std::string_view> tip_sources();
 
 /// All tips, in the order of the table. `settings` are those of the job, all of them chosen.
@@ -54,9 +54,9 @@ struct TipResult {
 };
 
 /// Judges a tip by ratios of pairs of windows: time without the tip over time with it. The interval
-/// goes from one of the sorted ratios to another one, for any distribution. It is the narrowest
-/// that holds the true median with a probability of 90 %; with fewer than five ratios it has all of
-/// them.
+/// goes from one of the sorted ratios to another. It is the narrowest such interval that contains
+/// the true median with a probability of 90 %, for any distribution. With fewer than five ratios it
+/// contains all ratios.
 ///   helps      the interval lies above 1, and the median is at least 1.02
 ///   hurts      the interval lies below 1, and the median is at most 1 / 1.02
 ///   no matter  the interval lies within 5 % of 1

@@ -10,7 +10,8 @@
 
 namespace lathe::cli {
 
-/// For "bash", "zsh" or "fish", and the name of the program: lathe, or one with models of its own.
+/// The completion script for a shell: "bash", "zsh" or "fish". `program` is lathe, or a program
+/// with models of its own.
 /// throws: UsageError for another shell.
 std::string completion_script(std::span<const Command> commands, std::string_view shell,
                               std::string_view program);

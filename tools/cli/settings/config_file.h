@@ -27,13 +27,13 @@ std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view na
 
 /// Reads a config file, or an unnamed pipe.
 /// throws: UsageError
-///   - if it cannot be read or has more than 1 MiB;
+///   - if the file cannot be read or has more than 1 MiB;
 ///   - for a named pipe, because opening it might block for ever;
 ///   - for a pipe or device that gives nothing, except for /dev/null by this name.
 std::string read_config_text(const std::filesystem::path& path);
 
 /// Calls read_config_text(), then parse_config().
-/// throws: as these two.
+/// throws: what these two throw.
 std::vector<ConfigEntry> read_config(const std::filesystem::path& path);
 
 /// Returns the text with `value`, a bare word or a number, as the value of `key`. All other bytes
@@ -46,7 +46,7 @@ std::string with_value(std::string_view text, std::string_view name, std::string
 /// Writes a text as a value of a config file: in quotes, with the escapes that it needs.
 std::string config_string(std::string_view text);
 
-/// Writes the settings that a command takes as a config file. Read again, it gives the same
+/// Writes the settings that a command takes as a config file. Reading this file gives the same
 /// settings.
 std::string config_text(const Settings& settings, const Takes& takes);
 

@@ -23,7 +23,7 @@ struct PackedKind {
 /// kImageFolder: a folder that holds images, in any layout.
 enum class DataRoot { kOther, kMissing, kImageFolder };
 
-/// The facts that the choices depend on.
+/// The facts about a machine on which the choices depend.
 struct Machine {
   bool has_cuda = false;  // and --device allows it
   int usable_cpus = 1;
@@ -58,8 +58,8 @@ int64_t batch_of_rank(int64_t batch_size, int64_t ranks);
 void complete(Settings& settings, const Machine& machine);
 
 /// Chooses the open settings of a GPU: TF32 and page-locked memory are on, and convolution engines
-/// are timed unless the run must be deterministic. Do not call it on a CPU: a config file from
-/// there then leaves these settings open, and can be used on a GPU.
+/// are timed unless the run must be deterministic. Do not call it on a CPU: a config file written
+/// on a CPU then leaves these settings open, and can be used on a GPU.
 void complete_for_gpu(Settings& settings);
 
 }  // namespace lathe::cli

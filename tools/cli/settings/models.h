@@ -12,22 +12,22 @@ namespace lathe::cli {
 
 using trainer::Model;
 
-/// The models of the library first. trainer::add_model() adds to them before the command line is
-/// read.
+/// All models that --model can name, the library's first. trainer::add_model() adds models before
+/// the command line is read.
 const std::deque<Model>& models();
 
-/// Makes it.   → the model, on the CPU
-/// throws: UsageError for an image size that it does not take, or a name that there is not.
+/// Makes the model `name`.   → the model, on the CPU
+/// throws: UsageError for an image size that the model does not take, or an unknown name.
 std::unique_ptr<nn::Module> make_named_model(std::string_view name,
                                              const nn::ModelOptions& options);
 
 bool is_model_name(std::string_view model);
 
-/// Whether --model means a file (training/model_file.h): it is no name, and ends with .pt2, .onnx
-/// or .lathe.
+/// True if --model means a file (training/model_file.h): it is not the name of a model, and ends
+/// with .pt2, .onnx or .lathe.
 bool is_model_file(std::string_view model);
 
-/// What to call the model: a name as it is, a file without folder and ending.
+/// The model's name for people: a name as it is, a file without its folder and ending.
 std::string title_of_model(std::string_view model);
 
 /// "resnet18|resnet34|…".

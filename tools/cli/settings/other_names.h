@@ -30,15 +30,15 @@ std::string flag_hint(std::string_view word, const Takes& takes,
 struct OtherFlags {
   std::string_view flag, text, words;
 };
-/// Words for which lathe has no flag, and what to do instead.
+/// Words of other programs for which lathe has no flag, and what to do instead.
 struct Answer {
   std::array<const Takes*, 2> commands;
   std::string_view text, words;
 
   bool is_for(const Takes& takes) const;
 };
-/// The tables that flag_hint() searches: first the answers, then the flags. The first row with the
-/// word counts.
+/// The tables that flag_hint() searches: first the answers, then the flags. The first row that has
+/// the word counts.
 std::span<const OtherFlags> other_flags();
 std::span<const Answer> other_answers();
 

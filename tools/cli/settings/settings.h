@@ -15,7 +15,7 @@ namespace lathe::cli {
 
 // An absent optional means "auto": defaults.h chooses it.
 
-/// Which images, and how they look.
+/// Which images are used, and how they look.
 struct DataSettings {
   std::optional<std::string> dataset;
   std::string data_root;
@@ -63,7 +63,7 @@ struct ModelSettings {
   bool operator==(const ModelSettings&) const = default;
 };
 
-/// How an update is made of gradients.
+/// How an update is computed from gradients.
 struct OptimizerSettings {
   std::string optimizer = "sgd";
   std::optional<double> lr;
@@ -84,7 +84,7 @@ struct OptimizerSettings {
   bool operator==(const OptimizerSettings&) const = default;
 };
 
-/// How long a training is, and its learning rate meanwhile.
+/// How long a training lasts, and how its learning rate changes.
 struct ScheduleSettings {
   std::string scheduler = "cosine";
   int64_t step_size = 30;
@@ -99,7 +99,7 @@ struct ScheduleSettings {
   bool operator==(const ScheduleSettings&) const = default;
 };
 
-/// In which numbers it computes.
+/// The number types in which a training computes.
 struct PrecisionSettings {
   std::string amp = "off";
   std::string loss_scale = "dynamic";
@@ -112,7 +112,7 @@ struct PrecisionSettings {
   bool operator==(const PrecisionSettings&) const = default;
 };
 
-/// Where and how it computes.
+/// Where and how a training computes.
 struct ComputeSettings {
   std::string device = "auto";
   std::optional<int64_t> threads;
@@ -149,7 +149,7 @@ struct RunSettings {
   bool operator==(const RunSettings&) const = default;
 };
 
-/// What looks into the steps of a training.
+/// Checks inside the steps of a training.
 struct FaultSettings {
   bool profile = false;
   std::string profile_steps = "10:20";
@@ -226,7 +226,7 @@ struct OutputSettings {
   bool operator==(const OutputSettings&) const = default;
 };
 
-/// All of them. A function that needs one group alone takes that group.
+/// All settings. A function that needs only one group of settings takes that group.
 struct Settings : DataSettings,
                   LoadingSettings,
                   ModelSettings,

@@ -18,7 +18,7 @@
 
 namespace lathe::cli {
 
-/// What each source says, as text. Empty sources are skipped.
+/// The settings that each source gives, as text. Empty sources are skipped.
 struct SettingSources {
   std::map<std::string, std::string, std::less<>> flags;  // key → text; only those of the command
   std::function<const char*(const char*)> environment;    // getenv, or a test's
@@ -29,7 +29,7 @@ struct SettingSources {
   bool (*has_gpu)() = cuda_is_available;  // asked where a recipe depends on it
 };
 
-/// Merges the sources into the settings of a command. `takes` says which settings it has.
+/// Merges the sources into the settings of a command. `takes` says which settings the command has.
 ///   - Config file: an entry that only other commands have is checked and then ignored, so that
 ///     commands can share a file. An entry that no command has is an error.
 ///   - Environment: only the variables of this command's settings are read.
@@ -50,8 +50,8 @@ const char* variable_of(const SettingSources& sources, const Setting& setting);
 /// Whether a flag gives the setting. `--model auto` does not count: it leaves the model open.
 bool is_flag_given(const SettingSources& sources, std::string_view key);
 
-/// Whether neither a flag nor a variable gives the setting, so that it can only come from the
-/// config file.
+/// True if neither a flag nor a variable gives the setting, so that only the config file can give
+/// it.
 bool is_of_config(const SettingSources& sources, const Setting& setting);
 
 /// The source that gives a setting: "--recipe", "LATHE_RECIPE" or "recipe in job.toml".

@@ -17,7 +17,7 @@ struct Takes {
   std::string_view also = {};  // keys, with a space between two
 
   bool has(const Setting& setting) const;
-  /// Whether it is `other` or is based on it.
+  /// True if this is `other` or is based on `other`.
   bool includes(const Takes& other) const;
 
   bool operator==(const Takes&) const = default;

@@ -28,7 +28,7 @@ std::string_view recipe_choices();
 /// The hint for an unknown name: all recipes, with what they are for.
 std::string recipe_hint(std::string_view name);
 
-/// A line for each recipe, or more where it has more than `width` columns.
+/// A line for each recipe, broken into several if it has more than `width` columns.
 std::string recipe_list(int width);
 
 /// Sets `settings` as the recipe says.

@@ -30,8 +30,8 @@ std::string_view why_gone(std::string_view key);
 /// config file or the environment. A setting that the file turns off is not reported.
 std::vector<std::string> gone_settings(const SettingSources& sources);
 
-/// The texts of gone_settings(), then one for each flag of the call without an effect: "--power has
-/// no effect with --scheduler cosine, only with poly". Not reported:
+/// The texts of gone_settings(), then a text for each flag of the call that has no effect: "--power
+/// has no effect with --scheduler cosine, only with poly". Not reported:
 ///   - settings from the environment and config files, which serve many calls;
 ///   - switches that are off;
 ///   - flags that depend on a setting that is still `auto`.

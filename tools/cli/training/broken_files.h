@@ -21,7 +21,7 @@ class BrokenFiles {
   /// files.
   BrokenFiles(std::vector<const data::Dataset*> sets, Log& log);
 
-  /// Names the files found since the last call in the log.
+  /// Names the broken files that were found since the last call, in the log.
   void report();
   /// From now on count() counts the broken files of all ranks. All ranks must call join().
   void join(const Ranks& ranks);
@@ -33,7 +33,8 @@ class BrokenFiles {
   Log& log_;
 };
 
-/// What helps after the loader's error `error`, if it is about an image of a folder; else "".
+/// Advice after the loader's error `error`, if the error is about an image of a folder; otherwise
+/// "".
 std::string image_advice(const Settings& settings, std::string_view error);
 
 }  // namespace lathe::cli

@@ -14,20 +14,20 @@
 
 namespace lathe::cli {
 
-/// Applies --threads, --device and the settings of convolutions. On a GPU, open settings are chosen
-/// (complete_for_gpu).   → the device
-/// throws: UsageError for a name that is no device; NoCudaError or DeviceError for one that does
-/// not exist.
+/// Applies --threads, --device and the settings of convolutions. On a GPU it chooses the open
+/// settings (complete_for_gpu).   → the device
+/// throws: UsageError for a name that is no device; NoCudaError or DeviceError for a device that
+/// does not exist.
 Device prepare_compute(Settings& settings);
 
-/// With --device auto one line that says why the CPU was chosen, otherwise "".
+/// With --device auto, a line that says why the CPU was chosen; otherwise "".
 std::string device_remark(const Settings& settings);
 
-/// The libraries of convolutions on the CPU: "oneDNN 2.6.3: direct, Winograd, bf16".
+/// Names the library that computes convolutions on the CPU: "oneDNN 2.6.3: direct, Winograd, bf16".
 std::string convolution_text(const cpu::OneDnnInfo& fast);
 
-/// One line that says how much slower training on this device is in a build without oneDNN; "" if
-/// it is not.
+/// In a build without oneDNN, a line that says how much slower training on this device is; "" if it
+/// is not slower.
 std::string convolution_remark(const cpu::OneDnnInfo& fast, Device device);
 
 struct ModelShape {
@@ -35,15 +35,16 @@ struct ModelShape {
 };
 
 /// The model that --model and --stem name for images of --image-size, on the CPU, with values drawn
-/// from the default generator. A stem that is not chosen is the one for the image size. If --model
-/// names a file (model_file.h), the model has the file's values.
-/// throws: UsageError for an image size that the model does not take; as model_of_file().
+/// from the default generator. If no stem is chosen, the image size decides it. If --model names a
+/// file (model_file.h), the model has the file's values.
+/// throws: UsageError for an image size that the model does not take; what model_of_file() throws.
 std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShape& shape);
-/// Like make_model(), for a model whose weights are loaded next: nothing is drawn.
+/// Like make_model(), for a model whose weights are loaded next: it draws no random numbers.
 std::unique_ptr<nn::Module> make_empty_model(const Settings& settings, const ModelShape& shape);
 
-/// The classes and channels for which a model has weights of these shapes. `make` makes the model
-/// for such numbers: the sizes of its weights that grow with one of the two tell it.
+/// The numbers of classes and channels for which a model has weights of these shapes. `make` makes
+/// the model for given numbers. Those sizes of its weights that grow with classes or channels give
+/// the answer.
 ModelShape shape_of_weights(const StateDict& weights,
                             FunctionRef<std::unique_ptr<nn::Module>(const ModelShape&)> make);
 
@@ -51,7 +52,7 @@ ModelShape shape_of_weights(const StateDict& weights,
 /// them from any format.
 MemoryFormat filter_format(Device device, const Settings& settings);
 
-/// Moves the model to the device and its filters to that format.
+/// Moves the model to the device, and its filters to filter_format().
 void place_model(nn::Module& model, Device device, const Settings& settings);
 
 /// The batch's images in the memory format of --layout.
@@ -64,8 +65,8 @@ Tensor scores_of(nn::Module& model, const Tensor& x, const Settings& settings);
 /// scores are in f32, computed as --layout says.
 train::LossFunction loss_of(nn::Module& model, const Settings& settings);
 
-/// How --amp, --loss-scale, --accumulate, --clip-grad-norm, --recompute and --capture say that a
-/// step is made.
+/// The options of a step that --amp, --loss-scale, --accumulate, --clip-grad-norm, --recompute and
+/// --capture ask for.
 /// throws: UsageError for a loss scale that is not possible.
 train::StepOptions step_options(const Settings& settings);
 

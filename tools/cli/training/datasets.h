@@ -20,7 +20,8 @@ namespace lathe::cli {
 ///     takes kTest from the training images, and then kVal.
 using data::Part;
 
-/// What this machine has: a GPU, processors, data sets (by their files' names only).
+/// Finds what this machine has: a GPU, processors, data sets (looks only at the names of their
+/// files).
 Machine look_around(const Settings& settings);
 
 /// Downloads the data set if --download asks for it and it is missing, with progress on stderr.
@@ -35,14 +36,14 @@ bool has_part(const Settings& settings, Part part);
 /// throws: as has_part().
 bool makes_test_part(const Settings& settings);
 
-/// All images of one part as they are stored, for commands that check each: a broken one throws
-/// when it is read.
+/// All images of one part as they are stored, for commands that check each image. Reading a broken
+/// image throws.
 /// throws: UsageError, DataError, FileError.
 std::shared_ptr<data::ImageDataset> open_all_images(Settings settings, Part part);
 /// Like open_all_images(), for a folder that directly contains the classes' folders.
 std::shared_ptr<data::ImageDataset> open_class_folders(const std::filesystem::path& root);
 
-/// Opens one part. `augmented`: with the random changes of settings.augment.
+/// Opens one part of the data set. `augmented`: with the random changes of settings.augment.
 /// throws: UsageError if --augment or --image-size does not fit, or --val-split leaves a part
 /// without images; CommandError (kData) if a file cannot be read; DataError.
 std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part part,
@@ -52,17 +53,17 @@ std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part 
 /// size, and the names of the classes.
 ModelInput model_input(const Settings& settings, const data::ImageDataset& images);
 
-/// Which part of the samples a process reads: its rank among how many.
+/// The part of the samples that a process reads: its rank, and the number of ranks.
 struct Share {
   int64_t rank = 0, ranks = 1;
 };
 
-/// `training`: shuffled. Otherwise from the first to the last, including a short last batch. A
-/// request to stop (StopRequests) ends a pass over the batches after the sample that is being read,
-/// except in training with --accumulate. With several ranks, each reads its share of every batch,
-/// so that --batch-size is for all ranks together. In training the shares are equal, and no request
-/// to stop ends a pass over the batches: the ranks stop together. In evaluation each sample is in
-/// one share.
+/// Makes the loader of a data set. For `training` the samples are shuffled. Otherwise they come
+/// from the first to the last, including a short last batch. A request to stop (StopRequests) ends
+/// a pass over the batches after the sample that is being read, except in training with
+/// --accumulate. With several ranks, each rank reads its share of every batch, because --batch-size
+/// is for all ranks together. In training the shares are equal, and no request to stop ends a pass
+/// over the batches: the ranks stop together. In evaluation each sample is in one share.
 /// throws: UsageError for fewer samples than ranks.
 data::DataLoader make_loader(std::shared_ptr<const data::Dataset> dataset, const Settings& settings,
                              bool training, Share share = {});

@@ -11,7 +11,8 @@
 
 namespace lathe::cli {
 
-/// Says what the settings ask for and cannot be had: --sync on a CPU, gradients under a loss scale.
+/// Says which requests of the settings cannot be fulfilled: --sync on a CPU, gradients under a loss
+/// scale.
 void announce_debug_scopes(const FaultSettings& settings, Device device, bool scales_loss,
                            Log& log);
 
@@ -39,7 +40,7 @@ class ForwardScope {
  public:
   [[nodiscard]] ForwardScope(const FaultSettings& settings, bool scales_loss);
 
-  /// As DebugScopes::check(), at the end of the forward pass.
+  /// Like DebugScopes::check(), at the end of the forward pass.
   void check();
 
  private:

@@ -12,11 +12,11 @@
 
 namespace lathe::cli {
 
-/// Sees the scores and the labels of each batch, in order.
+/// A function that gets the scores and the labels of each batch, in order.
 using BatchObserver = std::function<void(const Tensor& scores, const Tensor& labels)>;
 
-/// Makes one pass in evaluation mode and shows its progress. If `classes` is above 0, it also fills
-/// the confusion matrix.
+/// Makes one pass over `input` in evaluation mode, and shows its progress. If `classes` is above 0,
+/// it also fills the confusion matrix.
 train::Evaluation evaluate(nn::Module& model, Input& input, const Settings& settings,
                            int64_t classes, train::Progress& progress,
                            const BatchObserver& observer = {});

@@ -9,7 +9,7 @@
 
 namespace lathe::cli {
 
-/// Downloads to --data-root or, without it, to ~/.cache/lathe.   → the directory
+/// Downloads a data set to --data-root or, without this flag, to ~/.cache/lathe.   → the directory
 /// throws: FileError, DataError; CommandError (130, 143) after Ctrl-C or SIGTERM. The next call
 /// then continues the download.
 std::filesystem::path fetch_dataset_shown(const data::DatasetSource& source,

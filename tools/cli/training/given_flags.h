@@ -11,7 +11,7 @@ namespace lathe::cli {
 /// The flags of the call, and the entries of the config file for settings that neither a flag nor
 /// the environment gives. merge_settings() has checked these entries. An "auto" in the file does
 /// not count, because a run keeps what was chosen for it.
-///   takes  what the command takes
+///   takes  the settings that the command takes
 std::map<std::string, std::string, std::less<>> given_flags(const SettingSources& call,
                                                             const Takes& takes);
 

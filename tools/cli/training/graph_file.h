@@ -20,7 +20,7 @@ struct GraphFile {
   safetensors::Metadata about;  // how an image becomes an input, where the file says it
 };
 
-/// The metadata of a safetensors file; of any other file, none.
+/// The metadata of a safetensors file; empty for any other file.
 /// throws: FileError; DataError.
 safetensors::Metadata metadata_in(const std::string& path);
 
@@ -28,12 +28,13 @@ safetensors::Metadata metadata_in(const std::string& path);
 /// throws: FileError.
 bool is_graph_file(const std::string& path);
 
-/// The graph of such a file.
+/// Reads the graph of a file for which is_graph_file() is true.
 /// throws: CommandError (kData); DataError.
 GraphFile read_graph_file(const std::string& path);
 
 /// The graph's parameters and buffers as a model's state dict. Constants that an export added are
-/// left out. A num_batches_tracked of 0, which graphs lack, is added beside each running_mean.
+/// left out. Each running_mean gets a num_batches_tracked of 0 beside it, because graphs have no
+/// such entries.
 StateDict weights_of(const jit::Graph& graph);
 
 /// Calls `f`, which runs or rewrites the graph of `file`. An error of its ops becomes CommandError
@@ -52,15 +53,17 @@ decltype(auto) running_graph(const std::string& file, F&& f) {
   }
 }
 
-/// Returns how the file says that images are prepared (model_input_in). Files of other programs do
-/// not say it. For these it is usual_input(), if the graph maps [N,3,S,S] to [N,classes].
-/// throws: CommandError (kData) naming the file, if it does not say it and has other types.
+/// Returns how images are prepared, as the file says (model_input_in). Files of other programs do
+/// not say it. For such a file it returns usual_input(), if the graph maps [N,3,S,S] to
+/// [N,classes].
+/// throws: CommandError (kData) naming the file, if the file does not say it and its graph has
+/// other types.
 ModelInput model_input_of(const GraphFile& file, const std::string& path);
 
-/// Whether the results of a classifier are probabilities already, so that they need no softmax.
-/// They are if the last op is a softmax over the classes, a sigmoid, or the exp of a log_softmax.
-/// Later ops that only change shape or dtype do not count. Results of any other op count as logits.
-/// (The softmax of a log_softmax equals that of its logits.)
+/// True if the results of a classifier are probabilities already, so that they need no softmax.
+/// This holds if the last op is a softmax over the classes, a sigmoid, or the exp of a log_softmax.
+/// Further ops behind it that only change shape or dtype do not matter. Results of any other op
+/// count as logits. (The softmax of a log_softmax equals that of its logits.)
 bool gives_probabilities(const jit::Graph& graph);
 
 /// The only batch size that the graph's first input takes, or 0 if it takes any.

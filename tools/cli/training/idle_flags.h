@@ -14,7 +14,7 @@
 
 namespace lathe::cli {
 
-/// What a training was made of.
+/// The parts from which a training was made.
 struct Setup {
   Device device;
   nn::Module& model;
@@ -23,12 +23,13 @@ struct Setup {
   const RunImages& images;
 };
 
-/// --recompute and --sync-batch-norm change only such a model.
+/// True if the model has a batch norm. --recompute and --sync-batch-norm change only such models.
 bool has_batch_norm(nn::Module& model);
 
-/// A text for each such flag of the call. Environment and config files serve many calls, so nothing
-/// from there is reported, but for the schedule: a --step-size that lies beyond the end of the run,
-/// or a warm-up shorter than half a step. Settings must be definite (settings/defaults.h).
+/// A text for each flag of the call that has no effect in this training. Settings from the
+/// environment and config files are not reported, because these serve many calls. Exceptions,
+/// reported from every source: a --step-size that lies beyond the end of the run, and a warm-up
+/// shorter than half a step. Settings must be definite (settings/defaults.h).
 std::vector<std::string> idle_flags(const Settings& settings, const SettingSources& sources,
                                     const Setup& setup);
 

@@ -23,9 +23,9 @@ struct Input {
 
 /// Makes the loader of a training or an evaluation.
 ///   - On a CPU, or if the images differ in size: the loader's workers transform the images.
-///   - Otherwise the GPU gets bytes and transforms them itself, with the same results. They have
-///     the layout of the model and, with --amp, its half type. The transform is taken out of
-///     `images`.
+///   - Otherwise the GPU gets bytes and transforms them itself, with the same results. The
+///     transformed images have the layout of the model and, with --amp, its half type. The
+///     transform is taken out of `images`.
 ///   - With --data-cache gpu all images are on the GPU from the start.
 /// throws: UsageError for a data cache that is not possible; CommandError (kData), DataError if its
 /// images cannot be read.

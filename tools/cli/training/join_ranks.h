@@ -13,7 +13,7 @@ using train::Ranks;
 using train::RankSums;
 
 /// Joins the ranks that a launcher's environment variables name (distributed/group_options.h).
-/// Returns when all have joined.   → null without such variables, or with a single rank
+/// Returns when all ranks have joined.   → null without such variables, or with a single rank
 /// throws: UsageError if variables are missing or wrong, or the build has no Gloo; DistributedError
 /// if the ranks do not meet.
 std::unique_ptr<distributed::ProcessGroup> join_ranks();

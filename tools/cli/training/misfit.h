@@ -17,9 +17,10 @@ struct FittingModel {
   std::string text() const;  // "resnet18 of 1000 classes and 3 channels"
 };
 
-/// Searches the models of --model for one with exactly these names and shapes, for any number of
-/// classes and channels and either stem. Vision Transformers are compared for images of 224 pixels.
-/// Makes each model for that, without values.   → nothing if there is none
+/// Searches the models that --model can name for one with exactly these names and shapes, for any
+/// number of classes and channels and either stem. Vision Transformers are compared for images of
+/// 224 pixels. The search makes each model, without values.
+/// → nothing if no model fits
 std::optional<FittingModel> fitting_model(const StateDict& weights);
 
 }  // namespace lathe::cli

@@ -28,7 +28,7 @@ struct ModelInput {
   std::vector<double> mean, std;  // per channel, of x / 255
 };
 
-/// Writes it as text, under keys that other programs can read:
+/// Writes `input` as text, under keys that other programs can read:
 ///   lathe.class_names     ["cat","dog"], a JSON list; bytes that are no UTF-8 become U+FFFD
 ///   lathe.image_channels  3
 ///   lathe.image_resize    256 for the shorter side, or 28x28; bilinear with antialiasing
@@ -36,7 +36,7 @@ struct ModelInput {
 ///   lathe.image_mean, lathe.image_std   0.485,0.456,0.406
 safetensors::Metadata metadata_of(const ModelInput& input);
 
-/// The entries of that kind in some metadata; none if it has no ModelInput.
+/// The entries of `metadata` that describe a ModelInput; empty if there are none.
 safetensors::Metadata input_entries(const safetensors::Metadata& metadata);
 
 /// throws: CommandError (kData) naming the file and what is missing or wrong.
@@ -47,8 +47,8 @@ ModelInput model_input_in(const safetensors::Metadata& metadata, std::string_vie
 /// ImageNet's mean and deviation. The names of the classes are numbers.
 ModelInput usual_input(int64_t classes, int64_t side);
 
-/// The transform for data::ImageFiles, which makes three planes; of a model with one channel they
-/// are equal.
+/// The transform for data::ImageFiles. It makes three planes, which are equal for a model with one
+/// channel.
 data::Transform transform_of(const ModelInput& input);
 
 }  // namespace lathe::cli

@@ -17,12 +17,12 @@ namespace lathe::cli {
 /// metadata.
 std::string record_of(const Checkpoint& from);
 
-/// Whether this setting of the run so far is known. A run of the command has all settings, a
-/// program's run only those of its record.
+/// True if the value of a setting in the run so far is known. A run of the command has all
+/// settings, a program's run only those of its record.
 bool is_known(const StartPoint& start, std::string_view key);
 
-/// Checks that the command can resume a program's run. Call it when nothing but the model is chosen
-/// yet. Does nothing for a run of the command.
+/// Checks that the command can resume a program's run. Call it when only the model is chosen. Does
+/// nothing for a run of the command.
 /// throws: UsageError naming the flags that are missing; CommandError (kData) for a run that only
 /// the program can resume.
 void check_record(const StartPoint& start, const Settings& settings, const SettingSources& call);

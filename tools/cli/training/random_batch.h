@@ -21,11 +21,12 @@ namespace lathe::cli {
 data::Batch random_batch(const Settings& settings, const ModelShape& shape, Device device,
                          int64_t images);
 
-/// The step of these settings, on such batches. The settings must outlive the result.
+/// The parts of the training step that `settings` ask for, with batches of random_batch(). The
+/// settings must outlive the result.
 train::StepSetup random_step_setup(const Settings& settings);
 
-/// One training step, kernel by kernel, as --layout and --amp say but without a loss scale. The
-/// gradients are gone afterwards. Does not wait for a GPU.
+/// One training step, kernel by kernel, as --layout and --amp say but without a loss scale. Removes
+/// the gradients afterwards. Does not wait for a GPU.
 void train_on(const data::Batch& batch, nn::Module& model, optim::Optimizer& optimizer,
               const Settings& settings);
 

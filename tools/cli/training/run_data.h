@@ -41,12 +41,12 @@ decltype(auto) with_image_advice(const Settings& settings, Read&& read) try {
   throw CommandError(e.code(), e.what() + advice);
 }
 
-/// Opens all parts, this rank's share of them.
-/// throws: as open_dataset() and make_input().
+/// Opens this rank's share of all parts of the data set.
+/// throws: what open_dataset() and make_input() throw.
 RunData open_data(const Settings& settings, Device device, const Ranks& ranks);
 
-/// One line: by which images the best is chosen, and where the test images come from if they were
-/// not apart.
+/// A line that says which images choose the best checkpoint, and where the test images come from if
+/// the data set has none of its own.
 std::string choice_of_best(const Settings& settings, const RunData& data);
 
 }  // namespace lathe::cli

@@ -15,7 +15,7 @@
 
 namespace lathe::cli {
 
-/// Where run folders are made without --run-dir, below the working directory.
+/// The folder, below the working directory, in which run folders are made without --run-dir.
 inline constexpr char kUsualRuns[] = "runs";
 
 /// Makes the new folder `requested` or, if that is empty, runs/<name>-<date>-N below the working

@@ -18,20 +18,21 @@ struct SavedRun {
   std::unique_ptr<nn::Module> model;  // on the device, weights loaded; what for_inference() made
 };
 
-/// The file of --weights or, from --run-dir, best.safetensors (if missing last.safetensors); if
-/// neither is given, a file that --model names.
-/// throws: UsageError if none is given; CommandError (kData) if the folder has no such file, or
-/// --weights is a folder.
+/// The file of weights. It is the file of --weights or, from --run-dir, best.safetensors
+/// (last.safetensors if there is no best). If neither flag is given, it is the file that --model
+/// names.
+/// throws: UsageError if none of the three is given; CommandError (kData) if the folder has no such
+/// file, or --weights is a folder.
 std::string weights_of(const Settings& settings);
 
 /// Fails if `file` is a folder, and names the checkpoint in it if there is one.
 /// throws: CommandError (kData).
 void refuse_folder(const std::string& file);
 
-/// Loads weights_of(settings); the config.toml of --run-dir is then the config file. What a
-/// checkpoint in --weights says of its model and data set need not be said again.
-/// throws: UsageError if none is named, or model or dataset are unknown; CommandError (kData) for
-/// files that are missing or bad.
+/// Loads the weights in weights_of(settings). With --run-dir, its config.toml is the config file.
+/// Model and data set need no flags if the checkpoint in --weights names them.
+/// throws: UsageError if no weights are named, or if model or data set are unknown; CommandError
+/// (kData) for files that are missing or bad.
 SavedRun open_saved_run(const Settings& settings);
 
 }  // namespace lathe::cli

@@ -22,7 +22,7 @@
 
 namespace lathe::cli {
 
-/// What a training works on. Everything must outlive it.
+/// The objects that a training works on. All of them must outlive it.
 struct TrainingParts {
   const Settings& settings;
   nn::Module& model;
@@ -47,7 +47,7 @@ struct TrainingParts {
 
 class Training {
  public:
-  /// `total_steps`: of the whole run, those before a resume included.
+  /// `total_steps`: the steps of the whole run, including those before a resume.
   Training(TrainingParts&& parts, int64_t total_steps);
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;

@@ -19,8 +19,8 @@ struct TrialData {
   data::Transform transform;  // a trial on a GPU takes it out of `images`
 };
 
-/// Opens them; dataset, image size, augmentation and data cache must be definite.
-/// throws: as open_dataset().
+/// Opens the training images. Data set, image size, augmentation and data cache must be chosen.
+/// throws: what open_dataset() throws.
 TrialData open_trial_data(const Settings& settings);
 
 struct TrialOptions {
@@ -32,7 +32,7 @@ struct TrialOptions {
   std::function<void(nn::Module&)> after_step = {};  // of counted ones
 };
 
-/// What the counted steps took.
+/// The times that the counted steps took.
 struct TrialTimes {
   int64_t steps = 0;
   double seconds = 0;
@@ -42,16 +42,16 @@ struct TrialTimes {
 };
 
 /// Trains from the seed on, for the steps or seconds of the options. The learning rate stays at its
-/// peak after the warm-up epochs. All settings must be chosen (settings/defaults.h). It calls
-/// prepare_compute(), whose settings stay in effect afterwards.
+/// peak after the warm-up epochs. All settings must be chosen (settings/defaults.h). try_training()
+/// calls prepare_compute(), whose settings stay in effect afterwards.
 /// throws: UsageError when `lathe train` throws it; CommandError for a loss that is not finite, and
 /// with the exit code of a signal if StopRequests exist; DataError, DeviceError, OutOfMemoryError.
 TrialTimes try_training(const Settings& settings, const TrialData& data,
                         const TrialOptions& options);
 
-/// Like try_training(), but evaluates batches of the training images; a batch is a step. Weights
-/// stay as they are. With `gradients`, ops keep what a backward pass would need, which evaluate()
-/// does not do.
+/// Like try_training(), but evaluates batches of the training images; a batch is a step. Weights do
+/// not change. With `gradients`, ops keep the tensors that a backward pass would need; evaluate()
+/// does not do this.
 TrialTimes try_evaluation(const Settings& settings, const TrialData& data,
                           const TrialOptions& options, bool gradients);
 
