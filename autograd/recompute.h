@@ -26,8 +26,8 @@ namespace lathe {
 ///   - With SavedTensorHooks nothing is computed again: the hooks get the same tensors as without
 ///     Recompute.
 ///   - checkpoint()'s second run is unaffected.
-///     - Writing a result in place after an op used it is allowed, and the gradient is that of the
-///       old values. Without Recompute it is an error.
+///   - Writing a result in place after an op used it is allowed, and the gradient is that of the
+///     old values. Without Recompute it is an error.
 ///   on  false: turns off an outer Recompute while this one is alive
 /// throws: in the backward pass StateError if x, a residual, the weight or the bias was modified in
 /// place since.

@@ -30,7 +30,7 @@ struct TraceOptions {
 /// multiple of the batch size. `f` gets copies of the examples, with their strides. The graph
 /// shares the tensors that `f` uses. If Autocast is on, around trace() or within `f`, its casts
 /// become nodes of the graph. Run such a graph without Autocast: it gives the dtypes and bits that
-/// `f` gives with it. Tracing does not see
+/// `f` gives with Autocast. Tracing does not see
 ///   - a branch that both calls take in the same way
 ///   - memory that the program reads through data()
 ///   - detach() and NoGrad: gradients flow through the graph even there
