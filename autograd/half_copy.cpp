@@ -173,8 +173,8 @@ Tensor arrived_grad(const Tensor& t) {
   LATHE_CHECK(StateError,
               !is_half_copy || capture == 0 || t.impl().meta->half_copy->gradient_of == capture,
               "a graph cannot be captured that reads the gradient of ", t,
-              ": it is half, and the next backward pass makes another. Capture the backward pass "
-              "too, or call grad() before");
+              ": this gradient is half, and the next backward pass makes a new one. Capture the "
+              "backward pass too, or call grad() before the capture");
   return grad;
 }
 

@@ -61,7 +61,7 @@ std::shared_ptr<ThreadLog> join(uint64_t session) {
 Claim::Claim(const std::string& owner) {
   const std::lock_guard lock(state().mutex);
   LATHE_CHECK(StateError, state().owner.empty(),
-              "profiler: only one can be there at a time, and that made at ", state().owner,
+              "profiler: only one can exist at a time, and the one made at ", state().owner,
               " has not stopped");
   state().owner = owner;
 }
