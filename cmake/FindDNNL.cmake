@@ -17,13 +17,7 @@ find_package_handle_standard_args(DNNL REQUIRED_VARS DNNL_LIBRARY DNNL_INCLUDE_D
 mark_as_advanced(DNNL_INCLUDE_DIR DNNL_LIBRARY)
 
 # Distributions choose it themselves: libdnnl.so.2 in Debian 12, libdnnl.so.3.6 in Debian 13.
-set(DNNL_SONAME "")
-if(DNNL_FOUND AND CMAKE_READELF)
-  execute_process(COMMAND "${CMAKE_READELF}" -d "${DNNL_LIBRARY}" OUTPUT_VARIABLE _dnnl_dynamic ERROR_QUIET)
-  if(_dnnl_dynamic MATCHES "SONAME[^[]*\\[([^]]+)\\]")
-    set(DNNL_SONAME "${CMAKE_MATCH_1}")
-  endif()
-endif()
+lathe_soname(DNNL_SONAME "${DNNL_LIBRARY}")
 if(DNNL_FOUND AND NOT DNNL_SONAME)
   string(REGEX MATCH "^[0-9]+" _dnnl_major "${DNNL_VERSION}")
   set(DNNL_SONAME "libdnnl.so.${_dnnl_major}")

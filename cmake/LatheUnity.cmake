@@ -3,7 +3,11 @@
 # The front end takes 55 s of processor time for all sources of the library together and 390 s one by one. What is in several files
 # then meets in one: a name in an unnamed namespace, or of a static function, stands in one source of a target only.
 # Such a build does not notice an #include that is missing and that a neighbour has. So one of CI's stages compiles each source alone.
-set(LATHE_UNITY OFF CACHE STRING "Compile sources together, 16 at a time: ON, LIBRARY (not those of the command), ALL (kernels, too) or OFF")
+set(_unity OFF)
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(_unity ON)
+endif()
+set(LATHE_UNITY ${_unity} CACHE STRING "Compile sources together, 16 at a time: ON, LIBRARY (not those of the command), ALL (kernels, too) or OFF. ON inside another project")
 set_property(CACHE LATHE_UNITY PROPERTY STRINGS ON LIBRARY ALL OFF)
 
 # lathe_unite_by_options(target source...): of these, compiles those together that have compile options of their own, the

@@ -89,10 +89,6 @@ void Work::wait() {
 
 bool Work::done() const { return !call_ || call_->group->is_done(*call_); }
 
-ProcessGroup::ProcessGroup(const GroupOptions& options)
-    : state_(std::make_shared<detail::GroupState>(options)),
-      exceptions_(std::uncaught_exceptions()) {}
-
 ProcessGroup::~ProcessGroup() {
   if (std::uncaught_exceptions() > exceptions_) abort("it left because of an exception");
   state_->leave();

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What was built loads no library from the current folder, and the command has its hardening.
 
-    binaries_test.py BUILD LATHE [--hardened] [--onednn=NAME]
-BUILD: the build folder; --hardened: optimised, by g++ 12 or later; NAME: by which oneDNN is loaded, "libdnnl.so.2"
+    binaries_test.py BUILD LATHE [--hardened] [--on-demand NAME...]
+BUILD: the build folder; --hardened: optimised, by g++ 12 or later; NAME: of a library that is opened at its first use, "libdnnl.so.2"
 """
 import os
 import pathlib
@@ -16,7 +16,7 @@ from elf import check_search_path, linked_below, readelf
 BUILD, LATHE = pathlib.Path(sys.argv[1]), sys.argv[2]
 HARDENED = "--hardened" in sys.argv[3:]
 # Loaded when they are needed, so no program lists them.
-ON_DEMAND = [*(it.removeprefix("--onednn=") for it in sys.argv[3:] if it.startswith("--onednn=lib")), "libgomp.so.1", "libdw.so.1", "libcuda.so.1", "libnvidia-ml.so.1", "libcudnn.so.9",
+ON_DEMAND = [*sys.argv[sys.argv.index("--on-demand") + 1:], "libgomp.so.1", "libdw.so.1", "libcuda.so.1", "libnvidia-ml.so.1", "libcudnn.so.9",
              *(f"lib{name}.so.{major}" for name in ("cublas", "cublasLt", "nvrtc", "cupti") for major in (12, 13)), "libcurand.so.10"]
 
 

@@ -294,7 +294,7 @@ def lists(tree, command, pages):
            {name[len("tests/fuzz/") : -len("_fuzz.cpp")] for name in tree.files if name.endswith("_fuzz.cpp")})
     yield ("stages in docs/ci.md", set(first_cells(pages["docs/ci.md"], "stage")),
            set(re.findall(r"^stage ([\w-]+)", tree.texts[".ci/run"], re.M)))
-    libraries = re.findall(r"^ *lathe_optional\((\w+)", tree.texts["cmake/LatheDependencies.cmake"], re.M)
+    libraries = re.findall(r"^ *lathe_op(?:tional|ened)\((\w+)", tree.texts["cmake/LatheDependencies.cmake"], re.M)
     yield ("options in docs/build.md", set(first_cells(pages["docs/build.md"], "option")),
            {"LATHE_" + name for name in libraries})
     rooms = re.findall(r'^    "([\w/]+)": ', tree.texts["tests/check_includes.py"], re.M)

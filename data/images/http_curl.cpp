@@ -1,4 +1,5 @@
 // http_get() through libcurl's easy interface. http_none.cpp replaces it in builds without libcurl.
+#define CURL_DISABLE_TYPECHECK  // its checks are macros, which call no table
 #include <curl/curl.h>
 
 #include <charconv>
@@ -7,10 +8,35 @@
 #include <string_view>
 
 #include "lathe/core/error.h"
+#include "lathe/core/shared_library.h"
 #include "lathe/data/images/http.h"
 
 namespace lathe::data {
 namespace {
+
+/// The functions that are called here.
+struct Libcurl {
+  SharedLibrary& library;
+  LATHE_FUNCTION(curl_easy_getinfo);
+  LATHE_FUNCTION(curl_global_init);
+  LATHE_FUNCTION(curl_easy_init);
+  LATHE_FUNCTION(curl_easy_setopt);
+  LATHE_FUNCTION(curl_easy_perform);
+  LATHE_FUNCTION(curl_easy_strerror);
+  LATHE_FUNCTION(curl_easy_cleanup);
+};
+
+const Libcurl& libcurl() {
+  static SharedLibrary& library = *new SharedLibrary(
+      {.name = "libcurl",
+       .file = LATHE_LIBRARY_FILE,
+       .folder = LATHE_LIBRARY_FOLDER,
+       .built = {LIBCURL_VERSION_MAJOR, LIBCURL_VERSION_MINOR, LIBCURL_VERSION_PATCH},
+       .advice = "install libcurl4, or build with LATHE_CURL=OFF",
+       .of_gpu = false});
+  static const Libcurl functions{library};
+  return functions;
+}
 
 constexpr long kMaxRedirections = 5;
 
@@ -47,7 +73,7 @@ size_t on_data(char* bytes, size_t, size_t count, void* user) {
   try {
     if (!transfer.started) {
       long status = 0;
-      curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
+      libcurl().curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
       transfer.started = true;
       transfer.handlers.start(status == 206 ? transfer.range_start : 0);
     }
@@ -83,44 +109,55 @@ HttpEnd classify(CURLcode code, const Transfer& transfer) {
   }
 }
 
+void check_libcurl(const HttpRequest& request) {
+  try {
+    libcurl();
+  } catch (const Error& error) {
+    LATHE_FAIL(FileError, "cannot download ", request.url, ": ", error.message());
+  }
+}
+
 }  // namespace
 
 HttpResult http_get(const HttpRequest& request, const HttpHandlers& handlers) {
-  static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
-  const std::unique_ptr<CURL, void (*)(CURL*)> handle(curl_easy_init(), curl_easy_cleanup);
+  check_libcurl(request);
+  static const CURLcode initialised = libcurl().curl_global_init(CURL_GLOBAL_DEFAULT);
+  const std::unique_ptr<CURL, void (*)(CURL*)> handle(libcurl().curl_easy_init(),
+                                                      libcurl().curl_easy_cleanup);
   LATHE_CHECK(FileError, initialised == CURLE_OK && handle != nullptr, "libcurl does not start");
   CURL* curl = handle.get();
+  const auto set = libcurl().curl_easy_setopt;
   Transfer transfer{.curl = curl, .handlers = handlers};
   char text[CURL_ERROR_SIZE] = "";
   const std::string range = std::to_string(request.from_byte) + "-";
 
-  curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
-  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
-  curl_easy_setopt(curl, CURLOPT_MAXREDIRS, kMaxRedirections);
-  curl_easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
-  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(curl, CURLOPT_USERAGENT, "lathe");
-  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.connect_timeout_ms));
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(request.least_bytes_per_s));
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.stall_timeout_s));
-  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, text);
-  curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
-  curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
-  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_data);
-  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
-  curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-  curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
-  curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &transfer);
+  set(curl, CURLOPT_URL, request.url.c_str());
+  set(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+  set(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  set(curl, CURLOPT_FOLLOWLOCATION, 1L);
+  set(curl, CURLOPT_MAXREDIRS, kMaxRedirections);
+  set(curl, CURLOPT_FAILONERROR, 1L);
+  set(curl, CURLOPT_NOSIGNAL, 1L);
+  set(curl, CURLOPT_USERAGENT, "lathe");
+  set(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.connect_timeout_ms));
+  set(curl, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(request.least_bytes_per_s));
+  set(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.stall_timeout_s));
+  set(curl, CURLOPT_ERRORBUFFER, text);
+  set(curl, CURLOPT_HEADERFUNCTION, on_header);
+  set(curl, CURLOPT_HEADERDATA, &transfer);
+  set(curl, CURLOPT_WRITEFUNCTION, on_data);
+  set(curl, CURLOPT_WRITEDATA, &transfer);
+  set(curl, CURLOPT_NOPROGRESS, 0L);
+  set(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+  set(curl, CURLOPT_XFERINFODATA, &transfer);
   // CURLOPT_RESUME_FROM is not used: with it libcurl gives up on a server that ignores ranges.
-  if (request.from_byte > 0) curl_easy_setopt(curl, CURLOPT_RANGE, range.c_str());
+  if (request.from_byte > 0) set(curl, CURLOPT_RANGE, range.c_str());
 
-  const CURLcode code = curl_easy_perform(curl);
+  const CURLcode code = libcurl().curl_easy_perform(curl);
   if (transfer.thrown) std::rethrow_exception(transfer.thrown);
   HttpResult result{.end = classify(code, transfer), .status = 0, .text = {}};
-  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &result.status);
-  if (code != CURLE_OK) result.text = text[0] != '\0' ? text : curl_easy_strerror(code);
+  libcurl().curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &result.status);
+  if (code != CURLE_OK) result.text = text[0] != '\0' ? text : libcurl().curl_easy_strerror(code);
   return result;
 }
 

@@ -11,17 +11,51 @@
 #include <cstdlib>
 
 #include "lathe/core/error.h"
+#include "lathe/core/shared_library.h"
 #include "lathe/data/images/decode.h"
 #include "lathe/data/images/encode.h"
 
 namespace lathe::data {
 namespace {
 
+/// The functions that are called here.
+struct Libjpeg {
+  SharedLibrary& library;
+  LATHE_FUNCTION(jpeg_std_error);
+  LATHE_FUNCTION(jpeg_mem_src);
+  LATHE_FUNCTION(jpeg_read_header);
+  LATHE_FUNCTION(jpeg_destroy_decompress);
+  LATHE_FUNCTION(jpeg_start_decompress);
+  LATHE_FUNCTION(jpeg_read_scanlines);
+  LATHE_FUNCTION(jpeg_destroy_compress);
+  LATHE_FUNCTION(jpeg_mem_dest);
+  LATHE_FUNCTION(jpeg_set_defaults);
+  LATHE_FUNCTION(jpeg_set_quality);
+  LATHE_FUNCTION(jpeg_start_compress);
+  LATHE_FUNCTION(jpeg_write_scanlines);
+  LATHE_FUNCTION(jpeg_finish_compress);
+  LATHE_FUNCTION(jpeg_CreateDecompress);
+  LATHE_FUNCTION(jpeg_CreateCompress);
+};
+
+const Libjpeg& libjpeg() {
+  static SharedLibrary& library = *new SharedLibrary(
+      {.name = "libjpeg-turbo",
+       .file = LATHE_LIBRARY_FILE,
+       .folder = LATHE_LIBRARY_FOLDER,
+       .built = {LIBJPEG_TURBO_VERSION_NUMBER / 1000000, LIBJPEG_TURBO_VERSION_NUMBER / 1000 % 1000,
+                 LIBJPEG_TURBO_VERSION_NUMBER % 1000},
+       .advice = "install libjpeg62-turbo, or build with LATHE_JPEG=OFF",
+       .of_gpu = false});
+  static const Libjpeg functions{library};
+  return functions;
+}
+
 /// libjpeg's errors and warnings. It leaves a call by longjmp, so nothing with a destructor may
 /// live there.
 struct Messages : jpeg_error_mgr {
   Messages() {
-    jpeg_std_error(this);
+    libjpeg().jpeg_std_error(this);
     error_exit = [](j_common_ptr image) { of(image).fail(image); };
     emit_message = [](j_common_ptr image, int level) {
       constexpr int kWarning = -1;  // above: what it has read
@@ -80,19 +114,19 @@ class Decoder {
     image_.err = &messages_;
     try {
       call([](Decoder& d) {
-        jpeg_create_decompress(&d.image_);
+        libjpeg().jpeg_CreateDecompress(&d.image_, JPEG_LIB_VERSION, sizeof(d.image_));
         d.image_.progress = &d.progress_;
-        jpeg_mem_src(&d.image_, d.file_.data(), d.file_.size());
-        jpeg_read_header(&d.image_, TRUE);
+        libjpeg().jpeg_mem_src(&d.image_, d.file_.data(), d.file_.size());
+        libjpeg().jpeg_read_header(&d.image_, TRUE);
       });
     } catch (...) {
-      jpeg_destroy_decompress(&image_);
+      libjpeg().jpeg_destroy_decompress(&image_);
       throw;
     }
   }
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
-  ~Decoder() { jpeg_destroy_decompress(&image_); }
+  ~Decoder() { libjpeg().jpeg_destroy_decompress(&image_); }
 
   ImageSpec spec() const { return {3, image_.image_height, image_.image_width}; }
   bool is_cmyk() const {
@@ -104,7 +138,7 @@ class Decoder {
     image_.scale_num = 1;
     image_.scale_denom = static_cast<unsigned>(denominator);
     image_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;
-    call([](Decoder& d) { jpeg_start_decompress(&d.image_); });
+    call([](Decoder& d) { libjpeg().jpeg_start_decompress(&d.image_); });
     row_bytes_ = size_t{image_.output_width} * static_cast<size_t>(image_.output_components);
     pixels.resize(row_bytes_ * image_.output_height);
     to_ = pixels.data();
@@ -114,7 +148,7 @@ class Decoder {
     call([](Decoder& d) {
       while (d.image_.output_scanline < d.image_.output_height) {
         JSAMPROW row = d.to_ + d.image_.output_scanline * d.row_bytes_;
-        jpeg_read_scanlines(&d.image_, &row, 1);
+        libjpeg().jpeg_read_scanlines(&d.image_, &row, 1);
       }
     });
     return {3, image_.output_height, image_.output_width};
@@ -169,7 +203,7 @@ class Encoder {
       : pixels_(pixels), quality_(quality) {
     image_.err = &messages_;
     const bool done = messages_.call(encode, *this);
-    jpeg_destroy_compress(&image_);
+    libjpeg().jpeg_destroy_compress(&image_);
     // libjpeg's buffer is lost then: where it is, only libjpeg knows.
     if (!done) fail(messages_, path, "cannot be encoded as JPEG");
   }
@@ -183,23 +217,23 @@ class Encoder {
   static void encode(Encoder& e) {
     jpeg_compress_struct& image = e.image_;
     const Pixels& pixels = e.pixels_;
-    jpeg_create_compress(&image);
-    jpeg_mem_dest(&image, &e.bytes_, &e.size_);
+    libjpeg().jpeg_CreateCompress(&image, JPEG_LIB_VERSION, sizeof(image));
+    libjpeg().jpeg_mem_dest(&image, &e.bytes_, &e.size_);
     image.image_width = static_cast<JDIMENSION>(pixels.width);
     image.image_height = static_cast<JDIMENSION>(pixels.height);
     image.input_components = pixels.channels;
     image.in_color_space = pixels.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-    jpeg_set_defaults(&image);
-    jpeg_set_quality(&image, e.quality_, TRUE);
+    libjpeg().jpeg_set_defaults(&image);
+    libjpeg().jpeg_set_quality(&image, e.quality_, TRUE);
     image.comp_info[0].h_samp_factor = image.comp_info[0].v_samp_factor = 1;  // 4:4:4
-    jpeg_start_compress(&image, TRUE);
+    libjpeg().jpeg_start_compress(&image, TRUE);
     while (image.next_scanline < image.image_height) {
       const size_t first =
           size_t{image.next_scanline} * image.image_width * static_cast<size_t>(pixels.channels);
       JSAMPROW row = const_cast<uint8_t*>(pixels.bytes + first);
-      jpeg_write_scanlines(&image, &row, 1);
+      libjpeg().jpeg_write_scanlines(&image, &row, 1);
     }
-    jpeg_finish_compress(&image);
+    libjpeg().jpeg_finish_compress(&image);
   }
 
   const Pixels& pixels_;

@@ -5,10 +5,30 @@
 #include <memory>
 
 #include "lathe/core/error.h"
+#include "lathe/core/shared_library.h"
 #include "lathe/data/images/decode.h"
 
 namespace lathe::data {
 namespace {
+
+/// The functions that are called here. WebPGetFeatures and WebPInitDecoderConfig are inline.
+struct Libwebp {
+  SharedLibrary& library;
+  LATHE_FUNCTION(WebPGetFeaturesInternal);
+  LATHE_FUNCTION(WebPInitDecoderConfigInternal);
+  LATHE_FUNCTION(WebPDecode);
+};
+
+const Libwebp& libwebp() {
+  static SharedLibrary& library =
+      *new SharedLibrary({.name = "libwebp",
+                          .file = LATHE_LIBRARY_FILE,
+                          .folder = LATHE_LIBRARY_FOLDER,
+                          .advice = "install libwebp7, or build with LATHE_WEBP=OFF",
+                          .of_gpu = false});
+  static const Libwebp functions{library};
+  return functions;
+}
 
 // What libwebp needs beside the picture is a few times its bytes, and tables of less than this.
 constexpr size_t kTables = size_t{4} << 20;
@@ -30,7 +50,9 @@ void check(VP8StatusCode status, const std::filesystem::path& path, size_t pictu
 
 ImageSpec webp_spec(FileBytes file, const std::filesystem::path& path) {
   WebPBitstreamFeatures features;
-  check(WebPGetFeatures(file.data(), file.size(), &features), path);
+  check(libwebp().WebPGetFeaturesInternal(file.data(), file.size(), &features,
+                                          WEBP_DECODER_ABI_VERSION),
+        path);
   LATHE_CHECK(DataError, features.has_animation == 0, path.string(),
               ": is an animated WebP file; only still images are read");
   return {3, features.height, features.width};
@@ -42,14 +64,15 @@ ImageSpec decode_webp(FileBytes file, const std::filesystem::path& path,
   const ImageSpec spec = webp_spec(file, path);
   interleaved.resize(static_cast<size_t>(spec.pixels()));
   WebPDecoderConfig config;
-  LATHE_CHECK(DataError, WebPInitDecoderConfig(&config) != 0, path.string(),
-              ": libwebp is of another version than its headers");
+  LATHE_CHECK(DataError,
+              libwebp().WebPInitDecoderConfigInternal(&config, WEBP_DECODER_ABI_VERSION) != 0,
+              path.string(), ": libwebp is of another version than its headers");
   config.output.colorspace = MODE_RGB;  // without the alpha channel
   config.output.is_external_memory = 1;
   config.output.u.RGBA = {.rgba = interleaved.data(),
                           .stride = static_cast<int>(3 * spec.width),
                           .size = interleaved.size()};
-  check(WebPDecode(file.data(), file.size(), &config), path, interleaved.size());
+  check(libwebp().WebPDecode(file.data(), file.size(), &config), path, interleaved.size());
   pixels.resize(interleaved.size());
   planes_of(interleaved.data(), spec.height * spec.width, 3, pixels.data());
   return spec;

@@ -55,10 +55,8 @@ class PassiveWaiting {
 SharedLibrary& library() {
   static SharedLibrary& the_library =
       *new SharedLibrary({.name = "oneDNN",
-                          .file = LATHE_ONEDNN_LIBRARY,  // from cmake/FindDNNL.cmake
-#ifdef LATHE_ONEDNN_FOLDER                               // where the system does not look
-                          .folder = LATHE_ONEDNN_FOLDER,
-#endif
+                          .file = LATHE_LIBRARY_FILE,
+                          .folder = LATHE_LIBRARY_FOLDER,
                           .built = {DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH},
                           .advice = "install it, or build with LATHE_ONEDNN=OFF",
                           .of_gpu = false});

@@ -48,7 +48,7 @@ def run(*command, **environment):
 
 
 def lacks_for_wheels():
-    """What tools/make_wheel.py and its test need and is not installed; None if all is there."""
+    """What tools/packages/wheel.py and its test need and is not installed; None if all is there."""
     missing = [program for program in ("patchelf", "dpkg-query") if shutil.which(program) is None]
     if importlib.util.find_spec("ensurepip") is None:
         missing.append("python3-venv")
@@ -81,9 +81,15 @@ class Consumer:
         assert printed.startswith("lathe 0."), f"{program} printed {printed!r}"
 
     def check_needs(self, program):
-        """What a machine without a GPU lacks is not needed to start."""
+        """What a machine without a GPU, images or downloads lacks is not needed to start."""
         dynamic = run("readelf", "-d", program)
-        assert not re.findall(r"NEEDED.*\[lib(?:cublas|cuda|cudnn|curand|dnnl|gomp|nv)", dynamic), dynamic
+        opened_later = r"NEEDED.*\[lib(?:cublas|cuda|cudnn|curand|curl|dnnl|gomp|jpeg|nv|png|webp)"
+        assert not re.findall(opened_later, dynamic), dynamic
+
+    def check_small(self, program):
+        """A program that starts no ranks needs only libraries that every C++ program has, and zlib."""
+        libraries = run("ldd", program).splitlines()
+        assert len(libraries) <= 12 and not any("gloo" in line for line in libraries), libraries
 
     def check_waits(self, program, **environment):
         """How OpenMP's threads wait, in libgomp's own words: passively, unless the user has said otherwise."""
@@ -132,6 +138,8 @@ class Consumer:
         program = self.work / "pkg_config_consumer"
         run(self.o.compiler, *WARNINGS, "-Wsign-conversion", self.o.program, *flags, "-o", program)
         self.check_needs(program)
+        if self.o.kind == "static":
+            self.check_small(program)
         self.check_runs(program, LD_LIBRARY_PATH=str(lib))
         self.check_waits(program, LD_LIBRARY_PATH=str(lib))
         if self.o.kind == "static":  # the shared library installs the same headers
@@ -179,16 +187,20 @@ class Consumer:
         out, environment = self.work / "wheel", self.work / "venv"
         for folder in (out, environment):
             shutil.rmtree(folder, ignore_errors=True)
-        run(sys.executable, pathlib.Path(self.o.source) / "tools/make_wheel.py", self.prefix, out)
+        run(sys.executable, pathlib.Path(self.o.source) / "tools/packages/wheel.py", self.prefix, out)
         run(sys.executable, "-m", "venv", environment)
         run(environment / "bin/pip", "install", "--no-index", next(out.glob("*.whl")))
         assert run(environment / "bin/lathe", "--version") == run(self.prefix / "bin/lathe", "--version")
         (command,) = environment.rglob("lathe/bin/lathe")
         libraries = run("ldd", command)
-        for name in ("libcurl", "libgloo"):
-            assert name not in libraries or re.search(rf"{name}\S* => {re.escape(str(environment))}", libraries), libraries
+        assert "libgloo" not in libraries or re.search(rf"libgloo\S* => {re.escape(str(environment))}", libraries), libraries
         licences = next(environment.rglob("*.dist-info/NOTICE")).read_text(encoding="utf-8")
-        assert "libz.so.1" in licences and "zlib" in licences
+        for held in ("libz.so.1", "fmt, which is compiled in", "Mozilla Public License Version 2.0"):
+            assert held in licences, held
+        (file,) = self.prefix.rglob("lathe.pc")
+        opened = re.search(r"^opened=(.*)$", file.read_text(encoding="utf-8"), re.M)[1].split()
+        carried = {path.name for path in command.parents[1].glob("lib/*")}
+        assert (len(opened) > 0 or not self.o.onednn) and carried.issuperset(opened), (opened, carried)
 
     def search_paths(self):
         """No library is looked for in the current folder."""
