@@ -2,10 +2,12 @@
 """Draws the tour's figures that no command of ours draws: docs/tour/*.svg, with presentation attributes and no style sheet, so that
 every renderer shows them. tests/tour/check_tour.py compares the files with what this script draws.
 
-    draw_figures.py             # writes the SVG files
-    draw_figures.py --pdf DIR   # all figures of the tour as PDF, for slides and LaTeX; needs rsvg-convert (librsvg2-bin)
+    draw_figures.py               # writes the SVG files
+    draw_figures.py --plain FILE  # turns a chart that `lathe … --svg FILE` has drawn into one without a style sheet
+    draw_figures.py --pdf DIR     # all figures of the tour as PDF, for slides and LaTeX; needs rsvg-convert (librsvg2-bin)
 """
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -182,10 +184,35 @@ def fused():
     return f
 
 
+# What the style sheet of a chart says of each class (train/report/line_chart.cpp), for light pages.
+CHART_CLASSES = {
+    "grid": f'stroke="{INK}" stroke-opacity="0.15"',
+    "axis": f'stroke="{INK}"',
+    "line": 'fill="none" stroke-width="2" stroke-linejoin="round"',
+    "line dots": 'fill="none" stroke-width="8" stroke-linecap="round" stroke-opacity="0.7"',
+    "line faint": 'fill="none" stroke-width="1" stroke-linejoin="round" stroke-opacity="0.35"',
+    "mark": f'stroke="{INK}" stroke-dasharray="5 4"',
+}
+
+
+def plain(chart):
+    """A chart with attributes in place of its style sheet; the same if it has none."""
+    if "<style>" not in chart:
+        return chart
+    chart = re.sub(r"<style>.*?</style>", '<rect width="100%" height="100%" fill="#ffffff"/>', chart)
+    chart = chart.replace(' class="chart"', "").replace(' role="img"', f' font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="13" fill="{INK}" role="img"', 1)
+    chart = chart.replace('y="24" font-weight="bold"', 'y="12" font-weight="bold"', 1)  # above the legend: fonts differ in width
+    return re.sub(r' class="([^"]+)"', lambda match: " " + CHART_CLASSES[match[1]], chart)
+
+
 FIGURES = {"views.svg": views, "streams.svg": streams, "buckets.svg": buckets, "tiles.svg": tiles, "fused.svg": fused}
 
 
 def main():
+    if sys.argv[1:2] == ["--plain"]:
+        picture = pathlib.Path(sys.argv[2])
+        picture.write_text(plain(picture.read_text(encoding="utf-8")), encoding="utf-8")
+        return
     if sys.argv[1:2] == ["--pdf"]:
         folder = pathlib.Path(sys.argv[2])
         folder.mkdir(parents=True, exist_ok=True)
