@@ -22,8 +22,8 @@ from tree_files import paths_below
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs/site"))
 import headers
 
-FOLDERS = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "bridge", "c", "tools", "tiny"]
-WITHOUT_CONTRACTS = ("tools", "tiny")  # commands, benchmarks and a text, which nobody calls
+FOLDERS = ["core", "profile", "autograd", "ops", "nn", "graph", "optim", "data", "distributed", "train", "bridge", "c", "tools", "tiny", "course"]
+WITHOUT_CONTRACTS = ("tools", "tiny", "course")  # commands, benchmarks and texts, which nobody calls
 HEADERS, SOURCES = {".h", ".cuh"}, {".h", ".cuh", ".cpp", ".cu"}
 COLUMNS = 100
 USED = set()  # of OTHER_NAMES

@@ -8,7 +8,7 @@ import os
 import pathlib
 import subprocess
 
-FOLDERS = (".ci", "autograd", "bridge", "c", "cmake", "core", "data", "distributed", "docs", "examples", "graph", "nn", "ops", "optim", "profile", "tests", "tiny", "tools", "train")
+FOLDERS = (".ci", "autograd", "bridge", "c", "cmake", "core", "course", "data", "distributed", "docs", "examples", "graph", "nn", "ops", "optim", "profile", "tests", "tiny", "tools", "train")
 ROOT_FILES = ("CHANGELOG.md", "CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "lathe.h", "lathe_c.h", "train.h", "trainer.h")
 
 

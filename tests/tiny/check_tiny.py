@@ -4,7 +4,7 @@
     check_tiny.py SOURCE_ROOT
 
 - Its C++ has fewer than 2,000 lines and includes the standard library and itself.
-- Nothing but tests/tiny includes it.
+- Nothing but tests/tiny and course/, whose assignments are parts of it, includes it.
 - Its README has at most 300 words and names every source.
 - Each header ends with "What the real one adds, and why", which names files. tests/check_docs.py looks whether they exist.
 """
@@ -35,7 +35,7 @@ def faults_of(texts, readme):
         if name.endswith(".h") and not (end and re.search(r"\w+/\w+\.\w+", end[1])):
             yield f"tiny/{name} does not end with what the real one adds"
     for name, text in texts.items():
-        if not name.startswith(("tiny/", "tests/tiny/")) and re.search(r'^#include ".*\btiny/', text, re.M):
+        if not name.startswith(("tiny/", "tests/tiny/", "course/")) and re.search(r'^#include ".*\btiny/', text, re.M):
             yield f"{name} includes tiny/"
     if (words := len(readme.split())) > 300:
         yield f"tiny/README.md has {words} words"

@@ -1,0 +1,101 @@
+// Assignment 3: the tape and the backward pass.
+#include "tiny/tape.h"
+
+#include "numbers.h"
+
+using namespace course;
+using namespace tiny;
+
+/// Two results of one gradient: an op y = a + b whose backward hands out the same tensor twice.
+static Tensor shared_sum(const Tensor& a, const Tensor& b) {
+  return record("shared_sum", detach(a) + detach(b), {a, b}, [](const Tensor& dy, const Needs&) {
+    return std::vector{dy, dy};
+  });
+}
+
+/// A tensor with the gradient `made` of any shape, and a count of its backward runs.
+static Tensor counted(const Tensor& x, int& runs, double factor = 1) {
+  return record("counted", copy_of(x), {x}, [&runs, factor](const Tensor& dy, const Needs&) {
+    ++runs;
+    return std::vector{map(dy, [&](double v) { return factor * v; })};
+  });
+}
+
+int main() {
+  Report report;
+  report.test(3, "the example of tape.h: 135", [] {
+    const Tensor w = parameter(Tensor({}, {3}));
+    const Tensor a = w * w;
+    backward(a * (a + w));
+    expect_close("dL/dw", values(grad(w)), {135});
+  });
+  report.test(3, "gradients of several uses of one tensor add up", [] {
+    const Tensor x = parameter(Tensor({2}, {1, 2}));
+    backward(sum(x * x + x + x));
+    expect_close("the gradient of x² + 2x", values(grad(x)), {4, 6});
+  });
+  report.test(3, "an op runs once, after all that used its output", [] {
+    int runs = 0;
+    const Tensor x = parameter(Tensor({1}, {2}));
+    const Tensor square = counted(x * x, runs);
+    backward(sum(square * square + square));
+    expect_equal("runs of the op that was used three times", runs, 1);
+    expect_close("the gradient of x⁴ + x²", values(grad(x)), {36});
+  });
+  report.test(2, "gradients of two passes add up", [] {
+    const Tensor x = parameter(Tensor({2}, {1, 2}));
+    for (int pass = 1; pass <= 2; ++pass) {
+      backward(sum(x * x));
+      expect_close("after pass " + std::to_string(pass), values(grad(x)), {2.0 * pass, 4.0 * pass});
+    }
+  });
+  report.test(2, "a gradient that goes to two places is not added to in place", [] {
+    const Tensor a = parameter(Tensor({1}, {1})), b = parameter(Tensor({1}, {1}));
+    backward(sum(shared_sum(a, b) + a * Tensor({1}, {10})));
+    expect_close("da", values(grad(a)), {11});
+    expect_close("db", values(grad(b)), {1});
+  });
+  report.test(2, "a leaf's gradient has memory of its own", [] {
+    const Tensor a = parameter(Tensor({2}, {1, 1})), b = parameter(Tensor({2}, {1, 1}));
+    backward(sum(shared_sum(a, b)));
+    expect(grad(a).is_contiguous(), "the gradient of a is a view");
+    expect(&grad(a).storage() != &grad(b).storage(), "the gradients of a and b share memory");
+  });
+  report.test(1, "an input that needs no gradient gets none", [] {
+    const Tensor x = parameter(Tensor({1}, {2})), constant({1}, {5});
+    const Tensor y =
+        record("half", x * constant, {x, constant}, [](const Tensor& dy, const Needs& need) {
+          expect(need[0] && !need[1], "need is not {true, false}");
+          return std::vector{dy, Tensor()};
+        });
+    backward(sum(y));
+    expect_close("dx", values(grad(x)), {1});
+  });
+  report.test(2, "what was saved and then changed is an error, and no leaf has changed", [] {
+    Tensor x({1}, {2});
+    const Tensor early = parameter(Tensor({1}, {1})), w = parameter(Tensor({1}, {1}));
+    const Tensor loss = sum(x * w) + sum(early);
+    copy_(x, Tensor({1}, {9}));
+    expect_throws<StateError>("x was saved by mul and written after that", [&] { backward(loss); });
+    expect(!grad(early).defined(), "a leaf has a gradient although the pass failed");
+  });
+  report.test(1, "a tape runs backwards once", [] {
+    const Tensor x = parameter(Tensor({1}, {3}));
+    const Tensor loss = sum(x * x);
+    backward(loss);
+    expect_throws<StateError>("a second pass over one tape", [&] { backward(loss); });
+  });
+  report.test(1, "a gradient of the wrong shape is an error that names the op", [] {
+    const Tensor x = parameter(Tensor({2}, {1, 2}));
+    const Tensor y = record("broken", x * x, {x},
+                            [](const Tensor&, const Needs&) { return std::vector{Tensor({3})}; });
+    try {
+      backward(sum(y));
+    } catch (const ShapeError& error) {
+      return expect(std::string(error.what()).find("broken") != std::string::npos,
+                    std::string("no name in: ") + error.what());
+    }
+    expect(false, "no error");
+  });
+  return report.done();
+}

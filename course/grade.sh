@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Prints the points of an assignment, test by test. Needs g++ (12 or later); for the second form also Python 3.11.
+#
+#   ./grade.sh                                  in a folder that make.py made: the tests there, on the code there
+#   grade.sh [--hidden DIR] NUMBER FOLDER...    for a teacher, from course/: of each folder only the files to hand in count; everything
+#                                               else, the tests too, is the course's own. Of DIR the tests NN*.cpp run as well.
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+# points_of <folder> <test.cpp>: compiles the test against the folder and runs it. Its last line is "points N of N".
+points_of() {
+  local program
+  program=$(mktemp -d)
+  if "${CXX:-g++}" -std=c++20 -O1 -pthread -I "$1" -o "$program/test" "$2" 2>"$program/errors"; then
+    "$program/test"
+  else
+    echo "  does not compile:"
+    grep -m 3 -E "error" "$program/errors" | sed "s|$1/||; s|^|         |"
+    echo "points 0 of $(tr -d ' \n' <"$2" | grep -oE '\.test\([0-9]+' | tr -dc '0-9\n' | awk '{ sum += $1 } END { print sum }')"
+  fi
+  rm -rf "$program"
+}
+
+if [ -f "$here/test.cpp" ]; then
+  points_of "$here" "$here/test.cpp"
+  exit
+fi
+
+hidden=
+if [ "${1:-}" = --hidden ]; then
+  hidden=${2:-}
+  [ -d "$hidden" ] || { echo "grade.sh: $hidden is no folder" >&2; exit 2; }
+  shift 2
+fi
+[ $# -ge 2 ] || { sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+number=$1
+shift
+read -r name files <<<"$(python3 "$here/make.py" "$number" --list)"
+[ -n "$name" ] || exit 2
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+summary=()
+for folder; do
+  [ -d "$folder" ] || { echo "grade.sh: $folder is no folder" >&2; exit 2; }
+done
+for folder; do
+  rm -rf "$work/graded"
+  python3 "$here/make.py" "$number" "$work/graded" >/dev/null || exit 1
+  missing=
+  for file in $files; do  # in tiny/, or beside answers.md
+    cp "$folder/$file" "$work/graded/$file" 2>/dev/null || cp "$folder/$(basename "$file")" "$work/graded/$file" 2>/dev/null || missing="$missing $file"
+  done
+  echo "== $folder, assignment $name${missing:+ (not handed in:$missing)}"
+  tests=("$here/$name/test.cpp")
+  [ -z "$hidden" ] || tests+=("$hidden/${name%%-*}"*.cpp)
+  line=$folder
+  for test in "${tests[@]}"; do
+    [ -f "$test" ] || continue
+    [ "$test" = "${tests[0]}" ] || echo "  hidden: $(basename "$test")"
+    out=$(points_of "$work/graded" "$test")
+    echo "$out"
+    line="$line  $(tail -1 <<<"$out")"
+  done
+  summary+=("$line")
+done
+echo
+printf '%s\n' "${summary[@]}"

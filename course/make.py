@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Makes the folder of an assignment: tiny/ with the parts cut out that are to be written, the tests, the handout, grade.sh.
+
+    make.py NUMBER FOLDER              # for learners; FOLDER must not exist
+    make.py NUMBER FOLDER --solution   # the same with nothing cut out
+    make.py NUMBER --patch             # what turns the first into the second, for `patch -p1` within the folder
+    make.py NUMBER --answers           # to the questions of the handout, for the teacher
+
+An assignment is a folder NN-topic with handout.md, test.cpp and assignment.toml. The last says what is cut, what is to be read, which
+commits to look at, and which wrong solutions the tests must refuse (tests/course/course_test.py). There is no second copy of the code:
+a cut that no longer fits tiny/ is an error here.
+"""
+import argparse
+import difflib
+import pathlib
+import re
+import sys
+import tomllib
+
+COURSE = pathlib.Path(__file__).resolve().parent
+ROOT = COURSE.parent
+POINTS, QUESTIONS = 20, 5  # of an assignment's tests, and of its questions
+READING = "Files of `tiny/` and headers without a folder are here; the others are in a clone of Lathe."
+
+
+class Assignment:
+    def __init__(self, folder):
+        self.folder = folder
+        self.number = int(folder.name[:2])
+        self.data = tomllib.loads((folder / "assignment.toml").read_text(encoding="utf-8"))
+        self.title = self.data["title"]
+
+    @property
+    def hand_in(self):
+        """The files that a learner changes, as they are called in the folder."""
+        return list(dict.fromkeys(cut["file"] for cut in self.data["cut"]))
+
+    def tests(self):
+        """(points, name) of each test."""
+        text = (self.folder / "test.cpp").read_text(encoding="utf-8")
+        found = re.findall(r'\.test\(\s*(\d+),\s*((?:"[^"]*"\s*)+)', text)
+        return [(int(points), "".join(re.findall(r'"([^"]*)"', name))) for points, name in found]
+
+
+def assignments():
+    return [Assignment(path.parent) for path in sorted(COURSE.glob("[0-9][0-9]-*/assignment.toml"))]
+
+
+def assignment(number):
+    found = [one for one in assignments() if one.number == number]
+    if not found:
+        sys.exit(f"make.py: there is no assignment {number}; they are 1 to {len(assignments())}")
+    return found[0]
+
+
+def source_of(name, one):
+    """The file that is called `name` in a folder: one of tiny/, of the assignment, or of course/."""
+    for path in (ROOT / name, one.folder / name, COURSE / name):
+        if path.is_file():
+            return path
+    sys.exit(f"make.py: {one.folder.name} needs {name}, which is not there")
+
+
+def needed_files(one):
+    """Names of the headers that the test includes, themselves or through others."""
+    names, waiting = [], [(name, "") for name in re.findall(r'^#include "([^"]+)"', (one.folder / "test.cpp").read_text(encoding="utf-8"), re.M)]
+    while waiting:
+        name, folder = waiting.pop()
+        name = name if "/" in name else folder + name
+        if name in names:
+            continue
+        names.append(name)
+        text = source_of(name, one).read_text(encoding="utf-8")
+        waiting += [(other, name.rpartition("/")[0] + "/" if "/" in name else "") for other in re.findall(r'^#include "([^"]+)"', text, re.M)]
+    return sorted(names)
+
+
+def place_of(cut, text):
+    """(begin, end) of what is cut: the lines behind the one that is cut["from"], up to the next that is cut["to"]."""
+    lines = text.splitlines(keepends=True)
+    begins = [i for i, line in enumerate(lines) if line.rstrip("\n") == cut["from"]]
+    if len(begins) != 1:
+        raise ValueError(f"{cut['file']}: {len(begins)} lines are: {cut['from']}")
+    begin = begins[0] + 1
+    ends = [i for i in range(begin, len(lines)) if lines[i].rstrip("\n") == cut["to"]]
+    if not ends:
+        raise ValueError(f"{cut['file']}: no line is: {cut['to']}")
+    return len("".join(lines[:begin])), len("".join(lines[: ends[0]]))
+
+
+def default_stub(one, cut):
+    indent = re.match(r" *", cut["from"])[0] + "  "
+    return f'{indent}// Assignment {one.number}: write this.\n{indent}throw std::logic_error("{cut["name"]}: not written yet");\n'
+
+
+def with_cuts(name, text, number):
+    """The text of a file as it is handed out with assignment `number`. What later assignments cut is not given away, but for what this
+    one needs: that has `needed_before`."""
+    for one in assignments():
+        for cut in one.data["cut"]:
+            if cut["file"] == name and (one.number == number or one.number > number and not one.data.get("needed_before")):
+                begin, end = place_of(cut, text)
+                text = text[:begin] + cut.get("stub", default_stub(one, cut)) + text[end:]
+    return text
+
+
+def with_wrong_versions(name, text, one):
+    """The text with all wrong solutions in it: `course::wrong` is the number of the one that runs, 0 for none. Each part that is cut
+    reaches to the end of a function, so a wrong version that stands before it takes its place."""
+    for cut in one.data["cut"]:
+        if cut["file"] != name:
+            continue
+        begin, end = place_of(cut, text)
+        body, versions = text[begin:end], ""
+        for number, wrong in enumerate(one.data["wrong"], 1):
+            if body.count(wrong["old"]) == 1 and wrong.get("in", cut["name"]) == cut["name"]:
+                last = "return;\n" if cut.get("void") else ""
+                versions += f"if (course::wrong == {number}) {{\n{body.replace(wrong['old'], wrong['new'])}{last}}}\n"
+        text = text[:begin] + versions + text[begin:]
+    return text.replace("#pragma once\n", '#pragma once\n#include "wrong.h"\n', 1)
+
+
+def files_of(one, solution=False):
+    """name → text of the headers in the folder."""
+    texts = {name: source_of(name, one).read_text(encoding="utf-8") for name in needed_files(one)}
+    return texts if solution else {name: with_cuts(name, text, one.number) for name, text in texts.items()}
+
+
+def lines_of(row, text):
+    """The lines from one with row["from"] to the next with row["to"], as "3 to 40"."""
+    lines = text.splitlines()
+    begin = next((i for i, line in enumerate(lines) if row.get("from", "") in line), None)
+    end = None if begin is None else next((i for i in range(begin, len(lines)) if row["to"] in lines[i]), None) if "to" in row else len(lines) - 1
+    if end is None:
+        raise ValueError(f"{row['file']}: no lines from “{row.get('from')}” to “{row.get('to')}”")
+    return f"{begin + 1} to {end + 1}"
+
+
+def reading_of(one):
+    """The table of what to read. Lines of a file that is in the folder are counted there, as parts of it are cut out."""
+    handed_out = files_of(one)
+    rows = ["| file | lines | minutes | what for |", "|---|---|---|---|"]
+    for row in one.data["read"]:
+        text = handed_out.get(row["file"]) or (ROOT / row["file"]).read_text(encoding="utf-8")
+        rows.append(f"| `{row['file']}` | {lines_of(row, text)} | {row['minutes']} | {row['what']} |")
+    return "\n".join([*rows, f"| | together | {sum(row['minutes'] for row in one.data['read'])} | |"])
+
+
+def handout_of(one):
+    """handout.md, with what is computed: the reading before "## Write", and at the end points, files to hand in and commits."""
+    def link(match):
+        name = match[2].removeprefix("../../")
+        return match[0] if re.match(r"\w+:|#", match[2]) else f"[{match[1]}]({name})" if name in there else f"{match[1]} (`{name}`)"
+
+    there = needed_files(one)
+    text = (one.folder / "handout.md").read_text(encoding="utf-8")
+    text = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", link, text)
+    text = text.replace("\n## Write\n", f"\n## Read\n\n{reading_of(one)}\n\n{READING}\n\n## Write\n", 1)
+    points = "\n".join(f"| {points} | {name} |" for points, name in one.tests())
+    commits = "\n".join(f"| {row['version']} | `{row['hash']}` | {row['title']} |" for row in one.data["commit"])
+    return (f"{text}\n## Points\n\n`./grade.sh` shows them.\n\n| points | test |\n|---|---|\n{points}\n| {QUESTIONS} | the questions, read by your teacher |\n"
+            f"\n## Hand in\n\n{', '.join(f'`{name}`' for name in one.hand_in)}, and `answers.md` with your answers. Change no other file: it is not looked at.\n"
+            f"\n## Three versions\n\nHow Lathe came to what it has. In a clone of Lathe `git show HASH` shows a commit.\n\n"
+            f"| version | commit | its first line |\n|---|---|---|\n{commits}\n")
+
+
+def write_folder(one, folder, solution=False):
+    texts = files_of(one, solution)
+    texts["handout.md"] = handout_of(one)
+    texts["test.cpp"] = (one.folder / "test.cpp").read_text(encoding="utf-8")
+    texts["grade.sh"] = (COURSE / "grade.sh").read_text(encoding="utf-8")
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "grade.sh").chmod(0o755)
+
+
+def patch_of(one):
+    stubs, whole = files_of(one), files_of(one, solution=True)
+    return "".join(line for name in one.hand_in for line in difflib.unified_diff(
+        stubs[name].splitlines(keepends=True), whole[name].splitlines(keepends=True), f"a/{name}", f"b/{name}"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("number", type=int)
+    parser.add_argument("folder", type=pathlib.Path, nargs="?")
+    parser.add_argument("--solution", action="store_true", help="with nothing cut out")
+    parser.add_argument("--patch", action="store_true", help="print the solution as a patch")
+    parser.add_argument("--answers", action="store_true", help="print the answers to the questions")
+    parser.add_argument("--list", action="store_true", help="print the folder's name and the files to hand in (for grade.sh)")
+    args = parser.parse_args()
+    one = assignment(args.number)
+    if args.patch:
+        print(patch_of(one), end="")
+    elif args.answers:
+        print("".join(f"{number}. {answer}\n" for number, answer in enumerate(one.data["answers"], 1)), end="")
+    elif args.list:
+        print(one.folder.name, *one.hand_in)
+    elif not args.folder:
+        parser.error("a folder is missing")
+    elif args.folder.exists():
+        sys.exit(f"make.py: {args.folder} is there already")
+    else:
+        write_folder(one, args.folder, args.solution)
+        print(f"{args.folder}: assignment {one.number}, {one.title}. Begin with {args.folder / 'handout.md'}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ValueError as error:  # tiny/ or a page no longer has what assignment.toml names
+        sys.exit(f"make.py: {error}")

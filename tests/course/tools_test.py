@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""What a teacher does with course/, as teacher.md says it: make folders, hand out, grade with hidden tests, make slides.
+
+    tools_test.py SOURCE_ROOT COMPILER
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(sys.argv[1]).resolve()
+COURSE = ROOT / "course"
+sys.path.insert(0, str(COURSE))
+sys.dont_write_bytecode = True
+import make  # noqa: E402
+import slides  # noqa: E402
+
+
+def run(*command, folder=None):
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "CXX": sys.argv[2]})
+    return done.stdout
+
+
+def test_grading(work):
+    """Three folders: the solution, one with a file that does not compile, and one without a file but with a test that gives all points.
+    Beside them a hidden test."""
+    make_py = lambda *words: run(sys.executable, "-B", COURSE / "make.py", *words, folder=work)
+    make_py("3", "whole", "--solution")
+    shutil.copytree(work / "whole", work / "broken")
+    (work / "flat").mkdir()
+    shutil.copyfile(work / "whole/tiny/tape.h", work / "flat/tape.h")
+    with open(work / "broken/tiny/tape.h", "a", encoding="utf-8") as file:
+        file.write("no C++\n")
+    (work / "hidden").mkdir()
+    example = re.search(r"^```cpp\n(.*?)^```", (COURSE / "teacher.md").read_text(encoding="utf-8"), re.S | re.M)[1]
+    (work / "hidden/03-more.cpp").write_text(example)
+    (work / "hidden/04-other.cpp").write_text("no C++\n")
+    (work / "cheat").mkdir()
+    (work / "cheat/test.cpp").write_text('#include <cstdio>\nint main() { std::puts("points 20 of 20"); }\n')
+    out = run(COURSE / "grade.sh", "--hidden", "hidden", "3", "flat", "broken", "cheat", folder=work)
+    summary = out.strip().splitlines()[-3:]
+    assert summary == ["flat  points 20 of 20  points 2 of 2", "broken  points 0 of 20  points 0 of 2",
+                       "cheat  points 0 of 20  points 0 of 2"], out
+    assert "  3/3  the example of tape.h: 135" in out and "does not compile" in out and "not handed in: tiny/tape.h" in out, out
+    assert run(work / "whole/grade.sh").endswith("points 20 of 20\n")
+    assert "is there already" in make_py("3", "whole") and "there is no assignment 11" in make_py("11", "x")
+
+
+def test_patches(work):
+    """The patch of each assignment makes the solution of the stubs."""
+    for one in make.assignments():
+        stubs = work / one.folder.name
+        make.write_folder(one, stubs)
+        (work / "patch").write_text(make.patch_of(one), encoding="utf-8")
+        subprocess.run(["git", "apply", work / "patch"], cwd=stubs, check=True)
+        for name, text in make.files_of(one, solution=True).items():
+            if name in one.hand_in:
+                assert (stubs / name).read_text(encoding="utf-8") == text, name
+
+
+def test_handouts(_):
+    """Two pages each, with all sections; three questions with answers; listed in README.md and in the teacher's weeks."""
+    pages = [(COURSE / name).read_text(encoding="utf-8") for name in ("README.md", "teacher.md")]
+    numbers = [one.number for one in make.assignments()]
+    assert numbers == list(range(1, 11)), numbers  # as CMakeLists.txt lists them
+    for one in make.assignments():
+        text = (one.folder / "handout.md").read_text(encoding="utf-8")
+        assert text.startswith(f"# {one.number}. {one.title}\n"), one.folder.name
+        assert re.findall(r"^## (.*)", text, re.M) in (["What", "Why", "Write", "Look out for", "Questions"], ["What", "Why", "Write", "Go on", "Look out for", "Questions"]), one.folder.name
+        assert len(re.findall(r"^\d\. ", text.partition("## Questions")[2], re.M)) == len(one.data["answers"]) == len(one.data["commit"]) == 3, one.folder.name
+        assert (words := len(make.handout_of(one).split())) < 1000, f"{one.folder.name}: {words} words"
+        assert f"| {one.number} | [{one.title}]({one.folder.name}/handout.md) |" in pages[0] and f"| {one.number} | {one.number} " in pages[1], one.folder.name
+
+
+def test_commits(_):
+    """The commits that handouts name are in the history, if that is here."""
+    git = ["git", "-C", str(ROOT)]
+    if run(*git, "rev-parse", "--show-toplevel", "--is-shallow-repository") != f"{ROOT}\nfalse\n":
+        return "skipped"
+    for one in make.assignments():
+        for commit in one.data["commit"]:
+            assert run(*git, "log", "-1", "--format=%s", commit["hash"]) == commit["title"] + "\n", f"{one.folder.name}: {commit['hash']}"
+
+
+def test_slides(_):
+    """A slide for each heading and figure of a chapter, and none that is empty."""
+    for page in sorted((ROOT / "docs/tour").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        made = slides.slides_of(text)
+        for heading in re.findall(r"^## (.*)", text, re.M):
+            assert f"## {heading}\n" in made, f"{page.name}: {heading}"
+        for figure in re.findall(r"^!\[.*\]\(.*\)$", text, re.M):
+            assert figure in made, f"{page.name}: {figure}"
+        assert not re.search(r"^## .*\n\s*(?=##|\Z)", made, re.M), page.name
+
+
+def main():
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    for name, test in sorted(globals().items()):
+        if not name.startswith("test_"):
+            continue
+        outcome = "passed"
+        with tempfile.TemporaryDirectory(prefix="lathe-course-tools-") as folder:
+            try:
+                outcome = test(pathlib.Path(folder).resolve()) or outcome
+            except (AssertionError, OSError, ValueError, subprocess.CalledProcessError) as error:
+                outcome = "failed"
+                print(f"FAILED {name}: {error}")
+        counts[outcome] += 1
+    print("{passed} passed, {failed} failed, {skipped} skipped".format(**counts))
+    return 1 if counts["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
