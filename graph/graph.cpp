@@ -24,6 +24,10 @@ Shape fixed_shape(const Type& type) {
 
 }  // namespace
 
+bool calls_one_of(const Node& node, std::initializer_list<std::string_view> ops) {
+  return std::ranges::find(ops, node.op->name) != ops.end();
+}
+
 const Attribute* find_attribute(const Node& node, std::string_view name) {
   const auto& attributes = node.op->attributes;
   const auto found = std::ranges::find(attributes, name, &AttributeName::name);

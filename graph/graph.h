@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <iosfwd>
 #include <string>
 #include <string_view>
@@ -83,6 +84,9 @@ const Attribute* find_attribute(const Node& node, std::string_view name);
 inline const Attribute& attribute_of(const Node& node, std::string_view name) {
   return *find_attribute(node, name);
 }
+
+/// Whether a node calls one of these ops.
+bool calls_one_of(const Node& node, std::initializer_list<std::string_view> ops);
 
 /// A program of ops. A value's number is its index in `values`. Passes may leave values that no
 /// node and no output uses.

@@ -34,7 +34,7 @@ class Call {
 
   bool is(std::string_view op) const { return node_.op->name == op; }
   bool is_one_of(std::initializer_list<std::string_view> ops) const {
-    return std::any_of(ops.begin(), ops.end(), [&](std::string_view op) { return is(op); });
+    return calls_one_of(node_, ops);
   }
 
   /// Empty for an input that is not given.

@@ -15,24 +15,20 @@ namespace lathe::jit {
 
 namespace {
 
-bool is_one_of(const Node& node, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, node.op->name) != names.end();
-}
-
 /// Whether a tensor of a file that a node reads as this input is a weight. `is_weight`: whether one
 /// in the place of the node's result would be.
 bool reads_weight(const Graph& graph, const Node& node, size_t input, bool is_weight) {
-  if (is_one_of(node, {"conv1d", "conv2d", "conv_transpose2d", "linear", "layer_norm", "group_norm",
-                       "prelu"})) {
+  if (calls_one_of(node, {"conv1d", "conv2d", "conv_transpose2d", "linear", "layer_norm",
+                          "group_norm", "prelu"})) {
     return input > 0;
   }
   if (node.op->name == "batch_norm") return input == 1 || input == 2;
-  if (is_one_of(node, {"matmul", "bmm"})) return true;
-  if (is_one_of(node, {"embedding", "index_select"})) return input == 0;
+  if (calls_one_of(node, {"matmul", "bmm"})) return true;
+  if (calls_one_of(node, {"embedding", "index_select"})) return input == 0;
   const Tensor& t = graph.values[static_cast<size_t>(node.inputs[input])].tensor;
   if (t.defined() && t.numel() == 1) return false;  // rather a scale, an epsilon or a filling
-  if (is_one_of(node, {"add", "mul"})) return true;
-  const bool is_view = is_one_of(
+  if (calls_one_of(node, {"add", "mul"})) return true;
+  const bool is_view = calls_one_of(
       node, {"reshape", "view", "permute", "transpose", "expand", "unsqueeze", "squeeze", "slice",
              "narrow", "select", "cat", "cast", "contiguous", "clone", "flip", "pad"});
   return is_view && is_weight;
@@ -63,7 +59,7 @@ bool looks_folded(const Graph& graph) {
            return node.op->name == "conv2d" && node.inputs.size() > 2 && node.inputs[2] >= 0;
          }) &&
          !has([](const Node& node) {
-           return is_one_of(node, {"batch_norm", "dropout"});
+           return calls_one_of(node, {"batch_norm", "dropout"});
          });
 }
 

@@ -1,7 +1,6 @@
 // use_channels_last: NHWC for the whole graph. Where a value is known to lie in that order already,
 // nothing is added. Contract: graph/passes.h.
 #include <algorithm>
-#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <unordered_map>
@@ -22,13 +21,7 @@ using Order = std::vector<size_t>;
 const Order kNhwc = {0, 2, 3, 1};
 constexpr size_t kResidualInput = 3;  // an input of fused_conv2d: x, w, bias, residual
 
-bool is_one_of(const std::string& name, std::initializer_list<const char*> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-bool is_convolution(const Node& node) {
-  return is_one_of(node.op->name, {"conv2d", "fused_conv2d"});
-}
+bool is_convolution(const Node& node) { return calls_one_of(node, {"conv2d", "fused_conv2d"}); }
 
 class ChannelsLast {
  public:
@@ -148,9 +141,9 @@ class ChannelsLast {
       return node.attributes[0] == Attribute(std::string("channels_last")) ? kNhwc
                                                                            : row_major(node.output);
     }
-    if (is_one_of(op, {"linear", "mlp", "layer_norm"})) return row_major(node.output);
+    if (calls_one_of(node, {"linear", "mlp", "layer_norm"})) return row_major(node.output);
     if (op.starts_with("batch_norm") ||
-        is_one_of(op, {"max_pool2d", "avg_pool2d", "adaptive_avg_pool2d"}))
+        calls_one_of(node, {"max_pool2d", "avg_pool2d", "adaptive_avg_pool2d"}))
       return kept(node.inputs[0]);
     if (op == "permute") return permuted(node);
     if (op == "transpose") return transposed(node);
