@@ -74,26 +74,28 @@ class GraphModule::State {
             [&model](const std::string& own, const Tensor& t, bool is_buffer) {
               is_buffer ? void(model.buffer(own, t)) : void(model.parameter(own, t));
             },
-            std::move(name)) {
+            std::move(name), /*knows_calls=*/false) {
     std::vector<Part*> parts;  // of the values
-    for (const Value& value : graph_.values) parts.push_back(add(value));
+    for (Value& value : graph_.values) parts.push_back(add(value));
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       Node& node = graph_.nodes[n];
       const int mean = running_mean_of(node);
       if (mean >= 0) {
         set_training(node, true);
-        const auto part_of = [&](int input) { return parts[static_cast<size_t>(input)]; };
-        norms_.push_back({n, part_of(node.inputs[static_cast<size_t>(mean)])});
+        Part* const part = parts[static_cast<size_t>(node.inputs[static_cast<size_t>(mean)])];
+        norms_.push_back({n, part});
+        (part != nullptr ? part->holds_statistics : has_own_statistics) = true;
         for (int i = mean - 2; i < mean + 2; ++i) {
           const int value = node.inputs[static_cast<size_t>(i)];
-          if (value >= 0) note_norm(graph_.values[static_cast<size_t>(value)], part_of(value));
+          if (value >= 0) note_norm(graph_.values[static_cast<size_t>(value)]);
         }
       }
     }
     for (size_t i = 0; i < graph_.values.size() && leading_ < 0; ++i) {
       const Value& value = graph_.values[i];
-      const bool is_of_norm = parts[i] != nullptr ? parts[i]->is_batch_norm : has_own_norm;
-      if (value.origin == Origin::kParameter && !is_of_norm) leading_ = static_cast<int>(i);
+      if (value.origin == Origin::kParameter && !tree_.is_of_norm(value.tensor)) {
+        leading_ = static_cast<int>(i);
+      }
     }
   }
 
@@ -114,8 +116,9 @@ class GraphModule::State {
   }
 
   const Graph& graph() const { return graph_; }
+  const ModuleTree& tree() const { return tree_; }
 
-  bool has_own_norm = false;  // the model itself holds tensors of a batch norm
+  bool has_own_statistics = false;  // of a batch norm; not those of the modules in the model
 
  private:
   struct Norm {
@@ -131,18 +134,17 @@ class GraphModule::State {
     bool operator==(const Key&) const = default;
   };
 
-  Part* add(const Value& value) {
+  Part* add(Value& value) {
     if (value.origin == Origin::kInput || value.origin == Origin::kNode) return nullptr;
     LATHE_CHECK(StateError, value.tensor.defined(), "GraphModule: @", value.name,
                 " has no tensor yet; call bind()");
     if (value.origin == Origin::kConstant) return nullptr;
+    value.tensor = value.tensor.detach();  // what becomes of it is not the caller's
     return tree_.add(value.name, value.tensor, value.origin == Origin::kBuffer);
   }
 
-  void note_norm(const Value& value, Part* part) {
-    if (value.origin == Origin::kConstant || value.origin == Origin::kNode) return;
-    if (part != nullptr) part->is_batch_norm = true;
-    if (part == nullptr) has_own_norm = true;
+  void note_norm(const Value& value) {
+    if (value.tensor.defined()) tree_.note_norm(value.tensor);
   }
 
   /// The graph for the present mode, device and dtype.
@@ -183,6 +185,7 @@ class GraphModule::State {
     }
     const Attribute word(std::string(name_of(from)));
     for (Node& node : graph.nodes) {
+      if (key.dtype != from) node.group = 0;  // a group is made for the graph's dtypes
       if (node.op->name != "cast") continue;
       std::ranges::replace(node.attributes, word, Attribute(std::string(name_of(key.dtype))));
     }
@@ -208,20 +211,17 @@ bool GraphModule::takes_one_tensor() const {
   return state_->graph().inputs.size() == 1 && state_->graph().outputs.size() == 1;
 }
 
-DType GraphModule::dtype_for(DType asked) const {
-  return state_->has_own_norm && is_half(asked) ? kF32 : asked;
+bool GraphModule::has_running_statistics() const { return state_->has_own_statistics; }
+
+DType GraphModule::dtype_for(DType asked, const Tensor& own) const {
+  return state_->tree().dtype_for(asked, own);
 }
 
 Tensor GraphModule::forward(const Tensor& x) { return state_->run({x})[0]; }
 
 Tensors GraphModule::run(const Tensors& inputs) {
   if (takes_one_tensor() && inputs.size() == 1) return {(*this)(inputs[0])};
-  Tensors out;
-  call([&] {
-    out = state_->run(inputs);
-    if (has_hooks()) run_call_hooks(inputs, out);
-  });
-  return out;
+  return with_call_hooks(inputs, [&] { return state_->run(inputs); });
 }
 
 Graph GraphModule::graph() const { return state_->in_evaluation(); }

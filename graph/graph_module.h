@@ -29,14 +29,15 @@ namespace lathe::jit {
 ///     Graphs that trace() made have no dropouts.
 ///
 /// The model computes in the dtype of its parameters: after to(kF16), ops that are f32 in the graph
-/// compute in f16. A module that holds a batch norm's tensors keeps all its tensors in f32. If the
-/// names have no dots, this is the whole model. Hooks run on the whole model, not on the modules in
-/// it. Several threads may run it in evaluation mode.
+/// compute in f16. Only the tensors of batch norms stay f32. The model takes hooks; the modules in
+/// it refuse them. Several threads may run it in evaluation mode.
 class LATHE_API GraphModule final : public nn::Module {
  public:
-  /// The module's tensors share the graph's memory. `name` stands for the graph in messages.
+  /// The module's tensors share the graph's memory. All parameters train; the graph's own tensors
+  /// require gradients, or not, as before. `name` stands for the graph in messages.
   /// throws: StateError if a parameter, buffer or constant is not bound; DataError for a name that
-  /// a module cannot have, modules in more than 64 others or with more than 10,000 names.
+  /// a module cannot have, modules in more than 64 others, with more than 10,000 names or named by
+  /// more than 1,000 bytes.
   explicit GraphModule(Graph graph, std::string_view name = "graph");
   ~GraphModule() override;
   GraphModule(GraphModule&&) = delete;
@@ -53,9 +54,13 @@ class LATHE_API GraphModule final : public nn::Module {
   /// throws: StateError if to() has given a tensor another dtype than the graph's.
   Graph graph() const;
 
+  /// Whether a batch norm's statistics have names without dots. Its mode is then that of the whole
+  /// model, so nn::Frozen::hold() does not hold it.
+  bool has_running_statistics() const override;
+
  private:
   bool takes_one_tensor() const override;
-  DType dtype_for(DType asked) const override;
+  DType dtype_for(DType asked, const Tensor& own) const override;
 
   class State;
   std::unique_ptr<State> state_;

@@ -14,8 +14,9 @@ using safetensors::in_quotes;
 
 namespace {
 
-constexpr int kMostLevels = 64;    // modules in modules
-constexpr int kMostNames = 10000;  // in one module: nn::Module compares a new name with all others
+constexpr size_t kMostBytes = 1000;  // of a name; each module keeps the name up to it
+constexpr int kMostLevels = 64;      // modules in modules
+constexpr int kMostNames = 10000;    // in one module, which compares a new name with all others
 
 }  // namespace
 
@@ -32,10 +33,20 @@ Tensor Part::replaced(const Tensor& x, const Tensor& y) {
   return y.is_contiguous() ? out.contiguous() : out;
 }
 
-ModuleTree::ModuleTree(nn::Module& model, OwnTensor own, std::string file)
-    : model_(model), own_(std::move(own)), file_(std::move(file)) {}
+bool Part::has_running_statistics() const {
+  return holds_statistics || nn::Module::has_running_statistics();
+}
+
+bool Part::is_called() const { return tree_.knows_calls(); }
+
+DType Part::dtype_for(DType asked, const Tensor& own) const { return tree_.dtype_for(asked, own); }
+
+ModuleTree::ModuleTree(nn::Module& model, OwnTensor own, std::string file, bool knows_calls)
+    : model_(model), own_(std::move(own)), file_(std::move(file)), knows_calls_(knows_calls) {}
 
 Part& ModuleTree::part_at(std::string_view path) {
+  LATHE_CHECK(DataError, path.size() <= kMostBytes, file_, ": the name of a module has ",
+              path.size(), " bytes, more than ", kMostBytes);
   Part* at = nullptr;
   int levels = 0;
   for (size_t begin = 0; begin <= path.size();) {
@@ -46,7 +57,7 @@ Part& ModuleTree::part_at(std::string_view path) {
     if (child == nullptr) {
       nn::Module& parent = at == nullptr ? model_ : *at;
       count_name(at, path);
-      child = std::make_unique<Part>(parent, std::string(path.substr(begin, end - begin)));
+      child = std::make_unique<Part>(parent, std::string(path.substr(begin, end - begin)), *this);
     }
     at = child.get();
     begin = end + 1;

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "lathe/autograd/autocast.h"
 #include "lathe/core/format.h"
 #include "lathe/graph/fused/pointwise_run.h"
 #include "lathe/graph/graph.h"
@@ -104,6 +105,7 @@ class Run {
   Run(const Graph& graph, const Tensors& given, const RunOptions& options)
       : graph_(graph),
         ways_(options.ways),
+        any_floating_(options.any_floating),
         batch_(options.any_floating),
         needed_(needed_nodes(graph)),
         last_(last_uses(graph, needed_)),
@@ -122,7 +124,7 @@ class Run {
       const size_t end = end_of_group(n);
       if (!needed_[n]) {
         ++n;
-      } else if (end - n > 1 && is_worth_it(n)) {
+      } else if (end - n > 1 && is_worth_it(n) && has_own_dtypes(n, end)) {
         const bool total = needed_behind(end) && adds_up(graph_, n, end, last_);
         call_group(n, end, total);
         n = total ? end + 1 : end;
@@ -196,6 +198,20 @@ class Run {
     return elements >= kLeastFused || (elements > 1 && reads_gpu(graph_.nodes[n]));
   }
 
+  /// Whether nodes compute in the graph's dtypes, which their group is made for. With
+  /// RunOptions::any_floating they may not: under Autocast, or after an input of another dtype.
+  bool has_own_dtypes(size_t begin, size_t end) const {
+    if (!any_floating_) return true;
+    for (size_t n = begin; n < end; ++n) {
+      for (const int input : graph_.nodes[n].inputs) {
+        const Tensor& t = input < 0 ? Tensor() : live_[static_cast<size_t>(input)];
+        if (!t.defined()) continue;
+        if (t.dtype() != value(input).type.dtype || amp::autocast_enabled(t.device())) return false;
+      }
+    }
+    return true;
+  }
+
   bool reads_gpu(const Node& node) {
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
       return input >= 0 && live(input).defined() && live(input).device().is_cuda();
@@ -256,6 +272,7 @@ class Run {
 
   const Graph& graph_;
   std::vector<std::string>* const ways_;
+  const bool any_floating_;
   Batch batch_;
   std::vector<bool> needed_;  // of nodes
   std::vector<int> last_;

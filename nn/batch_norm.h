@@ -85,7 +85,9 @@ class LATHE_API BatchNorm : public Module {
   BatchNorm(int64_t channels, const BatchNormOptions& options);
   /// throws: ShapeError.
   virtual void check_input(const Tensor& x) const = 0;
-  DType dtype_for(DType asked) const override { return is_half(asked) ? kF32 : asked; }
+  DType dtype_for(DType asked, const Tensor&) const override {
+    return is_half(asked) ? kF32 : asked;
+  }
 
  private:
   template <class Op>

@@ -62,7 +62,7 @@ void freeze_chosen(const Module& model, const Chosen& chosen, Frozen& out) {
 std::vector<Module*> frozen_norms(Module& model, bool bare) {
   std::vector<Module*> out;
   for (const auto& [path, module] : model.named_modules()) {
-    if (!is_batch_norm(*module)) continue;
+    if (!module->has_running_statistics()) continue;
     const Tensors own = module->parameters();
     const bool all = std::ranges::none_of(own, &Tensor::requires_grad);
     if (all && (bare || !own.empty())) out.push_back(module);
@@ -77,11 +77,6 @@ bool matches_pattern(const std::string& pattern, const std::string& name) {
     if (fnmatch(pattern.c_str(), name.substr(0, end).c_str(), 0) == 0) return true;
     if (end == name.npos) return false;
   }
-}
-
-bool is_batch_norm(const Module& module) {
-  return std::ranges::any_of(module.named_buffers(),
-                             [](const auto& buffer) { return buffer.first == "running_mean"; });
 }
 
 bool is_below(std::string_view name, std::string_view module) {

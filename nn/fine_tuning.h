@@ -44,15 +44,11 @@ LATHE_API WithoutHead without_head(const StateDict& from_file, const Module& mod
 /// throws: what load() throws.
 LATHE_API void load_without_head(Module& model, const std::string& path);
 
-/// Whether a module has running statistics of its own: a BatchNorm, and the batch norm of a program
-/// that PyTorch exported.
-LATHE_API bool is_batch_norm(const Module& module);
-
 /// The result of freeze(). Refers to the model, which must outlive it.
 struct Frozen {
   int64_t parameters = 0, values = 0;  // tensors, and numbers in them
-  // Batch norms with every parameter frozen, those of exported programs (graph/pt2/program.h)
-  // included. After hold(), training uses their running statistics and does not change them.
+  // Modules with running statistics, such as batch norms, that have every parameter frozen. After
+  // hold(), training uses their running statistics and does not change them.
   std::vector<Module*> norms = {};
 
   /// Puts the frozen batch norms into evaluation mode. Call it after every model.train().

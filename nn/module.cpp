@@ -144,6 +144,13 @@ std::string Module::path() const {
 
 std::optional<LoraLayer> Module::lora_layer() const { return {}; }
 
+bool Module::has_running_statistics() const {
+  return std::ranges::any_of(buffers_,
+                             [](const auto& buffer) { return buffer.first == "running_mean"; });
+}
+
+DType Module::dtype_for(DType asked, const Tensor&) const { return asked; }
+
 // --- calling -------------------------------------------------------------------------------------
 
 Tensor Module::forward(const Tensor& x) {
@@ -215,6 +222,15 @@ Tensor Module::with_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f)
   return y;
 }
 
+Tensors Module::with_call_hooks(const Tensors& inputs, FunctionRef<Tensors()> f) {
+  Tensors out;
+  call([&] {
+    out = f();
+    if (has_hooks()) run_call_hooks(inputs, out);
+  });
+  return out;
+}
+
 Tensor Module::between_hooks(const Tensor& x, FunctionRef<Tensor(const Tensor&)> f) {
   const std::vector<Hook> hooks = hooks_;  // a hook may remove itself
   Tensor in = x;
@@ -252,6 +268,9 @@ int64_t next_hook_number() {
 }  // namespace
 
 int64_t Module::add_hook(Hook hook) {
+  LATHE_CHECK(
+      StateError, is_called(), type_name(), ": \"", path(),
+      "\" only holds tensors, so no hook of it would run; register the hook with the model");
   const bool fits = hook.observer || (hook.after ? takes_forward_hooks() : takes_one_tensor());
   LATHE_CHECK(StateError, fits, type_name(),
               ": forward() is not a function of one tensor; use register_call_hook()");
@@ -373,7 +392,7 @@ Module& Module::to(DType dtype) {
   LATHE_CHECK(DTypeError, is_floating(dtype), type_name(), ": parameters must be floating, got ",
               dtype);
   replace_all([dtype](Module& module, const Tensor& t) {
-    return is_floating(t.dtype()) ? cast(t, module.dtype_for(dtype)) : t;
+    return is_floating(t.dtype()) ? cast(t, module.dtype_for(dtype, t)) : t;
   });
   return *this;
 }

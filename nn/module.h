@@ -127,6 +127,7 @@ class LATHE_API Module {
   int64_t register_forward_pre_hook(ForwardPreHook hook);
   int64_t register_forward_hook(ForwardHook hook);
   /// A CallHook runs after the other hooks.   → a number for remove_hook
+  /// throws: StateError unless is_called().
   int64_t register_call_hook(CallHook hook);
   void remove_hook(int64_t number);
 
@@ -142,6 +143,12 @@ class LATHE_API Module {
   virtual int64_t macs_of_call(const Tensors& inputs, const Tensors& outputs) const;
   /// For layers that take an adapter of LoRA (lora_layer.h). The default is nullopt.
   virtual std::optional<LoraLayer> lora_layer() const;
+  /// Whether training changes running statistics that this module holds, as a batch norm does. The
+  /// default: whether it has a buffer "running_mean" of its own.
+  virtual bool has_running_statistics() const;
+  /// False for a module that only holds tensors, which something else computes with. No hook of it
+  /// could run.
+  virtual bool is_called() const { return true; }
 
  protected:
   // Moves are not public, because through a Module& only the base class would move.
@@ -178,6 +185,8 @@ class LATHE_API Module {
   /// Runs f() as a call of this module: errors get this module's path(), and a call of a module
   /// without a parent is warned about.
   void call(FunctionRef<void()> f);
+  /// Runs f() as a call of this module that reads `inputs`, then the CallHooks.
+  Tensors with_call_hooks(const Tensors& inputs, FunctionRef<Tensors()> f);
   bool has_hooks() const { return !hooks_.empty(); }
   void run_call_hooks(const Tensors& inputs, const Tensors& outputs);
   /// Runs the forward hooks.   → y, or what they put in its place
@@ -185,8 +194,8 @@ class LATHE_API Module {
   virtual bool takes_one_tensor() const { return true; }
   /// Whether a forward hook can replace the result.
   virtual bool takes_forward_hooks() const { return takes_one_tensor(); }
-  /// The dtype that to(asked) gives to this module's own tensors.
-  virtual DType dtype_for(DType asked) const { return asked; }
+  /// The dtype that to(asked) gives to `own`, a tensor of this module's own.
+  virtual DType dtype_for(DType asked, const Tensor& own) const;
 
  private:
   friend Parameter;

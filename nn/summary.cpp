@@ -24,7 +24,8 @@ class Observation {
  public:
   Observation(Module& model, const Module::CallHook& hook) {
     for (auto& [name, module] : model.named_modules()) {
-      modules_.push_back({module, module->is_training(), module->register_call_hook(hook)});
+      const int64_t number = module->is_called() ? module->register_call_hook(hook) : 0;
+      modules_.push_back({module, module->is_training(), number});
     }
     model.eval();
   }
@@ -40,7 +41,7 @@ class Observation {
   struct Entry {
     Module* module;
     bool training;
-    int64_t hook;
+    int64_t hook;  // 0: none
   };
   std::vector<Entry> modules_;
 };

@@ -58,7 +58,7 @@ LATHE_API OnnxModel load_onnx(std::string_view bytes, std::string_view name);
 ///     the file's ratio. Batch norms and dropouts follow train() and eval(), not the file's
 ///     training_mode.
 /// The model is in training mode. Warns once about a file whose batch norms seem folded.
-/// Memory: as load_onnx(), plus 1 KiB for each module that dots in the names make.
+/// Memory: as load_onnx(), plus 2 KiB for each module that dots in the names make.
 /// throws: as load_onnx(); DataError for a name that no module can have.
 LATHE_API GraphModule load_onnx_module(const std::string& path);
 /// Like the overload above, for a file's bytes; `name` stands for the file in messages.

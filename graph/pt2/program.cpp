@@ -84,7 +84,7 @@ class Program::State {
             [&program](const std::string& own, const Tensor& t, bool is_buffer) {
               is_buffer ? void(program.buffer(own, t)) : void(program.parameter(own, t));
             },
-            name_) {
+            name_, /*knows_calls=*/true) {
     pt2::check_known(text_.graph, name_);
     text_.graph = pt2::inlined(std::move(text_.graph), name_);
     exported_in_training_ = options.exported_in_training.value_or(was_training(text_.graph));
@@ -158,6 +158,7 @@ class Program::State {
   }
 
   bool exported_in_training() const { return exported_in_training_; }
+  const ModuleTree& tree() const { return tree_; }
 
   std::vector<ProgramType> input_types() const {
     std::vector<ProgramType> out;
@@ -205,7 +206,7 @@ class Program::State {
     const bool is_buffer = input.kind == InputKind::kBuffer;
     const bool is_norm = std::ranges::binary_search(norms_, input.name);
     Part* const part = tree_.add(input.name, stored, is_buffer);
-    if (part != nullptr && is_norm) part->is_batch_norm = true;
+    if (is_norm) tree_.note_norm(stored);
     if (!is_buffer) stored.requires_grad_(input.type.requires_grad);
     if (!is_buffer && part != nullptr && input.name.ends_with(".weight")) part->weight = stored;
     if (!is_norm && is_floating(stored.dtype())) {
@@ -347,16 +348,15 @@ bool Program::takes_one_tensor() const {
   return input_names().size() == 1 && output_names().size() == 1;
 }
 
+DType Program::dtype_for(DType asked, const Tensor& own) const {
+  return state_->tree().dtype_for(asked, own);
+}
+
 Tensor Program::forward(const Tensor& x) { return state_->run({x})[0]; }
 
 Tensors Program::run(const Tensors& inputs) {
   if (takes_one_tensor() && inputs.size() == 1) return {(*this)(inputs[0])};
-  Tensors out;
-  call([&] {
-    out = state_->run(inputs);
-    if (has_hooks()) run_call_hooks(inputs, out);
-  });
-  return out;
+  return with_call_hooks(inputs, [&] { return state_->run(inputs); });
 }
 
 Tensors Program::run(const Named<Tensor>& inputs) {

@@ -119,6 +119,7 @@ class LATHE_API Program final : public nn::Module {
                               const ProgramOptions&);
   friend void save_program(const Program&, const std::string&);
   bool takes_one_tensor() const override;
+  DType dtype_for(DType asked, const Tensor& own) const override;
 
   class State;
   std::unique_ptr<State> state_;
@@ -130,7 +131,7 @@ class LATHE_API Program final : public nn::Module {
 /// the value that does not fit, for one of these:
 ///   - a damaged or hostile archive, or an older format (the message says what to do)
 ///   - weights outside of their storage, or of another shape than the program's
-///   - modules inside more than 64 others, or with more than 10,000 names
+///   - modules inside more than 64 others, with more than 10,000 names or a name above 1,000 bytes
 ///   - operators that have no counterpart here: one message lists them all, each with the module
 ///     and the line of Python that called it
 ///   - with `classes`: a program whose last layer cannot be replaced; the message says why
@@ -144,7 +145,7 @@ LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_vie
                                const ProgramOptions& options = {});
 /// Makes a program from a file's bytes, or from Program::architecture(), and from `weights`: the
 /// values of all parameters and persistent buffers, by the names of state_dict(). Copies the
-/// weights.
+/// weights. With `classes` they hold the new last layer, too.
 /// throws: DataError; ValueError if weights are missing, unknown or of another shape.
 /// Memory: the limit for tensors treats `weights` as a part of the file.
 LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_view name,

@@ -17,11 +17,18 @@
 #include "lathe/core/random/generator.h"
 #include "lathe/graph/file.h"
 #include "lathe/graph/onnx/onnx.h"
+#include "lathe/graph/passes.h"
+#include "lathe/graph/trace.h"
+#include "lathe/nn/fine_tuning.h"
 #include "lathe/nn/functional_call.h"
+#include "lathe/nn/linear.h"
+#include "lathe/nn/summary.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/losses/cross_entropy.h"
+#include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
 #include "lathe/optim/sgd.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/graph/onnx_files.h"
@@ -230,4 +237,83 @@ TEST_CASE("graph module: what is lost or does not fit is said") {
               jit::parse("lathe graph 1\ninput %x: f32[2]\nparam @w: f32[2]\n"
                          "%0: f32[2] = mul(%x, @w)\noutput %0\n"));
         }).find("@w") != std::string::npos);
+}
+
+TEST_CASE("graph module: names without dots leave only the batch norm's tensors in f32") {
+  OnnxText text;
+  text.input("x", {"n", "1", "2", "2"}).reals("conv_w", {2, 1, 1, 1}, {1, 2});
+  text.reals("bn_w", {2}, {1, 1}).reals("bn_b", {2}, {0, 0}).reals("bn_mean", {2}, {0, 0});
+  text.reals("bn_var", {2}, {1, 1}).node("Conv", {"x", "conv_w"}, {"y"});
+  text.node("BatchNormalization", {"y", "bn_w", "bn_b", "bn_mean", "bn_var"}, {"z"}).output("z");
+  jit::GraphModule model = jit::load_onnx_module(text.file(), "m.onnx");
+  CHECK(model.has_running_statistics());
+  model.to(kBF16);
+  const StateDict state = model.state_dict();
+  CHECK(state.at("conv_w").dtype() == kBF16);
+  for (const char* name : {"bn_w", "bn_b", "bn_mean", "bn_var"})
+    CHECK_MESSAGE(state.at(name).dtype() == kF32, name);
+  model.eval();
+  CHECK(model.run({ones({3, 1, 2, 2}, {.dtype = kBF16})})[0].to_vector<double>()[4] == 2);
+}
+
+TEST_CASE("graph module: groups run one by one in other dtypes than the graph's") {
+  struct Net : nn::Module {
+    nn::Linear fc{*this, "fc", 4, 4};
+    Tensor forward(const Tensor& x) override { return sigmoid(relu(fc(x)) * 2); }
+  } net;
+  const Tensor x = randn({16384, 4});
+  const Tensor want = net(x).detach();
+  jit::Graph graph = jit::trace(net, x);
+  jit::fuse_pointwise(graph);
+  REQUIRE(graph.nodes.back().group != 0);
+  jit::GraphModule model(graph);
+  CHECK(largest_difference(model(x), want) == 0);
+  {
+    const Autocast half(kCPU, kBF16);
+    CHECK(largest_difference(model(x), want) < 0.02);
+  }
+  model.to(kBF16);
+  const Tensor y = model(x.to(kBF16));
+  CHECK(y.dtype() == kBF16);
+  CHECK(largest_difference(y, want) < 0.02);
+}
+
+TEST_CASE("graph module: the modules in it refuse hooks, and a summary works without") {
+  jit::GraphModule model = jit::load_onnx_module(norm_and_dropout(), "m.onnx");
+  nn::Module& norm = *model.named_modules()[1].second;
+  const auto look = [](nn::Module&, const Tensors&, const Tensors&) {};
+  CHECK(message_of<StateError>([&] { norm.register_call_hook(look); }) ==
+        "Part: \"GraphModule.bn\" only holds tensors, so no hook of it would run; register the "
+        "hook with the model");
+  const nn::Summary summary = nn::summary(model, {3, 2});
+  CHECK(summary.rows[0].called);
+  CHECK_FALSE(summary.rows[1].called);
+  CHECK(summary.parameters == 4);
+  CHECK(model.is_training());
+}
+
+TEST_CASE("graph module: a frozen batch norm of an ONNX file keeps its statistics") {
+  jit::GraphModule model = jit::load_onnx_module(norm_and_dropout(), "m.onnx");
+  CHECK_THROWS_AS(nn::freeze(model, {"bn"}), ValueError);  // nothing would be left to train
+  const nn::Frozen frozen = nn::freeze_all_but(model, {});
+  REQUIRE(frozen.norms.size() == 1);
+  CHECK(frozen.norms[0] == model.named_modules()[1].second);
+  model.train();
+  frozen.hold();
+  model(tensor({{1.f, 2.f}, {3.f, 6.f}}));
+  CHECK(model.state_dict().at("bn.mean").to_vector<double>() == std::vector<double>{0, 0});
+}
+
+TEST_CASE("graph module: its parameters train, and the traced model's stay frozen") {
+  nn::Linear fc(2, 3);
+  fc.weight.requires_grad_(false);
+  jit::GraphModule model(jit::trace(fc, ones({1, 2})));
+  CHECK_FALSE(fc.weight.requires_grad());
+  model(ones({1, 2})).sum().backward();
+  for (const auto& [name, parameter] : model.named_parameters())
+    CHECK_MESSAGE(parameter.grad().defined(), name);
+  CHECK_FALSE(fc.bias.grad().defined());
+  NoGrad off;
+  model.state_dict().at("weight").fill_(2);  // one memory
+  CHECK(fc.weight.to_vector<double>() == std::vector<double>(6, 2));
 }

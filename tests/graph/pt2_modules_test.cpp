@@ -17,6 +17,7 @@
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
+#include "lathe/tests/graph/pt2_files.h"
 
 using namespace lathe;
 using doctest::Contains;
@@ -111,6 +112,30 @@ TEST_CASE("pt2: a program without parameters takes the dtype of its input") {
     CHECK(close(kF16, 1e-2));  // rounds at 2^-11
     CHECK(close(kF64, 1e-2));  // the norm's parameters were rounded
   }
+}
+
+TEST_CASE("pt2: a batch norm whose tensors are the program's own stays f32 beside half weights") {
+  using namespace testing;
+  const std::string nodes = concat(
+      pt2_node("aten.matmul.default", pt2_tensor("self", "x") + "," + pt2_tensor("other", "p_w"),
+               "h"),
+      ",",
+      pt2_node("aten.batch_norm.default",
+               concat(pt2_tensor("input", "h"), ",", pt2_tensor("running_mean", "b_running_mean"),
+                      ",", pt2_tensor("running_var", "b_running_var"), ",",
+                      pt2_argument("training", R"({"as_bool":true})")),
+               "y"));
+  const std::string file = pt2_file(
+      pt2_program(nodes, "y", "8", pt2_buffer_spec("running_mean") + pt2_buffer_spec("running_var"),
+                  pt2_buffer_type("running_mean", "2") + pt2_buffer_type("running_var", "2")),
+      {{},
+       {.name = "running_mean", .sizes = "2", .strides = "1"},
+       {.name = "running_var", .sizes = "2", .strides = "1"}});
+  jit::Program model = jit::load_program(std::as_bytes(std::span(file)), "m.pt2");
+  model.to(kBF16);
+  CHECK(model.state_dict()["w"].dtype() == kBF16);
+  CHECK(model.state_dict()["running_mean"].dtype() == kF32);
+  CHECK(model(ones({3, 2}, {.dtype = kBF16})).dtype() == kBF16);
 }
 
 TEST_CASE("pt2: a run in InferenceMode does not keep a later one from training") {

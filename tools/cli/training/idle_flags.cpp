@@ -98,8 +98,9 @@ void note_large_steps(const Settings& settings, const Setup& setup,
 }  // namespace
 
 bool has_batch_norm(nn::Module& model) {
-  return std::ranges::any_of(model.named_modules(),
-                             [](const auto& entry) { return nn::is_batch_norm(*entry.second); });
+  return std::ranges::any_of(model.named_modules(), [](const auto& entry) {
+    return entry.second->has_running_statistics();
+  });
 }
 
 std::vector<std::string> idle_flags(const Settings& settings, const SettingSources& sources,
