@@ -37,11 +37,9 @@ void Call::refuse(const std::string& why) const {
 // --- arguments -----------------------------------------------------------------------------------
 
 const Argument* Call::find(std::string_view name) const {
-  for (const NamedArgument& argument : step_.node.inputs) {
-    if (argument.name != name) continue;
-    return std::holds_alternative<std::monostate>(argument.value) ? nullptr : &argument.value;
-  }
-  return nullptr;
+  const Argument* const found = find_argument(step_.node, name);
+  const bool is_none = found != nullptr && std::holds_alternative<std::monostate>(*found);
+  return is_none ? nullptr : found;
 }
 
 const Argument& Call::get(std::string_view name) const {

@@ -19,19 +19,8 @@ namespace {
 // could have every fusion reach over the whole program.
 constexpr int kFarthest = 64;
 
-const Argument* find_argument(const Step& step, std::string_view name) {
-  for (const NamedArgument& argument : step.node.inputs) {
-    if (argument.name == name) return &argument.value;
-  }
-  return nullptr;
-}
-
 /// The slot of an argument that is one value; -1 if it is something else.
-int slot_of(const Step& step, std::string_view name) {
-  const Argument* const argument = find_argument(step, name);
-  const auto* const value = argument == nullptr ? nullptr : std::get_if<Value>(argument);
-  return value == nullptr ? -1 : value->number;
-}
+int slot_of(const Step& step, std::string_view name) { return value_of(step.node, name); }
 
 /// The slot of the only result; -1 if there is none, or several.
 int result_of(const Step& step) {
@@ -49,7 +38,7 @@ bool is_relu_of(const Step& step, int slot) {
 int added_to(const Step& step, int slot) {
   const bool writes = is_a(step, "aten.add_.Tensor");
   if (!writes && !is_a(step, "aten.add.Tensor")) return -1;
-  if (const Argument* const alpha = find_argument(step, "alpha")) {
+  if (const Argument* const alpha = find_argument(step.node, "alpha")) {
     const auto* const number = std::get_if<Integer>(alpha);
     if (number == nullptr || number->value.number >= 0 || number->known != 1) return -1;
   }

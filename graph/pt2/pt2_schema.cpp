@@ -355,6 +355,17 @@ void read_outputs(const Json& module, const Json& specs, const Json& types, cons
 
 }  // namespace
 
+const Argument* find_argument(const Node& node, std::string_view name) {
+  const auto found = std::ranges::find(node.inputs, name, &NamedArgument::name);
+  return found == node.inputs.end() ? nullptr : &found->value;
+}
+
+int value_of(const Node& node, std::string_view name) {
+  const Argument* const argument = find_argument(node, name);
+  const auto* const value = argument == nullptr ? nullptr : std::get_if<Value>(argument);
+  return value == nullptr ? -1 : value->number;
+}
+
 ProgramText parse_program(std::string_view json, std::string_view name) {
   const std::string file = concat(name, ": the program");
   const Json root = parse_json(json, file);

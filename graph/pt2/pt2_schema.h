@@ -92,6 +92,11 @@ void for_values(A& argument, F&& f) {  // A: Argument, const or not
   }
 }
 
+/// The argument for a parameter of the operator; null if it is missing.
+const Argument* find_argument(const Node& node, std::string_view name);
+/// The number of the value that the argument is; -1 if it is missing or something else.
+int value_of(const Node& node, std::string_view name);
+
 /// A size that is known, or a symbol: "s77".
 using Size = std::variant<int64_t, std::string>;
 

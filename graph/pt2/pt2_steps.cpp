@@ -27,20 +27,6 @@ using safetensors::in_quotes;
 constexpr std::string_view kCounter = "num_batches_tracked", kMean = "running_mean";
 constexpr int kAtTheEnd = std::numeric_limits<int>::max();
 
-Argument* find_argument(Node& node, std::string_view name) {
-  for (NamedArgument& argument : node.inputs) {
-    if (argument.name == name) return &argument.value;
-  }
-  return nullptr;
-}
-
-/// The slot of a tensor argument; -1 if it is none.
-int slot_of(Node& node, std::string_view name) {
-  const Argument* const argument = find_argument(node, name);
-  const auto* const value = argument == nullptr ? nullptr : std::get_if<Value>(argument);
-  return value == nullptr ? -1 : value->number;
-}
-
 std::string place_of(const Node& node) {
   return printable(concat(node.module.empty() ? "the model" : node.module, " at ",
                           node.line.empty() ? "an unknown line" : node.line));
@@ -117,13 +103,13 @@ class Maker {
     std::unordered_set<int> counted;  // counters that batch norms raise
     for (Node& node : graph_.nodes) {
       if (node.target != kBatchNorm) continue;
-      const auto found = counters.find(slot_of(node, kMean));
+      const auto found = counters.find(value_of(node, kMean));
       if (found != counters.end()) counted.insert(found->second);
     }
     for (Node& node : graph_.nodes) {
       const Target* const target = find_target(node.target);
       if (target->kind == Kind::kCheck) continue;
-      const int value = slot_of(node, "self");
+      const int value = value_of(node, "self");
       const int self = value < 0 ? -1 : slot_[static_cast<size_t>(value)];
       const bool counts = node.target == "torch.ops.aten.add_.Tensor" && counted.contains(self) &&
                           is_one(find_argument(node, "other"));
@@ -169,15 +155,15 @@ class Maker {
       });
     }
     if (node.target == kBatchNorm) {
-      const auto counter = counters.find(slot_of(node, kMean));
+      const auto counter = counters.find(value_of(node, kMean));
       if (counter != counters.end()) read.push_back(step.num_batches = counter->second);
     }
     for (const int slot : read) last_[static_cast<size_t>(slot)] = at;
     const std::string_view type = node.module_type;
     const bool is_depth = type.ends_with("DropPath") || type.ends_with("StochasticDepth");
     step.is_masked =
-        target.name == "aten.mul.Tensor" && is_depth && masks_.contains(slot_of(node, "other"));
-    const int self = slot_of(node, "self");
+        target.name == "aten.mul.Tensor" && is_depth && masks_.contains(value_of(node, "other"));
+    const int self = value_of(node, "self");
     for (Value& output : node.outputs) {
       if (output.number < 0) continue;
       int& slot = slot_[static_cast<size_t>(output.number)];
@@ -228,7 +214,7 @@ class Maker {
     for (size_t i = 0; i < out_.steps.size(); ++i) {
       Step& step = out_.steps[i];
       if (step.target->kind != Kind::kWrite) continue;
-      const int at = static_cast<int>(i), self = slot_of(step.node, "self");
+      const int at = static_cast<int>(i), self = value_of(step.node, "self");
       Group& group = group_of(groups, self);
       const int itself = last_[static_cast<size_t>(self)] > at ? 1 : 0;
       step.may_replace = !memory_.is_outside(self) && group.alive(at) == itself;
