@@ -18,12 +18,26 @@ namespace {
 
 using Named = Module::Named<Module*>;
 
-[[noreturn]] void fail_without_layer(const std::string& target, const Named& modules) {
+/// Whether all parameters of the module's own are among these.
+bool trains_in_full(const Module& module, const std::unordered_set<const TensorImpl*>& trained) {
+  const Tensors own = module.parameters();
+  return !own.empty() && std::ranges::all_of(own, [&](const Tensor& p) {
+    return trained.contains(p.handle().get());
+  });
+}
+
+[[noreturn]] void fail_without_layer(const std::string& target, const Named& modules,
+                                     const std::unordered_set<const TensorImpl*>& trained) {
   std::string letters = target;
   std::erase(letters, '*');
   std::vector<std::string_view> names;
   std::string_view layer;
   for (const auto& [name, module] : modules) {
+    LATHE_CHECK(ValueError,
+                !matches_pattern(target, name) || !module->lora_layer() ||
+                    !trains_in_full(*module, trained),
+                "add_lora: \"", target, "\" matches \"", name,
+                "\", which LoraOptions::trained names; it trains in full, without an adapter");
     LATHE_CHECK(
         ValueError, !matches_pattern(target, name), "add_lora: \"", target, "\" matches \"", name,
         "\" (", module->type_name(),
@@ -36,14 +50,6 @@ using Named = Module::Named<Module*>;
   std::string hint = suggestion(letters, names);
   if (hint.empty() && !layer.empty()) hint = formatted("; {} is a layer of the model", layer);
   LATHE_FAIL(ValueError, "add_lora: \"", target, "\" matches no module", hint);
-}
-
-/// Whether all parameters of the module's own are among these.
-bool trains_in_full(const Module& module, const std::unordered_set<const TensorImpl*>& trained) {
-  const Tensors own = module.parameters();
-  return !own.empty() && std::ranges::all_of(own, [&](const Tensor& p) {
-    return trained.contains(p.handle().get());
-  });
 }
 
 void check(const LoraOptions& o) {
@@ -88,7 +94,7 @@ Lora add_lora(Module& model, const LoraOptions& options) {
       if (!matches_pattern(target, name) || !module->lora_layer()) continue;
       if (!trains_in_full(*module, trained)) any = chosen[i] = true;
     }
-    if (!any) fail_without_layer(target, modules);
+    if (!any) fail_without_layer(target, modules, trained);
   }
   for (size_t i = 0; i < modules.size(); ++i) {
     if (chosen[i]) check_has_no_adapter(modules[i].first, *modules[i].second);
@@ -118,27 +124,33 @@ Tensors Lora::parameters() const {
 
 void Lora::merge() {
   LATHE_CHECK(StateError, !is_merged_, "Lora: the adapters are merged already");
-  std::unordered_map<const TensorImpl*, std::string> places;
+  std::unordered_map<const TensorImpl*, std::vector<std::string>> places;
   for (const auto& [path, module] : model_->named_modules()) {
     for (const auto& [name, p] : module->named_parameters()) {
-      if (name.find('.') != name.npos) continue;  // of a module below
-      const auto [known, is_new] = places.emplace(p.handle().get(), below(path, name));
-      if (!is_new) known->second += " and " + below(path, name);
+      const bool is_own = name.find('.') == name.npos;
+      if (is_own) places[p.handle().get()].push_back(below(path, name));
     }
   }
+  Tensors merged;
   for (const auto& adapter : adapters_) {
-    const std::string& names = places[adapter->weight_now().handle().get()];
-    LATHE_CHECK(StateError, names.find(" and ") == names.npos, "Lora: ", names,
+    const std::vector<std::string>& names = places[adapter->weight_now().handle().get()];
+    LATHE_CHECK(StateError, names.size() < 2, "Lora: ", joined(names, " and "),
                 " are one tensor; merging the adapter of ", adapter->name,
                 " would change the other layer, too");
+    merged.push_back(adapter->merged());
   }
-  for (const auto& adapter : adapters_) adapter->merge();
+  for (size_t i = 0; i < merged.size(); ++i) adapters_[i]->merge(merged[i]);
   is_merged_ = true;
 }
 
 void Lora::unmerge() {
   LATHE_CHECK(StateError, is_merged_, "Lora: the adapters are not merged");
-  for (const auto& adapter : adapters_) adapter->unmerge();
+  std::vector<Adapter::Restored> restored;
+  for (const auto& adapter : adapters_) {
+    check_has_no_adapter(adapter->name, *adapter->module);
+    restored.push_back(adapter->restored());
+  }
+  for (size_t i = 0; i < restored.size(); ++i) adapters_[i]->unmerge(restored[i]);
   is_merged_ = false;
 }
 

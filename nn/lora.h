@@ -60,13 +60,14 @@ class LATHE_API Lora {
   /// Results stay the same up to rounding, with one exception: if the model also reads a weight
   /// outside the call of its layer, it reads the merged weight there, while the adapter had no
   /// effect there.
-  /// throws: StateError if the adapters are merged already, or if another layer shares one of the
-  /// weights. Nothing has changed then.
+  /// throws: StateError if the adapters are merged already, or if one of the weights is a view or
+  /// shared by another layer; OutOfMemoryError. Nothing has changed then.
   void merge();
   /// Restores the weights from before merge(), bit for bit, and puts the adapters into the model
   /// again, on the device and in the dtype that the weights have now. Changes that were made to the
   /// merged weights are lost.
-  /// throws: StateError unless the adapters are merged.
+  /// throws: StateError unless the adapters are merged, or if a layer has another adapter by now;
+  /// OutOfMemoryError. Nothing has changed then.
   void unmerge();
   bool is_merged() const { return is_merged_; }
 
@@ -99,10 +100,13 @@ class LATHE_API Lora {
 ///   Conv2d     [rank,in,R,S]      [out,rank,1,1]     the same
 ///   Embedding  [rank,entries]     [width,rank]       lora_embedding_A.weight, lora_embedding_B.…
 /// The layers may be in any module, also in a jit::Program, where GPT-2's Conv1D counts as Linear.
+/// A layer of a program takes no adapter if its weight is also read outside of its own calls.
 /// A Conv2d must have one group: with several groups, no single weight could hold the sum. A new
 /// adapter adds 0: A is U(±1/sqrt(fan_in)) and B is 0. For an Embedding, A is 0 and B is N(0,1).
 /// Adapters of a half weight are f32, as in PEFT. If other layers of the model have adapters
-/// already, the tensors that train there stay trainable.
+/// already, the tensors that train there stay trainable. An adapter is a forward hook of its layer:
+/// jit::compile() does not compile such a model, and a convolution with an adapter is not fused
+/// with the norm before it.
 /// throws, and nothing has changed then:
 ///   ValueError  rank or alpha not positive, dropout outside [0,1); a target that matches no module
 ///               (with the nearest name) or none of these layers

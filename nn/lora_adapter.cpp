@@ -52,7 +52,10 @@ void Adapter::attach() {
   b_in_model_ = std::make_unique<LoraFactor>(*module, name_of_b(layer.kind), b);
   hook_ = module->register_forward_hook(
       [self = shared_from_this()](Module& of, const Tensor& x, const Tensor& y) {
-        return add(y, cast(self->addition(x, of.is_training()), y.dtype()));
+        const Tensor more = self->addition(x, of.is_training());
+        LATHE_CHECK(ShapeError, more.shape() == y.shape(), "Lora: the adapter of \"", self->name,
+                    "\" gives ", more, " for a result of another shape (x: ", x, ", y: ", y, ")");
+        return add(y, cast(more, y.dtype()));
       });
 }
 
@@ -64,27 +67,39 @@ void Adapter::detach() {
 
 Tensor Adapter::weight_now() const { return module->lora_layer()->weight; }
 
-void Adapter::merge() {
+Tensor Adapter::merged() const {
   const NoGrad off;
   const Tensor weight = weight_now();
+  LATHE_CHECK(StateError, weight.is_leaf() && !weight.impl().base, "Lora: the weight of \"", name,
+              "\" is a view or the result of an op and cannot take other data (", weight, ")");
   const Autocast exact(weight.device(), kBF16, false);
+  const Tensor out = empty_like(weight);
+  copy_(out, add(cast(weight, a.dtype()), change()));
+  return out;
+}
+
+void Adapter::merge(const Tensor& merged) {
+  const Tensor weight = weight_now();
   before_ = weight.detach();
-  const Tensor merged = empty_like(weight);
-  copy_(merged, add(cast(weight, a.dtype()), change()));
   weight.set_data(merged);
   detach();
 }
 
-void Adapter::unmerge() {
+Adapter::Restored Adapter::restored() const {
   const NoGrad off;
   const Tensor weight = weight_now();
   const auto moved = [&](const Tensor& t, DType dtype) {
     return cast(to_device(t, weight.device()), dtype);
   };
-  weight.set_data(moved(before_, weight.dtype()));
-  before_ = {};
   const DType dtype = is_half(weight.dtype()) ? kF32 : weight.dtype();
-  for (const Tensor* factor : {&a, &b}) factor->set_data(moved(*factor, dtype));
+  return {moved(before_, weight.dtype()), moved(a, dtype), moved(b, dtype)};
+}
+
+void Adapter::unmerge(const Restored& restored) {
+  weight_now().set_data(restored.weight);
+  before_ = {};
+  a.set_data(restored.a);
+  b.set_data(restored.b);
   attach();
 }
 

@@ -48,8 +48,19 @@ struct Adapter : std::enable_shared_from_this<Adapter> {
   /// Puts the adapter into the model, which then owns it, too.
   void attach();
   void detach();
-  void merge();
-  void unmerge();
+
+  // A merge of several adapters, or its undoing, is all or nothing: first the functions that make
+  // tensors, for all of them, then the others.
+  /// What merge() puts in the place of the weight.
+  /// throws: StateError for a weight that cannot take other data.
+  Tensor merged() const;
+  void merge(const Tensor& merged);
+  /// What the weight, A and B are after unmerge(), where the weight is now.
+  struct Restored {
+    Tensor weight, a, b;
+  };
+  Restored restored() const;
+  void unmerge(const Restored& restored);
 
  private:
   std::unique_ptr<LoraFactor> a_in_model_ = {}, b_in_model_ = {};

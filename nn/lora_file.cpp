@@ -237,7 +237,8 @@ void Lora::save(const std::string& folder) const {
     if (adapter->rank() != options_.rank) ranks[adapter->name] = adapter->rank();
     transposed = transposed || adapter->layer.is_transposed;
   }
-  const std::set<std::string> trained = modules_of(trained_);
+  std::set<std::string> trained = modules_of(trained_);
+  trained.erase("");  // PEFT, which compares endings, would take it for every module
   const json config = {{"peft_type", "LORA"},
                        {"base_model_name_or_path", nullptr},
                        {"task_type", nullptr},

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "lathe/core/error.h"
@@ -124,18 +125,29 @@ Tensors tensors_in(const std::vector<int>& slots, const std::vector<Held>& held)
 /// Whether the step reads this tensor of the program as its weight. The program's tensors are in
 /// the first slots.
 bool reads_as_weight(const Step& step, const Tensors& tensors, const Tensor& weight) {
-  const std::string_view argument = step.target->name == "aten.addmm.default" ? "mat2" : "weight";
-  for (const NamedArgument& given : step.node.inputs) {
-    const auto* const value = std::get_if<Value>(&given.value);
-    if (given.name != argument || value == nullptr) continue;
-    const auto slot = static_cast<size_t>(value->number);
-    return slot < tensors.size() && tensors[slot].handle() == weight.handle();
-  }
-  return false;
+  const int slot =
+      value_of(step.node, step.target->name == "aten.addmm.default" ? "mat2" : "weight");
+  return slot >= 0 && slot < std::ssize(tensors) &&
+         tensors[static_cast<size_t>(slot)].handle() == weight.handle();
+}
+
+/// Whether a view keeps the last dimension, which has this size.
+bool keeps_last(const Step& view, int64_t size) {
+  const Argument* const sizes = find_argument(view.node, "size");
+  const auto* const list = sizes == nullptr ? nullptr : std::get_if<std::vector<Integer>>(sizes);
+  return list != nullptr && !list->empty() && list->back().value.number < 0 &&
+         list->back().known == size;
+}
+
+/// The size of the last dimension of a layer's product; -1 for a convolution's.
+int64_t width_of(const nn::LoraLayer& layer, const Tensor& weight) {
+  if (layer.kind == nn::LoraLayer::Kind::kConv2d) return -1;
+  const bool is_first = layer.kind == nn::LoraLayer::Kind::kLinear && !layer.is_transposed;
+  return weight.dim(is_first ? 0 : 1);
 }
 
 /// The layer that a call is: one operator on the module's weight, and views as in GPT-2's Conv1D,
-/// which make a matrix of what goes in.
+/// which make a matrix of what goes in and undo it behind the product.
 ///   unknown  the values before a run
 std::optional<nn::LoraLayer> layer_in(const ModuleCall& call, const Steps& steps,
                                       const Tensors& tensors, std::vector<Held>& unknown) {
@@ -145,9 +157,11 @@ std::optional<nn::LoraLayer> layer_in(const ModuleCall& call, const Steps& steps
   for (int i = call.begin; i < call.end; ++i) {
     const Step& step = steps.steps[static_cast<size_t>(i)];
     const std::string_view name = step.target->name;
-    if (name == "aten.view.default" || name == "aten.sym_size.int" ||
-        name.starts_with("_operator."))
+    if (name == "aten.sym_size.int" || name.starts_with("_operator.")) continue;
+    if (name == "aten.view.default") {
+      if (out && !keeps_last(step, width_of(*out, weight))) return {};
       continue;
+    }
     if (out || !reads_as_weight(step, tensors, weight)) return {};
     try {
       out = lora_layer_of(Call(step, unknown, {}), name, weight);
@@ -159,10 +173,30 @@ std::optional<nn::LoraLayer> layer_in(const ModuleCall& call, const Steps& steps
   return out;
 }
 
+bool is_same(const nn::LoraLayer& a, const nn::LoraLayer& b) {
+  return a.kind == b.kind && a.is_transposed == b.is_transposed && a.conv.stride == b.conv.stride &&
+         a.conv.pad == b.conv.pad && a.conv.dilation == b.conv.dilation &&
+         a.padding_index == b.padding_index;
+}
+
+/// How often the steps, and the caller, read each tensor of the program.
+std::unordered_map<const TensorImpl*, int> reads_of(const Steps& steps, const Tensors& tensors) {
+  std::unordered_map<const TensorImpl*, int> out;
+  const auto count = [&](const std::vector<int>& slots) {
+    for (const int slot : slots) {
+      if (slot < std::ssize(tensors)) ++out[tensors[static_cast<size_t>(slot)].handle().get()];
+    }
+  };
+  for (const Step& step : steps.steps) count(slots_read_by(step));
+  count(steps.outputs);
+  return out;
+}
+
 }  // namespace
 
 void note_layers(const Steps& steps, const Tensors& tensors) {
-  std::unordered_set<const Part*> known;
+  std::unordered_set<Part*> known;
+  std::unordered_map<const TensorImpl*, int> layer_calls;  // by weight
   std::vector<Held> unknown(static_cast<size_t>(steps.slots));
   for (const ModuleCall& call : steps.calls) {
     Part& part = *call.module;
@@ -170,8 +204,17 @@ void note_layers(const Steps& steps, const Tensors& tensors) {
     const bool fits = call.inputs.size() == 1 && call.outputs.size() == 1;
     const auto layer = fits ? layer_in(call, steps, tensors, unknown) : std::nullopt;
     part.is_one_to_one = fits && (is_first || part.is_one_to_one);
-    const bool same = is_first || (layer && part.layer && layer->kind == part.layer->kind);
+    const bool same = is_first || (layer && part.layer && is_same(*layer, *part.layer));
     part.layer = same ? layer : std::nullopt;
+    if (layer) ++layer_calls[part.weight.handle().get()];
+  }
+  // An adapter acts in the layer's own calls. Where others read the weight, merging would not be
+  // the same.
+  const auto reads = reads_of(steps, tensors);
+  for (Part* const part : known) {
+    if (!part->layer) continue;
+    const TensorImpl* const weight = part->weight.handle().get();
+    if (layer_calls.at(weight) != reads.at(weight)) part->layer.reset();
   }
 }
 

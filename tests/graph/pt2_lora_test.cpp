@@ -43,8 +43,9 @@ double difference(const Tensor& a, const Tensor& b) {
 }
 
 /// x + x W as GPT-2's Conv1D computes it: a view, addmm, a view. `after`: nodes that follow in the
-/// same module; `result`: what the program gives.
-jit::Program conv1d(const std::string& after = "", const std::string& result = "view_1") {
+/// same module; `result`: what the program gives; `sizes`: of the last view.
+jit::Program conv1d(const std::string& after = "", const std::string& result = "view_1",
+                    const std::string& sizes = "-1,2") {
   const std::string in_fc = R"({"nn_module_stack":"L__self__,,m.M;L__self__fc,fc,m.Conv1D"})";
   const std::string size = pt2_argument("size", R"({"as_ints":[-1,2]})");
   std::string program = pt2_program(
@@ -54,7 +55,10 @@ jit::Program conv1d(const std::string& after = "", const std::string& result = "
                        pt2_tensor("mat2", "p_w"),
                    "addmm", in_fc) +
           "," +
-          pt2_node("aten.view.default", pt2_tensor("self", "addmm") + "," + size, "view_1", in_fc) +
+          pt2_node("aten.view.default",
+                   pt2_tensor("self", "addmm") + "," +
+                       pt2_argument("size", concat(R"({"as_ints":[)", sizes, "]}")),
+                   "view_1", in_fc) +
           after,
       result);
   const std::string name = R"("parameter_name":"w")";
@@ -128,6 +132,28 @@ TEST_CASE("pt2 lora: a module that does more with its weight's product is no lay
       "," + pt2_node("aten.relu.default", pt2_tensor("self", "view_1"), "relu", in_fc), "relu");
   CHECK_THROWS_WITH_AS(nn::add_lora(model, {.targets = {"fc"}}), Contains("\"fc\" matches \"fc\""),
                        ValueError);
+}
+
+TEST_CASE("pt2 lora: a module that divides its product's last dimension is no layer") {
+  jit::Program heads = conv1d("", "view_1", "-1,2,1");  // [batch,heads,width]
+  CHECK(heads(ones({3, 2})).shape() == Shape{3, 2, 1});
+  CHECK_THROWS_WITH_AS(nn::add_lora(heads, {.targets = {"fc"}}), Contains("\"fc\" matches \"fc\""),
+                       ValueError);
+  jit::Program leading = conv1d("", "view_1", "1,-1,2");  // only a run shows it
+  const nn::Lora lora = nn::add_lora(leading, {.targets = {"fc"}});
+  CHECK_THROWS_WITH_AS(leading(ones({3, 2})),
+                       Contains("Lora: the adapter of \"fc\" gives f32[3,2]"), ShapeError);
+}
+
+TEST_CASE("pt2 lora: a layer whose weight is also read elsewhere takes no adapter") {
+  const std::string tied =
+      "," + pt2_node("aten.linear.default",
+                     pt2_tensor("input", "view_1") + "," + pt2_tensor("weight", "p_w"), "linear");
+  jit::Program model = conv1d(tied, "linear");
+  CHECK_THROWS_WITH_AS(nn::add_lora(model, {.targets = {"fc"}}), Contains("\"fc\" matches \"fc\""),
+                       ValueError);
+  jit::Program given = conv1d("", "p_w");  // the caller gets it
+  CHECK_THROWS_AS(nn::add_lora(given, {.targets = {"fc"}}), ValueError);
 }
 
 TEST_CASE("pt2 lora: a traced program has its adapters") {

@@ -89,6 +89,20 @@ TEST_CASE("lora: names of modules that train in full are no patterns in a file")
   CHECK(to.head.weight.requires_grad());
 }
 
+TEST_CASE("lora: PEFT is not told of the root, which it would take for every module") {
+  struct Scaled final : nn::Module {
+    nn::Parameter scale = parameter("scale", ones({1}));
+    nn::Linear fc{*this, "fc", 2, 2}, head{*this, "head", 2, 2};
+  } from, to;
+  from.scale.detach().fill_(3);
+  const TempDir made;
+  nn::add_lora(from, {.targets = {"fc"}, .trained = {"scale", "head"}}).save(made.path().string());
+  const std::string config = data::testing::read_file(made / "adapter_config.json");
+  CHECK(config.find("\"modules_to_save\": [\n    \"head\"\n  ]") != std::string::npos);
+  const nn::Lora loaded = nn::load_lora(to, made.path().string());
+  CHECK(to.scale.item<float>() == 3);
+}
+
 TEST_CASE("lora: PEFT is told whole names where one is the ending of another module's") {
   struct Nested final : nn::Module {
     nn::Linear fc{*this, "fc", 2, 2};

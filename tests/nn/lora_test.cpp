@@ -11,6 +11,7 @@
 #include "lathe/autograd/checkpoint.h"
 #include "lathe/autograd/gradcheck.h"
 #include "lathe/core/error.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/graph/trace.h"
 #include "lathe/nn/functional_call.h"
 #include "lora_net.h"
@@ -272,6 +273,8 @@ TEST_CASE("lora: what cannot be adapted is an error that says why") {
                        Contains("\"norm\" matches \"norm\" (BatchNorm2d)"), ValueError);
   CHECK_THROWS_WITH_AS(nn::add_lora(other, {.targets = {"groups"}}), Contains("one group"),
                        ValueError);
+  fails({.targets = {"head"}, .trained = {"head"}},
+        "\"head\" matches \"head\", which LoraOptions::trained names; it trains in full");
   const nn::Lora lora = nn::add_lora(net, {.targets = {"fc"}});
   CHECK_THROWS_WITH_AS(nn::add_lora(net, {.targets = {"conv", "fc"}}),
                        Contains("\"fc\" has an adapter already"), StateError);
@@ -312,4 +315,66 @@ TEST_CASE("lora: a weight that two layers share is not merged") {
   CHECK_THROWS_WITH_AS(lora.merge(), Contains("emb.weight and out.weight are one tensor"),
                        StateError);
   CHECK_FALSE(lora.is_merged());
+}
+
+TEST_CASE("lora: a merge that finds no memory for one weight leaves all as they are") {
+  struct Two final : nn::Module {
+    nn::Linear small{*this, "small", 1024, 4}, large{*this, "large", 4, 2 << 20};
+    Tensor forward(const Tensor& x) override { return large(small(x)); }
+  } net;
+  nn::Lora lora = nn::add_lora(net, {.rank = 1});
+  randomise(lora);
+  const Tensor x = randn({2, 1024});
+  const Tensor y = net(x);
+  HostAllocator& host = host_allocator();
+  host.empty_cache();
+  host.set_limit(host.stats().reserved_bytes + (8 << 20));  // the large weight has 32 MiB
+  CHECK_THROWS_AS(lora.merge(), OutOfMemoryError);
+  host.set_limit(0);
+  CHECK_FALSE(lora.is_merged());
+  CHECK(equal(net(x), y));
+  lora.merge();
+  const double size = y.abs().max().item<double>();
+  CHECK(difference(net(x), y) <= 1e-5 * size);
+}
+
+TEST_CASE("lora: unmerge() is refused where a layer has another adapter by now") {
+  Net net;
+  const Tensor x = randn({3, 2, 7, 6});
+  nn::Lora lora = nn::add_lora(net, {.rank = 2, .targets = {"conv", "fc"}});
+  randomise(lora);
+  lora.merge();
+  const Tensor merged = net(x);
+  nn::Lora other = nn::add_lora(net, {.rank = 2, .targets = {"fc"}});
+  CHECK_THROWS_WITH_AS(lora.unmerge(), Contains("\"fc\" has an adapter already"), StateError);
+  CHECK(lora.is_merged());
+  CHECK(equal(net(x), merged));  // conv is still merged
+}
+
+TEST_CASE("lora: a layer whose result is seen in another shape refuses the sum") {
+  struct Heads final : nn::Module {
+    using Module::Module;
+    nn::Parameter weight = parameter("weight", randn({4, 3}));
+    Tensor forward(const Tensor& x) override { return linear(x, weight).view({-1, 2, 2}); }
+    std::optional<nn::LoraLayer> lora_layer() const override {
+      return nn::LoraLayer{.weight = weight};
+    }
+  };
+  struct Outer final : nn::Module {
+    Heads heads{*this, "heads"};
+    Tensor forward(const Tensor& x) override { return heads(x); }
+  } net;
+  const nn::Lora lora = nn::add_lora(net);
+  CHECK_THROWS_WITH_AS(net(randn({2, 3})),
+                       Contains("Lora: the adapter of \"heads\" gives f32[2,4]"), ShapeError);
+}
+
+TEST_CASE("lora: the name of a module does not make two of it") {
+  struct Odd final : nn::Module {
+    nn::Linear fc{*this, "a and b", 2, 2};
+    Tensor forward(const Tensor& x) override { return fc(x); }
+  } net;
+  nn::Lora lora = nn::add_lora(net);
+  lora.merge();
+  CHECK(lora.is_merged());
 }
