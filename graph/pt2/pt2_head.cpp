@@ -54,6 +54,12 @@ constexpr std::string_view kPassed[] = {"adaptive_avg_pool2d.default",
                                         "_unsafe_view.default",
                                         "view.default"};
 
+/// Those that move dimensions to other places, or remove some.
+constexpr std::string_view kMoving[] = {
+    "flatten.using_ints", "mean.dim",     "permute.default",   "reshape.default",
+    "select.int",         "squeeze.dim",  "squeeze.dims",      "squeeze.default",
+    "transpose.int",      "view.default", "unsqueeze.default", "_unsafe_view.default"};
+
 template <size_t N>
 bool is_aten_op_of(std::string_view target, const std::string_view (&names)[N]) {
   return target.starts_with(kAten) &&
@@ -108,14 +114,19 @@ class HeadEditor {
     if (ndim < 2 ||
         !is_size(array(type_of(result), "sizes", file_)[static_cast<size_t>(dim)], old_))
       refuse("its result is not [N,classes,…]");
-    std::string before = result;
     Json sizes = array(type_of(result), "sizes", file_);
     resize(result, dim);
     for (auto node = behind.rbegin(); node != behind.rend(); ++node) {
       const std::string value = result_of(**node);
       const Json now = array(type_of(value), "sizes", file_);
-      if (now != sizes) dim = only_dim(now, **node);
-      if (is_aten_op_of(target_of(**node), kViews)) change_view(**node, static_cast<size_t>(dim));
+      if (is_aten_op_of(target_of(**node), kMoving)) dim = moved(dim, sizes, now, **node);
+      if (target_of(**node) == concat(kAten, "slice.Tensor")) check_slice(**node, dim);
+      const auto at = static_cast<size_t>(dim);
+      if (at >= now.size() || !is_size(now[at], old_)) {
+        refuse(concat("the result of ", in_quotes(target_of(**node)), " has no size of ", old_,
+                      " in dimension ", dim));
+      }
+      if (is_aten_op_of(target_of(**node), kViews)) change_view(**node, at);
       resize(value, dim);
       sizes = now;
     }
@@ -232,15 +243,42 @@ class HeadEditor {
     refuse("the weight of the last layer is no parameter, but computed");
   }
 
-  /// The dimension of the classes, where a node has changed the shape.
-  int64_t only_dim(const Json& sizes, const Json& node) const {
+  /// The dimension of the classes behind a node that may move it.
+  int64_t moved(int64_t dim, const Json& before, const Json& now, const Json& node) const {
+    const bool is_view = is_aten_op_of(target_of(node), kViews);
+    if (is_view && now == before) return dim;
+    if (classes_ == 1 && target_of(node).find("squeeze.") != std::string::npos) {
+      refuse(concat(in_quotes(target_of(node)), " may remove the dimension of one class"));
+    }
+    static_cast<void>(only_dim(before, "what goes into ", node));
+    return only_dim(now, "the result of ", node);
+  }
+
+  /// Refuses a slice that takes some of the classes, up to a number that fits the old ones.
+  void check_slice(const Json& node, int64_t dim) const {
+    const auto number = [&](const char* name, int64_t otherwise) {
+      const Json* const argument = argument_of(node, name);
+      if (argument == nullptr || find(*argument, "as_none") != nullptr) return otherwise;
+      const Json* const known = find(*argument, "as_int");
+      return known == nullptr ? -1 : integer(*known, file_);
+    };
+    const auto ndim = static_cast<int64_t>(array(type_of(result_of(node)), "sizes", file_).size());
+    const int64_t along = number("dim", 0);
+    const bool is_whole = number("start", 0) == 0 && number("end", INT64_MAX) == INT64_MAX;
+    if ((along < 0 ? along + ndim : along) == dim && !is_whole) {
+      refuse(concat(in_quotes(target_of(node)), " takes some of the classes"));
+    }
+  }
+
+  /// The only dimension that has the size of the classes.
+  int64_t only_dim(const Json& sizes, const char* what, const Json& node) const {
     std::vector<int64_t> found;
     for (size_t d = 0; d < sizes.size(); ++d) {
       if (is_size(sizes[d], old_)) found.push_back(static_cast<int64_t>(d));
     }
     if (found.size() != 1) {
-      refuse(concat("the result of ", in_quotes(target_of(node)), " has ", found.size(),
-                    " sizes of ", old_, ", as many as there are classes"));
+      refuse(concat(what, in_quotes(target_of(node)), " has ", found.size(), " sizes of ", old_,
+                    ", as many as there are classes"));
     }
     return found[0];
   }

@@ -19,8 +19,9 @@ struct NewHead {
 /// result the program's only result comes by pooling, activations and views alone.
 ///   file  names the file in messages
 /// throws: DataError that says why no such layer can be replaced: another operator stands behind
-/// it, its weight is used twice or is no parameter, its convolution has groups, a view mixes the
-/// classes with another size, or the program has several results.
+/// it, its weight is used twice or is no parameter, its convolution has groups, a slice takes some
+/// of the classes, what moves dimensions meets a second size of as many, or the program has several
+/// results.
 NewHead with_new_head(std::string_view json, int64_t classes, const std::string& file);
 
 }  // namespace lathe::jit::pt2

@@ -134,13 +134,14 @@ TEST_CASE("pt2: where no last layer can be replaced, the message says why") {
       pt2_node("aten.linear.default", pt2_tensor("input", "x") + "," + pt2_tensor("weight", "p_w"),
                "linear");
   const auto refused = [&](const std::string& behind, const std::string& result,
-                           const std::string& sizes) {
+                           const std::string& sizes, const std::string& before = "s0,2",
+                           int64_t classes = 3) {
     const std::string types =
-        concat(",\"linear\":", pt2_type("s0,2"), ",\"", result, "\":", pt2_type(sizes));
+        concat(",\"linear\":", pt2_type(before), ",\"", result, "\":", pt2_type(sizes));
     const std::string file = pt2_file(
         pt2_program(behind.empty() ? linear : linear + "," + behind, result, "8", "", types));
     return message_of<DataError>(
-        [&] { jit::load_program(bytes_of(file), "m.pt2", {.classes = 3}); });
+        [&] { jit::load_program(bytes_of(file), "m.pt2", {.classes = classes}); });
   };
   const auto view = [](const std::string& target, const std::string& sizes) {
     return pt2_node(target,
@@ -160,6 +161,26 @@ TEST_CASE("pt2: where no last layer can be replaced, the message says why") {
             "\"torch.ops.aten.view.default\" has 0 sizes of 2"));
   CHECK(has(refused(view("aten.view.default", "-1,2,2"), "y", "s0,2,2"),
             "\"torch.ops.aten.view.default\" has 2 sizes of 2"));
+  // [2,2] of a fixed batch: what moves dimensions could move either. Each keeps the shape.
+  const auto moving = [&](const std::string& target, const std::string& arguments) {
+    return refused(pt2_node(target, pt2_tensor("self", "linear") + "," + arguments, "y"), "y",
+                   "2,2", "2,2");
+  };
+  const std::string dims =
+      pt2_argument("dim0", R"({"as_int":0})") + "," + pt2_argument("dim1", R"({"as_int":1})");
+  CHECK(has(moving("aten.transpose.int", dims),
+            "what goes into \"torch.ops.aten.transpose.int\" has 2 sizes of 2"));
+  const auto slice = [&](const char* dim, const char* end) {
+    return moving("aten.slice.Tensor", pt2_argument("dim", concat(R"({"as_int":)", dim, "}")) +
+                                           "," +
+                                           pt2_argument("end", concat(R"({"as_int":)", end, "}")));
+  };
+  CHECK(has(slice("1", "2"), "\"torch.ops.aten.slice.Tensor\" takes some of the classes"));
+  CHECK(has(slice("-1", "2"), "takes some of the classes"));
+  CHECK(slice("1", "9223372036854775807").empty());
+  CHECK(slice("0", "2").empty());
+  const auto squeezed = pt2_node("aten.squeeze.default", pt2_tensor("self", "linear"), "y");
+  CHECK(has(refused(squeezed, "y", "s0,2", "s0,2", 1), "may remove the dimension of one class"));
   const std::string twice =
       pt2_node("aten.linear.default",
                pt2_tensor("input", "linear") + "," + pt2_tensor("weight", "p_w"), "y");
