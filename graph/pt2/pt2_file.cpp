@@ -302,7 +302,7 @@ ProgramFile read_program(const ByteSource& source, const StateDict* weights,
   const int64_t fan_in = classes ? fan_in_of(out.program, head.weight) : 0;
   CheckedSize bytes = source.size();
   if (weights != nullptr) {
-    for (const auto& [name, tensor] : *weights) bytes += tensor.impl().storage->bytes();
+    for (const auto& [name, tensor] : *weights) bytes += tensor.bytes();
   }
   Budget budget(bytes, file);
   out.source.others = read_others(archive, at, budget);

@@ -18,7 +18,7 @@ enum class Weights : bool { kLeftOut, kWritten };
 ///            memory share it in the file, if they need no copy for that.
 ///   weights  kLeftOut: of parameters and buffers only their types are written. Constants always
 ///            have their values.
-/// throws: FileError, OutOfMemoryError.
+/// throws: FileError, OutOfMemoryError; std::bad_alloc for an archive in memory.
 void write_program(zip::Writer& to, const ProgramSource& source, const std::vector<Input>& inputs,
                    const Tensors& tensors, Weights weights);
 

@@ -107,6 +107,12 @@ TEST_CASE("pt2: modules nest 64 deep at most, however they come about") {
   CHECK(refused(pt2_file(pt2_program(nodes, "y79")), "lies in more than 64 modules") == "");
 }
 
+TEST_CASE("pt2: the name of a module has 1,000 bytes at most") {
+  const std::string program = pt2_program(in_module(std::string(1001, 'a'), "x", "y"), "y");
+  CHECK(refused(pt2_file(program), "m.pt2: the name of a module has 1001 bytes, more than 1000") ==
+        "");
+}
+
 TEST_CASE("pt2: a module has 10,000 names at most") {
   std::string nodes;
   for (int i = 0; i < 10001; ++i) {
@@ -181,6 +187,19 @@ TEST_CASE("pt2: a weight has the program's shape, and a buffer over it is a tens
   CHECK(model.named_parameters()[0].second.requires_grad());
   CHECK(!model.named_buffers()[0].second.requires_grad());
   CHECK(model.named_buffers()[0].second.shares_storage(model.named_parameters()[0].second));
+}
+
+TEST_CASE("pt2: views of one storage count what they hold, not the storage") {
+  const Tensor storage = zeros({1 << 20});  // 4 MiB
+  std::string program = testing::pt2_small_program();
+  const std::string size = testing::pt2_type("2,2");
+  program.replace(program.find(size), size.size(), testing::pt2_type("5000,5000"));
+  const std::string file = pt2_file(program, {{.sizes = "5000,5000", .strides = "5000,1"}});
+  StateDict weights;
+  weights.add("w", storage.slice(0, 0, 4).view({2, 2}));
+  const std::string message = message_of<DataError>(
+      [&] { jit::load_program(std::as_bytes(std::span(file)), "m.pt2", weights); });
+  CHECK_MESSAGE(message.find("m.pt2: \"w\"") != std::string::npos, message);
 }
 
 TEST_CASE("pt2: a compressed archive is read; what it may inflate to is bounded") {
