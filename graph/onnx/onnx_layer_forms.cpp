@@ -88,13 +88,31 @@ void check_floor(const Emission& e) {
   }
 }
 
+/// Runtimes disagree about the last window of ceil_mode, so padding is written for it.
+std::vector<int64_t> max_pool_pads(const Emission& e) {
+  const std::vector<int64_t> kernel = e.list("kernel"), pad = e.list("pad"),
+                             dilation = e.list("dilation"), stride = pool_stride(e);
+  std::vector<int64_t> pads = both_sides(pad);
+  for (size_t i = 0; e.flag("ceil_mode") && i < 2; ++i) {
+    const int64_t places = e.type().shape[e.type().shape.size() - 2 + i].fixed;
+    const int64_t end = (places - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1;
+    const int64_t beyond = end - e.fixed(0, e.ndim(0) - 2 + i) - 2 * pad[i];
+    int64_t& behind = pads[2 + i];
+    behind += std::max<int64_t>(beyond, 0);
+    if (behind >= kernel[i]) {
+      e.refuse(concat("its last window reaches ", behind, " beyond x, and runtimes take less than ",
+                      kernel[i]));
+    }
+  }
+  return pads;
+}
+
 std::string max_pool2d(Emission& e) {
-  check_floor(e);
   return with_batch(e, 4, [&](const std::string& x) {
     return e.call("MaxPool", {x},
                   {{"kernel_shape", e.list("kernel")},
                    {"strides", pool_stride(e)},
-                   {"pads", both_sides(e.list("pad"))},
+                   {"pads", max_pool_pads(e)},
                    {"dilations", e.list("dilation")}});
   });
 }
