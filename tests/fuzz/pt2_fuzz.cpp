@@ -1,7 +1,7 @@
 // PyTorch's exported programs. An archive's entries have a CRC, which random changes rarely
 // survive: an input that begins with a brace is the JSON of a program, one that begins with a
 // colon a table of weights, and both are put into an archive. What loads also goes through a
-// checkpoint, and runs on an input of [2,2].
+// checkpoint and a saved file, gets another last layer if it can, and runs on an input of [2,2].
 #include "lathe/graph/pt2/program.h"
 
 #include <memory>
@@ -10,6 +10,7 @@
 
 #include "lathe/core/memory/host_allocator.h"
 #include "lathe/ops/creation.h"
+#include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
 #include "lathe/tests/fuzz/fuzz.h"
 #include "lathe/tests/graph/pt2_files.h"
@@ -77,6 +78,17 @@ std::string norm() {
                      pt2_buffer_type("running_mean", "2") + pt2_buffer_type("running_var", "2"));
 }
 
+/// A linear layer, and a view that names the number of its rows.
+std::string classifier() {
+  const std::string layer = pt2_node(
+      "aten.linear.default", pt2_tensor("input", "x") + "," + pt2_tensor("weight", "p_w"), "fc");
+  const std::string view =
+      pt2_node("aten.view.default",
+               pt2_tensor("self", "fc") + "," + pt2_argument("size", R"({"as_ints":[-1,2]})"), "y");
+  return pt2_program(layer + "," + view, "y", "8", "",
+                     concat(R"(,"fc":)", pt2_type("s0,2"), R"(,"y":)", pt2_type("s0,2")));
+}
+
 std::string file_for(const std::string& bytes) {
   if (bytes.starts_with('{')) return pt2_file(bytes, weights());
   if (!bytes.starts_with(':')) return bytes;
@@ -99,6 +111,19 @@ void carry(const jit::Program& model) {
   if (again != carried) throw std::logic_error("a program comes back as another one");
 }
 
+/// As a saved file, and back.
+void save(const jit::Program& model) {
+  static const data::testing::TempDir folder;
+  jit::save_program(model, folder / "saved.pt2");
+  std::string again;
+  try {
+    again = jit::load_program(folder / "saved.pt2").architecture();
+  } catch (const Error& error) {
+    throw std::logic_error("a program that was saved does not load: " + error.message());
+  }
+  if (again != model.architecture()) throw std::logic_error("a saved program is another one");
+}
+
 /// Sizes in a program may be any: it gets a MiB.
 void run(jit::Program& model) {
   HostAllocator& host = host_allocator();
@@ -113,19 +138,28 @@ void run(jit::Program& model) {
 }  // namespace
 
 std::vector<std::string> seeds() {
-  return {pt2_small_program(), views(), norm(), ":" + pt2_weights({{}}),
+  return {pt2_small_program(),          views(), norm(), classifier(), ":" + pt2_weights({{}}),
           pt2_file(pt2_small_program())};
 }
 
 void feed(const std::string& bytes) {
   const std::string file = file_for(bytes);
   constexpr int64_t kLargest = 64;  // of 4: 256 times the file, as program.h says
-  std::unique_ptr<jit::Program> model;
-  check_allocations(kLargest * static_cast<int64_t>(file.size()), [&] {
-    model.reset(new jit::Program(jit::load_program(std::as_bytes(std::span(file)), "fuzz.pt2")));
-  });
-  carry(*model);
-  if (model->input_names().size() <= 8) run(*model);
+  const auto check = [&](const jit::ProgramOptions& options) {
+    std::unique_ptr<jit::Program> model;
+    check_allocations(kLargest * static_cast<int64_t>(file.size()), [&] {
+      model.reset(
+          new jit::Program(jit::load_program(std::as_bytes(std::span(file)), "fuzz.pt2", options)));
+    });
+    carry(*model);
+    save(*model);
+    if (model->input_names().size() <= 8) run(*model);
+  };
+  check({});
+  try {
+    check({.classes = 3});
+  } catch (const Error&) {  // it has no last layer that can be replaced
+  }
 }
 
 }  // namespace lathe::fuzz
