@@ -9,7 +9,7 @@ and run by PT2_RUN (pt2_run.cpp). Printed are the largest differences of results
 f64, each relative to the largest number of its tensor; with --steps, of the losses of N steps of SGD. Then the trained program goes
 back: its file must give the same results in torch.export.load ("exported"), and its weights in the eager model ("eval"). With --lathe
 `lathe ckpt convert` makes an ONNX file of it, which must give the eager model's results in onnxruntime ("onnx").
-With --dtype f32 PyTorch's own differences from its f64 follow: a batch norm over few numbers, and relu at 0, make some gradients sensitive to rounding. Such a model
+With --dtype f32 or bf16 PyTorch's own differences from its f64 follow: a batch norm over few numbers, and relu at 0, make some gradients sensitive to rounding. Such a model
 agrees if it is at most four times as far from f64 as PyTorch. This is no test of CI: it takes minutes.
 """
 import argparse
@@ -178,7 +178,15 @@ def prepare(name, at, dtype, steps):
     torch.export.save(program, f"{at}.pt2")
     safetensors.torch.save_file({f"in.{i}": x for i, x in enumerate(given)}, f"{at}.in")
     del program
-    own = measured(copy.deepcopy(model), given, steps) if dtype != "f64" else None
+    own = None
+    if dtype == "f32":
+        own = measured(copy.deepcopy(model), given, steps)
+    elif dtype == "bf16":  # batch norms keep f32
+        half = copy.deepcopy(model).bfloat16()
+        for module in half.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.float()
+        own = measured(half, tuple(x.bfloat16() if x.is_floating_point() else x for x in given), steps)
     model.double()
     torch.set_default_dtype(torch.float64)  # of tensors that the model makes
     # PyTorch's gradient of hardsigmoid has 1/6 in f32, also of f64.
@@ -246,7 +254,7 @@ def main():
     parser.add_argument("--lathe")
     parser.add_argument("models", nargs="*")
     options = parser.parse_args()
-    bounds = {"f32": 1e-4, "f64": 1e-9}
+    bounds = {"bf16": 3e-2, "f32": 1e-4, "f64": 1e-9}
     good = bad = 0
     for name in options.models or MODELS:
         with tempfile.TemporaryDirectory() as folder:
