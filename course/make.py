@@ -89,7 +89,7 @@ def place_of(cut, text):
 
 
 def default_stub(one, cut):
-    indent = re.match(r" *", cut["from"])[0] + "  "
+    indent = re.match(r" *", cut["to"])[0] + "  "
     return f'{indent}// Assignment {one.number}: write this.\n{indent}throw std::logic_error("{cut["name"]}: not written yet");\n'
 
 

@@ -22,7 +22,7 @@ header { display: none }
 section.level1 { padding: 0 } section.level1 > h1, section.level1 > p { margin-left: 16mm; margin-right: 16mm }
 section.level2 { height: 142mm; box-sizing: border-box; padding: 12mm 16mm 8mm; break-before: page; overflow: hidden }
 h1 { font-size: 44px; margin-top: 45mm } h2 { font-size: 30px; margin: 0 0 6mm; color: #4477aa }
-li { margin-bottom: 2.5mm } pre { font-size: 17px; line-height: 1.3; background: #f2f2f2; padding: 4mm } code { font-size: 0.85em; background: none }
+li { margin-bottom: 2.5mm } pre { font-size: 15px; line-height: 1.3; background: #f2f2f2; padding: 4mm } code { font-size: 0.85em; background: none } pre code { font-size: 1em }
 img { max-width: 220mm; max-height: 100mm } figcaption { display: none } table { font-size: 16px } td, th { padding: 1.5mm 3mm; text-align: left; vertical-align: top }
 </style>
 """
@@ -54,7 +54,12 @@ def slides_of(page):
             out.append(f"## {heading}\n\n" + "".join(f"- {bullet}\n" for bullet in bullets[at : at + BULLETS]))
         for block in BLOCK.findall(body):
             block = re.sub(r"\[([^\]]+)\]\((?![^)]*\.svg\))[^)]+\)", r"\1", block)
-            if len(block.splitlines()) <= LINES and len(block) <= CHARACTERS:
+            lines = len(block.splitlines())
+            if lines > LINES or len(block) > CHARACTERS:
+                continue
+            if lines <= LINES // 2 and not block.startswith("![") and out[-1].startswith(f"## {heading}\n") and "<!--" not in out[-1] and 0 < out[-1].count("\n- ") <= BULLETS // 2:
+                out[-1] += f"\n<!-- -->\n\n{block.rstrip()}\n"  # the comment ends the list
+            else:
                 out.append(f"## {heading}\n\n{block.rstrip()}\n")
     return "\n".join(out)
 
