@@ -94,8 +94,8 @@ def default_stub(one, cut):
 
 
 def with_cuts(name, text, number):
-    """The text of a file as it is handed out with assignment `number`. What later assignments cut is not given away, but for what this
-    one needs: that has `needed_before`."""
+    """The text of a file as it is handed out with assignment `number`. The parts of later assignments are cut out, too, so that the folder
+    does not give them away. It keeps those of an assignment with `needed_before`, because nothing runs without them."""
     for one in assignments():
         for cut in one.data["cut"]:
             if cut["file"] == name and (one.number == number or one.number > number and not one.data.get("needed_before")):
