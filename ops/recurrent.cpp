@@ -73,6 +73,14 @@ State gru_cell(const Tensor& from_x, const State& before, const RecurrentLayer& 
   return {add(mul(sub(before.h, n), z), n), {}};
 }
 
+State rnn_tanh_cell(const Tensor& from_x, const State& before, const RecurrentLayer& layer) {
+  return {tanh(add(from_x, linear(before.h, layer.w_h, layer.b_h))), {}};
+}
+
+State rnn_relu_cell(const Tensor& from_x, const State& before, const RecurrentLayer& layer) {
+  return {relu(add(from_x, linear(before.h, layer.w_h, layer.b_h))), {}};
+}
+
 /// The steps of lstm, in the order of from_x [T,N,4H].
 std::vector<LstmStep> lstm_steps(const Tensor& from_x, State state, const RecurrentLayer& layer) {
   std::vector<LstmStep> steps;
@@ -225,6 +233,20 @@ RecurrentResult gru(const Tensor& x_in, const Tensor& h_in,
   const profile::OpRange range("gru", {x_in, h_in});
   const auto [x, h] = amp::cast(amp::kHalf, x_in, h_in);
   return run_all("gru", x, h, {}, layers, opt, gru_cell);
+}
+
+RecurrentResult rnn_tanh(const Tensor& x_in, const Tensor& h_in,
+                         const std::vector<RecurrentLayer>& layers, const RecurrentOptions& opt) {
+  const profile::OpRange range("rnn_tanh", {x_in, h_in});
+  const auto [x, h] = amp::cast(amp::kHalf, x_in, h_in);
+  return run_all("rnn_tanh", x, h, {}, layers, opt, rnn_tanh_cell);
+}
+
+RecurrentResult rnn_relu(const Tensor& x_in, const Tensor& h_in,
+                         const std::vector<RecurrentLayer>& layers, const RecurrentOptions& opt) {
+  const profile::OpRange range("rnn_relu", {x_in, h_in});
+  const auto [x, h] = amp::cast(amp::kHalf, x_in, h_in);
+  return run_all("rnn_relu", x, h, {}, layers, opt, rnn_relu_cell);
 }
 
 }  // namespace lathe

@@ -7,8 +7,8 @@
 
 namespace lathe {
 
-/// The tensors of one layer in one direction. H is the size of the state; G is 4 for lstm and 3 for
-/// gru.
+/// The tensors of one layer in one direction. H is the size of the state; G is 4 for lstm, 3 for
+/// gru and 1 for rnn_tanh and rnn_relu.
 struct RecurrentLayer {
   Tensor w_x, w_h;            // [G*H,in] and [G*H,H or P]
   Tensor b_x = {}, b_h = {};  // [G*H] or undefined
@@ -47,5 +47,16 @@ LATHE_API RecurrentResult lstm(const Tensor& x, const Tensor& h, const Tensor& c
 LATHE_API RecurrentResult gru(const Tensor& x, const Tensor& h,
                               const std::vector<RecurrentLayer>& layers,
                               const RecurrentOptions& options = {});
+
+/// The plain recurrent layer: h' = f(w_x x[t] + b_x + w_h h + b_h), where f is tanh or relu.
+/// dtypes: floats.   grad: x, h and the layers' tensors, twice differentiable.   amp: half.
+/// throws: as lstm.
+/// ref: Elman 1990; torch.nn.RNN.
+LATHE_API RecurrentResult rnn_tanh(const Tensor& x, const Tensor& h,
+                                   const std::vector<RecurrentLayer>& layers,
+                                   const RecurrentOptions& options = {});
+LATHE_API RecurrentResult rnn_relu(const Tensor& x, const Tensor& h,
+                                   const std::vector<RecurrentLayer>& layers,
+                                   const RecurrentOptions& options = {});
 
 }  // namespace lathe

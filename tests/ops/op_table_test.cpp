@@ -263,6 +263,8 @@ const Row kRows[] = {
     {"scaled_dot_product_attention", [](T x) { return scaled_dot_product_attention(x, x, x); }},
     {"lstm", [](T x) { return lstm(x[0], x[0], x[0], {{matrix(x).repeat({4, 1}), matrix(x).repeat({4, 1})}, {matrix(x).repeat({4, 1}), matrix(x).repeat({4, 1})}}).y; }},
     {"gru", [](T x) { return gru(x[0], x[0], {{matrix(x).repeat({3, 1}), matrix(x).repeat({3, 1})}, {matrix(x).repeat({3, 1}), matrix(x).repeat({3, 1})}}).y; }},
+    {"rnn_tanh", [](T x) { return rnn_tanh(x[0], x[0], {{matrix(x), matrix(x)}, {matrix(x), matrix(x)}}).y; }},
+    {"rnn_relu", [](T x) { return rnn_relu(x[0], x[0], {{matrix(x), matrix(x)}, {matrix(x), matrix(x)}}).y; }},
     {"einsum", [](T x) { return einsum("ij,jk->ik", {matrix(x), matrix(x)}); }},
     {"linear", [](T x) { return linear(matrix(x), matrix(x)); }},
     {"mlp", [](T x) { return mlp(matrix(x), {{matrix(x)}, {matrix(x)}}); }},

@@ -1,6 +1,8 @@
-// lstm and gru against their formulas, number by number. golden_pt2/ has PyTorch's numbers.
+// lstm, gru, rnn_tanh and rnn_relu against their formulas, number by number. golden_pt2/ has
+// PyTorch's numbers.
 #include "lathe/ops/recurrent.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "compare.h"
@@ -50,7 +52,7 @@ std::vector<RecurrentLayer> random_layers(int64_t count, int64_t gates, int64_t 
 
 }  // namespace
 
-TEST_CASE("recurrent: one unit of lstm and gru, step by step") {
+TEST_CASE("recurrent: one unit of each op, step by step") {
   double h = 0.25, c = -0.5;
   std::vector<double> states;
   for (const double x : kX) {
@@ -80,6 +82,22 @@ TEST_CASE("recurrent: one unit of lstm and gru, step by step") {
   const RecurrentResult g = gru(x, start, {one_unit(three(kWx), three(kWh), three(kB))});
   CHECK(difference(g.y, states, 1e-15) == "");
   CHECK(difference(g.h, {h}, 1e-15) == "");
+
+  const auto one = [](std::vector<double> v) { return v.resize(1), v; };
+  for (const bool relus : {false, true}) {
+    CAPTURE(relus);
+    h = 0.25;
+    states.clear();
+    for (const double in : kX) {
+      const double sum = kWx[0] * in + kWh[0] * h + 2 * kB[0];
+      h = relus ? std::max(sum, 0.0) : std::tanh(sum);
+      states.push_back(h);
+    }
+    const auto layer = one_unit(one(kWx), one(kWh), one(kB));
+    const RecurrentResult e = relus ? rnn_relu(x, start, {layer}) : rnn_tanh(x, start, {layer});
+    CHECK(difference(e.y, states, 1e-15) == "");
+    CHECK(difference(e.h, {h}, 1e-15) == "");
+  }
 }
 
 TEST_CASE("recurrent: the backward direction is the forward one of the reversed sequence") {
@@ -103,6 +121,8 @@ TEST_CASE("recurrent: gradients agree with finite differences, twice") {
   const GradientCase cases[] = {
       {"lstm", [](In in) { const auto r = lstm(in[0], in[1], in[2], {{in[3], in[4], in[5], in[6]}}); return Tensor(r.y.sum() + r.c * r.h); }, {f64({2, 2, 2}), f64({1, 2, 1}), f64({1, 2, 1}), f64({4, 2}), f64({4, 1}), f64({4}), f64({4})}},
       {"lstm projected", [](In in) { return lstm(in[0], in[1], in[2], {{in[3], in[4], {}, {}, in[5]}}).y; }, {f64({2, 1, 2}), f64({1, 1, 1}), f64({1, 1, 2}), f64({8, 2}), f64({8, 1}), f64({1, 2})}},
+      {"rnn_tanh", [](In in) { return rnn_tanh(in[0], in[1], {{in[2], in[3], in[4], in[5]}}).y; }, {f64({2, 2, 2}), f64({1, 2, 1}), f64({1, 2}), f64({1, 1}), f64({1}), f64({1})}},
+      {"rnn_relu", [](In in) { return rnn_relu(in[0], in[1], {{in[2], in[3], in[4], in[5]}}).y; }, {f64({2, 2, 2}), f64({1, 2, 1}), f64({1, 2}), f64({1, 1}), f64({1}), f64({1})}},
       {"gru", [](In in) { return gru(in[0], in[1], {{in[2], in[3], in[4], in[5]}}).y; }, {f64({2, 2, 2}), f64({1, 2, 1}), f64({3, 2}), f64({3, 1}), f64({3}), f64({3})}},
   };
   // clang-format on
