@@ -100,6 +100,8 @@
 #  include "lathe/ops/rearrange.h"
 #  include "lathe/ops/recurrent.h"
 #  include "lathe/ops/reduce.h"
+#  include "lathe/ops/rms_norm.h"
+#  include "lathe/ops/rotary.h"
 #  include "lathe/ops/scatter.h"
 #  include "lathe/ops/searchsorted.h"
 #  include "lathe/ops/softmax.h"
@@ -141,6 +143,7 @@
 #  include "lathe/nn/recurrent_cell.h"
 #  include "lathe/nn/resnet.h"
 #  include "lathe/nn/summary.h"
+#  include "lathe/nn/transformer.h"
 #  include "lathe/nn/weights.h"
 
 #  include "lathe/graph/compile.h"

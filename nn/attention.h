@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "lathe/nn/linear.h"
 #include "lathe/nn/module_of.h"
@@ -9,24 +11,46 @@
 namespace lathe::nn {
 
 struct MultiheadAttentionOptions {
-  double dropout = 0;  // of the weights, in training
-  bool bias = true;    // of all four projections
+  double dropout = 0;       // of the weights, in training
+  bool bias = true;         // of all four projections
+  bool batch_first = true;  // false: [L,N,size] and [S,N,size], PyTorch's default
 };
 
-/// Marks the keys that a query must not look at. For PyTorch's key_padding_mask [N,S], write
-/// {.attn_mask = key_padding_mask.view({N, 1, 1, S})}.
+/// Marks the keys that a query must not look at, as PyTorch does. A bool mask is true there. A
+/// floating mask is added to q k^T / sqrt(D). Several masks act together.
 struct AttentionMask {
-  Tensor attn_mask = {};  // undefined, or broadcast to [N,heads,L,S]
+  Tensor attn_mask = {};         // broadcast to [N,heads,L,S]; or PyTorch's [N*heads,L,S]
+  Tensor key_padding_mask = {};  // [N,S]
+  bool is_causal = false;        // query i must not look at the keys after i
 
-  Tensors tensors() const { return {attn_mask}; }
+  Tensors tensors() const { return {attn_mask, key_padding_mask}; }
+};
+
+struct AttentionWeightsOptions {
+  bool average_attn_weights = true;  // false: the weights of each head
+};
+
+/// The keys and values of the tokens so far, for decoding (MultiheadAttention::decode). Its memory
+/// grows by doubling.
+class LATHE_API KeyValueCache {
+ public:
+  /// Appends key and value [N,heads,L,D].   → all of them, [N,heads,length(),D]
+  /// throws: ShapeError if they do not fit the ones before.
+  std::pair<Tensor, Tensor> append(const Tensor& key, const Tensor& value);
+  /// The number of tokens.
+  int64_t length() const { return length_; }
+  void clear() { *this = {}; }
+
+ private:
+  Tensor keys_, values_;  // [N,heads,capacity,D]
+  int64_t length_ = 0;
 };
 
 /// Projects query, key and value to q, k and v, with D = size / heads numbers for each head. Each
 /// head computes softmax(q k^T / sqrt(D)) v. The heads' results are joined along the last
 /// dimension, and out_proj projects them.
 ///   query  [N,L,size]     key, value  [N,S,size]     →  [N,L,size]
-/// The batch is the first dimension, as with PyTorch's batch_first = True. The attention weights
-/// are not returned. Parameters:
+/// A single sequence may come without N. Parameters:
 ///   in_proj_weight [3 size,size]   rows of q, k and v in this order, xavier_uniform
 ///   in_proj_bias [3 size]          0
 ///   out_proj.weight [size,size]    as in Linear
@@ -34,6 +58,7 @@ struct AttentionMask {
 ///   nn::MultiheadAttention attention{*this, "attention", 384, 6};
 ///   y = attention(x);                   // self-attention
 ///   y = attention(query, x, x, {.attn_mask = mask});
+///   auto [z, weights] = attention.with_weights(x, x, x, {.is_causal = true});
 /// ref: Vaswani et al. 2017 (arXiv:1706.03762).
 class LATHE_API MultiheadAttention final
     : public ModuleOf<Tensor(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -48,15 +73,24 @@ class LATHE_API MultiheadAttention final
   }
 
   using ModuleOf::operator(), ModuleOf::forward;
-  /// A bool mask is true where a query must not look. A floating mask is added to q k^T / sqrt(D),
-  /// in the dtype of that product.
-  /// A query that may look nowhere (true everywhere, or -inf) gives NaN, also in the gradients of
-  /// its sample's keys and values. Let rows of padding look at one place, and ignore their results.
-  /// throws: ShapeError, DTypeError.
+  /// If the masks hide every key from a query, the heads give 0, so its result is out_proj.bias.
+  /// throws: ShapeError, DTypeError for a mask of integers.
   Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value,
                  const AttentionMask& mask) override;
   /// Self-attention without a mask.
   Tensor operator()(const Tensor& x) { return (*this)(x, x, x, {}); }
+  /// Like a call with these arguments, but also returns the attention weights, after dropout.
+  ///   →  the result, and the weights [N,L,S], of single heads [N,heads,L,S]
+  /// The weights of a query that may look nowhere are 0.
+  std::pair<Tensor, Tensor> with_weights(const Tensor& query, const Tensor& key,
+                                         const Tensor& value, const AttentionMask& mask = {},
+                                         const AttentionWeightsOptions& options = {});
+  /// Self-attention of tokens that follow those in `cache`, to which their keys and values are
+  /// appended. A token looks at itself and at all before it. Not recorded by autograd, without
+  /// dropout.
+  ///   x  [N,L,size]   →  [N,L,size], rows of what the whole sequence gives with is_causal
+  /// throws: ShapeError, also if `cache` holds another batch; what the ops throw.
+  Tensor decode(const Tensor& x, KeyValueCache& cache);
   /// Multiply-adds of the projections of q, k and v and of both matrix products. out_proj counts
   /// its own.
   int64_t macs_of_call(const Tensors& inputs, const Tensors& outputs) const override;
@@ -65,10 +99,16 @@ class LATHE_API MultiheadAttention final
   Linear out_proj;
 
  private:
-  Tensor heads_of(const Tensor& x, int first, int count) const;
+  struct Heads {
+    Tensor q, k, v;  // [N,heads,L,D], [N,heads,S,D] twice
+  };
+  Heads heads_of(const Tensor& query, const Tensor& key, const Tensor& value) const;
+  Tensor projected(const Tensor& x, int first, int count) const;
+  Tensor combined_mask(const AttentionMask& masks, const Heads& heads) const;
+  Tensor joined(const Tensor& heads, const Tensor& query);
 
   int64_t size_, heads_;
-  double dropout_;
+  MultiheadAttentionOptions options_;
 };
 
 }  // namespace lathe::nn

@@ -1,10 +1,11 @@
-// LayerNorm, LayerNorm2d, GroupNorm and InstanceNorm: parameters and checks; the computation is in
-// ops/.
+// LayerNorm, RMSNorm, LayerNorm2d, GroupNorm and InstanceNorm: parameters and checks; the
+// computation is in ops/.
 #include "lathe/nn/norm.h"
 
 #include "lathe/ops/creation.h"
 #include "lathe/ops/group_norm.h"
 #include "lathe/ops/layer_norm.h"
+#include "lathe/ops/rms_norm.h"
 #include "lathe/ops/views.h"
 
 namespace lathe::nn {
@@ -13,7 +14,7 @@ LayerNorm::LayerNorm(const Shape& normalized, const NormOptions& options)
     : normalized_(normalized), eps_(options.eps) {
   if (options.affine) {
     weight = parameter("weight", ones(normalized));
-    bias = parameter("bias", zeros(normalized));
+    if (options.bias) bias = parameter("bias", zeros(normalized));
   }
 }
 
@@ -21,12 +22,21 @@ Tensor LayerNorm::forward(const Tensor& x) {
   return layer_norm(x, normalized_, {.weight = weight, .bias = bias, .eps = eps_});
 }
 
+RMSNorm::RMSNorm(const Shape& normalized, const RMSNormOptions& options)
+    : normalized_(normalized), eps_(options.eps) {
+  if (options.affine) weight = parameter("weight", ones(normalized));
+}
+
+Tensor RMSNorm::forward(const Tensor& x) {
+  return rms_norm(x, normalized_, {.weight = weight, .eps = eps_});
+}
+
 LayerNorm2d::LayerNorm2d(int64_t channels, const NormOptions& options)
     : channels_(channels), eps_(options.eps) {
   LATHE_CHECK(ValueError, channels > 0, "LayerNorm2d: expected channels above 0, got ", channels);
   if (options.affine) {
     weight = parameter("weight", ones({channels}));
-    bias = parameter("bias", zeros({channels}));
+    if (options.bias) bias = parameter("bias", zeros({channels}));
   }
 }
 
@@ -45,7 +55,7 @@ GroupNorm::GroupNorm(int64_t groups, int64_t channels, const NormOptions& option
               "GroupNorm: ", groups, " groups do not divide ", channels, " channels");
   if (options.affine) {
     weight = parameter("weight", ones({channels}));
-    bias = parameter("bias", zeros({channels}));
+    if (options.bias) bias = parameter("bias", zeros({channels}));
   }
 }
 

@@ -1,9 +1,10 @@
-// LayerNorm, LayerNorm2d, GroupNorm, InstanceNorm, LocalResponseNorm. The ops of the same names
-// have the formulas. batch_norm.h has the batch norms.
+// LayerNorm, RMSNorm, LayerNorm2d, GroupNorm, InstanceNorm, LocalResponseNorm. The ops of the same
+// names have the formulas. batch_norm.h has the batch norms.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 
 #include "lathe/nn/module.h"
 #include "lathe/ops/local_response_norm.h"
@@ -13,6 +14,7 @@ namespace lathe::nn {
 struct NormOptions {
   double eps = 1e-5;
   bool affine = true;  // false: no weight and bias
+  bool bias = true;    // false: no bias
 };
 
 /// Normalises over the last dimensions, whose sizes are `normalized`. The parameters weight = 1 and
@@ -36,6 +38,34 @@ class LATHE_API LayerNorm final : public Module {
  private:
   Shape normalized_;
   double eps_;
+};
+
+struct RMSNormOptions {
+  std::optional<double> eps = {};  // unset: that of ops/rms_norm.h
+  bool affine = true;              // false: no weight
+};
+
+/// Divides by the root mean square over the last dimensions, whose sizes are `normalized`. The
+/// parameter weight = 1 has the shape `normalized`.
+class LATHE_API RMSNorm final : public Module {
+ public:
+  explicit RMSNorm(const Shape& normalized, const RMSNormOptions& options = {});
+  /// Makes RMSNorm({5}) unambiguous.
+  explicit RMSNorm(std::initializer_list<int64_t> normalized, const RMSNormOptions& options = {})
+      : RMSNorm(Shape(normalized), options) {}
+  RMSNorm(Module& parent, const std::string& name, const Shape& normalized,
+          const RMSNormOptions& options = {})
+      : RMSNorm(normalized, options) {
+    join(parent, name);
+  }
+
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;
+
+ private:
+  Shape normalized_;
+  std::optional<double> eps_;
 };
 
 /// Normalises over the channels at each position of x [N,C,H,W]. Parameters: weight [C] = 1 and

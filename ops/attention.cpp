@@ -38,19 +38,20 @@ static Tensor repeated(const Tensor& x, const Tensor& query) {
   return repeat_interleave(x, query.dim(-3) / x.dim(-3), -3);
 }
 
-Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                                    const AttentionOptions& opt) {
-  const profile::OpRange range("scaled_dot_product_attention", {query, key, value});
-  auto [q, k, v] = amp::cast(amp::kHalf, query, key, value);
-  check_attention(q, k, v);
-  if (opt.grouped && k.ndim() >= 3 && q.ndim() >= 3 && k.dim(-3) != q.dim(-3)) {
-    k = repeated(k, q);
-    v = repeated(v, q);
-  }
-  const double scale = opt.scale.value_or(1 / std::sqrt(static_cast<double>(q.dim(-1))));
-  constexpr double kNever = -std::numeric_limits<double>::infinity();
-  Tensor scores = matmul(mul(q, scale), transpose(k, -2, -1));  // […,L,S]
-  Tensor looks = {};                                            // where a query may look
+namespace {
+
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+
+/// What the options do to the scores […,L,S]. Undefined: nothing.
+struct Masking {
+  Tensor added;   // is added
+  Tensor hidden;  // bool: become -inf
+  Tensor blind;   // bool […,L,1]: queries that may look nowhere, whose scores stay
+};
+
+Masking masking_of(const Tensor& q, const Tensor& k, const AttentionOptions& opt) {
+  Masking m;
+  Tensor looks = {};  // where a query may look
   if (opt.causal) {
     looks = tril(ones({q.dim(-2), k.dim(-2)}, {.dtype = kBool, .device = q.device()}));
   }
@@ -60,16 +61,34 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     check_floating("scaled_dot_product_attention", opt.mask);
     const Tensor seen = ne(opt.mask, kNever);  // what is added to a score elsewhere is -inf
     looks = looks.defined() ? logical_and(looks, seen) : seen;
-    scores = add(scores, cast(masked_fill(opt.mask, logical_not(seen), 0), scores.dtype()));
+    m.added = masked_fill(opt.mask, logical_not(seen), 0);
   }
-  Tensor weights;
   if (looks.defined()) {
-    const Tensor blind = logical_not(any(looks, {-1}, {.keepdim = true}));  // softmax: NaN
-    const Tensor hidden = logical_not(logical_or(looks, blind));
-    weights = masked_fill(softmax(masked_fill(scores, hidden, kNever), -1), blind, 0);
-  } else {
-    weights = softmax(scores, -1);
+    m.blind = logical_not(any(looks, {-1}, {.keepdim = true}));
+    m.hidden = logical_not(logical_or(looks, m.blind));
   }
+  return m;
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const AttentionOptions& opt) {
+  check_attention(query, key, value);
+  // Before the range: inside an op that reads traced tensors, a trace takes no constants.
+  const Masking mask = masking_of(query, key, opt);
+  const profile::OpRange range("scaled_dot_product_attention", {query, key, value});
+  auto [q, k, v] = amp::cast(amp::kHalf, query, key, value);
+  if (opt.grouped && k.ndim() >= 3 && q.ndim() >= 3 && k.dim(-3) != q.dim(-3)) {
+    k = repeated(k, q);
+    v = repeated(v, q);
+  }
+  const double scale = opt.scale.value_or(1 / std::sqrt(static_cast<double>(q.dim(-1))));
+  Tensor scores = matmul(mul(q, scale), transpose(k, -2, -1));  // […,L,S]
+  if (mask.added.defined()) scores = add(scores, cast(mask.added, scores.dtype()));
+  if (mask.hidden.defined()) scores = masked_fill(scores, mask.hidden, kNever);
+  Tensor weights = softmax(scores, -1);
+  if (mask.blind.defined()) weights = masked_fill(weights, mask.blind, 0);
   return matmul(dropout(cast(weights, v.dtype()), {.p = opt.dropout, .train = true}), v);
 }
 

@@ -14,6 +14,8 @@
 #include "lathe/autograd/autocast.h"
 #include "lathe/lathe.h"
 #include "lathe/ops/resample.h"
+#include "lathe/ops/rms_norm.h"
+#include "lathe/ops/rotary.h"
 #include "lathe/ops/strided_adjoint.h"
 
 using namespace lathe;
@@ -265,6 +267,7 @@ const Row kRows[] = {
     {"gru", [](T x) { return gru(x[0], x[0], {{matrix(x).repeat({3, 1}), matrix(x).repeat({3, 1})}, {matrix(x).repeat({3, 1}), matrix(x).repeat({3, 1})}}).y; }},
     {"rnn_tanh", [](T x) { return rnn_tanh(x[0], x[0], {{matrix(x), matrix(x)}, {matrix(x), matrix(x)}}).y; }},
     {"rnn_relu", [](T x) { return rnn_relu(x[0], x[0], {{matrix(x), matrix(x)}, {matrix(x), matrix(x)}}).y; }},
+    {"rotary_embedding", [](T x) { return rotary_embedding(matrix(x).repeat({1, 2})); }},
     {"einsum", [](T x) { return einsum("ij,jk->ik", {matrix(x), matrix(x)}); }},
     {"linear", [](T x) { return linear(matrix(x), matrix(x)); }},
     {"mlp", [](T x) { return mlp(matrix(x), {{matrix(x)}, {matrix(x)}}); }},
@@ -296,6 +299,7 @@ const Row kRows[] = {
     {"batch_norm_relu_conv2d", [](T x) { return batch_norm_relu_conv2d(x, {stats(x), stats(x), {}, {}}, x); }},
     {"batch_norm_add_relu", [](T x) { return batch_norm_add_relu(x, x, stats(x), stats(x), stats(x), stats(x)); }},
     {"layer_norm", [](T x) { return layer_norm(x, {3}); }},
+    {"rms_norm", [](T x) { return rms_norm(x, {3}); }},
     {"group_norm", [](T x) { return group_norm(x, 2); }},
     {"local_response_norm", [](T x) { return local_response_norm(x); }},
     {"softmax", [](T x) { return softmax(x, 1); }},

@@ -1,0 +1,26 @@
+// Rotary positions (rotary.cpp, made of other ops).
+#pragma once
+
+#include <cstdint>
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+struct RotaryOptions {
+  int64_t offset = 0;   // position of the first token, that is the length of a cache
+  double base = 10000;  // the slowest pair turns once in about 2π base tokens
+  bool interleaved =
+      false;  // pairs are neighbours {2i, 2i+1}, not {i, i + D/2} as in Llama's files
+};
+
+/// Turns each pair i of numbers of a token at position p by the angle p base^(-2i/D), so that the
+/// product of a query and a key depends on their distance:
+///   (a, b) → (a cos - b sin, b cos + a sin)
+///   x  […,T,D], D even   →  x's shape and dtype
+/// dtypes: floats; the angles are computed in f64.   grad: x, twice differentiable.
+/// throws: ShapeError, DTypeError; ValueError unless base is positive.
+/// ref: Su et al. 2021 (arXiv:2104.09864).
+LATHE_API Tensor rotary_embedding(const Tensor& x, const RotaryOptions& options = {});
+
+}  // namespace lathe
