@@ -6,8 +6,8 @@
 #include <functional>
 #include <utility>
 
-#include "lathe/core/checked_size.h"
 #include "lathe/core/shape.h"
+#include "lathe/core/strided_extent.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe::bridge::detail {
@@ -17,14 +17,13 @@ namespace lathe::bridge::detail {
 /// throws: ValueError for a negative stride. If it throws, `release` never runs.
 inline Tensor tensor_over(void* data, const Shape& shape, const Strides& strides, DType dtype,
                           std::function<void()> release, const char* name) {
-  CheckedSize reach = numel_of(shape) == 0 ? 0 : 1;  // up to the last element, gaps included
   for (int d = 0; d < shape.size() && numel_of(shape) > 0; ++d) {
     LATHE_CHECK(ValueError, strides[d] >= 0, name, ": negative strides are not supported (shape ",
                 shape, ", strides ", strides, ")");
-    reach += CheckedSize(shape[d] - 1) * strides[d];
   }
   const int64_t elements =
-      reach.value_or_throw(name, ": shape ", shape, " with strides ", strides, " overflows");
+      strided_extent(shape, strides)
+          .value_or_throw(name, ": shape ", shape, " with strides ", strides, " overflows");
   return alias(from_blob(data, {elements}, dtype, kCPU, std::move(release)), shape, strides, 0);
 }
 

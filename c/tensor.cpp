@@ -4,8 +4,8 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/c/call.h"
 #include "lathe/c/handles.h"
-#include "lathe/core/checked_size.h"
 #include "lathe/core/formats/dlpack.h"
+#include "lathe/core/strided_extent.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/inplace.h"
 
@@ -23,19 +23,15 @@ Dims dims_of(int32_t count, const int64_t* numbers, std::string_view parameter) 
   return out;
 }
 
-/// The elements from the first to the last one.
+/// strided_extent() of what the caller says.
 int64_t extent_of(const Shape& sizes, const Dims& strides) {
-  CheckedSize last = 0;
   for (int i = 0; i < sizes.size(); ++i) {
     LATHE_CHECK(ShapeError, sizes[i] >= 0, "sizes[", i, "] is ", sizes[i]);
     LATHE_CHECK(ShapeError, strides[i] >= 0, "strides[", i, "] is ", strides[i]);
   }
-  for (int i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == 0) return 0;
-    last += (CheckedSize(sizes[i]) - 1) * strides[i];
-  }
-  return (last + 1).value_or_throw<ShapeError>("sizes ", sizes, " with strides ", strides,
-                                               " do not fit an int64");
+  return strided_extent(sizes, strides)
+      .value_or_throw<ShapeError>("sizes ", sizes, " with strides ", strides,
+                                  " do not fit an int64");
 }
 
 }  // namespace

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/hooks/live_memory.h"
 #include "lathe/core/hooks/watch.h"
+#include "lathe/core/strided_extent.h"
 
 namespace lathe {
 
@@ -107,16 +107,12 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
 }
 
 Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype, Device device) {
-  const int64_t count = numel_of(shape);
+  static_cast<void>(numel_of(shape));  // throws ShapeError for negative or too large sizes
   LATHE_CHECK(ShapeError,
               strides.size() == shape.size() &&
                   std::all_of(strides.begin(), strides.end(), [](int64_t s) { return s >= 0; }),
               "empty_strided: strides ", strides, " do not suit the shape ", shape);
-  CheckedSize reach = count == 0 ? 0 : 1;  // up to the last element, gaps included
-  for (int d = 0; d < shape.size() && count > 0; ++d) {
-    reach += CheckedSize(shape[d] - 1) * strides[d];
-  }
-  const int64_t bytes = (reach * size_of(dtype))
+  const int64_t bytes = (strided_extent(shape, strides) * size_of(dtype))
                             .value_or_throw<ShapeError>("empty_strided: ", shape, " with strides ",
                                                         strides, " does not fit an int64");
   const Tensor out(IntrusivePtr(

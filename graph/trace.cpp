@@ -11,6 +11,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/format.h"
 #include "lathe/core/formats/tensor_bytes.h"
+#include "lathe/core/strided_extent.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/tracer.h"
 #include "lathe/ops/binary.h"
@@ -52,10 +53,8 @@ Tensor reversed(const Tensor& x) {
 
 /// x in memory of its own, with gaps where x has some: it decides whether a view can be made.
 Tensor copy_of(const Tensor& x) {
-  if (x.numel() == 0) return clone(x);
-  int64_t reach = 1;
-  for (int d = 0; d < x.ndim(); ++d) reach += (x.shape()[d] - 1) * x.strides()[d];
-  return alias(clone(alias(x, {reach}, {1}, x.offset())), x.shape(), x.strides(), 0);
+  const int64_t extent = strided_extent(x.shape(), x.strides()).value_or_throw();
+  return alias(clone(alias(x, {extent}, {1}, x.offset())), x.shape(), x.strides(), 0);
 }
 
 /// More than twice as large: of 2 and 3 rows, each half has 1, and seems not to depend on them.

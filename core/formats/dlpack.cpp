@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <memory>
 
-#include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/formats/dlpack_abi.h"
 #include "lathe/core/stream.h"
+#include "lathe/core/strided_extent.h"
 
 namespace lathe {
 
@@ -79,19 +79,16 @@ Device device_of(const DLDevice& device) {
   return Device(DeviceType::kCUDA, static_cast<int8_t>(device.device_id));
 }
 
-/// The number of elements from the first to the last in memory, both included; 0 if there are none.
+/// strided_extent() of what another library says.
 int64_t span_of(const Shape& shape, const Strides& strides) {
   static_cast<void>(numel_of(shape));  // throws ShapeError for negative or too large sizes
-  CheckedSize last = 0;
   for (int i = 0; i < shape.size(); ++i) {
-    if (shape[i] == 0) return 0;
-    LATHE_CHECK(ValueError, strides[i] >= 0 || shape[i] == 1,
+    LATHE_CHECK(ValueError, strides[i] >= 0 || shape[i] <= 1,
                 "from_dlpack: negative strides are not supported (shape ", shape, ", strides ",
                 strides, ")");
-    if (shape[i] > 1) last += CheckedSize(shape[i] - 1) * strides[i];
   }
-  return (last + 1).value_or_throw("from_dlpack: shape ", shape, " with strides ", strides,
-                                   " overflows");
+  return strided_extent(shape, strides)
+      .value_or_throw("from_dlpack: shape ", shape, " with strides ", strides, " overflows");
 }
 
 template <class Managed>

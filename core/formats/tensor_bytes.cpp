@@ -6,6 +6,7 @@
 
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/strided_extent.h"
 
 namespace lathe {
 
@@ -52,19 +53,19 @@ Tensor view_of_storage(const Tensor& storage, int64_t offset, const Shape& shape
                        const Strides& strides, const std::string& what) {
   LATHE_CHECK(DataError, shape.size() == strides.size(), what, " has ", shape.size(), " sizes but ",
               strides.size(), " strides");
-  CheckedSize last = offset, elements = 1;
+  CheckedSize elements = 1;
   bool is_empty = false;
-  for (int i = 0; i < shape.size(); ++i) {
-    elements *= std::max<int64_t>(shape[i], 1);
-    if (shape[i] > 1) last += CheckedSize(shape[i] - 1) * strides[i];
-    is_empty |= shape[i] == 0;
+  for (const int64_t size : shape) {
+    elements *= std::max<int64_t>(size, 1);
+    is_empty |= size == 0;
   }
   const CheckedSize bytes = elements * size_of(storage.dtype());
   bytes.value_or_throw<DataError>(what, ": the size of ", shape, " overflows");
   if (is_empty) return empty(shape, {.dtype = storage.dtype()});
+  const CheckedSize end = strided_extent(shape, strides) + offset;
   LATHE_CHECK(
       DataError,
-      offset >= 0 && !last.overflowed() && last.value_or_throw<DataError>("") < storage.numel(),
+      offset >= 0 && !end.overflowed() && end.value_or_throw<DataError>("") <= storage.numel(),
       what, ": ", storage.dtype(), shape, " with strides ", strides, " from element ", offset,
       " lies outside its storage of ", storage.numel(), " elements");
   return alias(storage, shape, strides, offset);

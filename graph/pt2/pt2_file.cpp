@@ -12,6 +12,7 @@
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_bytes.h"
 #include "lathe/core/formats/zip.h"
+#include "lathe/core/strided_extent.h"
 #include "lathe/graph/pt2/pt2_head.h"
 #include "lathe/nn/init.h"
 #include "lathe/ops/creation.h"
@@ -163,10 +164,8 @@ class Payloads {
 
   /// Makes the storage of a payload large enough for it.
   void need(const Payload& payload, const std::string& what) {
-    CheckedSize end = CheckedSize(payload.offset) + 1;
-    for (int d = 0; d < std::min(payload.shape.size(), payload.strides.size()); ++d) {
-      end += CheckedSize(payload.shape[d] - 1) * payload.strides[d];
-    }
+    if (payload.shape.size() != payload.strides.size()) return;  // view_of_storage() refuses it
+    const CheckedSize end = strided_extent(payload.shape, payload.strides) + payload.offset;
     int64_t& elements = needed_[payload.entry];
     elements = std::max(elements, end.value_or_throw<DataError>(what, ": a size overflows"));
   }

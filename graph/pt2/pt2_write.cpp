@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "lathe/core/format.h"
+#include "lathe/core/strided_extent.h"
 #include "lathe/graph/pt2/pt2_json.h"
 
 namespace lathe::jit::pt2 {
@@ -29,11 +30,8 @@ struct Extent {
 };
 
 Extent extent_of(const Tensor& t) {
-  Extent out{t.impl().storage.get(), t.dtype(), t.offset(), t.offset()};
-  if (t.numel() == 0) return out;
-  for (int d = 0; d < t.ndim(); ++d) out.end += (t.shape()[d] - 1) * t.strides()[d];
-  ++out.end;
-  return out;
+  const int64_t elements = strided_extent(t.shape(), t.strides()).value_or_throw();
+  return {t.impl().storage.get(), t.dtype(), t.offset(), t.offset() + elements};
 }
 
 /// The tensors of a folder of the archive.
