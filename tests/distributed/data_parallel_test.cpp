@@ -7,15 +7,21 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "lathe/autograd/checkpoint.h"
 #include "lathe/autograd/engine.h"
 #include "lathe/core/files/hash.h"
+#include "lathe/graph/onnx/onnx.h"
+#include "lathe/graph/pt2/program.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/losses/losses.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/optim/sgd.h"
+#include "lathe/tests/graph/onnx_files.h"
+#include "lathe/tests/graph/pt2_files.h"
 #include "parts.h"
 #include "ranks.h"
 
@@ -107,6 +113,41 @@ TEST_CASE("data parallel: 1, 2 and 4 ranks have the gradients of one process, an
     for (const std::string& result : results) CHECK(result == results[0]);
     CHECK(runs[i + 1]->results() == results);
     CHECK(farthest(numbers_of(results[0].substr(0, results[0].find('|'))), expected) <= 1e-12);
+  }
+}
+
+TEST_CASE("data parallel: models from files have the gradients of one process") {
+  const auto from_pt2 = []() -> std::unique_ptr<nn::Module> {
+    const std::string file = testing::pt2_file(testing::pt2_small_program());
+    return std::unique_ptr<nn::Module>(
+        new jit::Program(jit::load_program(std::as_bytes(std::span(file)), "m.pt2")));
+  };
+  const auto from_onnx = []() -> std::unique_ptr<nn::Module> {
+    testing::OnnxText text;
+    text.input("x", {"n", "2"}).reals("w", {2, 2}, {1, 2, 3, 4}).reals("b", {2}, {0.5f, 1});
+    text.node("MatMul", {"x", "w"}, {"h"}).node("Add", {"h", "b"}, {"y"}).output("y");
+    return std::unique_ptr<nn::Module>(
+        new jit::GraphModule(jit::load_onnx_module(text.file(), "m.onnx")));
+  };
+  for (const auto& make : {std::function(from_pt2), std::function(from_onnx)}) {
+    const auto gradients = [&](nn::Module& model, const Tensor& x, auto&& call) {
+      model.to(kF64).to(device());
+      call(x.slice(1, 0, 2)).square().mean().backward();
+      return values_of(grads_of(model));
+    };
+    const auto alone = make();
+    const std::string expected =
+        gradients(*alone, part_of_batch(0, 1).first, [&](const Tensor& x) { return (*alone)(x); });
+    Ranks ranks(2, 60, [&](const GroupOptions& options) {
+      ProcessGroup group(options);
+      const auto model = make();
+      model->to(kF64).to(device());
+      DistributedDataParallel parallel(group, *model, kSmall);
+      return gradients(*model, part_of_batch(group.rank(), 2).first,
+                       [&](const Tensor& x) { return parallel(x); });
+    });
+    for (const std::string& result : ranks.results())
+      CHECK(farthest(numbers_of(result), numbers_of(expected)) <= 1e-12);
   }
 }
 
