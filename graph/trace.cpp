@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <exception>
 #include <utility>
 
 #include "lathe/autograd/autocast.h"
@@ -12,6 +13,7 @@
 #include "lathe/core/format.h"
 #include "lathe/core/formats/tensor_bytes.h"
 #include "lathe/core/strided_extent.h"
+#include "lathe/graph/batch_constants.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/graph/tracer.h"
 #include "lathe/ops/binary.h"
@@ -173,8 +175,22 @@ Graph common_graph(const Program& f, const TwoRuns& runs, const nn::Module* modu
   Tensors first;
   for (const Tensor& x : runs.first) first.push_back(copy_of(x));
   Graph graph = record(f, first, module, purpose);
-  const Graph other = record(f, runs.second, module, purpose);
-  return Comparison(other, runs.first_rows, runs.second_rows).merged(std::move(graph));
+  Graph other = record(f, runs.second, module, purpose);
+  const auto [rows, more_rows] = std::pair(runs.first_rows, runs.second_rows);
+  const auto merged = [&] { return Comparison(other, rows, more_rows).merged(graph); };
+  std::exception_ptr why;
+  try {
+    return merged();
+  } catch (const TraceError&) {
+    if (purpose != Purpose::kProgram || rows == more_rows) throw;
+    why = std::current_exception();
+  }
+  share_batch_constants(graph, rows, other, more_rows);
+  try {
+    return merged();
+  } catch (const TraceError&) {
+    std::rethrow_exception(why);
+  }
 }
 
 Graph trace(const std::function<Tensors(const Tensors&)>& f, const Tensors& examples,

@@ -27,10 +27,11 @@ struct TraceOptions {
 /// Records the ops of `f` as a graph. Calls `f` twice under NoGrad, once with the examples and once
 /// with other values. With dynamic_batch, the second call has 2 * N + 1 rows if the examples have
 /// N, so examples of one or two rows are cheap. A number that differs between the calls must be a
-/// multiple of the batch size. `f` gets copies of the examples, with their strides. The graph
-/// shares the tensors that `f` uses. If Autocast is on, around trace() or within `f`, its casts
-/// become nodes of the graph. Run such a graph without Autocast: it gives the dtypes and bits that
-/// `f` gives with Autocast. Tracing does not see
+/// multiple of the batch size. A tensor that `f` makes from none of its inputs must be the same in
+/// both calls, or have a row for each sample and equal rows. `f` gets copies of the examples, with
+/// their strides. The graph shares the tensors that `f` uses. If Autocast is on, around trace() or
+/// within `f`, its casts become nodes of the graph. Run such a graph without Autocast: it gives the
+/// dtypes and bits that `f` gives with Autocast. Tracing does not see
 ///   - a branch that both calls take in the same way
 ///   - memory that the program reads through data()
 ///   - detach() and NoGrad: gradients flow through the graph even there

@@ -166,7 +166,6 @@ TEST_CASE("trace: what a graph cannot hold") {
         return x + y;
       },
       "copy_ writes into a tensor");
-  check_refused([](const Tensor& x) { return x + zeros({x.dim(0), 1}); }, "another shape");
   check_refused([](const Tensor& x) { return mul(x, static_cast<double>(x.dim(0))); },
                 "with dynamic_batch = false");
   check_refused([](const Tensor& x) { return narrow(x, 0, 0, x.dim(0) / 2); },
@@ -290,4 +289,21 @@ TEST_CASE("trace: a function that records gradients has lstm as its single ops")
   const NoGrad off;
   const jit::Graph graph = jit::trace(f, {x}, {.dynamic_batch = false});
   CHECK(allclose(graph.run({x})[0], f({x})[0]));
+}
+
+TEST_CASE("trace: constants of the batch's size that have the same rows are made for any batch") {
+  const auto f = [](const Tensors& in) {
+    const Tensor& x = in[0];
+    const Tensor unused = arange(x.dim(0)) + 1;
+    const Tensor mask = (ones({x.dim(0), 3}) * tensor({1.f, 2.f, 3.f})).unsqueeze(1);  // [N,1,3]
+    return Tensors{x * mask};
+  };
+  const jit::Graph graph = jit::trace(f, {randn({2, 4, 3})});
+  const Tensor x = randn({7, 4, 3});
+  CHECK(equal(graph(x), f({x})[0]));
+  CHECK_THROWS_WITH_AS(
+      jit::trace(
+          [](const Tensors& in) { return Tensors{in[0] + arange(in[0].dim(0)).unsqueeze(1)}; },
+          {randn({2, 1})}),
+      doctest::Contains("has other values or another shape"), jit::TraceError);
 }
