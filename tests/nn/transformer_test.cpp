@@ -36,7 +36,7 @@ class Golden {
   }
   Tensor operator[](const std::string& name) const { return entries_[name]; }
   /// An argument of the call, whose gradient check() compares.
-  Tensor leaf(const std::string& name) {
+  Tensor argument(const std::string& name) {
     leaves_.emplace_back(name, entries_[name].requires_grad_());
     return leaves_.back().second;
   }
@@ -53,9 +53,10 @@ class Golden {
     CHECK(difference(y, entries_["y"].to_vector<double>(), 1e-13) == "");
     sum(y * sin(arange(y.numel(), {.dtype = kF64}).view(y.shape()))).backward();
     for (const auto& list : {leaves_, m.named_parameters()}) {
-      for (const auto& [name, t] : list) {
-        CAPTURE(name);
-        CHECK(difference(t.grad(), entries_["grad." + name].to_vector<double>(), 1e-12) == "");
+      for (const auto& leaf : list) {
+        CAPTURE(leaf.first);
+        const Tensor want = entries_["grad." + leaf.first];
+        CHECK(difference(leaf.second.grad(), want.to_vector<double>(), 1e-12) == "");
       }
     }
   }
@@ -73,7 +74,7 @@ void check_attention(const char* name, const nn::MultiheadAttentionOptions& opti
     Golden g(name);
     nn::MultiheadAttention m(4, 2, options);
     g.load(m);
-    const Tensor q = g.leaf("query"), k = g.leaf("key"), v = g.leaf("value");
+    const Tensor q = g.argument("query"), k = g.argument("key"), v = g.argument("value");
     nn::AttentionMask mask;
     for (const std::string of : masks)
       (of == "attn_mask" ? mask.attn_mask : mask.key_padding_mask) = g[of];
@@ -130,7 +131,7 @@ TEST_CASE("Transformer: layers and stacks compute what PyTorch's do, with its na
     Golden g("encoder_layer");
     nn::TransformerEncoderLayer m(6, 2, first);
     g.load(m);
-    g.check(m(g.leaf("src"),
+    g.check(m(g.argument("src"),
               {.attn_mask = g["src_mask"], .key_padding_mask = g["src_key_padding_mask"]}),
             m);
   }
@@ -140,8 +141,8 @@ TEST_CASE("Transformer: layers and stacks compute what PyTorch's do, with its na
     Golden g("decoder");
     nn::TransformerDecoder m(6, 2, 2, {.layer = other});
     g.load(m);
-    const Tensor tgt = g.leaf("tgt");
-    g.check(m(tgt, g.leaf("memory")), m);
+    const Tensor tgt = g.argument("tgt");
+    g.check(m(tgt, g.argument("memory")), m);
   }
   {
     Golden g("encoder_layer_norm_first");
@@ -149,20 +150,20 @@ TEST_CASE("Transformer: layers and stacks compute what PyTorch's do, with its na
     other.layer_norm_eps = 1e-3;
     nn::TransformerEncoderLayer m(6, 3, other);
     g.load(m);
-    g.check(m(g.leaf("src")), m);
+    g.check(m(g.argument("src")), m);
   }
   {
     Golden g("encoder");
     nn::TransformerEncoder m(6, 2, 2, {.layer = first, .norm = true});
     g.load(m);
-    g.check(m(g.leaf("src"), {.attn_mask = g["mask"]}), m);
+    g.check(m(g.argument("src"), {.attn_mask = g["mask"]}), m);
   }
   {
     Golden g("decoder_layer");
     nn::TransformerDecoderLayer m(6, 2, first);
     g.load(m);
-    const Tensor tgt = g.leaf("tgt");
-    g.check(m(tgt, g.leaf("memory"),
+    const Tensor tgt = g.argument("tgt");
+    g.check(m(tgt, g.argument("memory"),
               {.tgt = {.attn_mask = g["tgt_mask"]},
                .memory = {.key_padding_mask = g["memory_key_padding_mask"]}}),
             m);
@@ -173,11 +174,11 @@ TEST_CASE("RMSNorm: values and gradients are PyTorch's") {
   Golden with_eps("rms_norm");
   nn::RMSNorm m({6}, {.eps = 0.25});
   with_eps.load(m);
-  with_eps.check(m(with_eps.leaf("x")), m);
+  with_eps.check(m(with_eps.argument("x")), m);
   Golden by_default("rms_norm_default");
   nn::RMSNorm both({4, 6});
   by_default.load(both);
-  by_default.check(both(by_default.leaf("x")), both);
+  by_default.check(both(by_default.argument("x")), both);
   CHECK(nn::RMSNorm({6}, {.affine = false}).parameters().empty());
   CHECK(nn::LayerNorm({6}, {.bias = false}).parameters().size() == 1);
   CHECK(nn::GroupNorm(2, 6, {.bias = false}).parameters().size() == 1);
