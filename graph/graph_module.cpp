@@ -224,6 +224,8 @@ Tensors GraphModule::run(const Tensors& inputs) {
   return with_call_hooks(inputs, [&] { return state_->run(inputs); });
 }
 
+const Graph& GraphModule::training_graph() const { return state_->graph(); }
+
 Graph GraphModule::graph() const { return state_->in_evaluation(); }
 
 }  // namespace lathe::jit

@@ -49,6 +49,11 @@ class LATHE_API GraphModule final : public nn::Module {
   /// throws: what Graph::run() throws.
   Tensors run(const Tensors& inputs);
 
+  /// The graph in training mode, with its dropouts. Its tensors are the module's. A GraphModule of
+  /// a copy is the same model: use it for another last layer (replace_head.h), or keep its
+  /// text().
+  const Graph& training_graph() const;
+
   /// The graph in evaluation mode, for save() and save_onnx(). It shares the memory of the module's
   /// present weights.
   /// throws: StateError if to() has given a tensor another dtype than the graph's.

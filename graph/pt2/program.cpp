@@ -335,10 +335,19 @@ class Program::State {
   pt2::Steps steps_;
 };
 
-Program::Program(const ByteSource& source, const ProgramOptions& options, const StateDict* weights)
-    : state_(std::make_unique<State>(pt2::read_program(source, weights, classes_of(options)),
-                                     source.name(), *this, options)) {
-  if (weights != nullptr) load_state_dict(*weights);
+Program::Program(const ByteSource& source, const ProgramOptions& options,
+                 const StateDict* weights) {
+  pt2::ProgramFile file = pt2::read_program(source, weights, classes_of(options));
+  const std::vector<std::string> drawn = std::move(file.drawn);
+  state_ = std::make_unique<State>(std::move(file), source.name(), *this, options);
+  if (weights != nullptr) {
+    StateDict all = *weights;
+    const StateDict own = state_dict();
+    for (const std::string& name : drawn) {
+      if (!all.contains(name)) all.add(name, own.at(name));
+    }
+    load_state_dict(all);
+  }
   train(state_->exported_in_training());
 }
 

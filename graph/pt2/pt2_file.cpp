@@ -315,6 +315,7 @@ ProgramFile read_program(const ByteSource& source, const StateDict* weights,
     if (is_new && input.kind == InputKind::kParameter) {
       input.type.requires_grad = true;
       tensor = drawn(input, fan_in, budget, what);
+      out.drawn.push_back(input.name);
       continue;
     }
     const bool is_constant = input.kind == InputKind::kConstant;

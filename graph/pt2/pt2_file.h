@@ -43,6 +43,7 @@ struct ProgramFile {
   // one type (tied weights) share one Tensor; so do buffers. A buffer over a parameter's storage is
   // a Tensor of its own there.
   Tensors tensors;
+  std::vector<std::string> drawn;  // the parameters of a new last layer
 };
 
 /// Reads and checks the whole file. Tensors are on the CPU, with the file's strides, or row-major

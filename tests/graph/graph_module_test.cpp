@@ -157,6 +157,29 @@ TEST_CASE("graph module: batch norm and dropout follow the modes") {
   CHECK(buffer("bn.mean") == std::vector<double>{0.5, 1});
 }
 
+TEST_CASE("graph module: the graph in training is the whole model, as text and weights") {
+  jit::GraphModule model = jit::load_onnx_module(norm_and_dropout(), "norm.onnx");
+  jit::Graph graph = jit::parse(model.training_graph().text());
+  StateDict weights;
+  for (const auto& [name, tensor] : model.state_dict()) weights.add(name, tensor.clone());
+  graph.bind(weights);
+  jit::GraphModule copy(graph);
+  CHECK(names_of(copy.named_parameters()) == names_of(model.named_parameters()));
+  const Tensor x = tensor({1.f, -2.f, 3.f, 0.5f, -1.f, 4.f, 2.f, 2.f}).reshape({4, 2});
+  std::vector<Tensor> results;
+  for (jit::GraphModule* const one : {&model, &copy}) {
+    manual_seed(7);
+    one->train();
+    results.push_back((*one)(x));
+    one->eval();
+    results.push_back((*one)(x));
+  }
+  CHECK(largest_difference(results[0], results[2]) == 0);
+  CHECK(largest_difference(results[1], results[3]) == 0);
+  CHECK(largest_difference(results[0], results[1]) >
+        0.1);  // training draws, and has moved the mean
+}
+
 TEST_CASE("graph module: a trained graph goes into ONNX files and graphs, and trains again") {
   const StateDict want = golden();
   const data::testing::TempDir folder;
