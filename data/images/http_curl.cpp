@@ -3,9 +3,12 @@
 #include <curl/curl.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <string_view>
+#include <system_error>
 
 #include "lathe/core/error.h"
 #include "lathe/core/shared_library.h"
@@ -18,6 +21,7 @@ namespace {
 struct Libcurl {
   SharedLibrary& library;
   LATHE_FUNCTION(curl_easy_getinfo);
+  LATHE_FUNCTION(curl_version_info);
   LATHE_FUNCTION(curl_global_init);
   LATHE_FUNCTION(curl_easy_init);
   LATHE_FUNCTION(curl_easy_setopt);
@@ -117,6 +121,23 @@ void check_libcurl(const HttpRequest& request) {
   }
 }
 
+/// The file of certificates to trust: that of SSL_CERT_FILE, else the first usual one that is
+/// there. Null leaves it to libcurl. A libcurl that was built on another system names a file that
+/// this one may not have.
+const char* certificates() {
+  const char* const asked = std::getenv("SSL_CERT_FILE");
+  if (asked != nullptr && *asked != '\0') return asked;
+  const curl_version_info_data* const about = libcurl().curl_version_info(CURLVERSION_NOW);
+  const char* const own = about->age >= CURLVERSION_EIGHTH ? about->cainfo : nullptr;
+  for (const char* const file :
+       {own, "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+        "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
+    std::error_code unreadable;  // then it cannot be used
+    if (file != nullptr && std::filesystem::is_regular_file(file, unreadable)) return file;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 HttpResult http_get(const HttpRequest& request, const HttpHandlers& handlers) {
@@ -142,6 +163,7 @@ HttpResult http_get(const HttpRequest& request, const HttpHandlers& handlers) {
   set(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.connect_timeout_ms));
   set(curl, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(request.least_bytes_per_s));
   set(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.stall_timeout_s));
+  if (const char* const trusted = certificates()) set(curl, CURLOPT_CAINFO, trusted);
   set(curl, CURLOPT_ERRORBUFFER, text);
   set(curl, CURLOPT_HEADERFUNCTION, on_header);
   set(curl, CURLOPT_HEADERDATA, &transfer);
