@@ -254,7 +254,8 @@ std::string summary_text(const Summary& s, int width) {
   }
   out += formatted("parameters     {} ({} trainable)\n", with_commas(s.parameters),
                    with_commas(s.trainable));
-  out += formatted("multiply-adds  {} per forward\n", with_commas(s.macs));
+  out += s.macs > 0 ? formatted("multiply-adds  {} per forward\n", with_commas(s.macs))
+                    : std::string("multiply-adds  -\n");
   return out +
          formatted("memory         {} = {} input + {} forward and backward pass + {} parameters\n",
                    mebibytes(s.total_bytes()), mebibytes(s.input_bytes), mebibytes(s.pass_bytes),

@@ -29,7 +29,7 @@ struct SummaryRow {
 struct Summary {
   std::vector<SummaryRow> rows;  // parents first
   int64_t parameters = 0, trainable = 0;
-  int64_t macs = 0;  // of one forward
+  int64_t macs = 0;  // of one forward; 0 if no module counts them (Module::macs())
   int64_t input_bytes = 0, parameter_bytes = 0;
   // Results of all leaf modules: roughly what a forward in training keeps, without gradients.
   int64_t output_bytes = 0;
