@@ -40,6 +40,8 @@ CASES = [
     ("lathe launch a.s", ["a.safetensors"]),
     ("lathe ckpt verify-resume --inter", ["--interrupt-at"]),
     ("lathe train --weights a.s", ["a.safetensors"]),
+    ("lathe train --model a.p", ["a.pt2"]),
+    ("lathe train --model resnet", {"resnet18", "resnet50"}),
     ("lathe train --config a.s", ["a.safetensors"]),
     ("lathe ckpt convert a.s", ["a.safetensors"]),
     ("lathe ckpt diff b a.s", ["a.safetensors"]),
@@ -55,6 +57,7 @@ def needs(shell):
 
 def write_script(shell):
     pathlib.Path("a.safetensors").touch()
+    pathlib.Path("a.pt2").touch()
     script = expect(lathe("completion", shell), 0).stdout
     pathlib.Path("script").write_text(script)
     expect(subprocess.run([shell, "-n", "script"], capture_output=True, text=True), 0)

@@ -56,10 +56,13 @@ def test_interrupted_it_ends_as_if_it_was_not(folder):
     expect(train("b", *ADAPTERS, "--stop-after", 10), 0)
     expect(train("b", "--resume", "auto"), 0)
     check_equal("b", "a")
+    result = train("b", "--resume", "auto", "--lora-rank", 4, "--allow-changes")
+    assert result.returncode == 2 and "does not fit --lora-rank 4 (it was made with 2), with or without" in result.stderr, result.stderr
 
 
 def test_what_does_not_go_is_said(folder):
     expect_one_line(train("a", "--lora-rank", 2, "--lora-targets", "layr1"), 2, '--lora-targets: "layr1" matches no module; did you mean layer1')
+    expect_one_line(train("a", "--lora-rank", 2, "--lora-targets", "fc"), 2, '--lora-targets: "fc" matches "fc", which LoraOptions::trained names; it trains in full, without an adapter')
     result = expect(loud("a", *ONE_STEP, "--lora-targets", "layer1", "--lora-alpha", 2), 0)
     for flag in ("--lora-targets", "--lora-alpha"):
         assert f"{flag} has no effect with --lora-rank 0" in result.stderr, result.stderr

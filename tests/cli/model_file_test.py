@@ -5,13 +5,15 @@
 """
 import json
 import pathlib
+import re
 import shutil
+import struct
 import sys
 import time
 import zipfile
 
 from driver import expect, expect_one_line, lathe, main, start
-from runs import rows_of, safetensors_header, write_png
+from runs import rows_of, safetensors_header, values_of, write_png, write_safetensors
 
 GOLDEN = pathlib.Path(next(word.partition("=")[2] for word in sys.argv if word.startswith("--golden="))).resolve()
 DATA = ["--dataset", "synthetic", "--synthetic-size", 60, "--batch-size", 20]
@@ -20,6 +22,53 @@ RUN = ["train", *DATA, "--model", "net.pt2", "--max-steps", 8, "--epochs", 3, "-
 
 def take(name="classifier", to="net.pt2"):
     shutil.copy(GOLDEN / f"{name}.pt2", to)
+
+
+def edited(to, change):
+    """classifier.pt2 with other entries: change(name, content) gives the new content."""
+    with zipfile.ZipFile(GOLDEN / "classifier.pt2") as given, zipfile.ZipFile(to, "w") as changed:
+        for entry in given.namelist():
+            changed.writestr(entry, change(entry, given.read(entry)))
+
+
+def with_softmax(to):
+    def change(name, content):
+        if not name.endswith("models/model.json"):
+            return content
+        model = json.loads(content)
+        graph = model["graph_module"]["graph"]
+        made = [{"as_tensor": {"name": "softmax"}}]
+        inputs = [{"name": "self", "arg": {"as_tensor": {"name": "view"}}, "kind": 1}, {"name": "dim", "arg": {"as_int": 1}, "kind": 1}]
+        graph["nodes"].append({**graph["nodes"][-1], "target": "torch.ops.aten.softmax.int", "name": "softmax", "inputs": inputs, "outputs": made})
+        graph["tensor_values"]["softmax"] = graph["tensor_values"]["view"]
+        graph["outputs"] = made
+        model["graph_module"]["signature"]["output_specs"] = [{"user_output": {"arg": made[0]}}]
+        return json.dumps(model).encode()
+    edited(to, change)
+
+
+def in_f64(to):
+    with zipfile.ZipFile(GOLDEN / "classifier.pt2") as given:
+        values = {}
+        for kind in ("weights", "constants"):
+            config = json.loads(given.read(f"archive/data/{kind}/model_{kind}_config.json"))["config"]
+            values |= {f"archive/data/{kind}/{one['path_name']}": one["tensor_meta"]["dtype"] for one in config.values()}
+
+    def change(name, content):
+        if values.get(name) == 7:
+            numbers = struct.unpack(f"<{len(content) // 4}f", content)
+            return struct.pack(f"<{len(numbers)}d", *numbers)
+        return re.sub(rb'"dtype": ?7', b'"dtype": 8', content) if name.endswith(".json") else content
+    edited(to, change)
+
+
+def pets(folder):
+    """Three classes of plain images.   → flags"""
+    for part in ("train", "test"):
+        for kind, shade in (("dark", 20), ("light", 230), ("grey", 120)):
+            for i in range(4):
+                write_png(folder / "pets" / part / kind / f"{i}.png", 20, [bytes([shade, i, 9] * 20)] * 20)
+    return ["--dataset", "folder", "--data-root", "pets", "--batch-size", 4, "--epochs", 2]
 
 
 def test_a_file_trains_and_its_run_needs_it_no_more(folder):
@@ -117,11 +166,7 @@ def test_what_the_checkpoint_holds_counts(folder):
 
 def test_a_new_last_layer_has_the_classes_of_the_data(folder):
     take()
-    for part in ("train", "test"):
-        for kind, shade in (("dark", 20), ("light", 230), ("grey", 120)):
-            for i in range(4):
-                write_png(folder / "pets" / part / kind / f"{i}.png", 20, [bytes([shade, i, 9] * 20)] * 20)
-    images = ["--dataset", "folder", "--data-root", "pets", "--model", "net.pt2", "--batch-size", 4, "--epochs", 2]
+    images = [*pets(folder), "--model", "net.pt2"]
     expect_one_line(lathe("train", *images, "--quiet", "--run-dir", "x"), 3, "--model net.pt2: it tells 10 classes apart, and the data has 3; --new-head begins")
     tuned = ["train", *images, "--new-head", "--freeze", "backbone", "--head-lr", 0.1, "--run-dir"]
     result = expect(lathe(*tuned, "a"), 0)
@@ -145,6 +190,108 @@ def test_a_file_can_be_evaluated_as_it_is(folder):
         assert "a.png: " in result.stdout and "net.pt2 names neither its classes nor how images are prepared" in result.stderr, result
     # It has weights for a model of the same names, too.
     expect_one_line(lathe("eval", *DATA, "--model", "resnet8", "--weights", "net.pt2"), 3, "net.pt2 does not fit: ")
+
+
+def test_weights_of_a_run_bring_their_program_along(folder):
+    take()
+    images = pets(folder)
+    expect(lathe("train", *images, "--model", "net.pt2", "--new-head", "--run-dir", "a", "--quiet"), 0)
+    begin = ["train", *images, "--weights", "a/best.safetensors", "--quiet", "--run-dir"]
+    expect_one_line(lathe(*begin, "x", "--model", "net.pt2"), 3, "--new-head begins with a new last layer; without --model, a/best.safetensors keeps the last layer that it was trained with")
+    pathlib.Path("net.pt2").unlink()
+    expect(lathe(*begin, "b", "--lr", 1e-30, "--weight-decay", 0), 0)
+    heads = [values_of(f"{run}.safetensors", "fc.") for run in ("a/best", "b/last")]
+    assert heads[0] and heads[0] == heads[1], heads
+    assert "chosen: --model net.pt2 (a/best.safetensors carries this program)" in lathe("train", *images, "--weights", "a/best.safetensors", "--run-dir", "c").stderr
+    expect(lathe("train", "--resume", "b", "--quiet", "--epochs", 3), 0)
+    expect(lathe("ckpt", "convert", "a/best.safetensors", "w.safetensors"), 0)
+    expect(lathe("train", *images, "--weights", "w.safetensors", "--quiet", "--run-dir", "d"), 0)
+    few = ["train", *DATA, "--max-steps", 2, "--epochs", 1, "--weights", "a/best.safetensors", "--new-head", "--quiet", "--run-dir", "e"]
+    expect(lathe(*few), 0)
+    assert safetensors_header("e/last.safetensors")["fc.weight"]["shape"] == [10, 8]
+    expect(lathe("find-lr", *images[:-2], "--weights", "a/best.safetensors", "--sweep-steps", 12), 0)
+
+
+def test_a_program_that_gives_probabilities(folder):
+    with_softmax("soft.pt2")
+    write_png(folder / "a.png", 20, [bytes([9, 200, 30] * 20)] * 20)
+    expect(lathe("ckpt", "convert", "soft.pt2", "soft.onnx"), 0)
+    of_graph = expect(lathe("predict", "--weights", "soft.onnx", "a.png"), 0).stdout
+    assert expect(lathe("predict", "--model", "soft.pt2", "a.png"), 0).stdout == of_graph
+    result = expect(lathe("train", *DATA, "--model", "soft.pt2", "--max-steps", 2, "--epochs", 1, "--run-dir", "a"), 0)
+    assert "warning: --model soft.pt2 ends in a softmax or sigmoid, and the loss takes its results for logits" in result.stderr, result.stderr
+    expect(lathe("ckpt", "convert", "a/last.safetensors", "a.lathe"), 0)
+    of_graph = expect(lathe("predict", "--weights", "a.lathe", "a.png"), 0).stdout
+    assert expect(lathe("predict", "--weights", "a/last.safetensors", "a.png"), 0).stdout == of_graph
+    row = json.loads(expect(lathe("predict", "--run-dir", "a", "--index", 0, "--json"), 0).stdout)
+    logits = json.loads(expect(lathe("predict", "--weights", "a.lathe", "a.png", "--format", "json", "--top", 10), 0).stdout)
+    assert abs(sum(one["probability"] for one in logits["predictions"]) - 1) < 1e-5, logits
+    assert row["probability"] > 0.14, row  # a softmax of it would leave 0.11
+
+
+def test_a_run_of_an_export_in_f64_becomes_a_graph(folder):
+    in_f64("net.pt2")
+    expect(lathe(*RUN, "a"), 0)
+    write_png(folder / "a.png", 20, [bytes([9, 200, 30] * 20)] * 20)
+    own = expect(lathe("predict", "--run-dir", "a", "a.png"), 0).stdout
+    for made in ("m.onnx", "m.lathe"):
+        expect(lathe("ckpt", "convert", "a/best.safetensors", made), 0)
+        assert expect(lathe("predict", "--weights", made, "a.png"), 0).stdout == own
+
+
+def test_a_graph_does_not_name_the_folder_of_its_maker(folder):
+    take()
+    expect(lathe(*RUN, "a"), 0)
+    for made in ("m.onnx", "m.lathe"):
+        expect(lathe("ckpt", "convert", "a/best.safetensors", made), 0)
+        assert str(folder).encode() not in pathlib.Path(made).read_bytes()
+    pathlib.Path("net.pt2").unlink()
+    rows = [json.loads(expect(lathe("eval", "--weights", made, *DATA[:4], "--json"), 0).stdout.splitlines()[0]) for made in ("m.onnx", "m.lathe")]
+    assert rows[0]["loss"] == rows[1]["loss"] and rows[0]["images"] == 12, rows
+
+
+def test_adapters_that_cannot_be_written_do_not_end_the_run(folder):
+    take()
+    pathlib.Path("a").mkdir()
+    pathlib.Path("a/last-adapter").touch()
+    run = [word for word in RUN if word not in ("--quiet", "--run-dir")]
+    expect(lathe(*run, "--lora-rank", 2, "--run-dir", "a"), 1, "a/last-adapter", "; last.safetensors has the adapters, too")
+    assert rows_of("a", "val")[-1]["step"] == 8
+    expect(lathe("eval", "--weights", "a/last.safetensors"), 0)
+    pathlib.Path("a/last-adapter").unlink()
+    expect(lathe("train", "--resume", "a", "--max-steps", 9, "--quiet"), 0)
+
+
+def test_parameters_that_the_export_froze_stay_frozen_after_adapters(folder):
+    def change(name, content):
+        if not name.endswith("models/model.json"):
+            return content
+        model = json.loads(content)
+        module = model["graph_module"]
+        stem = next(spec["parameter"] for spec in module["signature"]["input_specs"] if spec.get("parameter", {}).get("parameter_name") == "stem.weight")
+        module["graph"]["tensor_values"][stem["arg"]["name"]]["requires_grad"] = False
+        return json.dumps(model).encode()
+    edited("net.pt2", change)
+    assert "698 trainable" in expect(lathe("summary", "--model", "net.pt2"), 0).stdout.replace(",", ""), lathe("summary", "--model", "net.pt2").stdout
+    expect(lathe(*RUN[:-1], "--lora-rank", 2, "--lora-targets", "block*", "--run-dir", "a"), 0)
+    stems = []
+    for steps in (1, 4):
+        expect(lathe(*RUN[:-1], "--weights", "a/last.safetensors", "--stop-after", steps, "--run-dir", f"b{steps}"), 0)
+        stems.append(values_of(f"b{steps}/last.safetensors", "stem."))
+    assert stems[0] and stems[0] == stems[1]
+
+
+def test_what_a_run_with_a_file_cannot_change(folder):
+    take()
+    expect(lathe(*RUN, "a", "--stop-after", 4), 0)
+    result = lathe("train", "--resume", "a", "--new-head", "--allow-changes", "--no-quiet")
+    expect(result, 0, "warning: --new-head has no effect: the run goes on with the last layer of a/last.safetensors")
+    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "m.onnx", "--model", "net.pt2"), 2, "a/best.safetensors carries its own program; leave out --model")
+    write_safetensors("odd.safetensors", {"fc.bias": [0.0]}, {"lathe.model": "net.pt2", "lathe.program": "!!!!"})
+    expect_one_line(lathe("eval", *DATA, "--weights", "odd.safetensors"), 3, "odd.safetensors: lathe.program: ")
+    expect_one_line(lathe("summary", "--model", "net.pt2", "--input-size", "2,3,8,8"), 2, "takes images of 16 x 16, not --image-size 8")
+    assert "multiply-adds  -\n" in expect(lathe("summary", "--model", "net.pt2"), 0).stdout
+    assert "macs" not in json.loads(expect(lathe("summary", "--model", "net.pt2", "--json"), 0).stdout)
 
 
 def test_other_commands_take_a_file(folder):
@@ -185,8 +332,6 @@ def test_what_cannot_be_read_or_does_not_fit_is_said_with_its_values(folder):
     take("conv_head", "wide.pt2")
     expect_one_line(lathe(*run, "wide.pt2"), 3, "wide.pt2: it computes log_softmax f32[N,6] from x f32[N,3,9,12]; the command's images have as many rows as columns")
     expect_one_line(lathe(*run, "net.pt2", "--image-size", 32), 2, "--model net.pt2 takes images of 16 x 16, not --image-size 32")
-    pathlib.Path("net.onnx").write_bytes(b"")
-    expect_one_line(lathe(*run, "net.onnx"), 3, "--model net.onnx: a graph only infers")
     assert not pathlib.Path("x").exists()
     result = expect(lathe("bench", "step", "--model", "net.pt2", "--batch-size", 4, "--classes", 7, "--stem", "cifar", "--seconds", 0.1), 0)
     assert "warning: --classes has no effect with --model net.pt2, which has its own" in result.stderr, result.stderr

@@ -55,7 +55,7 @@ Checkpoint open_file(const std::string& path, const Settings& settings) {
         ExitCode::kData,
         formatted("{}: is a packed file of images, not of weights; see `lathe data verify`", path));
   }
-  if (path.ends_with(".onnx")) {
+  if (is_onnx_file(path)) {
     GraphFile file = read_graph_file(path);
     return {.tensors = weights_of(file.graph),
             .metadata = std::move(file.about),
@@ -73,14 +73,13 @@ std::string reason_to_keep(const std::string& path) {
   if (InputFile(path).size() == 0) return "";
   const bool safetensors = path.ends_with(".safetensors");
   try {
-    if (path.ends_with(".onnx"))
+    if (is_onnx_file(path))
       return jit::is_saved_onnx(path) ? "" : "holds something else than an ONNX model of lathe";
     if (is_program_file(path)) {
       static_cast<void>(open_program(path));
       return "";
     }
-    if (path.ends_with(".lathe"))
-      return is_graph_file(path) ? "" : "holds something else than a graph";
+    if (is_lathe_file(path)) return is_graph_file(path) ? "" : "holds something else than a graph";
     const auto wanted = safetensors ? TensorFileFormat::kSafetensors : TensorFileFormat::kNpz;
     const TensorFileFormat format = tensor_file_format(path);
     if (safetensors || format == wanted) {
@@ -201,6 +200,8 @@ TrainedModel trained_model(const Checkpoint& file, const std::string& from, cons
 std::unique_ptr<jit::Program> program_in(const std::string& from, const Settings& settings) {
   if (is_program_file(from)) return open_program(from);
   if (!settings.model) return nullptr;
+  if (reading_data([&] { return metadata_in(from); }).contains(std::string(kProgramKey)))
+    throw UsageError(formatted("{} carries its own program; leave out --model", from));
   auto program = open_program(*settings.model);
   load_weights(*program, from, {}, settings.weights_section);
   return program;
@@ -218,9 +219,13 @@ GraphFile graph_in(const std::string& from, const char* what, const Settings& se
   const TrainedModel trained = trained_model(file, from, what);
   trained.model->eval();
   GraphFile graph{{}, input_entries(file.metadata)};
-  graph.about.emplace("lathe.model", trained.name);
+  graph.about.emplace("lathe.model", fs::path(trained.name).filename().string());
   if (auto* const program = dynamic_cast<jit::Program*>(trained.model.get())) {
     graph.graph = graph_of_program(*program, from, out);
+    return graph;
+  }
+  if (const auto* const module = dynamic_cast<const jit::GraphModule*>(trained.model.get())) {
+    graph.graph = module->graph();
     return graph;
   }
   Shape two = trained.input;  // with one, contiguous() may do nothing, and is not seen
@@ -237,9 +242,9 @@ size_t write_graph(const std::string& to, const std::string& from, bool as_onnx,
   if (as_onnx) {
     const auto name = file.about.find("lathe.model");
     running_graph(from, [&] {
-      jit::save_onnx(
-          file.graph, to,
-          {.name = name == file.about.end() ? "model" : name->second, .metadata = file.about});
+      jit::save_onnx(file.graph, to,
+                     {.name = name == file.about.end() ? "model" : title_of_model(name->second),
+                      .metadata = file.about});
     });
   } else {
     jit::save(file.graph, to, file.about);
@@ -253,11 +258,12 @@ size_t write_program(const std::string& to, const std::string& from, const Setti
   std::unique_ptr<nn::Module> model = program_in(from, settings);
   if (model == nullptr) model = trained_model(open_file(from, settings), from, "a .pt2 file").model;
   const auto* const program = dynamic_cast<const jit::Program*>(model.get());
+  const bool is_graph = dynamic_cast<const jit::GraphModule*>(model.get()) != nullptr;
   if (program == nullptr)
     throw UsageError(
-        formatted("{}: its model is one of the library; only a program that PyTorch "
-                  "exported becomes a .pt2 file again",
-                  from));
+        formatted("{}: its model is {}; only a program that PyTorch exported becomes a .pt2 file "
+                  "again",
+                  from, is_graph ? "a graph" : "one of the library"));
   jit::save_program(*program, to);
   return program->state_dict().size();
 }
@@ -407,8 +413,8 @@ ExitCode run_ckpt_diff(const Invocation& call) {
 ExitCode run_ckpt_convert(const Invocation& call) {
   const Output out(call.settings.json);
   const std::string &from = call.words[0], &to = call.words[1];
-  const bool npz = to.ends_with(".npz"), onnx = to.ends_with(".onnx");
-  const bool graph = to.ends_with(".lathe"), program = is_program_file(to);
+  const bool npz = to.ends_with(".npz"), onnx = is_onnx_file(to);
+  const bool graph = is_lathe_file(to), program = is_program_file(to);
   if (!npz && !onnx && !graph && !program && !to.ends_with(".safetensors"))
     throw UsageError(formatted(
         "{}: expected a name that ends with .safetensors, .npz, .onnx, .lathe or .pt2", to));

@@ -6,7 +6,9 @@
 #include "lathe/core/text/formatted.h"
 #include "lathe/graph/trace.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/training/graph_file.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
 namespace lathe::cli {
@@ -33,22 +35,17 @@ void check_model_flag(const Settings& settings, const std::string& from, const s
 }
 
 jit::Graph graph_of_program(jit::Program& program, const std::string& from, const Output& out) {
-  program.eval();
-  const auto traced = [&](const Tensors& examples, bool any_batch) {
-    return jit::trace([&](const Tensors& inputs) { return program.run(inputs); }, examples,
-                      {.dynamic_batch = any_batch, .module = &program});
-  };
   return running_graph(from, [&] {
     const Tensors one = program.example_inputs(1), two = program.example_inputs(2);
     std::string why = "the export has no other sizes";
     if (!one.empty() && one[0].shape() != two[0].shape()) {
       try {
-        return traced(two, true);
+        return traced_program(program, 2, true);
       } catch (const jit::TraceError& e) {
         why = e.message();
       }
     }
-    jit::Graph graph = traced(one, false);
+    jit::Graph graph = traced_program(program, 1, false);
     out.text(formatted("only for inputs of {}: {}", concat(one[0].shape()), why));
     return graph;
   });

@@ -11,8 +11,6 @@
 
 namespace lathe::cli {
 
-inline bool is_program_file(const std::string& path) { return path.ends_with(".pt2"); }
-
 /// throws: CommandError (kData); DataError.
 std::unique_ptr<jit::Program> open_program(const std::string& path);
 

@@ -91,7 +91,8 @@ void print_rows(const Output& out, const Lines& lines, const SavedRun& run,
       reading_data([&] { return data::read_batch(*run.images, rows).to(run.device); });
   if (run.settings.skip_broken) broken.report();  // each was replaced by the next image
   const Tensor scores = scores_of(*run.model, batch.x, run.settings);
-  const std::vector<float> probabilities = softmax(scores, 1).to_vector<float>();
+  const std::vector<float> probabilities =
+      (run.gives_probabilities ? scores : softmax(scores, 1)).to_vector<float>();
   const auto classes = static_cast<size_t>(run.images->classes());
   const auto& names = run.images->class_names();
   const std::vector<std::string> files = data::files_of(*run.images, rows);

@@ -364,6 +364,7 @@ Loaded load(const Invocation& call) {
   out.model =
       make_empty_model(settings, {.classes = static_cast<int64_t>(out.input.class_names.size()),
                                   .in_channels = out.input.channels});
+  out.gives_probabilities = gives_probabilities(*out.model);
   if (!are_of_model_file(settings, file)) {
     for (const std::string& line : load_weights(*out.model, file, {}, settings.weights_section))
       write_stderr_line(printable(line));

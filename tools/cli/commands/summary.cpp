@@ -40,6 +40,10 @@ ExitCode run_summary(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
   if (!settings.model) settings.model = "resnet18";
+  if (!settings.input_size.empty()) {
+    const Shape given = input_shape(settings);
+    settings.image_size = std::min(given[2], given[3]);
+  }
   take_model_file(settings);
   const Shape input = input_shape(settings);
   settings.image_size = std::min(input[2], input[3]);
@@ -47,16 +51,17 @@ ExitCode run_summary(const Invocation& call) {
   const nn::Summary summary = nn::summary(*model, input);
   const std::string text = nn::summary_text(summary, terminal_width(STDOUT_FILENO));
   out.text(text.substr(0, text.size() - 1));
-  out.row(Row()
-              .add("model", *settings.model)
-              .add("input", concat(input))
-              .add("parameters", summary.parameters)
-              .add("trainable", summary.trainable)
-              .add("macs", summary.macs)
-              .add("input_bytes", summary.input_bytes)
-              .add("pass_bytes", summary.pass_bytes)
-              .add("parameter_bytes", summary.parameter_bytes)
-              .add("total_bytes", summary.total_bytes()));
+  Row row;
+  row.add("model", *settings.model)
+      .add("input", concat(input))
+      .add("parameters", summary.parameters)
+      .add("trainable", summary.trainable);
+  if (summary.macs > 0) row.add("macs", summary.macs);
+  row.add("input_bytes", summary.input_bytes)
+      .add("pass_bytes", summary.pass_bytes)
+      .add("parameter_bytes", summary.parameter_bytes)
+      .add("total_bytes", summary.total_bytes());
+  out.row(row);
   return ExitCode::kDone;
 }
 

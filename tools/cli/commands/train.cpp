@@ -12,16 +12,15 @@
 #include "lathe/core/function_ref.h"
 #include "lathe/core/log.h"
 #include "lathe/core/random/generator.h"
-#include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/distributed/error.h"
 #include "lathe/nn/summary.h"
+#include "lathe/tools/cli/commands/train_lines.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/settings/shared_config.h"
-#include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/compute.h"
@@ -182,28 +181,6 @@ std::unique_ptr<nn::Module> make_start(const Settings& settings, const data::Ima
   return model;
 }
 
-// A batch that was not asked for may be most of a small data set.
-void say_if_steps_are_few(const Settings& settings, const StartPoint& start, int64_t per_epoch,
-                          int64_t images, Log& log) {
-  constexpr int64_t kFew = 8;
-  if (per_epoch >= kFew || start.settings.batch_size || start.from) return;
-  log.line(
-      formatted("the {} training images make only {} of {} in an epoch; a smaller --batch-size "
-                "makes more steps",
-                images, count_text(per_epoch, "step"), *settings.batch_size));
-}
-
-void say_what_trains(nn::Module& model, const Settings& settings, const Tuned& tuned, Log& log) {
-  if (const std::string remark = frozen_head_remark(model, settings); !remark.empty())
-    log.warning(remark);
-  if (const Frozen& frozen = tuned.frozen; frozen.parameters > 0) {
-    log.line(formatted("frozen: {} of {} parameters, {} of {} values, and {} batch norms",
-                       frozen.parameters, model.parameters().size(), frozen.values,
-                       nn::count_parameters(model), frozen.norms.size()));
-  }
-  if (tuned.lora) log.line("adapters: " + joined(tuned.lora->layers(), ", "));
-}
-
 // Brings the run's folder to the state in which training goes on from `step`. On another machine
 // the folder that the first rank made may not be there.
 void begin_run(train::Trainer& trainer, StartPoint& start, const Settings& settings, int64_t step,
@@ -238,23 +215,6 @@ class DescribeRun : public train::Observer {
   Log& log_;
 };
 
-struct RunCounts {
-  int64_t parameters, images, per_epoch, steps, ranks;
-  int64_t begin;       // the step from which it goes on
-  std::string memory;  // forecast_text()
-};
-
-void say_what_runs(const Settings& settings, Device device, const RunCounts& counts,
-                   const std::filesystem::path& folder, Log& log) {
-  log.line(
-      formatted("{} on {}: {} parameters, {} training images, {} of {} on {}{} with {}{}{}; {}",
-                *settings.model, *settings.dataset, counts.parameters, counts.images,
-                count_text(counts.steps, "step"), *settings.batch_size * settings.accumulate,
-                counts.ranks > 1 ? formatted("{} ranks, each on ", counts.ranks) : "",
-                concat(device), count_text(*settings.threads, "thread"),
-                counts.memory.empty() ? "" : ", ", counts.memory, folder.string()));
-}
-
 /// The forecast of the peak as text, for those who read it. Warns if that is more than there is.
 std::string say_forecast(const Settings& settings, const ModelShape& shape, Device device,
                          int64_t steps, Log& log) {
@@ -266,39 +226,6 @@ std::string say_forecast(const Settings& settings, const ModelShape& shape, Devi
     if (!warning.empty()) log.warning(warning);
   }
   return forecast_text(forecast, *settings.batch_size);
-}
-
-void say_how_it_computes(const Settings& settings, Device device, Log& log) {
-  const std::string remarks[] = {device_remark(settings),
-                                 convolution_remark(cpu::onednn_info(), device)};
-  for (const std::string& remark : remarks) {
-    if (!remark.empty()) log.choice(remark);
-  }
-}
-
-void say_start(const Settings& settings, const RunData& data, const StartPoint& start,
-               const Unchanged& same, const RunCounts& counts, Device device, Log& log) {
-  say_how_it_computes(settings, device, log);
-  if (const std::string recipe = recipe_remark(settings, device.is_cuda()); !recipe.empty())
-    log.line(recipe);
-  say_what_runs(settings, device, counts, start.folder, log);
-  log.line(choice_of_best(settings, data));
-  const std::string left_out =
-      data::left_out_text({data.train_set.get(), data.val_set.get(), data.test_set.get()});
-  if (!left_out.empty()) log.line(left_out);
-  if (!same.evaluated)
-    log.line(
-        "the evaluations use other images than before: the best accuracy so far no longer counts");
-  say_if_steps_are_few(settings, start, counts.per_epoch, counts.images, log);
-  if (const auto& names = data.train_set->class_names(); names.size() == 1) {
-    log.warning(formatted(
-        "all training images are of one class, {}: the model has nothing to tell apart", names[0]));
-  }
-  if (start.from)
-    log.line(formatted("going on from {}, step {}{}", start.file.string(), counts.begin,
-                       start.record ? ", with images, loss and evaluations of this command in "
-                                      "place of the program's"
-                                    : ""));
 }
 
 /// Trains. Where memory of `device` was not enough, the error ends with advice for its peak; where
@@ -377,6 +304,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   check_batches(of_rank, shape, device, images.training, steps, ranks);
   const std::string memory = say_forecast(of_rank, shape, device, steps, log);
   const auto model = make_start(settings, *data.train_set, start, log);
+  warn_of_probabilities(*model, settings, log);
   const int64_t parameters = nn::count_parameters(*model);
   place_model(*model, device, settings);
   Tuned tuned = tune(*model, settings);

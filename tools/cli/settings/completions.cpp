@@ -38,6 +38,9 @@ std::string values_of(const Setting& setting) {
   return setting.key == "device" ? "auto cpu cuda" : spaced(setting.choices);
 }
 
+// Whether a value may also be the name of a file.
+bool takes_files(const Setting& setting) { return setting.key == "model"; }
+
 // What a command that runs another program runs of lathe itself.
 constexpr std::string_view kOwnProgram = "train";
 
@@ -106,7 +109,8 @@ std::string bash_script(std::span<const Command> commands) {
   }
   for (const Setting& setting : all_settings()) {
     if (const std::string words = values_of(setting); !words.empty())
-      values += formatted("    --{}) words={} ;;\n", setting.key, shell_quoted(words));
+      values += formatted("    --{}) words={}{} ;;\n", setting.key, shell_quoted(words),
+                          takes_files(setting) ? " files=1" : "");
   }
   for (const Command& command : commands) {
     std::string all = "--help --config";
@@ -122,7 +126,7 @@ std::string bash_script(std::span<const Command> commands) {
   }
   return formatted(R"(# Completes lathe in bash: source <(lathe completion bash)
 _lathe() {{
-  local at=$COMP_CWORD words= plain= more=
+  local at=$COMP_CWORD words= files= plain= more=
   local -a typed=("${{COMP_WORDS[@]}}")
   local current=${{typed[at]}} previous=${{typed[at-1]}} command=${{typed[1]}}
   COMPREPLY=()
@@ -141,7 +145,7 @@ _lathe() {{
 {}  case $previous in
 {}  esac
   if [ -n "$words" ]; then
-    COMPREPLY=($(compgen -W "$words" -- "$current"))
+    COMPREPLY=($(compgen -W "$words" -- "$current"; [ -z "$files" ] || compgen -f -- "$current"))
     return
   fi
   case $command in
@@ -169,7 +173,9 @@ std::string zsh_flag(const Setting& setting) {
                      shell_quoted(formatted("--no-{}[{}]", setting.key, help)));
   }
   const std::string values = values_of(setting);
-  const std::string how = values.empty() ? "_files" : formatted("({})", values);
+  const std::string how = values.empty()         ? "_files"
+                          : takes_files(setting) ? formatted("{{compadd {}; _files}}", values)
+                                                 : formatted("({})", values);
   // Without a text between the colons the value would be one that may be missing.
   const std::string_view what = setting.unit.empty() ? setting.key : setting.unit;
   const std::string value = formatted("[{}]:{}:{}", help, zsh_text(what), how);
@@ -266,8 +272,8 @@ std::string fish_flag(const Setting& setting, std::string_view when) {
   const std::string values = values_of(setting);
   if (values.empty()) return formatted("{} {} -r -F {}\n", begin, setting.key, help);
   // The values in a line of their own, or each would have the flag's description.
-  return formatted("{0} {1} -x {2}\n{0} {1} -x -a {3}\n", begin, setting.key, help,
-                   shell_quoted(values));
+  return formatted("{0} {1} {4} {2}\n{0} {1} {4} -a {3}\n", begin, setting.key, help,
+                   shell_quoted(values), takes_files(setting) ? "-r -F" : "-x");
 }
 
 std::string fish_script(std::span<const Command> commands) {

@@ -56,9 +56,8 @@ std::unique_ptr<nn::Module> make_named_model(std::string_view name,
 bool is_model_name(std::string_view model) { return find_model(model) != nullptr; }
 
 bool is_model_file(std::string_view model) {
-  constexpr std::string_view kEndings[] = {".pt2", ".onnx", ".lathe"};
   return !is_model_name(model) &&
-         std::ranges::any_of(kEndings, [&](auto ending) { return model.ends_with(ending); });
+         (is_program_file(model) || is_onnx_file(model) || is_lathe_file(model));
 }
 
 std::string title_of_model(std::string_view model) {

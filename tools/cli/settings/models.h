@@ -23,8 +23,13 @@ std::unique_ptr<nn::Module> make_named_model(std::string_view name,
 
 bool is_model_name(std::string_view model);
 
-/// True if --model means a file (training/model_file.h): it is not the name of a model, and ends
-/// with .pt2, .onnx or .lathe.
+/// What a file holds, by its ending: a program of torch.export.save, an ONNX model, or a graph.
+inline bool is_program_file(std::string_view file) { return file.ends_with(".pt2"); }
+inline bool is_onnx_file(std::string_view file) { return file.ends_with(".onnx"); }
+inline bool is_lathe_file(std::string_view file) { return file.ends_with(".lathe"); }
+
+/// True if --model means a file (training/model_file.h): it is not the name of a model, and has one
+/// of these endings.
 bool is_model_file(std::string_view model);
 
 /// The model's name for people: a name as it is, a file without its folder and ending.

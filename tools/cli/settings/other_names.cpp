@@ -313,9 +313,11 @@ std::string amp_hint(std::string_view text) {
 
 std::string model_hint(std::string_view text) {
   std::error_code unreadable;  // then there is no hint
-  const std::string file = formatted("{}.pt2", text);
-  if (std::filesystem::is_regular_file(file, unreadable))
-    return formatted("; did you mean the file {}?", file);
+  for (const std::string_view ending : {".pt2", ".onnx", ".lathe"}) {
+    const std::string file = formatted("{}{}", text, ending);
+    if (std::filesystem::is_regular_file(file, unreadable))
+      return formatted("; did you mean the file {}?", file);
+  }
   return names_weights(text) ? formatted("; did you mean --weights {}?", text) : "";
 }
 

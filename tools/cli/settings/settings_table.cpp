@@ -300,7 +300,7 @@ constexpr Setting kSettings[] = {
 std::string model_help(std::string_view names) {
   std::string text = "Network: ";
   for (const char c : names) text += c == '|' ? ", " : std::string(1, c);
-  return text + ". Or a file of torch.export.save, FILE.pt2";
+  return text + ". Or a file: FILE.pt2 of torch.export.save, FILE.onnx, FILE.lathe";
 }
 
 }  // namespace

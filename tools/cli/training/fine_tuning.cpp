@@ -8,6 +8,7 @@
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/formats/tensor_file.h"
 #include "lathe/core/text/formatted.h"
+#include "lathe/graph/graph_module.h"
 #include "lathe/graph/pt2/program.h"
 #include "lathe/nn/misfit.h"
 #include "lathe/nn/models.h"
@@ -20,6 +21,7 @@
 #include "lathe/tools/cli/settings/takes.h"
 #include "lathe/tools/cli/training/graph_file.h"
 #include "lathe/tools/cli/training/misfit.h"
+#include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
 
@@ -75,7 +77,7 @@ nn::FileWeights weights_in(const std::string& file, const nn::Module& model,
                            const std::string& section) {
   nn::FileWeights weights = reading_data([&]() -> nn::FileWeights {
     if (is_graph_file(file)) return {weights_of(read_graph_file(file).graph), {}};
-    if (file.ends_with(".pt2")) return {jit::load_program(file).state_dict(), {}};
+    if (is_program_file(file)) return {jit::load_program(file).state_dict(), {}};
     return nn::read_weights(file, model, section);
   });
   if (weights.entries.size() == 0)
@@ -103,8 +105,8 @@ std::optional<nn::Lora> adapters_for(const nn::FileWeights& file, const std::str
 
 // The stem of the weights in a file; empty if there is no first convolution that tells it.
 std::string_view stem_in(const std::string& file, const Settings& settings) try {
-  const bool is_program = file.ends_with(".onnx") || file.ends_with(".pt2");
-  if (!is_program && tensor_file_format(file) == TensorFileFormat::kSafetensors) {
+  const bool is_other = is_onnx_file(file) || is_program_file(file);
+  if (!is_other && tensor_file_format(file) == TensorFileFormat::kSafetensors) {
     const std::optional<Shape> filters = nn::stored_shape(file, kFirstFilters);
     return filters ? stem_of(*filters) : "";
   }
@@ -154,6 +156,9 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
   if (!file.prefix.empty())
     lines.push_back(
         formatted("{}: the names begin with \"{}\", which is taken off", path, file.prefix));
+  const Tensors parameters = model.parameters();
+  std::vector<bool> trains;
+  for (const Tensor& p : parameters) trains.push_back(p.requires_grad());
   std::optional<nn::Lora> lora = adapters_for(file, path, model);
   const std::string head = head_of(model);
   if (is_new && head.empty())
@@ -173,7 +178,7 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
   }
   if (lora) {
     lora->merge();
-    for (const Tensor& p : model.parameters()) p.requires_grad_();
+    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].requires_grad_(trains[i]);
     lines.push_back(formatted("{}: {} adapters of rank {} are merged into their weights", path,
                               lora->layers().size(), lora->parameters()[0].dim(0)));
   }
@@ -193,6 +198,8 @@ ModelShape shape_in_file(const Settings& settings, const std::string& file) {
 
 std::string choose_model(Settings& settings, const std::string& file) {
   if (settings.model || file.empty()) return "";
+  if (take_start_program(settings, file))
+    return formatted("chosen: --model {} ({} carries this program)", *settings.model, file);
   Settings usual = settings;  // its names tell which prefix a wrapper has put before them
   usual.model = "resnet18";
   usual.stem = "imagenet";
@@ -229,6 +236,11 @@ bool has_adapters(const StateDict& entries) {
 Tuned tune(nn::Module& model, const Settings& settings) try {
   Tuned out;
   if (settings.lora_rank > 0) {
+    if (dynamic_cast<const jit::GraphModule*>(&model) != nullptr)
+      throw UsageError(formatted(
+          "--lora-rank: --model {} is a graph, whose layers take no adapters; a .pt2 file "
+          "and the library's models do",
+          *settings.model));
     const std::string head = head_of(model);
     nn::LoraOptions options{.rank = settings.lora_rank,
                             .alpha = settings.lora_alpha,

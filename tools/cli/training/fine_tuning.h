@@ -36,9 +36,9 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
 /// throws: CommandError (kData) if the file cannot be read; DataError if it is damaged.
 ModelShape shape_in_file(const Settings& settings, const std::string& file);
 
-/// Chooses --model if it was not given: the model that has the names and shapes of the weights in
-/// `file`, for any number of classes. With an empty `file`, or if no model has such entries,
-/// --model stays open.
+/// Chooses --model if it was not given: the program that `file` carries (model_file.h), or else the
+/// model that has the names and shapes of the weights in `file`, for any number of classes. With an
+/// empty `file`, or if no model has such entries, --model stays open.
 /// → one line that says what was chosen; "" if nothing was
 /// throws: CommandError (kData) if the file cannot be read; DataError if it is damaged.
 std::string choose_model(Settings& settings, const std::string& file);

@@ -16,6 +16,7 @@
 #include "lathe/graph/onnx/onnx.h"
 #include "lathe/graph/op_table.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
 namespace lathe::cli {
@@ -51,19 +52,19 @@ bool is_over(const jit::Graph& graph, const jit::Node& node, const jit::Size& cl
 }  // namespace
 
 safetensors::Metadata metadata_in(const std::string& path) {
-  const bool is_program = path.ends_with(".onnx") || path.ends_with(".pt2");
-  if (is_program || tensor_file_format(path) != TensorFileFormat::kSafetensors) return {};
+  const bool is_other = is_onnx_file(path) || is_program_file(path);
+  if (is_other || tensor_file_format(path) != TensorFileFormat::kSafetensors) return {};
   return safetensors::read_metadata(path);
 }
 
 bool is_graph_file(const std::string& path) {
-  return path.ends_with(".onnx") || metadata_in(path).contains(jit::kGraphKey);
+  return is_onnx_file(path) || metadata_in(path).contains(jit::kGraphKey);
 }
 
 GraphFile read_graph_file(const std::string& path) {
   return reading_data([&] {
     GraphFile file;
-    if (path.ends_with(".onnx")) {
+    if (is_onnx_file(path)) {
       jit::OnnxModel model = jit::load_onnx(path);
       file = {std::move(model.graph), std::move(model.metadata)};
     } else {

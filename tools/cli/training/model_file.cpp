@@ -1,23 +1,28 @@
 // Files that --model names. open_model_file() is the place where a file becomes a module.
 #include "lathe/tools/cli/training/model_file.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <system_error>
 #include <vector>
 
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
 #include "lathe/core/files/paths.h"
 #include "lathe/core/format.h"
 #include "lathe/core/text/base64.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/suggestion.h"
-#include "lathe/graph/pt2/program.h"
+#include "lathe/graph/graph_module.h"
+#include "lathe/graph/trace.h"
+#include "lathe/nn/fine_tuning.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
 #include "lathe/tools/cli/training/graph_file.h"
+#include "lathe/tools/cli/training/graph_model.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/tools/cli/training/resume.h"
 
@@ -28,7 +33,9 @@ namespace fs = std::filesystem;
 
 using jit::Program, jit::ProgramType;
 
-constexpr std::string_view kEnding = ".pt2";
+constexpr std::string_view kFreeOnnxBatch =
+    "torch.onnx.export(model, (x,), file, …, dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)), or "
+    "dynamic_axes={\"x\": {0: \"N\"}} with dynamo=False";
 constexpr std::string_view kFreeBatch =
     "torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))";
 
@@ -45,7 +52,7 @@ std::string near_file(const std::string& file) {
   std::error_code unreadable;  // then there is no hint
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
-    if (entry.path().extension() == kEnding) names.push_back(entry.path().filename().string());
+    if (is_model_file(entry.path().native())) names.push_back(entry.path().filename().string());
   }
   const std::string name = path.filename().string();
   return suggestion(name, {names.begin(), names.end()});
@@ -68,24 +75,76 @@ StateDict without_adapters(const StateDict& state, const Checkpoint& checkpoint,
   return out;
 }
 
-/// `classes`: of a new last layer. A program that is carried had one from the beginning.
-std::unique_ptr<Program> open_model_file(const Settings& settings, std::optional<int64_t> classes) {
+/// A model of a file, with what goes in and comes out. A size that may have any value is absent.
+struct FileModel {
+  std::unique_ptr<nn::Module> module;
+  std::vector<std::string> input_names, output_names;
+  std::vector<ProgramType> inputs, outputs;
+};
+
+FileModel with_types(std::unique_ptr<Program> program) {
+  FileModel out{.input_names = program->input_names(),
+                .output_names = program->output_names(),
+                .inputs = program->input_types(),
+                .outputs = program->output_types()};
+  out.module = std::move(program);
+  return out;
+}
+
+FileModel with_types(std::unique_ptr<jit::GraphModule> model) {
+  const jit::Graph& graph = model->training_graph();
+  const auto add = [&](const std::vector<int>& values, std::vector<std::string>& names,
+                       std::vector<ProgramType>& types) {
+    for (const int number : values) {
+      const jit::Value& value = graph.values[static_cast<size_t>(number)];
+      names.push_back(value.name);
+      ProgramType& type = types.emplace_back(ProgramType{.dtype = value.type.dtype});
+      for (const jit::Size& size : value.type.shape)
+        type.shape.push_back(size.of_batch != 0 ? std::nullopt : std::optional(size.fixed));
+    }
+  };
+  FileModel out;
+  add(graph.inputs, out.input_names, out.inputs);
+  add(graph.outputs, out.output_names, out.outputs);
+  out.module = std::move(model);
+  return out;
+}
+
+/// `classes`: of a new last layer, in the place of that of the weights.
+std::unique_ptr<Program> carried_program(const CarriedProgram& carried,
+                                         std::optional<int64_t> classes) {
+  const auto load = [&](const StateDict& weights) {
+    return std::unique_ptr<Program>(
+        new Program(jit::load_program(std::as_bytes(std::span(carried.architecture)), carried.file,
+                                      weights, {.classes = classes})));
+  };
+  if (!classes) return load(carried.weights);
+  const std::string head = nn::head_of(*carried_program(carried, {}));
+  StateDict rest;
+  for (const auto& [name, tensor] : carried.weights) {
+    if (!nn::is_below(name, head)) rest.add(name, tensor);
+  }
+  return load(rest);
+}
+
+/// `classes`: of a new last layer. The model of a run that goes on has had it from the beginning.
+FileModel open_model_file(const Settings& settings, std::optional<int64_t> classes) {
   const std::string& file = *settings.model;
-  const jit::ProgramOptions options{.classes = classes};
   if (const auto& carried = settings.program; carried != nullptr) {
-    return std::unique_ptr<Program>(new Program(jit::load_program(
-        std::as_bytes(std::span(carried->architecture)), carried->file, carried->weights)));
+    if (!carried->is_start) classes.reset();
+    if (is_graph_text(carried->architecture)) {
+      return with_types(
+          carried_graph_model(carried->architecture, carried->weights, classes, carried->file));
+    }
+    return with_types(carried_program(*carried, classes));
   }
   if (reading_data([&] { return path_kind(file); }) == PathKind::kNothing)
     refuse_file(file, "there is no such file" + near_file(file));
-  if (!file.ends_with(kEnding)) {
-    refuse_file(
-        file,
-        "a graph only infers, which lathe predict and lathe bench infer do with --weights; to "
-        "train the model, export it with torch.export.save as a .pt2 file");
-  }
-  return reading_data(
-      [&] { return std::unique_ptr<Program>(new Program(jit::load_program(file, options))); });
+  return reading_data([&] {
+    if (!is_program_file(file)) return with_types(open_graph_model(file, classes));
+    return with_types(
+        std::unique_ptr<Program>(new Program(jit::load_program(file, {.classes = classes}))));
+  });
 }
 
 std::string type_text(const ProgramType& type) {
@@ -103,38 +162,55 @@ std::string types_text(const std::vector<std::string>& names,
   return text;
 }
 
-/// What the command asks of a program's images; absent: any.
+std::string_view loader_of(const std::string& file) {
+  return is_program_file(file) ? "jit::load_program"
+         : is_onnx_file(file)  ? "jit::load_onnx_module"
+                               : "jit::GraphModule";
+}
+
+/// What the command asks of a model's images; absent: any.
 struct ImageShape {
   std::optional<int64_t> channels, side;
   int64_t classes = 0;
 };
 
-/// throws: CommandError (kData) for a program that is no classifier of images.
-ImageShape image_shape(const Program& program, const std::string& file) {
-  const std::vector<ProgramType> in = program.input_types(), out = program.output_types();
+/// throws: CommandError (kData) for a model that is no classifier of images.
+ImageShape image_shape(const FileModel& model, const std::string& file) {
+  const std::vector<ProgramType>&in = model.inputs, &out = model.outputs;
   const auto fail = [&](std::string_view why) {
-    refuse_file(file,
-                formatted("it computes {} from {}; {}", types_text(program.output_names(), out),
-                          types_text(program.input_names(), in), why));
+    refuse_file(file, formatted("it computes {} from {}; {}", types_text(model.output_names, out),
+                                types_text(model.input_names, in), why));
   };
   if (in.size() != 1 || out.size() != 1)
     fail(
-        "the command trains models of one input and one result; a C++ program can train this one "
-        "(jit::load_program)");
+        formatted("the command trains models of one input and one result; a C++ program can train "
+                  "this one ({})",
+                  loader_of(file)));
   const auto& x = in[0].shape;
   const auto& y = out[0].shape;
   const bool is_classifier = x.size() == 4 && is_floating(in[0].dtype) && y.size() == 2 && y[1];
   if (!is_classifier)
     fail(
-        "the command trains models from images [N,channels,size,size] to scores [N,classes]; a C++ "
-        "program can train this one (jit::load_program)");
+        formatted("the command trains models from images [N,channels,size,size] to scores "
+                  "[N,classes]; a C++ program can train this one ({})",
+                  loader_of(file)));
   if (x[0])
     fail(
         formatted("it takes only batches of {} images, but other sizes are needed, too: export it "
                   "again with {}",
-                  *x[0], kFreeBatch));
+                  *x[0], is_program_file(file) ? kFreeBatch : kFreeOnnxBatch));
   if (x[2] && x[3] && *x[2] != *x[3]) fail("the command's images have as many rows as columns");
   return {.channels = x[1], .side = x[2] ? x[2] : x[3], .classes = *y[1]};
+}
+
+/// The way out if --weights carries a program and --model names one of other classes. "" for other
+/// weights.
+std::string own_head_hint(const Settings& settings) {
+  if (settings.weights.empty() || settings.program != nullptr) return "";
+  const auto about = reading_data([&] { return metadata_in(settings.weights); });
+  if (!about.contains(std::string(kProgramKey))) return "";
+  return formatted("; without --model, {} keeps the last layer that it was trained with",
+                   settings.weights);
 }
 
 }  // namespace
@@ -145,8 +221,14 @@ void take_carried_program(Settings& settings, const Checkpoint& checkpoint,
   const bool is_file = settings.model && is_model_file(*settings.model);
   if (carried == checkpoint.metadata.end() || !is_file) return;
   const bool has_parts = !checkpoint_parts(checkpoint.metadata).empty();
+  std::string architecture;
+  try {
+    architecture = from_base64(carried->second);
+  } catch (const DataError& e) {
+    LATHE_FAIL(DataError, file, ": ", kProgramKey, ": ", e.message());
+  }
   settings.program = std::make_shared<const CarriedProgram>(CarriedProgram{
-      .architecture = from_base64(carried->second),
+      .architecture = std::move(architecture),
       .weights =
           without_adapters(has_parts ? checkpoint_section(checkpoint, "model") : checkpoint.tensors,
                            checkpoint, file),
@@ -162,10 +244,23 @@ void take_carried_program(Settings& settings, const std::string& file) {
   if (from) take_carried_program(settings, *from, file);
 }
 
+bool take_start_program(Settings& settings, const std::string& file) {
+  const safetensors::Metadata about = reading_data([&] { return metadata_in(file); });
+  const auto name = about.find("lathe.model");
+  if (!about.contains(std::string(kProgramKey)) || name == about.end()) return false;
+  settings.model = name->second;
+  take_carried_program(settings, file);
+  if (settings.program == nullptr) return false;
+  auto start = *settings.program;
+  start.is_start = true;
+  settings.program = std::make_shared<const CarriedProgram>(std::move(start));
+  return true;
+}
+
 void take_model_file(Settings& settings) {
   if (!settings.model || !is_model_file(*settings.model)) return;
   const std::string& file = *settings.model;
-  const ImageShape shape = image_shape(*open_model_file(settings, {}), file);
+  const ImageShape shape = image_shape(open_model_file(settings, {}), file);
   settings.classes = shape.classes;
   if (shape.channels) settings.in_channels = *shape.channels;
   if (!shape.side) return;
@@ -186,9 +281,9 @@ void refuse_model_file(const Settings& settings, std::string_view command) {
 
 std::unique_ptr<nn::Module> model_of_file(const Settings& settings, const ModelShape& shape) {
   const std::string& file = *settings.model;
-  auto program =
+  FileModel model =
       open_model_file(settings, settings.new_head ? std::optional(shape.classes) : std::nullopt);
-  const ImageShape takes = image_shape(*program, file);
+  const ImageShape takes = image_shape(model, file);
   if (takes.channels && *takes.channels != shape.in_channels) {
     refuse_file(file, formatted("it takes images of {} channels, and these have {}",
                                 *takes.channels, shape.in_channels));
@@ -196,21 +291,52 @@ std::unique_ptr<nn::Module> model_of_file(const Settings& settings, const ModelS
   if (takes.classes != shape.classes) {
     refuse_file(file,
                 formatted("it tells {} classes apart, and the data has {}; --new-head begins with "
-                          "a new last layer",
-                          takes.classes, shape.classes));
+                          "a new last layer{}",
+                          takes.classes, shape.classes, own_head_hint(settings)));
   }
-  program->to(kF32);
-  return program;
+  model.module->to(kF32);
+  return std::move(model.module);
 }
 
 bool are_of_model_file(const Settings& settings, std::string_view weights) {
   return settings.model && *settings.model == weights && is_model_file(weights);
 }
 
+jit::Graph traced_program(Program& program, int64_t batch, bool any_batch) {
+  program.eval();
+  const NoGrad off;
+  const Tensors parameters = program.parameters();
+  const auto floating =
+      std::ranges::find_if(parameters, [](const Tensor& p) { return is_floating(p.dtype()); });
+  Tensors examples = program.example_inputs(batch);
+  for (Tensor& x : examples) {
+    if (is_floating(x.dtype()) && floating != parameters.end()) x = x.to(floating->dtype());
+  }
+  return jit::trace([&](const Tensors& inputs) { return program.run(inputs); }, examples,
+                    {.dynamic_batch = any_batch, .module = &program});
+}
+
+bool gives_probabilities(nn::Module& model) {
+  if (const auto* const graph = dynamic_cast<const jit::GraphModule*>(&model))
+    return gives_probabilities(graph->graph());
+  auto* const program = dynamic_cast<Program*>(&model);
+  if (program == nullptr) return false;
+  const bool was_training = program->is_training();
+  bool gives = false;
+  try {
+    gives = gives_probabilities(traced_program(*program, 1, false));
+  } catch (const Error&) {  // it does not run on such images, or is no graph: its end is not known
+  }
+  program->train(was_training);
+  return gives;
+}
+
 safetensors::Metadata program_entry(const nn::Module& model) {
-  const auto* const program = dynamic_cast<const Program*>(&model);
-  if (program == nullptr) return {};
-  return {{std::string(kProgramKey), to_base64(program->architecture())}};
+  if (const auto* const program = dynamic_cast<const Program*>(&model))
+    return {{std::string(kProgramKey), to_base64(program->architecture())}};
+  if (const auto* const graph = dynamic_cast<const jit::GraphModule*>(&model))
+    return {{std::string(kProgramKey), to_base64(graph_text(*graph))}};
+  return {};
 }
 
 }  // namespace lathe::cli

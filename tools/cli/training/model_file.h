@@ -1,5 +1,6 @@
-// --model FILE: a program that PyTorch exported (graph/pt2/program.h), as a model like those of the
-// library.
+// --model FILE: a program that PyTorch exported (.pt2, graph/pt2/program.h), or a graph (.onnx,
+// .lathe, graph/graph_module.h), as a model like those of the library. What is said of programs
+// here is true of both.
 #pragma once
 
 #include <memory>
@@ -7,6 +8,8 @@
 #include <string_view>
 
 #include "lathe/core/state_dict.h"
+#include "lathe/graph/graph.h"
+#include "lathe/graph/pt2/program.h"
 #include "lathe/nn/checkpoint.h"
 #include "lathe/nn/module.h"
 #include "lathe/tools/cli/settings/settings.h"
@@ -16,12 +19,14 @@ namespace lathe::cli {
 
 /// Key of a checkpoint's metadata. Its value is the program of --model FILE without the weights, in
 /// base64, so that a run does not need that file any more.
+/// For a graph, the value is its text (graph_model.h).
 inline constexpr std::string_view kProgramKey = "lathe.program";
 
 struct CarriedProgram {
-  std::string architecture;  // jit::Program::architecture()
+  std::string architecture;  // jit::Program::architecture(), or graph_text()
   StateDict weights;         // the checkpoint's
   std::string file;          // the checkpoint, for messages
+  bool is_start = false;     // a new run begins with it: --new-head replaces its last layer
 };
 
 /// If --model is a file and the checkpoint carries a program, --model means this program from then
@@ -33,6 +38,11 @@ void take_carried_program(Settings& settings, const Checkpoint& checkpoint,
 /// carries a program.
 /// throws: CommandError (kData), DataError if it cannot be read.
 void take_carried_program(Settings& settings, const std::string& file);
+
+/// If a file of weights carries a program, makes it the model of a new run.
+/// → whether it carries one
+/// throws: what the overload above throws.
+bool take_start_program(Settings& settings, const std::string& file);
 
 /// If --model is a file, takes --classes and --in-channels from the file, and --image-size unless
 /// the program takes images of any size. Does nothing for other models. Call it before any setting
@@ -56,8 +66,18 @@ std::unique_ptr<nn::Module> model_of_file(const Settings& settings, const ModelS
 /// True if `weights` names the same file as --model.
 bool are_of_model_file(const Settings& settings, std::string_view weights);
 
+/// The program's graph in evaluation mode. Its inputs are those of the export, with the batch size
+/// `batch` if the export left it free. With `any_batch` the graph takes batches of any size. Leaves
+/// the program in evaluation mode.
+/// throws: jit::TraceError; what the program throws.
+jit::Graph traced_program(jit::Program& program, int64_t batch, bool any_batch);
+
+/// True if the model's results are probabilities. The models of the library give logits; for a file
+/// its graph tells (graph_file.h). The model must be on the CPU.
+bool gives_probabilities(nn::Module& model);
+
 /// The metadata that checkpoints of a run with this model carry: the entry kProgramKey if the model
-/// is a program, otherwise nothing.
+/// is a file's, otherwise nothing.
 safetensors::Metadata program_entry(const nn::Module& model);
 
 }  // namespace lathe::cli

@@ -56,10 +56,14 @@ constexpr struct {
               {"stem", "model"},
               {"dataset", "model"},  // they decide classes and channels
               {"data-root", "model"},
+              {"lora-rank", "model"},
+              {"lora-targets", "model"},
               {"optimizer", "optimizer"},
               {"momentum", "optimizer"},  // after a momentum of 0 there is no buffer to continue
               {"no-decay-norm", "optimizer"},
               {"head-lr", "optimizer"},
+              {"lora-rank", "optimizer"},
+              {"lora-targets", "optimizer"},
               {"scheduler", "scheduler"},
               {"warmup-epochs", "scheduler"},
               {"amp", "scaler"},
@@ -232,13 +236,18 @@ StartPoint find_start(const Invocation& call, Log& log) {
 
 void take_program(Settings& settings, const StartPoint& start, Log& log) {
   if (start.from) take_carried_program(settings, *start.from, start.file.string());
-  if (settings.program && start.before->model) {
+  if (start.from && settings.program && start.before->model) {
     const std::string before = *start.before->model;
     if (!is_same(*find_setting("model"), before, *settings.model))
       log.warning(formatted("--model {} is not read: the run continues with the program in {}",
                             *settings.model, start.file.string()));
     settings.model = before;
+    if (settings.new_head && !start.before->new_head)
+      log.warning(formatted("--new-head has no effect: the run goes on with the last layer of {}",
+                            start.file.string()));
   }
+  const bool is_new = !start.from && !start.settings.model && settings.program == nullptr;
+  if (is_new && !settings.weights.empty()) take_start_program(settings, settings.weights);
   take_model_file(settings);
 }
 
@@ -306,7 +315,8 @@ void fail_misfit(const StartPoint& start, const Settings& now,
     const Setting& setting = *find_setting(key);
     const std::string before = value_text(*start.before, setting);
     const std::string after = value_text(now, setting);
-    if (is_same(setting, before, after) || is_free(now, key) || !is_known(start, key) ||
+    const bool is_said = changes.find(formatted("--{} ", key)) != std::string::npos;
+    if (is_said || is_same(setting, before, after) || is_free(now, key) || !is_known(start, key) ||
         std::ranges::find(parts, part) == parts.end())
       continue;
     changes += formatted("{}--{} {} (it was made with {})", changes.empty() ? "" : ", ", key, after,

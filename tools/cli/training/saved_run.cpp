@@ -49,7 +49,9 @@ void add_what_file_says(Settings& settings, const std::string& file, Log& log) {
   const auto name = about.find("lathe.model");
   if (!settings.model) {
     settings.model = saved.model;
-    if (!settings.model && name != about.end()) settings.model = name->second;
+    const bool is_own = name != about.end() &&
+                        (is_model_name(name->second) || about.contains(std::string(kProgramKey)));
+    if (!settings.model && is_own) settings.model = name->second;
     if (!settings.model && is_model_file(file)) settings.model = file;
     if (!settings.stem) settings.stem = saved.stem;
   }
@@ -87,7 +89,7 @@ std::string weights_of(const Settings& settings) {
     if (settings.model && is_model_file(*settings.model)) return *settings.model;
     throw UsageError(
         "which model? Name a run with --run-dir, or weights with --weights. A checkpoint of lathe "
-        "names its model; other weights need --model; a .pt2 file as --model has its own weights");
+        "names its model; other weights need --model; a file as --model has its own weights");
   }
   if (const std::string file = checkpoint_in(settings.run_dir); !file.empty()) return file;
   throw CommandError(
@@ -121,6 +123,7 @@ SavedRun open_saved_run(const Settings& asked) {
   run.images = open_dataset(run.settings, part, false);
   run.model = make_empty_model(
       run.settings, {.classes = run.images->classes(), .in_channels = run.images->channels()});
+  run.gives_probabilities = gives_probabilities(*run.model);
   if (!are_of_model_file(run.settings, weights)) {
     for (const std::string& line :
          load_weights(*run.model, weights, {}, run.settings.weights_section))

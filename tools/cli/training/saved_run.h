@@ -16,6 +16,7 @@ struct SavedRun {
   Device device;
   std::shared_ptr<data::ImageDataset> images;
   std::unique_ptr<nn::Module> model;  // on the device, weights loaded; what for_inference() made
+  bool gives_probabilities = false;   // its results need no softmax
 };
 
 /// The file of weights. It is the file of --weights or, from --run-dir, best.safetensors

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -52,22 +53,35 @@ train::TrainerOptions options_of(const TrainingParts& parts, int64_t total_steps
 }
 
 /// Batch norms that are frozen stay in evaluation mode. Adapters are saved beside each checkpoint:
-/// "best-adapter" beside best.safetensors.
+/// "best-adapter" beside best.safetensors. The checkpoint has them, too, so a write that fails does
+/// not stop the training: a warning says it, and the run ends with an error if no later write of
+/// that name succeeded.
 class KeepTuned : public train::Observer {
  public:
-  explicit KeepTuned(const Tuned& tuned) : tuned_(tuned) {}
+  KeepTuned(const Tuned& tuned, Log& log) : tuned_(tuned), log_(log) {}
   void on_epoch_begin(train::Trainer&) override { tuned_.frozen.hold(); }
   void on_save(train::Trainer& trainer, std::string_view name) override {
     if (!tuned_.lora || !trainer.is_first_rank()) return;
+    std::string& failure = failures_[std::string(name)];
     try {
       tuned_.lora->save((trainer.folder() / formatted("{}-adapter", name)).string());
+      failure.clear();
     } catch (const FileError& e) {
-      throw train::SaveError(e.message());
+      if (failure.empty())
+        log_.warning(formatted("{}; {}.safetensors has the adapters, too", e.message(), name));
+      failure = e.message();
+    }
+  }
+  void on_end(train::Trainer&, const train::FitResult&) override {
+    for (const auto& [name, failure] : failures_) {
+      if (!failure.empty()) throw train::SaveError(failure);
     }
   }
 
  private:
   const Tuned& tuned_;
+  Log& log_;
+  std::map<std::string, std::string> failures_;  // of the last write of each name; "": none
 };
 
 /// --detect-anomaly and --sync.
@@ -156,7 +170,7 @@ Training::Training(TrainingParts&& parts, int64_t total_steps)
 
 void Training::add_observers() {
   Log& log = parts_.log;
-  trainer_.add(std::make_shared<KeepTuned>(parts_.tuned));
+  trainer_.add(std::make_shared<KeepTuned>(parts_.tuned, log));
   trainer_.add(std::make_shared<FindFaults>(settings_, log));
   if (settings_.profile) trainer_.add(std::make_shared<Profile>(settings_, log));
   if (!parts_.is_trial) {

@@ -1,0 +1,37 @@
+// What lathe train says at its start: what it trains, on what, and what may be a mistake.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "lathe/core/device.h"
+#include "lathe/nn/module.h"
+#include "lathe/tools/cli/output.h"
+#include "lathe/tools/cli/settings/settings.h"
+#include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/resume.h"
+#include "lathe/tools/cli/training/run_data.h"
+
+namespace lathe::cli {
+
+struct RunCounts {
+  int64_t parameters, images, per_epoch, steps, ranks;
+  int64_t begin;       // the step from which it goes on
+  std::string memory;  // forecast_text()
+};
+
+/// Says which parameters are frozen and which layers have adapters. Warns of a new head that is
+/// frozen.
+void say_what_trains(nn::Module& model, const Settings& settings, const Tuned& tuned, Log& log);
+
+/// Warns if the model of a file gives probabilities, because the loss takes logits. The model must
+/// be on the CPU.
+void warn_of_probabilities(nn::Module& model, const Settings& settings, Log& log);
+
+/// Says what is trained on what, from where it goes on, and what may be a mistake in the data. Call
+/// it when the run has its folder.
+void say_start(const Settings& settings, const RunData& data, const StartPoint& start,
+               const Unchanged& same, const RunCounts& counts, Device device, Log& log);
+
+}  // namespace lathe::cli
