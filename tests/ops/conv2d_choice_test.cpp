@@ -53,6 +53,9 @@ const Layer kLast{"the last block", {64, 512, 4, 4}, {512, 512, 3, 3}, {.pad = 1
 const Layer kStrided{
     "a block that halves", {64, 256, 8, 8}, {512, 256, 3, 3}, {.stride = 2, .pad = 1}};
 const Layer kDepthwise{"a depthwise one", {8, 32, 7, 7}, {32, 1, 3, 3}, {.pad = 1, .groups = 32}};
+const Layer kWide{"a depthwise one, 5x5", {8, 32, 7, 7}, {32, 1, 5, 5}, {.pad = 2, .groups = 32}};
+const Layer kOdd{"a 1x1 of ShuffleNet", {32, 58, 8, 8}, {58, 58, 1, 1}, {}};
+const Layer kFew{"a 1x1 of squeeze and excitation", {256, 96, 1, 1}, {4, 96, 1, 1}, {}};
 
 struct Row {
   Layer layer;
@@ -90,19 +93,33 @@ const Row kRows[] = {
      "onednn_blocks f32", "onednn_blocks f32"},
     {kStrided, kBF16, kChannelsLast, kForward, "winograd4 f32", "winograd4 f32", "winograd4 f32",
      "onednn_blocks bf16", "onednn_nhwc bf16, 13 images side by side"},
-    {kDepthwise, kF32, kChannelsLast, kForward, "im2col f32", "onednn_nhwc f32",
-     "onednn_blocks f32", "onednn_blocks f32", "onednn_blocks f32"},
+    {kDepthwise, kF32, kChannelsLast, kForward, "depthwise f32", "onednn_nhwc f32",
+     "onednn_nhwc f32", "onednn_nhwc f32", "onednn_nhwc f32"},
     {kDepthwise, kF32, kContiguous, kForward, "im2col f32", "onednn_blocks f32",
      "onednn_blocks f32", "onednn_blocks f32", "onednn_blocks f32"},
-    {kDepthwise, kBF16, kChannelsLast, kForward, "im2col f32", "onednn_nhwc f32",
-     "onednn_blocks f32", "onednn_blocks bf16", "onednn_blocks bf16"},
+    {kDepthwise, kBF16, kChannelsLast, kForward, "depthwise f32", "onednn_nhwc f32",
+     "onednn_nhwc f32", "onednn_nhwc bf16", "onednn_nhwc bf16"},
+    {kWide, kF32, kChannelsLast, kForward, "depthwise f32", "onednn_nhwc f32", "onednn_nhwc f32",
+     "onednn_nhwc f32", "onednn_nhwc f32"},
+    {kWide, kF32, kChannelsLast, kInput, "depthwise f32", "onednn_nhwc f32", "onednn_nhwc f32",
+     "onednn_nhwc f32", "onednn_nhwc f32"},
+    {kWide, kF32, kChannelsLast, kWeight, "depthwise f32", "depthwise f32", "depthwise f32",
+     "depthwise f32", "depthwise f32"},
+    {kWide, kBF16, kChannelsLast, kWeight, "depthwise f32", "depthwise f32", "depthwise f32",
+     "depthwise f32", "depthwise f32"},
+    {kWide, kF32, kContiguous, kWeight, "im2col f32", "onednn_blocks f32", "onednn_blocks f32",
+     "onednn_blocks f32", "onednn_blocks f32"},
+    {kOdd, kF32, kChannelsLast, kForward, "products f32", "onednn_nhwc f32", "onednn_nhwc f32",
+     "onednn_nhwc f32", "onednn_nhwc f32"},
+    {kFew, kF32, kChannelsLast, kWeight, "products f32", "products f32", "products f32",
+     "products f32", "products f32"},
     {kLast, kBF16, kContiguous, kForward, "im2col f32", "onednn_blocks f32", "onednn_winograd f32",
      "onednn_blocks bf16", "onednn_blocks bf16"},
     {kLast, kBF16, kChannelsLast, kInput, "winograd4 f32", "winograd4 f32", "winograd4 f32",
      "winograd4 f32", "onednn_nhwc bf16, 13 images side by side"},
     {kStrided, kBF16, kChannelsLast, kInput, "winograd4 f32", "winograd4 f32", "winograd4 f32",
      "onednn_nhwc bf16", "onednn_nhwc bf16, 13 images side by side"},
-    {kDepthwise, kF32, kChannelsLast, kInput, "im2col f32", "onednn_nhwc f32", "onednn_nhwc f32",
+    {kDepthwise, kF32, kChannelsLast, kInput, "depthwise f32", "onednn_nhwc f32", "onednn_nhwc f32",
      "onednn_nhwc f32", "onednn_nhwc f32"},
     {kBlock, kF32, kContiguous, kInput, "im2col f32", "onednn_blocks f32", "onednn_winograd f32",
      "onednn_blocks f32", "onednn_blocks f32"},
@@ -110,8 +127,8 @@ const Row kRows[] = {
      "winograd4 f32", "onednn_nhwc bf16, 13 images side by side"},
     {kStrided, kBF16, kChannelsLast, kWeight, "winograd4 f32", "winograd4 f32", "winograd4 f32",
      "onednn_nhwc bf16", "onednn_nhwc bf16, 13 images side by side"},
-    {kDepthwise, kF32, kChannelsLast, kWeight, "im2col f32", "onednn_nhwc f32", "onednn_nhwc f32",
-     "onednn_nhwc f32", "onednn_nhwc f32"},
+    {kDepthwise, kF32, kChannelsLast, kWeight, "depthwise f32", "onednn_nhwc f32",
+     "onednn_nhwc f32", "onednn_nhwc f32", "onednn_nhwc f32"},
     {kBlock, kF32, kContiguous, kWeight, "im2col f32", "onednn_blocks f32", "onednn_winograd f32",
      "onednn_blocks f32", "onednn_blocks f32"},
     {kStem, kF16, kChannelsLast, kForward, "im2col f32", "onednn_nhwc f32", "onednn_nhwc f32",

@@ -40,6 +40,13 @@ const PointwiseCase kCases[] = {
     {"several blocks and parts", {3, 272, 18, 17}, 336},
     {"no whole panel", {2, 144, 9, 9}, 80},
     {"filters that fill half of a second-level cache", {2, 512, 5, 5}, 512},
+    {"one channel to one", {1, 1, 5, 7}, 1},
+    {"one channel less than a vector, and one more", {2, 15, 5, 7}, 17},
+    {"one channel less than a panel, and one more", {3, 63, 9, 9}, 65},
+    {"one channel less than a step of the depth, and one more", {2, 127, 11, 9}, 129},
+    {"one channel less than a block, and one more", {3, 255, 15, 14}, 257},
+    {"odd channels from one pixel", {4, 58, 1, 1}, 7},
+    {"odd channels, stride 2", {3, 58, 9, 7}, 116, 2},
     {"stride 2", {2, 64, 14, 14}, 128, 2},
     {"stride 2, odd sizes", {3, 272, 15, 9}, 80, 2},
     {"another stride along rows than along columns", {2, 32, 7, 8}, 16, {3, 1}},
@@ -117,8 +124,7 @@ TEST_CASE("pointwise: conv2d uses it for NHWC tensors of whole vectors, exact or
     return cpu::pointwise_takes(conv2d_geometry("test", x, w, opt));
   };
   CHECK(takes({1, 16, 3, 3}, {32, 16, 1, 1}, {.stride = {2, 1}}));
-  CHECK(!takes({1, 24, 3, 3}, {32, 24, 1, 1}, {}));
-  CHECK(!takes({1, 16, 3, 3}, {24, 16, 1, 1}, {}));
+  CHECK(takes({1, 3, 3, 3}, {7, 3, 1, 1}, {}));
   CHECK(!takes({1, 16, 3, 3}, {32, 16, 1, 1}, {.pad = 1}));
   CHECK(!takes({1, 32, 3, 3}, {32, 16, 1, 1}, {.groups = 2}));
   CHECK(!takes({1, 16, 3, 3}, {32, 16, 3, 3}, {}));

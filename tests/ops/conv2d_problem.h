@@ -9,6 +9,7 @@
 #include "lathe/core/tensor.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/conv_pass.h"
+#include "lathe/ops/conv/cpu/conv2d_depthwise_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "lathe/ops/conv/cpu/conv2d_engines_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_pointwise_cpu.h"
@@ -62,6 +63,7 @@ struct Problem {
     if (cpu::winograd_takes(g)) all.push_back(CpuEngine::kWinograd4);
     if (cpu::winograd_takes(g) && g.stride == Pair(1)) all.push_back(CpuEngine::kWinograd2);
     if (cpu::pointwise_takes(g)) all.push_back(CpuEngine::kProducts);
+    if (cpu::depthwise_takes(g)) all.push_back(CpuEngine::kDepthwise);
     return all;
   }
   CpuEngine chosen(ConvPass pass) const {
@@ -107,6 +109,8 @@ inline const Conv2dCase kLargeCases[] = {
     {"the shortcut's products", {4, 64, 8, 8}, {128, 64, 1, 1}, {.stride = 2}},
     {"stem", {4, 3, 16, 16}, {16, 3, 3, 3}, {.pad = 1}},
     {"odd channel counts", {2, 67, 8, 8}, {65, 67, 3, 3}, {.pad = 1}},
+    {"odd channel counts, products", {2, 67, 8, 8}, {65, 67, 1, 1}},
+    {"depthwise", {2, 40, 9, 9}, {40, 1, 3, 3}, {.pad = 1, .groups = 40}},
     {"grouped", {2, 32, 9, 9}, {64, 8, 3, 3}, {.pad = 1, .groups = 4}},
 };
 

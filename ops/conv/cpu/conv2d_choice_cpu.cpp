@@ -8,6 +8,7 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/conv/cpu/conv2d_depthwise_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "lathe/ops/conv/cpu/conv2d_pointwise_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_strips_cpu.h"
@@ -16,8 +17,9 @@ namespace lathe::cpu {
 
 namespace {
 
-constexpr std::string_view kNames[] = {"winograd4",       "winograd2",   "products",     "im2col",
-                                       "onednn_winograd", "onednn_nhwc", "onednn_blocks"};
+constexpr std::string_view kNames[] = {"winograd4",   "winograd2",    "products",
+                                       "depthwise",   "im2col",       "onednn_winograd",
+                                       "onednn_nhwc", "onednn_blocks"};
 
 /// The tile with which our own Winograd is faster than direct convolution in all three passes, if
 /// there is one: from 16 channels and 16 tiles on, measured against oneDNN with AVX-512 and AVX2.
@@ -52,13 +54,32 @@ std::optional<WinogradTile> faster_tile(const Conv2dGeometry& g, bool constant_f
   return small * 16 <= large * 36 ? WinogradTile::k2 : WinogradTile::k4;
 }
 
-/// Our own engine for f32 images in NHWC, if one is faster than oneDNN's.
+/// True where our products are faster than oneDNN's: with channels that fill whole vectors, and
+/// with few pixels, where oneDNN's time goes into reordering the filters.
+bool products_are_faster(const Conv2dGeometry& g) {
+  constexpr int64_t kVector = 16, kFewPixels = 256;
+  return (g.C % kVector == 0 && g.K % kVector == 0) || g.N * g.P * g.Q <= kFewPixels;
+}
+
+/// Our own engine for f32 images in NHWC that takes these sizes.
 std::optional<CpuEngine> own_engine(const CpuConvKey& key) {
   if (key.format != kChannelsLast) return {};
   const auto tile = key.exact ? std::nullopt : faster_tile(key.g, key.constant_filters);
   if (tile) return *tile == WinogradTile::k4 ? CpuEngine::kWinograd4 : CpuEngine::kWinograd2;
   if (pointwise_takes(key.g)) return CpuEngine::kProducts;
+  if (depthwise_takes(key.g)) return CpuEngine::kDepthwise;
   return {};
+}
+
+/// The same if it is faster than oneDNN's. For depthwise convolutions that is only the gradient of
+/// filters of more than 3x3 taps, for which oneDNN takes ten times as long (AVX-512, oneDNN 2.6).
+std::optional<CpuEngine> faster_engine(const CpuConvKey& key) {
+  constexpr int64_t kMostTaps = 9;
+  const std::optional<CpuEngine> own = own_engine(key);
+  const bool is_gradient = key.pass == ConvPass::kBackwardWeight;
+  if (own == CpuEngine::kProducts && !products_are_faster(key.g)) return {};
+  if (own == CpuEngine::kDepthwise && !(is_gradient && key.g.R * key.g.S > kMostTaps)) return {};
+  return own;
 }
 
 bool onednn_takes(const Conv2dGeometry& g) {
@@ -79,10 +100,11 @@ bool onednn_winograd_is_faster(const Conv2dGeometry& g) {
 }
 
 /// False where oneDNN's direct kernels for NHWC are slower than those for blocks: forward with
-/// short rows of output, because they divide the work by whole rows.
+/// short rows of output, because they divide the work by whole rows. Those of depthwise
+/// convolutions do not.
 bool onednn_nhwc_is_faster(ConvPass pass, const Conv2dGeometry& g, const CpuConvMachine& machine) {
   constexpr int64_t kShortRow = 8;
-  return pass != ConvPass::kForward || g.Q >= kShortRow || g.R * g.S == 1 ||
+  return pass != ConvPass::kForward || g.Q >= kShortRow || g.R * g.S == 1 || depthwise_takes(g) ||
          machine.fast_short_rows;
 }
 
@@ -119,17 +141,21 @@ CpuChoice choose(const CpuConvKey& key, const Machine& machine) {
   DType dtype = compute_dtype(key.dtype);
   if (key.dtype == kBF16) {
     // Products of bf16 save half the work at best without tile registers, F(4x4,3x3) saves three
-    // quarters: then it takes copies in f32.
+    // quarters: then it takes copies in f32. Our depthwise gradient saves still more.
     CpuConvKey changing = key;
     changing.constant_filters = false;
-    const bool saves_more = key.g.stride == Pair(1) && !machine().tiles &&
-                            own_engine(changing) == CpuEngine::kWinograd4;
+    const std::optional<CpuEngine> own = faster_engine(changing);
+    const bool saves_more =
+        own == CpuEngine::kDepthwise ||
+        (own == CpuEngine::kWinograd4 && key.g.stride == Pair(1) && !machine().tiles);
     if (!saves_more && machine().bf16 && onednn_takes(key.g)) dtype = kBF16;
   }
-  if (const auto own = dtype == kF32 ? own_engine(key) : std::nullopt) return {*own, dtype};
+  if (const auto own = dtype == kF32 ? faster_engine(key) : std::nullopt) return {*own, dtype};
   const bool by_onednn =
       (dtype == kF32 || dtype == kBF16) && onednn_takes(key.g) && machine().onednn;
-  return by_onednn ? onednn_choice(key, dtype, machine()) : CpuChoice{CpuEngine::kIm2col, dtype};
+  if (by_onednn) return onednn_choice(key, dtype, machine());
+  const auto own = dtype == kF32 ? own_engine(key) : std::nullopt;
+  return {own.value_or(CpuEngine::kIm2col), dtype};
 }
 
 }  // namespace

@@ -16,11 +16,12 @@
 namespace lathe::cpu {
 
 /// A CPU's engines. The last three are oneDNN's. Words in texts: winograd4, winograd2, products,
-/// im2col, onednn_winograd, onednn_nhwc, onednn_blocks.
+/// depthwise, im2col, onednn_winograd, onednn_nhwc, onednn_blocks.
 enum class CpuEngine : uint8_t {
   kWinograd4,       // our F(4x4,3x3)
   kWinograd2,       // our F(2x2,3x3)
   kProducts,        // our matrix products of 1x1 filters
+  kDepthwise,       // our loops for a filter per channel
   kIm2col,          // our copies of all patches, and products
   kOneDnnWinograd,  // F(4x4,3x3); direct for the sizes that oneDNN does not take
   kOneDnnNhwc,      // direct sums over NHWC images as they are

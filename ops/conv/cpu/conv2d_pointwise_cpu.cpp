@@ -24,6 +24,7 @@ using pointwise::kRows;
 // What is multiplied at a time: kDepth x kPanel numbers of the right matrix stay in the first-level
 // cache, kRows of the left one and of the result in the second-level cache.
 constexpr int64_t kDepth = 128;
+constexpr int64_t kVector = 16;  // columns of a whole vector of every instruction set
 
 void multiply(const WinogradProduct& p) { winograd::kernel_set().f4.product(p); }
 
@@ -42,7 +43,8 @@ struct Pixels {
   const Conv2dGeometry& g;
 };
 
-/// A matrix [depth, cols] in panels of kPanel columns, each with its rows one after another.
+/// A matrix [depth, cols] in panels of kPanel columns, each with its rows one after another. The
+/// last panel's columns are followed by zeros up to a whole vector.
 struct Panels {
   int64_t depth, cols;
   Tensor memory = scratch(depth * round_up(cols, kPanel));
@@ -51,6 +53,13 @@ struct Panels {
   int64_t width(int64_t panel) const { return std::min(kPanel, cols - panel * kPanel); }
   float* at(int64_t panel, int64_t row) const {
     return memory.data<float>() + (panel * depth + row) * kPanel;
+  }
+  /// Writes a row of a panel.
+  void put(int64_t panel, int64_t row, const float* values) const {
+    const int64_t columns = width(panel);
+    float* const to = at(panel, row);
+    std::copy_n(values, columns, to);
+    std::fill_n(to + columns, round_up(columns, kVector) - columns, 0.f);
   }
 };
 
@@ -61,7 +70,7 @@ Panels panels_of(const float* w, int64_t depth, int64_t cols) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t panel = i % panels.count(), begin = i / panels.count() * kDepth;
       for (int64_t row = begin; row < std::min(begin + kDepth, depth); ++row) {
-        std::copy_n(w + row * cols + panel * kPanel, panels.width(panel), panels.at(panel, row));
+        panels.put(panel, row, w + row * cols + panel * kPanel);
       }
     }
   });
@@ -71,15 +80,24 @@ Panels panels_of(const float* w, int64_t depth, int64_t cols) {
 /// w [K,C] as the right matrix of y = x w'. A square at a time, one beside the other along w's
 /// rows, which the processor then fetches ahead.
 Panels transposed_panels_of(const float* w, int64_t depth, int64_t cols) {
-  constexpr int64_t kSide = 16;
+  constexpr int64_t kSide = kVector;
   const Panels panels{depth, cols};
-  const int64_t down = depth / kSide;
-  parallel_for(down * (cols / kSide), 64, [&](int64_t first, int64_t last) {
+  const int64_t down = ceil_div(depth, kSide);
+  parallel_for(down * ceil_div(cols, kSide), 64, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t row = i % down * kSide, col = i / down * kSide;
+      const int64_t rows = std::min(kSide, depth - row), columns = std::min(kSide, cols - col);
+      const float* const from = w + col * depth + row;
       float* const to = panels.at(col / kPanel, row) + col % kPanel;
-      for (int64_t r = 0; r < kSide; ++r) {
-        for (int64_t c = 0; c < kSide; ++c) to[r * kPanel + c] = w[(col + c) * depth + row + r];
+      if (rows == kSide && columns == kSide) {
+        for (int64_t r = 0; r < kSide; ++r) {
+          for (int64_t c = 0; c < kSide; ++c) to[r * kPanel + c] = from[c * depth + r];
+        }
+        continue;
+      }
+      for (int64_t r = 0; r < rows; ++r) {
+        std::fill_n(to + r * kPanel + columns, kSide - columns, 0.f);
+        for (int64_t c = 0; c < columns; ++c) to[r * kPanel + c] = from[c * depth + r];
       }
     }
   });
@@ -87,10 +105,11 @@ Panels transposed_panels_of(const float* w, int64_t depth, int64_t cols) {
 }
 
 /// c[rows, panels first … last-1] = a[rows, depth] b, or +=. c's first column is that of panel
-/// `first`. What is likely to be read next is brought into the cache: with a small right matrix,
-/// which stays there, the rows behind those of a; of a large one its next numbers.
-void multiply_rows(float* c, int64_t c_row, const float* a, const Panels& b, int64_t rows,
-                   int64_t first, int64_t last, bool add) {
+/// `first`; c has memory for whole vectors of columns. What is likely to be read next is brought
+/// into the cache: with a small right matrix, which stays there, the rows behind those of a; of a
+/// large one its next numbers.
+void multiply_vectors(float* c, int64_t c_row, const float* a, const Panels& b, int64_t rows,
+                      int64_t first, int64_t last, bool add) {
   constexpr int64_t kLarge = 1 << 18;  // numbers: half of a second-level cache of 2 MiB
   const bool is_large = b.depth * b.cols >= kLarge;
   const int64_t share = ceil_div(rows * b.depth, ceil_div(b.depth, kDepth) * (last - first));
@@ -117,6 +136,22 @@ void multiply_rows(float* c, int64_t c_row, const float* a, const Panels& b, int
                 .rows_only = true});
     }
   }
+}
+
+/// multiply_vectors for a c whose rows end with the matrix: columns that fill no whole vector are
+/// computed in memory of their own.
+void multiply_rows(float* c, int64_t c_row, const float* a, const Panels& b, int64_t rows,
+                   int64_t first, int64_t last, bool add) {
+  const int64_t end = b.width(last - 1);
+  if (end % kVector == 0) return multiply_vectors(c, c_row, a, b, rows, first, last, add);
+  if (first + 1 < last) multiply_vectors(c, c_row, a, b, rows, first, last - 1, add);
+  float* const to = c + (last - 1 - first) * kPanel;
+  alignas(64) std::array<float, static_cast<size_t>(kRows * kPanel)> panel;
+  for (int64_t i = 0; add && i < rows; ++i) {
+    std::copy_n(to + i * c_row, end, panel.data() + i * kPanel);
+  }
+  multiply_vectors(panel.data(), kPanel, a, b, rows, last - 1, last, add);
+  for (int64_t i = 0; i < rows; ++i) std::copy_n(panel.data() + i * kPanel, end, to + i * c_row);
 }
 
 /// Calls f(task) for each task that is not empty, in parallel.
@@ -196,7 +231,7 @@ class WeightGradient {
         std::fill_n(d + i * d_row + outs, kGap, 0.f);
         const float* const from = x_ + pixels_.of_x(first + i) * g_.C + c0;
         for (int64_t panel = 0; panel < right.count(); ++panel) {
-          std::copy_n(from + panel * kPanel, right.width(panel), right.at(panel, i));
+          right.put(panel, i, from + panel * kPanel);
         }
       }
       // The operands of the next step follow in memory, where they are whole rows.
@@ -262,9 +297,7 @@ void write_cell(const Conv2dGeometry& g, float* dx, int64_t pixel, int64_t chann
 }  // namespace
 
 bool pointwise_takes(const Conv2dGeometry& g) {
-  constexpr int64_t kChannelStep = 16;  // whole vectors of every instruction set
-  return g.R == 1 && g.S == 1 && g.pad == Pair(0) && g.groups == 1 && g.C % kChannelStep == 0 &&
-         g.K % kChannelStep == 0;
+  return g.R == 1 && g.S == 1 && g.pad == Pair(0) && g.groups == 1;
 }
 
 void pointwise_forward(const Conv2dGeometry& g, const Tensor& y, const Tensor& x, const Tensor& w,

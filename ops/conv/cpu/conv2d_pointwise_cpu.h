@@ -14,8 +14,7 @@
 
 namespace lathe::cpu {
 
-/// True for what the passes below compute: 1x1, no padding, one group, multiples of 16 channels.
-/// Any stride.
+/// True for what the passes below compute: 1x1, no padding, one group. Any channels and stride.
 bool pointwise_takes(const Conv2dGeometry& g);
 
 /// x, y and their gradients: f32, NHWC. w and dw: f32, dense. bias: dense or undefined. No size is
