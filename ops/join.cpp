@@ -50,11 +50,11 @@ DType common_dtype(const Tensors& parts) {
   return dtype;
 }
 
-/// NHWC if every part is, and not row-major as well.
+/// NHWC if every part is, or is a part of such images, and not row-major as well.
 bool is_channels_last(const Tensors& parts) {
   for (const Tensor& t : parts) {
     if (is_skipped(t)) continue;
-    if (memory_format_of(t) != kChannelsLast) return false;
+    if (memory_format_of(t) != kChannelsLast && !has_whole_pixels(t)) return false;
   }
   return true;
 }

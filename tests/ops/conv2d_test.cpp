@@ -133,6 +133,17 @@ TEST_CASE("conv2d: the result is NHWC where x is") {
   CHECK(conv2d(contiguous(x), w).is_contiguous());
   CHECK(conv2d_input_grad(conv2d(x, w), w, x.shape()).is_contiguous(kChannelsLast));
 
+  const Tensor wide = contiguous(f64({4, 5, 7, 8}), kChannelsLast);
+  for (const Tensor& part : {narrow(wide, 1, 2, 2), narrow(narrow(wide, 1, 0, 2), 3, 1, 5),
+                             slice(narrow(wide, 1, 3, 2), 0, 0, 4, 2)}) {
+    const Tensor y = conv2d(part, w);
+    CHECK(y.is_contiguous(kChannelsLast));
+    CHECK(relative_error(y, conv2d(contiguous(part), w)) <= 1e-15);
+  }
+  // Parts of row-major images, and numbers that repeat.
+  CHECK(conv2d(narrow(contiguous(wide), 1, 2, 2), w).is_contiguous());
+  CHECK(conv2d(expand(f64({2, 2, 1, 1}), {2, 2, 5, 5}), w).is_contiguous());
+
   // One channel lies in memory the same way in both orders: the strides tell what was meant.
   const Tensor gray = empty_strided({2, 1, 5, 5}, channels_last_strides({2, 1, 5, 5}), kF64, kCPU);
   const Tensor v = f64({3, 1, 3, 3});

@@ -67,6 +67,10 @@ TEST_CASE("cat: dtypes are promoted and NHWC stays NHWC") {
   const Tensor nhwc = cat({a.contiguous(kChannelsLast), b.contiguous(kChannelsLast)}, 1);
   CHECK(nhwc.is_contiguous(kChannelsLast));
   CHECK(difference(nhwc, cat({a, b}, 1), 0) == "");
+  const Tensor parts = cat({narrow(nhwc, 1, 2, 3), b.contiguous(kChannelsLast)}, 1);
+  CHECK(parts.is_contiguous(kChannelsLast));
+  CHECK(difference(parts, cat({narrow(nhwc.contiguous(), 1, 2, 3), b}, 1), 0) == "");
+  CHECK(cat({narrow(nhwc, 1, 2, 3), b}, 1).is_contiguous());
 }
 
 TEST_CASE("cat, stack: gradients agree with finite differences, twice") {
