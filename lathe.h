@@ -125,6 +125,7 @@
 #  include "lathe/nn/dropout.h"
 #  include "lathe/nn/embedding.h"
 #  include "lathe/nn/fine_tuning.h"
+#  include "lathe/nn/functional.h"
 #  include "lathe/nn/functional_call.h"
 #  include "lathe/nn/init.h"
 #  include "lathe/nn/linear.h"

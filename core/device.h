@@ -29,7 +29,7 @@ struct LATHE_API Device {
   constexpr bool operator==(const Device&) const = default;
 };
 
-inline constexpr Device kCPU{DeviceType::kCPU};
+inline constexpr Device kCPU{DeviceType::kCPU}, kCUDA{DeviceType::kCUDA};  // the first GPU
 
 LATHE_API void append_text(std::string& out, Device device);  // "cpu", "cuda:0"
 LATHE_API std::ostream& operator<<(std::ostream& out, Device device);

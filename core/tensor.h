@@ -72,6 +72,7 @@ class LATHE_API Tensor {
   DType dtype() const { return impl().dtype; }
   Device device() const { return impl().storage->device(); }
   bool is_cuda() const { return device().is_cuda(); }
+  TensorOptions options() const { return {.dtype = dtype(), .device = device()}; }
   bool is_floating_point() const { return is_floating(dtype()); }
   int64_t element_size() const { return static_cast<int64_t>(size_of(dtype())); }  // bytes
   int64_t offset() const { return impl().offset; }
@@ -211,6 +212,7 @@ class LATHE_API Tensor {
   Tensor repeat_interleave(int64_t repeats, int64_t dim) const;
   Tensor movedim(int64_t from, int64_t to) const;
   Tensor diag(int64_t offset = 0) const;
+  Tensor diagonal(int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1) const;
   Tensor trace() const;
   Tensor unfold(int64_t dim, int64_t size, int64_t step) const;  // windows()
   Tensor index(std::initializer_list<TensorIndex> indices) const;
@@ -317,55 +319,45 @@ class LATHE_API Tensor {
   Tensor clamp(Scalar low, Scalar high) const;
   Tensor clamp_min(Scalar low) const;
   Tensor clamp_max(Scalar high) const;
-  Tensor add(const Tensor& other, Scalar alpha = 1) const;
-  Tensor add(Scalar other) const;
-  Tensor sub(const Tensor& other, Scalar alpha = 1) const;
-  Tensor sub(Scalar other) const;
-  Tensor mul(const Tensor& other) const;
-  Tensor mul(Scalar other) const;
-  Tensor div(const Tensor& other) const;
-  Tensor div(Scalar other) const;
+  // clang-format off
+  Tensor add(const Tensor& other, Scalar alpha = 1) const;  Tensor add(Scalar other) const;
+  Tensor sub(const Tensor& other, Scalar alpha = 1) const;  Tensor sub(Scalar other) const;
+  Tensor mul(const Tensor& other) const;  Tensor mul(Scalar other) const;
+  Tensor div(const Tensor& other) const;  Tensor div(Scalar other) const;
   Tensor div(const Tensor& other, DivOptions options) const;
-  Tensor pow(Scalar exponent) const;
-  Tensor pow(const Tensor& exponent) const;
-  Tensor maximum(const Tensor& other) const;
-  Tensor minimum(const Tensor& other) const;
-  Tensor eq(const Tensor& other) const;
-  Tensor eq(Scalar other) const;
-  Tensor ne(const Tensor& other) const;
-  Tensor ne(Scalar other) const;
-  Tensor lt(const Tensor& other) const;
-  Tensor lt(Scalar other) const;
-  Tensor le(const Tensor& other) const;
-  Tensor le(Scalar other) const;
-  Tensor gt(const Tensor& other) const;
-  Tensor gt(Scalar other) const;
-  Tensor ge(const Tensor& other) const;
-  Tensor ge(Scalar other) const;
+  Tensor pow(Scalar exponent) const;  Tensor pow(const Tensor& exponent) const;
+  Tensor fmod(const Tensor& other) const;  Tensor fmod(Scalar other) const;
+  Tensor remainder(const Tensor& other) const;  Tensor remainder(Scalar other) const;
+  Tensor lerp(const Tensor& end, double weight) const;
+  Tensor lerp(const Tensor& end, const Tensor& weight) const;
+  Tensor maximum(const Tensor& other) const;  Tensor minimum(const Tensor& other) const;
+  Tensor eq(const Tensor& other) const;  Tensor eq(Scalar other) const;
+  Tensor ne(const Tensor& other) const;  Tensor ne(Scalar other) const;
+  Tensor lt(const Tensor& other) const;  Tensor lt(Scalar other) const;
+  Tensor le(const Tensor& other) const;  Tensor le(Scalar other) const;
+  Tensor gt(const Tensor& other) const;  Tensor gt(Scalar other) const;
+  Tensor ge(const Tensor& other) const;  Tensor ge(Scalar other) const;
   Tensor logical_and(const Tensor& other) const;
   Tensor logical_or(const Tensor& other) const;
   Tensor logical_xor(const Tensor& other) const;
   Tensor logical_not() const;
+  bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8) const;
 
   // --- products and softmax (ops/matmul.h, ops/softmax.h) ----------------------------------------
   Tensor matmul(const Tensor& other) const;
-  Tensor mm(const Tensor& other) const;
-  Tensor bmm(const Tensor& other) const;
-  Tensor mv(const Tensor& other) const;
-  Tensor dot(const Tensor& other) const;
+  Tensor mm(const Tensor& other) const;  Tensor bmm(const Tensor& other) const;
+  Tensor mv(const Tensor& other) const;  Tensor dot(const Tensor& other) const;
   Tensor outer(const Tensor& other) const;
-  Tensor softmax(int64_t dim) const;
-  Tensor log_softmax(int64_t dim) const;
+  Tensor softmax(int64_t dim) const;  Tensor log_softmax(int64_t dim) const;
 
   // --- in place (ops/inplace.h): they change the values, raise the version, return this ----------
   const Tensor& add_(const Tensor& other, Scalar alpha = 1) const;  // += alpha * other
   const Tensor& add_(Scalar value) const;
   const Tensor& sub_(const Tensor& other, Scalar alpha = 1) const;
   const Tensor& sub_(Scalar value) const;
-  const Tensor& mul_(const Tensor& other) const;
-  const Tensor& mul_(Scalar value) const;
-  const Tensor& div_(const Tensor& other) const;
-  const Tensor& div_(Scalar value) const;
+  const Tensor& mul_(const Tensor& other) const;  const Tensor& mul_(Scalar value) const;
+  const Tensor& div_(const Tensor& other) const;  const Tensor& div_(Scalar value) const;
+  // clang-format on
   const Tensor& operator+=(const auto& value) const& { return add_(value); }
   const Tensor& operator-=(const auto& value) const& { return sub_(value); }
   const Tensor& operator*=(const auto& value) const& { return mul_(value); }
@@ -386,6 +378,10 @@ class LATHE_API Tensor {
   const Tensor& sigmoid_() const;
   const Tensor& relu_() const;
   const Tensor& masked_fill_(const Tensor& mask, Scalar value) const;
+  const Tensor& index_add_(int64_t dim, const Tensor& index, const Tensor& source,
+                           Scalar alpha = 1) const;
+  const Tensor& scatter_add_(int64_t dim, const Tensor& index, const Tensor& source) const;
+  const Tensor& fill_diagonal_(Scalar value) const;  // of a matrix: diagonal().fill_(value)
   const Tensor& uniform_(double low = 0, double high = 1) const;  // ops/random.h, as normal_
   const Tensor& normal_(double mean = 0, double std = 1) const;
 

@@ -109,6 +109,8 @@ class LATHE_API Module {
   /// Converts floating parameters and buffers. Batch norms become f32 if `dtype` is a half type.
   /// throws: DTypeError unless `dtype` is floating; StateError as to(Device).
   Module& to(DType dtype);
+  /// throws: as the two above, one after the other.
+  Module& to(Device device, DType dtype) { return to(device).to(dtype); }
   Module& half() { return to(kF16); }
   /// Rearranges the memory of 4-d parameters and buffers, usually convolution weights. With
   /// kChannelsLast an NHWC convolution on a GPU reads them without a copy. Shapes, values and

@@ -152,6 +152,9 @@ inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
 inline Tensor operator/(const Tensor& a, Scalar b) { return div(a, b); }
 inline Tensor operator/(Scalar a, const Tensor& b) { return div(a, b); }
 inline Tensor operator-(const Tensor& a) { return mul(a, -1); }
+inline Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }
+inline Tensor operator%(const Tensor& a, Scalar b) { return remainder(a, b); }
+inline Tensor operator%(Scalar a, const Tensor& b) { return remainder(a, b); }
 
 // Comparisons return a tensor of bool. For one truth value use allclose(a, b), equal(a, b) or
 // a.is_same(b).

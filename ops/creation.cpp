@@ -83,6 +83,18 @@ Tensor full_like(const Tensor& like, Scalar value) {
   const profile::DeviceRange range("full_like", like.device());
   return filled("full_like", empty_like(like), value);
 }
+Tensor zeros_like(const Tensor& like, DType dtype) {
+  const profile::DeviceRange range("zeros_like", like.device());
+  return filled("zeros_like", empty_like(like, dtype), 0);
+}
+Tensor ones_like(const Tensor& like, DType dtype) {
+  const profile::DeviceRange range("ones_like", like.device());
+  return filled("ones_like", empty_like(like, dtype), 1);
+}
+Tensor full_like(const Tensor& like, Scalar value, DType dtype) {
+  const profile::DeviceRange range("full_like", like.device());
+  return filled("full_like", empty_like(like, dtype), value);
+}
 
 Tensor arange(Scalar stop, const TensorOptions& options) { return arange(0, stop, 1, options); }
 

@@ -23,6 +23,10 @@ LATHE_API Tensor full(const Shape& shape, Scalar value, const TensorOptions& opt
 LATHE_API Tensor zeros_like(const Tensor& like);
 LATHE_API Tensor ones_like(const Tensor& like);
 LATHE_API Tensor full_like(const Tensor& like, Scalar value);
+// The same with another dtype.
+LATHE_API Tensor zeros_like(const Tensor& like, DType dtype);
+LATHE_API Tensor ones_like(const Tensor& like, DType dtype);
+LATHE_API Tensor full_like(const Tensor& like, Scalar value, DType dtype);
 
 /// The numbers start, start + step, … below `stop` (above `stop` for a negative step). start is 0
 /// and step is 1 if not given.
@@ -50,6 +54,9 @@ inline Tensor zeros(const Shape& shape, DType dtype) { return zeros(shape, {.dty
 inline Tensor ones(const Shape& shape, DType dtype) { return ones(shape, {.dtype = dtype}); }
 inline Tensor full(const Shape& shape, Scalar value, DType dtype) { return full(shape, value, {.dtype = dtype}); }
 inline Tensor arange(Scalar stop, DType dtype) { return arange(stop, {.dtype = dtype}); }
+inline Tensor arange(Scalar start, Scalar stop, DType dtype) { return arange(start, stop, 1, {.dtype = dtype}); }
+inline Tensor arange(Scalar start, Scalar stop, Scalar step, DType dtype) { return arange(start, stop, step, {.dtype = dtype}); }
+inline Tensor linspace(double start, double stop, int64_t count, DType dtype) { return linspace(start, stop, count, {.dtype = dtype}); }
 inline Tensor eye(int64_t rows, DType dtype) { return eye(rows, {.dtype = dtype}); }
 // clang-format on
 

@@ -6,6 +6,7 @@
 // ValueError (options; a kernel, stride or dilation of 2^31 or more), DTypeError.
 #pragma once
 
+#include <concepts>
 #include <optional>
 
 #include "lathe/core/pair.h"
@@ -47,6 +48,17 @@ struct AvgPool2dOptions {
 /// window beyond the padding is never counted.
 /// grad: x, twice differentiable.
 LATHE_API Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
+
+// Square windows, in PyTorch's order: max_pool2d(x, 2), avg_pool2d(x, 3, 2, 1). A stride of 0 is
+// the kernel's size.
+inline Tensor max_pool2d(const Tensor& x, std::integral auto kernel, int64_t stride = 0,
+                         int64_t pad = 0) {
+  return max_pool2d(x, MaxPool2dOptions{.kernel = kernel, .stride = stride, .pad = pad});
+}
+inline Tensor avg_pool2d(const Tensor& x, std::integral auto kernel, int64_t stride = 0,
+                         int64_t pad = 0) {
+  return avg_pool2d(x, AvgPool2dOptions{.kernel = kernel, .stride = stride, .pad = pad});
+}
 
 /// The means of P x Q = out.rows x out.cols windows that cover the plane. Row i of the windows
 /// spans the rows [floor(i H/P), ceil((i+1) H/P)), columns likewise. adaptive_avg_pool2d(x, 1) is

@@ -1,4 +1,5 @@
 // The methods of Tensor that forward to an op; the contracts are at the free functions.
+#include "lathe/autograd/record.h"
 #include "lathe/core/tensor.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/binary.h"
@@ -10,6 +11,7 @@
 #include "lathe/ops/index.h"
 #include "lathe/ops/indexing.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/isclose.h"
 #include "lathe/ops/lines.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/multinomial.h"
@@ -66,6 +68,7 @@ Tensor Tensor::repeat(const Dims& repeats) const { return lathe::repeat(*this, r
 Tensor Tensor::repeat_interleave(int64_t repeats, int64_t dim) const { return lathe::repeat_interleave(*this, repeats, dim); }
 Tensor Tensor::movedim(int64_t from, int64_t to) const { return lathe::movedim(*this, from, to); }
 Tensor Tensor::diag(int64_t offset) const { return lathe::diag(*this, offset); }
+Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const { return lathe::diagonal(*this, {.offset = offset, .dim1 = dim1, .dim2 = dim2}); }
 Tensor Tensor::trace() const { return lathe::trace(*this); }
 Tensor Tensor::unfold(int64_t dim, int64_t size, int64_t step) const { return lathe::windows(*this, dim, size, step); }
 Tensor Tensor::index(std::initializer_list<TensorIndex> indices) const { return lathe::index(*this, indices); }
@@ -164,6 +167,12 @@ Tensor Tensor::div(Scalar other) const { return lathe::div(*this, other); }
 Tensor Tensor::div(const Tensor& other, DivOptions options) const { return lathe::div(*this, other, options); }
 Tensor Tensor::pow(Scalar exponent) const { return lathe::pow(*this, exponent); }
 Tensor Tensor::pow(const Tensor& exponent) const { return lathe::pow(*this, exponent); }
+Tensor Tensor::fmod(const Tensor& other) const { return lathe::fmod(*this, other); }
+Tensor Tensor::fmod(Scalar other) const { return lathe::fmod(*this, other); }
+Tensor Tensor::remainder(const Tensor& other) const { return lathe::remainder(*this, other); }
+Tensor Tensor::remainder(Scalar other) const { return lathe::remainder(*this, other); }
+Tensor Tensor::lerp(const Tensor& end, double weight) const { return lathe::lerp(*this, end, weight); }
+Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const { return lathe::lerp(*this, end, weight); }
 Tensor Tensor::maximum(const Tensor& other) const { return lathe::maximum(*this, other); }
 Tensor Tensor::minimum(const Tensor& other) const { return lathe::minimum(*this, other); }
 Tensor Tensor::eq(const Tensor& other) const { return lathe::eq(*this, other); }
@@ -182,6 +191,7 @@ Tensor Tensor::logical_and(const Tensor& other) const { return lathe::logical_an
 Tensor Tensor::logical_or(const Tensor& other) const { return lathe::logical_or(*this, other); }
 Tensor Tensor::logical_xor(const Tensor& other) const { return lathe::logical_xor(*this, other); }
 Tensor Tensor::logical_not() const { return lathe::logical_not(*this); }
+bool Tensor::allclose(const Tensor& other, double rtol, double atol) const { return lathe::allclose(*this, other, {.rtol = rtol, .atol = atol}); }
 
 Tensor Tensor::matmul(const Tensor& other) const { return lathe::matmul(*this, other); }
 Tensor Tensor::mm(const Tensor& other) const { return lathe::mm(*this, other); }
@@ -211,6 +221,19 @@ const Tensor& Tensor::tanh_() const { return lathe::tanh_(*this); }
 const Tensor& Tensor::sigmoid_() const { return lathe::sigmoid_(*this); }
 const Tensor& Tensor::relu_() const { return lathe::relu_(*this); }
 const Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) const { return lathe::masked_fill_(*this, mask, value); }
+const Tensor& Tensor::index_add_(int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) const {
+  autograd::check_in_place("index_add_", *this);
+  return assign_("index_add_", *this, lathe::index_add(*this, dim, index, source, alpha));
+}
+const Tensor& Tensor::scatter_add_(int64_t dim, const Tensor& index, const Tensor& source) const {
+  autograd::check_in_place("scatter_add_", *this);
+  return assign_("scatter_add_", *this, lathe::scatter_add(*this, dim, index, source));
+}
+const Tensor& Tensor::fill_diagonal_(Scalar value) const {
+  LATHE_CHECK(ShapeError, ndim() == 2, "fill_diagonal_: expected a matrix (this: ", *this, ")");
+  lathe::diagonal(*this).fill_(value);
+  return *this;
+}
 const Tensor& Tensor::uniform_(double low, double high) const { return lathe::uniform_(*this, low, high); }
 const Tensor& Tensor::normal_(double mean, double std) const { return lathe::normal_(*this, mean, std); }
 // clang-format on

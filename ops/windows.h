@@ -5,6 +5,8 @@
 // amp: none, the dtype stays.
 #pragma once
 
+#include <concepts>
+
 #include "lathe/core/pair.h"
 #include "lathe/core/tensor.h"
 
@@ -29,6 +31,10 @@ struct UnfoldOptions {
 /// dtypes: any.
 /// throws: ValueError, ShapeError.
 LATHE_API Tensor unfold(const Tensor& x, const UnfoldOptions& options);
+/// With square windows: unfold(x, 3).
+inline Tensor unfold(const Tensor& x, std::integral auto kernel) {
+  return unfold(x, UnfoldOptions{.kernel = kernel});
+}
 
 /// The adjoint of unfold (col2im): adds each element of the columns to the pixel from which unfold
 /// would copy the element.

@@ -39,3 +39,7 @@ void clamp_grads(const Tensors& grads, double limit);
 }  // namespace cuda
 
 }  // namespace lathe::optim
+
+namespace lathe::nn::utils {  // PyTorch's place for them
+using optim::clip_grad_norm_, optim::clip_grad_value_;
+}  // namespace lathe::nn::utils

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lathe/core/formats/foreign_file.h"
+#include "lathe/core/formats/npy.h"
 #include "lathe/core/formats/npz.h"
 #include "lathe/core/formats/pth.h"
 #include "lathe/core/formats/safetensors_header.h"
@@ -69,6 +70,12 @@ void write_tensor_file(const std::string& path, const StateDict& tensors,
               metadata.begin()->first, "\"",
               metadata.size() > 1 ? concat(" and ", metadata.size() - 1, " more)") : ")");
   npz::write(path, tensors);
+}
+
+void save(const Tensor& tensor, const std::string& path) {
+  LATHE_CHECK(ValueError, path.ends_with(".npy"), path,
+              ": the suffix of a file of one tensor must be .npy");
+  npy::write(path, tensor);
 }
 
 }  // namespace lathe

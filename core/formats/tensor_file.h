@@ -37,4 +37,8 @@ LATHE_API safetensors::Contents read_tensor_file(const std::string& path,
 LATHE_API void write_tensor_file(const std::string& path, const StateDict& tensors,
                                  const safetensors::Metadata& metadata = {});
 
+/// Writes one tensor to a .npy file: save(x, "x.npy"). nn::save writes a module.
+/// throws: ValueError for another suffix; the errors of npy::write.
+LATHE_API void save(const Tensor& tensor, const std::string& path);
+
 }  // namespace lathe

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lathe/lathe.h"
+#include "lathe/tests/data/files.h"
 
 using namespace lathe;
 
@@ -136,8 +137,73 @@ TEST_CASE("familiar calls: layers and optimisers") {
   optim::SGD sgd(fc.parameters(), 0.1);
   CHECK(sgd.lr() == 0.1);
   optim::Adam adam(fc.parameters(), optim::AdamOptions{.lr = 1e-3});
+  fc(counted()).sum().backward();
+  CHECK(nn::utils::clip_grad_norm_(fc.parameters(), 1).item<float>() > 1);
+  nn::utils::clip_grad_value_(fc.parameters(), 0.5);
+  CHECK(fc.to("cpu", kF64).parameters()[0].dtype() == kF64);
+  fc.to(kF32);
+  nn::LSTM lstm(3, 4);
+  CHECK(lstm(counted()).first.shape() == Shape{2, 4});
   NoGradGuard no_grad;
   CHECK_FALSE(fc(counted()).requires_grad());
+}
+
+TEST_CASE("familiar calls: names and arguments that LibTorch has") {
+  namespace F = lathe::nn::functional;
+  const Tensor x = counted();
+  CHECK(values(F::relu(x - 2)) == Numbers{0, 0, 0, 1, 2, 3});
+  CHECK(F::softmax(x, 1).shape() == Shape{2, 3});
+  CHECK(x.to(kCPU).is_same(x));
+  CHECK(kCUDA == Device("cuda:0"));
+  CHECK(zeros({2}, x.to(kF64).options()).dtype() == kF64);
+  CHECK(values(x % 2) == Numbers{0, 1, 0, 1, 0, 1});
+  CHECK(values(-7 % (x + 1)) == Numbers{0, 1, 2, 1, 3, 5});
+  CHECK(values((x - 3) % tensor({2, 2, 2})) == Numbers{1, 0, 1, 0, 1, 0});
+  CHECK(values((x - 3).remainder(2)) == values((x - 3) % 2));
+  CHECK(values((x - 3).fmod(2)) == Numbers{-1, 0, -1, 0, 1, 0});
+  CHECK(values(x.lerp(x + 2, 0.5)) == values(x + 1));
+  CHECK(x.allclose(x + 1e-9));
+  CHECK(x.allclose(x + 1e-3, 0, 1e-2));
+  CHECK_FALSE(x.allclose(x + 1e-3));
+  CHECK(values(x.diagonal()) == Numbers{0, 4});
+  CHECK(values(x.diagonal(1)) == Numbers{1, 5});
+  CHECK(arange(0, 10, kF32).dtype() == kF32);
+  CHECK(values(arange(1, 6, 2, kF64)) == Numbers{1, 3, 5});
+  CHECK(linspace(0, 1, 3, kF64).dtype() == kF64);
+  CHECK(values(ones_like(x, kI64)) == Numbers(6, 1));
+  CHECK(zeros_like(x, kI64).dtype() == kI64);
+  CHECK(values(full_like(x, 2, kU8)) == Numbers(6, 2));
+  const Tensor image = arange(0, 16, kF32).view({1, 1, 4, 4});
+  CHECK(values(max_pool2d(image, 2)) == Numbers{5, 7, 13, 15});
+  CHECK(values(avg_pool2d(image, 2, 2)) == Numbers{2.5, 4.5, 10.5, 12.5});
+  CHECK(max_pool2d(image, 3, 2, 1).shape() == Shape{1, 1, 2, 2});
+  CHECK(max_pool2d(image, {2}).shape() == Shape{1, 1, 2, 2});
+  CHECK(unfold(image, 3).shape() == Shape{1, 9, 4});
+  const data::testing::TempDir folder;
+  save(x, (folder / "x.npy").string());
+  CHECK(equal(npy::read((folder / "x.npy").string()), x));
+  CHECK_THROWS_WITH_AS(save(x, (folder / "x.pt").string()), doctest::Contains("must be .npy"),
+                       ValueError);
+}
+
+TEST_CASE("familiar calls: writes by index, in place and with gradients") {
+  const Tensor index = tensor({0, 0, 1});
+  Tensor x = zeros({2, 3});
+  const Tensor same = x;
+  x.index_add_(1, index, ones({2, 3}), 2);
+  CHECK(values(same) == Numbers{4, 2, 0, 4, 2, 0});
+  x.scatter_add_(1, tensor({{2}, {0}}), ones({2, 1}));
+  CHECK(values(same) == Numbers{4, 2, 1, 5, 2, 0});
+  x.fill_diagonal_(-1);
+  CHECK(values(same) == Numbers{-1, 2, 1, 5, -1, 0});
+  const Tensor leaf = ones({2, 3}).requires_grad_();
+  Tensor y = leaf * 1;
+  y.index_add_(1, index, leaf).fill_diagonal_(0).scatter_add_(0, tensor({{1}}), leaf);
+  y.sum().backward();
+  CHECK(values(leaf.grad()) == Numbers{1, 1, 2, 2, 1, 1});
+  CHECK_THROWS_AS(leaf.index_add_(1, index, ones({2, 3})), StateError);
+  CHECK_THROWS_AS(leaf.scatter_add_(0, tensor({{1}}), ones({1, 1})), StateError);
+  CHECK_THROWS_AS(zeros(3).fill_diagonal_(1), ShapeError);
 }
 
 TEST_CASE("familiar calls: a batch comes apart, whatever holds it") {
