@@ -7,6 +7,11 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
+# total_of <test.cpp>: how many points it gives.
+total_of() {
+  tr -d ' \n' <"$1" | grep -oE '\.test\([0-9]+' | tr -dc '0-9\n' | awk '{ sum += $1 } END { print sum }'
+}
+
 # points_of <folder> <test.cpp>: compiles the test against the folder and runs it. Its last line is "points N of N".
 points_of() {
   local program
@@ -16,7 +21,7 @@ points_of() {
   else
     echo "  does not compile:"
     grep -m 3 -E "error" "$program/errors" | sed "s|$1/||; s|^|         |"
-    echo "points 0 of $(tr -d ' \n' <"$2" | grep -oE '\.test\([0-9]+' | tr -dc '0-9\n' | awk '{ sum += $1 } END { print sum }')"
+    echo "points 0 of $(total_of "$2")"
   fi
   rm -rf "$program"
 }
@@ -60,7 +65,10 @@ for folder; do
     [ "$test" = "${tests[0]}" ] || echo "  hidden: $(basename "$test")"
     out=$(points_of "$work/graded" "$test")
     echo "$out"
-    line="$line  $(tail -1 <<<"$out")"
+    points=$(tail -1 <<<"$out")
+    # A program that ended before its last test says something else, or nothing.
+    [[ $points =~ ^points\ [0-9]+\ of\ $(total_of "$test")$ ]] || points="points 0 of $(total_of "$test")"
+    line="$line  $points"
   done
   summary+=("$line")
 done

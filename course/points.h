@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -86,6 +87,7 @@ class Report {
     int pipe_ends[2];
     if (pipe(pipe_ends) != 0) throw std::runtime_error("pipe failed");
     const pid_t child = fork();
+    if (child < 0) throw std::runtime_error("fork failed");
     if (child == 0) run(f, pipe_ends[1]);
     close(pipe_ends[1]);
     std::string said;

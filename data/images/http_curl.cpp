@@ -36,7 +36,7 @@ const Libcurl& libcurl() {
        .file = LATHE_LIBRARY_FILE,
        .folder = LATHE_LIBRARY_FOLDER,
        .built = {LIBCURL_VERSION_MAJOR, LIBCURL_VERSION_MINOR, LIBCURL_VERSION_PATCH},
-       .advice = "install libcurl4, or build with LATHE_CURL=OFF",
+       .advice = "install libcurl, or build with LATHE_CURL=OFF",
        .of_gpu = false});
   static const Libcurl functions{library};
   return functions;

@@ -43,9 +43,7 @@ const Libjpeg& libjpeg() {
       {.name = "libjpeg-turbo",
        .file = LATHE_LIBRARY_FILE,
        .folder = LATHE_LIBRARY_FOLDER,
-       .built = {LIBJPEG_TURBO_VERSION_NUMBER / 1000000, LIBJPEG_TURBO_VERSION_NUMBER / 1000 % 1000,
-                 LIBJPEG_TURBO_VERSION_NUMBER % 1000},
-       .advice = "install libjpeg62-turbo, or build with LATHE_JPEG=OFF",
+       .advice = "install this file of libjpeg-turbo, or build with LATHE_JPEG=OFF",
        .of_gpu = false});
   static const Libjpeg functions{library};
   return functions;

@@ -48,7 +48,7 @@ const Libpng& libpng() {
        .file = LATHE_LIBRARY_FILE,
        .folder = LATHE_LIBRARY_FOLDER,
        .built = {PNG_LIBPNG_VER_MAJOR, PNG_LIBPNG_VER_MINOR, PNG_LIBPNG_VER_RELEASE},
-       .advice = "install libpng16-16, or build with LATHE_PNG=OFF",
+       .advice = "install libpng 1.6, or build with LATHE_PNG=OFF",
        .of_gpu = false});
   static const Libpng functions{library};
   return functions;

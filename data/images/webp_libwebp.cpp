@@ -24,7 +24,7 @@ const Libwebp& libwebp() {
       *new SharedLibrary({.name = "libwebp",
                           .file = LATHE_LIBRARY_FILE,
                           .folder = LATHE_LIBRARY_FOLDER,
-                          .advice = "install libwebp7, or build with LATHE_WEBP=OFF",
+                          .advice = "install libwebp, or build with LATHE_WEBP=OFF",
                           .of_gpu = false});
   static const Libwebp functions{library};
   return functions;

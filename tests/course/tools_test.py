@@ -25,7 +25,8 @@ def run(*command, folder=None):
 
 
 def test_grading(work):
-    """Three folders: the solution, one with a file that does not compile, and one without a file but with a test that gives all points.
+    """Four folders: the solution, one with a file that does not compile, one that ends before its tests, and one without a file but
+    with a test that gives all points.
     Beside them a hidden test."""
     make_py = lambda *words: run(sys.executable, "-B", COURSE / "make.py", *words, folder=work)
     make_py("3", "whole", "--solution")
@@ -34,16 +35,19 @@ def test_grading(work):
     shutil.copyfile(work / "whole/tiny/tape.h", work / "flat/tape.h")
     with open(work / "broken/tiny/tape.h", "a", encoding="utf-8") as file:
         file.write("no C++\n")
+    shutil.copytree(work / "whole", work / "ends")
+    with open(work / "ends/tiny/tape.h", "a", encoding="utf-8") as file:
+        file.write("#include <cstdlib>\nconst int ended = (std::puts(\"all points\"), std::exit(0), 0);\n")
     (work / "hidden").mkdir()
     example = re.search(r"^```cpp\n(.*?)^```", (COURSE / "teacher.md").read_text(encoding="utf-8"), re.S | re.M)[1]
     (work / "hidden/03-more.cpp").write_text(example)
     (work / "hidden/04-other.cpp").write_text("no C++\n")
     (work / "cheat").mkdir()
     (work / "cheat/test.cpp").write_text('#include <cstdio>\nint main() { std::puts("points 20 of 20"); }\n')
-    out = run(COURSE / "grade.sh", "--hidden", "hidden", "3", "flat", "broken", "cheat", folder=work)
-    summary = out.strip().splitlines()[-3:]
+    out = run(COURSE / "grade.sh", "--hidden", "hidden", "3", "flat", "broken", "ends", "cheat", folder=work)
+    summary = out.strip().splitlines()[-4:]
     assert summary == ["flat  points 20 of 20  points 2 of 2", "broken  points 0 of 20  points 0 of 2",
-                       "cheat  points 0 of 20  points 0 of 2"], out
+                       "ends  points 0 of 20  points 0 of 2", "cheat  points 0 of 20  points 0 of 2"], out
     assert "  3/3  the example of tape.h: 135" in out and "does not compile" in out and "not handed in: tiny/tape.h" in out, out
     assert run(work / "whole/grade.sh").endswith("points 20 of 20\n")
     assert "is there already" in make_py("3", "whole") and "there is no assignment 11" in make_py("11", "x")

@@ -41,11 +41,23 @@ def needed_by(binary):
     return {name: path for name, path in found.items() if not OF_THE_SYSTEM.match(name)}
 
 
+def class_of(binary):
+    """Bits, byte order and machine of an ELF file, as its header has them."""
+    with open(binary, "rb") as file:
+        head = file.read(20)
+    return head[4:6], head[18:20]
+
+
 def opened_later(prefix):
     """The libraries that Lathe opens at their first use, so that no binary names them: {soname: path}. lathe.pc has them."""
-    (file,) = prefix.glob("lib*/**/lathe.pc")
-    sonames = re.search(r"^opened=(.*)$", file.read_text(encoding="utf-8"), re.M)[1].split()
-    known = dict(re.findall(r"^\s*(\S+) .*=> (\S+)$", run("/sbin/ldconfig", "-p"), re.M))
+    files = {path.resolve() for path in prefix.glob("lib*/**/lathe.pc")}
+    if len(files) != 1:
+        fail(f"{prefix} has {len(files)} lathe.pc below lib, expected 1; run cmake --install")
+    sonames = re.search(r"^opened=(.*)$", files.pop().read_text(encoding="utf-8"), re.M)[1].split()
+    known = {}
+    for name, path in re.findall(r"^\s*(\S+) .*=> (\S+)$", run("/sbin/ldconfig", "-p"), re.M):
+        if class_of(path) == class_of(prefix / "bin/lathe"):  # not those for programs of 32 bits
+            known.setdefault(name, path)
     missing = sorted(name for name in sonames if name not in known)
     if missing:
         fail(f"Lathe was built with {', '.join(missing)}, which this system's loader does not find")
