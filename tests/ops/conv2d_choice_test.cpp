@@ -55,7 +55,7 @@ const Layer kStrided{
 const Layer kDepthwise{"a depthwise one", {8, 32, 7, 7}, {32, 1, 3, 3}, {.pad = 1, .groups = 32}};
 const Layer kWide{"a depthwise one, 5x5", {8, 32, 7, 7}, {32, 1, 5, 5}, {.pad = 2, .groups = 32}};
 const Layer kOdd{"a 1x1 of ShuffleNet", {32, 58, 8, 8}, {58, 58, 1, 1}, {}};
-const Layer kFew{"a 1x1 of squeeze and excitation", {256, 96, 1, 1}, {4, 96, 1, 1}, {}};
+const Layer kNarrow{"one of 2x2", {8, 32, 2, 2}, {32, 1, 3, 3}, {.pad = 1, .groups = 32}};
 
 struct Row {
   Layer layer;
@@ -109,9 +109,11 @@ const Row kRows[] = {
      "depthwise f32", "depthwise f32"},
     {kWide, kF32, kContiguous, kWeight, "im2col f32", "onednn_blocks f32", "onednn_blocks f32",
      "onednn_blocks f32", "onednn_blocks f32"},
-    {kOdd, kF32, kChannelsLast, kForward, "products f32", "onednn_nhwc f32", "onednn_nhwc f32",
+    {kNarrow, kF32, kChannelsLast, kInput, "depthwise f32", "onednn_nhwc f32", "onednn_nhwc f32",
      "onednn_nhwc f32", "onednn_nhwc f32"},
-    {kFew, kF32, kChannelsLast, kWeight, "products f32", "products f32", "products f32",
+    {kNarrow, kF32, kChannelsLast, kWeight, "depthwise f32", "depthwise f32", "depthwise f32",
+     "depthwise f32", "depthwise f32"},
+    {kOdd, kF32, kChannelsLast, kWeight, "products f32", "products f32", "products f32",
      "products f32", "products f32"},
     {kLast, kBF16, kContiguous, kForward, "im2col f32", "onednn_blocks f32", "onednn_winograd f32",
      "onednn_blocks bf16", "onednn_blocks bf16"},

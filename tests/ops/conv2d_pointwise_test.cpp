@@ -119,7 +119,7 @@ TEST_CASE("pointwise: any number of threads gives the same bits") {
   }
 }
 
-TEST_CASE("pointwise: conv2d uses it for NHWC tensors of whole vectors, exact or not") {
+TEST_CASE("pointwise: conv2d uses it for NHWC tensors, exact or not") {
   const auto takes = [](const Shape& x, const Shape& w, const Conv2dOptions& opt) {
     return cpu::pointwise_takes(conv2d_geometry("test", x, w, opt));
   };

@@ -54,13 +54,6 @@ std::optional<WinogradTile> faster_tile(const Conv2dGeometry& g, bool constant_f
   return small * 16 <= large * 36 ? WinogradTile::k2 : WinogradTile::k4;
 }
 
-/// True where our products are faster than oneDNN's: with channels that fill whole vectors, and
-/// with few pixels, where oneDNN's time goes into reordering the filters.
-bool products_are_faster(const Conv2dGeometry& g) {
-  constexpr int64_t kVector = 16, kFewPixels = 256;
-  return (g.C % kVector == 0 && g.K % kVector == 0) || g.N * g.P * g.Q <= kFewPixels;
-}
-
 /// Our own engine for f32 images in NHWC that takes these sizes.
 std::optional<CpuEngine> own_engine(const CpuConvKey& key) {
   if (key.format != kChannelsLast) return {};
@@ -72,14 +65,14 @@ std::optional<CpuEngine> own_engine(const CpuConvKey& key) {
 }
 
 /// The same if it is faster than oneDNN's. For depthwise convolutions that is only the gradient of
-/// filters of more than 3x3 taps, for which oneDNN takes ten times as long (AVX-512, oneDNN 2.6).
+/// filters that have more than 3x3 taps, or more columns than y. oneDNN takes up to ten times as
+/// long for those (AVX-512, oneDNN 2.6).
 std::optional<CpuEngine> faster_engine(const CpuConvKey& key) {
   constexpr int64_t kMostTaps = 9;
   const std::optional<CpuEngine> own = own_engine(key);
-  const bool is_gradient = key.pass == ConvPass::kBackwardWeight;
-  if (own == CpuEngine::kProducts && !products_are_faster(key.g)) return {};
-  if (own == CpuEngine::kDepthwise && !(is_gradient && key.g.R * key.g.S > kMostTaps)) return {};
-  return own;
+  if (own != CpuEngine::kDepthwise) return own;
+  const bool is_large = key.g.R * key.g.S > kMostTaps || key.g.S > key.g.Q;
+  return is_large && key.pass == ConvPass::kBackwardWeight ? own : std::nullopt;
 }
 
 bool onednn_takes(const Conv2dGeometry& g) {
