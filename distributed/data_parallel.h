@@ -79,7 +79,7 @@ class LATHE_API DistributedDataParallel {
   ///   - StateError on all ranks, naming rank and parameter, if a rank's loss does not depend on a
   ///     parameter; no grad() has changed then. Over NCCL only the next backward() throws this
   ///     error, and grad() has changed by then. With find_unused_parameters there is no such error.
-  ///   - StateError with create_graph. autograd::grad() may have create_graph.
+  ///   - StateError if create_graph is set. (autograd::grad() allows create_graph.)
   ///   - DistributedError if a rank failed.
   Tensor operator()(const Tensor& x);
 

@@ -46,7 +46,7 @@ class LATHE_API CompiledFunction {
   ///
   /// In these cases the function calls f itself:
   ///   - under Autocast, or while anything watches ops (a debug scope, a trace)
-  ///   - beyond 64 kinds
+  ///   - for further kinds of inputs, after 64 kinds were traced
   ///   - if inputs of a new kind come during the capture of a cuda::Graph (to avoid this, call the
   ///     function once before the capture)
   ///   - if a layer of `module` has hooks, or a batch norm in it sums over ranks

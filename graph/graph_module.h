@@ -36,8 +36,8 @@ class LATHE_API GraphModule final : public nn::Module {
   /// The module's tensors share the graph's memory. All parameters train; the graph's own tensors
   /// require gradients, or not, as before. `name` stands for the graph in messages.
   /// throws: StateError if a parameter, buffer or constant is not bound; DataError for a name that
-  /// a module cannot have, modules in more than 64 others, with more than 10,000 names or named by
-  /// more than 1,000 bytes.
+  /// a module cannot have or that has more than 1,000 bytes, for modules nested more than 64 deep,
+  /// and for a module with more than 10,000 tensors and modules.
   explicit GraphModule(Graph graph, std::string_view name = "graph");
   ~GraphModule() override;
   GraphModule(GraphModule&&) = delete;

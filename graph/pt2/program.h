@@ -131,7 +131,8 @@ class LATHE_API Program final : public nn::Module {
 /// the value that does not fit, for one of these:
 ///   - a damaged or hostile archive, or an older format (the message says what to do)
 ///   - weights outside of their storage, or of another shape than the program's
-///   - modules inside more than 64 others, with more than 10,000 names or a name above 1,000 bytes
+///   - modules nested more than 64 deep, with more than 10,000 tensors and modules in one, or with
+///     a name of more than 1,000 bytes
 ///   - operators that have no counterpart here: one message lists them all, each with the module
 ///     and the line of Python that called it
 ///   - with `classes`: a program whose last layer cannot be replaced; the message says why

@@ -65,8 +65,8 @@ Place find_program(const zip::Archive& archive) {
   LATHE_CHECK(DataError, found.size() == 1, file, ": holds ", found.size(), " programs, ",
               in_quotes(found[0].model), " and ", in_quotes(found.back().model),
               " among them; one is expected");
-  LATHE_CHECK(DataError, is_plain(found[0].model), file, ": its program has a name of ",
-              found[0].model.size(), " bytes, or one with a NUL");
+  LATHE_CHECK(DataError, is_plain(found[0].model), file, ": the name of its program has ",
+              found[0].model.size(), " bytes, or contains a NUL byte");
   return found[0];
 }
 
