@@ -24,7 +24,7 @@ namespace lathe::data {
 class LATHE_API PackedImages final : public ImageDataset {
  public:
   /// throws: what PackedFile and Transform::output throw; DataError if the file has no images of
-  /// this part (training or test).
+  /// the wanted part (training or test).
   explicit PackedImages(const std::string& path, bool train = true,
                         const Transform& transform = {});
 

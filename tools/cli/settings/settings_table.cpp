@@ -62,7 +62,7 @@ constexpr Setting kSettings[] = {
    .accepts = is_model_file, .hint = model_hint, .unit = "NAME", .automatic = "what suits the machine"},  // all_settings() adds the names
   {.key = "stem", .heading = "Model", .target = &S::stem, .group = G::kModel, .choices = "cifar|imagenet",
    .automatic = "that of --weights, else cifar for images up to 64 x 64",
-   .help = "First layers of resnet18 to resnet152 and of the wide ones: 3x3, or 7x7 with stride 2 and max pooling"},
+   .help = "First layers of resnet18 to resnet152 and of the wide ResNets: a 3x3 convolution (cifar), or 7x7 with stride 2 and max pooling (imagenet)"},
   {.key = "weights", .heading = "Model", .target = &S::weights, .group = G::kWeights, .unit = "FILE",
    .help = "Weights: safetensors, .npz or PyTorch's .pth. For bench infer: a graph, measured in place of --model"},
   {.key = "weights-section", .heading = "Model", .target = &S::weights_section, .group = G::kWeights, .unit = "NAME",
@@ -286,7 +286,7 @@ constexpr Setting kSettings[] = {
   {.key = "write-config", .heading = "Output", .target = &S::write_config, .group = G::kNone, .unit = "FILE",
    .help = "Write the found setting into this config file; if it exists, its other lines stay"},
   {.key = "progress", .heading = "Output", .target = &S::progress, .group = G::kProgress, .choices = "auto|plain|none",
-   .help = "auto: a bar on a terminal, lines elsewhere; plain: lines; none: nothing"},
+   .help = "How progress is shown. auto: a bar on a terminal, lines elsewhere; plain: lines; none: not at all"},
   {.key = "format", .heading = "Output", .target = &S::format, .group = G::kPrediction, .choices = "text|csv|json",
    .help = "With files: a line per image, a row per class, or a JSON object per image"},
   {.key = "json", .heading = "Output", .target = &S::json, .group = G::kNone,
