@@ -14,8 +14,9 @@ namespace lathe::data {
 namespace {
 
 void check_same_samples(const SampleSpec& first, const SampleSpec& other, size_t part) {
-  LATHE_CHECK(ShapeError, first.fields.size() == other.fields.size(), "ConcatDataset: part ", part,
-              " has samples of ", other.fields.size(), " fields, part 0 of ", first.fields.size());
+  LATHE_CHECK(ShapeError, first.fields.size() == other.fields.size(),
+              "ConcatDataset: samples of part ", part, " have ", other.fields.size(),
+              " fields, those of part 0 have ", first.fields.size());
   for (size_t f = 0; f < first.fields.size(); ++f) {
     const Field &a = first.fields[f], &b = other.fields[f];
     LATHE_CHECK(ShapeError, a.shape == b.shape, "ConcatDataset: field ", f, " of part ", part,

@@ -31,8 +31,8 @@ struct GroupOptions {
   bool debug = false;
 };
 
-/// Reads the options from a launcher's environment variables.   → empty without such variables The
-/// first row that is set decides rank, world size, local rank and local world size:
+/// Reads the options from a launcher's environment variables.   → empty without such variables
+/// The first row that is set decides rank, world size, local rank and local world size:
 ///   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE               lathe launch, torchrun
 ///   OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE        mpirun of Open MPI
 ///   SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID            srun

@@ -31,7 +31,8 @@ struct TraceOptions {
 /// both calls, or have a row for each sample and equal rows. `f` gets copies of the examples, with
 /// their strides. The graph shares the tensors that `f` uses. If Autocast is on, around trace() or
 /// within `f`, its casts become nodes of the graph. Run such a graph without Autocast: it gives the
-/// dtypes and bits that `f` gives with Autocast. Tracing does not see
+/// dtypes and bits that `f` gives with Autocast.
+/// Tracing does not see
 ///   - a branch that both calls take in the same way
 ///   - memory that the program reads through data()
 ///   - detach() and NoGrad: gradients flow through the graph even there

@@ -20,14 +20,15 @@ struct BatchNormTensors {
 ///   x  [N,C,H,W]     w  [K,C,R,S]     →  [N,K,P,Q] as conv2d
 /// The fused op runs only in training. The norm's weight, bias and running statistics must be
 /// defined, f32 and dense; the convolution must have one group and no bias. Otherwise
-/// batch_norm_relu and conv2d run one after the other, and the result has their bits. On a CPU the
-/// two layers run as one op if all of this holds:
+/// batch_norm_relu and conv2d run one after the other, and the result has their bits.
+/// On a CPU the two layers run as one op if all of this holds:
 ///   - a gradient of x, weight or bias is recorded
 ///   - x and w are f32, x is NHWC, and our own Winograd computes the convolution
 ///     (conv/cpu/conv2d_choice_cpu.h)
 ///   - neither Autocast nor a watcher of the ops is active
 /// On a CPU the fused op gives the bits of the two ops. Only second derivatives may differ in their
-/// last bits. On a GPU the two layers run as one op if all of this holds:
+/// last bits.
+/// On a GPU the two layers run as one op if all of this holds:
 ///   - x and w are f16 in NHWC (w after autocast); C and K are multiples of 8; filters are at most
 ///     5x5
 ///   - neither set_deterministic() nor inference mode is on

@@ -51,8 +51,9 @@ struct QuantizedEpilogue {
 /// The sum is exact; the other steps are computed in f32. If y lies in the middle between two
 /// integers up to rounding, backends may therefore choose different ones. Otherwise all backends
 /// agree, if bias / y_scale and the terms added to it are finite in f32 (infinities that cancel
-/// give 0). With more than 65536 channels K, Lathe's own loops compute on every processor. They are
-/// slower than oneDNN's kernels.
+/// give 0).
+/// With more than 65536 channels K, Lathe's own loops compute on every processor. They are slower
+/// than oneDNN's kernels.
 /// throws: besides this header's errors, ShapeError for sums of more than 65536 products.
 LATHE_API Tensor quantized_conv2d(const Tensor& x, const Tensor& w, const Tensor& w_scale,
                                   const Conv2dOptions& opt, const QuantizedEpilogue& then);

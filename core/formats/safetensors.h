@@ -46,11 +46,11 @@ LATHE_API Contents parse(std::span<const std::byte> bytes, std::string_view name
 LATHE_API void write(const std::string& path, const StateDict& tensors,
                      const Metadata& metadata = {});
 
-/// Note [The checksum in a safetensors file] write() begins the header with
-/// {"__metadata__":{"lathe.crc32c":"xxxxxxxx", where the x are the hexadecimal digits of the
-/// CRC-32C of the whole file with these eight digits as zeros. A reader compares the checksum only
-/// if the header begins exactly like this. Other programs see the checksum as a metadata string; a
-/// program that rewrites the file should remove it.
+/// Note [The checksum in a safetensors file]
+/// write() begins the header with {"__metadata__":{"lathe.crc32c":"xxxxxxxx", where the x are the
+/// hexadecimal digits of the CRC-32C of the whole file with these eight digits as zeros. A reader
+/// compares the checksum only if the header begins exactly like this. Other programs see the
+/// checksum as a metadata string; a program that rewrites the file should remove it.
 inline constexpr std::string_view kChecksumKey = "lathe.crc32c";
 
 }  // namespace lathe::safetensors
