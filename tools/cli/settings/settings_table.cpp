@@ -218,7 +218,7 @@ constexpr Setting kSettings[] = {
   {.key = "steps", .heading = "Run", .target = &S::steps, .group = G::kTwoTrainings, .unit = "N", .min = 2, .max = 1e15,
    .help = "Steps of each of the two trainings that are compared. For doctor: steps that are profiled"},
   {.key = "seconds", .heading = "Run", .target = &S::seconds, .group = G::kNone, .unit = "SECONDS", .min = 0.01, .max = 86400,
-   .automatic = "by benchmark", .help = "Time for each measurement. For bench tips: for all together (240)"},
+   .automatic = "by benchmark", .help = "Time for each measurement. For bench tips: time for all measurements together (240)"},
   {.key = "interrupt-at", .heading = "Run", .target = &S::interrupt_at, .group = G::kTwoTrainings, .unit = "N", .max = 1e15,
    .help = "Step after which one of the two trainings stops and is resumed; 0: in the middle"},
   {.key = "dry-run", .heading = "Run", .target = &S::dry_run, .group = G::kTraining,
