@@ -1,4 +1,5 @@
-// The thread's autocast state. What it does to an op's inputs is in ops/autocast.h.
+// Autocast: the scope in which ops choose a half type or f32, and each thread's state for it.
+// ops/autocast.h says what autocast does to the inputs of an op.
 #pragma once
 
 #include "lathe/core/config.h"

@@ -5,7 +5,7 @@
 //
 // Note [Derivatives of functions]
 // All these functions call f on tensors of their own that share the memory of the inputs, and
-// change no grad(). The inputs are floating. If a result does not depend on an input, its
+// change no grad(). The inputs are floating. If a result does not depend on an input, the
 // derivative is zeros. With create_graph the results can be differentiated, also with respect to
 // the inputs and to the tensors that f refers to; without it they are constants. f is recorded even
 // under NoGrad.

@@ -15,14 +15,15 @@
 //
 // Note [Gradients that travel during the backward pass]
 // Gradients lie in buckets. When a bucket's last gradient is complete, its reduction begins on the
-// group's thread, and the backward pass goes on. All ranks reduce buckets in the same order.
-// At first it is that of the parameters, backwards. After the first pass it is the order
-// in which gradients came on rank 0. grad() of a parameter without one becomes a part of the
-// bucket; one that exists gets its values in place. No bucket is written while anybody holds a
-// gradient in it: a tensor that was grad() keeps its values.
-// Behind its gradients a bucket carries a mark for each, which says whether this rank had one. So
-// all ranks know after the reduction that one of them had none, and throw the same error. Marks on
-// a GPU, over NCCL, are looked at in the next pass, so that the host does not wait for this one.
+// group's thread, and the backward pass goes on. All ranks reduce buckets in the same order. At
+// first this is the order of the parameters, backwards. After the first pass it is the order in
+// which gradients were complete on rank 0. If a parameter has no grad() yet, a part of the bucket
+// becomes its grad(). An existing grad() gets the values in place. No bucket is written while
+// anybody holds a gradient in it: a tensor that was grad() keeps its values.
+// After its gradients, a bucket has a mark for each of them, which says whether this rank had the
+// gradient. So after the reduction all ranks know if a rank lacked a gradient, and throw the same
+// error. Over NCCL the marks on a GPU are read in the next pass, so that the host does not wait for
+// the present pass.
 #pragma once
 
 #include <cstdint>

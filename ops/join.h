@@ -1,5 +1,5 @@
-// Joining tensors (join.cpp). The parts may have different dtypes, of which the result has the
-// promoted one, and any strides and zero sizes.
+// Joining tensors (join.cpp). If the parts have different dtypes, the result has the promoted
+// dtype. The parts may have any strides and zero sizes.
 // amp: none, the result follows its parts.
 #pragma once
 

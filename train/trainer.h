@@ -5,8 +5,9 @@
 //   trainer.add(train::progress_bar()).add(train::accuracy());
 //   const train::FitResult result = trainer.fit(loader, test_loader);
 //
-// A program that is killed at any moment and started again goes on where it was, to the same bits.
-// Model, optimiser and loaders of any task will do: loss() says what a batch means.
+// A program that is killed at any moment and started again continues where it was, and ends with
+// the same bits. Model, optimiser and loaders may be those of any task: loss() says what a batch
+// means.
 //
 // trainer.cpp: the loop; trainer_start.cpp: new runs and resumed ones; trainer_state.cpp: what a
 // checkpoint holds; trainer_evaluate.cpp: evaluations; trainer_end.cpp: ways to end;

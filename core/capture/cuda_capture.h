@@ -1,6 +1,6 @@
-// cuda::capture(): makes a callable from a step. It records the step into a CUDA graph and then
-// launches the graph, and checks what a graph takes for granted. The graph alone:
-// core/capture/cuda_graph.h.
+// cuda::capture(): makes a callable from a step. The callable records the step into a CUDA graph
+// and then launches the graph. It checks the conditions under which a graph may be launched.
+// core/capture/cuda_graph.h has the graph alone.
 #pragma once
 
 #include <functional>

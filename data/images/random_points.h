@@ -1,4 +1,5 @@
-// RandomPoints: selects random points of each sample of point clouds, in every epoch others.
+// RandomPoints: selects random points of each sample of a data set of point clouds, other points in
+// every epoch.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// augment(): transforms a whole batch at once, on the device of its bytes. For images that are on
-// the GPU, or are copied to it as bytes.
+// augment(): transforms a whole batch in one call, on the device that holds its bytes. For images
+// that are on the GPU, or are copied to it as bytes.
 #pragma once
 
 #include <cstdint>

@@ -2,12 +2,12 @@
 // a time.
 //
 // An image is given as bytes [C,H,W]. Stages that only move or rescale pixels (crop, flip,
-// normalise) do not read the pixels. Each changes a small plan (pixel_plan.h), and one pass at the
-// end reads the source and writes the result straight into the batch. Stages that make new pixels
-// (resize, colours; image_stage.h) run between such passes.
+// normalise) do not read the pixels. Each such stage changes a small plan (pixel_plan.h), and one
+// pass at the end reads the source and writes the result straight into the batch. Stages that make
+// new pixels (resize, colours; image_stage.h) run between such passes.
 //
 // Results are those of torchvision on PIL images: the same bytes for the same crop, size or factor.
-// The random numbers differ, since they are functions of (seed, epoch, index).
+// The random numbers differ from torchvision's, because they depend only on (seed, epoch, index).
 // Stages: pixel_stages.cpp, resize_stages.cpp, color_stages.cpp, erasing_stages.cpp.
 #pragma once
 
