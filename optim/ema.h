@@ -74,8 +74,8 @@ class LATHE_API EMA {
   /// dtypes agree; clone() it to keep its values.
   StateDict module_state() const;
 
-  /// The number of updates so far. Waits for the device if the count is in its memory: after
-  /// set_capturable(), or after an update() with a found_inf.
+  /// The number of updates so far. Waits for the device if the count is in the device's memory:
+  /// after set_capturable(), or after an update() with a found_inf.
   int64_t num_updates() const;
 
   /// Entries: num_updates, and average.<name> for every average. Waits for the device if

@@ -37,7 +37,8 @@ LATHE_API Tensor draw_windows(const Transform& transform, const ImageSpec& store
 LATHE_API Tensor augment_rows(const Tensor& images, const Tensor& rows, const Tensor& windows,
                               const Transform& transform, const AugmentOptions& options = {});
 
-/// The arguments of the kernels. `same` is the plan of any sample, for values that all plans share.
+/// The arguments of the kernels. `same` is the plan of one sample: kernels read from it the values
+/// that are equal for all samples.
 struct RowsOfImages {
   const Tensor &images, &rows, &windows;
   const PixelPlan& same;
