@@ -322,7 +322,7 @@ def counts(tree):
     yield "docs/cli.md", "at the start and every % steps", first("train/run_folder.h", r"kStepsBetweenCandidates = (\d+)")
     yield "docs/conv-search.md", "At most % settings of one engine", first("ops/conv/search/conv_limits.h", r"per_engine = (\d+)")
     for page, words in (("docs/conv-search.md", "but % of the engine that cuDNN names first"),
-                        ("docs/cli-convolutions.md", "the search times % of the engine that cuDNN names first")):
+                        ("docs/cli-convolutions.md", "the search times % settings of the engine that cuDNN names first")):
         yield page, words, first("ops/conv/search/conv_limits.h", r"of_first = (\d+)")
     yield "docs/conv-search.md", "after % seconds of timed runs", first("ops/conv/search/conv_limits.h", r"double ms = (\d+)000")
     yield "docs/conv-search.md", "at most % choices", first("ops/conv/search/conv_cache_file.h", r"size_t choices = (\d+)")
