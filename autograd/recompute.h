@@ -58,9 +58,10 @@ inline constexpr int kMostSteps = 3;
 /// How many kernels must run to compute t's values again; 0 if t is kept.
 LATHE_API int recompute_steps(const Tensor& t);
 
-/// `make_compute` returns a function that computes the result without recording, with the same
-/// values each time. `make_compute` wraps the tensors that this function needs as Saved. The
-/// function must not hold the result itself.
+/// Makes the Recomputation of an op's result, which runs `steps` kernels. `make_compute` returns a
+/// function that computes the result without recording, with the same values each time.
+/// `make_compute` wraps the tensors that this function needs as Saved. The function must not hold
+/// the result itself.
 LATHE_API RecomputationPtr make_recomputation(int steps,
                                               FunctionRef<std::function<Tensor()>()> make_compute);
 

@@ -46,7 +46,7 @@ void record(const char* op, const Tensor& y, std::initializer_list<TensorRef> in
   }
 }
 
-/// Like the overload above, for a list of inputs whose length is known at run time.
+/// Like record() with an initializer list, for inputs whose number is known only at run time.
 template <class F>
 void record(const char* op, const Tensor& y, const Tensors& inputs, F&& backward) {
   profile::note_output(y);

@@ -67,7 +67,8 @@ class LATHE_API SavedOutput {
   /// `output` says which one y is of an op with several.
   explicit SavedOutput(const Tensor& y, uint32_t output = 0);
 
-  /// throws: StateError as above. Where gradients are recorded, the tensor gets its node back.
+  /// Returns the output. Where gradients are recorded, the tensor gets its node back.
+  /// throws: StateError as Saved::get().
   Tensor get() const;
 
  private:

@@ -45,7 +45,7 @@ LATHE_API Strides broadcast_strides(const Tensor& t, const Shape& shape);
 LATHE_API void strided_loop(const Shape& shape, std::initializer_list<StridedOperand> operands,
                             FunctionRef<void(const StridedRow&)> row);
 
-/// Like the overload above, for tensors: all broadcast to `out`'s shape.
+/// Like strided_loop() of a shape, for tensors: all of them broadcast to `out`'s shape.
 LATHE_API void strided_loop(const Tensor& out, FunctionRef<void(const StridedRow&)> row);
 LATHE_API void strided_loop(const Tensor& out, const Tensor& a,
                             FunctionRef<void(const StridedRow&)> row);

@@ -50,7 +50,8 @@ const Tensor&& get(const Batch&& batch) {
 LATHE_API Batch read_batch(const Dataset& dataset, std::span<const int64_t> indices,
                            uint64_t seed = 0, int64_t epoch = 0);
 
-/// Like the overload above, into `buffer`. Gives up between two samples if `stop` returns true.
+/// Like read_batch() without a buffer, but reads into `buffer`. Gives up between two samples if
+/// `stop` returns true.
 /// → whether the batch is complete
 bool read_batch(const Dataset& dataset, const BatchBuffer& buffer, std::span<const int64_t> indices,
                 uint64_t seed, int64_t epoch, FunctionRef<bool()> stop, Batch& out);

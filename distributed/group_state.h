@@ -50,8 +50,8 @@ class GroupState : public std::enable_shared_from_this<GroupState> {
 
   /// Queues a call.
   std::shared_ptr<Call> start(Call call);
-  /// Like the overload above, for a call that `launch` queues on the backend's stream, behind the
-  /// work that is on the current stream by now.
+  /// Like start() without a backend, for a call that `launch` queues on the backend's stream,
+  /// behind the work that is on the current stream by now.
   std::shared_ptr<Call> start(Call call, DeviceBackend& backend,
                               const std::function<void(DeviceBackend&)>& launch);
   void wait(Call& call);

@@ -35,8 +35,7 @@ class LATHE_API Conv2d final : public Module {
 
   Tensor forward(const Tensor& x) override;
   using Module::operator();
-  /// Like the overload above, for conv(norm.relu(x)): batch norm, relu and convolution can run as
-  /// one op (NormRelu).
+  /// For conv(norm.relu(x)): batch norm, relu and convolution can run as one op (NormRelu).
   Tensor operator()(NormRelu&& x);
   int64_t macs(const Shape& x, const Shape& y) const override;
   /// nullopt with several groups.

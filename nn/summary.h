@@ -47,7 +47,7 @@ struct Summary {
 /// throws: what the model's forward() throws.
 LATHE_API Summary summary(Module& model, const Shape& input);
 
-/// Like the overload above, for a model of any signature. `run` calls the model once:
+/// Like summary() with a shape, for a model of any signature. `run` calls the model once:
 ///   nn::summary(model, [&] { model(source, target); });
 LATHE_API Summary summary(Module& model, FunctionRef<void()> run);
 

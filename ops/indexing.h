@@ -63,8 +63,8 @@ class TensorIndex {
   /// "..." is Ellipsis.
   /// throws: ValueError for another text.
   TensorIndex(const char* text);
-  /// A tensor of integers holds indices. A bool tensor is a mask. A mask with k dimensions stands
-  /// for k entries of the list.
+  /// A tensor of integers holds indices. A bool tensor is a mask; a mask with k dimensions takes
+  /// the place of k entries of the index list.
   TensorIndex(const Tensor& tensor) : kind_(tensor) {}
 
   using Kind = std::variant<int64_t, Slice, NoneType, EllipsisType, Tensor>;

@@ -23,10 +23,10 @@ enum class PadMode : uint8_t {
   kReplicate,  // … x[0] x[0] | x[0] x[1] x[2] …
   kCircular,   // … x[n-2] x[n-1] | x[0] x[1] x[2] …
 };
-/// Like the overload above, with borders made of x's own elements instead of a value.
+/// Like pad() with a value, but the borders are made of x's own elements.
 /// dtypes: any.   grad: x, twice differentiable.
-/// throws: ValueError like the overload above. Also if a dimension of size n gets a border longer
-/// than n - 1 (kReflect) or n (kCircular), or an empty dimension gets any border.
+/// throws: ValueError as pad() with a value, and if a dimension of size n gets a border longer than
+/// n - 1 (kReflect) or n (kCircular), or an empty dimension gets any border.
 LATHE_API Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, PadMode mode);
 
 }  // namespace lathe

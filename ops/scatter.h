@@ -18,8 +18,8 @@ namespace lathe {
 ///   →       x's shape
 /// grad: x, source, twice differentiable; 0 for elements that were overwritten.
 LATHE_API Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
-/// Like the overload above, with a number instead of source: writes `value` to every position that
-/// index names.
+/// A copy of x with the number `value` at every position that index names. dim and index are those
+/// of scatter() with a source.
 /// grad: x, twice differentiable.
 /// throws: IndexError, ShapeError, DeviceError; DTypeError, also if value's category is higher than
 /// x's; ValueError if x's integer dtype cannot hold value.

@@ -133,7 +133,7 @@ struct ClampOptions {
 /// the range of x's dtype.
 LATHE_API Tensor clamp(const Tensor& x, const ClampOptions& options);
 LATHE_API Tensor clamp(const Tensor& x, Scalar low, Scalar high);
-/// Like the overloads above, with an interval for each element: x, low and high broadcast. An
+/// Like clamp() with numbers, but with an interval for each element: x, low and high broadcast. An
 /// undefined end sets no limit. Dtypes are promoted as in ops/binary.h.
 /// grad: x, low, high, twice differentiable; low or high gets dy where it replaces x, but low only
 /// where low < high.

@@ -23,7 +23,7 @@ LATHE_API Tensor where(const Tensor& cond, Scalar a, const Tensor& b);
 /// dtype cannot hold value.
 LATHE_API Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
 
-/// Like the overload above, with a 0-d tensor as value. The value may be on x's device or the CPU.
+/// Like masked_fill() with a number, but the value is a 0-d tensor, on x's device or the CPU.
 /// grad: x, value, twice differentiable.
 LATHE_API Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 

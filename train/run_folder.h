@@ -60,10 +60,11 @@ class LATHE_API RunFolder {
   // --- which state is good ----
   /// Says that the present state is good. Call it before the first step.
   void begin(int64_t step);
-  /// Begins to copy the present state. Training may change it as soon as the call returns.
+  /// Begins to copy the present state, the candidate for the next good state. Training may change
+  /// the present state as soon as the call returns.
   void take_candidate();
-  /// Says that the loss of the candidate is finite. The candidate becomes the good state as soon as
-  /// it is copied.
+  /// Says that the loss of the state that take_candidate() copies is finite. The copy becomes the
+  /// good state as soon as it is complete.
   void accept_candidate(int64_t step);
   /// Says that all losses of the steps before `step` are finite.
   void losses_are_finite(int64_t step) { finite_until_ = step; }

@@ -75,7 +75,7 @@ class LATHE_API ImageDataset : public Dataset {
   void transform(const uint8_t* image, Key key, void* out) const {
     transform_.apply(image, stored_, key, out);
   }
-  /// Like the overload above, for an image of any size. name() is its name in errors.
+  /// Transforms an image of any size. name() is the image's name in errors.
   /// throws: what output_of() throws; DataError if the result has another size than that of the
   /// first image.
   void transform(const uint8_t* image, const ImageSpec& spec, Key key, void* out,

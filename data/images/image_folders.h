@@ -59,7 +59,7 @@ LATHE_API std::string wanted_layout(const std::filesystem::path& root);
 LATHE_API std::shared_ptr<ImageFolder> open_image_folder(const std::filesystem::path& root,
                                                          Part part,
                                                          const ImageFolderOptions& options = {});
-/// Like the overload above, for a folder in which look_into() has found this part.
+/// Like open_image_folder() without `found`, for a folder in which look_into() has found this part.
 LATHE_API std::shared_ptr<ImageFolder> open_image_folder(const std::filesystem::path& root,
                                                          const ImageFolders& found, Part part,
                                                          const ImageFolderOptions& options = {});

@@ -117,8 +117,8 @@ enum class Interpolation {
 LATHE_API Transform resize(int64_t height, int64_t width,
                            Interpolation interpolation = Interpolation::kBilinear);
 
-/// Like the overload above: makes the shorter side `size` long and keeps the proportions. The
-/// longer side is rounded down.
+/// Resizes the image so that its shorter side is `size` long, and keeps the proportions. The longer
+/// side is rounded down. Otherwise like resize() with two sides.
 LATHE_API Transform resize(int64_t size, Interpolation interpolation = Interpolation::kBilinear);
 
 struct Range {

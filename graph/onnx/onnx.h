@@ -61,7 +61,7 @@ LATHE_API OnnxModel load_onnx(std::string_view bytes, std::string_view name);
 /// Memory: as load_onnx(), plus 2 KiB for each module that dots in the names make.
 /// throws: as load_onnx(); DataError for a name that no module can have.
 LATHE_API GraphModule load_onnx_module(const std::string& path);
-/// Like the overload above, for a file's bytes; `name` stands for the file in messages.
+/// Like load_onnx_module() of a path, for a file's bytes; `name` stands for the file in messages.
 /// throws: DataError.
 LATHE_API GraphModule load_onnx_module(std::string_view bytes, std::string_view name);
 

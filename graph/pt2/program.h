@@ -85,8 +85,8 @@ class LATHE_API Program final : public nn::Module {
   /// throws: ValueError for another number of inputs; ShapeError, DTypeError for an input that does
   /// not fit; what the ops throw, with the module and the line of Python that called the op.
   Tensors run(const Tensors& inputs);
-  /// Like the overload above, with inputs by name.
-  /// throws: as the overload above; ValueError for a name that is missing, unknown or given twice.
+  /// Like run() with a list, but the inputs have names.
+  /// throws: as run() with a list; ValueError for a name that is missing, unknown or given twice.
   Tensors run(const Named<Tensor>& inputs);
 
   /// The names of the inputs that are tensors. Inputs that are numbers, strings or None are not
@@ -140,7 +140,7 @@ class LATHE_API Program final : public nn::Module {
 ///   - 64 MiB plus 32 times the file's size for tensors,
 ///   - while it is read, 200 times the size of its JSON, which is no larger than the file.
 LATHE_API Program load_program(const std::string& path, const ProgramOptions& options = {});
-/// Like the overload above, for a file's bytes; `name` stands for the file in messages.
+/// Like load_program() of a path, for a file's bytes; `name` stands for the file in messages.
 /// throws: DataError; ValueError.
 LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_view name,
                                const ProgramOptions& options = {});

@@ -70,7 +70,7 @@ class Call {
   const Setting& setting() const { return setting_; }
   /// Whether the module that made the call trains.
   bool trains() const;
-  /// Like the overload above, for an operator with a flag, which was false in a module that did not
+  /// Like trains() without a flag, for an operator with one: it was false in a module that did not
   /// train at the export.
   bool trains(std::string_view flag) const;
   bool is_stochastic_depth() const;

@@ -37,7 +37,7 @@ struct LrSearch {
 /// train::Step throw.
 LATHE_API LrSearch find_lr(nn::Module& model, optim::Optimizer& optimizer, const LossFunction& loss,
                            Batches& batches, const FindLrOptions& options = {});
-/// Like the overload above, for a loader (batches_of()).
+/// find_lr() with the batches of a loader (batches_of()).
 template <class Loader>
 requires(!std::derived_from<Loader, Batches>) LrSearch
     find_lr(nn::Module& model, optim::Optimizer& optimizer, const LossFunction& loss,

@@ -54,7 +54,7 @@ class LATHE_API ConvSearch {
   /// CudaError or OutOfMemoryError naming the key if no engine can compute it (or may);
   /// whatever else `engines` throws.
   void run(const ConvKey& key, ConvEngines& engines, ConvMemo& memo);
-  /// Like the overload above, for a caller that keeps no memo.
+  /// Like run() with a ConvMemo, for a caller that keeps none.
   void run(const ConvKey& key, ConvEngines& engines);
 
   /// How much later searches may cost.

@@ -15,8 +15,9 @@ class FoundSetting {
   /// written.
   FoundSetting(std::string path, std::string_view key);
 
-  /// Sets `key = value` in the file and keeps all other bytes of the file. A new file has only this
-  /// line. Reads the file again first, because somebody may have changed it during the search.
+  /// Sets `key = value` in the config file and keeps all other bytes of the file. A new file has
+  /// only this line. Reads an existing file again first, because somebody may have changed the file
+  /// since the constructor read it.
   /// → one line that says what was written; "" if nothing was
   /// throws: as the constructor.
   std::string write(std::string_view value) const;

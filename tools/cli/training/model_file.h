@@ -34,9 +34,9 @@ struct CarriedProgram {
 /// throws: DataError for a damaged program.
 void take_carried_program(Settings& settings, const Checkpoint& checkpoint,
                           const std::string& file);
-/// Like the overload above, for the checkpoint or weights in a file. Reads the file only if it
-/// carries a program.
-/// throws: CommandError (kData), DataError if it cannot be read.
+/// Like take_carried_program() with a checkpoint, for the checkpoint or weights in `file`. Reads
+/// `file` only if it carries a program.
+/// throws: CommandError (kData), DataError if `file` cannot be read.
 void take_carried_program(Settings& settings, const std::string& file);
 
 /// If a file of weights carries a program, makes it the model of a new run.
