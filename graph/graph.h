@@ -85,7 +85,7 @@ inline const Attribute& attribute_of(const Node& node, std::string_view name) {
   return *find_attribute(node, name);
 }
 
-/// Whether a node calls one of these ops.
+/// True if the node calls one of `ops`.
 bool calls_one_of(const Node& node, std::initializer_list<std::string_view> ops);
 
 /// A program of ops. A value's number is its index in `values`. Passes may leave values that no

@@ -33,8 +33,8 @@ namespace lathe::jit {
 /// it refuse them. Several threads may run it in evaluation mode.
 class LATHE_API GraphModule final : public nn::Module {
  public:
-  /// The module's tensors share the graph's memory. All parameters train; the graph's own tensors
-  /// require gradients, or not, as before. `name` stands for the graph in messages.
+  /// The module's tensors share the graph's memory. All of its parameters require gradients; this
+  /// does not change the graph's own tensors. `name` stands for the graph in messages.
   /// throws: StateError if a parameter, buffer or constant is not bound; DataError for a name that
   /// a module cannot have or that has more than 1,000 bytes, for modules nested more than 64 deep,
   /// and for a module with more than 10,000 tensors and modules.
@@ -59,8 +59,8 @@ class LATHE_API GraphModule final : public nn::Module {
   /// throws: StateError if to() has given a tensor another dtype than the graph's.
   Graph graph() const;
 
-  /// Whether a batch norm's statistics have names without dots. Its mode is then that of the whole
-  /// model, so nn::Frozen::hold() does not hold it.
+  /// True if a batch norm's statistics have names without dots. This batch norm then follows the
+  /// mode of the whole model, so nn::Frozen::hold() does not hold it.
   bool has_running_statistics() const override;
 
  private:

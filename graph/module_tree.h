@@ -19,7 +19,8 @@ namespace lathe::jit {
 class ModuleTree;
 
 /// A module of a file's model: its tensors, its name and its mode. The model's graph runs, not this
-/// module's forward(): it has CallHooks if it is_called(), and forward hooks if `is_one_to_one`.
+/// module's forward(): the module has CallHooks if is_called() is true, and forward hooks if
+/// `is_one_to_one` is.
 class Part final : public nn::Module {
  public:
   using nn::Module::buffer, nn::Module::has_hooks, nn::Module::parameter,
@@ -59,14 +60,14 @@ class ModuleTree {
   ModuleTree(nn::Module& model, OwnTensor own, std::string file, bool knows_calls);
 
   /// The module at this path below the model, made with those above it.
-  /// throws: DataError for more than 64 modules in modules, 10,000 names in one, or 1,000 bytes;
-  /// ValueError for a path that is no list of names.
+  /// throws: DataError for modules nested more than 64 deep, more than 10,000 names in one module,
+  /// or a path of more than 1,000 bytes; ValueError for a path that is no list of names.
   Part& part_at(std::string_view path);
   /// Registers a tensor under its name with dots.   → its module; null: the model
   /// throws: DataError that names the file and the tensor.
   Part* add(const std::string& name, const Tensor& tensor, bool is_buffer);
 
-  /// Notes a tensor of a batch norm, which is f32 where the model is half.
+  /// Notes that `tensor` belongs to a batch norm: it stays f32 if the model becomes half.
   void note_norm(const Tensor& tensor) { norms_.insert(tensor.handle().get()); }
   bool is_of_norm(const Tensor& tensor) const { return norms_.contains(tensor.handle().get()); }
   /// What to(asked) makes of a tensor of the model or of a module in it.

@@ -100,13 +100,13 @@ class LATHE_API Lora {
 ///   Conv2d     [rank,in,R,S]      [out,rank,1,1]     the same
 ///   Embedding  [rank,entries]     [width,rank]       lora_embedding_A.weight, lora_embedding_B.…
 /// The layers may be in any module, also in a jit::Program, where GPT-2's Conv1D counts as Linear.
-/// A layer of a program takes no adapter if its weight is also read outside of its own calls.
-/// A Conv2d must have one group: with several groups, no single weight could hold the sum. A new
+/// A layer of a program takes no adapter if its weight is also read outside of its own calls. A
+/// Conv2d must have one group: with several groups, no single weight could hold the sum. A new
 /// adapter adds 0: A is U(±1/sqrt(fan_in)) and B is 0. For an Embedding, A is 0 and B is N(0,1).
 /// Adapters of a half weight are f32, as in PEFT. If other layers of the model have adapters
-/// already, the tensors that train there stay trainable. An adapter is a forward hook of its layer:
-/// jit::compile() does not compile such a model, and a convolution with an adapter is not fused
-/// with the norm before it.
+/// already, the tensors that train there stay trainable. An adapter is a forward hook of its layer.
+/// So jit::compile() does not compile a model with adapters, and a convolution with an adapter is
+/// not fused with the norm before it.
 /// throws, and nothing has changed then:
 ///   ValueError  rank or alpha not positive, dropout outside [0,1); a target that matches no module
 ///               (with the nearest name) or none of these layers

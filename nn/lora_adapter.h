@@ -51,11 +51,11 @@ struct Adapter : std::enable_shared_from_this<Adapter> {
 
   // A merge of several adapters, or its undoing, is all or nothing: first the functions that make
   // tensors, for all of them, then the others.
-  /// What merge() puts in the place of the weight.
+  /// The tensor that merge() puts in the place of the weight.
   /// throws: StateError for a weight that cannot take other data.
   Tensor merged() const;
   void merge(const Tensor& merged);
-  /// What the weight, A and B are after unmerge(), where the weight is now.
+  /// The weight, A and B after unmerge(), on the device where the weight is now.
   struct Restored {
     Tensor weight, a, b;
   };

@@ -145,11 +145,11 @@ class LATHE_API Module {
   virtual int64_t macs_of_call(const Tensors& inputs, const Tensors& outputs) const;
   /// For layers that take an adapter of LoRA (lora_layer.h). The default is nullopt.
   virtual std::optional<LoraLayer> lora_layer() const;
-  /// Whether training changes running statistics that this module holds, as a batch norm does. The
-  /// default: whether it has a buffer "running_mean" of its own.
+  /// True if the module holds running statistics that training changes, as a batch norm does. By
+  /// default true if the module itself has a buffer "running_mean".
   virtual bool has_running_statistics() const;
-  /// False for a module that only holds tensors, which something else computes with. No hook of it
-  /// could run.
+  /// False for a module that only holds tensors: another module computes with the tensors, so no
+  /// hook of this module could run.
   virtual bool is_called() const { return true; }
 
  protected:

@@ -146,7 +146,8 @@ LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_vie
                                const ProgramOptions& options = {});
 /// Makes a program from a file's bytes, or from Program::architecture(), and from `weights`: the
 /// values of all parameters and persistent buffers, by the names of state_dict(). Copies the
-/// weights. With `classes` they hold the new last layer, too, or leave it out: then it is drawn.
+/// weights. With `classes`, `weights` hold the new last layer, too; if they leave it out, it is
+/// drawn.
 /// throws: DataError; ValueError if weights are missing, unknown or of another shape.
 /// Memory: the limit for tensors treats `weights` as a part of the file.
 LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_view name,

@@ -18,10 +18,13 @@ struct NewHead {
 /// classes that views of it name. The last layer is the linear layer or convolution from whose
 /// result the program's only result comes by pooling, activations and views alone.
 ///   file  names the file in messages
-/// throws: DataError that says why no such layer can be replaced: another operator stands behind
-/// it, its weight is used twice or is no parameter, its convolution has groups, a slice takes some
-/// of the classes, what moves dimensions meets a second size of as many, or the program has several
-/// results.
+/// throws: DataError if the last layer cannot be replaced, for one of these reasons:
+///   - Another operator stands behind the layer.
+///   - The layer's weight is used twice or is no parameter.
+///   - The layer is a convolution with groups.
+///   - A slice takes only some of the classes.
+///   - An operator moves dimensions, and a second dimension has the same size as the classes.
+///   - The program has several results.
 NewHead with_new_head(std::string_view json, int64_t classes, const std::string& file);
 
 }  // namespace lathe::jit::pt2

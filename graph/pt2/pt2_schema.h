@@ -92,9 +92,10 @@ void for_values(A& argument, F&& f) {  // A: Argument, const or not
   }
 }
 
-/// The argument for a parameter of the operator; null if it is missing.
+/// The node's argument for the operator's parameter `name`; null if it is missing.
 const Argument* find_argument(const Node& node, std::string_view name);
-/// The number of the value that the argument is; -1 if it is missing or something else.
+/// The number of the value that the argument `name` is; -1 if the argument is missing or something
+/// else.
 int value_of(const Node& node, std::string_view name);
 
 /// A size that is known, or a symbol: "s77".
