@@ -27,8 +27,8 @@ inline Tensor tensor_over(void* data, const Shape& shape, const Strides& strides
   return alias(from_blob(data, {elements}, dtype, kCPU, std::move(release)), shape, strides, 0);
 }
 
-/// Whether another library may have this tensor's memory.
-/// throws: DeviceError, StateError.
+/// Checks that another library may share the tensor's memory.
+/// throws: DeviceError unless the tensor is on the CPU; StateError if it requires grad.
 inline void check_shareable(const Tensor& t, const char* name) {
   LATHE_CHECK(DeviceError, t.device().is_cpu(), name, ": the tensor must be on the CPU (t: ", t,
               "); cpu() copies it");

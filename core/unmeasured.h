@@ -16,7 +16,7 @@ enum class Unmeasured : uint8_t {
   kResidualGrad,  // "residual-grad": an input gradient goes on through the end of the block before
 };
 
-/// Whether the part is on. Thread-safe.
+/// True if the part is on. Thread-safe.
 /// throws: ValueError if LATHE_UNMEASURED names a part that does not exist.
 LATHE_API bool tries(Unmeasured part);
 /// Turns on the parts that the list names, as LATHE_UNMEASURED would, and the others off: for the

@@ -63,9 +63,9 @@ class EpochRun {
   /// init threw; DataError after the timeout; StateError in a forked child.
   bool next(FunctionRef<void(int64_t place)> take);
 
-  /// Whether the pass ended before its last batch: next() has thrown, or read() gave up.
+  /// True if the pass ended before its last batch: next() has thrown, or read() gave up.
   bool failed() const;
-  /// Whether next() would return without waiting.
+  /// True if next() would return without waiting.
   bool ready() const;
   /// Batches that are ready to be taken.
   int64_t waiting() const;

@@ -104,7 +104,7 @@ class Pass final : public BatchSource<B> {
     core_.take([&](int64_t place) { batch = std::move((*places_)[static_cast<size_t>(place)]); });
     return batch;
   }
-  /// Whether take() would return without waiting.
+  /// True if take() would return without waiting.
   bool ready() const { return core_.ready(); }
   /// The user has received what take() returned, a batch or the end: the loader's state now leads
   /// to the next batch, or epoch.

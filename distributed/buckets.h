@@ -8,7 +8,7 @@
 
 namespace lathe::distributed {
 
-/// Whether the two fit into one piece of memory.
+/// True if a and b can lie in one piece of memory: they have one dtype and one device.
 bool travel_together(const Tensor& a, const Tensor& b);
 
 /// The gradients of some parameters of one dtype and device, one after another in one piece of

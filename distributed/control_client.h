@@ -44,7 +44,7 @@ class ControlClient {
   /// a call may.
   std::string get(const std::string& key);
 
-  /// Whether a rank has left in good order.
+  /// True if a rank has left in good order.
   bool somebody_left() const;
   /// Why call number `call` failed here. Waits for rank 0's verdict, not longer than it may take.
   Failure cause_of(int64_t call, const std::string& text);

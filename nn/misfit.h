@@ -9,7 +9,8 @@
 
 namespace lathe::nn {
 
-/// Whether a model's entry takes these values: shapes are equal, and both are floats or neither.
+/// True if an entry of a model can take the other tensor's values: the shapes are equal, and both
+/// tensors are floats or neither is.
 LATHE_API bool same_kind(const Tensor& a, const Tensor& b);
 
 /// "of the model's 122 entries 3 are missing (a, b, c); 20 of the file's are not in the model (…)",

@@ -191,10 +191,10 @@ class LATHE_API Module {
   Tensors with_call_hooks(const Tensors& inputs, FunctionRef<Tensors()> f);
   bool has_hooks() const { return !hooks_.empty(); }
   void run_call_hooks(const Tensors& inputs, const Tensors& outputs);
-  /// Runs the forward hooks.   → y, or what they put in its place
+  /// Runs the forward hooks. → y, or what the hooks put in y's place
   Tensor run_forward_hooks(const Tensor& x, const Tensor& y);
   virtual bool takes_one_tensor() const { return true; }
-  /// Whether a forward hook can replace the result.
+  /// True if a forward hook can replace the module's result.
   virtual bool takes_forward_hooks() const { return takes_one_tensor(); }
   /// The dtype that to(asked) gives to `own`, a tensor of this module's own.
   virtual DType dtype_for(DType asked, const Tensor& own) const;

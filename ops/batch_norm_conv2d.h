@@ -54,14 +54,16 @@ struct NormReluConv2dCall {
   Conv2dOptions conv;
 };
 
-/// Whether the call meets the conditions that both devices share. Takes any arguments.
+/// True if the call meets the conditions that CPU and GPU share. Takes any arguments. The
+/// conditions:
 ///   - It is a training step, and x has 4 dimensions and more than one value per channel.
 ///   - The norm's four tensors are f32 and dense on x's device.
 ///   - The convolution has one group and no bias.
 ///   - The two separate ops would not refuse the arguments.
 bool norm_relu_conv2d_suits(const NormReluConv2dCall& call);
 
-/// Whether batch_norm_relu_conv2d() is one op for the call, whose w is as autocast makes it.
+/// True if batch_norm_relu_conv2d() is one op for the call. The call's w has the dtype that
+/// autocast gives it.
 bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call);
 
 /// The gradients of {x, weight, bias, w} that are needed. They are made of ops, so they can be
@@ -82,7 +84,7 @@ struct PixelNorm {
 void batch_norm_relu_pixels(float* y, const float** pixels, int64_t count, const float* outside,
                             int64_t channels, const PixelNorm& norm);
 
-/// Whether the call can and should be one op. Takes any arguments.
+/// True if the call can and should be one op on this device. Takes any arguments.
 bool norm_relu_conv2d_fuses(const NormReluConv2dCall& call);
 /// The fused op. norm_relu_conv2d_fuses(call) must be true.
 Tensor norm_relu_conv2d(const NormReluConv2dCall& call);

@@ -41,7 +41,7 @@ class LATHE_API CheckpointWriter {
 
   /// The number of calls of save().
   size_t saves() const { return saved_; }
-  /// Whether the states of the first `saves` calls are on the disk.
+  /// True if the states of the first `saves` calls of save() are on the disk.
   bool holds(size_t saves) const;
 
  private:

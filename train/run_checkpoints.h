@@ -14,8 +14,8 @@
 
 namespace lathe::train {
 
-/// Whether a folder holds files of a run: a log, metrics or checkpoints.
-/// throws: FileError if one cannot be looked at, also for a link that leads nowhere.
+/// True if a folder holds files of a run: a log, metrics or checkpoints.
+/// throws: FileError if one of the files cannot be looked at, also for a link that leads nowhere.
 LATHE_API bool holds_run(const std::filesystem::path& folder);
 
 struct LATHE_API FoundCheckpoint {

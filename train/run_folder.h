@@ -89,12 +89,12 @@ class LATHE_API RunFolder {
 
   // --- what there is ----
   std::string last_file() const { return (folder_ / "last.safetensors").string(); }
-  /// Whether last.safetensors exists or will: found_last() was called, or it was saved.
+  /// True if last.safetensors exists or will soon: found_last() was called, or "last" was saved.
   bool has_last() const { return has_last_; }
   void found_last() { has_last_ = true; }
-  /// Whether "best" was saved since this was called before.
+  /// True if "best" was saved since the last call of take_best_saved().
   bool take_best_saved() { return std::exchange(best_saved_, false); }
-  /// Whether "best" was ever saved.
+  /// True if "best" was ever saved.
   bool has_saved_best() const { return has_saved_best_; }
   /// The number of saves so far, and whether the first `saves` of them are on the disk.
   size_t count() const { return writer_.saves(); }

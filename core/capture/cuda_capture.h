@@ -50,7 +50,7 @@ class LATHE_API CapturedStep {
   /// keeps from call to call.
   const Tensors& operator()(const Tensors& inputs);
 
-  /// Whether calls launch a graph.
+  /// True if calls launch a CUDA graph.
   bool is_captured() const noexcept;
   /// Kernels, copies and fills of a launch; 0 before it is captured.
   size_t size() const noexcept;

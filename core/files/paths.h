@@ -23,20 +23,21 @@ enum class PathKind {
 /// for a folder above it, a disk that fails, links that form a loop.
 LATHE_API PathKind path_kind(const std::filesystem::path& path);
 
-/// Whether there is something at `path`; a file; a folder.
+/// True if there is anything at `path` (is_there), a file (is_file) or a folder (is_folder).
 /// throws: FileError as path_kind() does, and for a link that leads nowhere: the storage that it
 /// names may be missing for the moment only.
 LATHE_API bool is_there(const std::filesystem::path& path);
 LATHE_API bool is_file(const std::filesystem::path& path);
 LATHE_API bool is_folder(const std::filesystem::path& path);
 
-/// Whether an entry of a folder is a folder. A link that leads nowhere is none if its name has an
-/// ending, as files have.
+/// True if an entry of a folder is a folder itself. False for a link that leads nowhere and whose
+/// name has an ending, as the names of files have.
 /// throws: FileError as is_folder().
 LATHE_API bool is_folder_entry(const std::filesystem::path& entry);
 
-/// Whether both name one file or folder, by links for instance. False if either is not there.
-/// throws: FileError if one cannot be looked at.
+/// True if a and b name the same file or folder, for instance through links. False if one of them
+/// does not exist.
+/// throws: FileError if one of them cannot be looked at.
 LATHE_API bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// The path that remains when all symbolic links of its last part are followed. It need not exist.

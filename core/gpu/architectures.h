@@ -9,7 +9,7 @@ struct ComputeCapability {
   int major = 0, minor = 0;
 };
 
-/// Whether kernels that were compiled for `architectures` run on a GPU of this compute capability.
+/// True if kernels that were compiled for `architectures` run on a GPU of this compute capability.
 /// `architectures` is CMAKE_CUDA_ARCHITECTURES with spaces between its entries: "80-real 90".
 ///   90-real     machine code: GPUs of the same major version, from that minor version on
 ///   90-virtual  PTX, which the driver compiles: GPUs of that version and every later one

@@ -13,8 +13,8 @@ namespace cuda {
 /// throws: NoCudaError, DeviceError.
 BlockPool& block_pool(Device device);
 
-/// Whether that pool's segments grow in place: their memory is mapped by cuMemMap, and not from
-/// cudaMalloc.
+/// True if the segments of the device's pool grow in place: their memory is mapped by cuMemMap, and
+/// does not come from cudaMalloc.
 /// throws: as block_pool.
 bool has_expandable_segments(Device device);
 

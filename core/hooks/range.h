@@ -151,7 +151,8 @@ LATHE_API void note_flops(double count) noexcept;
 LATHE_API void note_bytes(double count) noexcept;
 LATHE_API void note_memory(int64_t bytes, Device device) noexcept;
 LATHE_API void watch_arguments(std::span<const Argument> arguments) noexcept;
-/// Whether what is called in the innermost open range has the stack of its op.   → what it was
+/// Decides whether calls in the innermost open range have the stack of the range's op. → the old
+/// setting
 LATHE_API bool lend_stack(bool lend) noexcept;
 }  // namespace detail
 

@@ -12,8 +12,8 @@ namespace lathe {
 /// Columns of UTF-8 text, one for each character.
 LATHE_API size_t columns_of(std::string_view text);
 
-/// Whether a line of such a terminal has room for the text. A width below 20 is not heeded: lines
-/// stay as they are there.
+/// True if a terminal of `width` columns has room for the line. Always true for a width below 20:
+/// lines are then not wrapped.
 LATHE_API bool fits(std::string_view line, int width);
 
 /// Appends the text at column `at` of the last line, broken between words and between the choices

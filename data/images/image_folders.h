@@ -34,9 +34,10 @@ struct ImageFolders {
   std::string problem = {};
   std::filesystem::path below = {};  // of kOther: a folder in DIR whose layout is understood
 
-  /// Whether there are images, though perhaps in folders that are not understood.
+  /// True if DIR holds images, though perhaps in folders that are not understood.
   bool holds_images() const { return layout > FolderLayout::kOther || !problem.empty(); }
-  /// Whether the images are divided into those for training, to choose by, and to test with.
+  /// True if DIR has images to train with, images to choose the best weights by, and images to test
+  /// with.
   bool divides_three() const { return !val.empty() && !test.empty(); }
   /// The folder of the images to test with, or else of those to choose by; empty if the data set
   /// has neither.

@@ -79,8 +79,8 @@ class LATHE_API PackedWriter {
   bool is_finished_ = false;
 };
 
-/// Whether it is a regular file that begins as a packed file does, complete or not. False if it
-/// cannot be read.
+/// True if `path` is a regular file that begins as a packed file does, complete or not. False if
+/// the file cannot be read.
 LATHE_API bool is_packed_file(const std::string& path);
 
 /// A packed file, opened for reading. Several threads may read at the same time.

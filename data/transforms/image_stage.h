@@ -24,7 +24,7 @@ class ImageStage {
   /// only stages that takes_flip() get that. `out` must not overlap `in`.
   virtual void run(const ImageView& in, Random random, bool flipped, uint8_t* out) const = 0;
 
-  /// Whether a following flip costs this stage nothing.
+  /// True if a flip after this stage costs no pass of its own, because the stage can make it.
   virtual bool takes_flip() const { return false; }
 
   /// Like run(), for a batch u8 [N,C,H,W] of any strides, on its device. Sample n uses randoms[n].

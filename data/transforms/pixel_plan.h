@@ -58,10 +58,10 @@ void move_window(PixelPlan& plan, int64_t row, int64_t column, int64_t height, i
 void flip_columns(PixelPlan& plan);
 void flip_rows(PixelPlan& plan);
 
-/// Whether the result is a window of the source with the bytes unchanged.
+/// True if the plan's result is a window of the source with the bytes unchanged.
 bool is_window(const PixelPlan& plan);
 
-/// Whether the window shows exactly the whole source.
+/// True if the plan's window shows exactly the whole source.
 bool shows_all(const PixelPlan& plan);
 
 /// Writes the result of the plan, in one pass over the output and without memory of its own.

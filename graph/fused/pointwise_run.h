@@ -53,13 +53,14 @@ constexpr int64_t kLeastFused = 32768;
 LATHE_API Tensors run_pointwise(const std::shared_ptr<const PointwiseProgram>& program,
                                 const Tensors& inputs, std::string* way = nullptr);
 
-/// Whether groups become kernels on GPUs: true, unless the environment says LATHE_FUSED_KERNELS=0.
-/// Kernels that were loaded stay loaded. Any thread may call both.
+/// fused_kernels(): true if groups become kernels on GPUs. This is the default, unless the
+/// environment says LATHE_FUSED_KERNELS=0. set_fused_kernels() changes it; kernels that were loaded
+/// stay loaded. Any thread may call both functions.
 LATHE_API bool fused_kernels();
 LATHE_API void set_fused_kernels(bool on);
 
-/// A group of more ops is no kernel: NVRTC's time grows faster than the text, and beyond a GPU's
-/// registers values go through its memory.
+/// A group of more ops than this is no kernel: NVRTC's time grows faster than the text, and beyond
+/// a GPU's registers values go through its memory.
 constexpr int kMostKernelSteps = 64;
 
 /// The results of the calls one after another, where all values have `shape`. Records gradients.

@@ -68,13 +68,13 @@ class Call {
   MemoryFormat format(std::string_view name, const Tensor& like) const;
 
   const Setting& setting() const { return setting_; }
-  /// Whether the module that made the call trains.
+  /// True if the module that made the call trains.
   bool trains() const;
   /// Like trains() without a flag, for an operator with one: it was false in a module that did not
   /// train at the export.
   bool trains(std::string_view flag) const;
   bool is_stochastic_depth() const;
-  /// Whether "other" is the mask of stochastic depth.
+  /// True if the argument "other" is the mask of stochastic depth.
   bool is_masked() const;
   /// The counter of a batch norm; undefined if its module has none.
   Tensor num_batches() const;

@@ -43,7 +43,7 @@ class Watch {
  public:
   explicit Watch(const Steps& steps);
 
-  /// Whether a module with hooks begins or ends its call between these steps.
+  /// True if a module with hooks begins or ends its call between steps `first` and `last`.
   bool splits(int first, int last) const;
   void before(int step, const std::vector<Held>& held);
   void after(int step, std::vector<Held>& held);

@@ -13,7 +13,7 @@ namespace lathe::jit::pt2 {
 /// autocast and set_grad_enabled, and arguments that do not fit it.
 Graph inlined(Graph graph, const std::string& file);
 
-/// Whether inlined() takes the place of this call.
+/// True if inlined() replaces the node's call.
 bool is_inlined(const Node& node);
 
 }  // namespace lathe::jit::pt2

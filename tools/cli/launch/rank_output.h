@@ -22,7 +22,7 @@ class RankOutput {
   /// Call when the stream has ended, perhaps in the middle of a line.
   void end();
 
-  /// Whether so much is queued that nothing should be added now.
+  /// True if so much output is queued that nothing should be added now.
   bool is_full() const { return to_.is_full(); }
   /// Why the stream or the log cannot be written any more; "" as long as both can be written. If
   /// one of the two fails, only the other one is still written.

@@ -47,7 +47,8 @@ std::vector<ConfigEntry> config_of(const SettingSources& sources);
 /// The value of the variable of a setting; null if it is not set or empty.
 const char* variable_of(const SettingSources& sources, const Setting& setting);
 
-/// Whether a flag gives the setting. `--model auto` does not count: it leaves the model open.
+/// True if a flag gives the setting. `--model auto` does not count, because it leaves the model
+/// open.
 bool is_flag_given(const SettingSources& sources, std::string_view key);
 
 /// True if neither a flag nor a variable gives the setting, so that only the config file can give

@@ -28,11 +28,11 @@ Machine look_around(const Settings& settings);
 /// throws: UsageError for the synthetic set's name; FileError, DataError.
 void fetch_if_asked(const Settings& settings);
 
-/// Whether the stored data set has this part. kVal also counts if --val-split makes it. A packed
+/// True if the stored data set has `part`. That includes kVal if --val-split makes it. A packed
 /// file may lack kTrain or kTest, a folder kTest.
 /// throws: DataError, FileError.
 bool has_part(const Settings& settings, Part part);
-/// Whether kTest is a part of the training images that --val-split takes.
+/// True if --val-split takes kTest from the training images.
 /// throws: as has_part().
 bool makes_test_part(const Settings& settings);
 
