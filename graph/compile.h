@@ -41,8 +41,8 @@ class LATHE_API CompiledFunction {
   /// these runs: draws from the program's own generators, for instance, or in threads that f
   /// starts.
   ///
-  /// As in f, each call updates the running statistics of batch norms in training mode, and
-  /// dropouts draw from the default generator.
+  /// Each call updates the running statistics of batch norms in training mode, and dropouts draw
+  /// from the default generator, as when f itself runs.
   ///
   /// In these cases the function calls f itself:
   ///   - under Autocast, or while anything watches ops (a debug scope, a trace)

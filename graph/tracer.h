@@ -105,7 +105,8 @@ struct TwoRuns {
   int64_t first_rows = 0, second_rows = 0;
 };
 
-/// Both runs get tensors of their own: what the program writes into them reaches nobody else.
+/// The graph that two runs of f have in common. Each run gets tensors of its own: what the program
+/// writes into them reaches nobody else.
 /// throws: as trace().
 Graph common_graph(const std::function<Tensors(const Tensors&)>& f, const TwoRuns& runs,
                    const nn::Module* module, Purpose purpose);

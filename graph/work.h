@@ -31,9 +31,9 @@ std::vector<bool> needed_nodes(const Graph& graph);
 /// After which node each value is no longer needed: its number, or -1 for the outputs.
 /// `needed`: the nodes that run.
 std::vector<int> last_uses(const Graph& graph, const std::vector<bool>& needed);
-/// True if node `end` is the sum or the mean of all elements of a value of the group before it, of
-/// the nodes from `begin` on, and nothing later reads that value (`last`, of last_uses()): a loss.
-/// Then the group need not write it.
+/// True if node `end` adds up a loss: it is the sum or the mean of all elements of a value that the
+/// group of the nodes from `begin` on computes, and nothing later reads that value (`last`, of
+/// last_uses()). Then the group need not write the value.
 bool adds_up(const Graph& graph, size_t begin, size_t end, const std::vector<int>& last);
 /// For each value, whether a node writes into its tensor.
 std::vector<bool> written_values(const Graph& graph);

@@ -42,7 +42,7 @@ LATHE_API int64_t pooled_size(int64_t in, const Window1d& window);
 
 /// Means over windows. With `count_pad` the divisor counts the padding, but nothing beyond it.
 LATHE_API AxisMap average_map(int64_t in, const Window1d& window, bool count_pad);
-/// The same sums, each divided by `divisor`.
+/// Sums over windows, each divided by `divisor`.
 LATHE_API AxisMap sum_map(int64_t in, const Window1d& window, int64_t divisor);
 /// Output i is the mean over [floor(i in/out), ceil((i+1) in/out)).
 LATHE_API AxisMap adaptive_average_map(int64_t in, int64_t out);

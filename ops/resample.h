@@ -26,8 +26,8 @@ using PlaneMapPtr = std::shared_ptr<const PlaneMap>;
 /// throws: DTypeError, ShapeError, OutOfMemoryError.
 LATHE_API Tensor resample(const char* op, const Tensor& x, const PlaneMapPtr& map);
 
-/// The same to `out` = {rows, columns}. make_map() is called after the result has its memory, so a
-/// size that no tensor can have fails before a map is computed.
+/// Like resample() with a map, for a result of `out` = {rows, columns}. make_map() is called after
+/// the result has its memory, so a size that no tensor can have fails before a map is computed.
 LATHE_API Tensor resample(const char* op, const Tensor& x, Pair out,
                           FunctionRef<PlaneMap()> make_map);
 

@@ -29,8 +29,9 @@ double norm_of(const Tensor& grad, double p, double unscale, bool* finite);
 }  // namespace cpu
 
 namespace cuda {
-/// Also raises the counts of the items (as many as one launch can hold) unless the step is skipped,
-/// and marks those items as counted. Two launches, of which the first runs once per dtype.
+/// Checks gradients. Unless the step is skipped, also raises the counts of the items (as many as
+/// one launch can hold), and marks those items as counted. Two launches, of which the first runs
+/// once per dtype.
 void check_grads(const GradCheck& check, std::span<UpdateItem> items);
 }  // namespace cuda
 

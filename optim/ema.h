@@ -70,8 +70,8 @@ class LATHE_API EMA {
   };
 
   /// The module's state_dict() with the averages in place of the weights, in the module's dtypes.
-  /// It can be saved and loaded like any weights. An entry shares memory with its average if their
-  /// dtypes agree; clone() it to keep its values.
+  /// The result can be saved and loaded like any weights. An entry shares memory with its average
+  /// if their dtypes agree; clone() it to keep its values.
   StateDict module_state() const;
 
   /// The number of updates so far. Waits for the device if the count is in the device's memory:

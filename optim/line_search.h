@@ -29,7 +29,7 @@ struct LineSearchOptions {
 
 /// Finds t with loss(t) <= loss(0) + c1 * t * slope(0) and |slope(t)| <= c2 * |slope(0)|: first a
 /// bracket that contains such a t, from `first_t` on, then a smaller one, by cubic interpolation.
-/// Where the limits end the search, the point with the lowest loss of the bracket is returned.
+/// If the limits end the search, it returns the point of the bracket with the lowest loss.
 ///   start     t = 0, with a negative slope
 ///   evaluate  the point at t
 /// ref: Nocedal and Wright 2006, Algorithms 3.5 and 3.6, equation 3.59.

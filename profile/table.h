@@ -15,9 +15,10 @@ struct FittedTable {
   std::vector<std::string> left_out;
 };
 
-/// The table without the columns that `width` columns of a terminal have no room for; 0: with all.
-/// Those that say least of where the time went are left out first. The name and the self time stay,
-/// of a recording with GPU times those of the GPU; names are cut if these alone are too wide.
+/// The table without the columns for which a terminal of `width` columns has no room; with 0 all
+/// columns stay. The columns that say least about the time are left out first. The name and the
+/// self time stay (for a recording with GPU times the GPU's self time). If these two columns are
+/// too wide, names are cut.
 LATHE_API FittedTable fitted_table(const Averages& averages, const TableOptions& options,
                                    int width);
 

@@ -28,8 +28,8 @@ enum class Better { kHigher, kLower };
 class LATHE_API Metric {
  public:
   /// A function that computes the k numbers of a batch: a tensor [k] or 0-d, of any floating dtype.
-  /// It runs without gradients. It may be captured into a CUDA graph, so it must not wait for the
-  /// device.
+  /// The function runs without gradients. It may be captured into a CUDA graph, so it must not wait
+  /// for the device.
   using Sums = std::function<Tensor(const Result& result)>;
   /// Computes the metric's value from the k totals.
   using Value = std::function<double(std::span<const double> totals)>;

@@ -12,7 +12,8 @@
 
 namespace lathe::train {
 
-/// Where a step is.
+/// The call that comes next: after kReady forward(), after kForward backward(), after kBackward
+/// update().
 enum class Stage : uint8_t { kReady, kForward, kBackward };
 
 struct Step::Impl {

@@ -70,7 +70,7 @@ struct Sums {
   double seconds = 0;
 };
 
-/// Where batches come from; the second and the third may be missing.
+/// The sources of batches; `validation` and `test` may be null.
 struct Inputs {
   Batches *train = nullptr, *validation = nullptr, *test = nullptr;
 };

@@ -64,9 +64,11 @@ struct DatasetSource {
 /// cifar10, cifar100, mnist, fashion-mnist.
 LATHE_API const std::vector<DatasetSource>& dataset_sources();
 
+/// The source of the data set `name`.
 /// throws: ValueError listing the known names.
 LATHE_API const DatasetSource& dataset_source(std::string_view name);
-/// The same set's info.
+/// The info of the data set `name`.
+/// throws: as dataset_source().
 LATHE_API const DatasetInfo& dataset_info(std::string_view name);
 
 /// The 20 superclasses of CIFAR-100.

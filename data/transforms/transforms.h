@@ -174,8 +174,8 @@ struct ColorJitterOptions {
 };
 
 /// Changes brightness, contrast, saturation and hue by uniformly drawn factors, in a random order.
-/// The same factors and order give the bytes of torchvision's ColorJitter on PIL images. Options
-/// that are 0 change nothing. Images of one channel have no saturation and no hue.
+/// With equal factors and order, the result has the bytes of torchvision's ColorJitter on PIL
+/// images. Options that are 0 change nothing. Images of one channel have no saturation and no hue.
 /// throws: ValueError unless the numbers are finite and not negative and hue is at most 0.5; on use
 /// ShapeError unless the image has 1 or 3 channels, DTypeError if it is f32 already.
 LATHE_API Transform color_jitter(const ColorJitterOptions& options);

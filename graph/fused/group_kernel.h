@@ -31,10 +31,10 @@ class GroupKernel {
   explicit GroupKernel(const PointwisePlan& plan);
 
   /// The kernel on a GPU. The first call for a text and a GPU compiles and loads it, which takes
-  /// tenths of a second; other texts do not wait for it. Where NVRTC is absent, or fails, the
-  /// reason is kept, and nothing is tried again. A failure's whole message is a warning, once.
-  /// Where memory was short, it is tried again after 1, 3, 7, … more calls. A process loads at most
-  /// 512 kernels. While a CUDA graph is captured nothing is loaded: the ops then take the kernel's
+  /// tenths of a second; other texts do not wait for it. If NVRTC is absent or fails, the reason is
+  /// kept, and nothing is tried again. A failure's whole message is a warning, once. If memory was
+  /// short, the kernel is tried again after 1, 3, 7, … more calls. A process loads at most 512
+  /// kernels. While a CUDA graph is captured nothing is loaded: the ops then take the kernel's
   /// place there.
   const LoadedGroup& on(Device gpu) const;
 

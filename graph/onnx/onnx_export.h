@@ -55,12 +55,12 @@ class Emission {
 
   std::string_view op() const;
   size_t inputs() const { return node_.inputs.size(); }
-  /// Those before the tensors in the op's options.
+  /// The number of inputs before the tensors in the op's options.
   size_t range_inputs() const;
   bool has(size_t i) const { return i < node_.inputs.size() && node_.inputs[i] >= 0; }
   /// "" for an input that is undefined.
   std::string in(size_t i);
-  /// As `dtype`.
+  /// Input i converted to `dtype`.
   std::string in(size_t i, DType dtype) { return cast(in(i), type(i).dtype, dtype); }
   const Type& type(size_t i) const;
   /// The type of the result.

@@ -80,7 +80,7 @@ class Call {
   int64_t fixed(const Type& type, size_t d) const;
   /// The integers of an input if they are known, else null.
   const Known* known(size_t i);
-  /// The same where nothing else will do.
+  /// Like known(), for integers that must be known. `what` names them in the error.
   const Known& must_know(size_t i, const char* what);
   std::vector<int64_t> integers(size_t i, const char* what);
   /// An input's tensor if it is one of the file.
@@ -111,7 +111,7 @@ class Call {
   /// A constant of the program.
   int constant(const Tensor& t);
   int number(double value, DType dtype);
-  /// The same elements in another shape.
+  /// The elements of `value` in another shape.
   int reshaped(int value, const std::vector<Size>& shape);
   const Type& type_of(int value) const;
   /// False if the next result has no name, so that nobody can read it.
@@ -125,7 +125,9 @@ class Call {
   /// The result is a tensor of the file.
   void result_tensor(std::string_view message);
 
-  /// Where numbers do not fit, or depend on the batch in another way than as multiples.
+  /// Arithmetic with sizes.
+  /// throws: DataError if numbers do not fit, or depend on the batch in another way than as
+  /// multiples.
   Size times(const Size& a, const Size& b) const;
   Size divided(const Size& a, const Size& b) const;
   Size plus(const Size& a, const Size& b, int64_t sign = 1) const;

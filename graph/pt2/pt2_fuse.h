@@ -24,7 +24,7 @@ struct Fusion {
   int conv = -1;
 
   std::array<int, 4> steps() const { return {norm, add, relu, conv}; }
-  /// Where all of them run.
+  /// The step in which all of them run.
   int last() const { return conv >= 0 ? conv : relu; }
 };
 

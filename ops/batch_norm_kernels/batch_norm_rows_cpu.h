@@ -50,8 +50,8 @@ struct TileLoops {
   static void grad_sums(const TileShape& shape, BatchNormForm form, S* sum_g, S* sum_gt,
                         const T* dy, const T* x, const T* y, const TileParams<S>& p);
 
-  /// The same of dy + second, or of dy where second is null, and writes g to g_out, which may be dy
-  /// or second. The sums are those of g before it is rounded to T.
+  /// Like grad_sums(), for dy + second in place of dy (only dy if second is null). Writes g to
+  /// g_out, which may be dy or second. The sums are those of g before it is rounded to T.
   static void grad_sums_kept(const TileShape& shape, BatchNormForm form, S* sum_g, S* sum_gt,
                              T* g_out, const T* dy, const T* second, const T* x, const T* y,
                              const TileParams<S>& p);

@@ -33,8 +33,8 @@ template <class T>
 void gemm_serial(const MatrixRef<T>& c, const MatrixRef<const T>& a, const MatrixRef<const T>& b,
                  GemmMode mode);
 
-/// The same on all threads. For f32 in a build with oneDNN the order of summation may depend on the
-/// number of threads.
+/// Like gemm_serial(), on all threads. For f32 in a build with oneDNN the order of summation may
+/// depend on the number of threads.
 template <class T>
 void gemm(const MatrixRef<T>& c, const MatrixRef<const T>& a, const MatrixRef<const T>& b,
           GemmMode mode);

@@ -37,7 +37,8 @@ struct Loops {
 };
 using Walk = NestWalk<2>;
 
-/// Both tensors have the same number of dimensions and at least one element each.
+/// The loops that reduce x into `out`. out and x have the same number of dimensions, and at least
+/// one element each.
 Loops loops_of(const Tensor& out, const Tensor& x);
 
 /// Joins n partials of `width` numbers each, in pairs, into the first.

@@ -19,7 +19,8 @@ struct OneDnnInfo {
 };
 LATHE_API OneDnnInfo onednn_info();
 
-/// This machine. If oneDNN cannot be loaded, it counts as one that has no more than direct sums.
+/// Describes this machine. If oneDNN cannot be loaded, it counts as a oneDNN that has no more than
+/// direct sums.
 CpuConvMachine conv_machine() noexcept;
 
 /// The passes by an engine of oneDNN; tensors as conv2d_engines_cpu.h has them.

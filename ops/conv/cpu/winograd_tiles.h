@@ -92,7 +92,7 @@ struct Tiles {
     }
   }
 
-  /// That of tile `index`.
+  /// The place of tile `index`.
   TilePlace place(int64_t index) const {
     return {index / (down * across), index / across % down, index % across};
   }

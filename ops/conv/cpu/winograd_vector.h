@@ -108,8 +108,8 @@ void transform_output(float* const* y, const WinogradMatrices& m, int64_t channe
   });
 }
 
-/// The same where the filters of neighbouring outputs lie side by side, as do those of the input's
-/// gradient in channels-last order.
+/// Transforms filters if the filters of neighbouring outputs lie side by side, as do those of the
+/// input's gradient in channels-last order.
 template <class F>
 void transform_neighbours(const WinogradMatrices& u, const WinogradFilters& g, int64_t ins,
                           int64_t outs) {
@@ -164,7 +164,7 @@ struct CollectedFilters {
     return numbers + (in * 9 + tap) * kLanes;
   }
 
-  /// Those of the first `ins` inputs and `outs` outputs at `from`.
+  /// Collects the numbers of the first `ins` inputs and `outs` outputs at `from`.
   void collect(const float* from, const WinogradFilters& g, int64_t ins, int64_t outs) {
     const bool whole = ins == kLanes && outs == kLanes;
     if (whole && g.in_step == 1) {  // channels last

@@ -70,10 +70,9 @@ using ConvClock = std::function<double()>;  // milliseconds since any fixed time
 /// the next one must need at most half the workspace. If there is none, `chosen` is engines.size().
 LATHE_API ConvChoice without_chosen(ConvChoice choice, bool out_of_memory, const std::string& why);
 
-/// The same choice, to which the engines of heuristic kFallback that it has not yet are added. The
-/// first of these that may be used for the key is chosen. If there is none, `chosen` is
-/// engines.size().
-/// workspace_limit_bytes  the most that it may need
+/// A copy of `choice` with all engines of heuristic kFallback that it lacks. The first added engine
+/// that may be used for the key is chosen. If there is none, `chosen` is engines.size().
+/// workspace_limit_bytes  the most workspace that the chosen engine may need
 LATHE_API ConvChoice with_fallback(const ConvKey& key, ConvEngines& engines, ConvChoice choice,
                                    int64_t workspace_limit_bytes);
 

@@ -61,9 +61,10 @@ decltype(auto) running_graph(const std::string& file, F&& f) {
 ModelInput model_input_of(const GraphFile& file, const std::string& path);
 
 /// True if the results of a classifier are probabilities already, so that they need no softmax.
-/// This holds if the last op is a softmax over the classes, a sigmoid, or the exp of a log_softmax.
-/// Further ops behind it that only change shape or dtype do not matter. Results of any other op
-/// count as logits. (The softmax of a log_softmax equals that of its logits.)
+/// Results are probabilities if the last op is a softmax over the classes, a sigmoid, or the exp of
+/// a log_softmax. Further ops behind the last op that only change shape or dtype do not matter.
+/// Results of any other op count as logits. (The softmax of a log_softmax equals that of its
+/// logits.)
 bool gives_probabilities(const jit::Graph& graph);
 
 /// The only batch size that the graph's first input takes, or 0 if it takes any.
