@@ -16,11 +16,11 @@ namespace lathe::cli {
 void announce_debug_scopes(const FaultSettings& settings, Device device, bool scales_loss,
                            Log& log);
 
-/// True if the steps must be queued op by op, so that each can be looked at.
+/// True if the steps must be queued op by op, so that a scope can look at each op.
 bool wants_single_ops(const FaultSettings& settings);
 
-/// The debug scopes around all steps of a training. With `scales_loss`, a ForwardScope in each step
-/// looks for bad values instead.
+/// The debug scopes around all steps of a training. Exception: with `scales_loss` no scope around
+/// the steps looks for bad values; a ForwardScope in each step does.
 class DebugScopes {
  public:
   [[nodiscard]] DebugScopes(const FaultSettings& settings, Device device, bool scales_loss);
@@ -34,8 +34,9 @@ class DebugScopes {
   std::optional<debug::SyncCheck> sync_;
 };
 
-/// The scope around the forward pass of one step. With loss scaling (`scales_loss`) only this pass
-/// is checked for bad values: the scale rises until gradients overflow, so NaN in them is no fault.
+/// The scope around the forward pass of one step. With loss scaling (`scales_loss`) only the
+/// forward pass is checked for bad values: the scale rises until gradients overflow, so NaN in them
+/// is no fault.
 class ForwardScope {
  public:
   [[nodiscard]] ForwardScope(const FaultSettings& settings, bool scales_loss);
