@@ -25,7 +25,8 @@ namespace lathe::npy {
 /// throws: FileError; DataError that names the file and what does not fit or cannot be read.
 LATHE_API Tensor read(const std::string& path);
 
-/// Like read(), for the bytes of a file in memory; `name` stands for the file in messages.
+/// Like read(), but from the bytes of a .npy file in memory. `name` stands for the file in
+/// messages.
 LATHE_API Tensor parse(std::span<const std::byte> bytes, std::string_view name);
 
 /// Writes a tensor on any device to a .npy file, little-endian, in version 1.0 of the format. The

@@ -19,7 +19,8 @@ namespace lathe::npz {
 /// zlib.
 LATHE_API StateDict read(const std::string& path);
 
-/// Like read(), for the bytes of a file in memory; `name` stands for the file in messages.
+/// Like read(), but from the bytes of a .npz file in memory. `name` stands for the file in
+/// messages.
 LATHE_API StateDict parse(std::span<const std::byte> bytes, std::string_view name);
 
 struct WriteOptions {

@@ -45,7 +45,8 @@ struct ReadOptions {
 /// - files of PyTorch before 1.6: save them again with a newer one
 LATHE_API StateDict read(const std::string& path, const ReadOptions& options = {});
 
-/// Like read(), for the bytes of a file in memory; `name` stands for the file in messages.
+/// Like read(), but from the bytes of a .pth file in memory. `name` stands for the file in
+/// messages.
 LATHE_API StateDict parse(std::span<const std::byte> bytes, std::string_view name,
                           const ReadOptions& options = {});
 

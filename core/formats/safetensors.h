@@ -34,7 +34,8 @@ struct Contents {
 /// values that do not fit.
 LATHE_API Contents read(const std::string& path);
 
-/// Like read(), for the bytes of a file in memory; `name` stands for the file in messages.
+/// Like read(), but from the bytes of a safetensors file in memory. `name` stands for the file in
+/// messages.
 /// throws: DataError, OutOfMemoryError.
 LATHE_API Contents parse(std::span<const std::byte> bytes, std::string_view name);
 
