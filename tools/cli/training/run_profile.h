@@ -25,8 +25,8 @@ class RunProfile {
  public:
   /// Begins to count steps. The step before the first profiled one is recorded as warm-up and
   /// dropped. `most`: the number of steps that the process makes if it does not end early. If
-  /// `asked` begins after these steps, the same number of steps at their end is profiled instead,
-  /// and a line in the log says so.
+  /// `asked` begins later, the last of the `most` steps are profiled instead, as many as asked, and
+  /// a line in the log says so.
   RunProfile(const ProfileSteps& asked, int64_t most, Device device,
              const std::filesystem::path& folder, Log& log);
   /// If the run ends during the profiled steps, writes those made so far. Warns if none was
