@@ -7,7 +7,7 @@ namespace lathe {
 
 /// Copies src's values to dst, converted to dst's dtype; src broadcasts to dst's shape. Float →
 /// integer truncates toward zero, float → half rounds to nearest even, anything → bool is `!= 0`.
-/// The two must not overlap unless they are the same view.
+/// src and dst must not overlap unless they are the same view.
 /// throws: ShapeError if src does not broadcast; NoCudaError.
 LATHE_API void copy_values(const Tensor& dst, const Tensor& src);
 

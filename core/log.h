@@ -16,7 +16,7 @@ enum class LogLevel : uint8_t { kInfo, kWarning, kError };
 /// Exceptions that it throws are dropped.
 using LogHandler = std::function<void(LogLevel level, std::string_view text)>;
 
-/// Sends all further messages to `handler`. An empty one restores the default, which prints
+/// Sends all further messages to `handler`. An empty `handler` restores the default, which prints
 /// "lathe: warning: <text>" as one line on stderr (printable.h). Returns the previous handler,
 /// empty if it was the default.
 LATHE_API LogHandler set_log_handler(LogHandler handler);

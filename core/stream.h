@@ -34,8 +34,8 @@ class LATHE_API StreamScope {
 };
 
 /// A new queue, which waits for no other queue. Its destructor does not wait: queued work goes on,
-/// and a later OwnedStream may queue behind it. On the CPU it is the one queue that everything
-/// uses.
+/// and a later OwnedStream may queue behind it. On the CPU an OwnedStream is the one queue that
+/// everything uses.
 class LATHE_API OwnedStream {
  public:
   /// throws: NoCudaError, DeviceError, CudaError.

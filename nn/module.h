@@ -44,9 +44,9 @@ class LATHE_API Module {
  public:
   template <class T>
   using Named = std::vector<std::pair<std::string, T>>;
-  /// A ForwardPreHook runs before forward() and gets the input x. A ForwardHook runs after it and
-  /// gets the input x and the output y. If a hook returns a defined tensor, that tensor replaces
-  /// the input (ForwardPreHook) or the output (ForwardHook).
+  /// A ForwardPreHook runs before forward() and gets the input x. A ForwardHook runs after
+  /// forward() and gets the input x and the output y. If a hook returns a defined tensor, that
+  /// tensor replaces the input (ForwardPreHook) or the output (ForwardHook).
   using ForwardPreHook = std::function<Tensor(Module&, const Tensor& x)>;
   using ForwardHook = std::function<Tensor(Module&, const Tensor& x, const Tensor& y)>;
   /// A CallHook runs after a call and sees all tensors in its arguments and its result. It suits a

@@ -29,7 +29,7 @@ struct Conv2dEpilogue {
 ///   - there is a bias, and then.relu is set; the residual, if there is one, is f16
 ///   - cudnn::set_benchmark() is on without set_deterministic(), and the search found such a kernel
 ///     to be the fastest for these sizes
-/// On a CPU it is one op in f32, if no gradient is recorded and no autocast is on.
+/// On a CPU fused_conv2d is one op for f32, if no gradient is recorded and no autocast is on.
 /// dtypes: as conv2d; residual has x's dtype, or in an Autocast scope any floating dtype.
 /// grad: x, w, bias, residual, twice differentiable.   amp: half.
 /// throws: as conv2d; ShapeError, DTypeError or DeviceError for a residual that does not fit.

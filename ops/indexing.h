@@ -78,7 +78,7 @@ class TensorIndex {
 ///   - Without tensors in the list, the result is a view of x.
 ///   - With tensors of indices, the result is a row-major copy. The tensors are broadcast to one
 ///     shape. That shape replaces the dimensions that they index. If other entries stand between
-///     the tensors, it comes first instead.
+///     the tensors, that shape comes first instead.
 ///   - A mask stands for the indices of its true elements, one tensor for each of its dimensions
 ///     (ops/nonzero.h). index() then waits for the device.
 ///   - A 0-d tensor of integers stands for the number in it. index() then waits for the device.
