@@ -30,12 +30,12 @@ struct AttentionWeightsOptions {
   bool average_attn_weights = true;  // false: the weights of each head
 };
 
-/// The keys and values of the tokens so far, for decoding (MultiheadAttention::decode). Its memory
+/// The keys and values of all earlier tokens, for MultiheadAttention::decode. The cache's memory
 /// grows by doubling.
 class LATHE_API KeyValueCache {
  public:
-  /// Appends key and value [N,heads,L,D].   → all of them, [N,heads,length(),D]
-  /// throws: ShapeError if they do not fit the ones before.
+  /// Appends key and value [N,heads,L,D].   → all keys and all values, [N,heads,length(),D]
+  /// throws: ShapeError if key and value do not fit the earlier ones.
   std::pair<Tensor, Tensor> append(const Tensor& key, const Tensor& value);
   /// The number of tokens.
   int64_t length() const { return length_; }
@@ -73,26 +73,29 @@ class LATHE_API MultiheadAttention final
   }
 
   using ModuleOf::operator(), ModuleOf::forward;
-  /// If the masks hide every key from a query, the heads give 0, so its result is out_proj.bias.
+  /// If the masks hide every key from a query, the heads give 0, so the query's result is
+  /// out_proj.bias.
   /// throws: ShapeError, DTypeError for a mask of integers.
   Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value,
                  const AttentionMask& mask) override;
   /// Self-attention without a mask.
   Tensor operator()(const Tensor& x) { return (*this)(x, x, x, {}); }
-  /// Like a call with these arguments, but also returns the attention weights, after dropout.
-  ///   →  the result, and the weights [N,L,S], of single heads [N,heads,L,S]
+  /// Like forward(), but also returns the attention weights, after dropout.
+  ///   →  the result, and the weights: [N,L,S], averaged over the heads; or [N,heads,L,S] without
+  ///      average_attn_weights
   /// The weights of a query that may look nowhere are 0.
   std::pair<Tensor, Tensor> with_weights(const Tensor& query, const Tensor& key,
                                          const Tensor& value, const AttentionMask& mask = {},
                                          const AttentionWeightsOptions& options = {});
-  /// Self-attention of tokens that follow those in `cache`, to which their keys and values are
-  /// appended. A token looks at itself and at all before it. Not recorded by autograd, without
-  /// dropout.
-  ///   x  [N,L,size]   →  [N,L,size], rows of what the whole sequence gives with is_causal
+  /// Self-attention of tokens that follow the tokens in `cache`. Appends the keys and values of the
+  /// new tokens to `cache`. Each token looks at itself and at all tokens before it. There is no
+  /// dropout, and autograd records nothing.
+  ///   x  [N,L,size]   →  [N,L,size]: the rows that forward() with is_causal gives for the whole
+  ///      sequence
   /// throws: ShapeError, also if `cache` holds another batch; what the ops throw.
   Tensor decode(const Tensor& x, KeyValueCache& cache);
-  /// Multiply-adds of the projections of q, k and v and of both matrix products. out_proj counts
-  /// its own.
+  /// The multiply-adds of the projections of q, k and v, and of both matrix products. The module
+  /// out_proj counts its own multiply-adds.
   int64_t macs_of_call(const Tensors& inputs, const Tensors& outputs) const override;
 
   Parameter in_proj_weight, in_proj_bias;

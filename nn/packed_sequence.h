@@ -8,8 +8,8 @@
 
 namespace lathe::nn::utils::rnn {
 
-/// Sequences without padding, step by step: data holds the first elements of all sequences, then
-/// the second ones of those that have one, …. The longest sequence comes first.
+/// Sequences without padding. `data` holds the first elements of all sequences, then the second
+/// elements of all sequences that have one, and so on. The longest sequence comes first.
 struct LATHE_API PackedSequence {
   Tensor data;                       // [sum of the lengths,…]
   std::vector<int64_t> batch_sizes;  // for each step the number of sequences that have it
@@ -32,7 +32,8 @@ struct PackOptions {
 /// ref: torch.nn.utils.rnn.pack_padded_sequence.
 LATHE_API PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<int64_t>& lengths,
                                               const PackOptions& options = {});
-/// The lengths [N] as integers. Waits for their device.
+/// Like pack_padded_sequence() with a vector, for lengths in a tensor [N] of integers. Waits for
+/// the tensor's device.
 LATHE_API PackedSequence pack_padded_sequence(const Tensor& x, const Tensor& lengths,
                                               const PackOptions& options = {});
 
@@ -47,7 +48,8 @@ struct PaddedSequence {
   std::vector<int64_t> lengths;
 };
 
-/// The inverse of pack_padded_sequence, in the caller's order.
+/// The inverse of pack_padded_sequence(): a padded tensor, with the sequences in the caller's
+/// order.
 /// grad: data.
 /// throws: ValueError if total_length is shorter than a sequence, or for a PackedSequence whose
 /// data and batch_sizes do not belong together.
@@ -69,9 +71,10 @@ LATHE_API Tensor pad_sequence(const Tensors& sequences, const PadSequenceOptions
 /// throws: as pad_sequence and pack_padded_sequence.
 LATHE_API PackedSequence pack_sequence(const Tensors& sequences, bool enforce_sorted = true);
 
-/// The length of each sequence in data.
+/// The length of each sequence, in the order of PackedSequence::data.
 std::vector<int64_t> lengths_of(const std::vector<int64_t>& batch_sizes);
-/// throws: ValueError unless batch_sizes belong to data and do not grow.
+/// Checks that batch_sizes belong to data and do not grow. `who` begins the message.
+/// throws: ValueError.
 void check_packed(const char* who, const PackedSequence& sequence);
 
 }  // namespace lathe::nn::utils::rnn

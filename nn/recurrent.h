@@ -54,7 +54,7 @@ struct RecurrentWeights {
 
 // --- what the layers and the cells (recurrent_cell.h) are made of ------------------------------
 
-/// lstm, or an op without c behind without_c.
+/// lstm, or an op without c in the wrapper without_c.
 using RecurrentOp = RecurrentResult (*)(const Tensor& x, const Tensor& h, const Tensor& c,
                                         const std::vector<RecurrentLayer>& layers,
                                         const RecurrentOptions& options);
@@ -66,15 +66,15 @@ RecurrentResult without_c(const Tensor& x, const Tensor& h, const Tensor&,
   return op(x, h, layers, options);
 }
 
-/// Zeros of `shape` [layers,N,H]. x has N elements along `dim`, from which a trace learns that N is
-/// the batch.
+/// Zeros of `shape` [layers,N,H]. x has N elements along `dim`: from x a trace learns that N is the
+/// batch size.
 Tensor zero_states(const Tensor& x, int64_t dim, const Shape& shape);
 
 /// A module that takes a tensor and states, and may return either.
 class RecurrentModule : public Module {
  protected:
   bool takes_one_tensor() const override { return false; }
-  /// Runs f() as a call of this module, then the CallHooks.
+  /// Runs f() as a call of this module, and then the CallHooks.
   template <class F>
   auto called(const Tensors& inputs, const F& f) {
     std::optional<decltype(f())> result;
@@ -93,8 +93,8 @@ class RecurrentModule : public Module {
 ///   x  [T,N,in], [N,T,in] with batch_first, [T,in] for a single sequence, or a PackedSequence
 ///   y  [T,N,D*P] likewise: the states of the last layer; forward direction first
 ///   h  [num_layers*D,N,P], for a single sequence without N: the states at the end of each
-///      sequence. As an argument: those before the beginning; undefined: 0.
-/// A PackedSequence's states are in the caller's order.
+///      sequence. As an argument, the states before the beginning; an undefined h is 0.
+/// The states of a PackedSequence are in the caller's order.
 /// Parameters, all U(±1/sqrt(H)): weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, with a
 /// projection weight_hr_l0; then those of the backward direction, as weight_ih_l0_reverse; then
 /// those of layer 1, …. The rows of the gates are in PyTorch's order.
@@ -110,7 +110,7 @@ class LATHE_API RecurrentLayers : public RecurrentModule {
     utils::rnn::PackedSequence y;
     Tensor h, c;
   };
-  /// An `op` with `gates` times H rows in its weights.
+  /// Makes layers of `op`, whose weights have gates · H rows.
   /// throws: ValueError unless sizes and num_layers are positive, dropout is in [0,1] and proj_size
   /// is in [0,hidden_size).
   RecurrentLayers(const char* name, RecurrentOp op, int64_t gates, int64_t input_size,
@@ -136,7 +136,8 @@ struct LSTMState {
   Tensors tensors() const { return tensors_in(h, c); }
 };
 
-/// See RecurrentLayers and ops/recurrent.h.
+/// Long short-term memory. RecurrentLayers has shapes and parameters, lstm in ops/recurrent.h the
+/// formulas.
 /// ref: Hochreiter and Schmidhuber 1997; torch.nn.LSTM.
 class LATHE_API LSTM final : public RecurrentLayers {
  public:
@@ -154,7 +155,8 @@ class LATHE_API LSTM final : public RecurrentLayers {
   std::pair<Packed, LSTMState> operator()(const Packed& x, const LSTMState& state = {});
 };
 
-/// See RecurrentLayers and ops/recurrent.h.
+/// Gated recurrent units. RecurrentLayers has shapes and parameters, gru in ops/recurrent.h the
+/// formulas.
 /// ref: Cho et al. 2014 (arXiv:1406.1078); torch.nn.GRU.
 class LATHE_API GRU final : public RecurrentLayers {
  public:
@@ -172,7 +174,8 @@ class LATHE_API GRU final : public RecurrentLayers {
   std::pair<Packed, Tensor> operator()(const Packed& x, const Tensor& h = {});
 };
 
-/// h' = tanh(w_ih x[t] + b_ih + w_hh h + b_hh), or relu instead of tanh. See RecurrentLayers.
+/// h' = tanh(w_ih x[t] + b_ih + w_hh h + b_hh), or relu instead of tanh. RecurrentLayers has shapes
+/// and parameters.
 /// ref: Elman 1990; torch.nn.RNN.
 class LATHE_API RNN final : public RecurrentLayers {
  public:

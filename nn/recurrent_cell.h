@@ -18,7 +18,7 @@ struct RNNCellOptions {
   bool bias = true;
 };
 
-/// What the cells share. They take x [N,in] and states [N,H], or [in] and [H] for a single
+/// Base of the cells. A cell takes x [N,in] and states [N,H], or [in] and [H] for a single
 /// sequence. An undefined state is 0. Parameters, all U(±1/sqrt(H)): weight_ih [G*H,in], weight_hh
 /// [G*H,H], bias_ih and bias_hh [G*H]. G is 4 for LSTMCell, 3 for GRUCell, 1 for RNNCell.
 class LATHE_API RecurrentCell : public RecurrentModule {
@@ -32,7 +32,7 @@ class LATHE_API RecurrentCell : public RecurrentModule {
   /// throws: ValueError unless the sizes are positive.
   RecurrentCell(const char* name, int64_t gates, int64_t input_size, int64_t hidden_size,
                 bool bias);
-  /// One step of the op.   → h and c after it
+  /// Makes one step of `op`.   → h and c after the step
   /// throws: ShapeError for an x or states of other sizes; what the op throws.
   LSTMState step(RecurrentOp op, const Tensor& x, const Tensor& h, const Tensor& c) const;
 

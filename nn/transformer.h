@@ -54,7 +54,7 @@ class LATHE_API TransformerEncoderLayer final
   using ModuleOf::operator(), ModuleOf::forward;
   Tensor forward(const Tensor& src, const AttentionMask& mask) override;
   Tensor operator()(const Tensor& src) { return (*this)(src, {}); }
-  /// The layer with is_causal, of tokens that follow those in `cache`; see
+  /// Like forward() with is_causal, for tokens that follow the tokens in `cache`: see
   /// MultiheadAttention::decode.
   Tensor decode(const Tensor& src, KeyValueCache& cache);
 
@@ -72,8 +72,9 @@ class LATHE_API TransformerEncoderLayer final
   bool norm_first_;
 };
 
-/// TransformerEncoderLayers one after another, "layers.0", …, then `norm` if there is one.
-/// ref: torch.nn.TransformerEncoder, whose layers begin with equal weights; these do not.
+/// TransformerEncoderLayers one after another, "layers.0", …, then `norm` if there is one. Each
+/// layer draws initial values of its own.
+/// ref: torch.nn.TransformerEncoder, whose layers begin with equal weights.
 class LATHE_API TransformerEncoder final
     : public ModuleOf<Tensor(const Tensor& src, const AttentionMask& mask)> {
  public:
@@ -89,8 +90,8 @@ class LATHE_API TransformerEncoder final
   using ModuleOf::operator(), ModuleOf::forward;
   Tensor forward(const Tensor& src, const AttentionMask& mask) override;
   Tensor operator()(const Tensor& src) { return (*this)(src, {}); }
-  /// The encoder with is_causal, of tokens that follow those in `caches`, one for each layer. An
-  /// empty list becomes caches without tokens.
+  /// Like forward() with is_causal, for tokens that follow the tokens in `caches`. There is one
+  /// cache for each layer; an empty list becomes caches without tokens.
   /// throws: ValueError for another number of caches.
   Tensor decode(const Tensor& src, std::vector<KeyValueCache>& caches);
 
@@ -139,8 +140,9 @@ class LATHE_API TransformerDecoderLayer final
   bool norm_first_;
 };
 
-/// TransformerDecoderLayers one after another, "layers.0", …, then `norm` if there is one.
-/// ref: torch.nn.TransformerDecoder, whose layers begin with equal weights; these do not.
+/// TransformerDecoderLayers one after another, "layers.0", …, then `norm` if there is one. Each
+/// layer draws initial values of its own.
+/// ref: torch.nn.TransformerDecoder, whose layers begin with equal weights.
 class LATHE_API TransformerDecoder final
     : public ModuleOf<Tensor(const Tensor& tgt, const Tensor& memory,
                              const TransformerDecoderMasks& masks)> {

@@ -14,8 +14,8 @@ struct RotaryOptions {
       false;  // pairs are neighbours {2i, 2i+1}, not {i, i + D/2} as in Llama's files
 };
 
-/// Turns each pair i of numbers of a token at position p by the angle p base^(-2i/D), so that the
-/// product of a query and a key depends on their distance:
+/// Turns the pair i of a token's numbers by the angle p base^(-2i/D), where p is the token's
+/// position. The product of a query and a key then depends on the distance between them:
 ///   (a, b) → (a cos - b sin, b cos + a sin)
 ///   x  […,T,D], D even   →  x's shape and dtype
 /// dtypes: floats; the angles are computed in f64.   grad: x, twice differentiable.
