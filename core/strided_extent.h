@@ -6,8 +6,8 @@
 
 namespace lathe {
 
-/// The elements of memory from the first to the last of a tensor, both included; 0 if it has none.
-/// `shape` and `strides` have as many numbers, none of them negative.
+/// The number of elements of memory from a tensor's first element to its last, both included; 0 if
+/// the tensor has no elements. `shape` and `strides` have as many numbers, none of them negative.
 inline CheckedSize strided_extent(const Shape& shape, const Strides& strides) {
   CheckedSize last = 0;
   for (int d = 0; d < shape.size(); ++d) {

@@ -49,9 +49,9 @@ class LATHE_API GraphModule final : public nn::Module {
   /// throws: what Graph::run() throws.
   Tensors run(const Tensors& inputs);
 
-  /// The graph in training mode, with its dropouts. Its tensors are the module's. A GraphModule of
-  /// a copy is the same model: use it for another last layer (replace_head.h), or keep its
-  /// text().
+  /// The graph in training mode, with its dropouts. The graph's tensors are the module's. A
+  /// GraphModule made from a copy of the graph is the same model. Use the graph for another last
+  /// layer (replace_head.h), or keep its text().
   const Graph& training_graph() const;
 
   /// The graph in evaluation mode, for save() and save_onnx(). It shares the memory of the module's

@@ -13,8 +13,8 @@ namespace lathe::jit {
 
 /// Gives the graph a new last layer for `classes` classes. The last layer is the linear layer,
 /// product of matrices or convolution from whose result the graph's only result comes by pooling,
-/// activations and views alone. Its weight and bias are drawn from U(±1/sqrt(fan_in)) and keep
-/// their names. All other tensors stay. If it throws, nothing has changed.
+/// activations and views alone. The new weight and bias are drawn from U(±1/sqrt(fan_in)) and have
+/// the names of the old ones. All other tensors stay. If it throws, nothing has changed.
 /// throws: ValueError that says why no such layer can be replaced.
 LATHE_API void replace_head(Graph& graph, int64_t classes);
 

@@ -109,7 +109,7 @@ class LATHE_API Module {
   /// Converts floating parameters and buffers. Batch norms become f32 if `dtype` is a half type.
   /// throws: DTypeError unless `dtype` is floating; StateError as to(Device).
   Module& to(DType dtype);
-  /// throws: as the two above, one after the other.
+  /// throws: as to(Device), then as to(DType).
   Module& to(Device device, DType dtype) { return to(device).to(dtype); }
   Module& half() { return to(kF16); }
   /// Rearranges the memory of 4-d parameters and buffers, usually convolution weights. With

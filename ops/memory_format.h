@@ -22,10 +22,9 @@ inline bool has_whole_pixels(const Tensor& x) {
 }
 
 /// Like memory_format_of(), for a convolution, which also computes parts of NHWC images in NHWC.
-/// With one channel or one pixel x fits both orders;
-/// then the strides of the dimensions of size 1 decide. A convolution must not lose the order
-/// there, because its result has channels and pixels of its own: with grey NHWC images the first
-/// layer sets the order of the whole network.
+/// With one channel or one pixel x fits both orders; then the strides of the dimensions of size 1
+/// decide. A convolution must not lose the order of such an x, because its result has channels and
+/// pixels of its own: with grey NHWC images the first layer sets the order of the whole network.
 inline MemoryFormat conv2d_format(const Tensor& x) {
   if (!x.is_contiguous(kChannelsLast)) return has_whole_pixels(x) ? kChannelsLast : kContiguous;
   const bool open = x.is_contiguous();

@@ -29,8 +29,8 @@ void say_what_trains(nn::Module& model, const Settings& settings, const Tuned& t
 /// be on the CPU.
 void warn_of_probabilities(nn::Module& model, const Settings& settings, Log& log);
 
-/// Says what is trained on what, from where it goes on, and what may be a mistake in the data. Call
-/// it when the run has its folder.
+/// Says which model is trained on which data, from where training goes on, and what may be a
+/// mistake in the data. Call it when the run has its folder.
 void say_start(const Settings& settings, const RunData& data, const StartPoint& start,
                const Unchanged& same, const RunCounts& counts, Device device, Log& log);
 

@@ -23,7 +23,7 @@ std::unique_ptr<jit::GraphModule> open_graph_model(const std::string& file,
 /// What a checkpoint carries of the model beside its weights: the text of its graph in training.
 std::string graph_text(const jit::GraphModule& model);
 
-/// Whether the text that a checkpoint carries is a graph's.
+/// True if the text that a checkpoint carries is that of a graph.
 bool is_graph_text(std::string_view carried);
 
 /// The model of graph_text() and of a checkpoint's weights, which are copied.

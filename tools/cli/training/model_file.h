@@ -41,7 +41,7 @@ void take_carried_program(Settings& settings, const std::string& file);
 
 /// If a file of weights carries a program, makes it the model of a new run.
 /// → whether it carries one
-/// throws: what the overload above throws.
+/// throws: what take_carried_program() throws.
 bool take_start_program(Settings& settings, const std::string& file);
 
 /// If --model is a file, takes --classes and --in-channels from the file, and --image-size unless
