@@ -56,8 +56,9 @@ class LATHE_API Slot {
 
   int fields() const { return static_cast<int>(batch_->base_.size()); }
 
-  /// The elements of a field, row-major. They are uninitialised; read() must write all of them.
-  /// throws: IndexError, DTypeError unless T is the field's dtype.
+  /// The elements of a field, row-major. They are uninitialised; Dataset::read() must write all of
+  /// them.
+  /// throws: IndexError for a field that does not exist; DTypeError unless T is the field's dtype.
   template <class T>
   std::span<T> data(int field) const {
     check(field, dtype_of<T>);

@@ -99,9 +99,9 @@ class LATHE_API Graph {
   /// Adds a value; returns its number.
   int add(Value value);
 
-  /// Runs the program on these inputs. The results have gradients. If the types of the inputs
-  /// contain N, the batch may have another size than in the trace. Nodes that no output needs do
-  /// not run, except for nodes with effects (Op::has_effects).
+  /// Runs the program on these inputs. The results have gradients. If the types of the inputs have
+  /// the batch size N instead of a number, the batch may have another size than in the trace. Nodes
+  /// that no output needs do not run, except for nodes with effects (Op::has_effects).
   /// throws: StateError for another number of inputs, an undefined input, or a parameter, buffer or
   /// constant that is not bound; ShapeError, DTypeError if an input or a result has another shape
   /// or dtype than its type says; what the ops throw.

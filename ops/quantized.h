@@ -58,7 +58,7 @@ struct QuantizedEpilogue {
 LATHE_API Tensor quantized_conv2d(const Tensor& x, const Tensor& w, const Tensor& w_scale,
                                   const Conv2dOptions& opt, const QuantizedEpilogue& then);
 
-/// Like quantized_conv2d, for a linear layer: the sums are those of x * w^T.
+/// A linear layer in integers: x * w^T in i32, then what `then` asks for, as in quantized_conv2d.
 ///   x  […,in] u8 or i8     w  [out,in] i8     w_scale  [out] f32     bias  [out] f32 or undefined
 ///   →  […,out]
 LATHE_API Tensor quantized_linear(const Tensor& x, const Tensor& w, const Tensor& w_scale,

@@ -13,7 +13,8 @@ namespace lathe {
 LATHE_API StateDict random_state();
 
 /// Restores what random_state() returned. Entries of devices that this machine does not have are
-/// allowed. A GPU without an entry takes the entry `unused`. If it throws, nothing has changed.
+/// allowed. A GPU without an entry takes the state of the entry `unused`. If set_random_state()
+/// throws, nothing has changed.
 /// throws: ValueError that lists the entries that are missing, unexpected or of another shape.
 LATHE_API void set_random_state(const StateDict& state);
 

@@ -40,10 +40,10 @@ struct FoundBatch {
 
 /// Finds the largest batch that fits, by training steps (forward, loss, backward, update) on
 /// batches of growing size, without a loss scale. The memory of a batch that does not fit is freed.
-/// find_batch() makes model and optimiser once; their memory counts towards the limit. It draws
-/// from the default generators.
-/// throws: what `setup` and train::Step throw, except for OutOfMemoryError, and for the ShapeError
-/// of a batch of one sample.
+/// find_batch() makes model and optimiser once; their memory counts as used, too
+/// (FindBatchOptions::limit_bytes). It draws from the default generators.
+/// throws: what `setup` and train::Step throw. Two errors are results instead: OutOfMemoryError
+/// (FoundBatch::no_memory), and the ShapeError of a batch of one sample (FoundBatch::needs_two).
 LATHE_API FoundBatch find_batch(const StepSetup& setup, Device device,
                                 const FindBatchOptions& options = {});
 

@@ -42,8 +42,8 @@ struct Schedule {
 ///   - for plateau without evaluations, or with a --gamma of 1 or more.
 Schedule make_schedule(const Settings& settings, int64_t steps_per_epoch, int64_t total_steps);
 
-/// Applies a Schedule to an optimiser, as a scheduler. Call step() once per step, and observe()
-/// with the test loss once per evaluation.
+/// Sets the learning rate of an optimiser by a Schedule. Like a scheduler of optim/, it is stepped
+/// once per training step, and observes the test loss once per evaluation.
 class RunSchedule {
  public:
   RunSchedule(optim::Optimizer& optimizer, const Schedule& schedule);
