@@ -12,12 +12,7 @@
 #include "lathe/nn/checkpoint.h"
 #include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/ops/losses/losses.h"
-#include "lathe/optim/adam.h"
-#include "lathe/optim/lamb.h"
-#include "lathe/optim/lars.h"
-#include "lathe/optim/novograd.h"
-#include "lathe/optim/rmsprop.h"
-#include "lathe/optim/sgd.h"
+#include "lathe/optim/optimizer_names.h"
 
 using namespace lathe;
 using c::call, c::checked, c::clear, c::give;
@@ -95,19 +90,10 @@ Options read_options(std::string_view text) {
 
 std::unique_ptr<optim::Optimizer> make_optimizer(std::string_view name, const Tensors& parameters,
                                                  std::string_view options) {
-  using namespace optim;
-  if (name == "sgd") return std::make_unique<SGD>(parameters, read_options<SGDOptions>(options));
-  if (name == "adam") return std::make_unique<Adam>(parameters, read_options<AdamOptions>(options));
-  if (name == "adamw")
-    return std::make_unique<AdamW>(parameters, read_options<AdamWOptions>(options));
-  if (name == "rmsprop")
-    return std::make_unique<RMSprop>(parameters, read_options<RMSpropOptions>(options));
-  if (name == "lars") return std::make_unique<LARS>(parameters, read_options<LARSOptions>(options));
-  if (name == "lamb") return std::make_unique<LAMB>(parameters, read_options<LAMBOptions>(options));
-  if (name == "novograd")
-    return std::make_unique<NovoGrad>(parameters, read_options<NovoGradOptions>(options));
-  LATHE_FAIL(ValueError, "the optimiser \"", name,
-             "\" is not one of sgd, adam, adamw, rmsprop, lars, lamb, novograd");
+  return optim::with_optimizer(
+      name, [&]<class Optimizer, class Options, class>() -> std::unique_ptr<optim::Optimizer> {
+        return std::make_unique<Optimizer>(parameters, read_options<Options>(options));
+      });
 }
 
 CheckpointParts parts_of(const lathe_model* model, const lathe_optimizer* optimizer) {

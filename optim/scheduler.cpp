@@ -102,6 +102,16 @@ double MultiStepLR::lr_at(int64_t epoch, double before, double initial) const {
   return lr;
 }
 
+ExponentialLR::ExponentialLR(Optimizer& optimizer, const ExponentialLROptions& options)
+    : LRScheduler(optimizer), options_(options) {
+  check_factor("ExponentialLR", "gamma", options.gamma);
+  start();
+}
+
+double ExponentialLR::lr_at(int64_t epoch, double before, double initial) const {
+  return epoch == 0 ? initial : before * options_.gamma;
+}
+
 CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, const CosineAnnealingLROptions& options)
     : LRScheduler(optimizer), options_(options) {
   check_count("CosineAnnealingLR", "t_max", options.t_max);
@@ -113,6 +123,32 @@ double CosineAnnealingLR::lr_at(int64_t epoch, double, double initial) const {
   const double angle =
       std::numbers::pi * static_cast<double>(epoch) / static_cast<double>(options_.t_max);
   return options_.eta_min + (initial - options_.eta_min) * (1 + std::cos(angle)) / 2;
+}
+
+double warm_restarts_factor(int64_t epoch, int64_t t_0, int64_t t_mult) {
+  int64_t length = t_0, left = epoch;
+  if (t_mult == 1) left %= t_0;
+  while (left >= length) {
+    left -= length;
+    length *= t_mult;
+  }
+  return (1 +
+          std::cos(std::numbers::pi * static_cast<double>(left) / static_cast<double>(length))) /
+         2;
+}
+
+CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(
+    Optimizer& optimizer, const CosineAnnealingWarmRestartsOptions& options)
+    : LRScheduler(optimizer), options_(options) {
+  check_count("CosineAnnealingWarmRestarts", "t_0", options.t_0);
+  check_count("CosineAnnealingWarmRestarts", "t_mult", options.t_mult);
+  check_factor("CosineAnnealingWarmRestarts", "eta_min", options.eta_min);
+  start();
+}
+
+double CosineAnnealingWarmRestarts::lr_at(int64_t epoch, double, double initial) const {
+  return options_.eta_min +
+         (initial - options_.eta_min) * warm_restarts_factor(epoch, options_.t_0, options_.t_mult);
 }
 
 LinearLR::LinearLR(Optimizer& optimizer, const LinearLROptions& options)

@@ -100,6 +100,20 @@ class LATHE_API MultiStepLR final : public LRScheduler {
   MultiStepLROptions options_;
 };
 
+struct ExponentialLROptions {
+  double gamma = 0;
+};
+/// Multiplies lr by gamma every epoch.
+/// throws: ValueError for a gamma that is negative or not finite.
+class LATHE_API ExponentialLR final : public LRScheduler {
+ public:
+  ExponentialLR(Optimizer& optimizer, const ExponentialLROptions& options);
+  double lr_at(int64_t epoch, double before, double initial) const override;
+
+ private:
+  ExponentialLROptions options_;
+};
+
 struct CosineAnnealingLROptions {
   int64_t t_max = 0;   // epochs from the initial learning rate to the smallest
   double eta_min = 0;  // the smallest learning rate
@@ -114,6 +128,29 @@ class LATHE_API CosineAnnealingLR final : public LRScheduler {
 
  private:
   CosineAnnealingLROptions options_;
+};
+
+struct CosineAnnealingWarmRestartsOptions {
+  int64_t t_0 = 0;     // epochs of the first cycle
+  int64_t t_mult = 1;  // every later cycle has this many times the epochs of the one before
+  double eta_min = 0;  // the learning rate to which a cycle falls
+};
+/// (1 + cos(pi · e / T)) / 2, where e epochs of the present cycle, which has T, are over. The first
+/// cycle has t_0 epochs, every later one t_mult times those of the one before.
+LATHE_API double warm_restarts_factor(int64_t epoch, int64_t t_0, int64_t t_mult);
+
+/// Lowers the learning rate along half a cosine, again and again from the initial rate:
+/// lr = eta_min + (initial - eta_min) · warm_restarts_factor(epoch).
+/// throws: ValueError for t_0 < 1, t_mult < 1 or a negative eta_min.
+/// ref: Loshchilov and Hutter 2017 (SGDR, arXiv:1608.03983).
+class LATHE_API CosineAnnealingWarmRestarts final : public LRScheduler {
+ public:
+  CosineAnnealingWarmRestarts(Optimizer& optimizer,
+                              const CosineAnnealingWarmRestartsOptions& options);
+  double lr_at(int64_t epoch, double before, double initial) const override;
+
+ private:
+  CosineAnnealingWarmRestartsOptions options_;
 };
 
 struct LinearLROptions {

@@ -1,6 +1,6 @@
 // One update of many tensors at once: what the optimisers pass to a backend. The loops are in
 // kernels/: update_cpu.cpp, update_layerwise_cpu.cpp, update_cuda.cu and update_layerwise_cuda.cu;
-// the formulas in update_math.h and layerwise_math.h.
+// the formulas in update_math.h, element_rules.h and layerwise_math.h.
 #pragma once
 
 #include <array>
@@ -21,6 +21,12 @@ struct RMSpropOptions;
 struct LARSOptions;
 struct LAMBOptions;
 struct NovoGradOptions;
+struct AdagradOptions;
+struct AdadeltaOptions;
+struct AdamaxOptions;
+struct NAdamOptions;
+struct RAdamOptions;
+struct LionOptions;
 
 inline constexpr size_t kMaxBuffers = 3;
 
@@ -76,6 +82,7 @@ struct EmaNumbers {
 //   LAMB      first moment, second moment
 //   NovoGrad  first moment, second moment (one number)
 //   EMA       average, of `grad`; there is no parameter
+//   rules     those of kernels/element_rules.h
 // decoupled: AdamW.
 namespace cpu {
 void sgd_update(std::span<const UpdateItem> items, const SGDOptions& options);
@@ -84,6 +91,12 @@ void rmsprop_update(std::span<const UpdateItem> items, const RMSpropOptions& opt
 void lars_update(std::span<const UpdateItem> items, const LARSOptions& options);
 void lamb_update(std::span<const UpdateItem> items, const LAMBOptions& options);
 void novograd_update(std::span<const UpdateItem> items, const NovoGradOptions& options);
+void rule_update(std::span<const UpdateItem> items, const AdagradOptions& options);
+void rule_update(std::span<const UpdateItem> items, const AdadeltaOptions& options);
+void rule_update(std::span<const UpdateItem> items, const AdamaxOptions& options);
+void rule_update(std::span<const UpdateItem> items, const NAdamOptions& options);
+void rule_update(std::span<const UpdateItem> items, const RAdamOptions& options);
+void rule_update(std::span<const UpdateItem> items, const LionOptions& options);
 void ema_update(std::span<const UpdateItem> items, const EmaNumbers& numbers);
 }  // namespace cpu
 namespace cuda {
@@ -93,6 +106,12 @@ void rmsprop_update(std::span<const UpdateItem> items, const RMSpropOptions& opt
 void lars_update(std::span<const UpdateItem> items, const LARSOptions& options);
 void lamb_update(std::span<const UpdateItem> items, const LAMBOptions& options);
 void novograd_update(std::span<const UpdateItem> items, const NovoGradOptions& options);
+void rule_update(std::span<const UpdateItem> items, const AdagradOptions& options);
+void rule_update(std::span<const UpdateItem> items, const AdadeltaOptions& options);
+void rule_update(std::span<const UpdateItem> items, const AdamaxOptions& options);
+void rule_update(std::span<const UpdateItem> items, const NAdamOptions& options);
+void rule_update(std::span<const UpdateItem> items, const RAdamOptions& options);
+void rule_update(std::span<const UpdateItem> items, const LionOptions& options);
 void ema_update(std::span<const UpdateItem> items, const EmaNumbers& numbers);
 }  // namespace cuda
 

@@ -6,6 +6,7 @@
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
+#include "lathe/optim/kernels/element_rules.h"
 #include "lathe/optim/kernels/masters_cpu.h"
 #include "lathe/optim/kernels/update_math.h"
 #include "lathe/optim/update.h"
@@ -116,6 +117,30 @@ LATHE_CLONES void ema(C* __restrict__ a, const T* __restrict__ x, int64_t n, Ema
   for (int64_t i = 0; i < n; ++i) a[i] = math.average(a[i], C(x[i]));
 }
 
+/// A rule of element_rules.h; b is null where the rule has one buffer.
+template <bool kMaster, class T, class Rule, class C = ComputeType<T>>
+LATHE_CLONES void by_rule(T* __restrict__ p, C* __restrict__ w, const T* __restrict__ g,
+                          C* __restrict__ a, C* __restrict__ b, int64_t n, GradFactor<C> f,
+                          Rule rule) {
+  for (int64_t i = 0; i < n; ++i) {
+    C buffers[2] = {a[i], C(0)};
+    if constexpr (Rule::kBuffers > 1) buffers[1] = b[i];
+    store<kMaster>(p, w, i, rule(load<kMaster>(p, w, i), f(C(g[i])), buffers));
+    a[i] = buffers[0];
+    if constexpr (Rule::kBuffers > 1) b[i] = buffers[1];
+  }
+}
+
+template <template <class> class Rule, class Options>
+void update(std::span<const UpdateItem> items, const Options& o) {
+  for_all(items, Options::kName, [&]<class T>(const UpdateItem& item, Arrays<T> x, int64_t n) {
+    const auto rule = Rule<ComputeType<T>>::at(item.step, o);
+    with_master<T>(x.master, [&](auto kind) {
+      by_rule<decltype(kind)::value>(x.p, x.master, x.g, x.a, x.b, n, x.factor, rule);
+    });
+  });
+}
+
 }  // namespace
 
 void sgd_update(std::span<const UpdateItem> items, const SGDOptions& o) {
@@ -154,6 +179,25 @@ void rmsprop_update(std::span<const UpdateItem> items, const RMSpropOptions& o) 
                                      o.centered);
     });
   });
+}
+
+void rule_update(std::span<const UpdateItem> items, const AdagradOptions& o) {
+  update<AdagradRule>(items, o);
+}
+void rule_update(std::span<const UpdateItem> items, const AdadeltaOptions& o) {
+  update<AdadeltaRule>(items, o);
+}
+void rule_update(std::span<const UpdateItem> items, const AdamaxOptions& o) {
+  update<AdamaxRule>(items, o);
+}
+void rule_update(std::span<const UpdateItem> items, const NAdamOptions& o) {
+  update<NAdamRule>(items, o);
+}
+void rule_update(std::span<const UpdateItem> items, const RAdamOptions& o) {
+  update<RAdamRule>(items, o);
+}
+void rule_update(std::span<const UpdateItem> items, const LionOptions& o) {
+  update<LionRule>(items, o);
 }
 
 void ema_update(std::span<const UpdateItem> items, const EmaNumbers& o) {

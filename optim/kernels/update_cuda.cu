@@ -1,5 +1,6 @@
 // The optimisers' updates on the GPU: many parameters in one launch. The arithmetic is
 // update_math.h, as in the CPU loops. Contract: optim/update.h.
+#include "lathe/optim/kernels/element_rules.h"
 #include "lathe/optim/kernels/update_frame.cuh"
 #include "lathe/optim/kernels/update_math.h"
 
@@ -92,6 +93,14 @@ struct MakeWithMaster {
   Make make;
   LATHE_HD Rule at(int64_t t) const { return {make.at(t)}; }
   LATHE_HD void set_lr(double lr) { make.set_lr(lr); }
+};
+/// Of a rule of element_rules.h.
+template <class C, template <class> class R, class Options>
+struct MakeRule {
+  using Rule = R<C>;
+  Options o;
+  LATHE_HD Rule at(int64_t t) const { return Rule::at(t, o); }
+  LATHE_HD void set_lr(double lr) { o.lr = lr; }
 };
 template <class C, template <class> class R>
 struct MakeAdam {
@@ -186,6 +195,15 @@ void run(std::span<const UpdateItem> items, const Make& make) {
   run_rule<T>(items, make);
 }
 
+/// Updates items of any kinds by a rule of element_rules.h.
+template <template <class> class R, class Options>
+void update(std::span<const UpdateItem> items, const Options& o) {
+  for_each_kind(items, Options::kName, [&](std::span<const UpdateItem> kind, auto tag) {
+    using T = typename decltype(tag)::type;
+    run<T>(kind, MakeRule<ComputeType<T>, R, Options>{o});
+  });
+}
+
 }  // namespace
 
 void sgd_update(std::span<const UpdateItem> items, const SGDOptions& o) {
@@ -218,6 +236,25 @@ void rmsprop_update(std::span<const UpdateItem> items, const RMSpropOptions& o) 
     if (momentum) return run<T>(kind, Always<Rmsprop<C, true, false>>{{math}});
     run<T>(kind, Always<Rmsprop<C, false, false>>{{math}});
   });
+}
+
+void rule_update(std::span<const UpdateItem> items, const AdagradOptions& o) {
+  update<AdagradRule>(items, o);
+}
+void rule_update(std::span<const UpdateItem> items, const AdadeltaOptions& o) {
+  update<AdadeltaRule>(items, o);
+}
+void rule_update(std::span<const UpdateItem> items, const AdamaxOptions& o) {
+  update<AdamaxRule>(items, o);
+}
+void rule_update(std::span<const UpdateItem> items, const NAdamOptions& o) {
+  update<NAdamRule>(items, o);
+}
+void rule_update(std::span<const UpdateItem> items, const RAdamOptions& o) {
+  update<RAdamRule>(items, o);
+}
+void rule_update(std::span<const UpdateItem> items, const LionOptions& o) {
+  update<LionRule>(items, o);
 }
 
 void ema_update(std::span<const UpdateItem> items, const EmaNumbers& o) {

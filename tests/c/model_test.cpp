@@ -217,7 +217,7 @@ TEST_CASE("C models: options of an optimiser that are wrong are named") {
     CHECK_MESSAGE(has(text), lathe_last_error());
     CHECK(out == nullptr);
   };
-  refused("adamax", "", "\"adamax\" is not one of sgd, adam, adamw");
+  refused("adamix", "", "\"adamix\" is not one of sgd, adam, adamw");
   refused("sgd", "lr", "\"lr\"");
   refused("sgd", "lr=0.1x", "\"lr=0.1x\"");
   refused("sgd", "lr=", "\"lr=\"");

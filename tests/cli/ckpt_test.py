@@ -219,7 +219,8 @@ def test_verify_resume(folder):
     assert rows_in(disturbing, "--lr", 0.1) == rows_in({}, "--lr", 0.1) != rows_in(disturbing) == rows_in({}, "--lr", 0.5)
     for flags in (["--scheduler", "plateau", "--warmup-epochs", 0.5, "--optimizer", "rmsprop"],
                   ["--ema", 0.9, "--optimizer", "adamw"],
-                  ["--scheduler", "onecycle", "--optimizer", "lamb", "--clip-grad-norm", 1, "--no-decay-norm"]):
+                  ["--scheduler", "onecycle", "--optimizer", "lamb", "--clip-grad-norm", 1, "--no-decay-norm"],
+                  *(["--optimizer", name] for name in ("adagrad", "adadelta", "adamax", "nadam", "radam", "lion"))):
         expect(lathe("ckpt", "verify-resume", *TINY, *flags, "--steps", 18, "--interrupt-at", 11), 0)
 
 

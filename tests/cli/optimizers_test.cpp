@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "lathe/nn/resnet.h"
+#include "lathe/optim/optimizer_names.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/settings/without_effect.h"
@@ -43,8 +44,16 @@ TEST_CASE("optimisers: --lr-scale-batch multiplies the rate by the images of a s
 
 TEST_CASE("optimisers: every name makes its optimiser, with norms and biases apart if asked") {
   auto model = nn::resnet8({});
-  for (const auto& [word, name] :
-       {std::pair{"sgd", "SGD"}, {"adam", "Adam"}, {"adamw", "AdamW"}, {"rmsprop", "RMSprop"}}) {
+  for (const auto& [word, name] : {std::pair{"sgd", "SGD"},
+                                   {"adam", "Adam"},
+                                   {"adamw", "AdamW"},
+                                   {"rmsprop", "RMSprop"},
+                                   {"adagrad", "Adagrad"},
+                                   {"adadelta", "Adadelta"},
+                                   {"adamax", "Adamax"},
+                                   {"nadam", "NAdam"},
+                                   {"radam", "RAdam"},
+                                   {"lion", "Lion"}}) {
     CAPTURE(word);
     Settings settings = definite(word);
     settings.weight_decay = 0.125;
@@ -58,6 +67,12 @@ TEST_CASE("optimisers: every name makes its optimiser, with norms and biases apa
     CHECK(grouped->hyper_parameter("weight_decay", 1) == 0);
     for (const Tensor& p : grouped->params(1)) CHECK(p.ndim() == 1);
   }
+}
+
+TEST_CASE("optimisers: --optimizer takes the names that the library has") {
+  std::string choices(find_setting("optimizer")->choices);
+  for (size_t bar; (bar = choices.find('|')) != std::string::npos;) choices.replace(bar, 1, ", ");
+  CHECK(choices == optim::kOptimizerNames);
 }
 
 TEST_CASE("optimisers: LARS and LAMB leave norms and biases without decay and trust ratio") {

@@ -38,6 +38,22 @@ TEST_CASE("schedule: step and multistep count in epochs") {
   CHECK(Schedule{}.factor(1'000'000) == 1);
 }
 
+TEST_CASE("schedule: exponential counts in epochs, restarts in steps from the warm-up on") {
+  const Schedule power{.kind = Kind::kExponential, .steps_per_epoch = 4, .gamma = 0.5};
+  CHECK(power.factor(3) == 1);
+  CHECK(power.factor(4) == 0.5);
+  CHECK(power.factor(11) == 0.25);
+  const Schedule cycles{.kind = Kind::kRestarts,
+                        .steps_per_epoch = 4,
+                        .warmup_steps = 2,
+                        .restart_epochs = 2,
+                        .restart_factor = 2};
+  for (const int64_t step : {2, 10, 26}) CHECK(cycles.factor(step) == 1);  // 8 steps, then 16
+  CHECK(cycles.factor(6) == Approx(0.5));
+  CHECK(cycles.factor(18) == Approx(0.5));
+  CHECK(cycles.factor(25) < 0.01);
+}
+
 TEST_CASE("schedule: the warm-up rises to 1, and what follows begins there") {
   const Schedule s{
       .kind = Kind::kLinear, .steps_per_epoch = 10, .total_steps = 104, .warmup_steps = 4};

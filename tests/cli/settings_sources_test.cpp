@@ -56,7 +56,8 @@ TEST_CASE("settings: every message names the place of the value") {
   CHECK_THROWS_WITH_AS(
       merge_settings(file, kTrain),
       doctest::Contains("run.toml:2: optimizer: expected one of sgd, adam, adamw, "
-                        "rmsprop, lars, lamb, novograd, got \"sdg\"; did you mean sgd?"),
+                        "rmsprop, lars, lamb, novograd, adagrad, adadelta, adamax, nadam, radam, "
+                        "lion, got \"sdg\"; did you mean sgd?"),
       UsageError);
 }
 

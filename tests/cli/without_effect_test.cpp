@@ -177,6 +177,9 @@ TEST_CASE("without effect: a schedule beyond the end of the run is named") {
         Remarks{"--patience 1 cannot be exceeded with 3 evaluations in 3 epochs, so the learning "
                 "rate never falls"});
   CHECK(remarks({.scheduler = "plateau", .patience = 1}, 4).empty());
+  CHECK(remarks({.scheduler = "restarts", .restart_epochs = 3}, 3) ==
+        Remarks{"--restart-epochs 3 is not less than the 3 epochs of the run: nothing restarts"});
+  CHECK(remarks({.scheduler = "restarts", .restart_epochs = 2}, 3).empty());
   CHECK(remarks({.warmup_epochs = 0.05}, 3) ==
         Remarks{"--warmup-epochs 0.05 is less than half a step: nothing warms up"});
   CHECK(remarks({.warmup_epochs = 0.1}, 3).empty());

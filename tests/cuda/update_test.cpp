@@ -5,7 +5,13 @@
 #include "fault.h"
 #include "lathe/core/copy.h"
 #include "lathe/ops/index.h"
+#include "lathe/optim/adadelta.h"
+#include "lathe/optim/adagrad.h"
 #include "lathe/optim/adam.h"
+#include "lathe/optim/adamax.h"
+#include "lathe/optim/lion.h"
+#include "lathe/optim/nadam.h"
+#include "lathe/optim/radam.h"
 #include "lathe/optim/rmsprop.h"
 #include "lathe/optim/sgd.h"
 #include "update_state.h"
@@ -33,6 +39,12 @@ std::vector<Rule> rules() {
                        {Buffer::kArray, array_if(o.momentum != 0), array_if(o.centered)}, o,
                        optim::cpu::rmsprop_update, optim::cuda::rmsprop_update));
   };
+  const auto by_rule = [&]<class Options>(const Options& o) {
+    all.push_back({Options::kName,
+                   {Buffer::kArray, array_if(std::size(Options::kBuffers) > 1)},
+                   [=](auto items) { optim::cpu::rule_update(items, o); },
+                   [=](auto items) { optim::cuda::rule_update(items, o); }});
+  };
   sgd("plain", {.lr = 0.1, .weight_decay = 0.3});
   sgd("momentum", {.lr = 0.1, .momentum = 0.9, .dampening = 0.4});
   sgd("nesterov", {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.2, .nesterov = true});
@@ -49,6 +61,12 @@ std::vector<Rule> rules() {
   rmsprop("centered with momentum", r);
   r.centered = false;
   rmsprop("momentum", r);
+  by_rule(optim::AdagradOptions{.lr_decay = 0.1, .initial_accumulator_value = 0.5});
+  by_rule(optim::AdadeltaOptions{.weight_decay = 0.1});
+  by_rule(optim::AdamaxOptions{.lr = 0.02, .weight_decay = 0.1});
+  by_rule(optim::NAdamOptions{.lr = 0.02, .weight_decay = 0.1});
+  by_rule(optim::RAdamOptions{.lr = 0.02, .betas = {0.9, 0.75}, .decoupled_weight_decay = true});
+  by_rule(optim::LionOptions{.lr = 0.02, .weight_decay = 0.1});
   all.push_back(rule("EMA", {Buffer::kArray}, optim::EmaNumbers{.decay = 0.9, .warm_up = true},
                      optim::cpu::ema_update, optim::cuda::ema_update));
   return all;

@@ -16,6 +16,7 @@
 #include "lathe/optim/sgd.h"
 #include "loss_scaling.h"
 #include "make_optimizer.h"
+#include "rule_optimizers.h"
 
 namespace lathe {
 namespace {
@@ -25,7 +26,7 @@ using optim::GradScaler;
 using optim::Optimizer;
 
 const std::vector<MakeOptimizer>& optimizers() {
-  static const std::vector<MakeOptimizer> all = {
+  static const std::vector<MakeOptimizer> all = with_rule_optimizers({
       make<optim::SGD>(optim::SGDOptions{.lr = 0.1}),
       make<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01}),
       make<optim::Adam>(optim::AdamOptions{.lr = 0.1, .amsgrad = true}),
@@ -34,7 +35,7 @@ const std::vector<MakeOptimizer>& optimizers() {
       make<optim::LARS>(optim::LARSOptions{.weight_decay = 0.01}),
       make<optim::LAMB>(optim::LAMBOptions{}),
       make<optim::NovoGrad>(optim::NovoGradOptions{}),
-  };
+  });
   return all;
 }
 

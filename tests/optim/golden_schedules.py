@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes golden_schedules.h: learning rates of schedules as PyTorch computes them.
 
-    golden_schedules.py > golden_schedules.h        (needs PyTorch; made with 1.13.1)
+    golden_schedules.py > golden_schedules.h        (needs PyTorch; made with 2.15)
 """
 import warnings
 
@@ -55,7 +55,7 @@ def write(name, values):
 
 
 warnings.simplefilter("ignore")
-print("""// Learning rates as PyTorch 1.13.1 computes them. Written by golden_schedules.py.
+print("""// Learning rates as PyTorch 2.15 computes them. Written by golden_schedules.py.
 #pragma once
 
 #include <limits>
@@ -67,6 +67,9 @@ namespace golden {
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();""")
 write("kMetrics", METRICS)
 write("kPolynomial", rates(0.1, lambda o: lr_scheduler.PolynomialLR(o, total_iters=15, power=2)))
+write("kExponential", rates(0.1, lambda o: lr_scheduler.ExponentialLR(o, gamma=0.75)))
+write("kWarmRestarts", rates(0.1, lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, T_0=3, T_mult=2, eta_min=0.01)))
+write("kEqualRestarts", rates(0.1, lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, T_0=4)))
 write("kOneCycle", one_cycle())
 write("kOneCycleLinear", one_cycle(anneal_strategy="linear", pct_start=0.45, div_factor=10, final_div_factor=100))
 write("kOneCycleThreePhase", one_cycle(three_phase=True, pct_start=0.4))

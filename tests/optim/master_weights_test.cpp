@@ -15,6 +15,7 @@
 #include "lathe/optim/sgd.h"
 #include "loss_scaling.h"
 #include "make_optimizer.h"
+#include "rule_optimizers.h"
 
 namespace lathe {
 namespace {
@@ -28,18 +29,20 @@ MakeOptimizer with_masters(Options options) {
 }
 
 const std::vector<MakeOptimizer>& optimizers() {
-  static const std::vector<MakeOptimizer> all = {
-      with_masters<optim::SGD>(optim::SGDOptions{.lr = 0.01}),
-      with_masters<optim::SGD>(
-          optim::SGDOptions{.lr = 0.01, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true}),
-      with_masters<optim::Adam>(optim::AdamOptions{.lr = 0.01, .weight_decay = 0.1}),
-      with_masters<optim::Adam>(optim::AdamOptions{.lr = 0.01, .amsgrad = true}),
-      with_masters<optim::AdamW>(optim::AdamWOptions{.lr = 0.01}),
-      with_masters<optim::RMSprop>(optim::RMSpropOptions{.momentum = 0.9, .centered = true}),
-      with_masters<optim::LARS>(optim::LARSOptions{.weight_decay = 0.1}),
-      with_masters<optim::LAMB>(optim::LAMBOptions{.lr = 0.01}),
-      with_masters<optim::NovoGrad>(optim::NovoGradOptions{.weight_decay = 0.1}),
-  };
+  static const std::vector<MakeOptimizer> all = with_rule_optimizers(
+      {
+          with_masters<optim::SGD>(optim::SGDOptions{.lr = 0.01}),
+          with_masters<optim::SGD>(optim::SGDOptions{
+              .lr = 0.01, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true}),
+          with_masters<optim::Adam>(optim::AdamOptions{.lr = 0.01, .weight_decay = 0.1}),
+          with_masters<optim::Adam>(optim::AdamOptions{.lr = 0.01, .amsgrad = true}),
+          with_masters<optim::AdamW>(optim::AdamWOptions{.lr = 0.01}),
+          with_masters<optim::RMSprop>(optim::RMSpropOptions{.momentum = 0.9, .centered = true}),
+          with_masters<optim::LARS>(optim::LARSOptions{.weight_decay = 0.1}),
+          with_masters<optim::LAMB>(optim::LAMBOptions{.lr = 0.01}),
+          with_masters<optim::NovoGrad>(optim::NovoGradOptions{.weight_decay = 0.1}),
+      },
+      true);
   return all;
 }
 

@@ -51,6 +51,21 @@ TEST_CASE("CosineAnnealingLR: half a cosine from the initial rate to eta_min") {
   CHECK(got[4] == doctest::Approx(0.2));
 }
 
+TEST_CASE("ExponentialLR, CosineAnnealingWarmRestarts: the rates are PyTorch's") {
+  SGD first(one_param(), {.lr = 0.1}), second(one_param(), {.lr = 0.1}),
+      third(one_param(), {.lr = 0.1});
+  optim::ExponentialLR exponential(first, {.gamma = 0.75});
+  check_rates(rates(exponential, 21), golden::kExponential);
+  optim::CosineAnnealingWarmRestarts growing(second, {.t_0 = 3, .t_mult = 2, .eta_min = 0.01});
+  check_rates(rates(growing, 21), golden::kWarmRestarts);
+  optim::CosineAnnealingWarmRestarts equal(third, {.t_0 = 4});
+  check_rates(rates(equal, 21), golden::kEqualRestarts);
+  CHECK_THROWS_WITH_AS(optim::CosineAnnealingWarmRestarts(first, {.t_0 = 4, .t_mult = 0}),
+                       doctest::Contains("t_mult must be at least 1, got 0"), ValueError);
+  CHECK_THROWS_AS(optim::CosineAnnealingWarmRestarts(first, {}), ValueError);
+  CHECK_THROWS_AS(optim::ExponentialLR(first, {.gamma = -1}), ValueError);
+}
+
 TEST_CASE("LinearLR: warms up, or anneals to exactly 0") {
   SGD optimizer(one_param(), {.lr = 2});
   optim::LinearLR warmup(optimizer, {.start_factor = 0.25, .total_iters = 3});

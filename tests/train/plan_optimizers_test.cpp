@@ -67,7 +67,8 @@ void check_case(StepCase c) {
 }  // namespace
 
 TEST_CASE("plan: the launches of each optimiser are those of the emulated GPU" * cuda_case()) {
-  for (const char* const name : {"sgd", "adamw", "rmsprop", "lars", "lamb", "novograd"})
+  for (const char* const name :
+       {"sgd", "adamw", "rmsprop", "lars", "lamb", "novograd", "lion", "nadam"})
     check_case({.optimizer = name});
   check_case({.optimizer = "sgd", .momentum = 0, .no_decay_norm = true});
   check_case({.optimizer = "rmsprop", .amp = "off", .momentum = 0});

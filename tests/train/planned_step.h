@@ -29,37 +29,21 @@ using MakeModel = std::function<std::unique_ptr<nn::Module>()>;
 /// LARS and LAMB always get two groups, as `lathe train` makes them.
 inline std::unique_ptr<optim::Optimizer> optimizer_of(const StepCase& c, nn::Module& model,
                                                       double lr) {
-  const auto make = [&]<class Optimizer, class Options, class Group>(
-                        bool apart, Options options,
-                        Group rest) -> std::unique_ptr<optim::Optimizer> {
-    options.lr = lr;
+  using Made = std::unique_ptr<optim::Optimizer>;
+  return optim::with_optimizer(c.optimizer, [&]<class O, class Options, class Group>() -> Made {
+    Options options{.lr = lr};
     options.weight_decay = 5e-4;
-    if (!apart) return std::make_unique<Optimizer>(model.parameters(), options);
+    if constexpr (requires { options.momentum; }) options.momentum = c.momentum;
+    Group first, rest;
+    constexpr bool kAdapts = requires { rest.adapt; };
+    if (!c.no_decay_norm && !kAdapts) return std::make_unique<O>(model.parameters(), options);
+    if constexpr (kAdapts) rest.adapt = false;
     const auto [decay, no_decay] = optim::split_by_decay(model);
-    Group first;
     first.params = decay;
     rest.params = no_decay;
     rest.weight_decay = 0.0;
-    std::vector<Group> groups{first, rest};
-    return std::make_unique<Optimizer>(std::move(groups), options);
-  };
-  using namespace optim;
-  const bool apart = c.no_decay_norm;
-  if (c.optimizer == "adam") return make.operator()<Adam, AdamOptions, AdamGroup>(apart, {}, {});
-  if (c.optimizer == "adamw") return make.operator()<AdamW, AdamWOptions, AdamGroup>(apart, {}, {});
-  if (c.optimizer == "rmsprop") {
-    return make.operator()<RMSprop, RMSpropOptions, RMSpropGroup>(apart, {.momentum = c.momentum},
-                                                                  {});
-  }
-  if (c.optimizer == "lars") {
-    return make.operator()<LARS, LARSOptions, LARSGroup>(true, {.momentum = c.momentum},
-                                                         {.adapt = false});
-  }
-  if (c.optimizer == "lamb")
-    return make.operator()<LAMB, LAMBOptions, LAMBGroup>(true, {}, {.adapt = false});
-  if (c.optimizer == "novograd")
-    return make.operator()<NovoGrad, NovoGradOptions, NovoGradGroup>(apart, {}, {});
-  return make.operator()<SGD, SGDOptions, SGDGroup>(apart, {.momentum = c.momentum}, {});
+    return std::make_unique<O>(std::vector<Group>{first, rest}, options);
+  });
 }
 
 inline train::StepSetup setup_of(const StepCase& c, const MakeModel& make) {

@@ -38,6 +38,9 @@ Rule rule_of(const StepRecording& step) {
   const std::string& name = step.optimizer;
   const size_t momentum = step.momentum ? 1 : 0;
   if (name == "Adam" || name == "AdamW") return update_with(2);
+  if (name == "Adagrad" || name == "Lion") return update_with(1);
+  if (name == "Adadelta" || name == "Adamax" || name == "NAdam" || name == "RAdam")
+    return update_with(2);
   if (name == "RMSprop") return update_with(1 + momentum);
   if (name == "LARS") return {5, {{"layer_norms_kernel", 4, 0}, {"layer_step_kernel", 8, 8}}};
   if (name == "LAMB")

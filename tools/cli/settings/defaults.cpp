@@ -52,6 +52,10 @@ Step step_of(std::string_view model, std::string_view optimizer) {
   if (optimizer == "lars") return {1, 5e-4};
   if (optimizer == "lamb") return {0.01, 0.01};
   if (optimizer == "novograd") return {0.01, 1e-3};
+  if (optimizer == "adagrad") return {0.01, 0};
+  if (optimizer == "adadelta") return {1, 0};
+  if (optimizer == "adamax" || optimizer == "nadam") return {2e-3, 0};
+  if (optimizer == "lion") return {2e-4, 0.05};  // a fifth of AdamW's rate, five times its decay
   return {1e-3, 0};
 }
 
@@ -148,6 +152,8 @@ int64_t usual_batch(std::string_view dataset, bool has_cuda) {
   return is_grey(dataset) && !has_cuda ? kGreyBatch : kUsualBatch;
 }
 
+double usual_gamma(std::string_view scheduler) { return scheduler == "exponential" ? 0.95 : 0.1; }
+
 int64_t batch_of_rank(int64_t batch_size, int64_t ranks) {
   const int64_t each = batch_size / ranks, rest = batch_size % ranks;
   if (rest == 0) return each;
@@ -174,6 +180,7 @@ void complete(Settings& settings, const Machine& machine) {
   // Weights that are good already are changed less.
   if (!settings.lr) settings.lr = settings.new_head ? lr / 10 : lr;
   if (!settings.weight_decay) settings.weight_decay = weight_decay;
+  if (!settings.gamma) settings.gamma = usual_gamma(settings.scheduler);
   if (!settings.threads) settings.threads = machine.usable_cpus;
   if (!settings.workers) settings.workers = 1;
 }

@@ -47,6 +47,8 @@ std::string_view stem_for(int64_t image_size);
 
 /// The batch size if --batch-size was not given. It is smaller for grey images on a CPU.
 int64_t usual_batch(std::string_view dataset, bool has_cuda);
+/// The --gamma that a training has if it is not given.
+double usual_gamma(std::string_view scheduler);
 
 /// The samples of each batch that one rank computes. `batch_size` is that of all ranks together.
 /// throws: UsageError if the ranks cannot share it equally.

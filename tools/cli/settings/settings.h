@@ -89,7 +89,9 @@ struct ScheduleSettings {
   std::string scheduler = "cosine";
   int64_t step_size = 30;
   std::string milestones;
-  double gamma = 0.1;
+  std::optional<double> gamma;
+  int64_t restart_epochs = 10;
+  int64_t restart_factor = 1;
   double power = 2;
   int64_t patience = 5;
   double warmup_epochs = 0;

@@ -34,6 +34,10 @@ void note_idle_schedule(const Settings& settings, const Schedule& schedule,
     remarks.push_back(
         formatted("--step-size {} is not reached in {}, so the learning rate never falls",
                   schedule.step_size, run));
+  if (schedule.kind == Schedule::Kind::kRestarts && schedule.restart_epochs >= epochs)
+    remarks.push_back(
+        formatted("--restart-epochs {} is not less than the {} of the run: nothing restarts",
+                  schedule.restart_epochs, run));
   if (schedule.kind == Schedule::Kind::kMultiStep) {
     for (const int64_t milestone : schedule.milestones) {
       if (milestone >= epochs)

@@ -7,13 +7,8 @@
 #include <vector>
 
 #include "lathe/core/error.h"
-#include "lathe/optim/adam.h"
-#include "lathe/optim/lamb.h"
-#include "lathe/optim/lars.h"
-#include "lathe/optim/novograd.h"
+#include "lathe/optim/optimizer_names.h"
 #include "lathe/optim/param_groups.h"
-#include "lathe/optim/rmsprop.h"
-#include "lathe/optim/sgd.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 
@@ -52,7 +47,7 @@ double rate_scale(const Settings& settings) {
 // options of that group. With --head-lr, so are those of the head.
 template <class Optimizer, class Options, class Group>
 std::unique_ptr<optim::Optimizer> make(const Settings& s, nn::Module& model, bool apart,
-                                       Group rest = {}) {
+                                       Group rest) {
   const auto options = options_of<Options>(s);
   if (!apart && !s.head_lr) return std::make_unique<Optimizer>(model.parameters(), options);
   const optim::DecaySplit all =
@@ -85,18 +80,12 @@ std::unique_ptr<optim::Optimizer> make(const Settings& s, nn::Module& model, boo
 double peak_lr(const Settings& settings) { return *settings.lr * rate_scale(settings); }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& s, nn::Module& model) try {
-  using namespace optim;
-  const bool apart = s.no_decay_norm;
-  if (s.optimizer == "adam") return make<Adam, AdamOptions, AdamGroup>(s, model, apart);
-  if (s.optimizer == "adamw") return make<AdamW, AdamWOptions, AdamGroup>(s, model, apart);
-  if (s.optimizer == "rmsprop") return make<RMSprop, RMSpropOptions, RMSpropGroup>(s, model, apart);
-  if (s.optimizer == "lars")
-    return make<LARS, LARSOptions, LARSGroup>(s, model, true, {.adapt = false});
-  if (s.optimizer == "lamb")
-    return make<LAMB, LAMBOptions, LAMBGroup>(s, model, true, {.adapt = false});
-  if (s.optimizer == "novograd")
-    return make<NovoGrad, NovoGradOptions, NovoGradGroup>(s, model, apart);
-  return make<SGD, SGDOptions, SGDGroup>(s, model, apart);
+  return optim::with_optimizer(s.optimizer, [&]<class Optimizer, class Options, class Group>() {
+    Group rest;
+    constexpr bool kAdapts = requires { rest.adapt; };  // lars, lamb
+    if constexpr (kAdapts) rest.adapt = false;
+    return make<Optimizer, Options, Group>(s, model, s.no_decay_norm || kAdapts, std::move(rest));
+  });
 } catch (const ValueError& e) {
   throw UsageError(e.message());
 }

@@ -8,19 +8,22 @@
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/parse_value.h"
+#include "lathe/tools/cli/settings/defaults.h"
 
 namespace lathe::cli {
 namespace {
 
 Schedule::Kind kind_of(const std::string& name) {
-  return name == "step"        ? Schedule::Kind::kStep
-         : name == "multistep" ? Schedule::Kind::kMultiStep
-         : name == "cosine"    ? Schedule::Kind::kCosine
-         : name == "linear"    ? Schedule::Kind::kLinear
-         : name == "poly"      ? Schedule::Kind::kPoly
-         : name == "onecycle"  ? Schedule::Kind::kOneCycle
-         : name == "plateau"   ? Schedule::Kind::kPlateau
-                               : Schedule::Kind::kNone;
+  return name == "step"          ? Schedule::Kind::kStep
+         : name == "multistep"   ? Schedule::Kind::kMultiStep
+         : name == "exponential" ? Schedule::Kind::kExponential
+         : name == "restarts"    ? Schedule::Kind::kRestarts
+         : name == "cosine"      ? Schedule::Kind::kCosine
+         : name == "linear"      ? Schedule::Kind::kLinear
+         : name == "poly"        ? Schedule::Kind::kPoly
+         : name == "onecycle"    ? Schedule::Kind::kOneCycle
+         : name == "plateau"     ? Schedule::Kind::kPlateau
+                                 : Schedule::Kind::kNone;
 }
 
 std::vector<int64_t> parse_milestones(const std::string& text) {
@@ -61,6 +64,10 @@ double Schedule::factor(int64_t step) const {
           std::upper_bound(milestones.begin(), milestones.end(), epoch) - milestones.begin();
       return std::pow(gamma, static_cast<double>(reached));
     }
+    case Kind::kExponential: return std::pow(gamma, static_cast<double>(epoch));
+    case Kind::kRestarts:
+      return optim::warm_restarts_factor(step - warmup_steps, restart_epochs * steps_per_epoch,
+                                         restart_factor);
     case Kind::kCosine: return (1 + std::cos(std::numbers::pi * t)) / 2;
     case Kind::kLinear: return 1 - t;
     case Kind::kPoly: return std::pow(1 - t, power);
@@ -82,7 +89,9 @@ Schedule make_schedule(const Settings& settings, int64_t steps_per_epoch, int64_
       .total_steps = total_steps,
       .warmup_steps = std::llround(settings.warmup_epochs * static_cast<double>(steps_per_epoch)),
       .step_size = settings.step_size,
-      .gamma = settings.gamma,
+      .gamma = settings.gamma.value_or(usual_gamma(settings.scheduler)),
+      .restart_epochs = settings.restart_epochs,
+      .restart_factor = settings.restart_factor,
       .power = settings.power,
       .patience = settings.patience};
   if (schedule.kind == Schedule::Kind::kMultiStep)
@@ -90,9 +99,9 @@ Schedule make_schedule(const Settings& settings, int64_t steps_per_epoch, int64_
   if (schedule.kind == Schedule::Kind::kPlateau) {
     if (settings.eval_every == 0)
       throw UsageError("--scheduler plateau needs evaluations: --eval-every 0 makes none");
-    if (settings.gamma >= 1)
+    if (schedule.gamma >= 1)
       throw UsageError(formatted("--scheduler plateau needs a --gamma below 1, got {}",
-                                 number_text(settings.gamma)));
+                                 number_text(schedule.gamma)));
   }
   return schedule;
 }

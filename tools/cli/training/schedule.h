@@ -12,7 +12,18 @@
 namespace lathe::cli {
 
 struct Schedule {
-  enum class Kind { kNone, kStep, kMultiStep, kCosine, kLinear, kPoly, kOneCycle, kPlateau };
+  enum class Kind {
+    kNone,
+    kStep,
+    kMultiStep,
+    kExponential,
+    kCosine,
+    kRestarts,
+    kLinear,
+    kPoly,
+    kOneCycle,
+    kPlateau
+  };
 
   Kind kind = Kind::kNone;
   int64_t steps_per_epoch = 1;
@@ -21,6 +32,7 @@ struct Schedule {
   int64_t step_size = 30;    // epochs
   std::vector<int64_t> milestones = {};  // epochs, ascending
   double gamma = 0.1;
+  int64_t restart_epochs = 10, restart_factor = 1;
   double power = 2;
   int64_t patience = 5;  // evaluations
 
@@ -28,8 +40,10 @@ struct Schedule {
   ///   none, plateau  1
   ///   step           gamma^floor(epoch / step_size)
   ///   multistep      gamma^(milestones reached)
+  ///   exponential    gamma^epoch
   ///   linear         1 - t, with t from 0 after the warm-up to 1 at total_steps
   ///   cosine         (1 + cos(pi t)) / 2
+  ///   restarts       optim::warm_restarts_factor, whose first cycle has restart_epochs
   ///   poly           (1 - t)^power
   ///   onecycle       optim::one_cycle_factor, whose rise replaces the warm-up
   double factor(int64_t step) const;

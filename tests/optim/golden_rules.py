@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Writes golden_rules.h: a parameter after ten steps of PyTorch's optimisers, in f64.
+
+    golden_rules.py > golden_rules.h        (needs PyTorch; made with 2.15)
+
+Parameter and gradients are multiples of 1/8, so both sides have the same ones; see values() in rule_optimizer_test.cpp.
+"""
+import torch
+
+STEPS, COUNT = 10, 6
+
+# Group of options in C++ → class and options in PyTorch
+CASES = {
+    "kAdagrad": ("Adagrad", dict(lr=0.1)),
+    "kAdagradOptions": ("Adagrad", dict(lr=0.1, lr_decay=0.25, weight_decay=0.125, initial_accumulator_value=0.5, eps=0.01)),
+    "kAdadelta": ("Adadelta", dict()),
+    "kAdadeltaOptions": ("Adadelta", dict(lr=0.5, rho=0.75, eps=0.01, weight_decay=0.125)),
+    "kAdamax": ("Adamax", dict(lr=0.1)),
+    "kAdamaxOptions": ("Adamax", dict(lr=0.1, betas=(0.75, 0.5), eps=0.01, weight_decay=0.125)),
+    "kNAdam": ("NAdam", dict(lr=0.1)),
+    "kNAdamOptions": ("NAdam", dict(lr=0.1, betas=(0.75, 0.5), eps=0.01, weight_decay=0.125, momentum_decay=0.5)),
+    "kNAdamDecoupled": ("NAdam", dict(lr=0.1, weight_decay=0.5, decoupled_weight_decay=True)),
+    "kRAdam": ("RAdam", dict(lr=0.1)),
+    "kRAdamOptions": ("RAdam", dict(lr=0.1, betas=(0.75, 0.875), eps=0.01, weight_decay=0.125)),
+    "kRAdamDecoupled": ("RAdam", dict(lr=0.1, weight_decay=0.5, decoupled_weight_decay=True)),
+}
+
+
+def values(factor, step):
+    return torch.tensor([((factor * i + 5 * step) % 11 - 5) / 8 for i in range(COUNT)], dtype=torch.float64)
+
+
+def after_steps(name, options):
+    p = values(3, 0).requires_grad_()
+    optimizer = getattr(torch.optim, name)([p], **options)
+    for step in range(STEPS):
+        p.grad = values(7, step)
+        optimizer.step()
+    return p.tolist()
+
+
+torch.set_default_dtype(torch.float64)  # PyTorch then keeps numbers such as NAdam's mu_product in f64
+print(f"""// A parameter after {STEPS} steps as PyTorch {torch.__version__.split('+')[0]} computes them. Written by golden_rules.py.
+#pragma once
+
+#include <vector>
+
+namespace golden {{
+
+// clang-format off""")
+for case, (name, options) in CASES.items():
+    words = [repr(value) for value in after_steps(name, options)]
+    print(f"inline const std::vector<double> {case} = {{\n    {', '.join(words[:3])},\n    {', '.join(words[3:])},\n}};")
+print("// clang-format on\n\n}  // namespace golden")
