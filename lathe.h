@@ -168,6 +168,8 @@
 #  include "lathe/optim/lars.h"
 #  include "lathe/optim/lbfgs.h"
 #  include "lathe/optim/lion.h"
+#  include "lathe/optim/lookahead.h"
+#  include "lathe/optim/muon.h"
 #  include "lathe/optim/nadam.h"
 #  include "lathe/optim/novograd.h"
 #  include "lathe/optim/optimizer_names.h"
@@ -179,6 +181,7 @@
 #  include "lathe/optim/scheduler_chain.h"
 #  include "lathe/optim/sgd.h"
 #  include "lathe/optim/state_shares.h"
+#  include "lathe/optim/update_bn.h"
 
 #  include "lathe/data/collate_loader.h"
 #  include "lathe/data/data_loader.h"

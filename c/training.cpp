@@ -13,6 +13,7 @@
 #include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/ops/losses/losses.h"
 #include "lathe/optim/optimizer_names.h"
+#include "lathe/optim/param_groups.h"
 
 using namespace lathe;
 using c::call, c::checked, c::clear, c::give;
@@ -79,7 +80,7 @@ Options read_options(std::string_view text) {
       LATHE_CHECK(ValueError, value == 0 || value == 1, name, " is ", value, "; it is 0 or 1");
       option = value != 0;
     } else {
-      option = value;
+      option = static_cast<T>(value);
     }
     given.erase(found);
   });
@@ -88,11 +89,20 @@ Options read_options(std::string_view text) {
   return options;
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer(std::string_view name, const Tensors& parameters,
+std::unique_ptr<optim::Optimizer> make_optimizer(std::string_view name, nn::Module& model,
                                                  std::string_view options) {
   return optim::with_optimizer(
-      name, [&]<class Optimizer, class Options, class>() -> std::unique_ptr<optim::Optimizer> {
-        return std::make_unique<Optimizer>(parameters, read_options<Options>(options));
+      name,
+      [&]<class Optimizer, class Options, class Group>() -> std::unique_ptr<optim::Optimizer> {
+        std::vector<Group> groups;
+        if constexpr (std::is_same_v<Optimizer, optim::Muon>) {
+          auto [hidden, others] = optim::split_for_muon(model);
+          if (!hidden.empty()) groups.push_back({.params = std::move(hidden)});
+          if (!others.empty()) groups.push_back({.params = std::move(others), .use_adamw = true});
+        } else {
+          groups.push_back({.params = model.parameters()});
+        }
+        return std::make_unique<Optimizer>(std::move(groups), read_options<Options>(options));
       });
 }
 
@@ -116,9 +126,9 @@ lathe_status lathe_optimizer_new(lathe_model* model, const char* name, const cha
                                  lathe_optimizer** out) {
   return call("lathe_optimizer_new", [&] {
     clear(out);
-    const Tensors parameters = c::program_of(checked(model, "model")).parameters();
     *out = give(std::make_unique<lathe_optimizer>(
-        make_optimizer(c::text_of(name, "name"), parameters, options == nullptr ? "" : options)));
+        make_optimizer(c::text_of(name, "name"), c::program_of(checked(model, "model")),
+                       options == nullptr ? "" : options)));
   });
 }
 

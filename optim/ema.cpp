@@ -92,7 +92,8 @@ void EMA::update(const StepOptions& options) {
   }
   std::ranges::stable_sort(items, {}, &UpdateItem::kind);
   items.front().counted = false;  // they share one count
-  LATHE_DISPATCH(device, ema_update(items, EmaNumbers{options_.decay, options_.warm_up}));
+  LATHE_DISPATCH(device,
+                 ema_update(items, EmaNumbers{options_.decay, options_.warm_up, options_.swa}));
   count_ = count;
   ++updates_;
   for (const Entry& e : entries_) e.average.bump_version();
@@ -123,6 +124,18 @@ void EMA::Applied::restore() const {
   for (size_t i = 0; i < own_.size(); ++i) {
     const Tensor& source = ema_.entries_[i].source;
     if (!same_memory(source, own_[i])) source.set_data(own_[i]);
+  }
+}
+
+void EMA::copy_to_module() const {
+  LATHE_CHECK(StateError, !applied_, "EMA: copy_to_module() while the averages are applied");
+  for (const Entry& e : entries_) {
+    LATHE_CHECK(StateError, e.source.shape() == e.average.shape(), "EMA: ", e.name,
+                " no longer fits its average (now: ", e.source, ", average: ", e.average, ")");
+  }
+  for (const Entry& e : entries_) {
+    copy_values(e.source, e.average);
+    e.source.bump_version();
   }
 }
 

@@ -22,6 +22,9 @@ namespace lathe::optim {
 struct EMAOptions {
   double decay = 0.999;
   bool warm_up = false;  // in update n = 1, 2, … the decay is min(decay, (1 + n) / (10 + n))
+  // true: stochastic weight averaging: the plain mean of the weights at all updates, whatever decay
+  // and warm_up say. Usually updated once per epoch, late in a training; see update_bn.h.
+  bool swa = false;
   // true: also averages floating buffers (running statistics); false: the averages are used with
   // the model's own buffers.
   bool average_buffers = false;
@@ -31,7 +34,8 @@ struct EMAOptions {
 /// sets a ← decay · a + (1 - decay) · p, on a GPU with one launch per dtype. Averages of half
 /// parameters are f32, since their changes can be too small for a half type. An EMA cannot be
 /// copied or moved. The module must outlive it.
-/// ref: Polyak and Juditsky 1992; the warm-up is TensorFlow's.
+/// ref: Polyak and Juditsky 1992; swa: Izmailov et al. 2018 (arXiv:1803.05407); the warm-up is
+/// TensorFlow's.
 class LATHE_API EMA {
  public:
   /// throws: ValueError unless decay is in [0,1].
@@ -68,6 +72,11 @@ class LATHE_API EMA {
     EMA& ema_;
     Tensors own_;
   };
+
+  /// Writes the averages into the module's weights, as at the end of a training.
+  /// throws: StateError while an Applied is alive, or if a weight no longer has the shape of its
+  /// average. Nothing has changed then.
+  void copy_to_module() const;
 
   /// The module's state_dict() with the averages in place of the weights, in the module's dtypes.
   /// The result can be saved and loaded like any weights. An entry shares memory with its average

@@ -206,6 +206,10 @@ class LATHE_API Optimizer {
   virtual void check_together(const HyperParameters&) const {}
   /// True if an update measures norms of whole tensors, in UpdateItem::scratch.
   virtual bool measures_norms() const { return false; }
+  /// Computes what an update needs of whole tensors and what may fail, for the items of one group.
+  /// May write where items point to, but changes no parameter and no state.
+  /// → memory that must live until update() has returned
+  virtual Tensors prepare_update(const HyperParameters&, std::span<UpdateItem>) const { return {}; }
   /// Updates all items. They are on one device, and items of one kind are adjacent. It must not
   /// fail or allocate: step() has checked everything.
   virtual void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const = 0;

@@ -10,6 +10,7 @@
 #include "lathe/optim/lamb.h"
 #include "lathe/optim/lars.h"
 #include "lathe/optim/lion.h"
+#include "lathe/optim/muon.h"
 #include "lathe/optim/nadam.h"
 #include "lathe/optim/novograd.h"
 #include "lathe/optim/radam.h"
@@ -20,7 +21,7 @@ namespace lathe::optim {
 
 inline constexpr std::string_view kOptimizerNames =
     "sgd, adam, adamw, rmsprop, lars, lamb, novograd, adagrad, adadelta, adamax, nadam, radam, "
-    "lion";
+    "lion, muon";
 
 /// Calls f.operator()<Optimizer, Options, Group>() with the types of the optimiser of that name:
 /// SGD, SGDOptions and SGDGroup for "sgd".
@@ -41,6 +42,7 @@ auto with_optimizer(std::string_view name, F f) {
   if (name == "nadam") return f.template operator()<NAdam, NAdamOptions, NAdamGroup>();
   if (name == "radam") return f.template operator()<RAdam, RAdamOptions, RAdamGroup>();
   if (name == "lion") return f.template operator()<Lion, LionOptions, LionGroup>();
+  if (name == "muon") return f.template operator()<Muon, MuonOptions, MuonGroup>();
   LATHE_FAIL(ValueError, "the optimiser \"", name, "\" is not one of ", kOptimizerNames);
 }
 

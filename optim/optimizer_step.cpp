@@ -35,6 +35,16 @@ Tensor in_order_of(const Tensor& like, const Tensor& t) {
 /// The parameter itself if it is dense, else memory that is.
 Tensor in_dense_order(const Tensor& param) { return is_dense(param) ? param : empty_like(param); }
 
+/// The parameter [O,…] as the matrix [O, n / O], if its memory has the order of rows or columns.
+void set_matrix(UpdateItem& item, const Tensor& param) {
+  if (item.n == 0) return;
+  const int64_t rows = param.dim(0), columns = item.n / rows, stride = param.strides()[0];
+  const bool by_rows = rows == 1 || stride == columns;
+  if (!by_rows && stride != 1) return;
+  item.rows = rows;
+  item.by_columns = !by_rows;
+}
+
 /// Memory for the norms of all items, shared out among them.
 Tensor make_scratch(std::span<UpdateItem> items) {
   if (items.empty()) return {};
@@ -180,6 +190,7 @@ UpdateItem Optimizer::make_item(const Prepared& p, const Slot& slot, const Group
     const bool is_master = b + 1 == p.buffers.size();
     (is_master ? item.master : item.buffers[b]) = p.buffers[b].raw_data();
   }
+  if (p.param.ndim() > 1) set_matrix(item, p.param);
   if (p.grad.dtype() != item.dtype) item.half_grad = p.grad.dtype();
   if (p.half_copy.defined()) {
     item.half_copy = p.half_copy.dtype();
@@ -323,6 +334,12 @@ Tensor Optimizer::step_own(const StepOptions& options) {
   if (looks || options.max_grad_norm > 0) total = check_gradients(options, pending);
   if (looks && is_skipped()) return total;
 
+  Tensors prepared;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (pending.group(g).empty()) continue;
+    for (Tensor& t : prepare_update(groups_[g].hyper, pending.group(g)))
+      prepared.push_back(std::move(t));
+  }
   for (size_t g = 0; g < groups_.size(); ++g) {
     const std::span<UpdateItem> items = pending.group(g);
     if (items.empty()) continue;

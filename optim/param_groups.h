@@ -1,4 +1,5 @@
-// Splits a module's parameters by whether weight decay should act on them.
+// Splits a module's parameters: by whether weight decay should act on them, and into what Muon is
+// for and the rest.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -19,5 +20,19 @@ struct DecaySplit {
 ///   SGD opt({{.params = decay, .weight_decay = 5e-4}, {.params = no_decay}}, {.lr = 0.1});
 /// ref: He et al. 2019 (arXiv:1812.01187), section 3.1.
 LATHE_API DecaySplit split_by_decay(nn::Module& module);
+
+struct MuonSplit {
+  Tensors hidden;  // matrices and filters inside of the network
+  // All else: the head (nn/fine_tuning.h), embeddings, norms, and all of fewer than two dimensions.
+  Tensors others;
+};
+
+/// Splits the module's parameters into what Muon is for and the rest, in the order of parameters().
+/// A list may be empty, but an optimiser's group must not be. The embeddings of an exported program
+/// (graph/pt2/program.h) are no modules, so they count as hidden.
+///   auto [hidden, others] = split_for_muon(model);
+///   Muon opt({{.params = hidden}, {.params = others, .use_adamw = true}});
+/// ref: Jordan et al. 2024, and the documentation of torch.optim.Muon.
+LATHE_API MuonSplit split_for_muon(nn::Module& module);
 
 }  // namespace lathe::optim

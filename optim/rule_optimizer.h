@@ -12,7 +12,8 @@
 namespace lathe::optim {
 
 /// `Options` has two constants besides the options: kName, and kBuffers, the names of the buffers
-/// in the state. `OptionsGroup` are parameters with options of their own (Note [One list of options]).
+/// in the state. `OptionsGroup` are parameters with options of their own (Note [One list of
+/// options]).
 template <class Options, class OptionsGroup>
 class RuleOptimizer final : public Optimizer {
  public:

@@ -21,6 +21,8 @@ struct RMSpropOptions;
 struct LARSOptions;
 struct LAMBOptions;
 struct NovoGradOptions;
+struct LookaheadOptions;
+struct MuonOptions;
 struct AdagradOptions;
 struct AdadeltaOptions;
 struct AdamaxOptions;
@@ -42,9 +44,13 @@ struct UpdateItem {
   std::array<void*, kMaxBuffers> buffers;  // null where not needed
   void* master = nullptr;  // f32 values of a half parameter, which is then their rounded copy
   // Of an f32 parameter on a GPU under Autocast (autograd/half_copy.h); kF32: none.
-  DType half_grad = kF32;                // `grad` has this half type
-  DType half_copy = kF32;                // the type of `copy`
-  void* copy = nullptr;                  // receives the rounded parameter
+  DType half_grad = kF32;  // `grad` has this half type
+  DType half_copy = kF32;  // the type of `copy`
+  void* copy = nullptr;    // receives the rounded parameter
+  // The parameter as a matrix of so many rows, of which the memory holds one after another (or one
+  // column after another); 0: it is none.
+  int64_t rows = 0;
+  bool by_columns = false;
   double* scratch = nullptr;             // norm_scratch(n) numbers, for rules that measure norms
   const double* grad_factors = nullptr;  // two factors for the gradients on their way in
 
@@ -72,6 +78,7 @@ constexpr int64_t norm_scratch(int64_t n) { return 1 + 2 * chunks_of(n); }
 struct EmaNumbers {
   double decay;
   bool warm_up;
+  bool swa = false;
 };
 
 // The buffers of each update:
@@ -82,6 +89,8 @@ struct EmaNumbers {
 //   LAMB      first moment, second moment
 //   NovoGrad  first moment, second moment (one number)
 //   EMA       average, of `grad`; there is no parameter
+//   Muon      momentum, direction
+//   Lookahead slow weights; there is no gradient
 //   rules     those of kernels/element_rules.h
 // decoupled: AdamW.
 namespace cpu {
@@ -97,6 +106,9 @@ void rule_update(std::span<const UpdateItem> items, const AdamaxOptions& options
 void rule_update(std::span<const UpdateItem> items, const NAdamOptions& options);
 void rule_update(std::span<const UpdateItem> items, const RAdamOptions& options);
 void rule_update(std::span<const UpdateItem> items, const LionOptions& options);
+void rule_update(std::span<const UpdateItem> items, const MuonOptions& options);
+void muon_directions(std::span<const UpdateItem> items, const MuonOptions& options);
+void rule_update(std::span<const UpdateItem> items, const LookaheadOptions& options);
 void ema_update(std::span<const UpdateItem> items, const EmaNumbers& numbers);
 }  // namespace cpu
 namespace cuda {
@@ -112,6 +124,9 @@ void rule_update(std::span<const UpdateItem> items, const AdamaxOptions& options
 void rule_update(std::span<const UpdateItem> items, const NAdamOptions& options);
 void rule_update(std::span<const UpdateItem> items, const RAdamOptions& options);
 void rule_update(std::span<const UpdateItem> items, const LionOptions& options);
+void rule_update(std::span<const UpdateItem> items, const MuonOptions& options);
+void muon_directions(std::span<const UpdateItem> items, const MuonOptions& options);
+void rule_update(std::span<const UpdateItem> items, const LookaheadOptions& options);
 void ema_update(std::span<const UpdateItem> items, const EmaNumbers& numbers);
 }  // namespace cuda
 

@@ -15,6 +15,8 @@
 #include "lathe/optim/adagrad.h"
 #include "lathe/optim/adamax.h"
 #include "lathe/optim/lion.h"
+#include "lathe/optim/lookahead.h"
+#include "lathe/optim/muon.h"
 #include "lathe/optim/nadam.h"
 #include "lathe/optim/radam.h"
 
@@ -166,7 +168,8 @@ struct NAdamRule {
 ///   p ← p · (1 - lr · weight_decay)   (decoupled),   g ← g + weight_decay · p   (else)
 ///   ρ∞ = 2 / (1 - beta2) - 1,   ρ = ρ∞ - 2t · beta2^t / (1 - beta2^t)
 ///   r = sqrt( (ρ - 4)(ρ - 2)ρ∞ / ( (ρ∞ - 4)(ρ∞ - 2)ρ ) )
-///   p ← p - lr / (1 - beta1^t) · m · ( r · sqrt(1 - beta2^t) / ( sqrt(v) + eps )   if ρ > 5, else 1 )
+///   p ← p - lr / (1 - beta1^t) · m · d,   d = r · sqrt(1 - beta2^t) / ( sqrt(v) + eps ) if ρ > 5,
+///                                         else 1
 template <class C>
 struct RAdamRule {
   static constexpr int kBuffers = 2;
@@ -225,6 +228,57 @@ struct LionRule {
     b[0] = next(b[0], g);
     const C sign = direction > C(0) ? C(1) : direction < C(0) ? C(-1) : direction;  // NaN stays
     return p - lr * sign;
+  }
+};
+
+/// Muon (Jordan et al. 2024). u begins as
+///   m' = momentum · m + (1 - momentum) · g,   nesterov:  momentum · m' + (1 - momentum) · g
+/// Between this and MuonRule, newton_schulz() changes u; m changes only there.
+template <class C>
+struct MuonDirection {
+  static constexpr int kBuffers = 2;
+  Mean<C> mean;
+  bool nesterov;
+
+  LATHE_HD static MuonDirection at(int64_t, const MuonOptions& o) {
+    return {.mean = Mean<C>::of(o.momentum), .nesterov = o.nesterov};
+  }
+  LATHE_HD C operator()(C p, C g, C* b) const {
+    const C m = mean(b[0], g);
+    b[1] = nesterov ? mean(m, g) : m;
+    return p;
+  }
+};
+
+/// The slow weights s of Lookahead (Zhang et al. 2019, arXiv:1907.08610):
+///   s ← s + alpha · (p - s),   p ← s
+template <class C>
+struct LookaheadRule {
+  static constexpr int kBuffers = 1;
+  C alpha;
+
+  LATHE_HD static LookaheadRule at(int64_t, const LookaheadOptions& o) { return {C(o.alpha)}; }
+  LATHE_HD C operator()(C p, C, C* b) const { return b[0] += alpha * (p - b[0]); }
+};
+
+///   m ← momentum · m + (1 - momentum) · g
+///   p ← p · (1 - lr · weight_decay) - lr · u
+template <class C>
+struct MuonRule {
+  static constexpr int kBuffers = 2;
+  Decay<C> decay;
+  Mean<C> mean;
+  C lr;
+
+  LATHE_HD static MuonRule at(int64_t, const MuonOptions& o) {
+    return {.decay = Decay<C>::of(o.lr, o.weight_decay, true),
+            .mean = Mean<C>::of(o.momentum),
+            .lr = C(o.lr)};
+  }
+  LATHE_HD C operator()(C p, C g, C* b) const {
+    decay.act(p, g);
+    b[0] = mean(b[0], g);
+    return p - lr * b[1];
   }
 };
 

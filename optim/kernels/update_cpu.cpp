@@ -199,10 +199,19 @@ void rule_update(std::span<const UpdateItem> items, const RAdamOptions& o) {
 void rule_update(std::span<const UpdateItem> items, const LionOptions& o) {
   update<LionRule>(items, o);
 }
+void rule_update(std::span<const UpdateItem> items, const MuonOptions& o) {
+  update<MuonRule>(items, o);
+}
+void muon_directions(std::span<const UpdateItem> items, const MuonOptions& o) {
+  update<MuonDirection>(items, o);
+}
+void rule_update(std::span<const UpdateItem> items, const LookaheadOptions& o) {
+  update<LookaheadRule>(items, o);
+}
 
 void ema_update(std::span<const UpdateItem> items, const EmaNumbers& o) {
   for_all(items, "EMA", [&]<class T>(const UpdateItem& item, Arrays<T> x, int64_t n) {
-    const auto math = EmaMath<ComputeType<T>>::at_update(item.step, o.decay, o.warm_up);
+    const auto math = EmaMath<ComputeType<T>>::at_update(item.step, o);
     ema(x.a, x.g, n, math);
   });
 }

@@ -84,7 +84,7 @@ template <class C>
 struct MakeEma {
   using Rule = Ema<C>;
   EmaNumbers o;
-  LATHE_HD Rule at(int64_t n) const { return {EmaMath<C>::at_update(n, o.decay, o.warm_up)}; }
+  LATHE_HD Rule at(int64_t n) const { return {EmaMath<C>::at_update(n, o)}; }
   LATHE_HD void set_lr(double) {}  // an average has none
 };
 template <class T, class Make>
@@ -100,7 +100,9 @@ struct MakeRule {
   using Rule = R<C>;
   Options o;
   LATHE_HD Rule at(int64_t t) const { return Rule::at(t, o); }
-  LATHE_HD void set_lr(double lr) { o.lr = lr; }
+  LATHE_HD void set_lr(double lr) {
+    if constexpr (requires { o.lr; }) o.lr = lr;
+  }
 };
 template <class C, template <class> class R>
 struct MakeAdam {
@@ -115,6 +117,14 @@ struct MakeAdam {
 
 template <class C>
 struct Touches<Ema<C>> {
+  static constexpr bool kParam = false, kGradient = true, kBuffersChange = true;
+};
+template <class C>
+struct Touches<LookaheadRule<C>> {
+  static constexpr bool kParam = true, kGradient = false, kBuffersChange = true;
+};
+template <class C>
+struct Touches<MuonDirection<C>> {
   static constexpr bool kParam = false, kGradient = true, kBuffersChange = true;
 };
 
@@ -255,6 +265,15 @@ void rule_update(std::span<const UpdateItem> items, const RAdamOptions& o) {
 }
 void rule_update(std::span<const UpdateItem> items, const LionOptions& o) {
   update<LionRule>(items, o);
+}
+void rule_update(std::span<const UpdateItem> items, const MuonOptions& o) {
+  update<MuonRule>(items, o);
+}
+void muon_directions(std::span<const UpdateItem> items, const MuonOptions& o) {
+  update<MuonDirection>(items, o);
+}
+void rule_update(std::span<const UpdateItem> items, const LookaheadOptions& o) {
+  update<LookaheadRule>(items, o);
 }
 
 void ema_update(std::span<const UpdateItem> items, const EmaNumbers& o) {

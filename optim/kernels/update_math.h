@@ -9,6 +9,7 @@
 #include "lathe/optim/adam.h"
 #include "lathe/optim/rmsprop.h"
 #include "lathe/optim/sgd.h"
+#include "lathe/optim/update.h"
 
 namespace lathe::optim {
 
@@ -154,14 +155,16 @@ struct RmspropMath {
 /// The exponential moving average a of a value x, in its update n = 1, 2, …; a starts at x's first
 /// value:
 ///   a ← decay · a + (1 - decay) · x,   with warm-up  decay ← min(decay, (1 + n) / (10 + n))
+/// In stochastic weight averaging (Izmailov et al. 2018) decay is (n - 1) / n: a is the mean.
 template <class C>
 struct EmaMath {
   C kept, taken;
 
-  LATHE_HD static EmaMath at_update(int64_t n, double decay, bool warm_up) {
+  LATHE_HD static EmaMath at_update(int64_t n, const EmaNumbers& o) {
     const double updates = static_cast<double>(n);
     const double early = (1 + updates) / (10 + updates);
-    if (warm_up && early < decay) decay = early;
+    double decay = o.warm_up && early < o.decay ? early : o.decay;
+    if (o.swa) decay = (updates - 1) / updates;
     return {.kept = C(decay), .taken = C(1 - decay)};
   }
   LATHE_HD C average(C a, C x) const { return kept * a + taken * x; }

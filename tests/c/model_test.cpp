@@ -208,6 +208,13 @@ TEST_CASE("C models: a GPU trains to the loss of the CPU") {
   for (lathe_tensor* tensor : {input, target}) CHECK(lathe_tensor_free(tensor) == LATHE_OK);
 }
 
+TEST_CASE("C models: muon takes a whole model, vectors included") {
+  Training training;
+  lathe_optimizer* out = nullptr;
+  CHECK(lathe_optimizer_new(training.model, "muon", "lr=0.01 ns_steps=3", &out) == LATHE_OK);
+  CHECK(lathe_optimizer_free(out) == LATHE_OK);
+}
+
 TEST_CASE("C models: options of an optimiser that are wrong are named") {
   Training training;
   lathe_optimizer* out = nullptr;

@@ -75,6 +75,29 @@ TEST_CASE("optimisers: --optimizer takes the names that the library has") {
   CHECK(choices == optim::kOptimizerNames);
 }
 
+TEST_CASE("optimisers: muon leaves to AdamW what is no hidden matrix") {
+  auto model = nn::resnet8({});
+  Settings settings = definite("muon");
+  const auto plain = make_optimizer(settings, model);
+  REQUIRE(plain->num_groups() == 2);
+  for (const Tensor& p : plain->params(0)) CHECK(p.ndim() == 4);
+  CHECK(plain->hyper_parameter("use_adamw", 0) == 0);
+  CHECK(plain->hyper_parameter("use_adamw", 1) == 1);
+  CHECK(plain->hyper_parameter("momentum") == 0.95);
+  CHECK(plain->hyper_parameter("nesterov") == 1);
+  CHECK(plain->hyper_parameter("match_rms_adamw") == 1);
+  settings.no_decay_norm = true;
+  settings.head_lr = 0.5;
+  const auto grouped = make_optimizer(settings, model);  // filters, norms; the head: weight, bias
+  REQUIRE(grouped->num_groups() == 4);
+  CHECK(grouped->params().size() == model.parameters().size());
+  CHECK(grouped->hyper_parameter("weight_decay", 0) == *settings.weight_decay);
+  CHECK(grouped->hyper_parameter("weight_decay", 1) == 0);
+  CHECK(grouped->hyper_parameter("use_adamw", 2) == 1);
+  CHECK(grouped->initial_lr(2) == 0.5);
+  CHECK(grouped->hyper_parameter("weight_decay", 3) == 0);
+}
+
 TEST_CASE("optimisers: LARS and LAMB leave norms and biases without decay and trust ratio") {
   auto model = nn::resnet8({});
   Settings settings = definite("lars");
@@ -104,7 +127,8 @@ TEST_CASE("optimisers: a flag that belongs to some of them sets the option of ju
   for (const Dependence& row : all_dependences()) {
     // no-decay-norm is no option of an optimiser: it divides the parameters into groups.
     if (row.chooser != "optimizer" || row.key == "no-decay-norm") continue;
-    for (const char* word : {"sgd", "adam", "adamw", "rmsprop", "lars", "lamb", "novograd"}) {
+    for (const char* word :
+         {"sgd", "adam", "adamw", "rmsprop", "lars", "lamb", "novograd", "lion"}) {
       CAPTURE(row.key);
       CAPTURE(word);
       Settings settings = definite(word);

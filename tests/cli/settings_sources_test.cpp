@@ -39,8 +39,8 @@ TEST_CASE("settings: flags > environment > config file > default") {
 
 TEST_CASE("settings: an empty environment variable counts as not set") {
   SettingSources sources;
-  sources.environment = with("LATHE_MOMENTUM", "");
-  CHECK(merge_settings(sources, kTrain).momentum == 0.9);
+  sources.environment = with("LATHE_POWER", "");
+  CHECK(merge_settings(sources, kTrain).power == 2);
 }
 
 TEST_CASE("settings: every message names the place of the value") {
@@ -57,7 +57,7 @@ TEST_CASE("settings: every message names the place of the value") {
       merge_settings(file, kTrain),
       doctest::Contains("run.toml:2: optimizer: expected one of sgd, adam, adamw, "
                         "rmsprop, lars, lamb, novograd, adagrad, adadelta, adamax, nadam, radam, "
-                        "lion, got \"sdg\"; did you mean sgd?"),
+                        "lion, muon, got \"sdg\"; did you mean sgd?"),
       UsageError);
 }
 

@@ -53,8 +53,10 @@ TEST_CASE("without effect: every row names settings, and values that can be chos
 TEST_CASE("without effect: a flag that decides nothing is named, with what it is for") {
   CHECK(remarks_of({{"power", "2"}}) ==
         Remarks{"--power has no effect with --scheduler cosine, only with poly"});
-  CHECK(remarks_of({{"momentum", "0.9"}, {"optimizer", "adam"}}) ==
-        Remarks{"--momentum has no effect with --optimizer adam, only with sgd, lars or rmsprop"});
+  CHECK(
+      remarks_of({{"momentum", "0.9"}, {"optimizer", "adam"}}) ==
+      Remarks{
+          "--momentum has no effect with --optimizer adam, only with sgd, lars, rmsprop or muon"});
   CHECK(remarks_of({{"init-scale", "8"}, {"loss-scale", "8"}}) ==
         Remarks{"--init-scale has no effect with --amp off, only with fp16"});
   CHECK(remarks_of({{"init-scale", "8"}, {"loss-scale", "8"}, {"amp", "fp16"}}) ==

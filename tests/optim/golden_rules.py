@@ -26,17 +26,37 @@ CASES = {
 }
 
 
+# Of Muon, over a matrix of this shape. kMuonBf16 is as PyTorch computes it, the others without its rounding to bf16.
+MATRIX_CASES = {
+    "kMuonWide": ((2, 3), dict(lr=0.1)),
+    "kMuonTall": ((3, 2), dict(lr=0.1, weight_decay=0.5, momentum=0.75, nesterov=False, ns_steps=3)),
+    "kMuonRms": ((3, 2), dict(lr=0.1, adjust_lr_fn="match_rms_adamw")),
+    "kMuonBf16": ((2, 3), dict(lr=0.1)),
+}
+
+
+def orthogonalized(grad, coefficients, steps, eps):
+    """PyTorch's _zeropower_via_newtonschulz in the precision of grad."""
+    a, b, c = coefficients
+    x = grad.T if grad.size(0) > grad.size(1) else grad
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.T if grad.size(0) > grad.size(1) else x
+
+
 def values(factor, step):
     return torch.tensor([((factor * i + 5 * step) % 11 - 5) / 8 for i in range(COUNT)], dtype=torch.float64)
 
 
-def after_steps(name, options):
-    p = values(3, 0).requires_grad_()
+def after_steps(name, options, shape=(COUNT,)):
+    p = values(3, 0).reshape(shape).requires_grad_()
     optimizer = getattr(torch.optim, name)([p], **options)
     for step in range(STEPS):
-        p.grad = values(7, step)
+        p.grad = values(7, step).reshape(shape)
         optimizer.step()
-    return p.tolist()
+    return p.flatten().tolist()
 
 
 torch.set_default_dtype(torch.float64)  # PyTorch then keeps numbers such as NAdam's mu_product in f64
@@ -48,7 +68,13 @@ print(f"""// A parameter after {STEPS} steps as PyTorch {torch.__version__.split
 namespace golden {{
 
 // clang-format off""")
-for case, (name, options) in CASES.items():
-    words = [repr(value) for value in after_steps(name, options)]
+def write(case, result):
+    words = [repr(value) for value in result]
     print(f"inline const std::vector<double> {case} = {{\n    {', '.join(words[:3])},\n    {', '.join(words[3:])},\n}};")
+for case, (name, options) in CASES.items():
+    write(case, after_steps(name, options))
+in_bf16 = torch.optim._muon._zeropower_via_newtonschulz
+for case, (shape, options) in MATRIX_CASES.items():
+    torch.optim._muon._zeropower_via_newtonschulz = in_bf16 if case == "kMuonBf16" else orthogonalized
+    write(case, after_steps("Muon", options, shape))
 print("// clang-format on\n\n}  // namespace golden")

@@ -14,6 +14,8 @@
 #include "lathe/ops/views.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/lars.h"
+#include "lathe/optim/lion.h"
+#include "lathe/optim/muon.h"
 #include "lathe/optim/novograd.h"
 #include "lathe/optim/rmsprop.h"
 #include "lathe/optim/sgd.h"
@@ -59,7 +61,7 @@ Training make(const Options& options) {
   Generator generator(5);
   std::vector<Group> groups(2);
   for (Group& group : groups) {
-    const Tensor large = randn({40'000}, {}, &generator);
+    const Tensor large = randn({200, 200}, {}, &generator);
     const Tensor sparse = randn({6, 4}, {}, &generator).slice(1, 0, 4, 2).detach();
     for (const Tensor& p : {large, sparse}) {
       p.requires_grad_();
@@ -107,6 +109,8 @@ const std::function<Training()> kMakes[] = {
           optim::RMSpropOptions{.momentum = 0.9, .centered = true});
     },
     [] { return make<optim::LARS, optim::LARSGroup>(optim::LARSOptions{}); },
+    [] { return make<optim::Lion, optim::LionGroup>(optim::LionOptions{}); },
+    [] { return make<optim::Muon, optim::MuonGroup>(optim::MuonOptions{.ns_steps = 1}); },
     [] { return make<optim::NovoGrad, optim::NovoGradGroup>(optim::NovoGradOptions{}); },
 };
 

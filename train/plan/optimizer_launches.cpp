@@ -42,6 +42,9 @@ Rule rule_of(const StepRecording& step) {
   if (name == "Adadelta" || name == "Adamax" || name == "NAdam" || name == "RAdam")
     return update_with(2);
   if (name == "RMSprop") return update_with(1 + momentum);
+  // The directions, then the step. The products between them are not planned, and what AdamW
+  // updates counts as if it were a matrix.
+  if (name == "Muon") return {6, {{"update_kernel", 8, 8}, {"update_kernel", 12, 12}}};
   if (name == "LARS") return {5, {{"layer_norms_kernel", 4, 0}, {"layer_step_kernel", 8, 8}}};
   if (name == "LAMB")
     return {6, {{"layer_norms_kernel", 12, 8}, {"layer_step_kernel", 12, 4, false}}};

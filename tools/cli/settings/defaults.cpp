@@ -41,6 +41,7 @@ constexpr FamilyStep kFamilySteps[] = {
     {"mobilenet", "sgd", {0.05, 4e-5}},  {"efficientnet", "sgd", {0.05, 4e-5}},
     {"convnext", "sgd", {0.01, 5e-4}},   {"vit", "sgd", {0.01, 5e-4}},
     {"convnext", "adamw", {5e-4, 0.05}}, {"vit", "adamw", {5e-4, 0.05}},
+    {"convnext", "muon", {1e-3, 0.05}},  {"vit", "muon", {1e-3, 0.05}},
 };
 
 Step step_of(std::string_view model, std::string_view optimizer) {
@@ -55,7 +56,8 @@ Step step_of(std::string_view model, std::string_view optimizer) {
   if (optimizer == "adagrad") return {0.01, 0};
   if (optimizer == "adadelta") return {1, 0};
   if (optimizer == "adamax" || optimizer == "nadam") return {2e-3, 0};
-  if (optimizer == "lion") return {2e-4, 0.05};  // a fifth of AdamW's rate, five times its decay
+  if (optimizer == "lion") return {1e-3, 0.01};
+  if (optimizer == "muon") return {0.01, 0.01};
   return {1e-3, 0};
 }
 
@@ -152,6 +154,8 @@ int64_t usual_batch(std::string_view dataset, bool has_cuda) {
   return is_grey(dataset) && !has_cuda ? kGreyBatch : kUsualBatch;
 }
 
+double usual_momentum(std::string_view optimizer) { return optimizer == "muon" ? 0.95 : 0.9; }
+
 double usual_gamma(std::string_view scheduler) { return scheduler == "exponential" ? 0.95 : 0.1; }
 
 int64_t batch_of_rank(int64_t batch_size, int64_t ranks) {
@@ -180,6 +184,7 @@ void complete(Settings& settings, const Machine& machine) {
   // Weights that are good already are changed less.
   if (!settings.lr) settings.lr = settings.new_head ? lr / 10 : lr;
   if (!settings.weight_decay) settings.weight_decay = weight_decay;
+  if (!settings.momentum) settings.momentum = usual_momentum(settings.optimizer);
   if (!settings.gamma) settings.gamma = usual_gamma(settings.scheduler);
   if (!settings.threads) settings.threads = machine.usable_cpus;
   if (!settings.workers) settings.workers = 1;

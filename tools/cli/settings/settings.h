@@ -69,7 +69,7 @@ struct OptimizerSettings {
   std::optional<double> lr;
   std::optional<double> head_lr;
   bool lr_scale_batch = false;
-  double momentum = 0.9;
+  std::optional<double> momentum;
   bool nesterov = false;
   double trust_coefficient = 0.02;
   std::optional<double> weight_decay;

@@ -30,7 +30,7 @@ constexpr Dependence kDependences[] = {
     {"lora-alpha", "lora-rank", "0", "", kUnless},
     {"lora-targets", "lora-rank", "0", "", kUnless},
     {"freeze", "lora-rank", "0", "; adapters freeze all but themselves and the last layer"},
-    {"momentum", "optimizer", "sgd|lars|rmsprop"},
+    {"momentum", "optimizer", "sgd|lars|rmsprop|muon"},
     {"nesterov", "optimizer", "sgd"},
     {"trust-coefficient", "optimizer", "lars"},
     {"no-decay-norm", "optimizer", "lars|lamb", ", which never decays them", kUnless},

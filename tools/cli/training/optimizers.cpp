@@ -1,8 +1,11 @@
 // make_optimizer(): from settings to an optimiser with one or two parameter groups.
 #include "lathe/tools/cli/training/optimizers.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -10,6 +13,7 @@
 #include "lathe/optim/optimizer_names.h"
 #include "lathe/optim/param_groups.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
 
 namespace lathe::cli {
@@ -33,6 +37,8 @@ Options options_of(const Settings& s) {
   visit_options(options, [&]<class T>(std::string_view name, T& option, const auto&, optim::Range) {
     option = value_of<T>(s, name).value_or(option);
   });
+  if constexpr (requires { options.momentum; })
+    options.momentum = s.momentum.value_or(usual_momentum(s.optimizer));
   options.lr = peak_lr(s);
   return options;
 }
@@ -43,36 +49,56 @@ double rate_scale(const Settings& settings) {
   return static_cast<double>(*settings.batch_size * settings.accumulate) / kReferenceBatch;
 }
 
-// With `apart`, norms and biases are a group of their own without decay; `rest` has the other
-// options of that group. With --head-lr, so are those of the head.
-template <class Optimizer, class Options, class Group>
-std::unique_ptr<optim::Optimizer> make(const Settings& s, nn::Module& model, bool apart,
-                                       Group rest) {
-  const auto options = options_of<Options>(s);
-  if (!apart && !s.head_lr) return std::make_unique<Optimizer>(model.parameters(), options);
-  const optim::DecaySplit all =
-      apart ? optim::split_by_decay(model) : optim::DecaySplit{model.parameters(), {}};
-  rest.weight_decay = 0.0;
+// The parameters in groups. With --no-decay-norm, and for lars and lamb, norms and biases are
+// apart, without decay. For muon so is what is no hidden matrix.
+template <class Group>
+std::vector<Group> groups_of(const Settings& s, nn::Module& model) {
+  constexpr bool kAdapts = requires(Group group) { group.adapt; };        // lars, lamb
+  constexpr bool kMatrices = requires(Group group) { group.use_adamw; };  // muon
   std::vector<Group> groups;
-  const auto add = [&](const Tensors& params, Group group, std::optional<double> lr) {
+  const auto add = [&](Tensors params, Group group) {
     if (params.empty()) return;
-    group.params = params;
-    group.lr = lr;
+    group.params = std::move(params);
     groups.push_back(std::move(group));
   };
-  if (!s.head_lr) {
-    add(all.decay, {}, {});
-    add(all.no_decay, rest, {});
-  } else {
-    const auto [decay, head_decay] = split_by_head(model, all.decay);
-    const auto [no_decay, head_no_decay] = split_by_head(model, all.no_decay);
-    const double head_lr = *s.head_lr * rate_scale(s);
-    add(decay, {}, {});
-    add(no_decay, rest, {});
-    add(head_decay, {}, head_lr);
-    add(head_no_decay, rest, head_lr);
+  Tensors params = model.parameters(), apart;
+  if (s.no_decay_norm || kAdapts)
+    std::tie(params, apart) = [&] {
+      optim::DecaySplit split = optim::split_by_decay(model);
+      return std::pair(std::move(split.decay), std::move(split.no_decay));
+    }();
+  Group usual, rest;
+  if constexpr (kAdapts) rest.adapt = false;
+  if constexpr (kMatrices) {
+    const Tensors hidden = optim::split_for_muon(model).hidden;
+    std::erase_if(params, [&](const Tensor& p) {
+      return std::ranges::any_of(hidden, [&](const Tensor& h) { return h.is_same(p); });
+    });
+    add(hidden, {});
+    usual.use_adamw = rest.use_adamw = true;
   }
-  return std::make_unique<Optimizer>(std::move(groups), options);
+  rest.weight_decay = 0.0;
+  add(std::move(params), usual);
+  add(std::move(apart), rest);
+  return groups;
+}
+
+// The same groups; with --head-lr the parameters of the head are groups of their own, at the end.
+template <class Group>
+std::vector<Group> with_head_apart(const Settings& s, const nn::Module& model,
+                                   std::vector<Group> groups) {
+  if (!s.head_lr) return groups;
+  std::vector<Group> bodies, heads;
+  for (Group& group : groups) {
+    auto [body, head] = split_by_head(model, group.params);
+    group.params = std::move(body);
+    if (!group.params.empty()) bodies.push_back(group);
+    group.params = std::move(head);
+    group.lr = *s.head_lr * rate_scale(s);
+    if (!group.params.empty()) heads.push_back(group);
+  }
+  bodies.insert(bodies.end(), heads.begin(), heads.end());
+  return bodies;
 }
 
 }  // namespace
@@ -80,12 +106,16 @@ std::unique_ptr<optim::Optimizer> make(const Settings& s, nn::Module& model, boo
 double peak_lr(const Settings& settings) { return *settings.lr * rate_scale(settings); }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& s, nn::Module& model) try {
-  return optim::with_optimizer(s.optimizer, [&]<class Optimizer, class Options, class Group>() {
-    Group rest;
-    constexpr bool kAdapts = requires { rest.adapt; };  // lars, lamb
-    if constexpr (kAdapts) rest.adapt = false;
-    return make<Optimizer, Options, Group>(s, model, s.no_decay_norm || kAdapts, std::move(rest));
-  });
+  return optim::with_optimizer(
+      s.optimizer,
+      [&]<class Optimizer, class Options, class Group>() -> std::unique_ptr<optim::Optimizer> {
+        auto options = options_of<Options>(s);
+        // One learning rate is for muon's matrices and for what AdamW updates.
+        if constexpr (requires { options.use_adamw; })
+          options.nesterov = options.match_rms_adamw = true;
+        return std::make_unique<Optimizer>(with_head_apart(s, model, groups_of<Group>(s, model)),
+                                           options);
+      });
 } catch (const ValueError& e) {
   throw UsageError(e.message());
 }

@@ -19,6 +19,8 @@ double peak_lr(const Settings& settings);
 /// --momentum, gets the flag's value.
 ///   - With --no-decay-norm, and always for lars and lamb, norms and biases are a second group
 ///     without decay. For lars and lamb that group's trust ratio is 1.
+///   - muon has its hidden matrices (optim::split_for_muon()) as the first group. AdamW updates the
+///     others, with the same rate and decay.
 ///   - With --head-lr the parameters of the head (training/fine_tuning.h) are separate groups,
 ///     which come last. Their rate is scaled like peak_lr().
 /// throws: UsageError for values that do not fit together.

@@ -1,0 +1,56 @@
+// Lookahead: slow weights that follow an optimiser's fast ones.
+//   optim::AdamW fast(model.parameters(), {.lr = 1e-3});
+//   optim::Lookahead optimizer(fast);
+//   … optimizer.step();                          // in place of fast.step()
+#pragma once
+
+#include <cstdint>
+
+#include "lathe/optim/optimizer.h"
+
+namespace lathe::optim {
+
+struct LookaheadOptions {
+  static constexpr const char* kName = "Lookahead";
+
+  int64_t k = 5;       // steps of the optimiser between two of the slow weights
+  double alpha = 0.5;  // how far the slow weights go towards the fast ones
+};
+
+/// Calls an optimiser's step(). After every k-th call, for the slow weights s and the parameters p:
+///   s += alpha·(p - s);   p = s
+/// The slow weights begin as the parameters, in f32 for half parameters. Their step is one launch
+/// per dtype on a GPU. The optimiser keeps its own state, which does not change with p. A Lookahead
+/// cannot be copied or moved. The optimiser must outlive it.
+///   - A call counts even if StepOptions::found_inf makes the optimiser skip its step.
+///   - The host counts. So a captured graph must have k calls, beginning where a count of k begins.
+/// ref: Zhang et al. 2019 (arXiv:1907.08610).
+class LATHE_API Lookahead {
+ public:
+  /// throws: ValueError for k < 1, an alpha outside [0,1], or a parameter whose memory has gaps.
+  explicit Lookahead(Optimizer& optimizer, const LookaheadOptions& options = {});
+  Lookahead(const Lookahead&) = delete;
+  Lookahead& operator=(const Lookahead&) = delete;
+
+  /// → what Optimizer::step() returns
+  /// throws: what Optimizer::step() throws; StateError if a parameter no longer fits its slow
+  /// weight. Nothing has changed then.
+  Tensor step(const StepOptions& options = {});
+  Optimizer& optimizer() const { return optimizer_; }
+
+  /// Entries: steps, and slow.0, slow.1, … in the order of Optimizer::params(). The optimiser's own
+  /// state is not among them.
+  StateDict state_dict() const;
+  /// Copies the values of a state_dict().
+  /// throws: ValueError for an entry that is missing, unexpected or of another shape. Nothing has
+  /// changed then.
+  void load_state_dict(const StateDict& state);
+
+ private:
+  Optimizer& optimizer_;
+  const LookaheadOptions options_;
+  Tensors params_, slow_;
+  int64_t steps_ = 0;
+};
+
+}  // namespace lathe::optim

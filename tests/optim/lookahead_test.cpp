@@ -1,0 +1,113 @@
+// Lookahead: its formula, its count, its state.
+#include "lathe/optim/lookahead.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <vector>
+
+#include "lathe/core/copy.h"
+#include "lathe/ops/random.h"
+#include "lathe/ops/views.h"
+#include "lathe/optim/adam.h"
+#include "lathe/optim/sgd.h"
+#include "loss_scaling.h"
+#include "make_optimizer.h"
+
+namespace lathe {
+namespace {
+
+using namespace test;
+using optim::Lookahead;
+using optim::SGD;
+
+TEST_CASE("Lookahead: every k-th step goes back towards the slow weights, in every dtype") {
+  for (const Device device : devices()) {
+    for (const DType dtype : {kF64, kF32, kBF16}) {
+      const Tensor p = param(full({70}, 1, {.dtype = dtype}), device);
+      const Tensor q = param(full({3}, 1, {.dtype = kF64}), device);
+      SGD fast({p, q}, {.lr = 0.5});
+      Lookahead optimizer(fast, {.k = 3, .alpha = 0.25});
+      double weight = 1, slow = 1;
+      for (int s = 1; s <= 7; ++s) {
+        for (const Tensor& t : {p, q})
+          t.set_grad(
+              full(t.shape(), s % 2 == 0 ? 0.5 : -1.0, {.dtype = t.dtype(), .device = device}));
+        const uint32_t version = p.version();
+        optimizer.step();
+        weight -= 0.5 * (s % 2 == 0 ? 0.5 : -1.0);
+        if (s % 3 == 0) weight = slow += 0.25 * (weight - slow);
+        CHECK(p.version() == version + (s % 3 == 0 ? 2 : 1));
+        CAPTURE(s);
+        for (const double x : p.to_vector<double>())
+          CHECK(x == doctest::Approx(weight).epsilon(dtype == kBF16 ? 0x1p-6 : 1e-6));
+        CHECK(q.to_vector<double>() == std::vector<double>(3, weight));
+      }
+      CHECK(optimizer.state_dict().at("slow.1").to_vector<double>() ==
+            std::vector<double>(3, slow));
+    }
+  }
+}
+
+TEST_CASE("Lookahead: interrupted and resumed equals uninterrupted, bit for bit") {
+  Generator generator(2);
+  const Tensor whole = param(randn({40}, {}, &generator), kCPU);
+  optim::Adam adam({whole});
+  Lookahead optimizer(adam, {.k = 3});
+  Tensor resumed;
+  std::unique_ptr<optim::Adam> second;
+  std::unique_ptr<Lookahead> ahead;
+  for (int s = 0; s < 8; ++s) {
+    if (s == 4) {
+      resumed = param(whole, kCPU);
+      second = std::make_unique<optim::Adam>(Tensors{resumed});
+      second->load_state_dict(adam.state_dict().clone());
+      ahead = std::make_unique<Lookahead>(*second, optim::LookaheadOptions{.k = 3});
+      ahead->load_state_dict(optimizer.state_dict().clone());
+    }
+    const Tensor g = randn({40}, {}, &generator);
+    whole.set_grad(g);
+    optimizer.step();
+    if (ahead == nullptr) continue;
+    resumed.set_grad(g);
+    ahead->step();
+  }
+  CHECK(everything({resumed}, *second) == everything({whole}, adam));
+}
+
+TEST_CASE("Lookahead: wrong options and states are refused, and nothing changes") {
+  const Tensor p = param(ones({3}), kCPU);
+  SGD sgd({p}, {.lr = 1});
+  CHECK_THROWS_WITH_AS(Lookahead(sgd, {.k = 0}), doctest::Contains("k must be at least 1, got 0"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(Lookahead(sgd, {.alpha = 1.5}), doctest::Contains("in [0,1], got 1.5"),
+                       ValueError);
+  const Tensor gaps = slice(ones({6}), 0, 0, 6, 2).detach().requires_grad_();
+  SGD other({gaps});
+  CHECK_THROWS_WITH_AS(Lookahead{other}, doctest::Contains("has gaps"), ValueError);
+
+  Lookahead optimizer(sgd, {.k = 2});
+  StateDict state;
+  state.add_number("steps", 1);
+  CHECK_THROWS_WITH_AS(optimizer.load_state_dict(state), doctest::Contains("no slow.0"),
+                       ValueError);
+  state.add("slow.0", ones({2}));
+  CHECK_THROWS_WITH_AS(optimizer.load_state_dict(state), doctest::Contains("slow.0 is"),
+                       ValueError);
+  StateDict more = optimizer.state_dict();
+  more.add("slow.1", ones({3}));
+  CHECK_THROWS_WITH_AS(optimizer.load_state_dict(more), doctest::Contains("3 entries, not 2"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(optimizer.load_state_dict({}), doctest::Contains("\"steps\""), ValueError);
+
+  p.set_grad(ones({3}));
+  optimizer.step();
+  p.set_data(ones({4}));
+  p.set_grad(ones({4}));
+  CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("parameter 0 no longer fits"),
+                       StateError);
+  CHECK(p.to_vector<float>() == std::vector<float>(4, 1));
+}
+
+}  // namespace
+}  // namespace lathe
