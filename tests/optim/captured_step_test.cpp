@@ -16,6 +16,7 @@
 #include "lathe/optim/sgd.h"
 #include "loss_scaling.h"
 #include "make_optimizer.h"
+#include "rule_optimizers.h"
 
 namespace lathe {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 using namespace test;
 
 const std::vector<MakeOptimizer>& optimizers() {
-  static const std::vector<MakeOptimizer> all = {
+  static const std::vector<MakeOptimizer> all = with_rule_optimizers({
       make<optim::SGD>(optim::SGDOptions{.lr = 0.5}),
       make<optim::SGD>(optim::SGDOptions{.lr = 0.5, .momentum = 0.9}),
       make<optim::Adam>(optim::AdamOptions{.lr = 0.5}),
@@ -32,7 +33,7 @@ const std::vector<MakeOptimizer>& optimizers() {
       make<optim::LARS>(optim::LARSOptions{.lr = 0.5}),
       make<optim::LAMB>(optim::LAMBOptions{.lr = 0.5}),
       make<optim::NovoGrad>(optim::NovoGradOptions{.lr = 0.5}),
-  };
+  });
   return all;
 }
 
@@ -49,6 +50,7 @@ TEST_CASE("captured step: launched again it counts on and follows the learning r
     const Tensors eager = make_params(device), captured = make_params(device);
     const auto first = make_optimizer(eager), second = make_optimizer(captured);
     INFO(first->name());
+    second->set_lr(0.5);
     second->set_capturable();
     second->step();  // makes the state
     cuda::Graph graph(device);
