@@ -42,32 +42,23 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-/// What the options do to the scores […,L,S]. Undefined: nothing.
+/// What `causal` and a mask of bools do to the scores […,L,S]. Undefined: nothing.
 struct Masking {
-  Tensor added;   // is added
   Tensor hidden;  // bool: become -inf
   Tensor blind;   // bool […,L,1]: queries that may look nowhere, whose scores stay
 };
 
 Masking masking_of(const Tensor& q, const Tensor& k, const AttentionOptions& opt) {
-  Masking m;
   Tensor looks = {};  // where a query may look
   if (opt.causal) {
     looks = tril(ones({q.dim(-2), k.dim(-2)}, {.dtype = kBool, .device = q.device()}));
   }
   if (opt.mask.defined() && opt.mask.dtype() == kBool) {
     looks = looks.defined() ? logical_and(looks, opt.mask) : opt.mask;
-  } else if (opt.mask.defined()) {
-    check_floating("scaled_dot_product_attention", opt.mask);
-    const Tensor seen = ne(opt.mask, kNever);  // what is added to a score elsewhere is -inf
-    looks = looks.defined() ? logical_and(looks, seen) : seen;
-    m.added = masked_fill(opt.mask, logical_not(seen), 0);
   }
-  if (looks.defined()) {
-    m.blind = logical_not(any(looks, {-1}, {.keepdim = true}));
-    m.hidden = logical_not(logical_or(looks, m.blind));
-  }
-  return m;
+  if (!looks.defined()) return {};
+  const Tensor blind = logical_not(any(looks, {-1}, {.keepdim = true}));
+  return {logical_not(logical_or(looks, blind)), blind};
 }
 
 }  // namespace
@@ -75,8 +66,10 @@ Masking masking_of(const Tensor& q, const Tensor& k, const AttentionOptions& opt
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& opt) {
   check_attention(query, key, value);
+  const bool adds = opt.mask.defined() && opt.mask.dtype() != kBool;
+  if (adds) check_floating("scaled_dot_product_attention", opt.mask);
   // Before the range: inside an op that reads traced tensors, a trace takes no constants.
-  const Masking mask = masking_of(query, key, opt);
+  Masking mask = masking_of(query, key, opt);
   const profile::OpRange range("scaled_dot_product_attention", {query, key, value});
   auto [q, k, v] = amp::cast(amp::kHalf, query, key, value);
   if (opt.grouped && k.ndim() >= 3 && q.ndim() >= 3 && k.dim(-3) != q.dim(-3)) {
@@ -85,8 +78,12 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   }
   const double scale = opt.scale.value_or(1 / std::sqrt(static_cast<double>(q.dim(-1))));
   Tensor scores = matmul(mul(q, scale), transpose(k, -2, -1));  // […,L,S]
-  if (mask.added.defined()) scores = add(scores, cast(mask.added, scores.dtype()));
+  if (adds) scores = add(scores, cast(opt.mask, scores.dtype()));
   if (mask.hidden.defined()) scores = masked_fill(scores, mask.hidden, kNever);
+  if (adds) {  // The sums say who looks nowhere: large negative numbers are -inf in half precision.
+    mask.blind = all(eq(scores, kNever), {-1}, {.keepdim = true});
+    scores = masked_fill(scores, mask.blind, 0);
+  }
   Tensor weights = softmax(scores, -1);
   if (mask.blind.defined()) weights = masked_fill(weights, mask.blind, 0);
   return matmul(dropout(cast(weights, v.dtype()), {.p = opt.dropout, .train = true}), v);

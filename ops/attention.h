@@ -20,7 +20,8 @@ struct AttentionOptions {
 ///   query  […,L,D]   key  […,S,D]   value  […,S,E], leading dimensions broadcast   →  […,L,E]
 ///   mask   broadcasts to […,L,S]
 /// With `grouped`, query's number of heads (dimension -3) must be a multiple of key's and value's.
-/// If the mask hides every key from a query (all false, or all -inf), the query's result is 0.
+/// If the mask hides every key from a query (all false, or all its sums with the scores are -inf),
+/// the query's result is 0.
 /// dtypes: floats.   grad: query, key, value, mask, twice differentiable.   amp: half.
 /// throws: ShapeError, DTypeError, ValueError (dropout outside [0, 1]).
 /// ref: Vaswani et al. 2017 (arXiv:1706.03762); torch.nn.functional.scaled_dot_product_attention.

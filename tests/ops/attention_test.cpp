@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "compare.h"
+#include "lathe/autograd/autocast.h"
 #include "lathe/core/random/generator.h"
 #include "lathe/ops/random.h"
 
@@ -69,6 +70,31 @@ TEST_CASE("attention: values, causal and with masks") {
   CHECK(difference(z, y.to_vector<double>(), 1e-14) == "");
   z.sum().backward();
   CHECK(difference(other.grad(), want_grad.grad().to_vector<double>(), 1e-14) == "");
+}
+
+TEST_CASE("attention: in half precision large negative numbers leave a query nowhere to look") {
+  const Tensor q = full({2, 4}, 4.0), k = full({2, 4}, -4.0), v = ones({2, 2});  // scores of -32
+  const auto hidden = [](double number) {
+    const Tensor mask = zeros({2, 2});
+    mask[1].fill_(number);
+    return mask;
+  };
+  const Values want{1, 1, 0, 0};
+  {
+    const Autocast half(kCPU, kBF16);
+    const Tensor mask = hidden(std::numeric_limits<float>::lowest());
+    for (const bool causal : {false, true}) {
+      const Tensor y = scaled_dot_product_attention(q, k, v, {.mask = mask, .causal = causal});
+      CHECK(difference(y, want, 0) == "");
+    }
+  }
+  // The mask is finite here, and the sums are not.
+  const Tensor leaf = q.to(kF16).requires_grad_();
+  const Tensor y =
+      scaled_dot_product_attention(leaf, k.to(kF16), v.to(kF16), {.mask = hidden(-65504).to(kF16)});
+  CHECK(difference(y, want, 0) == "");
+  y.sum().backward();
+  CHECK(difference(leaf.grad()[1], Values(4, 0), 0) == "");
 }
 
 TEST_CASE("attention: heads of key and value serve several of query; dropout of all gives 0") {
