@@ -15,17 +15,17 @@
 namespace lathe {
 
 Tensor rotary_embedding(const Tensor& x, const RotaryOptions& opt) {
-  const profile::OpRange range("rotary_embedding", {x});
   check_floating("rotary_embedding", x);
   LATHE_CHECK(ShapeError, x.ndim() >= 2 && x.dim(-1) > 0 && x.dim(-1) % 2 == 0,
               "rotary_embedding: expected […,T,D] with an even D (x: ", x, ")");
   LATHE_CHECK(ValueError, opt.base > 0, "rotary_embedding: base must be positive, got ", opt.base);
   const int64_t T = x.dim(-2), D = x.dim(-1), pairs = D / 2;
-  std::vector<double> cosines, sines;
+  std::vector<double> speeds, cosines, sines;
+  for (int64_t i = 0; i < pairs; ++i) {
+    speeds.push_back(std::pow(opt.base, -2.0 * static_cast<double>(i) / static_cast<double>(D)));
+  }
   for (int64_t t = 0; t < T; ++t) {
-    for (int64_t i = 0; i < pairs; ++i) {
-      const double speed =
-          std::pow(opt.base, -2.0 * static_cast<double>(i) / static_cast<double>(D));
+    for (const double speed : speeds) {
       const double angle = static_cast<double>(opt.offset + t) * speed;
       cosines.push_back(std::cos(angle));
       sines.push_back(std::sin(angle));
@@ -34,9 +34,11 @@ Tensor rotary_embedding(const Tensor& x, const RotaryOptions& opt) {
   const bool half = is_half(x.dtype());
   const DType dtype = half ? kF32 : x.dtype();
   const auto table = [&](const std::vector<double>& values) {
-    return tensor(values, {.dtype = dtype}).view({T, pairs}).to(x.device());
+    return tensor(values, {.dtype = dtype, .device = x.device()}).view({T, pairs});
   };
+  // Before the range: inside an op that reads traced tensors, a trace takes no constants.
   const Tensor c = table(cosines), s = table(sines);
+  const profile::OpRange range("rotary_embedding", {x});
   // The pairs' two numbers are apart by one dimension: […,T,D/2,2] or […,T,2,D/2].
   Shape split = x.shape();
   split[split.size() - 1] = opt.interleaved ? pairs : 2;
