@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/nn/init.h"
@@ -42,6 +43,24 @@ Tensor causal_mask(int64_t L, int64_t S, bool at_end, Device device) {
 
 }  // namespace
 
+KeyValueCache::KeyValueCache(const KeyValueCache& other) : length_(other.length_) {
+  if (length_ == 0) return;
+  const NoGrad off;
+  keys_ = narrow(other.keys_, 2, 0, length_).clone();
+  values_ = narrow(other.values_, 2, 0, length_).clone();
+}
+
+KeyValueCache& KeyValueCache::operator=(const KeyValueCache& other) {
+  return *this = KeyValueCache(other);
+}
+
+void KeyValueCache::truncate(int64_t length) {
+  LATHE_CHECK(ValueError, length >= 0 && length <= length_, "KeyValueCache: truncate(", length,
+              ") of ", length_, " tokens");
+  if (length == 0) clear();
+  length_ = length;
+}
+
 std::pair<Tensor, Tensor> KeyValueCache::append(const Tensor& key, const Tensor& value) {
   const auto fits = [&](const Tensor& held, const Tensor& fresh) {
     return !held.defined() || (held.dim(0) == fresh.dim(0) && held.dim(1) == fresh.dim(1) &&
@@ -52,22 +71,43 @@ std::pair<Tensor, Tensor> KeyValueCache::append(const Tensor& key, const Tensor&
                   fits(keys_, key) && fits(values_, value),
               "KeyValueCache: the new keys and values do not fit the ", length_,
               " tokens of the cache (key: ", key, ", value: ", value, ", cache: ", keys_, ")");
+  for (const auto& [held, fresh] : {std::pair{keys_, key}, std::pair{values_, value}}) {
+    if (!held.defined()) continue;
+    LATHE_CHECK(DTypeError, fresh.dtype() == held.dtype(), "KeyValueCache: ", fresh,
+                " has another dtype than the tokens of the cache, ", held);
+    LATHE_CHECK(DeviceError, fresh.device() == held.device(), "KeyValueCache: ", fresh,
+                " is on another device than the tokens of the cache, ", held);
+  }
   const NoGrad off;
-  const int64_t count = key.dim(2), capacity = keys_.defined() ? keys_.dim(2) : 0;
-  const auto put = [&](Tensor& held, const Tensor& fresh) {
-    if (length_ + count > capacity) {
-      Shape shape = fresh.shape();
-      shape[2] = std::max(2 * capacity, length_ + count);
-      const Tensor wider = empty(shape, {.dtype = fresh.dtype(), .device = fresh.device()});
-      if (length_ > 0) narrow(wider, 2, 0, length_).copy_(narrow(held, 2, 0, length_));
-      held = wider;
-    }
-    narrow(held, 2, length_, count).copy_(fresh);
-    return narrow(held, 2, 0, length_ + count);
+  const int64_t count = key.dim(2), total = length_ + count;
+  const auto with_room = [&](const Tensor& held, const Tensor& fresh) {
+    if (held.defined() && total <= held.dim(2)) return held;
+    Shape shape = fresh.shape();
+    shape[2] = std::max(2 * (held.defined() ? held.dim(2) : 0), total);
+    const Tensor wider = empty(shape, {.dtype = fresh.dtype(), .device = fresh.device()});
+    if (length_ > 0) narrow(wider, 2, 0, length_).copy_(narrow(held, 2, 0, length_));
+    return wider;
   };
-  const Tensor keys = put(keys_, key), values = put(values_, value);
-  length_ += count;
-  return {keys, values};
+  const Tensor keys = with_room(keys_, key), values = with_room(values_, value);
+  narrow(keys, 2, length_, count).copy_(key);
+  narrow(values, 2, length_, count).copy_(value);
+  const std::pair all{narrow(keys, 2, 0, total), narrow(values, 2, 0, total)};
+  // Nothing throws from here on: a cache never has more keys than values.
+  keys_ = keys;
+  values_ = values;
+  length_ = total;
+  return all;
+}
+
+Tensor detail::decode_with(std::span<KeyValueCache> caches, FunctionRef<Tensor()> f) {
+  std::vector<int64_t> lengths;
+  for (const KeyValueCache& cache : caches) lengths.push_back(cache.length());
+  try {
+    return f();
+  } catch (...) {
+    for (size_t i = 0; i < caches.size(); ++i) caches[i].truncate(lengths[i]);
+    throw;
+  }
 }
 
 MultiheadAttention::MultiheadAttention(int64_t size, int64_t heads,
@@ -130,8 +170,12 @@ Tensor MultiheadAttention::combined_mask(const AttentionMask& masks, const Heads
     LATHE_CHECK(DTypeError, !mask.defined() || mask.dtype() == kBool || is_floating(mask.dtype()),
                 "MultiheadAttention: expected a mask of bool or floats (mask: ", mask, ")");
   }
-  if (attn.defined() && attn.ndim() == 3 && attn.dim(0) == N * heads_) {
-    attn = reshape(attn, {N, heads_, attn.dim(1), attn.dim(2)});
+  if (attn.defined() && attn.ndim() == 3) {
+    LATHE_CHECK(ShapeError, attn.dim(0) == 1 || attn.dim(0) == N * heads_,
+                "MultiheadAttention: an attn_mask [·,L,S] must begin with N*heads = ", N * heads_,
+                " or with 1; one for each sample is [", N, ",1,L,S], one for each head [1,", heads_,
+                ",L,S] (attn_mask: ", attn, ")");
+    if (attn.dim(0) > 1) attn = reshape(attn, {N, heads_, attn.dim(1), attn.dim(2)});
   }
   if (padding.defined()) {
     LATHE_CHECK(ShapeError, padding.numel() == N * S && padding.dim(-1) == S,
@@ -200,17 +244,16 @@ std::pair<Tensor, Tensor> MultiheadAttention::with_weights(const Tensor& query, 
 }
 
 Tensor MultiheadAttention::decode(const Tensor& x, KeyValueCache& cache) {
-  Tensor y;
-  call([&] {
-    const NoGrad off;
-    const Heads h = heads_of(x, x, x);
-    const auto [k, v] = cache.append(h.k, h.v);
-    const int64_t L = h.q.dim(2), S = k.dim(2);
-    const Tensor mask = L == 1 ? Tensor() : causal_mask(L, S, true, x.device());
-    y = joined(scaled_dot_product_attention(h.q, k, v, {.mask = mask}), x);
-    if (has_hooks()) run_call_hooks({x, x, x}, {y});
+  const NoGrad off;
+  return detail::decode_with({&cache, 1}, [&] {
+    return with_call_hooks({x, x, x}, [&] {
+      const Heads h = heads_of(x, x, x);
+      const auto [k, v] = cache.append(h.k, h.v);
+      const int64_t L = h.q.dim(2), S = k.dim(2);
+      const Tensor mask = L == 1 ? Tensor() : causal_mask(L, S, true, x.device());
+      return Tensors{joined(scaled_dot_product_attention(h.q, k, v, {.mask = mask}), x)};
+    })[0];
   });
-  return y;
 }
 
 int64_t MultiheadAttention::macs_of_call(const Tensors& inputs, const Tensors&) const {

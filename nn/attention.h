@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -19,7 +20,7 @@ struct MultiheadAttentionOptions {
 /// Marks the keys that a query must not look at, as PyTorch does. A bool mask is true there. A
 /// floating mask is added to q k^T / sqrt(D). Several masks act together.
 struct AttentionMask {
-  Tensor attn_mask = {};         // broadcast to [N,heads,L,S]; or PyTorch's [N*heads,L,S]
+  Tensor attn_mask = {};         // broadcast to [N,heads,L,S]; or of PyTorch's [N*heads,L,S]
   Tensor key_padding_mask = {};  // [N,S]
   bool is_causal = false;        // query i must not look at the keys after i
 
@@ -31,20 +32,37 @@ struct AttentionWeightsOptions {
 };
 
 /// The keys and values of all earlier tokens, for MultiheadAttention::decode. The cache's memory
-/// grows by doubling.
+/// grows by doubling. A copy has memory of its own, so that several continuations can be decoded.
 class LATHE_API KeyValueCache {
  public:
+  KeyValueCache() = default;
+  KeyValueCache(const KeyValueCache& other);
+  KeyValueCache& operator=(const KeyValueCache& other);
+  KeyValueCache(KeyValueCache&&) = default;
+  KeyValueCache& operator=(KeyValueCache&&) = default;
+
   /// Appends key and value [N,heads,L,D].   → all keys and all values, [N,heads,length(),D]
-  /// throws: ShapeError if key and value do not fit the earlier ones.
+  /// If append() throws, the cache is as before.
+  /// throws: ShapeError, DTypeError, DeviceError if key and value do not fit the earlier ones.
   std::pair<Tensor, Tensor> append(const Tensor& key, const Tensor& value);
   /// The number of tokens.
   int64_t length() const { return length_; }
+  /// Forgets the tokens after the first `length`.
+  /// throws: ValueError unless `length` is in [0,length()].
+  void truncate(int64_t length);
   void clear() { *this = {}; }
 
  private:
   Tensor keys_, values_;  // [N,heads,capacity,D]
   int64_t length_ = 0;
 };
+
+namespace detail {
+
+/// Runs f(), which decodes with `caches`. If f() throws, the caches keep their earlier tokens.
+LATHE_API Tensor decode_with(std::span<KeyValueCache> caches, FunctionRef<Tensor()> f);
+
+}  // namespace detail
 
 /// Projects query, key and value to q, k and v, with D = size / heads numbers for each head. Each
 /// head computes softmax(q k^T / sqrt(D)) v. The heads' results are joined along the last
@@ -89,10 +107,10 @@ class LATHE_API MultiheadAttention final
                                          const AttentionWeightsOptions& options = {});
   /// Self-attention of tokens that follow the tokens in `cache`. Appends the keys and values of the
   /// new tokens to `cache`. Each token looks at itself and at all tokens before it. There is no
-  /// dropout, and autograd records nothing.
+  /// dropout, and autograd records nothing. If decode() throws, `cache` keeps its earlier tokens.
   ///   x  [N,L,size]   →  [N,L,size]: the rows that forward() with is_causal gives for the whole
   ///      sequence
-  /// throws: ShapeError, also if `cache` holds another batch; what the ops throw.
+  /// throws: ShapeError, also if `cache` holds another batch; what append() and the ops throw.
   Tensor decode(const Tensor& x, KeyValueCache& cache);
   /// The multiply-adds of the projections of q, k and v, and of both matrix products. The module
   /// out_proj counts its own multiply-adds.

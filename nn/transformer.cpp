@@ -68,7 +68,14 @@ Tensor TransformerEncoderLayer::forward(const Tensor& src, const AttentionMask& 
 
 Tensor TransformerEncoderLayer::decode(const Tensor& src, KeyValueCache& cache) {
   const NoGrad off;
-  return with_attention(src, [&](const Tensor& t) { return self_attn.decode(t, cache); });
+  return detail::decode_with({&cache, 1}, [&] {
+    return with_call_hooks({src}, [&] {
+      LATHE_CHECK(StateError, !is_training(),
+                  "TransformerEncoderLayer: decode() needs evaluation mode; call eval()");
+      return Tensors{
+          with_attention(src, [&](const Tensor& t) { return self_attn.decode(t, cache); })};
+    })[0];
+  });
 }
 
 TransformerEncoder::TransformerEncoder(int64_t d_model, int64_t nhead, int64_t num_layers,
@@ -85,12 +92,22 @@ Tensor TransformerEncoder::forward(const Tensor& src, const AttentionMask& mask)
 Tensor TransformerEncoder::decode(const Tensor& src, std::vector<KeyValueCache>& caches) {
   const NoGrad off;
   if (caches.empty()) caches.resize(static_cast<size_t>(layers.size()));
-  LATHE_CHECK(ValueError, std::ssize(caches) == layers.size(), "TransformerEncoder: decode() got ",
-              caches.size(), " caches for ", layers.size(), " layers");
-  Tensor x = src;
-  for (int64_t i = 0; i < layers.size(); ++i)
-    x = layers[i].decode(x, caches[static_cast<size_t>(i)]);
-  return norm ? (*norm)(x) : x;
+  return detail::decode_with(caches, [&] {
+    return with_call_hooks({src}, [&] {
+      LATHE_CHECK(ValueError, std::ssize(caches) == layers.size(),
+                  "TransformerEncoder: decode() got ", caches.size(), " caches for ", layers.size(),
+                  " layers");
+      for (const KeyValueCache& cache : caches) {
+        LATHE_CHECK(ValueError, cache.length() == caches[0].length(),
+                    "TransformerEncoder: decode() got caches of ", caches[0].length(), " and of ",
+                    cache.length(), " tokens");
+      }
+      Tensor x = src;
+      for (int64_t i = 0; i < layers.size(); ++i)
+        x = layers[i].decode(x, caches[static_cast<size_t>(i)]);
+      return Tensors{norm ? (*norm)(x) : x};
+    })[0];
+  });
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(int64_t d_model, int64_t nhead,

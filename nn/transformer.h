@@ -56,6 +56,7 @@ class LATHE_API TransformerEncoderLayer final
   Tensor operator()(const Tensor& src) { return (*this)(src, {}); }
   /// Like forward() with is_causal, for tokens that follow the tokens in `cache`: see
   /// MultiheadAttention::decode.
+  /// throws: StateError in training mode, where the layer drops numbers out.
   Tensor decode(const Tensor& src, KeyValueCache& cache);
 
   MultiheadAttention self_attn;
@@ -91,8 +92,10 @@ class LATHE_API TransformerEncoder final
   Tensor forward(const Tensor& src, const AttentionMask& mask) override;
   Tensor operator()(const Tensor& src) { return (*this)(src, {}); }
   /// Like forward() with is_causal, for tokens that follow the tokens in `caches`. There is one
-  /// cache for each layer; an empty list becomes caches without tokens.
-  /// throws: ValueError for another number of caches.
+  /// cache for each layer; an empty list becomes caches without tokens. If decode() throws, the
+  /// caches keep their earlier tokens.
+  /// throws: ValueError for another number of caches, or caches of different lengths; StateError in
+  /// training mode.
   Tensor decode(const Tensor& src, std::vector<KeyValueCache>& caches);
 
   ListOf<TransformerEncoderLayer> layers{*this, "layers"};

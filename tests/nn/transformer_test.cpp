@@ -1,9 +1,11 @@
 // Attention with masks, weights and a cache, and the Transformer's layers: PyTorch's results.
 #include "lathe/nn/transformer.h"
 
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/formats/safetensors.h"
 #include "lathe/core/random/generator.h"
@@ -14,6 +16,7 @@
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/isclose.h"
 #include "lathe/ops/join.h"
+#include "lathe/ops/rotary.h"
 #include "lathe/ops/triangle.h"
 #include "lathe/ops/unary.h"
 #include "lathe/tests/ops/compare.h"
@@ -105,6 +108,10 @@ TEST_CASE("MultiheadAttention: is_causal is the mask of later keys; weights of n
   const Tensor x = f64({2, 3, 4}), later = ones({3, 3}, kBool).triu(1);
   const Tensor want = m(x, x, x, {.attn_mask = later});
   CHECK(allclose(m(x, x, x, {.is_causal = true}), want));
+  // N is the number of heads: a mask of each sample must not become one of each head.
+  CHECK_THROWS_WITH_AS(m(x, x, x, {.attn_mask = zeros({2, 3, 3}, kBool)}),
+                       Contains("must begin with N*heads = 4 or with 1"), ShapeError);
+  CHECK(allclose(m(x, x, x, {.attn_mask = later.view({1, 3, 3})}), want));
   const auto [y, weights] = m.with_weights(x, x, x, {.is_causal = true});
   CHECK(allclose(y, want));
   CHECK(weights.sum().item<double>() == doctest::Approx(6));
@@ -212,6 +219,99 @@ TEST_CASE("Transformer: decoding with a cache gives the rows of the whole sequen
     caches.pop_back();
     CHECK_THROWS_WITH_AS(m.decode(x, caches), Contains("1 caches for 2 layers"), ValueError);
   }
+}
+
+TEST_CASE("KeyValueCache: copies are decoded apart") {
+  manual_seed(4);
+  nn::TransformerEncoder m(8, 2, 2, {.layer = {.dim_feedforward = 5, .batch_first = true}});
+  m.to(kF64);
+  m.eval();
+  const Tensor start = f64({1, 3, 8}), next = f64({1, 1, 8}), a = f64({1, 1, 8}),
+               b = f64({1, 1, 8}), c = f64({1, 1, 8});
+  std::vector<nn::KeyValueCache> caches;
+  m.decode(start, caches);
+  m.decode(next, caches);  // now there is room for more tokens, which copies must not share
+  std::vector<nn::KeyValueCache> fork = caches;
+  m.decode(a, caches);
+  m.decode(b, fork);
+  const auto last_row = [&](const Tensor& before) {
+    return m(cat({start, next, before, c}, 1), {.is_causal = true}).narrow(1, 5, 1);
+  };
+  CHECK(allclose(m.decode(c, caches), last_row(a), {.rtol = 1e-12, .atol = 1e-12}));
+  CHECK(allclose(m.decode(c, fork), last_row(b), {.rtol = 1e-12, .atol = 1e-12}));
+}
+
+TEST_CASE("Transformer: a decode that throws leaves the caches as they were") {
+  manual_seed(5);
+  nn::TransformerEncoder m(8, 2, 2, {.layer = {.dim_feedforward = 5, .batch_first = true}});
+  const Tensor start = randn({1, 3, 8}), next = randn({1, 1, 8});
+  std::vector<nn::KeyValueCache> caches;
+  CHECK_THROWS_WITH_AS(m.decode(start, caches), Contains("call eval()"), StateError);
+  m.eval();
+  int64_t calls = 0;
+  const auto count = [&](nn::Module&, const Tensors& in, const Tensors& out) {
+    calls += in.size() == 1 && out.size() == 1;
+  };
+  m.register_call_hook(count);
+  m.layers[0].register_call_hook(count);
+  m.decode(start, caches);
+  CHECK(calls == 2);
+  const int64_t hook = m.layers[1].self_attn.register_call_hook(
+      [](nn::Module&, const Tensors&, const Tensors&) { throw ValueError("no"); });
+  CHECK_THROWS_AS(m.decode(next, caches), ValueError);
+  for (const nn::KeyValueCache& cache : caches) CHECK(cache.length() == 3);
+  m.layers[1].self_attn.remove_hook(hook);
+  const Tensor want = m(cat({start, next}, 1), {.is_causal = true}).narrow(1, 3, 1);
+  CHECK(allclose(m.decode(next, caches), want, {.rtol = 1e-4, .atol = 1e-5}));
+  caches[1].truncate(3);
+  CHECK_THROWS_WITH_AS(m.decode(next, caches), Contains("caches of 4 and of 3 tokens"), ValueError);
+  CHECK_THROWS_WITH_AS(caches[1].truncate(4), Contains("truncate(4) of 3 tokens"), ValueError);
+  const Tensor key = zeros({1, 2, 1, 4}, kF64);
+  CHECK_THROWS_WITH_AS(caches[1].append(key, key), Contains("another dtype"), DTypeError);
+  CHECK(caches[1].length() == 3);
+}
+
+TEST_CASE("Transformer: a dropout of everything leaves the norms alone") {
+  manual_seed(6);
+  const nn::TransformerLayerOptions all{.dim_feedforward = 5, .dropout = 1};
+  nn::TransformerEncoderLayer encoder(6, 2, all);
+  nn::TransformerDecoderLayer decoder(6, 2, all);
+  // Without the weights of attention, its result is this bias.
+  for (nn::MultiheadAttention* m :
+       {&encoder.self_attn, &decoder.self_attn, &decoder.multihead_attn}) {
+    nn::init::normal_(m->out_proj.bias, 0, 1);
+  }
+  const Tensor x = randn({4, 2, 6});
+  CHECK(allclose(encoder(x), encoder.norm2(encoder.norm1(x))));
+  CHECK(allclose(decoder(x, x), decoder.norm3(decoder.norm2(decoder.norm1(x)))));
+  decoder.eval();
+  const Tensor later = ones({4, 4}, kBool).triu(1);
+  CHECK(allclose(decoder(x, x, {.tgt = {.is_causal = true}}),
+                 decoder(x, x, {.tgt = {.attn_mask = later}})));
+}
+
+TEST_CASE("Transformer: under Autocast, with a sample that is padding alone") {
+  manual_seed(7);
+  nn::TransformerEncoderLayer m(8, 2, {.dim_feedforward = 5, .batch_first = true});
+  m.eval();
+  const Tensor x = randn({2, 3, 8}), padding = zeros({2, 3});
+  padding[1].fill_(std::numeric_limits<float>::lowest());
+  const Tensor want = m(x, {.key_padding_mask = padding < -1.0});
+  const Autocast half(kCPU, kBF16);
+  const Tensor y = m(x, {.key_padding_mask = padding});
+  CHECK(allclose(y.to(kF32), want, {.rtol = 0.05, .atol = 0.05}));
+}
+
+TEST_CASE("Transformer: rotary positions and RMSNorm are traced for any batch") {
+  struct Net final : nn::Module {
+    nn::RMSNorm norm{*this, "norm", {6}};
+    Tensor forward(const Tensor& x) override { return rotary_embedding(norm(x)); }
+  } net;
+  manual_seed(8);
+  const NoGrad off;
+  const jit::Graph graph = jit::trace(net, randn({2, 5, 6}));
+  const Tensor x = randn({3, 5, 6});
+  CHECK(allclose(graph.run({x})[0], net(x)));
 }
 
 TEST_CASE("Transformer: dropout in training, a trace, multiply-adds, and what is refused") {
