@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lathe/autograd/autocast.h"
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/formats/safetensors.h"
@@ -235,6 +236,37 @@ TEST_CASE("recurrent layers: initial values, dropout between layers, multiply-ad
   CHECK(nn::summary(lstm, [&] { lstm(pack_sequence({x[0], x[1]})); }).macs == macs / 6 * 4);
   nn::GRUCell cell(4, 5);
   CHECK(nn::summary(cell, [&] { cell(zeros({3, 4})); }).macs == 3 * 15 * (4 + 5));
+}
+
+TEST_CASE("recurrent layers: dropout stands between layers alone, of packed sequences too") {
+  manual_seed(5);
+  const Tensor x = randn({4, 2, 3}), nothing = zeros({4, 2, 4});
+  const auto packed = [](const Tensor& t) { return pack_padded_sequence(t, {4, 3}); };
+  nn::GRU one(3, 4, {.dropout = 0.5});
+  CHECK(equal(one(x).first, one(x).first));
+  CHECK(equal(one(packed(x)).first.data, one(packed(x)).first.data));
+  // If all that the first layer gives is dropped, the second one sees zeros.
+  nn::GRU both(3, 4, {.num_layers = 2, .dropout = 1}), second(4, 4);
+  second.weights[0].weight_ih = both.weights[1].weight_ih.detach();
+  second.weights[0].weight_hh = both.weights[1].weight_hh.detach();
+  second.weights[0].bias_ih = both.weights[1].bias_ih.detach();
+  second.weights[0].bias_hh = both.weights[1].bias_hh.detach();
+  CHECK(allclose(both(x).first, second(nothing).first));
+  CHECK(allclose(both(packed(x)).first.data, second(packed(nothing)).first.data));
+}
+
+TEST_CASE("recurrent layers: under Autocast") {
+  manual_seed(6);
+  const Tensor x = randn({4, 2, 3});
+  nn::LSTM lstm(3, 4);
+  nn::GRU gru(3, 4);
+  const Tensor of_lstm = lstm(x).first, of_gru = gru(x).first;
+  const Autocast half(kCPU, kBF16);
+  CHECK(allclose(lstm(x).first.to(kF32), of_lstm, {.rtol = 0.05, .atol = 0.02}));
+  CHECK(allclose(gru(x).first.to(kF32), of_gru, {.rtol = 0.05, .atol = 0.02}));
+  const PackedSequence packed = pack_padded_sequence(x, {4, 3});
+  CHECK(allclose(lstm(packed).first.data.narrow(0, 0, 6).to(kF32),
+                 of_lstm.narrow(0, 0, 3).reshape({6, 4}), {.rtol = 0.05, .atol = 0.02}));
 }
 
 TEST_CASE("recurrent layers: a trace runs for other batches, and a moved layer keeps its weights") {
