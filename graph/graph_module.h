@@ -60,7 +60,7 @@ class LATHE_API GraphModule final : public nn::Module {
   Graph graph() const;
 
   /// True if a batch norm's statistics have names without dots. This batch norm then follows the
-  /// mode of the whole model, so nn::Frozen::hold() does not hold it.
+  /// mode of the whole model, so nn::Frozen::hold() holds it only if all parameters are frozen.
   bool has_running_statistics() const override;
 
  private:

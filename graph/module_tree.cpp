@@ -14,9 +14,9 @@ using safetensors::in_quotes;
 
 namespace {
 
-constexpr size_t kMostBytes = 1000;  // of a name; each module keeps the name up to it
-constexpr int kMostLevels = 64;      // modules in modules
-constexpr int kMostNames = 10000;    // in one module, which compares a new name with all others
+constexpr size_t kMostNameBytes = 1000;  // of a name; each module keeps the name up to it
+constexpr int kMostLevels = 64;          // modules in modules
+constexpr int kMostNames = 10000;        // in one module, which compares a new name with all others
 
 }  // namespace
 
@@ -45,8 +45,8 @@ ModuleTree::ModuleTree(nn::Module& model, OwnTensor own, std::string file, bool 
     : model_(model), own_(std::move(own)), file_(std::move(file)), knows_calls_(knows_calls) {}
 
 Part& ModuleTree::part_at(std::string_view path) {
-  LATHE_CHECK(DataError, path.size() <= kMostBytes, file_, ": the name of a module has ",
-              path.size(), " bytes, more than ", kMostBytes);
+  LATHE_CHECK(DataError, path.size() <= kMostNameBytes, file_, ": the name of a module has ",
+              path.size(), " bytes, more than ", kMostNameBytes);
   Part* at = nullptr;
   int levels = 0;
   for (size_t begin = 0; begin <= path.size();) {

@@ -250,8 +250,27 @@ class HeadEditor {
     if (classes_ == 1 && target_of(node).find("squeeze.") != std::string::npos) {
       refuse(concat(in_quotes(target_of(node)), " may remove the dimension of one class"));
     }
-    static_cast<void>(only_dim(before, "what goes into ", node));
-    return only_dim(now, "the result of ", node);
+    const int64_t from = only_dim(before, "what goes into ", node);
+    const int64_t to = only_dim(now, "the result of ", node);
+    if (is_view && !keeps_apart(before, from, now, to)) {
+      refuse(concat(in_quotes(target_of(node)), " mixes the classes with another size"));
+    }
+    return to;
+  }
+
+  /// Whether a view that takes dimension `from` to `to` keeps what lies before or behind it.
+  static bool keeps_apart(const Json& before, int64_t from, const Json& now, int64_t to) {
+    const auto sizes = [](const Json& all, int64_t first, int64_t end) {
+      std::vector<std::string> texts;
+      for (; first < end; ++first) {
+        const Json& size = all[static_cast<size_t>(first)];
+        if (!is_size(size, 1)) texts.push_back(size.dump());
+      }
+      return texts;
+    };
+    const auto ndim = [](const Json& all) { return static_cast<int64_t>(all.size()); };
+    return sizes(before, 0, from) == sizes(now, 0, to) ||
+           sizes(before, from + 1, ndim(before)) == sizes(now, to + 1, ndim(now));
   }
 
   /// Refuses a slice that takes some of the classes, up to a number that fits the old ones.

@@ -24,6 +24,7 @@ struct NewHead {
 ///   - The layer is a convolution with groups.
 ///   - A slice takes only some of the classes.
 ///   - An operator moves dimensions, and a second dimension has the same size as the classes.
+///   - A view mixes the classes with other sizes.
 ///   - The program has several results.
 NewHead with_new_head(std::string_view json, int64_t classes, const std::string& file);
 

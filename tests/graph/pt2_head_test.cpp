@@ -161,6 +161,9 @@ TEST_CASE("pt2: where no last layer can be replaced, the message says why") {
             "\"torch.ops.aten.view.default\" has 0 sizes of 2"));
   CHECK(has(refused(view("aten.view.default", "-1,2,2"), "y", "s0,2,2"),
             "\"torch.ops.aten.view.default\" has 2 sizes of 2"));
+  CHECK(has(refused(view("aten.view.default", "2,3"), "y", "2,3", "3,2"),
+            "\"torch.ops.aten.view.default\" mixes the classes with another size"));
+  CHECK(refused(view("aten.view.default", "3,2,1"), "y", "3,2,1", "3,2").empty());
   // [2,2] of a fixed batch: what moves dimensions could move either. Each keeps the shape.
   const auto moving = [&](const std::string& target, const std::string& arguments) {
     return refused(pt2_node(target, pt2_tensor("self", "linear") + "," + arguments, "y"), "y",
