@@ -21,7 +21,7 @@ struct GRUOptions {
   int64_t num_layers = 1;
   bool bias = true;
   bool batch_first = false;    // x and y are [N,T,…], not [T,N,…]
-  double dropout = 0;          // of what one layer gives the next, in training
+  double dropout = 0;          // of what a layer gives the next, in training; one layer has none
   bool bidirectional = false;  // each layer also runs from the end to the beginning
 };
 
@@ -29,7 +29,7 @@ struct LSTMOptions {
   int64_t num_layers = 1;
   bool bias = true;
   bool batch_first = false;    // x and y are [N,T,…], not [T,N,…]
-  double dropout = 0;          // of what one layer gives the next, in training
+  double dropout = 0;          // of what a layer gives the next, in training; one layer has none
   bool bidirectional = false;  // each layer also runs from the end to the beginning
   int64_t proj_size = 0;       // numbers that weight_hr projects h to; 0: no projection
 };
@@ -41,7 +41,7 @@ struct RNNOptions {
   RNNActivation nonlinearity = RNNActivation::kTanh;
   bool bias = true;
   bool batch_first = false;    // x and y are [N,T,…], not [T,N,…]
-  double dropout = 0;          // of what one layer gives the next, in training
+  double dropout = 0;          // of what a layer gives the next, in training; one layer has none
   bool bidirectional = false;  // each layer also runs from the end to the beginning
 };
 
@@ -95,6 +95,7 @@ class RecurrentModule : public Module {
 ///   h  [num_layers*D,N,P], for a single sequence without N: the states at the end of each
 ///      sequence. As an argument, the states before the beginning; an undefined h is 0.
 /// The states of a PackedSequence are in the caller's order.
+/// jit::trace() takes dimension 0 for the batch: trace a model that has batch_first.
 /// Parameters, all U(±1/sqrt(H)): weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, with a
 /// projection weight_hr_l0; then those of the backward direction, as weight_ih_l0_reverse; then
 /// those of layer 1, …. The rows of the gates are in PyTorch's order.
