@@ -1,6 +1,7 @@
 // Losses, optimisers, training steps and checkpoints for C programs. Contract: lathe_c.h.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <string>
 #include <string_view>
@@ -79,6 +80,11 @@ Options read_options(std::string_view text) {
     if constexpr (std::is_same_v<T, bool>) {
       LATHE_CHECK(ValueError, value == 0 || value == 1, name, " is ", value, "; it is 0 or 1");
       option = value != 0;
+    } else if constexpr (std::is_integral_v<T>) {
+      constexpr double kMost = 1e9;
+      LATHE_CHECK(ValueError, value == std::floor(value) && std::abs(value) <= kMost, name, " is ",
+                  value, "; it is a whole number");
+      option = static_cast<T>(value);
     } else {
       option = static_cast<T>(value);
     }
@@ -104,6 +110,12 @@ std::unique_ptr<optim::Optimizer> make_optimizer(std::string_view name, nn::Modu
         }
         return std::make_unique<Optimizer>(std::move(groups), read_options<Options>(options));
       });
+}
+
+/// In any order: Muon has its matrices first.
+bool are_same(const Tensors& a, const Tensors& b) {
+  return std::ranges::is_permutation(a, b,
+                                     [](const Tensor& x, const Tensor& y) { return x.is_same(y); });
 }
 
 CheckpointParts parts_of(const lathe_model* model, const lathe_optimizer* optimizer) {
@@ -166,8 +178,7 @@ lathe_status lathe_train_step(lathe_model* model, lathe_optimizer* optimizer, co
     const Tensor& wanted = checked(target, "target").value;
     const Tensors batch = c::tensors_of(n_inputs, inputs, "inputs");
     const LossFunction loss_of = loss_named(c::text_of(loss, "loss"));
-    const auto is_same = [](const Tensor& a, const Tensor& b) { return a.is_same(b); };
-    LATHE_CHECK(ValueError, std::ranges::equal(program.parameters(), updates.params(), is_same),
+    LATHE_CHECK(ValueError, are_same(program.parameters(), updates.params()),
                 "the optimiser is one of another model");
     updates.zero_grad();
     const Tensors outputs = program.run(batch);

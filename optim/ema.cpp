@@ -70,7 +70,8 @@ void EMA::update(const StepOptions& options) {
   for (const Entry& e : entries_) {
     LATHE_CHECK(StateError,
                 e.source.shape() == e.average.shape() && e.source.device() == e.average.device() &&
-                    e.source.device() == device,
+                    e.source.device() == device &&
+                    (e.source.dtype() == kF64) == (e.average.dtype() == kF64),
                 "EMA: ", e.name, " no longer fits its average (now: ", e.source,
                 ", average: ", e.average, ")");
     Tensor source = e.source;

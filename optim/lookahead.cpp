@@ -21,6 +21,9 @@ Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& options)
   for (const Tensor& p : params_) {
     LATHE_CHECK(ValueError, is_dense(p), "Lookahead: parameter ", slow_.size(),
                 " has gaps in its memory (", p, ")");
+    LATHE_CHECK(ValueError, !optimizer.has_master_weights(p),
+                "Lookahead: the optimiser keeps parameter ", slow_.size(),
+                " in f32, too (master_weights), where slow weights do not reach (", p, ")");
     const DType dtype = p.dtype() == kF64 ? kF64 : kF32;
     slow_.push_back(empty_strided(p.shape(), p.strides(), dtype, p.device()));
     copy_values(slow_.back(), p);
@@ -34,7 +37,8 @@ Tensor Lookahead::step(const StepOptions& options) {
       const Tensor& p = params_[i];
       LATHE_CHECK(StateError,
                   p.shape() == slow_[i].shape() && same_order(p, slow_[i]) &&
-                      p.device() == slow_[i].device(),
+                      p.device() == slow_[i].device() &&
+                      (p.dtype() == kF64) == (slow_[i].dtype() == kF64),
                   "Lookahead: parameter ", i, " no longer fits its slow weight (parameter: ", p,
                   ", slow: ", slow_[i], ")");
       items.push_back({.n = p.numel(),

@@ -27,7 +27,8 @@ struct LookaheadOptions {
 /// ref: Zhang et al. 2019 (arXiv:1907.08610).
 class LATHE_API Lookahead {
  public:
-  /// throws: ValueError for k < 1, an alpha outside [0,1], or a parameter whose memory has gaps.
+  /// throws: ValueError for k < 1, an alpha outside [0,1], a parameter whose memory has gaps, or a
+  /// parameter for which the optimiser has master weights.
   explicit Lookahead(Optimizer& optimizer, const LookaheadOptions& options = {});
   Lookahead(const Lookahead&) = delete;
   Lookahead& operator=(const Lookahead&) = delete;

@@ -99,6 +99,15 @@ Tensors Optimizer::params() const {
   return out;
 }
 
+bool Optimizer::has_master_weights(const Tensor& param) const {
+  const bool is_half = param.dtype() == kF16 || param.dtype() == kBF16;
+  return is_half && std::ranges::any_of(groups_, [&](const Group& group) {
+           return group.master_weights && std::ranges::any_of(group.entries, [&](const Slot& slot) {
+                    return slot.param.is_same(param);
+                  });
+         });
+}
+
 double Optimizer::lr(size_t group) const { return group_at(group).hyper("lr"); }
 double Optimizer::initial_lr(size_t group) const { return group_at(group).initial_lr; }
 double Optimizer::hyper_parameter(std::string_view name, size_t group) const {

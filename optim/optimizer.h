@@ -86,6 +86,8 @@ class LATHE_API Optimizer {
   Tensors params(size_t group) const;
   /// The parameters of all groups, in order.
   Tensors params() const;
+  /// True if the optimiser keeps the value of this half parameter in f32 (master_weights).
+  bool has_master_weights(const Tensor& param) const;
 
   double lr(size_t group = 0) const;
   /// Sets the learning rate of one group or of all groups.

@@ -104,7 +104,8 @@ double MultiStepLR::lr_at(int64_t epoch, double before, double initial) const {
 
 ExponentialLR::ExponentialLR(Optimizer& optimizer, const ExponentialLROptions& options)
     : LRScheduler(optimizer), options_(options) {
-  check_factor("ExponentialLR", "gamma", options.gamma);
+  LATHE_CHECK(ValueError, options.gamma > 0 && std::isfinite(options.gamma),
+              "ExponentialLR: gamma must be positive and finite, got ", options.gamma);
   start();
 }
 

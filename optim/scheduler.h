@@ -101,10 +101,10 @@ class LATHE_API MultiStepLR final : public LRScheduler {
 };
 
 struct ExponentialLROptions {
-  double gamma = 0;
+  double gamma = 0;  // must be given
 };
 /// Multiplies lr by gamma every epoch.
-/// throws: ValueError for a gamma that is negative or not finite.
+/// throws: ValueError unless gamma is positive and finite.
 class LATHE_API ExponentialLR final : public LRScheduler {
  public:
   ExponentialLR(Optimizer& optimizer, const ExponentialLROptions& options);

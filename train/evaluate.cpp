@@ -124,7 +124,7 @@ Evaluation evaluate(nn::Module& model, Batches& batches, const LossFunction& los
   if (state.done < state.total) {
     result.complete = false;  // also if it was stopped in the wait for a batch
     LATHE_CHECK(DataError, options.stop && options.stop(), "train::evaluate: the loader has ",
-                state.done, " batches, its size() says ", state.total);
+                state.done, " batches, but its size() says ", state.total);
   }
   tally.read();
   if (options.graphs != nullptr) result.tally.join(tally);

@@ -175,8 +175,7 @@ struct RAdamRule {
   static constexpr int kBuffers = 2;
   Decay<C> decay;
   Mean<C> mean, square;
-  C rate, eps;
-  bool divides;
+  C rate, root, eps;  // the divisor is root · sqrt(s) + eps; 1 while rho is small
 
   LATHE_HD static RAdamRule at(int64_t t, const RAdamOptions& o) {
     const double steps = static_cast<double>(t);
@@ -184,24 +183,26 @@ struct RAdamRule {
     const double most = 2 / (1 - o.betas.second) - 1;
     const double rho = most - 2 * steps * power / (1 - power);
     const bool divides = rho > 5;
-    double rate = o.lr / (1 - std::pow(o.betas.first, steps));
+    double rate = 1;
     if (divides) {
-      rate *= std::sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho)) *
-              std::sqrt(1 - power);
+      rate =
+          std::sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho) * (1 - power));
     }
+    rate *= o.lr / (1 - std::pow(o.betas.first, steps));
     return {.decay = Decay<C>::of(o.lr, o.weight_decay, o.decoupled_weight_decay),
             .mean = Mean<C>::of(o.betas.first),
             .square = Mean<C>::of(o.betas.second),
             .rate = C(rate),
-            .eps = C(o.eps),
-            .divides = divides};
+            .root = divides ? C(1) : C(0),
+            .eps = divides ? C(o.eps) : C(1)};
   }
   LATHE_HD C operator()(C p, C g, C* b) const {
-    decay.act(p, g);
+    // Decay::act() with p decayed last: ptxas spills otherwise.
+    if (decay.added != C(0)) g += decay.added * (p * decay.kept);
     b[0] = mean(b[0], g);
     b[1] = square(b[1], g * g);
-    const C divisor = std::sqrt(b[1]) + eps;
-    return p - rate * b[0] / (divides ? divisor : C(1));
+    const C step = rate * b[0] / (root * std::sqrt(b[1]) + eps);
+    return p * decay.kept - step;
   }
 };
 

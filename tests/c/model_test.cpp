@@ -215,6 +215,33 @@ TEST_CASE("C models: muon takes a whole model, vectors included") {
   CHECK(lathe_optimizer_free(out) == LATHE_OK);
 }
 
+TEST_CASE("C models: muon trains a network whose hidden matrices do not come first") {
+  constexpr int64_t kImages[] = {4, 3, 16, 16}, kClasses[] = {4};
+  std::vector<float> pixels(4 * 3 * 16 * 16);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<float>(i % 7) / 7;
+  std::vector<int64_t> classes = {0, 1, 2, 3};
+  lathe_tensor *input = nullptr, *target = nullptr;
+  REQUIRE(lathe_tensor_wrap(pixels.data(), LATHE_F32, 4, kImages, nullptr, nullptr, nullptr,
+                            &input) == LATHE_OK);
+  REQUIRE(lathe_tensor_wrap(classes.data(), LATHE_I64, 1, kClasses, nullptr, nullptr, nullptr,
+                            &target) == LATHE_OK);
+  lathe_model* model = nullptr;
+  REQUIRE(lathe_model_load(LATHE_CLASSIFIER, &model) == LATHE_OK);
+  lathe_optimizer* optimizer = nullptr;
+  REQUIRE(lathe_optimizer_new(model, "muon", "lr=0.02", &optimizer) == LATHE_OK);
+  double first = 0, loss = 0;
+  for (int step = 0; step < 10; ++step) {
+    const lathe_status status =
+        lathe_train_step(model, optimizer, "cross_entropy", 1, &input, target, &loss);
+    CHECK_MESSAGE(status == LATHE_OK, lathe_last_error());
+    if (step == 0) first = loss;
+  }
+  CHECK(loss < first);
+  CHECK(lathe_optimizer_free(optimizer) == LATHE_OK);
+  CHECK(lathe_model_free(model) == LATHE_OK);
+  for (lathe_tensor* tensor : {input, target}) CHECK(lathe_tensor_free(tensor) == LATHE_OK);
+}
+
 TEST_CASE("C models: options of an optimiser that are wrong are named") {
   Training training;
   lathe_optimizer* out = nullptr;
@@ -231,6 +258,9 @@ TEST_CASE("C models: options of an optimiser that are wrong are named") {
   refused("sgd", "beta1=0.9", "beta1; there are lr, momentum, dampening, weight_decay, nesterov");
   refused("sgd", "lr=1 lr=2", "lr stands twice");
   refused("sgd", "nesterov=2", "nesterov is 2");
+  refused("muon", "ns_steps=2.5", "ns_steps is 2.5");
+  refused("muon", "ns_steps=1e300", "ns_steps is 1e+300");
+  refused("muon", "ns_steps=nan", "ns_steps is nan");
   refused("sgd", "lr=-1", "-1");
   refused(nullptr, "", "name is NULL");
   REQUIRE(lathe_optimizer_new(training.model, "sgd", "  lr=0.1\n momentum=0.9\tnesterov=1 ",

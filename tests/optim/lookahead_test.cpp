@@ -100,6 +100,17 @@ TEST_CASE("Lookahead: wrong options and states are refused, and nothing changes"
                        ValueError);
   CHECK_THROWS_WITH_AS(optimizer.load_state_dict({}), doctest::Contains("\"steps\""), ValueError);
 
+  const Tensor half = param(ones({3}, {.dtype = kBF16}), kCPU);
+  SGD in_f32({half}, {.lr = 1, .master_weights = true});
+  CHECK_THROWS_WITH_AS(Lookahead(in_f32, {}), doctest::Contains("master_weights"), ValueError);
+  const Tensor wide = param(ones({3}), kCPU);
+  SGD plain({wide}, {.lr = 1});
+  Lookahead ahead(plain, {.k = 1});
+  wide.set_data(ones({3}, {.dtype = kF64}));
+  wide.set_grad(ones({3}, {.dtype = kF64}));
+  CHECK_THROWS_WITH_AS(ahead.step(), doctest::Contains("no longer fits"), StateError);
+  CHECK(wide.to_vector<double>() == std::vector<double>(3, 1));
+
   p.set_grad(ones({3}));
   optimizer.step();
   p.set_data(ones({4}));

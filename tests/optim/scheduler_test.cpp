@@ -64,6 +64,7 @@ TEST_CASE("ExponentialLR, CosineAnnealingWarmRestarts: the rates are PyTorch's")
                        doctest::Contains("t_mult must be at least 1, got 0"), ValueError);
   CHECK_THROWS_AS(optim::CosineAnnealingWarmRestarts(first, {}), ValueError);
   CHECK_THROWS_AS(optim::ExponentialLR(first, {.gamma = -1}), ValueError);
+  CHECK_THROWS_AS(optim::ExponentialLR(first, {}), ValueError);
 }
 
 TEST_CASE("LinearLR: warms up, or anneals to exactly 0") {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
@@ -91,6 +92,57 @@ TEST_CASE("update_bn: the statistics are the mean over batches, whatever the mom
       CHECK(norm.running_var.to_vector<double>()[c] == doctest::Approx(var[c]).epsilon(1e-5));
     }
   }
+}
+
+/// One norm for two inputs, and one that no input reaches.
+struct TwiceAndNever final : nn::Module {
+  nn::BatchNorm1d twice{*this, "twice", 3};
+  nn::BatchNorm1d never{*this, "never", 3};
+  Tensor forward(const Tensor& x) override { return twice(x) + twice(x); }
+};
+
+TEST_CASE("update_bn: a norm that is called twice in a batch, and one that is not called") {
+  const Tensors all = batches();
+  nn::BatchNorm1d once(3);
+  optim::update_bn(once, next_of(all));
+  TwiceAndNever model;
+  {
+    const NoGrad off;
+    model.never.running_mean.fill_(3);
+  }
+  optim::update_bn(model, next_of(all));
+  CHECK(model.twice.num_batches_tracked.item<int64_t>() == 2);
+  CHECK(model.never.num_batches_tracked.item<int64_t>() == 0);
+  for (size_t c = 0; c < 3; ++c) {
+    for (const auto& [got, expected] : {std::pair(model.twice.running_mean, once.running_mean),
+                                        std::pair(model.twice.running_var, once.running_var)})
+      CHECK(got.to_vector<double>()[c] ==
+            doctest::Approx(expected.to_vector<double>()[c]).epsilon(1e-5));
+    CHECK(model.never.running_mean.to_vector<double>()[c] == 3);
+    CHECK(model.never.running_var.to_vector<double>()[c] == 1);
+  }
+}
+
+/// A norm that is none of nn's, as those of models from files are.
+struct ForeignNorm final : nn::Module {
+  Tensor running_mean = buffer("running_mean", zeros({3}));
+  Tensor forward(const Tensor& x) override { return x - running_mean; }
+};
+
+TEST_CASE("update_bn: norms that it cannot set are refused") {
+  nn::Sequential model;
+  model.add<nn::Linear>(3, 3);
+  model.add<ForeignNorm>();
+  const Tensors all = batches();
+  CHECK_THROWS_WITH_AS(optim::update_bn(model, next_of(all)),
+                       doctest::Contains("1 has running statistics"), ValueError);
+}
+
+TEST_CASE("EMA: a model that has moved to f64 is refused, as its averages are f32") {
+  nn::Linear model(3, 2);
+  EMA ema(model);
+  model.to(kF64);
+  CHECK_THROWS_WITH_AS(ema.update(), doctest::Contains("no longer fits its average"), StateError);
 }
 
 TEST_CASE("update_bn: without batches, and where the module throws, nothing changes") {

@@ -109,7 +109,7 @@ TEST_CASE("profiler: a step inside an open range keeps all later ranges") {
 
 TEST_CASE("profiler: a second one is refused with the place of the first") {
   Profiler first;
-  CHECK_THROWS_WITH_AS(Profiler(), doctest::Contains("that made at profile/profiler_test.cpp:"),
+  CHECK_THROWS_WITH_AS(Profiler(), doctest::Contains("the one made at profile/profiler_test.cpp:"),
                        StateError);
   CHECK_THROWS_WITH_AS(first.key_averages(), doctest::Contains("still records"), StateError);
   first.stop();

@@ -12,8 +12,9 @@ namespace {
 using Vec = float __attribute__((vector_size(kLanes * sizeof(float))));
 using LooseVec [[gnu::aligned(alignof(float)), gnu::may_alias]] = Vec;
 
-const LooseVec& at(const float* p) { return *reinterpret_cast<const LooseVec*>(p); }
-LooseVec& at(float* p) { return *reinterpret_cast<LooseVec*>(p); }
+// Pointers, because clang takes what a reference refers to for aligned.
+const LooseVec* at(const float* p) { return reinterpret_cast<const LooseVec*>(p); }
+LooseVec* at(float* p) { return reinterpret_cast<LooseVec*>(p); }
 
 /// kCount neighbouring outputs, whose sums stay in registers: one tap serves all of them.
 template <int kCount>
@@ -21,15 +22,15 @@ LATHE_CLONES void sum_outputs(float* y, int64_t y_col, const float* x, int64_t x
                               const Taps& taps, const float* w, const float* start) {
   Vec sum[kCount];
 #pragma GCC unroll 8
-  for (int i = 0; i < kCount; ++i) sum[i] = at(start);
+  for (int i = 0; i < kCount; ++i) sum[i] = *at(start);
   for (int64_t t = 0; t < taps.count; ++t) {
-    const Vec tap = at(w + t * kLanes);
+    const Vec tap = *at(w + t * kLanes);
     const float* const from = x + taps.offsets[t];
 #pragma GCC unroll 8
-    for (int i = 0; i < kCount; ++i) sum[i] += tap * at(from + i * x_col);
+    for (int i = 0; i < kCount; ++i) sum[i] += tap * *at(from + i * x_col);
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < kCount; ++i) at(y + i * y_col) = sum[i];
+  for (int i = 0; i < kCount; ++i) *at(y + i * y_col) = sum[i];
 }
 
 /// kTapStep taps, whose sums stay in registers.
@@ -38,25 +39,25 @@ LATHE_CLONES void add_tap_products(float* sums, const Pixels<const float>& dy, i
                                    const int64_t* offsets) {
   Vec sum[kTapStep];
 #pragma GCC unroll 9
-  for (int t = 0; t < kTapStep; ++t) sum[t] = at(sums + t * kLanes);
+  for (int t = 0; t < kTapStep; ++t) sum[t] = *at(sums + t * kLanes);
   for (int64_t i = 0; i < rows; ++i) {
     const float* d = dy.data + i * dy.row;
     const float* from = x.data + i * x.row;
     for (int64_t j = 0; j < cols; ++j) {
-      const Vec factor = at(d);
+      const Vec factor = *at(d);
 #pragma GCC unroll 9
-      for (int t = 0; t < kTapStep; ++t) sum[t] += factor * at(from + offsets[t]);
+      for (int t = 0; t < kTapStep; ++t) sum[t] += factor * *at(from + offsets[t]);
       d += dy.col;
       from += x.col;
     }
   }
 #pragma GCC unroll 9
-  for (int t = 0; t < kTapStep; ++t) at(sums + t * kLanes) = sum[t];
+  for (int t = 0; t < kTapStep; ++t) *at(sums + t * kLanes) = sum[t];
 }
 
 LATHE_CLONES void copy_vectors(float* to, int64_t to_col, const float* from, int64_t from_col,
                                int64_t count) {
-  for (int64_t j = 0; j < count; ++j) at(to + j * to_col) = at(from + j * from_col);
+  for (int64_t j = 0; j < count; ++j) *at(to + j * to_col) = *at(from + j * from_col);
 }
 
 }  // namespace

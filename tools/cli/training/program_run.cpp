@@ -54,9 +54,12 @@ std::string record_of(const Checkpoint& from) {
     if ((is_of_group(name) && name != "initial_lr") || find_setting(key) == nullptr) continue;
     out += formatted("{} = {}\n", key, number_text(value.item<double>()));
   }
-  const Tensor* const decay = optimizer.find("group.1.weight_decay");
-  const bool has_two = decay != nullptr && optimizer.find("group.2.params") == nullptr;
-  out += formatted("no-decay-norm = {}\n", has_two && decay->item<double>() == 0);
+  // The last group is then that of the norms; Muon has one more, of what is not a hidden matrix.
+  const int last = optimizer.find("group.0.use_adamw") != nullptr ? 2 : 1;
+  const Tensor* const decay = optimizer.find(formatted("group.{}.weight_decay", last));
+  const bool has_all =
+      decay != nullptr && optimizer.find(formatted("group.{}.params", last + 1)) == nullptr;
+  out += formatted("no-decay-norm = {}\n", has_all && decay->item<double>() == 0);
   return out;
 }
 

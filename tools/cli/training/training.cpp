@@ -170,7 +170,6 @@ Training::Training(TrainingParts&& parts, int64_t total_steps)
 
 void Training::add_observers() {
   Log& log = parts_.log;
-  trainer_.add(std::make_shared<KeepTuned>(parts_.tuned, log));
   trainer_.add(std::make_shared<FindFaults>(settings_, log));
   if (settings_.profile) trainer_.add(std::make_shared<Profile>(settings_, log));
   if (!parts_.is_trial) {
@@ -180,6 +179,8 @@ void Training::add_observers() {
     trainer_.add(std::make_shared<Screen>(settings_, parts_.out, log, broken_, parts_.ranks));
   }
   if (parts_.after_step) trainer_.add(std::make_shared<AfterStep>(parts_.after_step));
+  // Last: it may throw at the end, when the others have said how the run ended.
+  trainer_.add(std::make_shared<KeepTuned>(parts_.tuned, log));
 }
 
 ExitCode Training::run() {
