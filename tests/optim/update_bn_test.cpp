@@ -12,6 +12,7 @@
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/containers.h"
 #include "lathe/nn/linear.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/views.h"
 #include "lathe/optim/ema.h"
