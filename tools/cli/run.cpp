@@ -91,7 +91,8 @@ constexpr Command kCommands[] = {
      .takes = kExplain,
      .run = run_explain},
     {.name = "graph",
-     .help = "The graph of a training step as a picture: ops, shapes, and the tensors that each op saves",
+     .help = "The graph of a training step as a picture: ops, shapes, and the tensors that each op "
+             "saves",
      .example = "lathe graph --model resnet8 --output resnet8.svg",
      .takes = kGraph,
      .run = run_graph},
