@@ -1,4 +1,4 @@
-"""The libraries that a package of Lathe carries along, their licences, and the list of its parts. For wheel.py and tarball.py.
+"""The libraries that a package of Lathe carries along, their licences, and the list of its parts.
 
 patchelf must be there. Licences come from /usr/share/doc, as Debian installs them.
 """
