@@ -45,9 +45,9 @@ class LATHE_API FunctionContext {
   FunctionContext& operator=(const FunctionContext&) = delete;
 
   /// Call it in forward. Keeps these tensors for backward; a second call replaces the tensors of
-  /// the first one. A tensor may be undefined. Second derivatives flow through the kept inputs and
-  /// outputs of the function. For second derivatives, any other kept tensor is a constant: if they
-  /// depend on such a tensor, return it from forward as a further output.
+  /// the first one. A tensor may be undefined. Second derivatives flow through kept inputs and
+  /// outputs of the function. Any other kept tensor counts as a constant in second derivatives. If
+  /// forward computed this tensor from the inputs, return it from forward as a further output.
   void save_for_backward(const Tensors& tensors) { unsaved_ = tensors; }
   /// Call it in backward. Returns the tensors that forward gave to save_for_backward(), in order.
   /// throws: StateError if one of these tensors was modified in place since.
@@ -61,8 +61,8 @@ class LATHE_API FunctionContext {
   /// Call it in forward. Declares that `outputs` get no gradient, though they are floating.
   void mark_non_differentiable(const Tensors& outputs) { constant_ = outputs; }
 
-  /// Call it in forward. Chooses what backward gets as dy of an output that nothing used. true (the
-  /// default): zeros; false: an undefined tensor.
+  /// Call it in forward. Chooses the gradient (dy) that backward gets for an output that nothing
+  /// used: zeros (`on` is true, the default) or an undefined tensor.
   void set_materialize_zeros(bool on) { materialize_zeros_ = on; }
 
  private:
@@ -130,11 +130,12 @@ void append_tensors(Tensors& out, const T& argument) {
 ///   forward(Context&, arguments…)          → Tensor or Tensors. Runs with NoGrad.
 ///   backward(Context&, const Tensors& dy)  → one gradient per input, Tensors; or Tensor if there
 ///                                            is one input. dy holds one gradient per output.
-/// `Context` is FunctionContext, unless the struct has its own, which derives from FunctionContext.
-/// Backward may return an undefined tensor for an input that needs no gradient, or whose gradient
-/// is zero. Under create_graph the ops in backward are recorded, which gives second derivatives.
-/// If a call is recorded, an output that shares memory with an input is copied.
-/// Tensors inside other arguments (in a struct, as values of a map) are constants.
+/// `Context` is FunctionContext, or a type `Context` of the struct that derives from it. Backward
+/// may return an undefined tensor for an input that needs no gradient, or whose gradient is zero.
+/// Under create_graph the ops in backward are recorded, which gives second derivatives. If a call
+/// is recorded, an output that shares memory with an input is copied. Arguments may be tensors,
+/// optional tensors and containers of tensors. Tensors inside any other argument (a struct, the
+/// values of a map) count as constants.
 template <class Derived>
 struct CustomFunction {
   using Context = FunctionContext;

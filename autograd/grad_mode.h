@@ -19,9 +19,9 @@ struct Mode {
 };
 LATHE_API Mode exchange_mode(Mode mode) noexcept;  // → the mode before
 LATHE_API Mode current_mode() noexcept;
-/// True if ops may be recorded: while gradients are recorded, and in the first call of
-/// checkpoint(). In that call no result requires a gradient, but ops must compute the same bits as
-/// in checkpoint()'s second call.
+/// True while gradients are recorded, and while checkpoint() calls its function for the first time.
+/// Nothing is recorded in this first call, but its ops must compute the same bits as in the second
+/// call, which is recorded.
 LATHE_API bool may_record() noexcept;
 
 /// Sets the thread's mode, and gives it back at the scope's end.

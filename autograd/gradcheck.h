@@ -24,21 +24,22 @@ struct GradReport {
   explicit operator bool() const { return ok; }
 };
 
-/// Checks d f / d input for every floating input. `f` gets the inputs and returns one tensor of any
-/// shape. gradcheck() sums its elements with fixed weights that all differ, so that errors do not
-/// cancel. `f` gets copies of the inputs, with their strides unless elements overlap. The backward
-/// pass runs twice; the check fails if the two runs give different gradients.
+/// Compares the gradient of f for every floating input with finite differences. `f` gets the inputs
+/// and returns one tensor of any shape. gradcheck() sums its elements with fixed weights that all
+/// differ, so that errors do not cancel. `f` gets copies of the inputs. A copy has its input's
+/// strides, unless elements of the input overlap. The backward pass runs twice; the check fails if
+/// the two runs give different gradients.
 ///   inputs  f64 on any device. Integer and undefined tensors are passed to `f` unchecked.
-/// If `f` is linear in the checked inputs, gradcheck() can miss an error in the use of dy: square
-/// the result of `f`.
+/// If `f` is linear in the checked inputs, gradcheck() can miss an error in the use of dy, the
+/// gradient of `f`'s result. In this case square the result in `f`.
 /// throws: DTypeError for f32 or half inputs.
 LATHE_API GradReport gradcheck(const std::function<Tensor(const Tensors&)>& f,
                                const Tensors& inputs, const GradcheckOptions& options = {});
 
 /// Checks second derivatives: runs gradcheck() on the function (inputs, dy) → d f / d inputs.
 /// Before that, it compares the gradients with create_graph to those without, because an op may
-/// have separate code for the two cases. The gradients may differ by 1e-12 * (largest gradient +
-/// 1).
+/// have separate code for the two cases. These two may differ by at most 1e-12 * (largest gradient
+/// + 1).
 LATHE_API GradReport gradgradcheck(const std::function<Tensor(const Tensors&)>& f,
                                    const Tensors& inputs, const GradcheckOptions& options = {});
 

@@ -60,21 +60,21 @@ LATHE_API int recompute_steps(const Tensor& t);
 
 /// Makes the Recomputation of an op's result, which runs `steps` kernels. `make_compute` returns a
 /// function that computes the result without recording, with the same values each time.
-/// `make_compute` wraps the tensors that this function needs as Saved. The function must not hold
-/// the result itself.
+/// `make_compute` wraps the tensors that this function needs in Saved objects (saved.h). The
+/// function must not hold the result itself.
 LATHE_API RecomputationPtr make_recomputation(int steps,
                                               FunctionRef<std::function<Tensor()>()> make_compute);
 
 /// True while this thread computes a result again.
 LATHE_API bool computes_again() noexcept;
 
-/// From now on, a Saved of y keeps `recomputation` and not the values of y, until y is written in
-/// place. y refers to `recomputation` only weakly: the node of the op that made y must own it. Once
-/// that node has released it, a Saved of y keeps the values again.
+/// From now on, an op that saves y for its gradient (class Saved) keeps `recomputation` instead of
+/// y's values. This ends when y is written in place, or when the node of the op that made y
+/// releases `recomputation`: this node must own it, because y refers to it only weakly.
 LATHE_API void set_recomputation(const Tensor& y, const RecomputationPtr& recomputation);
 
-/// The class Saved calls it. Returns a function that computes t's values in the backward pass, or
-/// an empty function if Saved must keep t.
+/// Called when an op saves t for its gradient (class Saved). Returns a function that computes t's
+/// values in the backward pass, or an empty function if t itself must be kept.
 LATHE_API std::function<Tensor()> use_recomputation(const Tensor& t);
 
 /// The results that one backward pass has computed again and still needs. While the object lives,

@@ -21,15 +21,15 @@ struct TensorRef {
 /// True if grad mode is on and one of the inputs requires a gradient. Call it before the op's node
 /// is made: it updates the history of all inputs, and a node must be newer than its inputs' nodes.
 LATHE_API bool wants_record(const TensorRef* inputs, size_t count);
-/// Makes `node` the op that made y, with one edge per input.
+/// Enters `node` into the graph as the op that made y, with one edge per input.
 /// throws: StateError for an input made in InferenceMode.
 LATHE_API void attach(const Tensor& y, const TensorRef* inputs, size_t count, NodePtr node);
-/// Makes `node` the op that made all of `ys`, at least one; ys[k] is output k. An undefined ys[k]
-/// is an output without gradient.
+/// Enters `node` into the graph as the op that made all of `ys` (at least one tensor). ys[k] is
+/// output k. An undefined ys[k] is an output without gradient.
 /// throws: StateError for an input made in InferenceMode.
 LATHE_API void attach_all(const Tensors& ys, const TensorRef* inputs, size_t count, NodePtr node);
-/// The node to record as the maker of y, output number `output` of `node`: `node` itself if it has
-/// one output, else a new node for this output.
+/// Returns the node to record as the maker of y, where y is output number `output` of `node`. This
+/// is `node` itself if it has one output, else a new node for this output.
 LATHE_API NodePtr maker_of_output(Node* node, uint32_t output, const Tensor& y);
 
 /// Records that `y` was computed from `inputs`. `backward(dy, need)` returns one gradient per

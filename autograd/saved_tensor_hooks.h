@@ -23,9 +23,9 @@ using Packer = std::function<std::function<Tensor()>(const Tensor&)>;
 ///           saved, and in-place writes go unnoticed.
 ///   unpack  the value that pack returned → a Tensor of t's shape, dtype and device. It gets t's
 ///           history back.
-/// Both run with NoGrad and without hooks. The objects that they refer to must live until the graph
-/// is freed.
-/// Scopes nest: the innermost one counts. Threads are independent.
+/// pack and unpack run with NoGrad and without hooks. The objects that pack and unpack refer to
+/// must live until the graph is freed. Scopes nest: the innermost one counts. Threads are
+/// independent.
 /// throws: what pack throws, from the op, which then leaves no trace in the graph. In the backward
 /// pass: what unpack throws; ShapeError, DTypeError, DeviceError if its result does not match t.
 class LATHE_API SavedTensorHooks {

@@ -149,7 +149,7 @@ EigenView<M> as_eigen(const Tensor& t) {
 
 /// Like as_eigen(), for a tensor that is dense in M's order. Eigen computes faster with this
 /// matrix, because its strides are known at compile time. A row-major M fits a contiguous tensor.
-/// throws: as as_eigen(); also ValueError that names the strides, if t is not dense in this order.
+/// throws: what as_eigen() throws; ValueError naming t's strides if t is not dense in M's order.
 template <class M>
 Eigen::Map<M> as_dense_eigen(const Tensor& t) {
   const detail::MatrixForm form = detail::shared_form<M>(t, "as_dense_eigen");
@@ -165,7 +165,7 @@ Eigen::Map<M> as_dense_eigen(const Tensor& t) {
 }
 
 /// A matrix with the values of a tensor of any device, dtype and strides, without its gradient.
-/// throws: ShapeError as as_eigen().
+/// throws: ShapeError if M does not fit the tensor's shape.
 template <class M>
 M to_eigen(const Tensor& t) {
   const detail::MatrixForm form = detail::matrix_form<M>(t, "to_eigen");

@@ -71,8 +71,8 @@ inline Tensor as_tensor(const cv::Mat& image) {
 /// t.bump_version().
 /// dtypes: u8, i8, i16, i32, f16, f32, f64.
 /// throws: ShapeError for another number of dimensions, or more channels than OpenCV's 512;
-/// ValueError that names the strides; DTypeError; DeviceError unless the tensor is on the CPU;
-/// StateError if it requires grad.
+/// ValueError naming the strides if a row has gaps; DTypeError for another dtype; DeviceError
+/// unless the tensor is on the CPU; StateError if it requires grad.
 inline cv::Mat as_mat(const Tensor& t) {
   detail::check_shareable(t, "as_mat");
   const int depth = detail::depth_of_dtype(t.dtype(), "as_mat");
@@ -173,7 +173,7 @@ inline Tensor to_batch(const std::vector<cv::Mat>& images, const ImageOptions& o
 /// An image with the values of a tensor [C,H,W] of any device and strides, with C of 1, 3 or 4.
 /// Floating values become CV_8U as 255 times their value, rounded and limited to 0 to 255.
 /// dtypes: u8, f16, bf16, f32, f64.
-/// throws: ShapeError for another shape or no pixels; DTypeError.
+/// throws: ShapeError for another shape or no pixels; DTypeError for another dtype.
 inline cv::Mat to_mat(const Tensor& t, const ImageOptions& options = {}) {
   LATHE_CHECK(ShapeError, t.ndim() == 3 && t.numel() > 0, "to_mat: an image is [C,H,W] (t: ", t,
               ")");

@@ -11,11 +11,11 @@ namespace lathe {
 /// throws: ShapeError if src does not broadcast; NoCudaError.
 LATHE_API void copy_values(const Tensor& dst, const Tensor& src);
 
-/// Like copy_values(), but only queued on the GPU's current stream: the call does not wait for the
-/// copy. Pinned memory can be in use after the call: the GPU reads a pinned src, and writes a
-/// pinned dst that has src's dtype, shape and order of elements. Leave it alone until an event says
-/// that the copy is done; freeing it is always allowed. With a GPU other than the first, the call
-/// waits for a copy from or to pinned memory.
+/// Like copy_values(), but only queues the copy on the GPU's current stream and does not wait for
+/// it. After the call, the GPU may still read a pinned src, or write a pinned dst that has src's
+/// dtype, shape and order of elements. Do not touch such a tensor until an event says that the copy
+/// is done; freeing it is always allowed. On a GPU other than the first, the call waits for copies
+/// from or to pinned memory.
 LATHE_API void copy_values_async(const Tensor& dst, const Tensor& src);
 
 /// dst = value, everywhere.

@@ -17,8 +17,8 @@ namespace lathe {
 /// The largest count, 2^53: a double holds it exactly, and sums of such counts fit an int64.
 inline constexpr int64_t kMostCounted = int64_t{1} << 53;
 
-/// The value of a one-element tensor of any dtype, if it is an integer from 0 to kMostCounted.
-/// Otherwise, and for any other tensor, nullopt.
+/// The value of a one-element tensor of any dtype, if it is an integer from 0 to kMostCounted
+/// (2^53). Otherwise, and for any other tensor, nullopt.
 LATHE_API std::optional<int64_t> as_count(const Tensor& number);
 
 /// Names → tensors, in the order in which they were added. The tensors are handles: they share
@@ -52,7 +52,7 @@ class LATHE_API StateDict {
   }
   /// The value of a one-element entry that counts steps, samples or epochs.
   /// throws: ShapeError if the entry has another number of elements; ValueError if there is no such
-  /// entry, or if the value is no integer from 0 to kMostCounted.
+  /// entry, or if the value is no integer from 0 to kMostCounted (2^53).
   int64_t count(std::string_view name) const;
 
   /// The entries whose names begin with `prefix`; the prefix is removed from their names.

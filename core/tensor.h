@@ -146,7 +146,7 @@ class LATHE_API Tensor {
   /// throws: OutOfMemoryError, CudaError.
   Tensor grad() const;
   /// Replaces the gradient; an undefined `grad` removes it.
-  /// throws: ShapeError, DTypeError, DeviceError if it does not match this tensor.
+  /// throws: ShapeError, DTypeError, DeviceError if `grad` does not match this tensor.
   void set_grad(const Tensor& grad) const;
   /// Adds d(this)/d(leaf) to the grad() of every leaf, or only of the leaves in options.inputs.
   /// Warns once if this is a loss in host memory that is NaN.

@@ -50,8 +50,7 @@ class CollateLoader {
 ///                                {.batch_size = 32, .num_workers = 4});
 ///   for (auto& batch : loader) …
 ///
-/// If `get` throws, the loader passes the exception on with the sample's index in the message
-/// (read_batch).
+/// If `get` throws, the loader throws an error with the same message and the sample's index.
 template <class Get, class Collate>
 auto collate_loader(int64_t size, Get get, Collate collate, DataLoaderOptions options = {}) {
   const auto sample = [get = std::move(get)](int64_t i, Key key) {

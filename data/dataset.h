@@ -34,7 +34,8 @@ class LATHE_API BatchBuffer {
  public:
   BatchBuffer() = default;
   /// Allocates uninitialised memory for `samples` samples; with `pinned` the memory is page-locked.
-  /// throws: ValueError without fields, ShapeError, OutOfMemoryError, NoCudaError.
+  /// throws: ValueError if `spec` has no fields; ShapeError; OutOfMemoryError; NoCudaError if
+  /// `pinned` is set in a CPU build.
   BatchBuffer(const SampleSpec& spec, int64_t samples, bool pinned = false);
 
   const SampleSpec& spec() const { return spec_; }
@@ -88,8 +89,8 @@ class LATHE_API Slot {
   int64_t row_;
 };
 
-/// Numbered samples. read() is called from several threads at the same time and must not change the
-/// object.
+/// A data set: samples with the numbers 0 to size() - 1. Several threads call read() at the same
+/// time, so read() must not change the object.
 class LATHE_API Dataset {
  public:
   virtual ~Dataset() = default;

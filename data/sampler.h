@@ -55,8 +55,7 @@ class LATHE_API WeightedSampler final : public Sampler {
   int64_t draws_;
 };
 
-/// The samples `indices`, in a new random order in every epoch. RandomSampler draws the order in
-/// the same way.
+/// The samples `indices`, in a new random order in every epoch.
 class LATHE_API SubsetRandomSampler final : public Sampler {
  public:
   explicit SubsetRandomSampler(std::vector<int64_t> indices) : indices_(std::move(indices)) {}
@@ -85,8 +84,8 @@ class LATHE_API DistributedSampler final : public Sampler {
     bool drop_last = false;
     bool pad = true;
   };
-  /// throws: ValueError unless 0 <= rank < world_size and n >= 1; with pad = false also if n <
-  /// world_size, or if drop_last is set.
+  /// throws: ValueError unless 0 <= rank < world_size and n >= 1. With pad = false, ValueError also
+  /// if n < world_size, or if drop_last is set.
   DistributedSampler(int64_t n, int64_t rank, int64_t world_size)
       : DistributedSampler(n, rank, world_size, Options{}) {}
   DistributedSampler(int64_t n, int64_t rank, int64_t world_size, Options options);
@@ -113,8 +112,8 @@ class LATHE_API StratifiedSampler final : public Sampler {
   std::vector<std::vector<int64_t>> of_class_;
 };
 
-/// Decides which samples make up each batch. For loaders whose batches are not equal pieces of one
-/// order of samples.
+/// Decides which samples make up each batch. Use it if the batches are not just consecutive pieces,
+/// of one size, of an order of samples.
 class LATHE_API BatchSampler {
  public:
   virtual ~BatchSampler() = default;

@@ -60,8 +60,8 @@ class Reducer;
 ///   - All ranks must run the same backward passes, one at a time.
 ///   - If a backward pass fails on one rank, the group ends, and all ranks' errors name that rank.
 ///   - A backward pass over NCCL can be captured into a CUDA graph, after the first backward pass
-///     (learn_order) and without find_unused_parameters. In the capture, it throws StateError for a
-///     parameter without a gradient.
+///     and without find_unused_parameters. In the capture, it throws StateError for a parameter
+///     without a gradient.
 class LATHE_API DistributedDataParallel {
  public:
   /// Copies the parameters and buffers of rank 0 to all ranks. Waits for all ranks.

@@ -63,7 +63,7 @@ class LATHE_API CompiledFunction {
   /// throws: ValueError for an undefined input; what f throws.
   Tensors operator()(const Tensors& inputs) const;
 
-  /// For each kind of inputs: which ops run together and which alone, or why f runs without a
+  /// Says for each kind of inputs which ops run together and which alone, or why f runs without a
   /// graph. For ops that run together on a GPU, explain() also says how they ran in the last call:
   /// as one kernel, or one by one and why.
   std::string explain() const;
@@ -76,9 +76,9 @@ class LATHE_API CompiledFunction {
   std::shared_ptr<State> state_;
 };
 
-/// Returns a function that traces f when it is called. The graphs share the tensors that f uses,
-/// and follow their changes in place. Numbers that f uses, and branches that it takes, stay those
-/// of the first call.
+/// Returns a function that traces f when it is called. The traced graphs share the tensors that f
+/// uses, and see later in-place changes of these tensors. Numbers that f uses, and branches that it
+/// takes, stay those of the first call.
 ///   module  the model that f calls; it must exist whenever f is called. The graphs use the names
 ///           of its parameters and buffers. Training and evaluation have separate graphs. Without
 ///           `module`, a model that f calls must not switch between training and evaluation mode.

@@ -21,12 +21,11 @@ namespace lathe::jit {
 /// state dict; to() moves and converts them together with the parameters.
 ///
 /// The mode that train() or eval() sets, for the model or for a module in it, decides what batch
-/// norms and dropouts do. The mode in which the graph was made has no influence:
+/// norms and dropouts do. The mode in which the graph was made has no influence.
 ///   - In training, a batch norm uses the statistics of the batch and updates its running
-///     statistics, as ops/batch_norm.h says. Its mode is the mode of the module that holds its
-///     running mean.
-///   - A dropout draws in training and returns its input in evaluation. Its mode is the model's.
-///     Graphs that trace() made have no dropouts.
+///     statistics. It follows the mode of the module that holds its running mean.
+///   - A dropout draws in training and returns its input in evaluation. It follows the mode of the
+///     whole model. Graphs that trace() made have no dropouts.
 ///
 /// The model computes in the dtype of its parameters: after to(kF16), ops that are f32 in the graph
 /// compute in f16. Only the tensors of batch norms stay f32. The model takes hooks; the modules in
@@ -43,15 +42,15 @@ class LATHE_API GraphModule final : public nn::Module {
   GraphModule(GraphModule&&) = delete;
 
   /// Runs a graph that has one input. Returns its result, or the first of several results.
-  /// throws: as run().
+  /// throws: what run() throws.
   Tensor forward(const Tensor& x) override;
   /// The results, in the order of the graph's outputs.
   /// throws: what Graph::run() throws.
   Tensors run(const Tensors& inputs);
 
-  /// The graph in training mode, with its dropouts. The graph's tensors are the module's. A
-  /// GraphModule made from a copy of the graph is the same model. Use the graph for another last
-  /// layer (replace_head.h), or keep its text().
+  /// Returns the graph in training mode, with its dropouts. The graph shares the module's tensors,
+  /// and a GraphModule made from a copy of the graph is the same model. Use the graph to give the
+  /// model another last layer (replace_head()), or to store its text().
   const Graph& training_graph() const;
 
   /// The graph in evaluation mode, for save() and save_onnx(). It shares the memory of the module's
@@ -59,8 +58,9 @@ class LATHE_API GraphModule final : public nn::Module {
   /// throws: StateError if to() has given a tensor another dtype than the graph's.
   Graph graph() const;
 
-  /// True if a batch norm's statistics have names without dots. This batch norm then follows the
-  /// mode of the whole model, so nn::Frozen::hold() holds it only if all parameters are frozen.
+  /// True if the names of a batch norm's statistics have no dots, so that the statistics belong to
+  /// the model itself and not to a module in it. This batch norm follows the mode of the whole
+  /// model: nn::Frozen::hold() keeps it in evaluation mode only if all parameters are frozen.
   bool has_running_statistics() const override;
 
  private:

@@ -50,9 +50,9 @@ LATHE_API void fuse_epilogues(Graph& graph);
 /// The pass follows the memory order of values from op to op; convolution, pooling, batch norm and
 /// element-wise ops keep the order. If an image or residual of a convolution is not known to be in
 /// NHWC, the pass puts a node contiguous(…, format="channels_last") before the convolution. A node
-/// contiguous does nothing if its input already is in NHWC. If the pass has put one, it turns views
-/// into reshapes, because the input of a view may no longer be row-major. Results change by
-/// rounding, and results of four dimensions may be in NHWC.
+/// contiguous does nothing if its input already is in NHWC. If the pass has put in such a node, it
+/// turns views into reshapes, because the input of a view may no longer be row-major. Results
+/// change by rounding, and results of four dimensions may be in NHWC.
 LATHE_API void use_channels_last(Graph& graph);
 
 /// Runs remove_dead_code, fold_batch_norm, fold_constants, merge_common_subexpressions,

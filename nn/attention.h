@@ -17,8 +17,8 @@ struct MultiheadAttentionOptions {
   bool batch_first = true;  // false: [L,N,size] and [S,N,size], PyTorch's default
 };
 
-/// Marks the keys that a query must not look at, as PyTorch does. A bool mask is true there. A
-/// floating mask is added to q k^T / sqrt(D). Several masks act together.
+/// Marks the keys that a query must not look at, as in PyTorch: a bool mask is true at these keys,
+/// a floating mask is added to q k^T / sqrt(D). Several masks act together.
 struct AttentionMask {
   Tensor attn_mask = {};         // broadcast to [N,heads,L,S]; or of PyTorch's [N*heads,L,S]
   Tensor key_padding_mask = {};  // [N,S]

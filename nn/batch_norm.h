@@ -40,8 +40,8 @@ class LATHE_API NormRelu {
  public:
   operator Tensor() const;
 
-  /// Conv2d calls it. True if the values are not computed yet, and the grad mode is the same as in
-  /// the call of relu().
+  /// True if the values of this NormRelu are not computed yet, and the grad mode is the same as in
+  /// the call of relu(). Conv2d may then compute them together with its own result.
   bool waits() const;
   /// conv2d(values, w, conv), as one op if possible.
   /// throws: StateError unless waits(); what conv2d throws.
@@ -64,8 +64,8 @@ class LATHE_API NormRelu {
 class LATHE_API BatchNorm : public Module {
  public:
   Tensor forward(const Tensor& x) final;
-  /// relu(forward(x)) and relu(forward(x) + residual), each as one op. This module's hooks run
-  /// before and after that op.
+  /// relu(x) returns relu(forward(x)), and add_relu(x, residual) returns relu(forward(x) +
+  /// residual), each as one op. This module's hooks run before and after that op.
   [[nodiscard]] NormRelu relu(const Tensor& x);
   Tensor add_relu(const Tensor& x, const Tensor& residual);
   const BatchNormOptions& options() const { return options_; }

@@ -55,8 +55,8 @@ struct Frozen {
   LATHE_API void hold() const;
 };
 
-/// True if `pattern` matches the entry `name` or a module above this entry. `pattern` is one of
-/// freeze() other than "backbone".
+/// True if `pattern` matches the entry `name` or a module above this entry. freeze() says what a
+/// pattern is; "backbone" is not allowed here.
 LATHE_API bool matches_pattern(const std::string& pattern, const std::string& name);
 
 /// The parameters that match a pattern. freeze() says what a pattern is.

@@ -26,7 +26,7 @@ struct KaimingOptions {
   Generator* generator = nullptr;  // null: the default one
 };
 /// kaiming_uniform_ draws from U(±g·sqrt(3 / fan)), kaiming_normal_ from N(0, g / sqrt(fan)), where
-/// g = sqrt(2 / (1 + slope²)).
+/// g = sqrt(2 / (1 + slope²)), and fan is w's fan_in or, with FanMode::kFanOut, its fan_out.
 /// throws: ShapeError.   ref: He et al. 2015 (arXiv:1502.01852).
 LATHE_API const Tensor& kaiming_uniform_(const Tensor& w, const KaimingOptions& options = {});
 LATHE_API const Tensor& kaiming_normal_(const Tensor& w, const KaimingOptions& options = {});

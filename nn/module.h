@@ -139,9 +139,9 @@ class LATHE_API Module {
   virtual Tensor forward(const Tensor& x);
   /// The multiply-adds of one forward(), without those of the children. The default is 0.
   virtual int64_t macs(const Shape& x, const Shape& y) const;
-  /// Like macs(), computed from all tensors that go into a call and come out of it. Override it if
-  /// the first input and the first output do not determine the count. The default is macs() of
-  /// these two, or 0 if there is no input or no output.
+  /// The number of multiply-adds of a call, computed from all tensors that go into it and come out
+  /// of it. The default is macs() of the first input and the first output, or 0 if one of the two
+  /// is missing. Override macs_of_call() if these two do not determine the number.
   virtual int64_t macs_of_call(const Tensors& inputs, const Tensors& outputs) const;
   /// For layers that take an adapter of LoRA (lora_layer.h). The default is nullopt.
   virtual std::optional<LoraLayer> lora_layer() const;

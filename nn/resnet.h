@@ -97,8 +97,8 @@ LATHE_API ResNet resnet34(const ResNetOptions& options = {});
 LATHE_API ResNet resnet50(const ResNetOptions& options = {});
 LATHE_API ResNet resnet101(const ResNetOptions& options = {});
 LATHE_API ResNet resnet152(const ResNetOptions& options = {});
-/// resnet50 and resnet101 with 3x3 convolutions twice as wide: 68,883,240 and 126,886,696
-/// parameters by default.
+/// wide_resnet50_2 and wide_resnet101_2 are resnet50 and resnet101 with twice as many channels in
+/// the 3x3 convolutions: 68,883,240 and 126,886,696 parameters by default.
 /// ref: Zagoruyko and Komodakis 2016 (arXiv:1605.07146).
 LATHE_API ResNet wide_resnet50_2(const ResNetOptions& options = {});
 LATHE_API ResNet wide_resnet101_2(const ResNetOptions& options = {});

@@ -31,8 +31,12 @@ class LATHE_API VGG final : public Module {
   Sequential features{*this, "features"}, classifier{*this, "classifier"};
 };
 
-/// VGG-11, 13, 16 and 19 have 132,863,336, 133,047,848, 138,357,544 and 143,667,240 parameters by
-/// default. Batch norm adds 5,504, 5,888, 8,448 and 11,008.
+/// VGG networks with 11, 13, 16 or 19 layers. Their numbers of parameters by default, and the
+/// parameters that batch norm adds:
+///   vgg11  132,863,336, with batch norm 5,504 more
+///   vgg13  133,047,848, with batch norm 5,888 more
+///   vgg16  138,357,544, with batch norm 8,448 more
+///   vgg19  143,667,240, with batch norm 11,008 more
 LATHE_API VGG vgg11(const VggOptions& options = {});
 LATHE_API VGG vgg13(const VggOptions& options = {});
 LATHE_API VGG vgg16(const VggOptions& options = {});

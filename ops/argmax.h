@@ -15,14 +15,15 @@ struct ValuesAndIndices {
   Tensor values, indices;
 };
 
-/// The largest (smallest) element of each line along `dim`, and its index.
+/// max() returns the largest element of each line along `dim` and its index, min() the smallest
+/// one.
 /// grad: x, twice differentiable; the gradient of a value goes to the element at its index.
 LATHE_API ValuesAndIndices max(const Tensor& x, int64_t dim, ReduceOptions options = {});
 LATHE_API ValuesAndIndices min(const Tensor& x, int64_t dim, ReduceOptions options = {});
 
-/// The index of the largest (smallest) element of each line along `dim`. The overload without `dim`
-/// returns the index in the flattened tensor, as a 0-d tensor; with {.keepdim = true}, its
-/// dimensions all have size 1.
+/// argmax() returns the index of the largest element of each line along `dim`, argmin() that of the
+/// smallest. Without `dim` they return the index in the flattened tensor, as a 0-d tensor; with
+/// {.keepdim = true} this tensor has as many dimensions as x, all of size 1.
 /// grad: none.
 LATHE_API Tensor argmax(const Tensor& x);
 LATHE_API Tensor argmax(const Tensor& x, ReduceOptions options);

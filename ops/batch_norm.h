@@ -108,9 +108,9 @@ struct BatchNormCoefficients {
   Tensor scale, shift;
 };
 
-/// The last step of batch norm's gradient, after its sums were computed: dx = g_factor * g +
-/// x_factor * x + constant. g and x are dense in the same order. g_factor, x_factor and constant
-/// are [C], in the statistics' dtype.
+/// The last step of batch norm's backward pass: dx = g_factor * g + x_factor * x + constant, where
+/// g is dy where the relu passed it, else 0. g and x are dense in the same order. g_factor,
+/// x_factor and constant are [C], in the statistics' dtype.
 struct BatchNormCombined {
   Tensor g, x, g_factor, x_factor, constant;
 };

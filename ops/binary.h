@@ -131,7 +131,8 @@ LATHE_API Tensor logical_or(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_xor(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_not(const Tensor& a);
 
-// The backward passes of relu, tanh, sigmoid and gelu as ops of their own, one kernel each.
+// relu_grad(), tanh_grad(), sigmoid_grad(), gelu_grad() and gelu_tanh_grad() return the gradient dx
+// of such an activation for a given dy, in one kernel. They are what its backward pass calls.
 // grad: dy, and y or x, twice differentiable.
 LATHE_API Tensor relu_grad(const Tensor& dy, const Tensor& y);     // dy where y > 0 or NaN, else 0
 LATHE_API Tensor tanh_grad(const Tensor& dy, const Tensor& y);     // dy (1 - y^2)
@@ -177,7 +178,7 @@ inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
 inline Tensor operator>=(const Tensor& a, Scalar b) { return ge(a, b); }
 inline Tensor operator>=(Scalar a, const Tensor& b) { return le(b, a); }
 
-// Logical and, or, xor and not of bool tensors, element by element.
+// &, |, ^ and ~ (or !) are the logical and, or, xor and not of bool tensors, element by element.
 // throws: DTypeError for another dtype; there are no bitwise operations on integers.
 LATHE_API Tensor operator&(const Tensor& a, const Tensor& b);
 LATHE_API Tensor operator|(const Tensor& a, const Tensor& b);

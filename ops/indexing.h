@@ -96,7 +96,7 @@ LATHE_API Tensor index(const Tensor& x, std::span<const TensorIndex> indices);
 /// `values` to x's dtype and broadcasts them to the shape of index()'s result. `values` may have
 /// extra dimensions of size 1 in front. If several values go to one element, the last one stays.
 /// grad: x, values, twice differentiable.
-/// throws: as index() and as the ops of ops/inplace.h; x is then unchanged.
+/// throws: what index() throws, and what in-place ops throw (ops/inplace.h); x is then unchanged.
 LATHE_API const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,
                                    const Tensor& values);
 LATHE_API const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,

@@ -24,7 +24,7 @@ struct MaxPool2dOptions {
   bool ceil_mode = false;
 };
 
-/// The largest element of each window; NaN if the window holds a NaN.
+/// The largest element of each window of x [N,C,H,W], as [N,C,P,Q]; NaN if the window holds a NaN.
 ///   P = (H + 2 pad - dilation (kernel - 1) - 1) / stride + 1,  Q likewise
 /// grad: x, twice differentiable; if several elements are the largest, the first one gets the whole
 /// gradient.
@@ -49,8 +49,8 @@ struct AvgPool2dOptions {
 /// grad: x, twice differentiable.
 LATHE_API Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
 
-// Square windows, in PyTorch's order: max_pool2d(x, 2), avg_pool2d(x, 3, 2, 1). A stride of 0 is
-// the kernel's size.
+// max_pool2d() and avg_pool2d() with square windows and the arguments in PyTorch's order (kernel,
+// stride, pad): max_pool2d(x, 2), avg_pool2d(x, 3, 2, 1). A stride of 0 means the kernel's size.
 inline Tensor max_pool2d(const Tensor& x, std::integral auto kernel, int64_t stride = 0,
                          int64_t pad = 0) {
   return max_pool2d(x, MaxPool2dOptions{.kernel = kernel, .stride = stride, .pad = pad});

@@ -48,13 +48,14 @@ struct QuantizedEpilogue {
 ///   then.relu is set, then quantize(y, y_scale, dtype) unless dtype is kF32
 ///   x  [N,C,H,W] u8 or i8     w  [K,C/groups,R,S] i8     w_scale  [K] f32     bias  [K] f32
 ///   →  [N,K,P,Q] as conv2d, in the order of NHWC
-/// The sum is exact; the other steps are computed in f32. If y lies in the middle between two
-/// integers up to rounding, backends may therefore choose different ones. Otherwise all backends
-/// agree, if bias / y_scale and the terms added to it are finite in f32 (infinities that cancel
-/// give 0).
-/// With more than 65536 channels K, Lathe's own loops compute on every processor. They are slower
-/// than oneDNN's kernels.
-/// throws: besides this header's errors, ShapeError for sums of more than 65536 products.
+/// The sum is exact; the other steps are computed in f32. All kernels give the same integers, with
+/// two exceptions:
+///   - If y / y_scale lies in the middle between two integers, up to rounding, kernels may round to
+///     different ones.
+///   - A term of y / y_scale is not finite in f32 (infinities that cancel give 0).
+/// With more than 65536 channels K, Lathe's own loops run, which are slower than oneDNN's kernels.
+/// throws: ShapeError for sums of more than 65536 products; DTypeError; DeviceError for a tensor on
+/// a GPU; ValueError for a scale that is not above 0 and finite.
 LATHE_API Tensor quantized_conv2d(const Tensor& x, const Tensor& w, const Tensor& w_scale,
                                   const Conv2dOptions& opt, const QuantizedEpilogue& then);
 

@@ -15,8 +15,8 @@ namespace lathe {
 
 // Every function takes an optional generator. The default is the default generator of the device.
 
-/// Uniform in [0, 1): (u >> 8) * 2^-24 of 32 random bits u. Half types get only as many bits as
-/// they hold exactly.
+/// Random numbers, uniform in [0, 1): (u >> 8) * 2^-24, where u is an integer of 32 random bits.
+/// Half types get only as many bits as they hold exactly.
 /// throws: DTypeError if not floating.
 LATHE_API Tensor rand(const Shape& shape, const TensorOptions& options = {},
                       Generator* generator = nullptr);

@@ -12,10 +12,10 @@ namespace lathe {
 /// throws: IndexError (dimension out of range or repeated).
 LATHE_API Tensor flip(const Tensor& x, const Dims& dims);
 
-/// Moves slice i of dimension `dim` to position (i + shift) mod n, where n is the size of `dim`. A
-/// negative shift moves backwards. The other two overloads:
-///   - without `dim`: moves the elements of the flattened x; the result has x's shape
-///   - with lists: rolls dimension dims[k] by shifts[k], for each k
+/// Moves elements cyclically; a negative shift moves backwards:
+///   roll(x, shift)         moves the elements of the flattened x; the result has x's shape
+///   roll(x, shift, dim)    moves slice i of dimension `dim` to position (i + shift) mod its size
+///   roll(x, shifts, dims)  rolls dimension dims[k] by shifts[k], for each k
 /// throws: IndexError; ShapeError unless both lists have the same length.
 LATHE_API Tensor roll(const Tensor& x, int64_t shift);
 LATHE_API Tensor roll(const Tensor& x, int64_t shift, int64_t dim);
@@ -29,8 +29,8 @@ LATHE_API Tensor repeat(const Tensor& x, const Dims& repeats);
 /// Like repeat(). If `repeats` has fewer numbers than x has dimensions, 1s are added in front.
 LATHE_API Tensor tile(const Tensor& x, const Dims& repeats);
 
-/// Repeats each slice of dimension `dim` `repeats` times in a row. The overload without `dim`
-/// repeats each element of the flattened x.
+/// repeat_interleave(x, repeats) repeats each element of the flattened x `repeats` times in a row.
+/// With `dim`, each slice of this dimension is repeated.
 /// throws: ValueError for negative repeats; IndexError; ShapeError if the result is too large.
 LATHE_API Tensor repeat_interleave(const Tensor& x, int64_t repeats);
 LATHE_API Tensor repeat_interleave(const Tensor& x, int64_t repeats, int64_t dim);
@@ -50,8 +50,8 @@ LATHE_API Tensor reshape_as(const Tensor& x, const Tensor& other);
 /// throws: IndexError, also for a 0-d tensor.
 LATHE_API Tensors unbind(const Tensor& x, int64_t dim = 0);
 
-/// A view of x in which dimension from[i] is at position to[i]. The other dimensions keep their
-/// order.
+/// A view of x in which dimension `from` is at position `to`. With lists, dimension from[i] is at
+/// position to[i]. The other dimensions keep their order.
 /// throws: IndexError; ShapeError unless both lists have one length.
 LATHE_API Tensor movedim(const Tensor& x, int64_t from, int64_t to);
 LATHE_API Tensor movedim(const Tensor& x, const Dims& from, const Dims& to);

@@ -55,8 +55,8 @@ LATHE_API Tensor mean(const Tensor& x, const Dims& dims, ReduceOptions options =
 LATHE_API Tensor prod(const Tensor& x);
 LATHE_API Tensor prod(const Tensor& x, const Dims& dims, ReduceOptions options = {});
 
-/// The largest (smallest) element; NaN if any element is NaN. max() and min() of ops/argmax.h also
-/// return its index.
+/// amax() returns the largest element, amin() the smallest; NaN if any element is NaN. max() and
+/// min() of ops/argmax.h also return the element's index.
 /// dtypes: any.   grad: x, twice differentiable; elements that are equal to the result share the
 /// gradient evenly, also several NaN.
 /// throws: ShapeError if a reduced dimension has size 0.
@@ -67,15 +67,16 @@ LATHE_API Tensor amin(const Tensor& x, const Dims& dims = {}, ReduceOptions opti
 LATHE_API Tensor max(const Tensor& x);
 LATHE_API Tensor min(const Tensor& x);
 
-/// all: true if every element differs from 0, or there are no elements. any: true if at least one
-/// element differs from 0.
+/// all() is true if every element differs from 0, or there are no elements. any() is true if at
+/// least one element differs from 0.
 /// dtypes: any → bool.   grad: none.
 LATHE_API Tensor all(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 LATHE_API Tensor any(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
-/// The variance (standard deviation): the mean of the squared deviations from the mean. n elements
-/// give the divisor n - correction if correction is set, else n - 1 if unbiased, else n; at least
-/// 0. With a divisor of 0, equal numbers give NaN and others +inf.
+/// var() returns the variance, the sum of the squared deviations from the mean divided by d; std()
+/// returns its root. For n elements, d is n - correction if options.correction is set, else n - 1
+/// if options.unbiased is set, else n, but never below 0. If d is 0, equal numbers give NaN and
+/// others +inf.
 /// grad: x, twice differentiable; 0 where the standard deviation is 0.
 LATHE_API Tensor var(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 LATHE_API Tensor std(const Tensor& x, const Dims& dims = {}, VarOptions options = {});

@@ -5,8 +5,8 @@
 
 namespace lathe {
 
-/// A copy of x with zeros above (tril) or below (triu) the given diagonal of its last two
-/// dimensions.
+/// tril() returns a copy of x with zeros above the given diagonal of its last two dimensions,
+/// triu() with zeros below it.
 ///   diagonal  0: the main one; positive: above it; negative: below it
 /// Any strides.
 /// dtypes: any.   grad: x, twice differentiable.

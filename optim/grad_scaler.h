@@ -86,9 +86,9 @@ class LATHE_API GradScaler {
   /// Ends the step and sets the scale for the next one. With several optimisers the step counts as
   /// an overflow if one of them overflowed.
   /// throws: StateError if no gradients were checked since the last update(). LossScaleError if the
-  /// scale would have fallen below min_scale in an earlier step, in which it stayed unchanged. On
-  /// the CPU the update() after that step throws it, on a GPU an update() some steps later. If
-  /// update() is in a CUDA graph, after_launch() throws it.
+  /// scale would have to fall below min_scale; the scale then stays as it is. On the CPU the
+  /// update() of this step throws LossScaleError. On a GPU an update() some steps later throws it
+  /// or, if update() is in a CUDA graph, after_launch().
   void update();
 
   /// Call it after each launch of a CUDA graph (core/capture/cuda_graph.h) into which update() was

@@ -23,7 +23,8 @@ struct LookaheadOptions {
 /// per dtype on a GPU. The optimiser keeps its own state, which does not change with p. A Lookahead
 /// cannot be copied or moved. The optimiser must outlive it.
 ///   - A call counts even if StepOptions::found_inf makes the optimiser skip its step.
-///   - The host counts. So a captured graph must have k calls, beginning where a count of k begins.
+///   - The host counts the calls. So a captured CUDA graph must contain k calls, and the first of
+///     them must follow an update of the slow weights.
 /// ref: Zhang et al. 2019 (arXiv:1907.08610).
 class LATHE_API Lookahead {
  public:

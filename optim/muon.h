@@ -80,9 +80,9 @@ void visit_options(MuonOptions& all, Visit visit, const MuonGroup& own = {}) {
 /// Matrices of one shape go through the products of newton_schulz() together. The step needs
 /// memory for u and the products. State: exp_avg (m), and with use_adamw exp_avg_sq.
 /// throws: ValueError for a vector or number in a group without use_adamw, an option that is
-/// negative or not finite, a momentum or beta outside [0,1); what Optimizer::add_groups throws. Of
-/// step() also StateError, for a matrix of which neither rows nor columns lie one after another in
-/// memory.
+/// negative or not finite, a momentum or beta outside [0,1); what Optimizer::add_groups throws.
+/// step() also throws StateError for a matrix in which neither the rows nor the columns are
+/// contiguous in memory.
 /// ref: Jordan et al. 2024; match_rms_adamw: Liu et al. 2025 (arXiv:2502.16982).
 class LATHE_API Muon final : public Optimizer {
  public:

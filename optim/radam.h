@@ -42,8 +42,8 @@ void visit_options(RAdamOptions& all, Visit visit, const RAdamGroup& own = {}) {
         Range::kSwitch);
 }
 
-/// Adam whose first steps are plain momentum: it divides by the root mean square only when that is
-/// known well enough, and then by how well it is known.
+/// Adam whose first steps are plain momentum. Later steps (ρ > 5) divide by the root mean square of
+/// the gradients, times a factor r that rises to 1.
 ///   g += weight_decay·p
 ///   m = running mean of g,  v = running mean of g²,  m̂ = m with bias correction
 ///   ρ = ρ∞ - 2t·beta2^t / (1 - beta2^t),  ρ∞ = 2 / (1 - beta2) - 1,   in step t = 1, 2, …

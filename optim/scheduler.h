@@ -135,8 +135,9 @@ struct CosineAnnealingWarmRestartsOptions {
   int64_t t_mult = 1;  // every later cycle has this many times the epochs of the one before
   double eta_min = 0;  // the learning rate to which a cycle falls
 };
-/// (1 + cos(pi · e / T)) / 2, where e epochs of the present cycle, which has T, are over. The first
-/// cycle has t_0 epochs, every later one t_mult times those of the one before.
+/// Returns (1 + cos(pi · e / T)) / 2, where T is the number of epochs in the present cycle, and e
+/// of them are over. The first cycle has t_0 epochs. Each later cycle has t_mult times as many
+/// epochs as the cycle before.
 LATHE_API double warm_restarts_factor(int64_t epoch, int64_t t_0, int64_t t_mult);
 
 /// Lowers the learning rate along half a cosine, again and again from the initial rate:

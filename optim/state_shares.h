@@ -8,8 +8,8 @@
 
 namespace lathe::optim {
 
-/// Shares an optimiser's state among processes. `number` counts the parameters of all groups. All
-/// processes must make the same calls in the same order.
+/// Shares an optimiser's state among processes. A parameter's `number` is its position among the
+/// parameters of all groups. All processes must make the same calls in the same order.
 class LATHE_API StateShares {
  public:
   virtual ~StateShares() = default;

@@ -20,8 +20,8 @@ class LATHE_API RecordError : public FileError {
   using FileError::FileError;
 };
 
-/// Thrown if a loss or a value that DetectAnomaly checks is not finite, or if the loss scale would
-/// skip all updates. The last state known to be good was saved before.
+/// Thrown if a loss, or a value that DetectAnomaly checks, is not finite, or if the loss scale
+/// would fall below its floor. The trainer has then already saved the last state known to be good.
 class LATHE_API DivergedError : public Error {
  public:
   enum class Kind { kLoss, kOther };

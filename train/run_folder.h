@@ -24,28 +24,27 @@
 
 namespace lathe::train {
 
-/// Key of the metadata of a checkpoint from which training cannot continue bit by bit. The entry
-/// says why:
+/// Metadata key of a checkpoint from which training cannot continue bit by bit. The entry says why:
 ///   - The checkpoint was made in the middle of a step, after an error: the batch norms have seen
 ///     one batch more than the optimiser.
 ///   - Its weights are averages (optim::EMA).
 ///   - It was made after an evaluation that an uninterrupted training would not have made at this
 ///     step.
 inline constexpr std::string_view kInexactKey = "lathe.inexact";
-/// Key of the metadata of a last.safetensors from an earlier step than the run had reached. Later
+/// Metadata key of a last.safetensors that holds an earlier step than the run had reached: later
 /// states may be bad, because a loss was not finite or a device failed.
 inline constexpr std::string_view kWentBackKey = "lathe.went_back";
-/// Key of the number of batches in an epoch. A training that resumes with another number would get
-/// other batches.
+/// Metadata key of a checkpoint for the number of batches in an epoch. A training that resumes with
+/// another number would get other batches.
 inline constexpr std::string_view kBatchesKey = "lathe.batches";
-/// Key of the settings of a Trainer that opened its folder itself, without use_folder(). They are
-/// lines `name = value`: the class of its optimiser, `scheduler = "none"` if there is no schedule,
-/// and options that decide the result. With these settings the command can continue the run of a
-/// program.
+/// Metadata key of a checkpoint for the settings of a Trainer that opened its folder itself,
+/// without use_folder(). The settings are lines `name = value`: the class of its optimiser,
+/// `scheduler = "none"` if there is no schedule, and options that decide the result. With these
+/// settings the command can continue the run of a program.
 inline constexpr std::string_view kOptionsKey = "lathe.options";
 
-/// Steps between copies of the state. On a CPU a copy takes about a hundredth of a step. From a GPU
-/// it takes some milliseconds and overlaps with the next step.
+/// Steps between two copies of the state (take_candidate()). On a CPU a copy takes about a
+/// hundredth of a step. From a GPU it takes some milliseconds and overlaps with the next step.
 inline constexpr int64_t kStepsBetweenCandidates = 50;
 
 /// Decides which state is good, and writes the checkpoints of a run. The step of a state is the

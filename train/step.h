@@ -73,7 +73,7 @@ struct StepOptions {
 /// GPU:
 ///   - The first two batches of a shape run without a CUDA graph. The step of the third batch is
 ///     captured into one.
-///   - Results keep their values until the next call.
+///   - The returned results keep their values until the next call.
 ///   - The loss function must do the same GPU work for each batch of a shape, and must not wait for
 ///     the GPU. A step that cannot be captured runs without a CUDA graph;
 ///     graphs()->take_problem() says why.

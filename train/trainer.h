@@ -208,7 +208,8 @@ class LATHE_API Trainer {
   MetricsRow row_layout() const;
   /// Tells all observers (Observer::on_message).
   void say(MessageKind kind, const std::string& text);
-  /// How far the present epoch is. On a GPU the losses are those of the last row of metrics.
+  /// Says how far the present epoch is. On a GPU the losses in it are those of the last row of
+  /// metrics.
   ProgressState progress() const;
   /// The most bytes that tensors held on the device since the trainer was made.
   int64_t memory_peak() const;

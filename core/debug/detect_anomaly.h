@@ -66,7 +66,7 @@ class LATHE_API DetectAnomaly {
   DetectAnomaly& operator=(const DetectAnomaly&) = delete;
 
   /// Throws an anomaly that was found but not thrown yet. Call it after the last op of a step: an
-  /// op may only throw what was found in the op before it.
+  /// anomaly in an op may be thrown only by the next op.
   void check();
 
  private:

@@ -22,8 +22,9 @@ struct CpuInfo {
   bool has(std::string_view flag) const;  // info.has("avx2")
 };
 
-/// Reads /proc; what cannot be read stays unknown. Possible flags, x86: avx avx2 fma f16c avx512f
-/// avx512bw avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_bf16; Arm: asimd asimdhp bf16 sve.
+/// Describes the CPU, from /proc. What cannot be read stays unknown. Possible flags on x86: avx
+/// avx2 fma f16c avx512f avx512bw avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_bf16; on Arm:
+/// asimd asimdhp bf16 sve.
 LATHE_API CpuInfo cpu_info();
 
 /// A library that this build uses.

@@ -58,9 +58,9 @@ class LATHE_API HostAllocator final : public Allocator {
   /// Returns the cached blocks above 4 KiB to the system.
   void empty_cache() noexcept;
 
-  /// The most bytes to take from the system (0: no limit). Cached blocks above 4 KiB are returned
-  /// before the limit makes an allocation fail. A limit below the bytes that are reserved now
-  /// affects only further blocks.
+  /// Sets how many bytes the allocator may take from the system (0: no limit). Cached blocks above
+  /// 4 KiB are returned before the limit makes an allocation fail. A limit below the bytes that are
+  /// reserved now affects only further blocks.
   void set_limit(size_t bytes);
 
   /// The most bytes that free blocks above 4 KiB may keep cached. Initially half of

@@ -11,10 +11,12 @@
 
 namespace lathe {
 
-/// Gives each random call a run of Philox counters. Word i of a call is lane i % 4 of
-/// philox4x32_10(start.seed, start.offset + i / 4, 0). Value i is made of word i, except that
-///   - normal numbers 2k and 2k + 1 are both made of words 2k and 2k + 1
-///   - an integer i from a range wider than 32 bits is made of words 2i and 2i + 1
+/// A generator of random numbers (Philox4x32-10). Each call for random numbers takes the next run
+/// of counters, which begins at a state `start`. Word i of the call is lane i % 4 of
+/// philox4x32_10(start.seed, start.offset + i / 4, 0). Value i is made of word i, with two
+/// exceptions:
+///     - Normal numbers 2k and 2k + 1 are both made of words 2k and 2k + 1.
+///     - An integer i from a range wider than 32 bits is made of words 2i and 2i + 1.
 /// So the values do not depend on the number of threads.
 /// Thread-safe: calls from several threads get their runs in the order in which they arrive.
 class LATHE_API Generator {
@@ -31,7 +33,7 @@ class LATHE_API Generator {
   };
 
   /// Takes the next `counters` counters, which are 4 * counters words of 32 bits. 0 takes nothing.
-  /// → the state before
+  /// → the generator's state before the call
   State reserve(uint64_t counters);
 
   /// The counters that hold `words` words.

@@ -33,9 +33,9 @@ struct PrefetchOptions {
   std::shared_ptr<BatchPlaces> places = {};
 };
 
-/// The random numbers that were drawn for a batch of resident images: a few bytes per sample.
-/// make_batch() makes the batch's images and labels from them, on the stream that uses them. It can
-/// be captured into a CUDA graph.
+/// The random numbers that were drawn for a batch, if the images of the data set are resident on
+/// the GPU: a few bytes per sample. make_batch() makes the batch's images and labels from these
+/// numbers, on the stream that uses the batch. make_batch() can be captured into a CUDA graph.
 struct DrawnBatch {
   Tensor windows;  // as draw_windows() gives them: transforms/augment_rows.h
   Tensor rows;     // i64 [n], of the samples in the resident images
@@ -92,8 +92,8 @@ LATHE_API DeviceBatches prefetch(DataLoader& loader, Device device, PrefetchOpti
 
 /// Like prefetch(), but a batch holds only the random numbers that were drawn for it (DrawnBatch).
 /// make_batch() makes the images and labels.
-/// throws: as prefetch(); ValueError without options.resident, or for a transform whose stages are
-/// not all pixel stages (transforms/augment_rows.h).
+/// throws: what prefetch() throws; ValueError without options.resident, or for a transform that
+/// resizes images or changes colours.
 LATHE_API DrawnBatches prefetch_drawn(DataLoader& loader, Device device, PrefetchOptions options);
 
 }  // namespace lathe::data

@@ -116,8 +116,8 @@ class LATHE_API StoredImages : public ImageDataset {
 
   /// Reads the data set `name` (cifar10, cifar100, mnist, fashion-mnist). `root` is the directory
   /// of the files, a directory above it, or empty for the usual places (require_dataset()).
-  /// throws: ValueError for another name or what Transform::output throws; DataError, FileError as
-  /// read_cifar and read_idx_images.
+  /// throws: ValueError for another name or what Transform::output throws; what read_cifar and
+  /// read_idx_images throw.
   StoredImages(const std::string& name, const std::string& root, const ImageOptions& options = {});
 
   /// Takes images from the caller.

@@ -55,9 +55,9 @@ struct ImageFolderOptions {
 /// side.
 class LATHE_API ImageFolder final : public ImageDataset {
  public:
-  /// Lists the files and reads the header of one file to check the transform. With kRefuse that is
-  /// the first file, otherwise the first file that can be read. If no file can be read,
-  /// kRefuseWhenRead assumes an image of 1 x 1.
+  /// Lists the files, and reads the header of one file to check the transform: of the first file if
+  /// options.broken is kRefuse, otherwise of the first file that can be read. If no file can be
+  /// read, kRefuseWhenRead assumes an image of 1 x 1.
   /// throws: FileError for a folder that cannot be read; DataError if `root` has no folders, or one
   /// of its folders has no images; what read() throws for the first file; what Transform::output
   /// throws.
@@ -74,8 +74,8 @@ class LATHE_API ImageFolder final : public ImageDataset {
   /// throws: IndexError naming an index that is out of range. Nothing has changed then.
   void keep(const std::vector<int64_t>& indices);
 
-  /// The first image determines the size of the results. If `transform` does not fit the first
-  /// image, this image counts as broken:
+  /// Replaces the transform. The first image determines the size of the results. If `transform`
+  /// does not fit the first image, this image counts as broken:
   ///   - kSkip: the first image that `transform` fits determines the size.
   ///   - kRefuseWhenRead: the size is that of a transformed image of 1 x 1.
   /// throws: DataError naming the file; what Transform::output throws. If it throws, the old

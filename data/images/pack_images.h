@@ -22,9 +22,9 @@ struct PackOptions {
 
 /// Appends `images` to `out`, in order. Decodes them in parallel.
 /// → for each image that was left out, a text saying why it is broken
-/// throws: DataError for an image that cannot be read, unless skip_broken; ValueError if
-/// PackedWriter::add refuses an image, or if an image has another number of channels than `out`;
-/// FileError if the packed file cannot be written.
+/// throws: DataError for an image that cannot be read, unless options.skip_broken is set;
+/// ValueError if PackedWriter::add refuses an image, or if an image has another number of channels
+/// than `out`; FileError if the packed file cannot be written.
 LATHE_API std::vector<std::string> pack_images(const ImageDataset& images, PackedWriter& out,
                                                const PackOptions& options = {});
 

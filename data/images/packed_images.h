@@ -23,8 +23,10 @@ namespace lathe::data {
 /// FileError.
 class LATHE_API PackedImages final : public ImageDataset {
  public:
+  /// Opens the packed file `path`, and takes its training images or, without `train`, its test
+  /// images.
   /// throws: what PackedFile and Transform::output throw; DataError if the file has no images of
-  /// the wanted part (training or test).
+  /// this part.
   explicit PackedImages(const std::string& path, bool train = true,
                         const Transform& transform = {});
 

@@ -12,9 +12,9 @@
 
 namespace lathe::data {
 
-/// The samples of StoredImages(name, root, options). A RecordImages keeps only the labels in
-/// memory. It maps the files, which must not be compressed, and reads images in place. Use it if
-/// many processes on one machine should share the page cache, or if memory is short.
+/// Like StoredImages, with the same samples, but keeps only the labels in memory. A RecordImages
+/// maps the files, which must not be compressed, and reads images in place. Use it if many
+/// processes on one machine should share the page cache, or if memory is short.
 class LATHE_API RecordImages final : public ImageDataset {
  public:
   /// Reads each file once and checks it.

@@ -22,8 +22,8 @@ LATHE_API bool has_only_pixel_stages(const Transform& transform);
 /// erased rectangles. Reads only `seed` and `epoch` of the options.
 ///   stored  the kind of the images before the transform      indices  [N], as for augment()
 ///   →  u8 [N,32] on the CPU
-/// throws: ValueError for a transform whose stages are not all pixel stages, or for images that are
-/// too large; what Transform::output throws.
+/// throws: ValueError for a transform that resizes images or changes colours, or for images that
+/// are too large; what Transform::output throws.
 LATHE_API Tensor draw_windows(const Transform& transform, const ImageSpec& stored,
                               std::span<const int64_t> indices, const AugmentOptions& options);
 
@@ -37,8 +37,8 @@ LATHE_API Tensor draw_windows(const Transform& transform, const ImageSpec& store
 LATHE_API Tensor augment_rows(const Tensor& images, const Tensor& rows, const Tensor& windows,
                               const Transform& transform, const AugmentOptions& options = {});
 
-/// The arguments of the kernels. `same` is the plan of one sample: kernels read from it the values
-/// that are equal for all samples.
+/// The arguments of the kernels of augment_rows(). `same` is the plan of one sample: the kernels
+/// read from it the values that are equal for all samples.
 struct RowsOfImages {
   const Tensor &images, &rows, &windows;
   const PixelPlan& same;

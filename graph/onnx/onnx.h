@@ -27,8 +27,8 @@ struct OnnxModel {
 /// Reads a graph from an ONNX file of opset 7 or later, onto the CPU. Loading runs no op. Each
 /// operator becomes nodes of a Graph, and the nodes' types are computed from the types of the
 /// inputs.
-///   - A first size that is a name instead of a number ("batch") becomes the batch size N, the same
-///     for all such inputs.
+///   - If the first size of an input is a name instead of a number ("batch"), it becomes the batch
+///     size N, the same for all such inputs.
 ///   - Values that depend only on shapes become arguments of ops.
 ///   - Nodes that no output needs are left out.
 ///   - Weights are parameters with the file's names; characters that a name cannot have become "_".
@@ -72,8 +72,9 @@ struct OnnxOptions {
 };
 
 /// Writes a graph as an ONNX file of opset 17 (IR version 8). Tensors keep their names and dtypes.
-/// A symbolic size N is the dynamic dimension "N" of the file. The results are "output", or
-/// "output0", "output1", …. At any moment `path` is the complete old file or the complete new one.
+/// A batch size N in the graph becomes the dynamic dimension "N" of the file. The graph's results
+/// are named "output", or "output0", "output1", … if there are several. At any moment `path` is the
+/// complete old file or the complete new one.
 /// throws: ValueError that names an op without an ONNX form, and its layer; ValueError for a file
 /// above protobuf's limit of 2 GiB; StateError while a tensor is not bound; FileError.
 LATHE_API void save_onnx(const Graph& graph, const std::string& path,

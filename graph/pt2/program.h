@@ -55,7 +55,8 @@ struct ProgramType {
 /// The mode that train() or eval() sets, for the program or for a module in it, decides what batch
 /// norm, dropout and stochastic depth (DropPath, StochasticDepth) do. The mode of the export has no
 /// influence, with two exceptions:
-///   - If such a layer was off in a program exported in training mode, it stays off.
+///   - If such a layer was in evaluation mode in a program exported in training mode, it stays in
+///     evaluation mode.
 ///   - A program exported in evaluation mode holds no stochastic depth and no dropout inside
 ///     attention. A warning says so when the program trains.
 ///
@@ -149,7 +150,7 @@ LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_vie
 /// weights. With `classes`, `weights` hold the new last layer, too; if they leave it out, it is
 /// drawn.
 /// throws: DataError; ValueError if weights are missing, unknown or of another shape.
-/// Memory: the limit for tensors treats `weights` as a part of the file.
+/// Memory: that of load_program() of a path, for a file that contains `weights`.
 LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_view name,
                                const StateDict& weights, const ProgramOptions& options = {});
 

@@ -32,8 +32,8 @@ struct QuantizeOptions {
   double least_sqnr = 0;               // dB; a layer with a smaller own_db stays in f32
 };
 
-/// A convolution or linear layer in the report. Errors are signal-to-noise ratios in decibels, 10 *
-/// log10(sum of y^2 / sum of (y - y in f32)^2), over the first batch.
+/// What quantize() reports of one convolution or linear layer. Errors are signal-to-noise ratios in
+/// decibels, 10 * log10(sum of y^2 / sum of (y - y in f32)^2), over the first batch.
 struct QuantizedLayer {
   std::string name;  // the layer in the model that was traced; else the result's name
   std::string op;

@@ -16,20 +16,20 @@ namespace lathe::cudnn {
 LATHE_API void set_enabled(bool on) noexcept;
 LATHE_API bool enabled() noexcept;
 
-/// On: the first call with a new problem times the engines and takes the fastest. This makes the
-/// first step slower, and pays off if shapes repeat. Off by default; without effect in
+/// true: the first convolution with new shapes times cuDNN's engines and takes the fastest. This
+/// makes the first step slower, and pays off if shapes repeat. false is the default. No effect in
 /// deterministic mode.
 LATHE_API void set_benchmark(bool on) noexcept;
 LATHE_API bool benchmark() noexcept;
 
-/// On: one kernel may compute a convolution together with the ops before or after it, where that
-/// is faster (only f16 in NHWC with set_benchmark(true)). Off: no such kernel is timed or run. On
-/// by default, unless the environment variable LATHE_CONV_FUSION is 0, false, off or no.
+/// true: one kernel may compute a convolution together with the ops before or after it, where that
+/// is faster (only f16 in NHWC with set_benchmark(true)). false: no such kernel is timed or run.
+/// The default is true, unless the environment variable LATHE_CONV_FUSION is 0, false, off or no.
 LATHE_API void set_fusion(bool on) noexcept;
 LATHE_API bool fusion() noexcept;
 
-/// The limit of one convolution's workspace in bytes, 1 GiB by default. If less memory is free, the
-/// convolution uses less.
+/// Limits the workspace of one convolution to `bytes`; the default is 1 GiB. If less memory is
+/// free, the convolution uses less.
 /// throws: ValueError if negative.
 LATHE_API void set_workspace_limit(int64_t bytes);
 LATHE_API int64_t workspace_limit() noexcept;
@@ -39,8 +39,8 @@ LATHE_API int64_t workspace_limit() noexcept;
 LATHE_API void set_search_limits(const ConvLimits& limits);
 LATHE_API ConvLimits search_limits();
 
-/// The file that stores which engines were chosen; "" means no file. The default is the value of
-/// the environment variable LATHE_ALGO_CACHE; if that is not set, no file.
+/// Sets the file that stores which engines were chosen for convolutions; "" means no file. The
+/// default is the value of the environment variable LATHE_ALGO_CACHE; if that is not set, no file.
 LATHE_API void set_algo_cache(const std::string& path);
 LATHE_API std::string algo_cache();
 

@@ -19,7 +19,7 @@ class FoundSetting {
   /// only this line. Reads an existing file again first, because somebody may have changed the file
   /// since the constructor read it.
   /// → one line that says what was written; "" if nothing was
-  /// throws: as the constructor.
+  /// throws: what the constructor throws.
   std::string write(std::string_view value) const;
   /// Ends the command if the search has found no value, because a script must not go on without it.
   /// Does nothing if no file is to be written.

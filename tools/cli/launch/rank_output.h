@@ -9,8 +9,9 @@
 
 namespace lathe::cli {
 
-/// One of a rank's two streams. Lines of several ranks do not mix: a line is written as a whole,
-/// behind its rank's prefix. A line of more than 64 KiB is written in parts.
+/// Passes on one output stream (stdout or stderr) of a rank. Lines of several ranks do not mix: a
+/// line is written as a whole, behind its rank's prefix. A line of more than 64 KiB is written in
+/// parts.
 class RankOutput {
  public:
   /// `log`: a descriptor that gets the bytes as they are; -1: there is no log. `to` must outlive

@@ -19,14 +19,15 @@ void announce_debug_scopes(const FaultSettings& settings, Device device, bool sc
 /// True if the steps must be queued op by op, so that a scope can look at each op.
 bool wants_single_ops(const FaultSettings& settings);
 
-/// The debug scopes around all steps of a training. Exception: with `scales_loss` no scope around
-/// the steps looks for bad values; a ForwardScope in each step does.
+/// The debug scopes (such as DetectAnomaly) around all steps of a training. With a loss scale
+/// (`scales_loss`), a ForwardScope in each step looks for bad values instead of a scope around all
+/// steps.
 class DebugScopes {
  public:
   [[nodiscard]] DebugScopes(const FaultSettings& settings, Device device, bool scales_loss);
 
   /// Call it at the end of the last step.
-  /// throws: AnomalyError if the result of the last op was bad.
+  /// throws: AnomalyError if the result of the last op has a NaN or infinity.
   void check();
 
  private:
@@ -34,9 +35,9 @@ class DebugScopes {
   std::optional<debug::SyncCheck> sync_;
 };
 
-/// The scope around the forward pass of one step. With loss scaling (`scales_loss`) only the
-/// forward pass is checked for bad values: the scale rises until gradients overflow, so NaN in them
-/// is no fault.
+/// The debug scope around the forward pass of one step. With loss scaling (`scales_loss`) only the
+/// forward pass is checked for NaN and infinities: the scale rises until gradients overflow, so bad
+/// gradients are no fault.
 class ForwardScope {
  public:
   [[nodiscard]] ForwardScope(const FaultSettings& settings, bool scales_loss);

@@ -17,9 +17,9 @@
 
 namespace lathe::cli {
 
-/// Key of a checkpoint's metadata. Its value is the program of --model FILE without the weights, in
-/// base64, so that a run does not need that file any more.
-/// For a graph, the value is its text (graph_model.h).
+/// Key of a checkpoint's metadata. The value under this key is the program of --model FILE without
+/// the weights, in base64, so that a run does not need FILE any more. If FILE is a graph, the value
+/// is the graph's text.
 inline constexpr std::string_view kProgramKey = "lathe.program";
 
 struct CarriedProgram {

@@ -16,9 +16,11 @@ namespace lathe::cli {
 /// pixels that an image file may have.
 inline constexpr int64_t kMostSide = 10'000;
 
-/// How evaluation prepares an image of any size: resizes it, takes the middle side x side of it
-/// (with a black border if it is smaller), makes it grey if the model has one input channel,
-/// normalises it.
+/// How evaluation prepares an image of any size, in this order:
+///   - resizes it
+///   - takes the middle side x side pixels (with a black border if the image is smaller)
+///   - makes it grey if the model has one input channel
+///   - normalises it
 struct ModelInput {
   std::vector<std::string> class_names;
   int64_t channels = 3;           // 3 or 1

@@ -36,7 +36,8 @@ struct Schedule {
   double power = 2;
   int64_t patience = 5;  // evaluations
 
-  /// The factor of the learning rate in step 0, 1, …; after warm-up:
+  /// The factor of the learning rate in `step` (0, 1, …). After the warm-up it is, by the kind of
+  /// schedule:
   ///   none, plateau  1
   ///   step           gamma^floor(epoch / step_size)
   ///   multistep      gamma^(milestones reached)
@@ -56,8 +57,8 @@ struct Schedule {
 ///   - for plateau without evaluations, or with a --gamma of 1 or more.
 Schedule make_schedule(const Settings& settings, int64_t steps_per_epoch, int64_t total_steps);
 
-/// Sets the learning rate of an optimiser by a Schedule. Like a scheduler of optim/, it is stepped
-/// once per training step, and observes the test loss once per evaluation.
+/// Sets the learning rate of an optimiser by a Schedule. Call step() once per training step, and
+/// observe() with the test loss once per evaluation.
 class RunSchedule {
  public:
   RunSchedule(optim::Optimizer& optimizer, const Schedule& schedule);
