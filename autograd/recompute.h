@@ -15,19 +15,19 @@ namespace lathe {
 
 /// While a Recompute is alive, ops of its thread do not keep results of batch norm (alone, or with
 /// relu and a residual: ops/batch_norm.h) for the backward pass. The backward pass computes such a
-/// result again when the first op asks for it, and frees it after the last op that needs it, at the
-/// latest when the backward pass ends. Gradients have the same bits, also second derivatives. In
-/// `conv(relu(norm(x)))`, x is kept and the result of relu is not. Each result costs one more
-/// kernel in the backward pass. The kernel reads x and the residual, and writes the result.
-///   - A residual that was not kept either is computed again too. A result that would take more
-///     than three kernels is kept.
-///   - If no other op keeps the residual, it is kept for the recomputation. Then no memory is
-///     saved.
+/// result again when an op first asks for it, and frees it after the last op that needs it. In
+/// `conv(relu(norm(x)))`, for instance, x is kept and the result of relu is not. First and second
+/// derivatives have the same bits as without Recompute. Each result costs one more kernel in the
+/// backward pass, which reads x and the residual.
+///   - If the residual is itself such a result, it is computed again, too. A result that would take
+///     more than three kernels is kept.
+///   - If no other op keeps the residual, Recompute keeps it in place of the result, and saves no
+///     memory.
 ///   - With SavedTensorHooks nothing is computed again: the hooks get the same tensors as without
 ///     Recompute.
 ///   - checkpoint()'s second run is unaffected.
-///   - Writing a result in place after an op used it is allowed, and the gradient is that of the
-///     old values. Without Recompute it is an error.
+///   - After an op used a result, writing the result in place is allowed; the gradient is that of
+///     the old values. Without Recompute this is an error.
 ///   on  false: turns off an outer Recompute while this one is alive
 /// throws: in the backward pass StateError if x, a residual, the weight or the bias was modified in
 /// place since.

@@ -121,7 +121,7 @@ class LATHE_API ModuleList final : public ModuleHolder {
   using ModuleHolder::pop_back;
 };
 
-/// A list of modules of one type T. Elements are called by the signature of T:
+/// A list of modules of one type T. An element is called like a T, with any signature:
 ///   nn::ListOf<Block> blocks{*this, "blocks"};  …  for (Block& block : blocks) x = block(x, mask);
 template <std::derived_from<Module> T>
 class ListOf final : public Module {

@@ -39,7 +39,7 @@ LATHE_API Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index,
                              const Tensor& source);
 
 /// Checks that all values of `index` (i64) are in [0, size). With size = -1 (on a GPU only), it
-/// checks that all values are 0, and `op` is the text of the error.
+/// checks instead that all values are 0; `op` is then the whole text of the error.
 /// throws: IndexError; on a GPU the next call that waits for the device throws it.
 LATHE_API void check_index(const char* op, const Tensor& index, int64_t size);
 

@@ -43,8 +43,8 @@ class LATHE_API Metric {
 
   /// Adds a batch. Never waits for the device. It may be captured into a CUDA graph, and then each
   /// launch adds a batch. The first call must not be captured.
-  /// throws: StateError if the first call is captured; ShapeError if the batch gives another k than
-  /// before; what Sums throws.
+  /// throws: StateError if the first call is captured; ShapeError if the batch gives another number
+  /// of sums than the batches before; what Sums throws.
   void add(const Result& result);
   /// The value over all batches since clear(); NaN without batches. Waits for the device.
   double value() const;

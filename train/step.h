@@ -128,8 +128,8 @@ class LATHE_API Step {
   /// Null for one process.
   distributed::DistributedDataParallel* parallel();
   /// The CUDA graphs of the steps; null if steps are not captured. Other work with the same
-  /// weights, such as an evaluation, may use this object, too. Such work must pass kinds below 0 to
-  /// StepGraphs::takes().
+  /// weights, such as an evaluation, may use this object, too. Such work must pass a kind below 0
+  /// to StepGraphs::takes(), so that its CUDA graphs are not taken for those of steps.
   cuda::StepGraphs* graphs();
 
  private:

@@ -29,10 +29,10 @@ struct LrSearch {
   int64_t steps = 0, skipped = 0;  // updates; how many of them the loss scale skipped
 };
 
-/// Trains with a learning rate that rises from update to update, until LrRange::add() returns
-/// false. The loss of an update is the mean over its samples. Call model.train() first. Afterwards,
-/// also after an error, model and optimiser have their old state again, but the default generators
-/// do not.
+/// Trains with a learning rate that rises from update to update, until the loss diverges or all
+/// steps are made (LrRange::add()). The loss of an update is the mean over its samples. Call
+/// model.train() first. Afterwards, also after an error, model and optimiser have their old state
+/// again, but the default generators do not.
 /// throws: ValueError for a bad range or an epoch without batches; what reading batches and
 /// train::Step throw.
 LATHE_API LrSearch find_lr(nn::Module& model, optim::Optimizer& optimizer, const LossFunction& loss,

@@ -25,8 +25,8 @@ std::string_view command_for(std::string_view word);
 std::string flag_hint(std::string_view word, const Takes& takes,
                       const std::vector<std::string_view>& keys, std::string_view prefix);
 
-/// Names that other programs have for one flag of lathe. `text` is a value that goes with the flag:
-/// " fp16".
+/// Names that other programs have for one flag of lathe, such as fp16 for --amp fp16. `text` is
+/// what follows the flag: " fp16".
 struct OtherFlags {
   std::string_view flag, text, words;
 };
