@@ -137,8 +137,8 @@ struct LSTMState {
   Tensors tensors() const { return tensors_in(h, c); }
 };
 
-/// Long short-term memory. RecurrentLayers has shapes and parameters, lstm in ops/recurrent.h the
-/// formulas.
+/// Long short-term memory. RecurrentLayers describes shapes and parameters; lstm() in
+/// ops/recurrent.h has the formulas.
 /// ref: Hochreiter and Schmidhuber 1997; torch.nn.LSTM.
 class LATHE_API LSTM final : public RecurrentLayers {
  public:
@@ -156,8 +156,8 @@ class LATHE_API LSTM final : public RecurrentLayers {
   std::pair<Packed, LSTMState> operator()(const Packed& x, const LSTMState& state = {});
 };
 
-/// Gated recurrent units. RecurrentLayers has shapes and parameters, gru in ops/recurrent.h the
-/// formulas.
+/// Gated recurrent units. RecurrentLayers describes shapes and parameters; gru() in ops/recurrent.h
+/// has the formulas.
 /// ref: Cho et al. 2014 (arXiv:1406.1078); torch.nn.GRU.
 class LATHE_API GRU final : public RecurrentLayers {
  public:

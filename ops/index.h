@@ -32,7 +32,7 @@ LATHE_API Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 
 /// A copy of x with source[i,j,k] added to element [i,index[i,j,k],k] (for dim = 1).
 ///   index   as many dimensions as x, none longer except dim
-///   source  x's dtype; no dimension shorter than index's; only index's part is read
+///   source  x's dtype; no dimension shorter than index's; only the part of index's shape is read
 ///   →       x's shape
 /// dtypes: numbers.   grad: x, source, twice differentiable.
 LATHE_API Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index,

@@ -13,9 +13,9 @@ enum class RandomSource {
 };
 
 /// Sets the source of the numbers that `rand`, `randn`, `uniform_` and `normal_` make on GPUs, for
-/// the whole process. Other random ops, such as dropout, keep kLathe. With a source of cuRAND, a
-/// program draws the same numbers again only with the same generator state, device and version of
-/// cuRAND. The first call with such a source loads cuRAND.
+/// the whole process. All other random ops, such as dropout, draw Lathe's own numbers (kLathe).
+/// With a source of cuRAND, a program draws the same numbers again only with the same generator
+/// state, device and version of cuRAND. The first call with such a source loads cuRAND.
 /// throws: NoCudaError for a source of cuRAND, if the build or the machine lacks cuRAND.
 LATHE_API void set_random_source(RandomSource source);
 LATHE_API RandomSource random_source() noexcept;

@@ -50,8 +50,8 @@ class LATHE_API HostAllocator final : public Allocator {
   void* allocate(size_t bytes) override;
   void deallocate(void* block, size_t bytes) noexcept override;
 
-  /// Each number was right at some moment during the call. The numbers fit together if no other
-  /// thread allocates meanwhile.
+  /// The allocator's counts of bytes and blocks. Each number was right at some moment during the
+  /// call. The numbers fit together if no other thread allocates meanwhile.
   MemoryStats stats() const;
   void reset_peak();
 
