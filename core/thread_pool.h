@@ -23,8 +23,8 @@ namespace lathe {
 LATHE_API int usable_cpus() noexcept;
 
 /// The number of threads of a parallel loop, the caller included. Initially the first number in the
-/// variable OMP_NUM_THREADS if it is from 1 to 1024, else usable_cpus(). 1 while the calling thread
-/// has a ComputeAlone.
+/// variable OMP_NUM_THREADS if it is from 1 to 1024, else usable_cpus(). It is 1 while the calling
+/// thread has a ComputeAlone.
 LATHE_API int num_threads() noexcept;
 
 /// Sets num_threads(). Waits for a loop that another thread is running.

@@ -112,8 +112,8 @@ class LATHE_API StratifiedSampler final : public Sampler {
   std::vector<std::vector<int64_t>> of_class_;
 };
 
-/// Decides which samples make up each batch. Use it if the batches are not just consecutive pieces,
-/// of one size, of an order of samples.
+/// Decides which samples make up each batch. Use it for batches that are not simply consecutive
+/// pieces of one order of samples.
 class LATHE_API BatchSampler {
  public:
   virtual ~BatchSampler() = default;

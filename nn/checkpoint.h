@@ -83,7 +83,7 @@ LATHE_API safetensors::Metadata load_checkpoint(const std::string& path,
 
 /// The contents of the file that save_checkpoint would write, for safetensors::write. The tensors
 /// share their memory with the parts.
-/// throws: ValueError as save_checkpoint; what the parts throw.
+/// throws: ValueError for the names that save_checkpoint() refuses; what the parts throw.
 LATHE_API Checkpoint collect_checkpoint(const CheckpointParts& parts,
                                         const safetensors::Metadata& metadata = {});
 

@@ -107,7 +107,8 @@ class LATHE_API Module {
   /// Nothing has moved then.
   Module& to(Device device);
   /// Converts floating parameters and buffers. Batch norms become f32 if `dtype` is a half type.
-  /// throws: DTypeError unless `dtype` is floating; StateError as to(Device).
+  /// throws: DTypeError unless `dtype` is floating; StateError if a tensor to be converted is a
+  /// view or the result of an op. Nothing has changed then.
   Module& to(DType dtype);
   /// throws: as to(Device), then as to(DType).
   Module& to(Device device, DType dtype) { return to(device).to(dtype); }
@@ -115,7 +116,8 @@ class LATHE_API Module {
   /// Rearranges the memory of 4-d parameters and buffers, usually convolution weights. With
   /// kChannelsLast an NHWC convolution on a GPU reads them without a copy. Shapes, values and
   /// checkpoints stay the same.
-  /// throws: StateError as to(Device).
+  /// throws: StateError if a tensor to be moved is a view or the result of an op. Nothing has moved
+  /// then.
   Module& to(MemoryFormat format);
   /// Calls f for every module, children before their parent.
   Module& apply(FunctionRef<void(Module&)> f);

@@ -88,17 +88,17 @@ class RecurrentModule : public Module {
 
 // --- the layers --------------------------------------------------------------------------------
 
-/// What LSTM, GRU and RNN share. D is 2 for a bidirectional layer, else 1; P is proj_size with a
-/// projection, else H = hidden_size.
+/// The shapes and parameters of LSTM, GRU and RNN. D is 2 for a bidirectional layer, else 1; P is
+/// proj_size with a projection, else H = hidden_size.
 ///   x  [T,N,in], [N,T,in] with batch_first, [T,in] for a single sequence, or a PackedSequence
 ///   y  [T,N,D*P] likewise: the states of the last layer; forward direction first
 ///   h  [num_layers*D,N,P], for a single sequence without N: the states at the end of each
 ///      sequence. As an argument, the states before the beginning; an undefined h is 0.
-/// The states of a PackedSequence are in the caller's order.
-/// jit::trace() takes dimension 0 for the batch: trace a model that has batch_first.
-/// Parameters, all U(±1/sqrt(H)): weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, with a
-/// projection weight_hr_l0; then those of the backward direction, as weight_ih_l0_reverse; then
-/// those of layer 1, …. The rows of the gates are in PyTorch's order.
+/// The states of a PackedSequence are in the caller's order. jit::trace() takes dimension 0 for the
+/// batch, so trace a model that has batch_first. Parameters, all U(±1/sqrt(H)): weight_ih_l0,
+/// weight_hh_l0, bias_ih_l0, bias_hh_l0 and, with a projection, weight_hr_l0. Those of the backward
+/// direction follow (weight_ih_l0_reverse, …), then those of layer 1, and so on. The rows of the
+/// gates are in PyTorch's order.
 class LATHE_API RecurrentLayers : public RecurrentModule {
  public:
   /// Multiply-adds of the products with the weights.

@@ -24,10 +24,11 @@ struct Conv2dOptions {
 ///      NHWC if x is NHWC; without N if x has no N
 /// dtypes: f16, bf16, f32, f64; sums are kept in f32 or wider. On a GPU f64 is computed by our own
 /// kernels, never by cuDNN.
-/// grad: x, w, bias, twice differentiable; w's gradient has w's order in memory.   amp: half. On a
-/// GPU the kernel may also compute the sums of y that a following batch norm needs. All of this
-/// must hold: the dtype is f16, there is no bias, a gradient is recorded, cudnn::set_benchmark() is
-/// on, and the search finds such a kernel faster than a separate pass over y.
+/// grad: x, w, bias, twice differentiable; w's gradient has w's order in memory.   amp: half.
+/// On a GPU one kernel may compute y and the sums of y that a following batch norm needs. All of
+/// this must hold: the dtype is f16, there is no bias, a gradient is recorded,
+/// cudnn::set_benchmark() is on, and the search finds such a kernel faster than a separate pass
+/// over y.
 /// throws: ShapeError, ValueError, DTypeError, DeviceError.
 /// ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, 3x3 kernels may run as Winograd
 /// (Lavin and Gray 2015, arXiv:1509.09308); see cpu::set_conv_exact.

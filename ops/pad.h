@@ -25,8 +25,9 @@ enum class PadMode : uint8_t {
 };
 /// Like pad() with a value, but the borders are made of x's own elements.
 /// dtypes: any.   grad: x, twice differentiable.
-/// throws: ValueError as pad() with a value, and if a dimension of size n gets a border longer than
-/// n - 1 (kReflect) or n (kCircular), or an empty dimension gets any border.
+/// throws: ValueError for the amounts that pad() with a value refuses, or if a dimension of size n
+/// gets a border longer than n - 1 (kReflect) or n (kCircular), or an empty dimension gets any
+/// border.
 LATHE_API Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, PadMode mode);
 
 }  // namespace lathe

@@ -94,7 +94,7 @@ class LATHE_API GradScaler {
   /// Call it after each launch of a CUDA graph (core/capture/cuda_graph.h) into which update() was
   /// captured. It fetches the scale to the host, which the captured update() does not do. Never
   /// waits.
-  /// throws: LossScaleError as update() does.
+  /// throws: LossScaleError if the scale would have to fall below min_scale.
   void after_launch();
 
   /// Discards the checks of gradients since the last update(). Call it for a step that is given up

@@ -20,6 +20,7 @@ from tree_files import tree_files
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 LANGUAGE = {".h": "cpp", ".cpp": "cpp", ".cuh": "cpp", ".cu": "cpp", ".py": "python", ".sh": "sh", ".json": "json", ".cmake": "cmake", ".txt": "cmake"}
 NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
+REFERENCE = "---\nsearch:\n  boost: 0.1\n---\n\n"  # a guide that explains a word comes before the headers that use it
 
 
 def page_of(path):
@@ -112,7 +113,7 @@ class Site:
                 contract = f"```text\n{entry.contract}\n```\n\n" if entry.contract else ""
                 declarations = ";\n".join(entry.declarations).replace("LATHE_API ", "")
                 parts.append(f"## {', '.join(entry.names)}\n\n```cpp\n{declarations};\n```\n\n{contract}{' · '.join(places)}\n")
-            self.write(f"api/{header}.md", "\n".join(parts))
+            self.write(f"api/{header}.md", REFERENCE + "\n".join(parts))
             names = list(dict.fromkeys(name for entry in entries for name in entry.names if "::" not in name))
             index.setdefault(header.partition("/")[0], []).append((header, names))
         lines = ["# API reference\n", "Every public name of the headers, with its contract. `#include <lathe/lathe.h>` has most of them; training as a library is `<lathe/train.h>`.\n"]
