@@ -37,6 +37,7 @@ void visit_options(RMSpropOptions& all, Visit visit, const RMSpropGroup& own = {
   visit("centered", all.centered, own.centered, Range::kSwitch);
 }
 
+/// Divides the gradient g of each parameter p by the root of the running mean of its squares.
 ///   g += weight_decay·p
 ///   v = running mean of g²
 ///   p -= lr·g / (sqrt(v) + eps), optionally centred and with momentum

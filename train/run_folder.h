@@ -52,7 +52,7 @@ inline constexpr int64_t kStepsBetweenCandidates = 50;
 class LATHE_API RunFolder {
  public:
   /// `present` makes a checkpoint of the present state, which may share its values with the model.
-  /// Only one of several ranks has a `present`. Without it, the RunFolder copies and writes
+  /// Of several ranks, only one passes a `present`. A RunFolder without it copies and writes
   /// nothing, and does everything else.
   RunFolder(const std::filesystem::path& folder, int64_t keep, std::function<Checkpoint()> present);
 
