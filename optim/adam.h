@@ -73,8 +73,8 @@ class LATHE_API AdamBase : public Optimizer {
   bool decoupled_;  // the weight decay acts on the parameter, not on the gradient
 };
 
-/// Divides the running mean of the gradients by the root of the running mean of their squares. Weight
-/// decay is added to the gradient g of each parameter p.
+/// Divides the running mean of the gradients by the root of the running mean of their squares.
+/// Weight decay is added to the gradient g of each parameter p.
 ///   g += weight_decay·p
 ///   m = running mean of g,  v = running mean of g²
 ///   p -= lr·m̂ / (sqrt(v̂) + eps), where m̂ and v̂ are m and v with bias correction
