@@ -27,9 +27,10 @@ struct MuonSplit {
   Tensors others;
 };
 
-/// Splits the module's parameters into what Muon is for and the rest, in the order of parameters().
-/// A list may be empty, but an optimiser's group must not be. The embeddings of an exported program
-/// (graph/pt2/program.h) are no modules, so they count as hidden.
+/// Splits the module's parameters into those that Muon is for (hidden matrices and filters) and all
+/// others, both in the order of parameters(). A list may be empty, but an optimiser's group must
+/// not be. The embeddings of an exported program (graph/pt2/program.h) are no modules, so they
+/// count as hidden.
 ///   auto [hidden, others] = split_for_muon(model);
 ///   Muon opt({{.params = hidden}, {.params = others, .use_adamw = true}});
 /// ref: Jordan et al. 2024, and the documentation of torch.optim.Muon.
