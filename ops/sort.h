@@ -15,7 +15,7 @@ namespace lathe {
 struct SortOptions {
   bool descending = false;
 };
-/// The elements of each line along `dim` in order, and their indices.
+/// The elements of each line along `dim`, sorted, and their indices.
 /// grad: x, twice differentiable; the gradient of a value goes to the element of x that has this
 /// value.
 LATHE_API ValuesAndIndices sort(const Tensor& x, int64_t dim = -1, SortOptions options = {});
