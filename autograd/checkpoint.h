@@ -21,8 +21,8 @@ LATHE_API Tensors checkpoint(const TensorsFunction& f, const Tensors& inputs);
 /// f(inputs) a second time, records this call, and continues through the new graph. So gradients
 /// flow to the inputs, and to the tensors that f refers to (parameters). The gradients have the
 /// same bits as without checkpoint().
-///   f  from const Tensors& to Tensor or Tensors. A copy is kept until the graph is freed; the
-///      objects that f refers to must live as long.
+///   f  a function from const Tensors& to Tensor or Tensors. A copy is kept until the graph is
+///      freed; the objects that f refers to must live as long.
 /// The second call starts from the same state of the default generators and under the same Autocast
 /// scopes as the first one. Other threads should draw no random numbers meanwhile.
 ///   - A Generator that f holds is not reset: f draws other numbers from it in the second call.

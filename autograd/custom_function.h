@@ -130,12 +130,12 @@ void append_tensors(Tensors& out, const T& argument) {
 ///   forward(Context&, arguments…)          → Tensor or Tensors. Runs with NoGrad.
 ///   backward(Context&, const Tensors& dy)  → one gradient per input, Tensors; or Tensor if there
 ///                                            is one input. dy holds one gradient per output.
-/// `Context` is FunctionContext, or a type `Context` of the struct that derives from it. Backward
-/// may return an undefined tensor for an input that needs no gradient, or whose gradient is zero.
-/// Under create_graph the ops in backward are recorded, which gives second derivatives. If a call
-/// is recorded, an output that shares memory with an input is copied. Arguments may be tensors,
-/// optional tensors and containers of tensors. Tensors inside any other argument (a struct, the
-/// values of a map) count as constants.
+/// `Context` is FunctionContext, or a type `Context` of the struct that derives from it.
+/// Backward may return an undefined tensor for an input that needs no gradient, or whose gradient
+/// is zero. Under create_graph the ops in backward are recorded, which gives second derivatives.
+/// If a call is recorded, an output that shares memory with an input is copied.
+/// Arguments may be tensors, optional tensors and containers of tensors. Tensors inside any other
+/// argument (a struct, the values of a map) count as constants.
 template <class Derived>
 struct CustomFunction {
   using Context = FunctionContext;

@@ -24,8 +24,8 @@ using Packer = std::function<std::function<Tensor()>(const Tensor&)>;
 ///   unpack  the value that pack returned → a Tensor of t's shape, dtype and device. It gets t's
 ///           history back.
 /// pack and unpack run with NoGrad and without hooks. The objects that pack and unpack refer to
-/// must live until the graph is freed. Scopes nest: the innermost one counts. Threads are
-/// independent.
+/// must live until the graph is freed.
+/// Scopes nest: the innermost one counts. Threads are independent.
 /// throws: what pack throws, from the op, which then leaves no trace in the graph. In the backward
 /// pass: what unpack throws; ShapeError, DTypeError, DeviceError if its result does not match t.
 class LATHE_API SavedTensorHooks {

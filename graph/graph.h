@@ -140,7 +140,7 @@ class LATHE_API Graph {
 /// throws: DataError that names `name` and the line.
 LATHE_API Graph parse(std::string_view text, std::string_view name = "graph");
 
-/// True for a name that a value can have in a text: letters, digits, "_", ".", "-" and "/".
+/// True for a name that a value can have in a graph's text: letters, digits, "_", ".", "-" and "/".
 LATHE_API bool is_name(std::string_view text);
 
 /// A name that no value of the graph has: `wanted`, followed by as few "_" as possible.

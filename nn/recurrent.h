@@ -95,10 +95,10 @@ class RecurrentModule : public Module {
 ///   h  [num_layers*D,N,P], for a single sequence without N: the states at the end of each
 ///      sequence. As an argument, the states before the beginning; an undefined h is 0.
 /// The states of a PackedSequence are in the caller's order. jit::trace() takes dimension 0 for the
-/// batch, so trace a model that has batch_first. Parameters, all U(±1/sqrt(H)): weight_ih_l0,
-/// weight_hh_l0, bias_ih_l0, bias_hh_l0 and, with a projection, weight_hr_l0. Those of the backward
-/// direction follow (weight_ih_l0_reverse, …), then those of layer 1, and so on. The rows of the
-/// gates are in PyTorch's order.
+/// batch, so trace a model that has batch_first.
+/// Parameters, all U(±1/sqrt(H)): weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 and, with a
+/// projection, weight_hr_l0. Those of the backward direction follow (weight_ih_l0_reverse, …), then
+/// those of layer 1, and so on. The rows of the gates are in PyTorch's order.
 class LATHE_API RecurrentLayers : public RecurrentModule {
  public:
   /// Multiply-adds of the products with the weights.

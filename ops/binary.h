@@ -132,7 +132,7 @@ LATHE_API Tensor logical_xor(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_not(const Tensor& a);
 
 // relu_grad(), tanh_grad(), sigmoid_grad(), gelu_grad() and gelu_tanh_grad() return the gradient dx
-// of such an activation for a given dy, in one kernel. They are what its backward pass calls.
+// of such an activation for a given dy, in one kernel. The activations' backward passes call them.
 // grad: dy, and y or x, twice differentiable.
 LATHE_API Tensor relu_grad(const Tensor& dy, const Tensor& y);     // dy where y > 0 or NaN, else 0
 LATHE_API Tensor tanh_grad(const Tensor& dy, const Tensor& y);     // dy (1 - y^2)

@@ -16,8 +16,8 @@ struct SearchOptions {
 /// NaN in `values` gets n.
 ///   sorted  [n], one row for all values; or values' shape with n in place of the last size
 ///   →       i64 of values' shape
-/// `sorted` must be in ascending order and without NaN; this is not checked. Any strides,
-/// zero-size.
+/// `sorted` must be in ascending order and without NaN; this is not checked. Tensors may
+/// have any strides, and a size of zero.
 /// dtypes: any, promoted as in ops/binary.h.   grad: none.
 /// throws: ShapeError, DeviceError.
 LATHE_API Tensor searchsorted(const Tensor& sorted, const Tensor& values,

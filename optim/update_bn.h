@@ -11,11 +11,12 @@ namespace lathe::optim {
 
 /// Sets the running statistics of each batch norm in `module` to the mean of its batch statistics
 /// over all batches. If one batch calls a norm several times, the statistics of this batch are a
-/// mean over these calls. A norm that no batch calls keeps its statistics. `next` gives the
-/// batches' inputs, one at each call, and an undefined tensor after the last one. Runs
-/// module(input) in training mode, without gradients, and restores the modes afterwards. Without
-/// batches, or without batch norms with running statistics, nothing changes. With
-/// EMAOptions::average_buffers, the model's own statistics come back together with its own weights:
+/// mean over these calls. A norm that no batch calls keeps its statistics.
+/// `next` gives the batches' inputs, one at each call, and an undefined tensor after the last one.
+/// Runs module(input) in training mode, without gradients, and restores the modes afterwards.
+/// Without batches, or without batch norms with running statistics, nothing changes.
+/// With EMAOptions::average_buffers, the model's own statistics come back together with its own
+/// weights:
 ///   optim::EMA swa(model, {.swa = true, .average_buffers = true});  … swa.update();  // each epoch
 ///   optim::EMA::Applied averaged(swa);
 ///   optim::update_bn(model, [&] { return it == loader.end() ? Tensor() : (it++)->x; });
