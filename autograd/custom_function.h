@@ -44,25 +44,27 @@ class LATHE_API FunctionContext {
   FunctionContext(const FunctionContext&) = delete;
   FunctionContext& operator=(const FunctionContext&) = delete;
 
-  /// Call it in forward. Keeps these tensors for backward; a second call replaces the tensors of
-  /// the first one. A tensor may be undefined. Second derivatives flow through kept inputs and
-  /// outputs of the function. Any other kept tensor counts as a constant in second derivatives. If
-  /// forward computed this tensor from the inputs, return it from forward as a further output.
+  /// Call it in a custom function's forward. Keeps these tensors for backward; a second call
+  /// replaces the tensors of the first one. A tensor may be undefined. Second derivatives flow
+  /// through kept inputs and outputs of the function. Any other kept tensor counts as a constant in
+  /// second derivatives. If forward computed this tensor from the inputs, return it from forward as
+  /// a further output.
   void save_for_backward(const Tensors& tensors) { unsaved_ = tensors; }
-  /// Call it in backward. Returns the tensors that forward gave to save_for_backward(), in order.
+  /// Call it in a custom function's backward. Returns the tensors that forward gave to
+  /// save_for_backward(), in order.
   /// throws: StateError if one of these tensors was modified in place since.
   Tensors saved_tensors() const;
 
-  /// True if the gradient of input i is wanted. The inputs are the tensors among the arguments of
-  /// apply(), in order: each Tensor or nn::Parameter, each std::optional<Tensor>, and each element
-  /// of a container of tensors.
+  /// True if a custom function's backward should compute the gradient of input i. The inputs are
+  /// the tensors among the arguments of apply(), in order: each Tensor or nn::Parameter, each
+  /// std::optional<Tensor>, and each element of a container of tensors.
   bool needs_input_grad(size_t i) const { return i < needs_.size() && needs_[i]; }
 
   /// Call it in forward. Declares that `outputs` get no gradient, though they are floating.
   void mark_non_differentiable(const Tensors& outputs) { constant_ = outputs; }
 
-  /// Call it in forward. Chooses the gradient (dy) that backward gets for an output that nothing
-  /// used: zeros (`on` is true, the default) or an undefined tensor.
+  /// Call it in a custom function's forward. Chooses the gradient (dy) that backward gets for an
+  /// output that nothing used: zeros (`on` is true, the default) or an undefined tensor.
   void set_materialize_zeros(bool on) { materialize_zeros_ = on; }
 
  private:

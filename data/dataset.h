@@ -57,8 +57,8 @@ class LATHE_API Slot {
 
   int fields() const { return static_cast<int>(batch_->base_.size()); }
 
-  /// The elements of a field, row-major. They are uninitialised; Dataset::read() must write all of
-  /// them.
+  /// The elements of a field of the sample, row-major. They are uninitialised; Dataset::read() must
+  /// write all of them.
   /// throws: IndexError for a field that does not exist; DTypeError unless T is the field's dtype.
   template <class T>
   std::span<T> data(int field) const {
@@ -77,7 +77,7 @@ class LATHE_API Slot {
     data<T>(field)[0] = value;
   }
 
-  /// Copies a CPU tensor into a field.
+  /// Copies a CPU tensor into a field of the sample.
   /// throws: ShapeError, DTypeError, DeviceError unless `value` has the field's shape and dtype and
   /// is on the CPU.
   void copy(int field, const Tensor& value) const;

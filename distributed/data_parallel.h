@@ -102,9 +102,9 @@ class LATHE_API DistributedDataParallel {
     Reducer& reducer_;
     bool before_;
   };
-  /// While the result is alive, backward() adds only this rank's gradients to grad(). The first
-  /// backward() after the result's end averages the sums over the ranks. Use it for all batches of
-  /// an accumulated step except the last one.
+  /// While the returned object is alive, backward() adds only this rank's gradients to grad(). The
+  /// first backward() after the object's end averages the sums over the ranks. Use it for all
+  /// batches of an accumulated step except the last one.
   NoSync no_sync();
 
   /// Returns `samples` · world size / (sum of `samples` over all ranks). Multiply each rank's mean

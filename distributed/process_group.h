@@ -42,8 +42,9 @@ class LATHE_API Work {
   Work() = default;  // a call that is over
   explicit Work(std::shared_ptr<detail::Call> call) : call_(std::move(call)) {}
 
-  /// Waits for the call. For tensors on a GPU over NCCL the current stream waits, and the host does
-  /// not. Do not read, write or reshape the call's tensors before wait() returns.
+  /// Waits for the end of the group's call that returned this Work. For tensors on a GPU over NCCL
+  /// the current stream waits, and the host does not. Do not read, write or reshape the call's
+  /// tensors before wait() returns.
   /// throws: DistributedError naming the rank that failed. Every later call on the group throws it,
   /// too. After the error the call writes nothing more, but its tensors may be written in part.
   void wait();
@@ -79,7 +80,7 @@ class LATHE_API Work {
 /// should wait for a barrier() before they leave.
 class LATHE_API ProcessGroup {
  public:
-  /// Joins the group. Returns when all ranks have joined.
+  /// Joins the process group. Returns when all ranks have joined.
   /// throws: ValueError for options out of range; DistributedError in these cases:
   ///   - a rank is missing after the timeout, joins twice, or does not know the token
   ///   - a rank has another world size or version of Lathe
@@ -120,15 +121,15 @@ class LATHE_API ProcessGroup {
   /// ranks must make this call together: the first one for a GPU connects them, and waits.
   /// throws: what a call on such a tensor throws.
   bool queues_on(Device device);
-  /// Returns a call that ends when all ranks have called barrier() and all their earlier calls have
+  /// Returns a Work that ends when all ranks have called barrier() and all their earlier calls have
   /// ended.
   Work barrier();
 
   /// The text of every rank, in order. Waits for all ranks.
   std::vector<std::string> all_gather_text(const std::string& text);
 
-  /// Ends the group on all ranks and names this rank as the cause. The calls of all ranks then
-  /// throw an error with `reason`. Call it in an error handler before the process ends.
+  /// Ends the process group on all ranks and names this rank as the cause. The calls of all ranks
+  /// then throw an error with `reason`. Call it in an error handler before the process ends.
   void abort(const std::string& reason) noexcept;
 
  private:

@@ -63,9 +63,9 @@ class LATHE_API CompiledFunction {
   /// throws: ValueError for an undefined input; what f throws.
   Tensors operator()(const Tensors& inputs) const;
 
-  /// Says for each kind of inputs which ops run together and which alone, or why f runs without a
-  /// graph. For ops that run together on a GPU, explain() also says how they ran in the last call:
-  /// as one kernel, or one by one and why.
+  /// Says for each kind of inputs which ops run together and which alone, or why the compiled
+  /// function f runs without a graph. For ops that run together on a GPU, explain() also says how
+  /// they ran in the last call: as one kernel, or one by one and why.
   std::string explain() const;
 
  private:

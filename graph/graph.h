@@ -99,7 +99,7 @@ class LATHE_API Graph {
   /// Adds a value; returns its number.
   int add(Value value);
 
-  /// Runs the program on these inputs. The results have gradients. If the types of the inputs have
+  /// Runs the graph on these inputs. The results have gradients. If the types of the inputs have
   /// the batch size N instead of a number, the batch may have another size than in the trace. Nodes
   /// that no output needs do not run, except for nodes with effects (Op::has_effects).
   /// throws: StateError for another number of inputs, an undefined input, or a parameter, buffer or
@@ -123,8 +123,8 @@ class LATHE_API Graph {
   /// throws: NoCudaError.
   void to(Device device);
 
-  /// The program as text, which parse() reads. It has the values of constants of one element, and
-  /// only the names of other tensors.
+  /// The graph as text, which parse() reads. The text has the values of constants of one element,
+  /// and only the names of other tensors.
   std::string text() const;
   /// Writes text() to a stream.
   void print(std::ostream& out) const;

@@ -48,8 +48,8 @@ class LATHE_API Lora {
 
   /// The names of the layers that have an adapter, in the order of Module::named_modules().
   std::vector<std::string> layers() const;
-  /// The tensors that train: first the adapters' tensors, in the order of layers(), then the
-  /// tensors that LoraOptions::trained names.
+  /// The tensors that a LoRA training changes: first the adapters' tensors, in the order of
+  /// layers(), then the tensors that LoraOptions::trained names.
   Tensors parameters() const;
   /// The parameters that add_lora() froze. Call frozen().hold() after every model.train(), or batch
   /// norms of the frozen model change their running statistics.

@@ -45,7 +45,8 @@ struct RNNOptions {
   bool bidirectional = false;  // each layer also runs from the end to the beginning
 };
 
-/// The parameters of one layer in one direction. G is 4 for LSTM, 3 for GRU, 1 for RNN.
+/// The parameters of one layer in one direction. G is the number of gates: 4 for LSTM, 3 for GRU, 1
+/// for RNN.
 struct RecurrentWeights {
   Parameter weight_ih, weight_hh;  // [G*H,in], [G*H,H]; with a projection [G*H,proj_size]
   Parameter bias_ih, bias_hh;      // [G*H], or undefined

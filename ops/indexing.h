@@ -63,8 +63,8 @@ class TensorIndex {
   /// "..." is Ellipsis.
   /// throws: ValueError for another text.
   TensorIndex(const char* text);
-  /// A tensor of integers holds indices. A bool tensor is a mask; a mask with k dimensions takes
-  /// the place of k entries of the index list.
+  /// An entry of an index list that is a tensor. A tensor of integers holds indices. A bool tensor
+  /// is a mask; a mask with k dimensions takes the place of k entries of the index list.
   TensorIndex(const Tensor& tensor) : kind_(tensor) {}
 
   using Kind = std::variant<int64_t, Slice, NoneType, EllipsisType, Tensor>;

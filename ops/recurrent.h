@@ -7,8 +7,8 @@
 
 namespace lathe {
 
-/// The tensors of one layer in one direction. H is the size of the state; G is 4 for lstm, 3 for
-/// gru and 1 for rnn_tanh and rnn_relu.
+/// The tensors of one layer in one direction. H is the size of the state. G is the number of gates:
+/// 4 for lstm, 3 for gru, 1 for rnn_tanh and rnn_relu.
 struct RecurrentLayer {
   Tensor w_x, w_h;            // [G*H,in] and [G*H,H or P]
   Tensor b_x = {}, b_h = {};  // [G*H] or undefined

@@ -34,6 +34,7 @@ class LATHE_API Lookahead {
   Lookahead(const Lookahead&) = delete;
   Lookahead& operator=(const Lookahead&) = delete;
 
+  /// Calls the optimiser's step(), and after every k-th call updates the slow weights.
   /// → what Optimizer::step() returns
   /// throws: what Optimizer::step() throws; StateError if a parameter no longer fits its slow
   /// weight. Nothing has changed then.
@@ -43,7 +44,7 @@ class LATHE_API Lookahead {
   /// Entries: steps, and slow.0, slow.1, … in the order of Optimizer::params(). The optimiser's own
   /// state is not among them.
   StateDict state_dict() const;
-  /// Copies the values of a state_dict().
+  /// Loads the state_dict() of a Lookahead; copies the tensors.
   /// throws: ValueError for an entry that is missing, unexpected or of another shape. Nothing has
   /// changed then.
   void load_state_dict(const StateDict& state);

@@ -45,7 +45,7 @@ struct ProfilerOptions {
 
 class LATHE_API Profiler {
  public:
-  /// Starts recording: immediately, or at the first step that the schedule records.
+  /// Starts profiling: immediately, or at the first step that the schedule records.
   /// throws: StateError if another profiler exists; the message says where it was made. ValueError
   /// for a negative number in the schedule, `wait` or `warmup` without active steps, or max_ranges
   /// < 1.
@@ -63,10 +63,10 @@ class LATHE_API Profiler {
   /// Ends the recording. Waits for the measured GPUs. Later calls do nothing.
   void stop();
 
-  /// The ranges of the last active steps, added up by name.
+  /// The profiled ranges of the last active steps, added up by name.
   /// throws: StateError while the profiler records, in warm-up too.
   Averages key_averages(const GroupOptions& options = {}) const;
-  /// Writes the last active steps as a trace (trace.h).
+  /// Writes the profile of the last active steps as a trace file (trace.h).
   /// throws: StateError while the profiler records, in warm-up too; FileError.
   void write_trace(const std::string& path) const;
   /// The recording of the last active steps; empty before the first ones are over.

@@ -30,8 +30,8 @@ class LATHE_API LogFile {
   /// incomplete last line of the file, which a killed process may have left.
   /// throws: FileError.
   void open(const std::filesystem::path& path);
-  /// Adds one line. Keeps lines that could not be written in memory, up to 1 MiB, and drops further
-  /// lines. The file later says how many lines were dropped.
+  /// Adds one line to the log. Keeps lines that could not be written in memory, up to 1 MiB, and
+  /// drops further lines. The file later says how many lines were dropped.
   void add(std::string_view text);
 
  private:

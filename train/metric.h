@@ -41,8 +41,8 @@ class LATHE_API Metric {
   const std::string& name() const { return name_; }
   Better better() const { return better_; }
 
-  /// Adds a batch. Never waits for the device. It may be captured into a CUDA graph, and then each
-  /// launch adds a batch. The first call must not be captured.
+  /// Adds a batch to the metric's totals. Never waits for the device. add() may be captured into a
+  /// CUDA graph, and then each launch adds a batch. The first call must not be captured.
   /// throws: StateError if the first call is captured; ShapeError if the batch gives another number
   /// of sums than the batches before; what Sums throws.
   void add(const Result& result);

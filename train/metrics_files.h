@@ -31,7 +31,7 @@ class LATHE_API MetricsFiles {
   MetricsFiles(const MetricsFiles&) = delete;
   MetricsFiles& operator=(const MetricsFiles&) = delete;
 
-  /// Appends a row to both files.
+  /// Appends a row to metrics.jsonl and metrics.csv.
   /// throws: FileError naming the file and the cause. Then the row is in neither file.
   void add(const Row& row);
 

@@ -59,8 +59,8 @@ struct DetectAnomalyOptions {
 class LATHE_API DetectAnomaly {
  public:
   [[nodiscard]] explicit DetectAnomaly(DetectAnomalyOptions options = {});
-  /// Must run on the thread of the constructor. Warns of an anomaly that was found but not thrown
-  /// yet.
+  /// The destructor must run on the thread of the constructor. It warns of an anomaly that was
+  /// found but not thrown yet.
   ~DetectAnomaly();
   DetectAnomaly(const DetectAnomaly&) = delete;
   DetectAnomaly& operator=(const DetectAnomaly&) = delete;

@@ -28,8 +28,8 @@ struct LATHE_API ValueRange {
 
   double mean_abs() const { return finite > 0 ? sum_abs / static_cast<double>(finite) : 0; }
   double max_abs() const { return max > -min ? max : -min; }
-  /// Adds the values of a floating tensor on any device. Waits for a GPU. A tensor of another dtype
-  /// adds nothing.
+  /// Adds the values of a floating tensor on any device to the range. Waits for a GPU. A tensor of
+  /// another dtype adds nothing.
   /// throws: OutOfMemoryError, and what a wait for the GPU throws.
   void add(const Tensor& t);
 };
@@ -57,8 +57,9 @@ class LATHE_API ValueRanges {
 
   /// A row for each op of each layer, in the order of the first calls.
   std::vector<LayerRange> rows() const;
-  /// The rows as text. Each row has two lines: y is the op's output, dy the gradient of the output.
-  /// The last line says by which power of two the gradients can grow before one is infinite in f16.
+  /// The measured ranges as text. Each row has two lines: y is the op's output, dy the gradient of
+  /// the output. The last line says by which power of two the gradients can grow before one is
+  /// infinite in f16.
   std::string table() const;
   /// The number of recorded ops whose result still exists but has no gradient yet. If no backward
   /// pass runs, the number falls to 0 when this thread has released all results.

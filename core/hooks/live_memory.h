@@ -54,7 +54,7 @@ struct Growth {
 
 class LATHE_API LiveMemory {
  public:
-  /// Starts recording. Tensors that exist already are not seen.
+  /// Starts recording new tensors. Tensors that exist already are not seen.
   /// throws: StateError if another LiveMemory exists; the message says where it was made.
   [[nodiscard]] explicit LiveMemory(SourcePlace place = here(__builtin_FILE(), __builtin_LINE()));
   ~LiveMemory();

@@ -120,7 +120,7 @@ class LATHE_API StoredImages : public ImageDataset {
   /// read_idx_images throw.
   StoredImages(const std::string& name, const std::string& root, const ImageOptions& options = {});
 
-  /// Takes images from the caller.
+  /// A data set of images that the caller gives.
   /// throws: DataError for a label that is not a class, or pixels that do not match the number of
   /// labels.
   StoredImages(ImageSet images, std::vector<std::string> class_names, std::vector<double> mean,

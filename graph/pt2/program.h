@@ -28,10 +28,10 @@ class ByteSource;
 namespace lathe::jit {
 
 struct ProgramOptions {
-  /// The mode that the model was in when it was exported; the file does not say it. Unset:
-  /// evaluation if the model has batch norms or dropouts and all of these were in evaluation mode,
-  /// otherwise training. Set it to true for a model that was exported in training with all batch
-  /// norms and dropouts frozen: they stay frozen.
+  /// Whether the model was in training mode (true) or in evaluation mode (false) when it was
+  /// exported; the file does not say it. Unset: evaluation if the model has batch norms or dropouts
+  /// and all of these were in evaluation mode, otherwise training. Set it to true for a model that
+  /// was exported in training with all batch norms and dropouts frozen: they stay frozen.
   std::optional<bool> exported_in_training = {};
   /// For fine-tuning: replaces the program's last layer by a new one for this many classes.
   /// Everything else stays. The last layer is the linear layer or convolution after which only

@@ -14,8 +14,8 @@ class OutputQueue {
   /// `name` is the stream's name in errors. With "" a failed write is not an error.
   OutputQueue(int descriptor, std::string name) : descriptor_(descriptor), name_(std::move(name)) {}
 
-  /// Writes what the descriptor accepts without waiting, and queues the rest. After an error it
-  /// drops the text.
+  /// Writes the part of `text` that the descriptor accepts without waiting, and queues the rest.
+  /// After an error, drops the text.
   void add(std::string_view text);
   /// Writes as much of the queued text as the descriptor accepts now.
   void write();

@@ -25,8 +25,8 @@ class RankOutput {
 
   /// True if so much output is queued that nothing should be added now.
   bool is_full() const { return to_.is_full(); }
-  /// Why the stream or the log cannot be written any more; "" as long as both can be written. If
-  /// one of the two fails, only the other one is still written.
+  /// Why the rank's output or its log cannot be written any more; "" as long as both can be
+  /// written. If one of the two fails, only the other one is still written.
   const std::string& problem() const { return log_problem_.empty() ? to_.problem() : log_problem_; }
   /// The last line that was not empty.
   const std::string& last_line() const { return last_line_; }

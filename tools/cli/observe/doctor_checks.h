@@ -28,7 +28,8 @@ struct Check {
   bool gpu_only;
   /// Looks at the facts. → nothing if all is good or the check does not apply
   std::optional<Finding> (*look)(const Facts& facts);
-  /// Applies the fix to `settings`, so that its effect can be timed. Null if the fix is not a flag.
+  /// Applies the fix of a doctor's finding to `settings`, so that its effect can be timed. Null if
+  /// the fix is not a flag.
   void (*mend)(Settings& settings, const MachineFacts& machine) = nullptr;
   // If the measured gain is smaller, the finding is dropped; 0: it always stays.
   double worth = 1.03;

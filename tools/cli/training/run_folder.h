@@ -30,7 +30,8 @@ class RunFilesCheck : public train::Observer {
  public:
   void on_start(train::Trainer& trainer) override;
 
-  /// Call it at the end, after everything was saved. `has_best`: best.safetensors was written, too.
+  /// Call it at the end of a training, after everything was saved. `has_best`: best.safetensors was
+  /// written, too.
   /// throws: CommandError (kError) naming the files that are gone, and the metrics files that
   /// somebody replaced.
   void check(bool has_best) const;

@@ -23,14 +23,14 @@ ProfileSteps parse_profile_steps(std::string_view text);
 
 class RunProfile {
  public:
-  /// Begins to count steps. The step before the first profiled one is recorded as warm-up and
-  /// dropped. `most`: the number of steps that the process makes if it does not end early. If
-  /// `asked` begins later, the last of the `most` steps are profiled instead, as many as asked, and
-  /// a line in the log says so.
+  /// Begins to count steps, for --profile-steps. The step before the first profiled one is recorded
+  /// as warm-up and dropped. `most`: the number of steps that the process makes if it does not end
+  /// early. If `asked` begins later, the last of the `most` steps are profiled instead, as many as
+  /// asked, and a line in the log says so.
   RunProfile(const ProfileSteps& asked, int64_t most, Device device,
              const std::filesystem::path& folder, Log& log);
-  /// If the run ends during the profiled steps, writes those made so far. Warns if none was
-  /// profiled.
+  /// If the run ends during the profiled steps, writes the profile of the steps so far. Warns if no
+  /// step was profiled.
   ~RunProfile();
   RunProfile(const RunProfile&) = delete;
   RunProfile& operator=(const RunProfile&) = delete;
