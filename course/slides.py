@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Slides for the chapters of the tour, made from their headings, first sentences, blocks and figures.
+"""Slides for the chapters of the tour, made from their headings, first sentences, blocks and figures; handouts on paper.
 
-    slides.py FOLDER [CHAPTER...]    # FOLDER/03-the-tape.pdf and the like; CHAPTER is a page's name, such as 03-the-tape
-    slides.py FOLDER --markdown      # only the Markdown, to be changed by hand
+    slides.py FOLDER [CHAPTER...]           # FOLDER/03-the-tape.pdf and the like; CHAPTER is a page's name, such as 03-the-tape
+    slides.py FOLDER --markdown             # only the Markdown, to be changed by hand
+    slides.py FOLDER --handout [NUMBER...]  # handouts instead, FOLDER/03-tape.pdf and the like, two pages of A4 each
 
 Needs pandoc and chromium, both packages of Debian.
 """
@@ -13,73 +14,154 @@ import subprocess
 import sys
 import tempfile
 
+import make
+
 TOUR = pathlib.Path(__file__).resolve().parent.parent / "docs/tour"
-BULLETS, LINES, CHARACTERS = 5, 16, 900  # that fit on a slide; a larger block is left out
+ROOM = 420  # pixels of height below the heading of a slide
 STYLE = """<style>
 @page { size: 254mm 143mm; margin: 0 }
-body { max-width: none; margin: 0; padding: 0; font: 22px/1.4 "DejaVu Sans", sans-serif; color: #222; hyphens: none }
+body { max-width: none; margin: 0; padding: 0; font: 20px/1.4 "DejaVu Sans", sans-serif; color: #222; hyphens: none }
 header { display: none }
 section.level1 { padding: 0 } section.level1 > h1, section.level1 > p { margin-left: 16mm; margin-right: 16mm }
-section.level2 { height: 142mm; box-sizing: border-box; padding: 12mm 16mm 8mm; break-before: page; overflow: hidden }
-h1 { font-size: 44px; margin-top: 45mm } h2 { font-size: 30px; margin: 0 0 6mm; color: #4477aa }
-li { margin-bottom: 2.5mm } pre { font-size: 15px; line-height: 1.3; background: #f2f2f2; padding: 4mm } code { font-size: 0.85em; background: none } pre code { font-size: 1em }
-img { max-width: 220mm; max-height: 100mm } figcaption { display: none } table { font-size: 16px } td, th { padding: 1.5mm 3mm; text-align: left; vertical-align: top }
+section.level2 { height: 142mm; box-sizing: border-box; padding: 10mm 16mm 6mm; break-before: page; overflow: hidden }
+h1 { font-size: 44px; margin-top: 45mm } h2 { font-size: 28px; margin: 0 0 4mm; color: #4477aa }
+p, ul { margin: 0 0 8px } li { margin: 0 0 6px } ul p { margin: 0 } h5 { font-size: 14px; font-weight: normal; font-style: normal; color: #777; margin: 0 0 2px }
+pre { font-size: 13.5px; line-height: 17px; background: #f2f2f2; padding: 8px 12px; margin: 0 0 8px } div.sourceCode { margin: 0 !important } code { font-size: 0.85em; background: none } pre code { font-size: 1em }
+img { max-width: 220mm; max-height: 98mm } figcaption { display: none } table { font-size: 15px; width: auto; margin: 0 0 8px } col { width: auto !important } td, th { padding: 3px 14px 3px 0; text-align: left; vertical-align: top }
+</style>
+"""
+PAPER = """<style>
+@page { size: A4; margin: 13mm 15mm }
+body { max-width: none; margin: 0; padding: 0; font: 9.6pt/1.36 "DejaVu Sans", sans-serif; color: #222; hyphens: none }
+header { display: none }
+h1 { font-size: 16pt; margin: 0 0 2mm } h2 { font-size: 11.5pt; margin: 3.5mm 0 1mm; break-after: avoid } h2 + p { break-after: avoid }
+p, ul, ol { margin: 0 0 1.4mm } ul, ol { padding-left: 5mm } li { margin: 0 0 0.5mm } li p { margin: 0 }
+code { font-size: 0.9em } pre { margin: 0 0 1.4mm; padding: 1.5mm; background: #f2f2f2 }
+table { font-size: 8.8pt; width: auto; margin: 0 0 1.4mm; border-collapse: collapse; break-inside: avoid }
+col { width: auto !important } th { text-align: left } td, th { padding: 0.4mm 4mm 0.4mm 0; vertical-align: top }
 </style>
 """
 BLOCK = re.compile(r"(^```.*?^```$|^!\[.*?\]\(.*?\)$|(?:^\|[^\n]*\n)+|(?:^ {4}[^\n]*\n)+)", re.S | re.M)
+SENTENCE = re.compile(r"(?:`[^`]*`|\([^)]*\)|[^`(])*?[.!?](?= |$)|.+")
 
 
-def first_sentence(text):
-    text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", " ".join(text.split()))
-    return re.match(r"(?:`[^`]*`|[^`])*?[.!?](?= |$)|.*", text)[0]
+def without_links(text):
+    return re.sub(r"\[([^\]]+)\]\((?![^)]*\.svg\))[^)]+\)", r"\1", text)
 
 
-def bullets_of(text):
-    """The first sentence of each paragraph, and of each item of a list."""
-    for paragraph in re.split(r"\n\s*\n|^(?=- |\d\. )", text, flags=re.M):
-        paragraph = re.sub(r"^(- |\d\. )", "", paragraph.strip())
-        if paragraph and not re.match(r"From \[|<!--", paragraph):
-            yield first_sentence(paragraph)
+def sentences_of(text, characters):
+    """The first sentence of a paragraph, and those after it that end within so many characters."""
+    found = [match[0].strip() for match in SENTENCE.finditer(" ".join(without_links(text).split()))]
+    count = max([1] + [n for n in range(1, len(found) + 1) if len(" ".join(found[:n])) <= characters])
+    return " ".join(found[:count])
+
+
+def height_of(piece):
+    """About how many pixels a piece needs. 72 characters of text fit in a line, 98 of code, 105 of a table's row."""
+    lines = piece.splitlines()
+    if figure := re.match(r"!\[.*\]\((.*)\)", piece):
+        size = re.match(r'<svg [^>]*?width="(\d+)"[^>]*? height="(\d+)"', (TOUR / figure[1]).read_text(encoding="utf-8"))
+        return min(8 + int(size[2]), ROOM) if size and int(size[1]) <= 830 else ROOM
+    if piece.startswith("|"):
+        rows = [line.strip("|").split("|") for line in lines]
+        return 8 + sum(8 + 21 * max(-(-len(cell.strip()) * len(row) // 105) for cell in row) for row in rows)
+    if piece.startswith(("```", "    ")):
+        return 24 + sum(17 * max(1, -(-len(line) // 98)) for line in lines if not line.startswith("```"))
+    return sum(20 if line.startswith("#####") else 8 + 28 * -(-len(line) // 72) for line in lines)
+
+
+def parts_of(block):
+    """The block in parts that fit on a slide each: of a table each with the head, of code each a block."""
+    lines = block.rstrip().splitlines()
+    fence = lines[0] if lines[0].startswith("```") else ""
+    head, body, foot = (lines[:1], lines[1:-1], ["```"]) if fence else (lines[:2], lines[2:], []) if lines[0].startswith("|") else ([], lines, [])
+    part = []
+    for line in body:
+        if part and height_of("\n".join(head + part + [line] + foot)) > ROOM - 20:
+            yield "\n".join(head + part + foot)
+            part = []
+        part.append(line)
+    yield "\n".join(head + part + foot)
+
+
+def paragraphs_of(text):
+    """Its paragraphs, and the items of its lists."""
+    found = [re.sub(r"^(- |\d\. )", "", one.strip()) for one in re.split(r"\n\s*\n|^(?=- |\d\. )", text, flags=re.M)]
+    return [one for one in found if one and not one.startswith("<!--")]
+
+
+def pieces_of(body, whole=False):
+    """What stands in a section, in its order: a bullet for each paragraph, and the blocks, each below the name of its file. A section of
+    few paragraphs says more of each."""
+    name, few = "", len(paragraphs_of(BLOCK.sub("\n\n", body))) <= 4
+    for text in BLOCK.split(body):
+        if BLOCK.fullmatch(text):
+            text = without_links(text)
+            text = re.sub(r"^" + min(re.findall(r"^( *)[^` …\n]", text, re.M) or [""], key=len), "", text, flags=re.M) if text.startswith("```") else text
+            for part in [text] if text.startswith("![") else parts_of(text):
+                yield f"##### {name}\n\n{part}" if name else part
+            name = ""
+            continue
+        for paragraph in paragraphs_of(text):
+            if file := re.match(r"From \[(.*?)\]", paragraph):
+                name = file[1]
+            else:
+                yield "- " + sentences_of(re.sub(r"\*Needs\*.*", "", paragraph, flags=re.S), 1000 if whole else 250 if few else 110)
 
 
 def slides_of(page):
     """The slides of a chapter as Markdown."""
     head, *sections = re.split(r"^## ", page, flags=re.M)
     title, _, intro = head.partition("\n")
-    out = [f"{title}\n\n{first_sentence(next(bullets_of(BLOCK.sub('', intro)), ''))}\n"]
+    printed = [block for block in BLOCK.findall(intro) if block.startswith("```text")]
+    first = re.sub(r"[^.]*\[\w+\.cpp\]\(.*", "", BLOCK.split(intro)[0], flags=re.S)  # without the sentence that names the program
+    out = [f"{title}\n\n{sentences_of(first, 230)}\n"]
+    sections = [f"What the program prints\n{''.join(printed)}\n"] * bool(printed) + sections
     for section in sections:
         heading, _, body = section.partition("\n")
-        bullets = list(bullets_of(BLOCK.sub("\n\n", body))) if heading != "Exercises" else list(bullets_of(re.sub(r"^  \*Needs\*.*?(?=^- |\Z)", "", body, flags=re.S | re.M)))
-        for at in range(0, len(bullets), BULLETS):
-            out.append(f"## {heading}\n\n" + "".join(f"- {bullet}\n" for bullet in bullets[at : at + BULLETS]))
-        for block in BLOCK.findall(body):
-            block = re.sub(r"\[([^\]]+)\]\((?![^)]*\.svg\))[^)]+\)", r"\1", block)
-            lines = len(block.splitlines())
-            if lines > LINES or len(block) > CHARACTERS:
-                continue
-            if lines <= LINES // 2 and not block.startswith("![") and out[-1].startswith(f"## {heading}\n") and "<!--" not in out[-1] and 0 < out[-1].count("\n- ") <= BULLETS // 2:
-                out[-1] += f"\n<!-- -->\n\n{block.rstrip()}\n"  # the comment ends the list
-            else:
-                out.append(f"## {heading}\n\n{block.rstrip()}\n")
+        left = 0
+        for piece in pieces_of(body, heading == "Exercises"):
+            height = sum(height_of(part) for part in piece.split("\n\n", 1)) if piece.startswith("#####") else height_of(piece)
+            if height > left:
+                out.append(f"## {heading}\n")
+                left = ROOM
+            out.append(f"{piece}\n" if piece.startswith("- ") else f"<!-- -->\n\n{piece}\n")  # the comment ends a list
+            left -= height
     return "\n".join(out)
 
 
-def write_pdf(markdown, target):
+def write_pdf(markdown, target, looks=STYLE):
     with tempfile.TemporaryDirectory() as folder:
         page, style = pathlib.Path(folder) / "slides.html", pathlib.Path(folder) / "style.html"
-        style.write_text(STYLE, encoding="utf-8")
+        style.write_text(looks, encoding="utf-8")
         subprocess.run(["pandoc", "--from=markdown-implicit_figures-tex_math_dollars", "--to=html5", "--standalone", "--self-contained", "--section-divs", "--metadata=pagetitle:" + target.stem,
                         f"--include-in-header={style}", f"--resource-path={TOUR}", f"--output={page}", markdown], check=True)
         chromium = ["chromium", "--headless", "--disable-gpu", "--no-pdf-header-footer", "--print-to-pdf-no-header", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
         subprocess.run([*chromium, f"--user-data-dir={folder}/profile", f"--print-to-pdf={target}", page.as_uri()], check=True, stderr=subprocess.DEVNULL)
 
 
+def write_handouts(folder, numbers):
+    """FOLDER/NN-topic.pdf of each assignment in `numbers`, of all if there are none."""
+    for one in make.assignments():
+        if numbers and str(one.number) not in numbers:
+            continue
+        target = folder / f"{one.folder.name}.pdf"
+        with tempfile.TemporaryDirectory() as work:
+            markdown = pathlib.Path(work) / "handout.md"
+            markdown.write_text(re.sub(r"(\d) to (\d)", "\\1\u00a0to\u00a0\\2", make.handout_of(one)), encoding="utf-8")  # lines stay on one
+            write_pdf(markdown, target, PAPER)
+        print(target)
+
+
 def main():
-    words = [word for word in sys.argv[1:] if word != "--markdown"]
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
     if not words:
-        sys.exit("slides.py FOLDER [CHAPTER...] [--markdown]")
+        sys.exit("slides.py FOLDER [CHAPTER...] [--markdown]\nslides.py FOLDER --handout [NUMBER...]")
     folder = pathlib.Path(words[0]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    if "--handout" in sys.argv:
+        write_handouts(folder, words[1:])
+        return
     for page in sorted(TOUR.glob("*.md")):
         if page.name == "README.md" or words[1:] and page.stem not in words[1:]:
             continue

@@ -89,8 +89,18 @@ def test_commits(_):
             assert run(*git, "log", "-1", "--format=%s", commit["hash"]) == commit["title"] + "\n", f"{one.folder.name}: {commit['hash']}"
 
 
+def test_printed_handout(work):
+    """The longest handout has two pages."""
+    if not (shutil.which("pandoc") and shutil.which("chromium")):
+        return "skipped"
+    longest = max(make.assignments(), key=lambda one: len(make.handout_of(one)))
+    slides.write_handouts(work, [str(longest.number)])
+    pages = len(re.findall(rb"/Type\s*/Page\b", (work / f"{longest.folder.name}.pdf").read_bytes()))
+    assert pages == 2, f"{longest.folder.name}: {pages} pages"
+
+
 def test_slides(_):
-    """A slide for each heading and figure of a chapter, and none that is empty."""
+    """A slide for each heading, figure, quoted line and exercise of a chapter, and none that is empty."""
     for page in sorted((ROOT / "docs/tour").glob("*.md")):
         text = page.read_text(encoding="utf-8")
         made = slides.slides_of(text)
@@ -98,6 +108,11 @@ def test_slides(_):
             assert f"## {heading}\n" in made, f"{page.name}: {heading}"
         for figure in re.findall(r"^!\[.*\]\(.*\)$", text, re.M):
             assert figure in made, f"{page.name}: {figure}"
+        for block in re.findall(r"^```(?:cpp|text)\n(.*?)^```$", text, re.S | re.M):
+            for line in block.splitlines():
+                assert line.strip() in made, f"{page.name}: {line}"
+        for exercise in re.findall(r"^- (\*\*\w+\.\d\*\*)", text, re.M):
+            assert f"- {exercise} " in made, f"{page.name}: {exercise}"
         assert not re.search(r"^## .*\n\s*(?=##|\Z)", made, re.M), page.name
 
 
