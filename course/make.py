@@ -5,6 +5,7 @@
     make.py NUMBER FOLDER --solution   # the same with nothing cut out
     make.py NUMBER --patch             # what turns the first into the second, for `patch -p1` within the folder
     make.py NUMBER --answers           # to the questions of the handout, for the teacher
+    make.py NUMBER --mistakes          # that learners make, and the test that sees each of them
 
 An assignment is a folder NN-topic with handout.md, test.cpp and assignment.toml. The last says what is cut, what is to be read, which
 commits to look at, and which wrong solutions the tests must refuse (tests/course/course_test.py). There is no second copy of the code:
@@ -188,6 +189,7 @@ def main():
     parser.add_argument("--solution", action="store_true", help="with nothing cut out")
     parser.add_argument("--patch", action="store_true", help="print the solution as a patch")
     parser.add_argument("--answers", action="store_true", help="print the answers to the questions")
+    parser.add_argument("--mistakes", action="store_true", help="print ten mistakes, each with the test that sees it")
     parser.add_argument("--list", action="store_true", help="print the folder's name and the files to hand in (for grade.sh)")
     args = parser.parse_args()
     one = assignment(args.number)
@@ -195,6 +197,8 @@ def main():
         print(patch_of(one), end="")
     elif args.answers:
         print("".join(f"{number}. {answer}\n" for number, answer in enumerate(one.data["answers"], 1)), end="")
+    elif args.mistakes:
+        print("".join(f"{wrong['name']}\n    fails: {wrong['refused_by']}\n" for wrong in one.data["wrong"]), end="")
     elif args.list:
         print(one.folder.name, *one.hand_in)
     elif not args.folder:
