@@ -176,8 +176,8 @@ class LATHE_API GRU final : public RecurrentLayers {
   std::pair<Packed, Tensor> operator()(const Packed& x, const Tensor& h = {});
 };
 
-/// h' = tanh(w_ih x[t] + b_ih + w_hh h + b_hh), or relu instead of tanh. RecurrentLayers has shapes
-/// and parameters.
+/// h' = tanh(w_ih x[t] + b_ih + w_hh h + b_hh), or relu instead of tanh. RecurrentLayers describes
+/// shapes and parameters.
 /// ref: Elman 1990; torch.nn.RNN.
 class LATHE_API RNN final : public RecurrentLayers {
  public:

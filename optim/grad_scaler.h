@@ -108,11 +108,11 @@ class LATHE_API GradScaler {
     double scale;
     int64_t steps, skipped;  // calls of update(); those that followed an overflow
   };
-  /// The newest values that the host has, for a progress line. They are exact on the CPU and some
-  /// steps old on a GPU. Never waits.
+  /// The newest scale and counts of steps that the host has, for a progress line. They are exact on
+  /// the CPU and some steps old on a GPU. Never waits.
   Progress progress() const;
-  /// The exact values after the last update(), for a checkpoint or a row of metrics. Waits for the
-  /// device.
+  /// The exact scale and counts of steps after the last update(), for a checkpoint or a row of
+  /// metrics. Waits for the device.
   Progress read_progress() const;
 
   bool enabled() const { return options_.enabled; }

@@ -26,7 +26,7 @@ class DebugScopes {
  public:
   [[nodiscard]] DebugScopes(const FaultSettings& settings, Device device, bool scales_loss);
 
-  /// Call it at the end of the last step.
+  /// Call it at the end of a training's last step.
   /// throws: AnomalyError if the result of the last op has a NaN or infinity.
   void check();
 
