@@ -2,8 +2,10 @@
 # Prints the points of an assignment, test by test. Needs g++ (12 or later); for the second form also Python 3.11.
 #
 #   ./grade.sh                                  in a folder that make.py made: the tests there, on the code there
-#   grade.sh [--hidden DIR] NUMBER FOLDER...    for a teacher, from course/: of each folder only the files to hand in count; everything
+#   grade.sh [--hidden DIR] [--csv FILE] NUMBER FOLDER...
+#                                               for a teacher, from course/: of each folder only the files to hand in count; everything
 #                                               else, the tests too, is the course's own. Of DIR the tests NN*.cpp run as well.
+#                                               FILE gets a row for each folder and test program, for a spreadsheet.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -32,12 +34,16 @@ if [ -f "$here/test.cpp" ]; then
 fi
 
 hidden=
-if [ "${1:-}" = --hidden ]; then
-  hidden=${2:-}
-  [ -d "$hidden" ] || { echo "grade.sh: $hidden is no folder" >&2; exit 2; }
+csv=/dev/null
+while [[ ${1:-} == --* ]]; do
+  case $1 in
+    --hidden) hidden=${2:-}; [ -d "$hidden" ] || { echo "grade.sh: $hidden is no folder" >&2; exit 2; } ;;
+    --csv) csv=${2:?grade.sh: --csv needs a file} ;;
+    *) echo "grade.sh: unknown option $1" >&2; exit 2 ;;
+  esac
   shift 2
-fi
-[ $# -ge 2 ] || { sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+done
+[ $# -ge 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
 number=$1
 shift
 read -r name files <<<"$(python3 "$here/make.py" "$number" --list)"
@@ -46,6 +52,7 @@ read -r name files <<<"$(python3 "$here/make.py" "$number" --list)"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 summary=()
+echo "folder,test,points,of" >"$csv" || exit 2
 for folder; do
   [ -d "$folder" ] || { echo "grade.sh: $folder is no folder" >&2; exit 2; }
 done
@@ -69,6 +76,8 @@ for folder; do
     # A program that ended before its last test says something else, or nothing.
     [[ $points =~ ^points\ [0-9]+\ of\ $(total_of "$test")$ ]] || points="points 0 of $(total_of "$test")"
     line="$line  $points"
+    read -r _ got _ of <<<"$points"
+    printf '"%s",%s,%s,%s\n' "${folder//\"/\"\"}" "$(basename "$test")" "$got" "$of" >>"$csv"
   done
   summary+=("$line")
 done

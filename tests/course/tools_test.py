@@ -44,10 +44,12 @@ def test_grading(work):
     (work / "hidden/04-other.cpp").write_text("no C++\n")
     (work / "cheat").mkdir()
     (work / "cheat/test.cpp").write_text('#include <cstdio>\nint main() { std::puts("points 20 of 20"); }\n')
-    out = run(COURSE / "grade.sh", "--hidden", "hidden", "3", "flat", "broken", "ends", "cheat", folder=work)
+    out = run(COURSE / "grade.sh", "--hidden", "hidden", "--csv", "points.csv", "3", "flat", "broken", "ends", "cheat", folder=work)
     summary = out.strip().splitlines()[-4:]
     assert summary == ["flat  points 20 of 20  points 2 of 2", "broken  points 0 of 20  points 0 of 2",
                        "ends  points 0 of 20  points 0 of 2", "cheat  points 0 of 20  points 0 of 2"], out
+    table = (work / "points.csv").read_text()
+    assert table.startswith('folder,test,points,of\n"flat",test.cpp,20,20\n"flat",03-more.cpp,2,2\n"broken",test.cpp,0,20\n') and table.count("\n") == 9, table
     assert "  3/3  the example of tape.h: 135" in out and "does not compile" in out and "not handed in: tiny/tape.h" in out, out
     assert run(work / "whole/grade.sh").endswith("points 20 of 20\n")
     assert "is there already" in make_py("3", "whole") and "there is no assignment 11" in make_py("11", "x")
