@@ -211,8 +211,8 @@ void attach_all(const Tensors& ys, const TensorRef* inputs, size_t count, NodePt
 
 void check_in_place(const char* op, const Tensor& x) {
   LATHE_CHECK(ValueError, !has_overlap(x), op,
-              ": several elements share memory (an expanded dimension), so it cannot be written in "
-              "place (x: ",
+              ": several elements share memory (as in an expanded view), so it cannot be written "
+              "in place (x: ",
               x, ")");
   if (!grad_enabled()) return;
   const TensorImpl& impl = x.impl();

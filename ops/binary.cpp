@@ -306,10 +306,11 @@ Tensor atan2(const Tensor& a_in, const Tensor& b_in) {
   Tensor y = run("atan2", BinaryOp::kAtan2, a, b, a.dtype());
   record("atan2", y, {a, b},
          [a = Saved(a), b = Saved(b)](const Tensor& dy, const autograd::Needs& need) {
-           const Tensor slope = div(dy, add(square(a.get()), square(b.get())));
+           // dy / h · a / h with h² = a² + b², because the squares may overflow.
+           const Tensor h = hypot(a.get(), b.get()), slope = div(dy, h);
            Tensor da, db;
-           if (need[0]) da = sum_to_shape(mul(slope, b.get()), a.get().shape());
-           if (need[1]) db = sum_to_shape(neg(mul(slope, a.get())), b.get().shape());
+           if (need[0]) da = sum_to_shape(mul(slope, div(b.get(), h)), a.get().shape());
+           if (need[1]) db = sum_to_shape(neg(mul(slope, div(a.get(), h))), b.get().shape());
            return Tensors{da, db};
          });
   return y;

@@ -1,7 +1,11 @@
 // Gradients of the elementwise ops, views and in-place forms against finite differences, in every
 // layout.
+#include <cmath>
+
 #include "compare.h"
+#include "lathe/autograd/autocast.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/join.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/strided_adjoint.h"
 #include "lathe/ops/unary.h"
@@ -158,10 +162,41 @@ const GradientCase kInPlace[] = {
        return room; }, {kMatrix}},
 };
 // clang-format on
+
+/// dx of f at `points` under Autocast, for a dy as large as a scaled loss makes it. 0 where y is not
+/// finite: outside of f's domain.
+std::vector<double> half_gradient(const GradientCase& c, const Tensor& points, DType half) {
+  const Tensor x = points.to(half).requires_grad_();
+  Tensor y;
+  {
+    const Autocast scope(kCPU, half);
+    y = c.f({x});
+  }
+  y.backward(full_like(y, 0x1p15));
+  return where(isfinite(y), x.grad(), 0).to_vector<double>();
+}
 }  // namespace
 
 TEST_CASE("unary ops: gradients agree with finite differences, twice, in every layout") {
   for (const GradientCase& c : kUnary) check_gradients(c);
+}
+TEST_CASE("unary ops: a gradient that f16 holds is not lost to overflow on the way") {
+  // Numbers that both half types hold.
+  const Tensor points = tensor({0x1p-7, 0.5, 0.875, 2.0, 10.0, 300.0, 1000.0, 28672.0}, kF64);
+  const Tensor both = cat({points, -points});
+  for (const GradientCase& c : kUnary) {
+    // bf16 has the range of f32. Where it finds a number that f16 holds too, f16 must not find 0,
+    // infinity or NaN. Numbers below 2^-10 may be products with a factor that f16 rounds to 0.
+    const std::vector<double> wide = half_gradient(c, both, kBF16);
+    const std::vector<double> narrow = half_gradient(c, both, kF16);
+    for (size_t i = 0; i < wide.size(); ++i) {
+      if (!(std::fabs(wide[i]) >= 0x1p-10 && std::fabs(wide[i]) <= 0x1p15)) continue;
+      CHECK_MESSAGE((std::isfinite(narrow[i]) && narrow[i] != 0), c.op, " at ",
+                    both[static_cast<int64_t>(i)].item<double>(), ": the gradient is ", narrow[i],
+                    " in f16, but ", wide[i],
+                    " in bf16: write it in another way, or take ranged(x)");
+    }
+  }
 }
 TEST_CASE("binary ops: gradients agree with finite differences, twice, in every layout") {
   for (const GradientCase& c : kBinary) check_gradients(c);
