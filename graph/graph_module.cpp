@@ -12,6 +12,7 @@
 #include "lathe/core/format.h"
 #include "lathe/graph/module_tree.h"
 #include "lathe/graph/op_table.h"
+#include "lathe/graph/replace_head.h"
 #include "lathe/ops/batch_norm.h"
 
 namespace lathe::jit {
@@ -225,6 +226,10 @@ Tensors GraphModule::run(const Tensors& inputs) {
 }
 
 const Graph& GraphModule::training_graph() const { return state_->graph(); }
+
+std::vector<std::string> GraphModule::head_parameters() const {
+  return jit::head_parameters(state_->graph());
+}
 
 Graph GraphModule::graph() const { return state_->in_evaluation(); }
 

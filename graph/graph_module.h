@@ -8,9 +8,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lathe/core/config.h"
 #include "lathe/graph/graph.h"
+#include "lathe/nn/fine_tuning.h"
 #include "lathe/nn/module.h"
 
 namespace lathe::jit {
@@ -30,7 +32,7 @@ namespace lathe::jit {
 /// The model computes in the dtype of its parameters: after to(kF16), ops that are f32 in the graph
 /// compute in f16. Only the tensors of batch norms stay f32. The model takes hooks; the modules in
 /// it refuse them. Several threads may run it in evaluation mode.
-class LATHE_API GraphModule final : public nn::Module {
+class LATHE_API GraphModule final : public nn::Module, public nn::KnowsHead {
  public:
   /// The module's tensors share the graph's memory. All of its parameters require gradients; this
   /// does not change the graph's own tensors. `name` stands for the graph in messages.
@@ -57,6 +59,9 @@ class LATHE_API GraphModule final : public nn::Module {
   /// present weights.
   /// throws: StateError if to() has given a tensor another dtype than the graph's.
   Graph graph() const;
+
+  /// The weight and the bias that replace_head() would replace; none if it cannot.
+  std::vector<std::string> head_parameters() const override;
 
   /// True if the names of a batch norm's statistics have no dots, so that the statistics belong to
   /// the model itself and not to a module in it. This batch norm follows the mode of the whole

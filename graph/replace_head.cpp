@@ -3,6 +3,10 @@
 #include "lathe/graph/replace_head.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -39,12 +43,25 @@ constexpr std::string_view kPassed[] = {"adaptive_avg_pool2d",
                                         "unsqueeze",
                                         "view"};
 
+/// Those that move dimensions to other places, or remove some.
+constexpr std::string_view kMoving[] = {"flatten", "mean",      "permute",   "reshape",
+                                        "squeeze", "transpose", "unsqueeze", "view"};
+
+bool makes_view(const Node& node) { return node.op->name == "view" || node.op->name == "reshape"; }
+
 [[noreturn]] void refuse(const std::string& why) { LATHE_FAIL(ValueError, "replace_head: ", why); }
 
 class HeadReplacement {
  public:
   HeadReplacement(const Graph& graph, int64_t classes)
       : graph_(graph), classes_{0, classes}, uses_(count_uses(graph)) {}
+
+  std::vector<std::string> parameters() {
+    find();
+    std::vector<std::string> names = {value(weight_).name};
+    if (bias_ >= 0) names.push_back(value(bias_).name);
+    return names;
+  }
 
   Graph replaced() {
     find();
@@ -67,8 +84,12 @@ class HeadReplacement {
     for (auto at = chain_.rbegin() + 1; at != chain_.rend(); ++at) {
       Node& node = graph_.nodes[*at];
       const std::vector<Size> now = value(node.output).type.shape;
-      if (now != before) dim = only_dim(now, node);
-      if (node.op->name == "view" || node.op->name == "reshape") change_view(node, dim);
+      if (std::ranges::find(kMoving, node.op->name) != std::end(kMoving))
+        dim = moved(dim, before, now, node);
+      if (dim >= now.size() || now[dim] != old_)
+        refuse(concat("the result of \"", node.op->name, "\" has no size of ", old_.fixed,
+                      " in dimension ", dim));
+      if (makes_view(node)) change_view(node, dim);
       resize(node.output, dim);
       before = now;
     }
@@ -152,11 +173,41 @@ class HeadReplacement {
 
   void resize(int number, size_t dim) { value(number).type.shape[dim] = classes_; }
 
-  /// The dimension of the classes, where a node has changed the shape.
-  size_t only_dim(const std::vector<Size>& shape, const Node& node) const {
+  /// The dimension of the classes behind a node that may move it.
+  size_t moved(size_t dim, const std::vector<Size>& before, const std::vector<Size>& now,
+               const Node& node) const {
+    if (makes_view(node) && now == before) return dim;
+    if (classes_.fixed == 1 && node.op->name == "squeeze")
+      refuse("\"squeeze\" may remove the dimension of one class");
+    const size_t from = only_dim(before, "what goes into", node);
+    const size_t to = only_dim(now, "the result of", node);
+    if (makes_view(node) && !keeps_apart(before, from, now, to))
+      refuse(concat("\"", node.op->name, "\" mixes the classes with another size"));
+    return to;
+  }
+
+  /// Whether a view that takes dimension `from` to `to` keeps what lies before or behind it.
+  static bool keeps_apart(const std::vector<Size>& before, size_t from,
+                          const std::vector<Size>& now, size_t to) {
+    const auto sizes = [](auto first, auto end) {
+      std::vector<Size> out;
+      std::copy_if(first, end, std::back_inserter(out), [](const Size& size) {
+        return size != Size{0, 1};
+      });
+      return out;
+    };
+    const auto at = [](const std::vector<Size>& all, size_t dim) {
+      return all.begin() + static_cast<std::ptrdiff_t>(dim);
+    };
+    return sizes(before.begin(), at(before, from)) == sizes(now.begin(), at(now, to)) ||
+           sizes(at(before, from + 1), before.end()) == sizes(at(now, to + 1), now.end());
+  }
+
+  /// The only dimension that has the size of the classes.
+  size_t only_dim(const std::vector<Size>& shape, std::string_view what, const Node& node) const {
     const auto count = std::ranges::count(shape, old_);
     if (count != 1)
-      refuse(concat("the result of \"", node.op->name, "\" has ", count, " sizes of ", old_.fixed,
+      refuse(concat(what, " \"", node.op->name, "\" has ", count, " sizes of ", old_.fixed,
                     ", as many as there are classes"));
     return static_cast<size_t>(std::ranges::find(shape, old_) - shape.begin());
   }
@@ -182,6 +233,12 @@ class HeadReplacement {
 void replace_head(Graph& graph, int64_t classes) {
   LATHE_CHECK(ValueError, classes > 0, "replace_head: classes must be positive, got ", classes);
   graph = HeadReplacement(graph, classes).replaced();
+}
+
+std::vector<std::string> head_parameters(const Graph& graph) try {
+  return HeadReplacement(graph, 1).parameters();
+} catch (const ValueError&) {
+  return {};
 }
 
 }  // namespace lathe::jit

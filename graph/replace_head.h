@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "lathe/core/config.h"
 #include "lathe/graph/graph.h"
@@ -17,5 +19,8 @@ namespace lathe::jit {
 /// the names of the old ones. All other tensors stay. If it throws, nothing has changed.
 /// throws: ValueError that says why no such layer can be replaced.
 LATHE_API void replace_head(Graph& graph, int64_t classes);
+
+/// The names of the last layer's weight and bias; none if there is no such layer.
+LATHE_API std::vector<std::string> head_parameters(const Graph& graph);
 
 }  // namespace lathe::jit

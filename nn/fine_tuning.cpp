@@ -85,11 +85,22 @@ bool is_below(std::string_view name, std::string_view module) {
 }
 
 std::string head_of(const Module& model) {
-  const auto parameters = model.named_parameters();
-  if (parameters.empty()) return {};
-  const std::string& last = parameters.back().first;
-  const size_t dot = last.rfind('.');
-  return dot == last.npos ? "" : last.substr(0, dot);
+  std::vector<std::string> names;
+  if (const auto* const known = dynamic_cast<const KnowsHead*>(&model))
+    names = known->head_parameters();
+  if (names.empty()) {
+    const auto parameters = model.named_parameters();
+    if (parameters.empty()) return {};
+    names = {parameters.back().first};
+  }
+  const auto module_of = [](const std::string& name) {
+    const size_t dot = name.rfind('.');
+    return dot == name.npos ? "" : name.substr(0, dot);
+  };
+  const std::string head = module_of(names[0]);
+  const bool is_one =
+      std::ranges::all_of(names, [&](const auto& name) { return module_of(name) == head; });
+  return is_one ? head : "";
 }
 
 std::pair<Tensors, Tensors> split_by_head(const Module& model, const Tensors& parameters) {

@@ -13,6 +13,7 @@
 #include "lathe/core/log.h"
 #include "lathe/graph/module_tree.h"
 #include "lathe/graph/pt2/pt2_file.h"
+#include "lathe/graph/pt2/pt2_head.h"
 #include "lathe/graph/pt2/pt2_inline.h"
 #include "lathe/graph/pt2/pt2_steps.h"
 #include "lathe/graph/pt2/pt2_write.h"
@@ -155,6 +156,15 @@ class Program::State {
       LATHE_CHECK(StateError, is_known, "save_program: ", in_quotes(name),
                   " is a parameter that the program was not exported with; merge() adapters first");
     }
+  }
+
+  std::vector<std::string> head_parameters() const {
+    const std::vector<std::string> names = pt2::head_parameters(source_.json, name_);
+    const auto own = program_.named_parameters();
+    const bool all = std::ranges::all_of(names, [&](const std::string& name) {  // not if it is tied
+      return std::ranges::find(own, name, &std::pair<std::string, Tensor>::first) != own.end();
+    });
+    return all ? names : std::vector<std::string>();
   }
 
   bool exported_in_training() const { return exported_in_training_; }
@@ -386,6 +396,8 @@ std::vector<ProgramType> Program::input_types() const { return state_->input_typ
 std::vector<ProgramType> Program::output_types() const { return state_->output_types(); }
 
 Tensors Program::example_inputs(int64_t batch) const { return state_->example_inputs(batch); }
+
+std::vector<std::string> Program::head_parameters() const { return state_->head_parameters(); }
 
 std::string Program::architecture() const {
   std::string out;

@@ -19,6 +19,7 @@
 
 #include "lathe/core/config.h"
 #include "lathe/core/state_dict.h"
+#include "lathe/nn/fine_tuning.h"
 #include "lathe/nn/module.h"
 
 namespace lathe {
@@ -64,7 +65,7 @@ struct ProgramType {
 /// export compute in f16. If it has no floating parameters and buffers besides those of batch
 /// norms, it computes in the dtype of its first floating input. Several threads may run it in
 /// evaluation mode.
-class LATHE_API Program final : public nn::Module {
+class LATHE_API Program final : public nn::Module, public nn::KnowsHead {
  public:
   ~Program() override;
   Program(Program&&) = delete;
@@ -105,6 +106,9 @@ class LATHE_API Program final : public nn::Module {
   /// input, and all sizes tied to it. If the batch size was dynamic in the export, it is `batch`.
   /// Other dynamic sizes are those of the export.
   Tensors example_inputs(int64_t batch = 2) const;
+
+  /// The weight and the bias that ProgramOptions::classes would replace; none if it cannot.
+  std::vector<std::string> head_parameters() const override;
 
   /// The program as bytes, without the values of parameters and persistent buffers. A checkpoint
   /// holds these bytes beside its weights. load_program() takes the bytes and the weights, which

@@ -93,12 +93,17 @@ class HeadEditor {
   HeadEditor(std::string_view json, int64_t classes, const std::string& file)
       : file_(concat(file, ": the program")), classes_(classes), root_(parse_json(json, file_)) {}
 
+  /// The weight and the bias of the last layer; no bias: the weight alone.
+  std::vector<std::string> parameters() {
+    read();
+    find_head();
+    std::vector<std::string> names = {parameter_of(weight_)};
+    if (!bias_.empty()) names.push_back(parameter_of(bias_));
+    return names;
+  }
+
   NewHead edit() {
-    const Json& module = member(root_, "graph_module", file_);
-    const Json& graph = member(module, "graph", file_);
-    signature_ = &member(module, "signature", file_);
-    types_ = &member(graph, "tensor_values", file_);
-    nodes_ = &array(graph, "nodes", file_);
+    read();
     const std::vector<const Json*> behind = find_head();  // the last one first
     const Json& weight = type_of(weight_);
     old_ = size_at(weight, 0);
@@ -134,6 +139,15 @@ class HeadEditor {
   }
 
  private:
+  /// Sets signature_, types_ and nodes_.
+  void read() {
+    const Json& module = member(root_, "graph_module", file_);
+    const Json& graph = member(module, "graph", file_);
+    signature_ = &member(module, "signature", file_);
+    types_ = &member(graph, "tensor_values", file_);
+    nodes_ = &array(graph, "nodes", file_);
+  }
+
   [[noreturn]] void refuse(const std::string& why) const {
     LATHE_FAIL(DataError, file_, " cannot get a new last layer: ", why);
   }
@@ -345,6 +359,12 @@ class HeadEditor {
 
 NewHead with_new_head(std::string_view json, int64_t classes, const std::string& file) {
   return HeadEditor(json, classes, file).edit();
+}
+
+std::vector<std::string> head_parameters(std::string_view json, const std::string& file) try {
+  return HeadEditor(json, 1, file).parameters();
+} catch (const DataError&) {
+  return {};
 }
 
 }  // namespace lathe::jit::pt2

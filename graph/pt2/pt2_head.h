@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lathe::jit::pt2 {
 
@@ -27,5 +28,8 @@ struct NewHead {
 ///   - A view mixes the classes with other sizes.
 ///   - The program has several results.
 NewHead with_new_head(std::string_view json, int64_t classes, const std::string& file);
+
+/// The names of the last layer's weight and bias; none if there is no such layer.
+std::vector<std::string> head_parameters(std::string_view json, const std::string& file);
 
 }  // namespace lathe::jit::pt2

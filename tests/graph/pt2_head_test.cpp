@@ -71,6 +71,8 @@ TEST_CASE("pt2: a new last layer has as many rows as there are classes, and all 
     jit::Program old = jit::load_program(golden(c.name));
     jit::Program fresh = jit::load_program(golden(c.name), {.classes = c.classes});
     const std::string head = c.head;
+    CHECK(nn::head_of(old) == head);
+    CHECK(fresh.head_parameters() == std::vector{head + ".weight", head + ".bias"});
     const StateDict before = old.state_dict(), now = fresh.state_dict();
     REQUIRE(before.size() == now.size());
     for (const auto& [name, tensor] : before) {

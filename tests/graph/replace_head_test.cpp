@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/graph/graph_module.h"
 #include "lathe/graph/replace_head.h"
 #include "lathe/graph/trace.h"
+#include "lathe/nn/fine_tuning.h"
 #include "lathe/nn/models.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/reduce.h"
@@ -28,8 +30,8 @@ jit::Graph traced(const std::string& name, int64_t classes) {
   return jit::trace(*model, zeros({2, 3, 32, 32}));
 }
 
-/// The error of a graph of these lines whose parameters are zeros.
-std::string refusal(const std::string& lines) {
+/// A graph of these lines whose parameters are zeros.
+jit::Graph bound(const std::string& lines) {
   jit::Graph graph = jit::parse("lathe graph 1\n" + lines);
   StateDict zeros_of;
   for (const jit::Value& value : graph.values) {
@@ -39,6 +41,12 @@ std::string refusal(const std::string& lines) {
     zeros_of.add(value.name, zeros(shape));
   }
   graph.bind(zeros_of);
+  return graph;
+}
+
+/// The error of such a graph.
+std::string refusal(const std::string& lines) {
+  jit::Graph graph = bound(lines);
   const std::string before = graph.text();
   const std::string message = message_of<ValueError>([&] { jit::replace_head(graph, 5); });
   CHECK(graph.text() == before);
@@ -131,8 +139,71 @@ TEST_CASE("replace_head: what has no last layer that can be replaced is refused"
                 "%1: f32[N,1,1] = unsqueeze(%0, dim=2)\n"
                 "output %1\n")
             .find("has 2 sizes of 1") != std::string::npos);
+  // Which of two equal sizes is the classes'?
+  CHECK(refusal("input %x: f32[N,4,3]\nparam @w: f32[4,3]\n"
+                "%0: f32[N,4,4] = linear(%x, @w, none)\n"
+                "%1: f32[N,4,4] = transpose(%0, a=1, b=2)\n"
+                "%2: f32[N,4] = mean(%1, dims=[2], keepdim=false)\n"
+                "output %2\n")
+            .find("what goes into \"transpose\" has 2 sizes of 4") != std::string::npos);
+  CHECK(refusal("input %x: f32[N,2,4,4]\nparam @w: f32[4,2,1,1]\n"
+                "%0: f32[N,4,4,4] = conv2d(%x, @w, none, stride=[1,1], pad=[0,0], dilation=[1,1], "
+                "groups=1)\n"
+                "%1: f32[N,4,4,4] = permute(%0, order=[0,2,3,1])\n"
+                "output %1\n")
+            .find("what goes into \"permute\" has 3 sizes of 4") != std::string::npos);
+  CHECK(refusal("input %x: f32[N,4,2]\nparam @w: f32[3,2]\n"
+                "%0: f32[N,4,3] = linear(%x, @w, none)\n"
+                "%1: f32[N,3,4] = reshape(%0, shape=[N,3,4])\n"
+                "output %1\n")
+            .find("\"reshape\" mixes the classes with another size") != std::string::npos);
+  CHECK(refusal("input %x: f32[N,4,4,2]\nparam @w: f32[4,2]\n"
+                "%0: f32[N,4,4,4] = linear(%x, @w, none)\n"
+                "%1: f32[N,4,2,2] = avg_pool2d(%0, kernel=[2,2], stride=[2,2], pad=[0,0], "
+                "ceil_mode=false, count_include_pad=true, divisor_override=\"none\")\n"
+                "output %1\n")
+            .find("the result of \"avg_pool2d\" has no size of 4 in dimension 3") !=
+        std::string::npos);
   CHECK(refusal("input %x: f32[N,3]\noutput %x\n").find("no layer makes its result") !=
         std::string::npos);
   jit::Graph graph;
   CHECK_THROWS_AS(jit::replace_head(graph, 0), ValueError);
+}
+
+TEST_CASE("replace_head: the classes move with a transpose") {
+  jit::Graph graph = jit::parse(
+      "lathe graph 1\n"
+      "input %x: f32[N,6,3]\n"
+      "param @w: f32[4,3]\n"
+      "%0: f32[N,6,4] = linear(%x, @w, none)\n"
+      "%1: f32[N,4,6] = transpose(%0, a=1, b=2)\n"
+      "%2: f32[N,4] = mean(%1, dims=[2], keepdim=false)\n"
+      "output %2\n");
+  StateDict state;
+  state.add("w", zeros({4, 3}));
+  graph.bind(state);
+  jit::replace_head(graph, 5);
+  CHECK(graph(zeros({2, 6, 3})).shape() == Shape{2, 5});
+}
+
+TEST_CASE("head_of: of a graph it is the layer that makes the result, wherever its weights stand") {
+  const auto head_of = [](const std::string& lines) {
+    jit::Graph graph = bound(lines);
+    return nn::head_of(jit::GraphModule(graph));
+  };
+  const std::string layers =
+      "%0: f32[N,3] = linear(%x, @body.weight, none)\n"
+      "%1: f32[N,4] = linear(%0, @";
+  CHECK(head_of("input %x: f32[N,3]\nparam @fc.weight: f32[4,3]\nparam @fc.bias: f32[4]\n"
+                "param @body.weight: f32[3,3]\n" +
+                layers + "fc.weight, @fc.bias)\noutput %1\n") == "fc");
+  CHECK(head_of("input %x: f32[N,3]\nparam @w: f32[4,3]\nparam @fc.bias: f32[4]\n"
+                "param @body.weight: f32[3,3]\n" +
+                layers + "w, @fc.bias)\noutput %1\n")
+            .empty());
+  // No single layer makes the result: the one that is registered last.
+  CHECK(head_of("input %x: f32[N,3]\nparam @fc.weight: f32[4,3]\nparam @fc.bias: f32[4]\n"
+                "param @body.weight: f32[3,3]\n" +
+                layers + "fc.weight, @fc.bias)\n%2: f32[N,4] = cumsum(%1, dim=1)\noutput %2\n") ==
+        "body");
 }
