@@ -50,7 +50,8 @@ DType common_dtype(const Tensors& parts) {
   return dtype;
 }
 
-/// NHWC if every part is, or is a part of such images, and not row-major as well.
+/// NHWC if every part is, or is a part of such images. Parts of one pixel are if their strides say
+/// so; parts of one channel are not.
 bool is_channels_last(const Tensors& parts) {
   for (const Tensor& t : parts) {
     if (is_skipped(t)) continue;

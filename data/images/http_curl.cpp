@@ -128,7 +128,7 @@ const char* certificates() {
   const char* const asked = std::getenv("SSL_CERT_FILE");
   if (asked != nullptr && *asked != '\0') return asked;
   const curl_version_info_data* const about = libcurl().curl_version_info(CURLVERSION_NOW);
-  const char* const own = about->age >= CURLVERSION_EIGHTH ? about->cainfo : nullptr;
+  const char* const own = about->age >= CURLVERSION_SEVENTH ? about->cainfo : nullptr;
   for (const char* const file :
        {own, "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
         "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {

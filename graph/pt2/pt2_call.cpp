@@ -78,6 +78,8 @@ Tensor Call::self() const {
   return written_into && grad_enabled() ? clone(t) : t;
 }
 
+bool Call::is_shared() const { return step_.is_shared; }
+
 Tensor Call::viewed(const Tensor& self, const Tensor& view) const {
   if (step_.is_shared && self.numel() > 0 && !view.shares_storage(self)) {
     refuse(concat("is written into, and cannot be a view of ", self, " with strides ",

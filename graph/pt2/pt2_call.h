@@ -68,6 +68,9 @@ class Call {
   MemoryFormat format(std::string_view name, const Tensor& like) const;
 
   const Setting& setting() const { return setting_; }
+  /// True if a later call writes into the memory of the results, and another value there is still
+  /// needed: Step::is_shared.
+  bool is_shared() const;
   /// True if the module that made the call trains.
   bool trains() const;
   /// Like trains() without a flag, for an operator with one: it was false in a module that did not

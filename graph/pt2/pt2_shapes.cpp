@@ -90,9 +90,12 @@ Tensor copy_of_channels(const Tensor& x) {
 
 /// Row-major, but for the middle of a channel shuffle of NHWC images: they remain NHWC, though
 /// PyTorch's do not.
-Tensor contiguous_of(const Tensor& x) {
-  // A watcher is to see an op.
-  return is_matrix_of_channels(x) && !profile::watched() ? copy_of_channels(x) : contiguous(x);
+void contiguous_of(Call& c) {
+  const Tensor x = c.tensor("self");
+  if (c.has("memory_format")) return c.result(contiguous(x, c.format("memory_format", x)));
+  // A watcher is to see an op. What is written into must have PyTorch's views.
+  const bool stays = is_matrix_of_channels(x) && !profile::watched() && !c.is_shared();
+  c.result(stays ? copy_of_channels(x) : contiguous(x));
 }
 
 void to_other(Call& c) {
@@ -216,7 +219,7 @@ const Target kShapes[] = {
     {"aten.unbind.int", [](Call& c) { c.results(unbind(c.tensor("self"), c.integer("dim", 0))); }, kView},
     {"aten.alias.default", [](Call& c) { c.result(c.tensor("self")); }, kView}, {"aten.lift_fresh_copy.default", [](Call& c) { c.result(clone(c.tensor("self"))); }},
     {"aten.detach.default", [](Call& c) { c.result(c.tensor("self").detach()); }, kView}, {"aten.detach_.default", [](Call& c) { c.result(c.tensor("self").detach()); }, kView},
-    {"aten.contiguous.default", [](Call& c) { c.result(c.has("memory_format") ? contiguous(c.tensor("self"), c.format("memory_format", c.tensor("self"))) : contiguous_of(c.tensor("self"))); }, kView},
+    {"aten.contiguous.default", contiguous_of, kView},
     {"aten.clone.default", [](Call& c) { c.result(clone(c.tensor("self")).contiguous(c.format("memory_format", c.tensor("self")))); }},
     {"aten.to.dtype", to, kView}, {"aten.to.device", to, kView}, {"aten.to.dtype_layout", to, kView}, {"aten._to_copy.default", to, kView},
     {"aten.to.other", to_other, kView}, {"aten.type_as.default", to_other, kView},

@@ -150,6 +150,33 @@ std::string error_of_node(const std::string& node) {
   return error_of(pt2_file(pt2_program(node, "y")));
 }
 
+/// A node and a comma: `to` is `from` in these sizes.
+std::string viewed(const char* from, const char* sizes, const char* to) {
+  const std::string size = pt2_argument("size", concat(R"({"as_ints":[)", sizes, "]}"));
+  return concat(pt2_node("aten.view.default", concat(pt2_tensor("self", from), ",", size), to),
+                ",");
+}
+
+/// The square of a channel shuffle of x [2,6,4,2]. `writes`: nodes that may write into "copy".
+std::string shuffle(const std::string& writes) {
+  std::string program = pt2_program(
+      concat(viewed("x", "2,2,3,4,2", "groups"),
+             pt2_node(
+                 "aten.transpose.int",
+                 concat(pt2_tensor("self", "groups"), ",", pt2_argument("dim0", R"({"as_int":1})"),
+                        ",", pt2_argument("dim1", R"({"as_int":2})")),
+                 "turned"),
+             ",", pt2_node("aten.contiguous.default", pt2_tensor("self", "turned"), "copy"), ",",
+             writes, viewed("copy", "2,6,4,2", "shuffled"),
+             pt2_node("aten.mul.Tensor",
+                      concat(pt2_tensor("self", "shuffled"), ",", pt2_tensor("other", "shuffled")),
+                      "y")),
+      "y");
+  const std::string type = testing::pt2_type("s0,2");  // of x
+  program.replace(program.find(type), type.size(), testing::pt2_type("2,6,4,2"));
+  return pt2_file(program);
+}
+
 }  // namespace
 
 // f64: sums in another order than PyTorch's. f32: the same, 2^29 times as large.
@@ -281,27 +308,7 @@ TEST_CASE("pt2: trace() makes a graph of a program in evaluation, for any batch"
 }
 
 TEST_CASE("pt2: a channel shuffle of NHWC images leaves them and their gradient NHWC") {
-  const auto viewed = [](const char* from, const char* sizes, const char* to) {
-    const std::string size = pt2_argument("size", concat(R"({"as_ints":[)", sizes, "]}"));
-    return concat(pt2_node("aten.view.default", concat(pt2_tensor("self", from), ",", size), to),
-                  ",");
-  };
-  std::string program = pt2_program(
-      concat(viewed("x", "2,2,3,4,2", "groups"),
-             pt2_node(
-                 "aten.transpose.int",
-                 concat(pt2_tensor("self", "groups"), ",", pt2_argument("dim0", R"({"as_int":1})"),
-                        ",", pt2_argument("dim1", R"({"as_int":2})")),
-                 "turned"),
-             ",", pt2_node("aten.contiguous.default", pt2_tensor("self", "turned"), "copy"), ",",
-             viewed("copy", "2,6,4,2", "shuffled"),
-             pt2_node("aten.mul.Tensor",
-                      concat(pt2_tensor("self", "shuffled"), ",", pt2_tensor("other", "shuffled")),
-                      "y")),
-      "y");
-  const std::string type = testing::pt2_type("s0,2");  // of x
-  program.replace(program.find(type), type.size(), testing::pt2_type("2,6,4,2"));
-  const std::string file = pt2_file(program);
+  const std::string file = shuffle("");
   jit::Program model = jit::load_program(std::as_bytes(std::span(file)), "m.pt2");
   manual_seed(3);
   const Tensor same = randn({2, 6, 4, 2}).requires_grad_();
@@ -316,6 +323,16 @@ TEST_CASE("pt2: a channel shuffle of NHWC images leaves them and their gradient 
   CHECK(dx.is_contiguous(kChannelsLast));
   CHECK(equal(dx, grad({sum(want * dy)}, {same})[0]));
   CHECK(grad({sum(model(x))}, {x}, {.create_graph = true})[0].requires_grad());
+}
+
+TEST_CASE("pt2: what is written into the middle of a channel shuffle is seen by all of its views") {
+  const std::string file =
+      shuffle(concat(viewed("copy", "2,3,16", "flat"),
+                     pt2_node("aten.relu_.default", pt2_tensor("self", "flat"), "written"), ","));
+  jit::Program model = jit::load_program(std::as_bytes(std::span(file)), "m.pt2");
+  const Tensor x = randn({2, 6, 4, 2});
+  const Tensor turned = transpose(view(x, {2, 2, 3, 4, 2}), 1, 2).contiguous();
+  CHECK(equal(model(x.contiguous(kChannelsLast)), square(relu(view(turned, {2, 6, 4, 2})))));
 }
 
 TEST_CASE("pt2: an error of an op names the module and the line of Python") {

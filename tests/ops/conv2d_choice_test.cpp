@@ -54,6 +54,9 @@ const Layer kStrided{
     "a block that halves", {64, 256, 8, 8}, {512, 256, 3, 3}, {.stride = 2, .pad = 1}};
 const Layer kDepthwise{"a depthwise one", {8, 32, 7, 7}, {32, 1, 3, 3}, {.pad = 1, .groups = 32}};
 const Layer kWide{"a depthwise one, 5x5", {8, 32, 7, 7}, {32, 1, 5, 5}, {.pad = 2, .groups = 32}};
+const Layer kFast{
+    "a depthwise one, stride 9", {8, 32, 19, 19}, {32, 1, 3, 3}, {.stride = 9, .groups = 32}};
+const Layer kGrey{"one of one channel", {8, 1, 7, 7}, {1, 1, 3, 3}, {.pad = 1}};
 const Layer kOdd{"a 1x1 of ShuffleNet", {32, 58, 8, 8}, {58, 58, 1, 1}, {}};
 const Layer kNarrow{"one of 2x2", {8, 32, 2, 2}, {32, 1, 3, 3}, {.pad = 1, .groups = 32}};
 
@@ -108,6 +111,10 @@ const Row kRows[] = {
     {kWide, kBF16, kChannelsLast, kWeight, "depthwise f32", "depthwise f32", "depthwise f32",
      "depthwise f32", "depthwise f32"},
     {kWide, kF32, kContiguous, kWeight, "im2col f32", "onednn_blocks f32", "onednn_blocks f32",
+     "onednn_blocks f32", "onednn_blocks f32"},
+    {kFast, kF32, kChannelsLast, kForward, "im2col f32", "onednn_nhwc f32", "onednn_nhwc f32",
+     "onednn_nhwc f32", "onednn_nhwc f32"},
+    {kGrey, kF32, kChannelsLast, kForward, "depthwise f32", "onednn_nhwc f32", "onednn_blocks f32",
      "onednn_blocks f32", "onednn_blocks f32"},
     {kNarrow, kF32, kChannelsLast, kInput, "depthwise f32", "onednn_nhwc f32", "onednn_nhwc f32",
      "onednn_nhwc f32", "onednn_nhwc f32"},

@@ -71,6 +71,10 @@ TEST_CASE("cat: dtypes are promoted and NHWC stays NHWC") {
   CHECK(parts.is_contiguous(kChannelsLast));
   CHECK(difference(parts, cat({narrow(nhwc.contiguous(), 1, 2, 3), b}, 1), 0) == "");
   CHECK(cat({narrow(nhwc, 1, 2, 3), b}, 1).is_contiguous());
+  // One pixel fits both orders; its strides decide, as for a convolution.
+  const Tensor pixel = ones({2, 1, 1, 4}).permute({0, 3, 1, 2});
+  CHECK(cat({pixel, pixel}, 1).strides() == Strides{8, 1, 8, 8});
+  CHECK(cat({pixel, ones({2, 4, 1, 1})}, 1).strides() == Strides{8, 1, 1, 1});
 }
 
 TEST_CASE("cat, stack: gradients agree with finite differences, twice") {

@@ -97,7 +97,8 @@ bool onednn_winograd_is_faster(const Conv2dGeometry& g) {
 /// convolutions do not.
 bool onednn_nhwc_is_faster(ConvPass pass, const Conv2dGeometry& g, const CpuConvMachine& machine) {
   constexpr int64_t kShortRow = 8;
-  return pass != ConvPass::kForward || g.Q >= kShortRow || g.R * g.S == 1 || depthwise_takes(g) ||
+  const bool is_depthwise = g.groups > 1 && g.groups == g.C && g.groups == g.K;
+  return pass != ConvPass::kForward || g.Q >= kShortRow || g.R * g.S == 1 || is_depthwise ||
          machine.fast_short_rows;
 }
 

@@ -1,9 +1,11 @@
 // Depthwise convolution of f32 images in NHWC, without reorders: each channel has a filter of its
 // own.
 //
-// Sixteen channels at a time are copied with their padding into a tile in the first-level cache.
-// The loops over it (depthwise_kernels_cpu.h) know no borders. Results have the same bits for any
-// number of threads: the filters' gradient is summed in parts that depend on the sizes alone.
+// Sixteen channels at a time are copied with their padding into a tile, which fits the first-level
+// cache unless rows are wide: it holds at least what a row of outputs reads. The loops over it
+// (depthwise_kernels_cpu.h) know no borders. Results have the same bits for any number of threads:
+// the filters' gradient is summed in parts that depend on the sizes alone. A part adds up the sums
+// of its tiles, so no f32 sum is of more terms than a tile has pixels or a part has tiles.
 #pragma once
 
 #include "lathe/ops/conv/conv2d_geometry.h"

@@ -33,13 +33,12 @@ LATHE_CLONES void sum_outputs(float* y, int64_t y_col, const float* x, int64_t x
   for (int i = 0; i < kCount; ++i) *at(y + i * y_col) = sum[i];
 }
 
-/// kTapStep taps, whose sums stay in registers.
+/// kTapStep taps, whose sums stay in registers. They begin with 0, so that an f32 sum is of the
+/// pixels of one rectangle and not of all.
 LATHE_CLONES void add_tap_products(float* sums, const Pixels<const float>& dy, int64_t rows,
                                    int64_t cols, const Pixels<const float>& x,
                                    const int64_t* offsets) {
-  Vec sum[kTapStep];
-#pragma GCC unroll 9
-  for (int t = 0; t < kTapStep; ++t) sum[t] = *at(sums + t * kLanes);
+  Vec sum[kTapStep] = {};
   for (int64_t i = 0; i < rows; ++i) {
     const float* d = dy.data + i * dy.row;
     const float* from = x.data + i * x.row;
@@ -52,7 +51,7 @@ LATHE_CLONES void add_tap_products(float* sums, const Pixels<const float>& dy, i
     }
   }
 #pragma GCC unroll 9
-  for (int t = 0; t < kTapStep; ++t) *at(sums + t * kLanes) = sum[t];
+  for (int t = 0; t < kTapStep; ++t) *at(sums + t * kLanes) += sum[t];
 }
 
 LATHE_CLONES void copy_vectors(float* to, int64_t to_col, const float* from, int64_t from_col,
