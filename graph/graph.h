@@ -123,8 +123,8 @@ class LATHE_API Graph {
   /// throws: NoCudaError.
   void to(Device device);
 
-  /// The graph as text, which parse() reads. The text has the values of constants of one element,
-  /// and only the names of other tensors.
+  /// The graph as text, which parse() reads. The text has the values of constants of one element
+  /// other than NaN, and only the names of other tensors.
   std::string text() const;
   /// Writes text() to a stream.
   void print(std::ostream& out) const;

@@ -65,6 +65,15 @@ LATHE_API GraphModule load_onnx_module(const std::string& path);
 /// throws: DataError.
 LATHE_API GraphModule load_onnx_module(std::string_view bytes, std::string_view name);
 
+/// Like load_onnx_module() of a path, but returns the graph, for changes before it becomes a model
+/// (replace_head.h). Does not warn.
+/// throws: as load_onnx().
+LATHE_API Graph load_onnx_training_graph(const std::string& path);
+
+/// What load_onnx_module() warns of: that batch norms seem folded, and how to export them. "" if
+/// they do not.
+LATHE_API std::string folded_remark(const Graph& graph);
+
 struct OnnxOptions {
   std::string name = "model";  // of the graph in the file
   // Texts for the programs that use the file; its metadata_props.

@@ -1,6 +1,7 @@
-// load_onnx_module: which tensors of an ONNX file are weights. Contract: onnx.h.
+// load_onnx_module(): which tensors of an ONNX file are weights. Contract: onnx.h.
 #include <algorithm>
 #include <iterator>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -63,18 +64,29 @@ bool looks_folded(const Graph& graph) {
          });
 }
 
-}  // namespace
-
-GraphModule load_onnx_module(std::string_view bytes, std::string_view name) {
+Graph graph_for_training(std::string_view bytes, std::string_view name) {
   Graph graph = onnx::read(bytes, name, /*for_training=*/true).graph;
   keep_weights(graph);
-  if (looks_folded(graph)) {
-    warn_once(concat("folded: ", name),
-              concat(name,
-                     " has neither batch norm nor dropout. If its model had, the export has "
-                     "folded them: torch.onnx.export(model.train(), …, dynamo=True, "
-                     "optimize=False) keeps them"));
-  }
+  return graph;
+}
+
+}  // namespace
+
+Graph load_onnx_training_graph(const std::string& path) {
+  return graph_for_training(onnx::read_bytes(path), path);
+}
+
+std::string folded_remark(const Graph& graph) {
+  if (!looks_folded(graph)) return "";
+  return "has neither batch norm nor dropout. If its model had, the export has folded them: "
+         "torch.onnx.export(model.train(), …, dynamo=False, "
+         "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False) keeps them";
+}
+
+GraphModule load_onnx_module(std::string_view bytes, std::string_view name) {
+  Graph graph = graph_for_training(bytes, name);
+  const std::string remark = folded_remark(graph);
+  if (!remark.empty()) warn_once(concat("folded: ", name), concat(name, " ", remark));
   return GraphModule(std::move(graph), name);
 }
 

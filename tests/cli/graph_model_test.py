@@ -42,6 +42,7 @@ def test_it_learns_as_the_program_does(folder):
     for ending in ("onnx", "lathe"):
         constant = ["--freeze", "c0"] if ending == "onnx" else []  # an ONNX file has it as a weight
         expect(lathe(*RUN, f"net.{ending}", *constant, "--run-dir", ending), 0)
+        assert "these train, too" not in pathlib.Path(ending, "log.txt").read_text()
         own = [row["loss"] for row in rows_of(ending, "train")]
         assert len(own) == 8 and all(abs(a - b) < 1e-4 for a, b in zip(own, losses)), (own, losses)
         assert abs(rows_of(ending, "val")[-1]["loss"] - rows_of("program", "val")[-1]["loss"]) < 1e-3
@@ -53,6 +54,8 @@ def test_its_run_needs_the_file_no_more(folder):
     for ending in ("onnx", "lathe"):
         run = [*RUN, f"net.{ending}", "--run-dir"]
         expect(lathe(*run, f"whole-{ending}"), 0)
+        said = pathlib.Path(f"whole-{ending}", "log.txt").read_text()
+        assert ("does not tell weights from constants: c0 f32[1,8]; --freeze NAME keeps one as it is" in said) == (ending == "onnx"), said
         expect(lathe(*run, ending, "--stop-after", 4), 0)
         pathlib.Path(f"net.{ending}").unlink()
         expect(lathe("train", "--resume", ending, "--quiet"), 0)
@@ -136,7 +139,7 @@ def test_what_cannot_be_trained_is_said(folder):
     expect_one_line(lathe(*run, "empty.onnx"), 3, "empty.onnx")
     expect(lathe(*RUN, "net.onnx", "--run-dir", "a"), 0)
     expect(lathe("ckpt", "convert", "a/best.safetensors", "int8.lathe", "--int8"), 0)
-    expect_one_line(lathe(*run, "int8.lathe"), 3, "--model int8.lathe: ", "and a graph trains in f32 only; lathe predict takes any")
+    expect_one_line(lathe(*run, "int8.lathe"), 3, "lathe: int8.lathe: ", "but a graph that is trained or evaluated must be f32; lathe predict takes any")
     assert not pathlib.Path("x").exists()
 
 

@@ -47,6 +47,20 @@ def with_softmax(to):
     edited(to, change)
 
 
+def with_head_first(to):
+    """The classifier of a class that makes its last layer before all others."""
+    def change(name, content):
+        if not name.endswith("models/model.json"):
+            return content
+        module = json.loads(content)
+        inner = module["graph_module"]
+        specs, inputs = inner["signature"]["input_specs"], inner["graph"]["inputs"]
+        order = sorted(range(len(specs)), key=lambda i: not specs[i].get("parameter", {}).get("parameter_name", "").startswith("fc."))
+        inner["signature"]["input_specs"], inner["graph"]["inputs"] = ([of[i] for i in order] for of in (specs, inputs))
+        return json.dumps(module).encode()
+    edited(to, change)
+
+
 def in_f64(to):
     with zipfile.ZipFile(GOLDEN / "classifier.pt2") as given:
         values = {}
@@ -181,6 +195,22 @@ def test_a_new_last_layer_has_the_classes_of_the_data(folder):
     assert "dark" in expect(lathe("predict", "--run-dir", "a", "pets/test/dark/0.png"), 0).stdout
 
 
+def test_the_last_layer_is_the_one_that_makes_the_result(folder):
+    with_head_first("net.pt2")
+    images = pets(folder)
+    expect(lathe("ckpt", "convert", "net.pt2", "w.safetensors"), 0)
+    assert list(values_of("w.safetensors", ""))[0].startswith("fc.")
+    body = values_of("w.safetensors", "stem."), values_of("w.safetensors", "block.")
+    tuned = ["train", *images, "--new-head", "--freeze", "backbone", "--head-lr", 0.1, "--run-dir"]
+    result = expect(lathe(*tuned, "a", "--model", "net.pt2"), 0)
+    assert "frozen: 6 of 8 parameters" in result.stderr and "random values" not in result.stderr, result.stderr
+    assert body[0] and body == tuple(values_of("a/last.safetensors", of) for of in ("stem.", "block."))
+    few = ["train", *DATA, "--max-steps", 2, "--epochs", 1, "--weights", "a/best.safetensors", "--new-head", "--freeze", "backbone", "--quiet", "--run-dir", "b"]
+    expect(lathe(*few), 0)
+    assert safetensors_header("b/last.safetensors")["fc.weight"]["shape"] == [10, 8]
+    assert body == tuple(values_of("b/last.safetensors", of) for of in ("stem.", "block."))
+
+
 def test_a_file_can_be_evaluated_as_it_is(folder):
     take()
     write_png(folder / "a.png", 20, [bytes([9, 200, 30] * 20)] * 20)
@@ -202,7 +232,7 @@ def test_weights_of_a_run_bring_their_program_along(folder):
     expect(lathe(*begin, "b", "--lr", 1e-30, "--weight-decay", 0), 0)
     heads = [values_of(f"{run}.safetensors", "fc.") for run in ("a/best", "b/last")]
     assert heads[0] and heads[0] == heads[1], heads
-    assert "chosen: --model net.pt2 (a/best.safetensors carries this program)" in lathe("train", *images, "--weights", "a/best.safetensors", "--run-dir", "c").stderr
+    assert "chosen: --model a/best.safetensors/net.pt2 (a/best.safetensors carries this program)" in lathe("train", *images, "--weights", "a/best.safetensors", "--run-dir", "c").stderr
     expect(lathe("train", "--resume", "b", "--quiet", "--epochs", 3), 0)
     expect(lathe("ckpt", "convert", "a/best.safetensors", "w.safetensors"), 0)
     expect(lathe("train", *images, "--weights", "w.safetensors", "--quiet", "--run-dir", "d"), 0)
@@ -210,6 +240,37 @@ def test_weights_of_a_run_bring_their_program_along(folder):
     expect(lathe(*few), 0)
     assert safetensors_header("e/last.safetensors")["fc.weight"]["shape"] == [10, 8]
     expect(lathe("find-lr", *images[:-2], "--weights", "a/best.safetensors", "--sweep-steps", 12), 0)
+
+
+def test_a_run_that_began_with_weights_alone_can_begin_again(folder):
+    take()
+    images = pets(folder)
+    expect(lathe("train", *images, "--model", "net.pt2", "--new-head", "--run-dir", "a", "--quiet"), 0)
+    expect(lathe("train", *images, "--weights", "a/best.safetensors", "--quiet", "--run-dir", "b"), 0)
+    config = ["--config", folder / "b/config.toml"]
+    whole = (folder / "b/last.safetensors").read_bytes()
+    (folder / "elsewhere").mkdir()
+    for has_file in (True, False):  # of 10 classes
+        if not has_file:
+            pathlib.Path("net.pt2").unlink()
+        expect(lathe("train", *config, "--quiet", "--run-dir", f"c{has_file}"), 0)
+        assert (folder / f"c{has_file}/last.safetensors").read_bytes() == whole
+        for killed, words in (("k", []), ("w", ["--weights", "a/best.safetensors"])):  # before the first checkpoint
+            run = folder / f"{killed}{has_file}"
+            run.mkdir()
+            for name in ("config.toml", "env.json", "log.txt"):
+                shutil.copy(folder / "b" / name, run)
+            expect(lathe("train", *words, "--resume", "auto", "--run-dir", run, "--quiet", "--epochs", 3), 0)
+            assert safetensors_header(run / "last.safetensors")["fc.weight"]["shape"] == [3, 8]
+    expect(lathe("train", *config, "--quiet", "--run-dir", folder / "there", cwd="elsewhere"), 0)
+    expect(lathe("find-batch", *config, "--max-batch", 8), 0)
+    expect(lathe("summary", *config), 0)
+    expect(lathe("find-lr", *config, "--sweep-steps", 12), 0)
+    expect(lathe("eval", "--run-dir", "b"), 0)
+    expect(lathe("train", "--resume", "b", "--quiet", "--epochs", 3), 0)  # writes config.toml again
+    expect(lathe("train", *config, "--quiet", "--run-dir", "e"), 0)
+    pathlib.Path("a/best.safetensors").unlink()
+    expect_one_line(lathe("train", *config, "--quiet", "--run-dir", "d"), 3, "a/best.safetensors")
 
 
 def test_a_program_that_gives_probabilities(folder):
@@ -227,6 +288,11 @@ def test_a_program_that_gives_probabilities(folder):
     logits = json.loads(expect(lathe("predict", "--weights", "a.lathe", "a.png", "--format", "json", "--top", 10), 0).stdout)
     assert abs(sum(one["probability"] for one in logits["predictions"]) - 1) < 1e-5, logits
     assert row["probability"] > 0.14, row  # a softmax of it would leave 0.11
+    take("classifier", "net.pt2")  # the same model, which gives logits
+    said = [[json.loads(line) for line in expect(lathe("eval", *DATA, "--model", f"{name}.pt2", "--worst", 1, "--json"), 0).stdout.splitlines()] for name in ("soft", "net")]
+    for key in ("loss", "probability"):
+        soft, logits = (next(row[key] for row in rows if key in row) for rows in said)
+        assert abs(soft - logits) < 1e-5, said
 
 
 def test_a_run_of_an_export_in_f64_becomes_a_graph(folder):
@@ -289,9 +355,11 @@ def test_what_a_run_with_a_file_cannot_change(folder):
     expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "m.onnx", "--model", "net.pt2"), 2, "a/best.safetensors carries its own program; leave out --model")
     write_safetensors("odd.safetensors", {"fc.bias": [0.0]}, {"lathe.model": "net.pt2", "lathe.program": "!!!!"})
     expect_one_line(lathe("eval", *DATA, "--weights", "odd.safetensors"), 3, "odd.safetensors: lathe.program: ")
-    expect_one_line(lathe("summary", "--model", "net.pt2", "--input-size", "2,3,8,8"), 2, "takes images of 16 x 16, not --image-size 8")
+    for size in ("2,3,8,8", "2,3,16,20", "2,4,16,16"):
+        expect_one_line(lathe("summary", "--model", "net.pt2", "--input-size", size), 2, f"--input-size {size}: --model net.pt2 takes 3 channels of 16 x 16")
+    expect(lathe("summary", "--model", "net.pt2", "--input-size", "2,3,16,16"), 0)
     assert "multiply-adds  -\n" in expect(lathe("summary", "--model", "net.pt2"), 0).stdout
-    assert "macs" not in json.loads(expect(lathe("summary", "--model", "net.pt2", "--json"), 0).stdout)
+    assert json.loads(expect(lathe("summary", "--model", "net.pt2", "--json"), 0).stdout)["macs"] is None
 
 
 def test_other_commands_take_a_file(folder):

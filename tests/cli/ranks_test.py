@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """`lathe train` on several ranks: what equals one process, what ends all ranks, and how a training goes on.
 
-    ranks_test.py LATHE [--sanitized]
+    ranks_test.py LATHE --golden=FOLDER [--sanitized]       (tests/graph/golden_pt2, by make_pt2_golden.py)
 """
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
+import sys
 import threading
 import time
 
@@ -20,6 +22,7 @@ from short_run import check_equal, config_of, last_of, log_of, rows_of
 TINY = ["--dataset", "synthetic", "--synthetic-size", 48, "--model", "resnet8", "--batch-size", 8, "--image-size", 8 if SANITIZED else 16, "--threads", 1,
         "--log-every", 2, "--epochs", 2, "--quiet"]
 ENDLESS = ["--epochs", 100000]  # until it is stopped, however long the test takes to say so
+GOLDEN = pathlib.Path(next(word.partition("=")[2] for word in sys.argv if word.startswith("--golden="))).resolve()
 PATIENT = {"LATHE_DISTRIBUTED_TIMEOUT": "200"}
 
 
@@ -90,6 +93,20 @@ def test_two_ranks_train_as_one_process(_):
 def test_a_smaller_batch_counts_less_on_ranks_too(_):
     """The last update of an epoch is of batches of 8 and 4 images, which are 4 and 2 on a rank."""
     check_one_process_and_two_ranks("one", "two", "--synthetic-size", 28, "--accumulate", 2)
+
+
+def test_a_run_that_began_with_weights_alone_can_begin_again_on_ranks(_):
+    shutil.copy(GOLDEN / "classifier.pt2", "net.pt2")
+    few = ["--dataset", "synthetic", "--synthetic-size", 48, "--batch-size", 8, "--epochs", 1, "--threads", 1, "--quiet"]
+    expect(lathe("train", *few, "--model", "net.pt2", "--run-dir", "a"), 0)
+    expect(lathe("train", *few, "--weights", "a/best.safetensors", "--run-dir", "b"), 0)
+    pathlib.Path("net.pt2").unlink()
+    expect(lathe("launch", "-n", 2, "train", "--config", "b/config.toml", "--run-dir", "c"), 0)
+    pathlib.Path("k").mkdir()  # killed before its first checkpoint
+    for name in ("config.toml", "log.txt"):
+        shutil.copy(f"b/{name}", "k")
+    expect(lathe("launch", "-n", 2, "train", "--resume", "auto", "--run-dir", "k", "--quiet", "--threads", 1), 0)
+    assert tensors_of("c") == tensors_of("k")
 
 
 def test_a_resumed_run_has_the_same_bits(_):

@@ -131,9 +131,7 @@ ExitCode run_eval(const Invocation& call) {
   Input input = make_input(run.images, settings, run.device, false);
   const StopRequests signals;
   Progress progress(settings.progress, settings.quiet);
-  const Evaluation result = reading_data([&] {
-    return evaluate(*run.model, input, settings, run.images->classes(), progress, observer);
-  });
+  const Evaluation result = reading_data([&] { return evaluate(run, input, progress, observer); });
   if (!result.complete)
     throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped before the end");
   Log log(settings.quiet);

@@ -2,6 +2,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <string>
 
 #include "lathe/core/text/formatted.h"
@@ -34,17 +36,30 @@ Shape input_shape(const Settings& settings) {
   return shape;
 }
 
+/// Calls take_model_file() for a model that gets this input.
+/// throws: UsageError if a program takes other images.
+void take_model_of(Settings& settings, const Shape& input) {
+  settings.image_size.reset();
+  settings.in_channels = input[1];
+  take_model_file(settings);
+  const std::optional<int64_t> side = settings.image_size;  // absent: any
+  const bool has_side = !side || (input[2] == *side && input[3] == *side);
+  if (has_side && input[1] == settings.in_channels) return;
+  throw UsageError(formatted("--input-size {}: --model {} takes {} channels{}", settings.input_size,
+                             *settings.model, settings.in_channels,
+                             side ? formatted(" of {0} x {0}", *side) : ""));
+}
+
 }  // namespace
 
 ExitCode run_summary(const Invocation& call) {
   Settings settings = call.settings;
   const Output out(settings.json);
   if (!settings.model) settings.model = "resnet18";
-  if (!settings.input_size.empty()) {
-    const Shape given = input_shape(settings);
-    settings.image_size = std::min(given[2], given[3]);
-  }
-  take_model_file(settings);
+  if (settings.input_size.empty())
+    take_model_file(settings);
+  else
+    take_model_of(settings, input_shape(settings));
   const Shape input = input_shape(settings);
   settings.image_size = std::min(input[2], input[3]);
   const auto model = make_model(settings, {.classes = settings.classes, .in_channels = input[1]});
@@ -56,7 +71,10 @@ ExitCode run_summary(const Invocation& call) {
       .add("input", concat(input))
       .add("parameters", summary.parameters)
       .add("trainable", summary.trainable);
-  if (summary.macs > 0) row.add("macs", summary.macs);
+  if (summary.macs > 0)
+    row.add("macs", summary.macs);
+  else
+    row.add("macs", std::nan(""));  // null: not counted
   row.add("input_bytes", summary.input_bytes)
       .add("pass_bytes", summary.pass_bytes)
       .add("parameter_bytes", summary.parameter_bytes)

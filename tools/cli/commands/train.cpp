@@ -304,7 +304,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
   check_batches(of_rank, shape, device, images.training, steps, ranks);
   const std::string memory = say_forecast(of_rank, shape, device, steps, log);
   const auto model = make_start(settings, *data.train_set, start, log);
-  warn_of_probabilities(*model, settings, log);
+  if (ranks.is_first()) warn_of_probabilities(*model, settings, log);
   const int64_t parameters = nn::count_parameters(*model);
   place_model(*model, device, settings);
   Tuned tuned = tune(*model, settings);

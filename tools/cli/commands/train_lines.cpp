@@ -4,9 +4,13 @@
 #include "lathe/core/format.h"
 #include "lathe/core/text/count_text.h"
 #include "lathe/core/text/formatted.h"
+#include "lathe/graph/graph_module.h"
+#include "lathe/graph/onnx/onnx.h"
 #include "lathe/nn/summary.h"
+#include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/training/compute.h"
+#include "lathe/tools/cli/training/graph_model.h"
 #include "lathe/tools/cli/training/model_file.h"
 
 namespace lathe::cli {
@@ -42,6 +46,23 @@ void say_how_it_computes(const Settings& settings, Device device, Log& log) {
   }
 }
 
+// An ONNX file does not say which of its tensors are weights, and may have lost some of its layers.
+void say_what_onnx_lacks(const jit::GraphModule& model, const std::string& file, Log& log) {
+  constexpr size_t kMost = 10;
+  const std::string folded = jit::folded_remark(model.training_graph());
+  if (!folded.empty()) log.warning(formatted("{} {}", file, folded));
+  std::vector<std::string> names = doubtful_weights(model);
+  if (names.empty()) return;
+  if (names.size() > kMost) {
+    names.resize(kMost);
+    names.emplace_back("…");
+  }
+  log.line(
+      formatted("these train, too, because an ONNX file does not tell weights from constants: {}; "
+                "--freeze NAME keeps one as it is",
+                joined(names, ", ")));
+}
+
 }  // namespace
 
 void say_what_trains(nn::Module& model, const Settings& settings, const Tuned& tuned, Log& log) {
@@ -53,6 +74,9 @@ void say_what_trains(nn::Module& model, const Settings& settings, const Tuned& t
                        nn::count_parameters(model), frozen.norms.size()));
   }
   if (tuned.lora) log.line("adapters: " + joined(tuned.lora->layers(), ", "));
+  const auto* const graph = dynamic_cast<const jit::GraphModule*>(&model);
+  if (graph != nullptr && is_onnx_file(*settings.model))
+    say_what_onnx_lacks(*graph, *settings.model, log);
 }
 
 void warn_of_probabilities(nn::Module& model, const Settings& settings, Log& log) {

@@ -21,8 +21,8 @@ struct RunCounts {
   std::string memory;  // forecast_text()
 };
 
-/// Says which parameters are frozen and which layers have adapters. Warns of a new head that is
-/// frozen.
+/// Says which parameters are frozen, which layers have adapters, and which parameters of an ONNX
+/// file may be constants. Warns of a new head that is frozen, and of an ONNX file without norms.
 void say_what_trains(nn::Module& model, const Settings& settings, const Tuned& tuned, Log& log);
 
 /// Warns if the model of a file gives probabilities, because the loss takes logits. The model must

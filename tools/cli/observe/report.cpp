@@ -58,7 +58,7 @@ report::ReportEvaluation evaluate_run(const Settings& asked) {
   const StopRequests signals;
   train::Progress progress(asked.progress, asked.quiet);
   const train::Evaluation result =
-      evaluate(*run.model, input, run.settings, run.images->classes(), progress,
+      evaluate(run, input, progress,
                [&](const Tensor& scores, const Tensor& labels) { worst.add(scores, labels); });
   if (!result.complete)
     throw CommandError(exit_code_of_signal(StopRequests::asked()), "stopped before the end");

@@ -126,6 +126,19 @@ std::string_view other_stem(const StateDict& from_file, const StateDict& own) {
   return differs ? stem_of(theirs->shape()) : "";
 }
 
+// Flags that mean the last layer find it by its module.
+void check_head(const nn::Module& model, const Settings& settings) {
+  const auto* const known = dynamic_cast<const nn::KnowsHead*>(&model);
+  const auto frozen = split_list(settings.freeze);
+  const bool means_head = settings.head_lr || settings.lora_rank > 0 ||
+                          std::ranges::find(frozen, "backbone") != frozen.end();
+  if (known == nullptr || !means_head || !head_of(model).empty()) return;
+  throw UsageError(
+      formatted("--freeze backbone, --head-lr and --lora-rank need a last layer that is a module; "
+                "the parameters of that of {} are {}",
+                *settings.model, joined(known->head_parameters(), " and ")));
+}
+
 // What may have been meant, where a file does not fit.
 std::string hint_for(const StateDict& from_file, const nn::Module& model,
                      std::optional<bool> new_head) {
@@ -235,6 +248,7 @@ bool has_adapters(const StateDict& entries) {
 
 Tuned tune(nn::Module& model, const Settings& settings) try {
   Tuned out;
+  check_head(model, settings);
   if (settings.lora_rank > 0) {
     if (dynamic_cast<const jit::GraphModule*>(&model) != nullptr)
       throw UsageError(formatted(

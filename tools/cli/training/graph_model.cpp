@@ -1,6 +1,7 @@
 // Graphs of files, made ready for a training whose checkpoints hold all of them.
 #include "lathe/tools/cli/training/graph_model.h"
 
+#include <cmath>
 #include <utility>
 
 #include "lathe/core/error.h"
@@ -18,13 +19,19 @@ namespace {
 
 constexpr std::string_view kFirstWord = "lathe graph ";
 
-/// Makes constants of several elements buffers, which checkpoints hold. The text of a graph has
-/// only constants of one element.
+/// Whether Graph::text() has a constant's value.
+bool is_in_text(const Tensor& constant) {
+  if (constant.numel() != 1) return false;
+  return !is_floating(constant.dtype()) || !std::isnan(constant.item<double>());
+}
+
+/// Makes the constants whose values the text of a graph does not have buffers, which checkpoints
+/// hold. They are counted, so that their names do not depend on other values.
 void keep_constants(jit::Graph& graph) {
-  for (size_t i = 0; i < graph.values.size(); ++i) {
-    jit::Value& value = graph.values[i];
-    if (value.origin != jit::Origin::kConstant || value.tensor.numel() == 1) continue;
-    value.name = jit::fresh_name(graph, formatted("constants.{}", i));
+  int count = 0;
+  for (jit::Value& value : graph.values) {
+    if (value.origin != jit::Origin::kConstant || is_in_text(value.tensor)) continue;
+    value.name = jit::fresh_name(graph, formatted("constants.{}", count++));
     value.origin = jit::Origin::kBuffer;
   }
 }
@@ -36,11 +43,27 @@ void check_weights(const jit::Graph& graph, const std::string& file) {
     const bool is_index = !is_floating(dtype) && dtype != kI8;
     const bool is_number = value.origin == jit::Origin::kConstant;
     if (!value.tensor.defined() || dtype == kF32 || is_index || is_number) continue;
-    throw CommandError(
-        ExitCode::kData,
-        formatted("--model {}: {} is {}, and a graph trains in f32 only; lathe predict takes any",
-                  file, value.name, jit::to_text(value.type)));
+    throw CommandError(ExitCode::kData,
+                       formatted("{}: {} is {}, but a graph that is trained or evaluated must be "
+                                 "f32; lathe predict takes any",
+                                 file, value.name, jit::to_text(value.type)));
   }
+}
+
+/// Whether the nodes that read each value do nothing but add or multiply it, directly or as views.
+std::vector<bool> only_added(const jit::Graph& graph) {
+  std::vector<bool> out(graph.values.size(), true);
+  for (const int number : graph.outputs) out[static_cast<size_t>(number)] = false;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const bool is_view = jit::calls_one_of(*node, {"cast", "expand", "permute", "reshape",
+                                                   "squeeze", "transpose", "unsqueeze", "view"});
+    if (is_view ? out[static_cast<size_t>(node->output)] : jit::calls_one_of(*node, {"add", "mul"}))
+      continue;
+    for (const int input : node->inputs) {
+      if (input >= 0) out[static_cast<size_t>(input)] = false;
+    }
+  }
+  return out;
 }
 
 std::unique_ptr<jit::GraphModule> made_model(jit::Graph graph, std::optional<int64_t> classes,
@@ -52,7 +75,7 @@ std::unique_ptr<jit::GraphModule> made_model(jit::Graph graph, std::optional<int
     } catch (const ValueError& e) {
       const std::string why = e.message().substr(std::string_view("replace_head: ").size());
       throw CommandError(ExitCode::kData,
-                         formatted("--model {} cannot get a new last layer: {}", file, why));
+                         formatted("{} cannot get a new last layer: {}", file, why));
     }
   }
   return std::make_unique<jit::GraphModule>(std::move(graph), file);
@@ -62,11 +85,24 @@ std::unique_ptr<jit::GraphModule> made_model(jit::Graph graph, std::optional<int
 
 std::unique_ptr<jit::GraphModule> open_graph_model(const std::string& file,
                                                    std::optional<int64_t> classes) {
-  jit::Graph graph =
-      is_onnx_file(file) ? jit::load_onnx_module(file).training_graph() : jit::load(file);
+  jit::Graph graph = is_onnx_file(file) ? jit::load_onnx_training_graph(file) : jit::load(file);
   jit::remove_dead_code(graph);
   keep_constants(graph);
   return made_model(std::move(graph), classes, file);
+}
+
+std::vector<std::string> doubtful_weights(const jit::GraphModule& model) {
+  const jit::Graph& graph = model.training_graph();
+  const std::vector<bool> is_added = only_added(graph);
+  std::vector<std::string> out;
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const jit::Value& value = graph.values[i];
+    const bool has_usual_name = value.name.ends_with(".weight") || value.name.ends_with(".bias");
+    if (value.origin == jit::Origin::kParameter && value.tensor.requires_grad() && is_added[i] &&
+        !has_usual_name)
+      out.push_back(formatted("{} {}", value.name, jit::to_text(value.type)));
+  }
+  return out;
 }
 
 std::string graph_text(const jit::GraphModule& model) { return model.training_graph().text(); }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lathe/core/state_dict.h"
 #include "lathe/graph/graph_module.h"
@@ -19,6 +20,10 @@ namespace lathe::cli {
 /// replaced; FileError; DataError.
 std::unique_ptr<jit::GraphModule> open_graph_model(const std::string& file,
                                                    std::optional<int64_t> classes);
+
+/// The parameters that train and may be constants of an ONNX file, which does not tell: they are
+/// only added or multiplied, and have no name of a weight or bias. "attn_mask f32[49,49]"
+std::vector<std::string> doubtful_weights(const jit::GraphModule& model);
 
 /// What a checkpoint carries of the model beside its weights: the text of its graph in training.
 std::string graph_text(const jit::GraphModule& model);

@@ -17,7 +17,6 @@
 #include "lathe/core/text/suggestion.h"
 #include "lathe/graph/graph_module.h"
 #include "lathe/graph/trace.h"
-#include "lathe/nn/fine_tuning.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
@@ -34,8 +33,8 @@ namespace fs = std::filesystem;
 using jit::Program, jit::ProgramType;
 
 constexpr std::string_view kFreeOnnxBatch =
-    "torch.onnx.export(model, (x,), file, …, dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)), or "
-    "dynamic_axes={\"x\": {0: \"N\"}} with dynamo=False";
+    "torch.onnx.export(model, (x,), file, …, dynamo=False, input_names=[\"x\"], "
+    "dynamic_axes={\"x\": {0: \"N\"}})";
 constexpr std::string_view kFreeBatch =
     "torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))";
 
@@ -119,10 +118,10 @@ std::unique_ptr<Program> carried_program(const CarriedProgram& carried,
                                       weights, {.classes = classes})));
   };
   if (!classes) return load(carried.weights);
-  const std::string head = nn::head_of(*carried_program(carried, {}));
+  const std::vector<std::string> head = carried_program(carried, {})->head_parameters();
   StateDict rest;
   for (const auto& [name, tensor] : carried.weights) {
-    if (!nn::is_below(name, head)) rest.add(name, tensor);
+    if (std::ranges::find(head, name) == head.end()) rest.add(name, tensor);
   }
   return load(rest);
 }
@@ -203,6 +202,23 @@ ImageShape image_shape(const FileModel& model, const std::string& file) {
   return {.channels = x[1], .side = x[2] ? x[2] : x[3], .classes = *y[1]};
 }
 
+/// The file of weights in --model WEIGHTS/NAME, which carries the program; "" for other names.
+std::string carrier_of(const std::string& model) {
+  const std::string folder = fs::path(model).parent_path().string();
+  const bool is_file =
+      !folder.empty() && reading_data([&] { return path_kind(folder); }) == PathKind::kFile;
+  return is_file ? folder : "";
+}
+
+/// Takes the program that `file` carries, if any, as that of a new run.
+void start_with_program(Settings& settings, const std::string& file) {
+  take_carried_program(settings, file);
+  if (settings.program == nullptr) return;
+  auto start = *settings.program;
+  start.is_start = true;
+  settings.program = std::make_shared<const CarriedProgram>(std::move(start));
+}
+
 /// The way out if --weights carries a program and --model names one of other classes. "" for other
 /// weights.
 std::string own_head_hint(const Settings& settings) {
@@ -248,17 +264,18 @@ bool take_start_program(Settings& settings, const std::string& file) {
   const safetensors::Metadata about = reading_data([&] { return metadata_in(file); });
   const auto name = about.find("lathe.model");
   if (!about.contains(std::string(kProgramKey)) || name == about.end()) return false;
-  settings.model = name->second;
-  take_carried_program(settings, file);
-  if (settings.program == nullptr) return false;
-  auto start = *settings.program;
-  start.is_start = true;
-  settings.program = std::make_shared<const CarriedProgram>(std::move(start));
+  if (!is_model_file(name->second)) return false;
+  settings.model = formatted("{}/{}", file, fs::path(name->second).filename().string());
+  start_with_program(settings, file);
   return true;
 }
 
 void take_model_file(Settings& settings) {
   if (!settings.model || !is_model_file(*settings.model)) return;
+  if (settings.program == nullptr) {
+    const std::string weights = carrier_of(*settings.model);
+    if (!weights.empty()) start_with_program(settings, weights);
+  }
   const std::string& file = *settings.model;
   const ImageShape shape = image_shape(open_model_file(settings, {}), file);
   settings.classes = shape.classes;

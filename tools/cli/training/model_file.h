@@ -39,14 +39,16 @@ void take_carried_program(Settings& settings, const Checkpoint& checkpoint,
 /// throws: CommandError (kData), DataError if `file` cannot be read.
 void take_carried_program(Settings& settings, const std::string& file);
 
-/// If a file of weights carries a program, makes it the model of a new run.
+/// If a file of weights carries a program, makes it the model of a new run. --model is then
+/// WEIGHTS/NAME: the file of weights, and the name of the program's own file. With this name in its
+/// config.toml the run can begin again.
 /// → whether it carries one
 /// throws: what take_carried_program() throws.
 bool take_start_program(Settings& settings, const std::string& file);
 
 /// If --model is a file, takes --classes and --in-channels from the file, and --image-size unless
-/// the program takes images of any size. Does nothing for other models. Call it before any setting
-/// is chosen.
+/// the program takes images of any size. Takes the program, too, if --model is WEIGHTS/NAME. Does
+/// nothing for other models. Call it before any setting is chosen.
 /// throws: CommandError (kData) if there is no such file, or if the program is no classifier of
 /// batches of images (the message says what the command needs, and how to export it); UsageError
 /// for another --image-size than the program's; DataError if the file cannot be read.

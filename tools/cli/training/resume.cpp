@@ -246,8 +246,6 @@ void take_program(Settings& settings, const StartPoint& start, Log& log) {
       log.warning(formatted("--new-head has no effect: the run goes on with the last layer of {}",
                             start.file.string()));
   }
-  const bool is_new = !start.from && !start.settings.model && settings.program == nullptr;
-  if (is_new && !settings.weights.empty()) take_start_program(settings, settings.weights);
   take_model_file(settings);
 }
 
@@ -340,8 +338,11 @@ Settings with_absolute_paths(Settings settings) {
   for (std::string* path : {&settings.data_root, &settings.weights, &settings.algo_cache, &model}) {
     std::error_code unreadable;  // then the name stays as it is
     const fs::path absolute = fs::absolute(*path, unreadable);
-    // A relative name that an older run has may belong to another directory.
-    const fs::path there = path == &settings.algo_cache ? absolute.parent_path() : absolute;
+    // A relative name that an older run has may belong to another directory. --model may be in a
+    // file of weights (take_start_program()).
+    const fs::path folder = absolute.parent_path();
+    const bool is_inside = path == &model && fs::is_regular_file(folder, unreadable);
+    const fs::path there = path == &settings.algo_cache || is_inside ? folder : absolute;
     if (!path->empty() && fs::exists(there, unreadable)) *path = absolute.string();
   }
   if (!model.empty()) settings.model = model;
