@@ -2,7 +2,9 @@
 #include "lathe/graph/pt2/pt2_call.h"
 
 #include <algorithm>
+#include <deque>
 #include <unordered_map>
+#include <utility>
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/error.h"
@@ -16,18 +18,102 @@ namespace lathe::jit::pt2 {
 
 using safetensors::in_quotes;
 
-const Target* find_target(std::string_view name) {
-  static const auto table = [] {
-    std::unordered_map<std::string_view, const Target*> all;
-    for (const auto targets : {pointwise_targets(), shape_targets(), layer_targets()}) {
-      for (const Target& target : targets) all.emplace(target.name, &target);
+namespace {
+
+constexpr std::string_view kAten = "aten.";
+
+/// Other names of operators.
+constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
+    {"absolute", "abs"},
+    {"negative", "neg"},
+    {"multiply", "mul"},
+    {"subtract", "sub"},
+    {"divide", "div"},
+    {"true_divide", "div"},
+    {"clip", "clamp"},
+    {"fix", "trunc"},
+    {"arcsin", "asin"},
+    {"arccos", "acos"},
+    {"arctan", "atan"},
+    {"arctan2", "atan2"},
+    {"not_equal", "ne"},
+    {"greater", "gt"},
+    {"greater_equal", "ge"},
+    {"less", "lt"},
+    {"less_equal", "le"},
+    {"concat", "cat"},
+    {"concatenate", "cat"},
+    {"moveaxis", "movedim"},
+    {"ger", "outer"},
+    {"special_expit", "sigmoid"},
+    {"special_erf", "erf"},
+    {"special_expm1", "expm1"},
+    {"special_log1p", "log1p"},
+    {"special_exp2", "exp2"},
+    {"special_softmax", "softmax"},
+    {"special_log_softmax", "log_softmax"},
+    {"special_logsumexp", "logsumexp"},
+};
+
+/// "aten.NAME.OVERLOAD" with a NAME of the tables; `name` itself if it has no other.
+std::string canonical(std::string_view name) {
+  if (!name.starts_with(kAten)) return std::string(name);
+  const size_t end = std::min(name.find('.', kAten.size()), name.size());
+  std::string_view op = name.substr(kAten.size(), end - kAten.size());
+  const bool in_place = op.ends_with('_') && !op.ends_with("__");
+  if (in_place) op.remove_suffix(1);
+  for (const auto& [other, known] : kSynonyms) {
+    if (op == other) op = known;
+  }
+  return concat(kAten, op, in_place ? "_" : "", name.substr(end));
+}
+
+/// All rows by name, and the in-place forms of those that have none of their own.
+class Table {
+ public:
+  Table() {
+    for (const auto targets : {pointwise_targets(), shape_targets(), layer_targets(),
+                               product_targets(), reduction_targets(), loss_targets()}) {
+      for (const Target& target : targets) rows_.emplace(target.name, &target);
     }
-    return all;
-  }();
+    for (const auto targets : {pointwise_targets(), shape_targets()}) {
+      for (const Target& target : targets) add_in_place(target);
+    }
+  }
+
+  const Target* find(std::string_view name) const {
+    const auto found = rows_.find(name);
+    return found == rows_.end() ? nullptr : found->second;
+  }
+
+ private:
+  struct InPlace {
+    std::string name;
+    Target target;
+  };
+
+  void add_in_place(const Target& target) {
+    if (target.kind != Kind::kPlain || !target.name.starts_with(kAten)) return;
+    std::string name(target.name);
+    name.insert(name.find('.', kAten.size()), "_");
+    if (rows_.contains(name)) return;
+    InPlace& made = in_place_.emplace_back(InPlace{std::move(name), {}});
+    made.target = {made.name, target.run, Kind::kWrite};
+    rows_.emplace(made.name, &made.target);
+  }
+
+  std::unordered_map<std::string_view, const Target*> rows_;
+  std::deque<InPlace> in_place_;  // a deque, so that the names stay where they are
+};
+
+}  // namespace
+
+const Target* find_target(std::string_view name) {
+  static const Table table;
   constexpr std::string_view kPrefix = "torch.ops.";
   if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
-  const auto found = table.find(name);
-  return found == table.end() ? nullptr : found->second;
+  const Target* const found = table.find(name);
+  return found != nullptr ? found : table.find(canonical(name));
 }
 
 void Call::refuse(const std::string& why) const {
@@ -249,13 +335,14 @@ void Call::results(const Tensors& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) result_at(i, tensors[i]);
 }
 
-void Call::write(const Tensor& value) {
+void Call::result(const Tensor& t) {
+  if (step_.target->kind != Kind::kWrite) return result_at(0, t);
   const Tensor self = tensor("self");
   if (step_.may_replace) {
-    const Tensor out = value.to(self.dtype());
-    return result(out.shape() == self.shape() ? out : out.expand(self.shape()).contiguous());
+    const Tensor out = t.to(self.dtype());
+    return result_at(0, out.shape() == self.shape() ? out : out.expand(self.shape()).contiguous());
   }
-  result(copy_(self, value));
+  result_at(0, copy_(self, t));
 }
 
 }  // namespace lathe::jit::pt2

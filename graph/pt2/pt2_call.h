@@ -1,5 +1,5 @@
-// What a row of the tables of operators calls: Call is one node while it runs. The operators are in
-// pt2_pointwise.cpp, pt2_shapes.cpp and pt2_layers.cpp. Internal: program.h is what others use.
+// What a row of the tables of operators calls: Call is one node while it runs. Each …_targets()
+// below names the file of its operators. Internal: program.h is what others use.
 #pragma once
 
 #include <optional>
@@ -82,14 +82,13 @@ class Call {
   /// The counter of a batch norm; undefined if its module has none.
   Tensor num_batches() const;
 
-  void result(Tensor t) { result_at(0, std::move(t)); }
+  /// The result. For an in-place operator: the new value of argument "self", which keeps its dtype
+  /// and shape.
+  void result(const Tensor& t);
   void results(const Tensors& tensors);
   void result(int64_t number) { result_at(0, number); }
   void result(double number) { result_at(0, number); }
   void result(bool truth) { result_at(0, truth); }
-  /// The result is argument "self" with this new value, of its dtype and shape.
-  void write(const Tensor& value);
-
   [[noreturn]] void refuse(const std::string& why) const;
 
  private:
@@ -121,13 +120,17 @@ struct Target {
 std::span<const Target> pointwise_targets();  // pt2_pointwise.cpp
 std::span<const Target> shape_targets();      // pt2_shapes.cpp
 std::span<const Target> layer_targets();      // pt2_layers.cpp
+std::span<const Target> product_targets();    // pt2_products.cpp
+std::span<const Target> reduction_targets();  // pt2_reductions.cpp
+std::span<const Target> loss_targets();       // pt2_losses.cpp
 
 /// What a call of an operator computes of `weight`, for LoRA; nullopt if it is no such layer. The
 /// result has no weight.
 std::optional<nn::LoraLayer> lora_layer_of(const Call& call, std::string_view target,
                                            const Tensor& weight);  // pt2_layers.cpp
 
-/// Null if there is none.
+/// The row of an operator; null if there is none. The row of an operator also serves its in-place
+/// form, whose name has an underscore more, and the operator's other names in PyTorch: "multiply".
 const Target* find_target(std::string_view name);
 
 }  // namespace lathe::jit::pt2

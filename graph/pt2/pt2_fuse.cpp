@@ -160,6 +160,10 @@ std::vector<Fusion> find_fusions(const Steps& steps, Memory& memory) {
 int run_fused(const Fusion& fusion, const std::vector<Step>& steps, std::vector<Held>& held,
               const Setting& setting) {
   const auto call = [&](int step) { return Call(steps[static_cast<size_t>(step)], held, setting); };
+  // relu_ writes into the norm's result, which is not made.
+  const auto set_result = [&](int step, Tensor y) {
+    held[static_cast<size_t>(result_of(steps[static_cast<size_t>(step)]))] = std::move(y);
+  };
   const Call norm = call(fusion.norm);
   const Tensor x = norm.tensor("input");
   const BatchNormTensors tensors{norm.maybe("weight"), norm.maybe("bias"),
@@ -174,20 +178,20 @@ int run_fused(const Fusion& fusion, const std::vector<Step>& steps, std::vector<
                       residual->shape() == x.shape() && residual->dtype() == x.dtype() &&
                       residual->device() == x.device();
     if (!fits) return fusion.norm;
-    call(fusion.relu).result(batch_norm_add_relu(x, *residual, weight, bias, mean, var, how));
+    set_result(fusion.relu, batch_norm_add_relu(x, *residual, weight, bias, mean, var, how));
     return fusion.relu + 1;
   }
   if (fusion.conv >= 0) {
-    Call conv = call(fusion.conv);
+    const Call conv = call(fusion.conv);
     const Tensor w = conv.tensor("weight");
     NormReluConv2dCall all{x, amp::cast(amp::kHalf, w), tensors, how, conv2d_options(conv)};
     all.conv.bias = conv.maybe("bias");
     if (norm_relu_conv2d_fuses(all)) {
-      conv.result(batch_norm_relu_conv2d(x, tensors, w, how, all.conv));
+      set_result(fusion.conv, batch_norm_relu_conv2d(x, tensors, w, how, all.conv));
       return fusion.conv + 1;
     }
   }
-  call(fusion.relu).result(batch_norm_relu(x, weight, bias, mean, var, how));
+  set_result(fusion.relu, batch_norm_relu(x, weight, bias, mean, var, how));
   return fusion.conv >= 0 ? fusion.conv : fusion.relu + 1;
 }
 

@@ -1,30 +1,27 @@
-// Operators of layers: products, convolutions, norms, pools, attention, recurrence, reductions.
+// Operators of layers: convolutions, norms, pools, attention, recurrence.
 // Contract: pt2_call.h.
 #include "lathe/graph/pt2/pt2_layers.h"
 
-#include <cmath>
-
-#include "lathe/autograd/grad_mode.h"
-#include "lathe/ops/argmax.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/binary.h"
-#include "lathe/ops/cast.h"
 #include "lathe/ops/conv1d.h"
 #include "lathe/ops/conv_transpose2d.h"
-#include "lathe/ops/distance.h"
+#include "lathe/ops/creation.h"
 #include "lathe/ops/dropout.h"
-#include "lathe/ops/einsum.h"
 #include "lathe/ops/embedding.h"
 #include "lathe/ops/group_norm.h"
+#include "lathe/ops/index.h"
 #include "lathe/ops/layer_norm.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/pad.h"
+#include "lathe/ops/pool1d.h"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/recurrent.h"
-#include "lathe/ops/reduce.h"
-#include "lathe/ops/softmax.h"
+#include "lathe/ops/rms_norm.h"
+#include "lathe/ops/searchsorted.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/upsample.h"
+#include "lathe/ops/views.h"
 
 namespace lathe::jit::pt2 {
 
@@ -46,11 +43,7 @@ Conv2dOptions conv2d_options(const Call& c) {
 
 namespace {
 
-// --- products and convolutions -------------------------------------------------------------------
-
-void linear_of(Call& c) {
-  c.result(linear(c.tensor("input"), c.tensor("weight"), c.maybe("bias")));
-}
+// --- convolutions and attention ------------------------------------------------------------------
 
 struct Conv2dArguments {
   Conv2dOptions options;                // without the bias
@@ -90,6 +83,23 @@ void conv1d_of(Call& c) {
   c.result(conv1d(c.tensor("input"), c.tensor("weight"), o));
 }
 
+/// A row of an image.
+Tensor as_image(const Tensor& x) { return unsqueeze(x, -2); }
+
+/// As an image of one row.
+void conv_transpose1d_of(Call& c) {
+  const auto along_row = [&](const char* name, int64_t otherwise) {
+    return Pair{otherwise, c.pair(name, otherwise).cols};
+  };
+  ConvTranspose2dOptions o{.bias = c.maybe("bias"), .stride = along_row("stride", 1)};
+  o.pad = along_row("padding", 0);
+  o.output_pad = along_row("output_padding", 0);
+  o.dilation = along_row("dilation", 1);
+  o.groups = c.integer("groups", 1);
+  const Tensor y = conv_transpose2d(as_image(c.tensor("input")), as_image(c.tensor("weight")), o);
+  c.result(squeeze(y, -2));
+}
+
 void conv_transpose2d_of(Call& c) {
   ConvTranspose2dOptions o;
   o.bias = c.maybe("bias");
@@ -101,17 +111,6 @@ void conv_transpose2d_of(Call& c) {
   c.result(conv_transpose2d(c.tensor("input"), c.tensor("weight"), o));
 }
 
-void addmm_of(Call& c) {
-  const Scalar alpha = c.number("alpha", 1), beta = c.number("beta", 1);
-  const bool is_plain = alpha.to<double>() == 1 && beta.to<double>() == 1;
-  // Without gradients by ops that a graph holds, for jit::trace.
-  if (is_plain && !grad_enabled()) {
-    return c.result(add(matmul(c.tensor("mat1"), c.tensor("mat2")), c.tensor("self")));
-  }
-  c.result(
-      addmm(c.tensor("self"), c.tensor("mat1"), c.tensor("mat2"), {.beta = beta, .alpha = alpha}));
-}
-
 void embedding_of(Call& c) {
   const int64_t padding = c.integer("padding_idx", -1);
   EmbeddingOptions o;
@@ -119,6 +118,30 @@ void embedding_of(Call& c) {
   if (c.boolean("scale_grad_by_freq", false))
     c.refuse("divides gradients by how often a row is looked up, which is not supported");
   c.result(embedding(c.tensor("weight"), c.tensor("indices"), o));
+}
+
+/// Sums or means of the rows of each bag. `offsets`: where each bag begins in `indices`.
+void embedding_bag_of(Call& c) {
+  constexpr int64_t kSum = 0, kMean = 1;
+  const int64_t mode = c.integer("mode", kSum);
+  if (mode != kSum && mode != kMean) c.refuse("takes the largest of a bag, which is not supported");
+  if (c.integer("padding_idx", -1) >= 0) c.refuse("leaves out an index, which is not supported");
+  const Tensor weight = c.tensor("weight"), indices = c.tensor("indices");
+  Tensor offsets = c.tensor("offsets");
+  if (c.boolean("include_last_offset", false)) offsets = slice(offsets, 0, 0, -1);
+  Tensor rows = embedding(weight, indices);
+  const Tensor factors = c.maybe("per_sample_weights");
+  if (factors.defined()) rows = mul(rows, unsqueeze(factors, -1));
+  const Tensor places =
+      arange(indices.dim(0), {.dtype = offsets.dtype(), .device = offsets.device()});
+  const Tensor bags = sub(searchsorted(offsets, places, {.right = true}), 1);
+  const Shape size{offsets.dim(0), weight.dim(1)};
+  const TensorOptions like{.dtype = rows.dtype(), .device = rows.device()};
+  const Tensor sums = index_add(zeros(size, like), 0, bags, rows);
+  if (mode == kSum) return c.result(sums);
+  const Tensor counts =
+      index_add(zeros({size[0], 1}, like), 0, bags, ones({indices.dim(0), 1}, like));
+  c.result(div(sums, clamp(counts, {.low = 1})));
 }
 
 void attention(Call& c) {
@@ -162,10 +185,35 @@ void lstm_of(Call& c) {
   c.results({r.y, r.h, r.c});
 }
 
-void gru_of(Call& c) {
+template <RecurrentResult (*op)(const Tensor&, const Tensor&, const std::vector<RecurrentLayer>&,
+                                const RecurrentOptions&)>
+void recurrent(Call& c) {
   const RecurrentResult r =
-      gru(c.tensor("input"), c.tensor("hx"), recurrent_layers(c, false), recurrent_options(c));
+      op(c.tensor("input"), c.tensor("hx"), recurrent_layers(c, false), recurrent_options(c));
   c.results({r.y, r.h});
+}
+
+/// The weights of a cell.
+std::vector<RecurrentLayer> cell_layer(Call& c) {
+  return {{.w_x = c.tensor("w_ih"),
+           .w_h = c.tensor("w_hh"),
+           .b_x = c.maybe("b_ih"),
+           .b_h = c.maybe("b_hh")}};
+}
+/// A step is a sequence of length 1.
+template <RecurrentResult (*op)(const Tensor&, const Tensor&, const std::vector<RecurrentLayer>&,
+                                const RecurrentOptions&)>
+void cell(Call& c) {
+  const RecurrentResult r =
+      op(unsqueeze(c.tensor("input"), 0), unsqueeze(c.tensor("hx"), 0), cell_layer(c), {});
+  c.result(squeeze(r.h, 0));
+}
+void lstm_cell_of(Call& c) {
+  const Tensors states = c.tensors("hx");
+  if (states.size() != 2) c.refuse("needs two states");
+  const RecurrentResult r = lstm(unsqueeze(c.tensor("input"), 0), unsqueeze(states[0], 0),
+                                 unsqueeze(states[1], 0), cell_layer(c), {});
+  c.results({squeeze(r.h, 0), squeeze(r.c, 0)});
 }
 
 // --- norms, dropout, pools -----------------------------------------------------------------------
@@ -185,6 +233,35 @@ void group_norm_of(Call& c) {
                       {c.maybe("weight"), c.maybe("bias"), c.real("eps", 1e-5)}));
 }
 
+/// With running statistics in evaluation only: in training they would be means over the images.
+void instance_norm_of(Call& c) {
+  const Tensor x = c.tensor("input"), weight = c.maybe("weight"), bias = c.maybe("bias");
+  const double eps = c.real("eps", 1e-5);
+  if (!c.has("running_mean")) {
+    return c.result(group_norm(x, x.dim(1), {.weight = weight, .bias = bias, .eps = eps}));
+  }
+  if (c.trains())
+    c.refuse("has running statistics, which are not updated: call eval() on its module");
+  c.result(
+      batch_norm(x, weight, bias, c.tensor("running_mean"), c.tensor("running_var"), {.eps = eps}));
+}
+
+void rms_norm_of(Call& c) {
+  RmsNormOptions o{.weight = c.maybe("weight")};
+  if (c.has("eps")) o.eps = c.real("eps");
+  c.result(rms_norm(c.tensor("input"), c.dims("normalized_shape"), o));
+}
+
+/// Whole channels become 0: nn.Dropout1d, 2d and 3d.
+Tensor dropped_channels(Call& c, const char* input) {
+  const Tensor x = c.tensor(input);
+  if (x.ndim() < 2) c.refuse(concat("needs channels (", x, ")"));
+  Shape size = x.shape();
+  for (int d = 2; d < x.ndim(); ++d) size[d] = 1;
+  const Tensor kept = ones(size, {.dtype = x.dtype(), .device = x.device()});
+  return mul(x, dropout(kept, {.p = c.real("p", 0.5), .train = c.trains("train")}));
+}
+
 Tensor dropped(Call& c, const char* input) {
   return dropout(c.tensor(input), {.p = c.real("p", 0.5), .train = c.trains("train")});
 }
@@ -195,6 +272,36 @@ MaxPool2dOptions max_pool_options(Call& c) {
           .pad = c.pair("padding", 0),
           .dilation = c.pair("dilation", 1),
           .ceil_mode = c.boolean("ceil_mode", false)};
+}
+
+void max_pool1d_of(Call& c) {
+  c.result(max_pool1d(c.tensor("self"), {.kernel = c.pair("kernel_size").cols,
+                                         .stride = c.pair("stride", 0).cols,
+                                         .pad = c.pair("padding", 0).cols,
+                                         .dilation = c.pair("dilation", 1).cols,
+                                         .ceil_mode = c.boolean("ceil_mode", false)}));
+}
+void avg_pool1d_of(Call& c) {
+  c.result(
+      avg_pool1d(c.tensor("self"), {.kernel = c.pair("kernel_size").cols,
+                                    .stride = c.pair("stride", 0).cols,
+                                    .pad = c.pair("padding", 0).cols,
+                                    .ceil_mode = c.boolean("ceil_mode", false),
+                                    .count_include_pad = c.boolean("count_include_pad", true)}));
+}
+
+/// Windows of equal size only: of x's size divided by the result's.
+void adaptive_max_pool2d_of(Call& c) {
+  const Tensor x = c.tensor("self");
+  const Pair out = c.pair("output_size");
+  const int64_t rows = x.dim(-2), columns = x.dim(-1);
+  if (out.rows < 1 || out.cols < 1 || rows % out.rows != 0 || columns % out.cols != 0) {
+    c.refuse(
+        concat("needs windows of equal size (", x, ", result ", out.rows, " x ", out.cols, ")"));
+  }
+  const auto [y, at] =
+      max_pool2d_with_indices(x, {.kernel = {rows / out.rows, columns / out.cols}});
+  c.results({y, at});
 }
 
 void avg_pool2d_of(Call& c) {
@@ -208,83 +315,43 @@ void avg_pool2d_of(Call& c) {
 
 template <UpsampleMode mode>
 void upsample_of(Call& c) {
+  const Tensor x = c.tensor("input");
+  const bool is_row = x.ndim() == 3;  // as an image of one row
   UpsampleOptions o{.mode = mode, .align_corners = c.boolean("align_corners", false)};
   if (c.has("output_size")) {
     o.size = c.pair("output_size");
+    if (is_row) o.size.rows = 1;
   } else {
     const std::vector<double> factors = c.reals("scale_factors");
-    if (factors.size() != 2) c.refuse("needs two factors");
-    o.scale = {factors[0], factors[1]};
+    if (factors.size() != (is_row ? 1 : 2)) c.refuse(concat("has ", factors.size(), " factors"));
+    o.scale = {is_row ? 1 : factors[0], factors.back()};
   }
-  c.result(upsample(c.tensor("input"), o));
-}
-
-// --- reductions ----------------------------------------------------------------------------------
-
-/// "self", converted if the call asks for a dtype.
-Tensor self_as_asked(Call& c) {
-  const Tensor x = c.tensor("self");
-  return x.to(c.dtype("dtype", x.dtype()));
-}
-
-template <Tensor (*op)(const Tensor&, const Dims&, ReduceOptions)>
-void reduced(Call& c) {
-  c.result(op(self_as_asked(c), c.dims("dim", {}), {.keepdim = c.boolean("keepdim", false)}));
-}
-
-template <Tensor (*op)(const Tensor&, const Dims&, VarOptions)>
-void varied(Call& c) {
-  VarOptions o{.keepdim = c.boolean("keepdim", false)};
-  o.unbiased = c.boolean("unbiased", true);
-  if (c.has("correction")) o.correction = c.integer("correction");
-  c.result(op(c.tensor("self"), c.dims("dim", {}), o));
-}
-
-void vector_norm_of(Call& c) {
-  c.result(vector_norm(self_as_asked(c), c.real("ord", 2.0), c.dims("dim", {}),
-                       {.keepdim = c.boolean("keepdim", false)}));
-}
-
-template <Tensor (*op)(const Tensor&, int64_t)>
-void along(Call& c) {
-  c.result(op(self_as_asked(c), c.integer("dim")));
-}
-
-template <ValuesAndIndices (*op)(const Tensor&, int64_t, ReduceOptions)>
-void largest(Call& c) {
-  const auto [values, indices] =
-      op(c.tensor("self"), c.integer("dim"), {.keepdim = c.boolean("keepdim", false)});
-  c.results({values, indices});
+  const Tensor y = upsample(is_row ? as_image(x) : x, o);
+  c.result(is_row ? squeeze(y, -2) : y);
 }
 
 using enum Kind;
 
 // clang-format off
 const Target kLayers[] = {
-    {"aten.linear.default", linear_of}, {"aten.addmm.default", addmm_of},
-    {"aten.matmul.default", [](Call& c) { c.result(matmul(c.tensor("self"), c.tensor("other"))); }},
-    {"aten.mm.default", [](Call& c) { c.result(mm(c.tensor("self"), c.tensor("mat2"))); }},
-    {"aten.bmm.default", [](Call& c) { c.result(bmm(c.tensor("self"), c.tensor("mat2"))); }},
-    {"aten.einsum.default", [](Call& c) { c.result(einsum(c.word("equation", ""), c.tensors("tensors"))); }},
-    {"aten.conv2d.default", conv2d_of}, {"aten.conv2d.padding", conv2d_of}, {"aten.conv1d.default", conv1d_of}, {"aten.conv_transpose2d.input", conv_transpose2d_of},
-    {"aten.embedding.default", embedding_of}, {"aten.scaled_dot_product_attention.default", attention},
-    {"aten.lstm.input", lstm_of}, {"aten.gru.input", gru_of},
+    {"aten.conv1d.default", conv1d_of}, {"aten.conv2d.default", conv2d_of}, {"aten.conv2d.padding", conv2d_of},
+    {"aten.conv_transpose1d.default", conv_transpose1d_of}, {"aten.conv_transpose2d.input", conv_transpose2d_of},
+    {"aten.embedding.default", embedding_of}, {"aten.embedding_bag.padding_idx", embedding_bag_of}, {"aten.scaled_dot_product_attention.default", attention},
+    {"aten.lstm.input", lstm_of}, {"aten.gru.input", recurrent<gru>}, {"aten.rnn_tanh.input", recurrent<rnn_tanh>}, {"aten.rnn_relu.input", recurrent<rnn_relu>},
+    {"aten.lstm_cell.default", lstm_cell_of}, {"aten.gru_cell.default", cell<gru>}, {"aten.rnn_tanh_cell.default", cell<rnn_tanh>}, {"aten.rnn_relu_cell.default", cell<rnn_relu>},
 
     {"aten.batch_norm.default", batch_norm_of}, {"aten.layer_norm.default", layer_norm_of}, {"aten.group_norm.default", group_norm_of},
-    {"aten.dropout.default", [](Call& c) { c.result(dropped(c, "input")); }, kView}, {"aten.dropout_.default", [](Call& c) { c.write(dropped(c, "self")); }, kWrite},
+    {"aten.instance_norm.default", instance_norm_of}, {"aten.rms_norm.default", rms_norm_of},
+    {"aten.dropout.default", [](Call& c) { c.result(dropped(c, "input")); }, kView}, {"aten.dropout_.default", [](Call& c) { c.result(dropped(c, "self")); }, kWrite},
+    {"aten.feature_dropout.default", [](Call& c) { c.result(dropped_channels(c, "input")); }}, {"aten.feature_dropout_.default", [](Call& c) { c.result(dropped_channels(c, "self")); }, kWrite},
+    {"aten.max_pool1d.default", max_pool1d_of}, {"aten.avg_pool1d.default", avg_pool1d_of},
+    {"aten.adaptive_avg_pool1d.default", [](Call& c) { c.result(adaptive_avg_pool1d(c.tensor("self"), c.pair("output_size").cols)); }},
     {"aten.max_pool2d.default", [](Call& c) { c.result(max_pool2d(c.tensor("self"), max_pool_options(c))); }},
     {"aten.max_pool2d_with_indices.default", [](Call& c) { const auto [y, at] = max_pool2d_with_indices(c.tensor("self"), max_pool_options(c)); c.results({y, at}); }},
-    {"aten.avg_pool2d.default", avg_pool2d_of},
+    {"aten.avg_pool2d.default", avg_pool2d_of}, {"aten.adaptive_max_pool2d.default", adaptive_max_pool2d_of},
     {"aten.adaptive_avg_pool2d.default", [](Call& c) { c.result(adaptive_avg_pool2d(c.tensor("self"), c.pair("output_size"))); }},
-    {"aten.upsample_bilinear2d.vec", upsample_of<UpsampleMode::kBilinear>}, {"aten.upsample_bicubic2d.vec", upsample_of<UpsampleMode::kBicubic>},
-    {"aten.upsample_nearest2d.vec", upsample_of<UpsampleMode::kNearest>}, {"aten._upsample_nearest_exact2d.vec", upsample_of<UpsampleMode::kNearestExact>},
-
-    {"aten.softmax.int", along<softmax>}, {"aten.log_softmax.int", along<log_softmax>},
-    {"aten.mean.dim", reduced<mean>}, {"aten.mean.default", reduced<mean>}, {"aten.sum.dim_IntList", reduced<sum>}, {"aten.sum.default", reduced<sum>},
-    {"aten.amax.default", reduced<amax>}, {"aten.amin.default", reduced<amin>}, {"aten.logsumexp.default", reduced<logsumexp>},
-    {"aten.any.dim", reduced<any>}, {"aten.all.dim", reduced<all>}, {"aten.any.default", reduced<any>}, {"aten.all.default", reduced<all>},
-    {"aten.var.correction", varied<var>}, {"aten.var.dim", varied<var>}, {"aten.std.correction", varied<lathe::std>}, {"aten.std.dim", varied<lathe::std>},
-    {"aten.linalg_vector_norm.default", vector_norm_of}, {"aten.max.dim", largest<max>}, {"aten.min.dim", largest<min>},
+    {"aten.upsample_bilinear2d.vec", upsample_of<UpsampleMode::kBilinear>}, {"aten.upsample_linear1d.vec", upsample_of<UpsampleMode::kBilinear>}, {"aten.upsample_bicubic2d.vec", upsample_of<UpsampleMode::kBicubic>},
+    {"aten.upsample_nearest1d.vec", upsample_of<UpsampleMode::kNearest>}, {"aten.upsample_nearest2d.vec", upsample_of<UpsampleMode::kNearest>}, {"aten._upsample_nearest_exact2d.vec", upsample_of<UpsampleMode::kNearestExact>},
 };
 // clang-format on
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "lathe/core/checked_size.h"
+#include "lathe/core/half.h"
 #include "lathe/graph/pt2/pt2_call.h"
 #include "lathe/ops/activations.h"
 #include "lathe/ops/binary.h"
@@ -17,33 +18,25 @@ namespace lathe::jit::pt2 {
 
 namespace {
 
-/// y = op(self), and its in-place form.
+/// y = op(self).
 template <Tensor (*op)(const Tensor&)>
 void unary(Call& c) {
-  c.result(op(c.tensor("self")));
+  c.result(op(c.self()));
 }
-template <Tensor (*op)(const Tensor&)>
-void unary_(Call& c) {
-  c.write(op(c.self()));
+
+/// y = op(self, other).
+template <Tensor (*op)(const Tensor&, const Tensor&)>
+void of_two(Call& c) {
+  c.result(op(c.self(), c.tensor("other")));
 }
 
 /// y = op(self, other), where `other` may be a number.
 template <Tensor (*of_tensors)(const Tensor&, const Tensor&),
           Tensor (*of_number)(const Tensor&, Scalar)>
-Tensor binary_of(Call& c) {
-  const Tensor self = c.self();
-  if (c.is_tensor("other")) return of_tensors(self, c.tensor("other"));
-  return of_number(self, c.number("other"));
-}
-template <Tensor (*of_tensors)(const Tensor&, const Tensor&),
-          Tensor (*of_number)(const Tensor&, Scalar)>
 void binary(Call& c) {
-  c.result(binary_of<of_tensors, of_number>(c));
-}
-template <Tensor (*of_tensors)(const Tensor&, const Tensor&),
-          Tensor (*of_number)(const Tensor&, Scalar)>
-void binary_(Call& c) {
-  c.write(binary_of<of_tensors, of_number>(c));
+  const Tensor self = c.self();
+  c.result(c.is_tensor("other") ? of_tensors(self, c.tensor("other"))
+                                : of_number(self, c.number("other")));
 }
 
 Scalar times(Scalar a, Scalar b) {
@@ -55,30 +48,36 @@ Scalar times(Scalar a, Scalar b) {
 }
 
 /// self + alpha * other.
-Tensor added(Call& c) {
+void added(Call& c) {
   const Scalar alpha = c.number("alpha", 1);
   const Tensor self = c.tensor("self");
-  if (!c.is_tensor("other")) return add(self, times(c.number("other"), alpha));
-  if (alpha.to<double>() == 1) return add(self, c.tensor("other"));
-  return add(self, c.tensor("other"), alpha);
+  if (!c.is_tensor("other")) return c.result(add(self, times(c.number("other"), alpha)));
+  if (alpha.to<double>() == 1) return c.result(add(self, c.tensor("other")));
+  c.result(add(self, c.tensor("other"), alpha));
 }
 /// self - alpha * other.
-Tensor subtracted(Call& c) {
+void subtracted(Call& c) {
   const Scalar alpha = c.number("alpha", 1);
   const Tensor self = c.tensor("self");
-  if (!c.is_tensor("other")) return sub(self, times(c.number("other"), alpha));
-  if (alpha.to<double>() == 1) return sub(self, c.tensor("other"));
-  return sub(self, c.tensor("other"), alpha);
+  if (!c.is_tensor("other")) return c.result(sub(self, times(c.number("other"), alpha)));
+  if (alpha.to<double>() == 1) return c.result(sub(self, c.tensor("other")));
+  c.result(sub(self, c.tensor("other"), alpha));
 }
 
-Tensor divided(Call& c) {
+/// other - alpha * self.
+void subtracted_from(Call& c) {
+  const Tensor self = mul(c.tensor("self"), c.number("alpha", 1));
+  c.result(c.is_tensor("other") ? sub(c.tensor("other"), self) : sub(c.number("other"), self));
+}
+
+void divided(Call& c) {
   const std::string word = c.word("rounding_mode", "");
   DivOptions options;
   if (word == "floor") options.rounding_mode = RoundingMode::kFloor;
   if (word == "trunc") options.rounding_mode = RoundingMode::kTrunc;
   const Tensor self = c.self();
-  if (c.is_tensor("other")) return div(self, c.tensor("other"), options);
-  return div(self, c.number("other"), options);
+  if (c.is_tensor("other")) return c.result(div(self, c.tensor("other"), options));
+  c.result(div(self, c.number("other"), options));
 }
 
 /// Bits are not computed with: masks are of bool.
@@ -92,38 +91,87 @@ void bitwise(Call& c) {
   c.result(op(truth(c, "self"), truth(c, "other")));
 }
 
-Tensor clamped(Call& c) {
+/// Limits that are tensors; one of them may be missing.
+Tensor clamped_to(const Tensor& self, const Tensor& low, const Tensor& high) {
+  if (low.defined() && high.defined()) return clamp(self, low, high);
+  return low.defined() ? maximum(self, low) : minimum(self, high);
+}
+
+void clamped(Call& c) {
+  if (c.is_tensor("min") || c.is_tensor("max")) {
+    return c.result(clamped_to(c.self(), c.maybe("min"), c.maybe("max")));
+  }
   ClampOptions options;
   if (c.has("min")) options.low = c.number("min");
   if (c.has("max")) options.high = c.number("max");
-  return clamp(c.self(), options);
+  c.result(clamp(c.self(), options));
 }
-Tensor hardtanh_of(Call& c) {
-  return hardtanh(c.self(), c.real("min_val", -1.0), c.real("max_val", 1.0));
+void hardtanh_of(Call& c) {
+  c.result(hardtanh(c.self(), c.real("min_val", -1.0), c.real("max_val", 1.0)));
 }
-Tensor leaky_relu_of(Call& c) { return leaky_relu(c.self(), c.real("negative_slope", 0.01)); }
-Tensor elu_of(Call& c) {
+void leaky_relu_of(Call& c) { c.result(leaky_relu(c.self(), c.real("negative_slope", 0.01))); }
+void elu_of(Call& c) {
   if (c.real("scale", 1.0) != 1 || c.real("input_scale", 1.0) != 1) c.refuse("has scales");
-  return elu(c.self(), c.real("alpha", 1.0));
+  c.result(elu(c.self(), c.real("alpha", 1.0)));
 }
-Tensor gelu_of(Call& c) {
-  return gelu(c.self(), {.tanh_approximation = c.word("approximate", "none") == "tanh"});
+/// max(x, 0) + min(alpha (e^(x/alpha) - 1), 0).
+void celu_of(Call& c) {
+  const double alpha = c.real("alpha", 1.0);
+  if (alpha == 0) c.refuse("divides by alpha = 0");
+  c.result(mul(elu(div(c.self(), alpha)), alpha));
 }
-Tensor filled(Call& c) {
+void hardshrink_of(Call& c) {
+  const Tensor self = c.self();
+  c.result(masked_fill(self, le(abs(self), c.number("lambd", 0.5)), 0));
+}
+void softshrink_of(Call& c) {
+  const Tensor self = c.self();
+  const double lambda = c.real("lambd", 0.5);
+  c.result(sub(self, clamp(self, -lambda, lambda)));
+}
+void threshold_of(Call& c) {
+  const Tensor self = c.self();
+  c.result(masked_fill(self, le(self, c.number("threshold")), c.number("value")));
+}
+
+double largest_of(DType dtype) {
+  if (dtype == kF16) return static_cast<float>(std::numeric_limits<Half>::max());
+  if (dtype == kBF16) return static_cast<float>(std::numeric_limits<BFloat16>::max());
+  return dtype == kF32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
+}
+void nan_to_num_of(Call& c) {
+  const Tensor self = c.self();
+  if (!is_floating(self.dtype())) return c.result(clone(self));
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double largest = largest_of(self.dtype());
+  Tensor out = masked_fill(self, isnan(self), c.real("nan", 0.0));
+  out = masked_fill(out, eq(self, kInfinity), c.real("posinf", largest));
+  c.result(masked_fill(out, eq(self, -kInfinity), c.real("neginf", -largest)));
+}
+void gelu_of(Call& c) {
+  c.result(gelu(c.self(), {.tanh_approximation = c.word("approximate", "none") == "tanh"}));
+}
+void filled(Call& c) {
   const Tensor self = c.tensor("self");
-  if (c.is_tensor("value")) return c.tensor("value");
-  return full({}, c.number("value"), {.dtype = self.dtype(), .device = self.device()});
+  if (c.is_tensor("value")) return c.result(c.tensor("value"));
+  c.result(full({}, c.number("value"), {.dtype = self.dtype(), .device = self.device()}));
 }
-Tensor masked(Call& c) {
+void masked(Call& c) {
   const Tensor self = c.tensor("self"), mask = c.tensor("mask");
-  if (c.is_tensor("value")) return masked_fill(self, mask, c.tensor("value"));
-  return masked_fill(self, mask, c.number("value"));
+  if (c.is_tensor("value")) return c.result(masked_fill(self, mask, c.tensor("value")));
+  c.result(masked_fill(self, mask, c.number("value")));
 }
 
 void pow_of(Call& c) {
   if (!c.is_tensor("self")) return c.result(pow(c.number("self"), c.tensor("exponent")));
-  if (c.is_tensor("exponent")) return c.result(pow(c.tensor("self"), c.tensor("exponent")));
-  c.result(pow(c.tensor("self"), c.number("exponent")));
+  if (c.is_tensor("exponent")) return c.result(pow(c.self(), c.tensor("exponent")));
+  c.result(pow(c.self(), c.number("exponent")));
+}
+
+void lerp_of(Call& c) {
+  const Tensor self = c.tensor("self"), end = c.tensor("end");
+  if (c.is_tensor("weight")) return c.result(lerp(self, end, c.tensor("weight")));
+  c.result(lerp(self, end, c.real("weight")));
 }
 
 void where_of(Call& c) {
@@ -152,8 +200,8 @@ void mul_of(Call& c) {
 /// 1 with probability p, else 0. Stochastic depth in evaluation keeps everything.
 void bernoulli_of(Call& c) {
   const Tensor self = c.tensor("self");
-  if (c.is_stochastic_depth() && !c.trains()) return c.write(ones_like(self));
-  c.write(bernoulli(full_like(self, c.real("p", 0.5))));
+  if (c.is_stochastic_depth() && !c.trains()) return c.result(ones_like(self));
+  c.result(bernoulli(full_like(self, c.real("p", 0.5))));
 }
 
 // --- symbolic numbers ----------------------------------------------------------------------------
@@ -213,61 +261,54 @@ void compared(Call& c) {
 using enum Kind;
 
 // clang-format off
+// A row also serves its in-place form (find_target()): aten.abs is aten.abs_, too.
 const Target kPointwise[] = {
-    {"aten.neg.default", unary<neg>}, {"aten.abs.default", unary<abs>}, {"aten.sign.default", unary<sign>}, {"aten.square.default", unary<square>},
+    {"aten.neg.default", unary<neg>}, {"aten.abs.default", unary<abs>}, {"aten.sign.default", unary<sign>}, {"aten.square.default", unary<square>}, {"aten.frac.default", unary<frac>},
     {"aten.floor.default", unary<floor>}, {"aten.ceil.default", unary<ceil>}, {"aten.round.default", unary<round>}, {"aten.trunc.default", unary<trunc>},
-    {"aten.exp.default", unary<exp>}, {"aten.expm1.default", unary<expm1>}, {"aten.log.default", unary<log>}, {"aten.log1p.default", unary<log1p>}, {"aten.log2.default", unary<log2>},
+    {"aten.exp.default", unary<exp>}, {"aten.exp2.default", unary<exp2>}, {"aten.expm1.default", unary<expm1>},
+    {"aten.log.default", unary<log>}, {"aten.log1p.default", unary<log1p>}, {"aten.log2.default", unary<log2>}, {"aten.log10.default", unary<log10>},
     {"aten.sqrt.default", unary<sqrt>}, {"aten.rsqrt.default", unary<rsqrt>}, {"aten.reciprocal.default", unary<reciprocal>},
-    {"aten.sin.default", unary<sin>}, {"aten.cos.default", unary<cos>}, {"aten.tan.default", unary<tan>}, {"aten.atan.default", unary<atan>},
+    {"aten.sin.default", unary<sin>}, {"aten.cos.default", unary<cos>}, {"aten.tan.default", unary<tan>}, {"aten.asin.default", unary<asin>}, {"aten.acos.default", unary<acos>}, {"aten.atan.default", unary<atan>},
+    {"aten.sinh.default", unary<sinh>}, {"aten.cosh.default", unary<cosh>}, {"aten.asinh.default", unary<asinh>}, {"aten.acosh.default", unary<acosh>}, {"aten.atanh.default", unary<atanh>},
     {"aten.erf.default", unary<erf>}, {"aten.tanh.default", unary<tanh>}, {"aten.sigmoid.default", unary<sigmoid>}, {"aten.log_sigmoid.default", unary<logsigmoid>},
     {"aten.relu.default", unary<relu>}, {"aten.relu6.default", unary<relu6>}, {"aten.silu.default", unary<silu>}, {"aten.mish.default", unary<mish>},
     {"aten.selu.default", unary<selu>}, {"aten.hardsigmoid.default", unary<hardsigmoid>}, {"aten.hardswish.default", unary<hardswish>},
-    {"aten.isnan.default", unary<isnan>}, {"aten.isinf.default", unary<isinf>}, {"aten.logical_not.default", unary<logical_not>},
-    {"aten.neg_.default", unary_<neg>, kWrite}, {"aten.exp_.default", unary_<exp>, kWrite}, {"aten.sqrt_.default", unary_<sqrt>, kWrite},
-    {"aten.tanh_.default", unary_<tanh>, kWrite}, {"aten.sigmoid_.default", unary_<sigmoid>, kWrite}, {"aten.relu_.default", unary_<relu>, kWrite},
-    {"aten.relu6_.default", unary_<relu6>, kWrite}, {"aten.silu_.default", unary_<silu>, kWrite}, {"aten.mish_.default", unary_<mish>, kWrite},
-    {"aten.selu_.default", unary_<selu>, kWrite}, {"aten.hardsigmoid_.default", unary_<hardsigmoid>, kWrite}, {"aten.hardswish_.default", unary_<hardswish>, kWrite},
+    {"aten.isnan.default", unary<isnan>}, {"aten.isinf.default", unary<isinf>}, {"aten.isfinite.default", unary<isfinite>}, {"aten.logical_not.default", unary<logical_not>},
 
-    {"aten.add.Tensor", [](Call& c) { c.result(added(c)); }}, {"aten.add.Scalar", [](Call& c) { c.result(added(c)); }},
-    {"aten.sub.Tensor", [](Call& c) { c.result(subtracted(c)); }}, {"aten.sub.Scalar", [](Call& c) { c.result(subtracted(c)); }},
-    {"aten.rsub.Scalar", [](Call& c) { c.result(sub(c.number("other"), mul(c.tensor("self"), c.number("alpha", 1)))); }},
+    {"aten.add.Tensor", added}, {"aten.add.Scalar", added}, {"aten.sub.Tensor", subtracted}, {"aten.sub.Scalar", subtracted},
+    {"aten.rsub.Tensor", subtracted_from}, {"aten.rsub.Scalar", subtracted_from},
     {"aten.mul.Tensor", mul_of}, {"aten.mul.Scalar", binary<mul, mul>},
-    {"aten.div.Tensor", [](Call& c) { c.result(divided(c)); }}, {"aten.div.Scalar", [](Call& c) { c.result(divided(c)); }},
-    {"aten.div.Tensor_mode", [](Call& c) { c.result(divided(c)); }}, {"aten.div.Scalar_mode", [](Call& c) { c.result(divided(c)); }},
-    {"aten.floor_divide.default", [](Call& c) { c.result(c.is_tensor("other") ? div(c.tensor("self"), c.tensor("other"), {RoundingMode::kFloor}) : div(c.tensor("self"), c.number("other"), {RoundingMode::kFloor})); }},
-    {"aten.remainder.Scalar", binary<remainder, remainder>}, {"aten.remainder.Tensor", binary<remainder, remainder>}, {"aten.fmod.Scalar", binary<fmod, fmod>},
-    {"aten.add_.Tensor", [](Call& c) { c.write(added(c)); }, kWrite}, {"aten.add_.Scalar", [](Call& c) { c.write(added(c)); }, kWrite},
-    {"aten.sub_.Tensor", [](Call& c) { c.write(subtracted(c)); }, kWrite}, {"aten.mul_.Tensor", binary_<mul, mul>, kWrite}, {"aten.mul_.Scalar", binary_<mul, mul>, kWrite},
-    {"aten.div_.Tensor", [](Call& c) { c.write(divided(c)); }, kWrite}, {"aten.div_.Scalar", [](Call& c) { c.write(divided(c)); }, kWrite},
+    {"aten.div.Tensor", divided}, {"aten.div.Scalar", divided}, {"aten.div.Tensor_mode", divided}, {"aten.div.Scalar_mode", divided},
+    {"aten.floor_divide.default", [](Call& c) { c.result(c.is_tensor("other") ? div(c.self(), c.tensor("other"), {RoundingMode::kFloor}) : div(c.self(), c.number("other"), {RoundingMode::kFloor})); }},
+    {"aten.remainder.Scalar", binary<remainder, remainder>}, {"aten.remainder.Tensor", binary<remainder, remainder>}, {"aten.fmod.Scalar", binary<fmod, fmod>}, {"aten.fmod.Tensor", binary<fmod, fmod>},
     {"aten.pow.Tensor_Scalar", pow_of}, {"aten.pow.Tensor_Tensor", pow_of}, {"aten.pow.Scalar", pow_of},
-    {"aten.maximum.default", [](Call& c) { c.result(maximum(c.tensor("self"), c.tensor("other"))); }}, {"aten.minimum.default", [](Call& c) { c.result(minimum(c.tensor("self"), c.tensor("other"))); }},
-    {"aten.addcmul.default", add_combined<mul>}, {"aten.addcdiv.default", add_combined<div>},
+    {"aten.maximum.default", of_two<maximum>}, {"aten.minimum.default", of_two<minimum>}, {"aten.max.other", of_two<maximum>}, {"aten.min.other", of_two<minimum>},
+    {"aten.atan2.default", of_two<atan2>}, {"aten.hypot.default", of_two<hypot>},
+    {"aten.addcmul.default", add_combined<mul>}, {"aten.addcdiv.default", add_combined<div>}, {"aten.lerp.Scalar", lerp_of}, {"aten.lerp.Tensor", lerp_of},
 
     {"aten.eq.Tensor", binary<eq, eq>}, {"aten.eq.Scalar", binary<eq, eq>}, {"aten.ne.Tensor", binary<ne, ne>}, {"aten.ne.Scalar", binary<ne, ne>},
     {"aten.lt.Tensor", binary<lt, lt>}, {"aten.lt.Scalar", binary<lt, lt>}, {"aten.le.Tensor", binary<le, le>}, {"aten.le.Scalar", binary<le, le>},
     {"aten.gt.Tensor", binary<gt, gt>}, {"aten.gt.Scalar", binary<gt, gt>}, {"aten.ge.Tensor", binary<ge, ge>}, {"aten.ge.Scalar", binary<ge, ge>},
-    {"aten.__and__.Tensor", bitwise<logical_and>}, {"aten.bitwise_and.Tensor", bitwise<logical_and>}, {"aten.logical_and.default", [](Call& c) { c.result(logical_and(c.tensor("self"), c.tensor("other"))); }},
-    {"aten.__or__.Tensor", bitwise<logical_or>}, {"aten.bitwise_or.Tensor", bitwise<logical_or>}, {"aten.logical_or.default", [](Call& c) { c.result(logical_or(c.tensor("self"), c.tensor("other"))); }},
+    {"aten.__and__.Tensor", bitwise<logical_and>}, {"aten.bitwise_and.Tensor", bitwise<logical_and>}, {"aten.logical_and.default", of_two<logical_and>},
+    {"aten.__or__.Tensor", bitwise<logical_or>}, {"aten.bitwise_or.Tensor", bitwise<logical_or>}, {"aten.logical_or.default", of_two<logical_or>},
+    {"aten.__xor__.Tensor", bitwise<logical_xor>}, {"aten.bitwise_xor.Tensor", bitwise<logical_xor>}, {"aten.logical_xor.default", of_two<logical_xor>},
     {"aten.bitwise_not.default", [](Call& c) { c.result(logical_not(truth(c, "self"))); }},
 
-    {"aten.clamp.default", [](Call& c) { c.result(clamped(c)); }}, {"aten.clamp_min.default", [](Call& c) { c.result(clamped(c)); }}, {"aten.clamp_max.default", [](Call& c) { c.result(clamped(c)); }},
-    {"aten.clamp_.default", [](Call& c) { c.write(clamped(c)); }, kWrite},
-    {"aten.hardtanh.default", [](Call& c) { c.result(hardtanh_of(c)); }}, {"aten.hardtanh_.default", [](Call& c) { c.write(hardtanh_of(c)); }, kWrite},
-    {"aten.leaky_relu.default", [](Call& c) { c.result(leaky_relu_of(c)); }}, {"aten.leaky_relu_.default", [](Call& c) { c.write(leaky_relu_of(c)); }, kWrite},
-    {"aten.elu.default", [](Call& c) { c.result(elu_of(c)); }}, {"aten.elu_.default", [](Call& c) { c.write(elu_of(c)); }, kWrite},
-    {"aten.gelu.default", [](Call& c) { c.result(gelu_of(c)); }}, {"aten.gelu_.default", [](Call& c) { c.write(gelu_of(c)); }, kWrite},
-    {"aten.softplus.default", [](Call& c) { c.result(softplus(c.tensor("self"), {.beta = c.real("beta", 1.0), .threshold = c.real("threshold", 20.0)})); }},
+    {"aten.clamp.default", clamped}, {"aten.clamp_min.default", clamped}, {"aten.clamp_max.default", clamped}, {"aten.clamp.Tensor", clamped}, {"aten.clamp_min.Tensor", clamped}, {"aten.clamp_max.Tensor", clamped},
+    {"aten.hardtanh.default", hardtanh_of}, {"aten.leaky_relu.default", leaky_relu_of}, {"aten.elu.default", elu_of}, {"aten.celu.default", celu_of}, {"aten.gelu.default", gelu_of},
+    {"aten.softplus.default", [](Call& c) { c.result(softplus(c.self(), {.beta = c.real("beta", 1.0), .threshold = c.real("threshold", 20.0)})); }},
+    {"aten.hardshrink.default", hardshrink_of}, {"aten.softshrink.default", softshrink_of}, {"aten.threshold.default", threshold_of}, {"aten.nan_to_num.default", nan_to_num_of},
+    {"aten.glu.default", [](Call& c) { c.result(glu(c.tensor("self"), c.integer("dim", -1))); }}, {"aten.prelu.default", [](Call& c) { c.result(prelu(c.self(), c.tensor("weight"))); }},
     {"aten.where.self", where_of}, {"aten.where.ScalarSelf", where_of}, {"aten.where.ScalarOther", where_of},
-    {"aten.masked_fill.Scalar", [](Call& c) { c.result(masked(c)); }}, {"aten.masked_fill.Tensor", [](Call& c) { c.result(masked(c)); }},
-    {"aten.masked_fill_.Scalar", [](Call& c) { c.write(masked(c)); }, kWrite}, {"aten.masked_fill_.Tensor", [](Call& c) { c.write(masked(c)); }, kWrite},
-    {"aten.fill_.Scalar", [](Call& c) { c.write(filled(c)); }, kWrite}, {"aten.fill_.Tensor", [](Call& c) { c.write(filled(c)); }, kWrite},
-    {"aten.zero_.default", [](Call& c) { c.write(zeros_like(c.tensor("self"))); }, kWrite},
-    {"aten.copy_.default", [](Call& c) { c.write(clone(c.tensor("src"))); }, kWrite},
+    {"aten.masked_fill.Scalar", masked}, {"aten.masked_fill.Tensor", masked},
+    {"aten.fill_.Scalar", filled, kWrite}, {"aten.fill_.Tensor", filled, kWrite},
+    {"aten.zero_.default", [](Call& c) { c.result(zeros_like(c.tensor("self"))); }, kWrite},
+    {"aten.copy_.default", [](Call& c) { c.result(clone(c.tensor("src"))); }, kWrite},
     {"aten.bernoulli_.float", bernoulli_of, kWrite},
 
     {"_operator.add", integers<Sum::kAdd>}, {"_operator.sub", integers<Sum::kSub>}, {"_operator.mul", integers<Sum::kMul>},
     {"_operator.floordiv", integers<Sum::kFloorDiv>}, {"_operator.mod", integers<Sum::kMod>}, {"torch.sym_max", integers<Sum::kMax>}, {"torch.sym_min", integers<Sum::kMin>},
-    {"_operator.truediv", quotient}, {"_operator.neg", negated},
+    {"_operator.truediv", quotient}, {"_operator.neg", negated}, {"torch.sym_float", [](Call& c) { c.result(c.real("a")); }},
     {"_operator.eq", compared<Order::kEq>}, {"_operator.ne", compared<Order::kNe>}, {"_operator.lt", compared<Order::kLt>},
     {"_operator.le", compared<Order::kLe>}, {"_operator.gt", compared<Order::kGt>}, {"_operator.ge", compared<Order::kGe>},
 };

@@ -9,14 +9,18 @@
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
-#include "lathe/ops/cumsum.h"
+#include "lathe/ops/diagonal.h"
+#include "lathe/ops/embedding.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/indexing.h"
 #include "lathe/ops/join.h"
 #include "lathe/ops/pad.h"
+#include "lathe/ops/random.h"
 #include "lathe/ops/rearrange.h"
+#include "lathe/ops/scatter.h"
 #include "lathe/ops/triangle.h"
 #include "lathe/ops/views.h"
+#include "lathe/ops/windows.h"
 
 namespace lathe::jit::pt2 {
 
@@ -147,10 +151,55 @@ void index_of(Call& c) {
   c.result(index(c.tensor("self"), std::span<const TensorIndex>(entries)));
 }
 
-void cumsum_of(Call& c) {
-  const Tensor x = c.tensor("self");
-  const Tensor y = cumsum(c.has("dtype") ? x.to(c.dtype("dtype", x.dtype())) : x, c.integer("dim"));
-  c.result(y);
+void index_put_of(Call& c) {
+  const Tensors indices = c.tensors("indices");
+  for (const Tensor& index : indices) {
+    if (!index.defined())
+      c.refuse("leaves out a dimension before an index, which is not supported");
+  }
+  c.result(index_put(c.tensor("self"), indices, c.tensor("values"),
+                     {.accumulate = c.boolean("accumulate", false)}));
+}
+
+void scatter_of(Call& c) {
+  const Tensor self = c.tensor("self"), index = c.tensor("index");
+  const int64_t dim = c.integer("dim");
+  if (c.has("src")) return c.result(scatter(self, dim, index, c.tensor("src")));
+  c.result(scatter(self, dim, index, c.number("value")));
+}
+
+void meshgrid_of(Call& c) {
+  const bool is_xy = c.word("indexing", "ij") == "xy";
+  c.results(meshgrid(c.tensors("tensors"), is_xy ? MeshIndexing::kXY : MeshIndexing::kIJ));
+}
+
+void broadcast_tensors_of(Call& c) {
+  const Tensors given = c.tensors("tensors");
+  Shape shape;
+  for (const Tensor& t : given)
+    shape = lathe::broadcast_shapes("broadcast_tensors", shape, t.shape());
+  Tensors out;
+  for (const Tensor& t : given) out.push_back(expand(t, shape));
+  c.results(out);
+}
+
+/// Side by side: along the columns, or the only dimension.
+void hstack_of(Call& c) {
+  Tensors given = c.tensors("tensors");
+  for (Tensor& t : given) t = t.ndim() == 0 ? unsqueeze(t, 0) : t;
+  c.result(cat(given, given.empty() || given[0].ndim() == 1 ? 0 : 1));
+}
+void vstack_of(Call& c) {
+  Tensors given = c.tensors("tensors");
+  for (Tensor& t : given) t = t.ndim() < 2 ? reshape(t, {1, -1}) : t;
+  c.result(cat(given, 0));
+}
+
+UnfoldOptions unfold_options(Call& c) {
+  return {.kernel = c.pair("kernel_size"),
+          .stride = c.pair("stride", 1),
+          .pad = c.pair("padding", 0),
+          .dilation = c.pair("dilation", 1)};
 }
 
 // --- new tensors ---------------------------------------------------------------------------------
@@ -186,6 +235,26 @@ void arange_of(Call& c) {
       arange(start, end, step, {.dtype = c.dtype("dtype", natural), .device = c.setting().device}));
 }
 
+void linspace_of(Call& c) {
+  const DType natural = c.setting().dtype(kF32);
+  c.result(linspace(c.real("start"), c.real("end"), c.integer("steps"),
+                    {.dtype = c.dtype("dtype", natural), .device = c.setting().device}));
+}
+
+void eye_of(Call& c) {
+  const int64_t rows = c.integer("n");
+  c.result(eye(rows, c.integer("m", rows), options_of(c, {})));
+}
+
+// --- random numbers ------------------------------------------------------------------------------
+
+template <Tensor (*op)(const Shape&, const TensorOptions&, Generator*)>
+void drawn(Call& c) {
+  const Tensor like = c.maybe("self");
+  c.result(op(c.has("size") ? Shape(c.dims("size")) : like.shape(), options_of(c, like), nullptr));
+}
+void bernoulli_of_tensor(Call& c) { c.result(bernoulli(c.tensor("self"))); }
+
 void nothing(Call&) {}
 
 using enum Kind;
@@ -217,6 +286,11 @@ const Target kShapes[] = {
     {"aten.split.Tensor", [](Call& c) { c.results(split(c.tensor("self"), c.integer("split_size"), c.integer("dim", 0))); }, kView},
     {"aten.split_with_sizes.default", split_sizes, kView}, {"aten.split.sizes", [](Call& c) { c.results(split(c.tensor("self"), c.integers("split_size"), c.integer("dim", 0))); }, kView},
     {"aten.unbind.int", [](Call& c) { c.results(unbind(c.tensor("self"), c.integer("dim", 0))); }, kView},
+    {"aten.meshgrid.default", meshgrid_of, kView}, {"aten.meshgrid.indexing", meshgrid_of, kView}, {"aten.broadcast_tensors.default", broadcast_tensors_of, kView},
+    {"aten.broadcast_to.default", [](Call& c) { c.result(expand(c.tensor("self"), c.dims("size"))); }, kView},
+    {"aten.ravel.default", [](Call& c) { c.result(flatten(c.tensor("self"))); }, kView},
+    {"aten.diagonal.default", [](Call& c) { c.result(diagonal(c.tensor("self"), {.offset = c.integer("offset", 0), .dim1 = c.integer("dim1", 0), .dim2 = c.integer("dim2", 1)})); }, kView},
+    {"aten.unfold.default", [](Call& c) { c.result(windows(c.tensor("self"), c.integer("dimension"), c.integer("size"), c.integer("step"))); }, kView},
     {"aten.alias.default", [](Call& c) { c.result(c.tensor("self")); }, kView}, {"aten.lift_fresh_copy.default", [](Call& c) { c.result(clone(c.tensor("self"))); }},
     {"aten.detach.default", [](Call& c) { c.result(c.tensor("self").detach()); }, kView}, {"aten.detach_.default", [](Call& c) { c.result(c.tensor("self").detach()); }, kView},
     {"aten.contiguous.default", contiguous_of, kView},
@@ -227,13 +301,21 @@ const Target kShapes[] = {
     {"aten.cat.default", [](Call& c) { c.result(cat(c.tensors("tensors"), c.integer("dim", 0))); }},
     {"aten.stack.default", [](Call& c) { c.result(stack(c.tensors("tensors"), c.integer("dim", 0))); }},
     {"aten.pad.default", pad_of}, {"aten.constant_pad_nd.default", pad_of},
-    {"aten.roll.default", roll_of}, {"aten.diff.default", diff}, {"aten.cumsum.default", cumsum_of},
+    {"aten.roll.default", roll_of}, {"aten.diff.default", diff},
     {"aten.flip.default", [](Call& c) { c.result(flip(c.tensor("self"), c.dims("dims"))); }},
     {"aten.repeat.default", [](Call& c) { c.result(repeat(c.tensor("self"), c.dims("repeats"))); }},
     {"aten.repeat_interleave.self_int", [](Call& c) { c.result(c.has("dim") ? repeat_interleave(c.tensor("self"), c.integer("repeats"), c.integer("dim")) : repeat_interleave(c.tensor("self"), c.integer("repeats"))); }},
     {"aten.pixel_shuffle.default", [](Call& c) { c.result(pixel_shuffle(c.tensor("self"), c.integer("upscale_factor"))); }},
     {"aten.pixel_unshuffle.default", [](Call& c) { c.result(pixel_unshuffle(c.tensor("self"), c.integer("downscale_factor"))); }},
-    {"aten.index.Tensor", index_of},
+    {"aten.index.Tensor", index_of}, {"aten.index_put.default", index_put_of}, {"aten.scatter.src", scatter_of}, {"aten.scatter.value", scatter_of},
+    {"aten.scatter_add.default", [](Call& c) { c.result(scatter_add(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.tensor("src"))); }},
+    {"aten.index_add.default", [](Call& c) { c.result(index_add(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.tensor("source"), c.number("alpha", 1))); }},
+    {"aten.take_along_dim.default", [](Call& c) { c.result(take_along_dim(c.tensor("self"), c.tensor("indices"), c.integer("dim"))); }},
+    {"aten.one_hot.default", [](Call& c) { c.result(one_hot(c.tensor("self"), c.integer("num_classes", -1))); }},
+    {"aten.im2col.default", [](Call& c) { c.result(unfold(c.tensor("self"), unfold_options(c))); }},
+    {"aten.col2im.default", [](Call& c) { c.result(fold(c.tensor("self"), c.pair("output_size"), unfold_options(c))); }},
+    {"aten.hstack.default", hstack_of}, {"aten.vstack.default", vstack_of}, {"aten.diag_embed.default", [](Call& c) { c.result(diag_embed(c.tensor("self"), {.offset = c.integer("offset", 0), .dim1 = c.integer("dim1", -2), .dim2 = c.integer("dim2", -1)})); }},
+    {"aten.tile.default", [](Call& c) { c.result(tile(c.tensor("self"), c.dims("dims"))); }},
     {"aten.index_select.default", [](Call& c) { c.result(index_select(c.tensor("self"), c.integer("dim"), c.tensor("index"))); }},
     {"aten.gather.default", [](Call& c) { c.result(gather(c.tensor("self"), c.integer("dim"), c.tensor("index"))); }},
     {"aten.tril.default", [](Call& c) { c.result(tril(c.tensor("self"), c.integer("diagonal", 0))); }},
@@ -244,6 +326,10 @@ const Target kShapes[] = {
     {"aten.zeros_like.default", filled_like<0>}, {"aten.ones_like.default", filled_like<1>}, {"aten.empty_like.default", filled_like<0>},
     {"aten.full.default", full_of}, {"aten.new_full.default", full_of}, {"aten.full_like.default", full_of},
     {"aten.arange.default", arange_of}, {"aten.arange.start", arange_of}, {"aten.arange.start_step", arange_of},
+
+    {"aten.linspace.default", linspace_of}, {"aten.eye.default", eye_of}, {"aten.eye.m", eye_of},
+    {"aten.rand.default", drawn<rand>}, {"aten.randn.default", drawn<randn>}, {"aten.rand_like.default", drawn<rand>}, {"aten.randn_like.default", drawn<randn>},
+    {"aten.bernoulli.default", bernoulli_of_tensor},
 
     {"aten.sym_size.int", [](Call& c) { c.result(c.tensor("self").dim(c.integer("dim"))); }},
     {"aten.sym_numel.default", [](Call& c) { c.result(c.tensor("self").numel()); }},

@@ -29,6 +29,7 @@ from torch.nn import functional as F
 import safetensors.torch
 from pt2_golden_fusions import Fused, NotFused
 from pt2_golden_models import Alias, Bare, Classifier, ConvHead, Flat, Rare, Shared, Under
+from pt2_golden_ops import Dimensions, Elements, Layers, Losses, Products, Rearranged, Sizes, Written
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
@@ -333,9 +334,17 @@ CASES = {  # name: (model, arguments, arguments by name, exported in training, w
     "tied_saved": (Tied, lambda: ids(7, 3, 5), {}, True, True),
     "classifier": (Classifier, lambda: (torch.randn(3, 3, 16, 16),), {}, True, False),
     "conv_head": (ConvHead, image, {}, True, True),
+    "elements": (Elements, lambda: (torch.randn(4, 6),), {}, True, True),
+    "written": (Written, lambda: (torch.randn(4, 6),), {}, True, True),
+    "dimensions": (Dimensions, lambda: (torch.randn(3, 4, 5),), {}, True, True),
+    "products": (Products, lambda: (torch.randn(4, 5), torch.randn(5, 4)), {}, True, True),
+    "losses": (Losses, lambda: (torch.randn(4, 6), torch.randn(4, 6)), {}, True, True),
+    "rearranged": (Rearranged, lambda: (torch.randn(4, 6),), {}, True, True),
+    "layers": (Layers, lambda: (torch.randn(2, 4, 6),), {}, True, True),
+    "sizes": (Sizes, lambda: (torch.randn(5, 3),), {}, True, False),
 }
 WHOLE = {"classifier", "conv_head"}  # the types of all values stay: with_new_head() changes them
-FIXED = {"pointwise", "in_place"}  # the size of the batch
+FIXED = {"pointwise", "in_place", "elements", "written", "dimensions", "products", "losses", "rearranged", "layers"}  # the size of the batch
 
 
 def named(results):

@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <set>
 #include <string>
+#include <tuple>
 
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
@@ -11,11 +13,13 @@
 #include "lathe/core/random/generator.h"
 #include "lathe/graph/compile.h"
 #include "lathe/graph/pt2/program.h"
+#include "lathe/graph/pt2/pt2_call.h"
 #include "lathe/graph/trace.h"
 #include "lathe/nn/functional_call.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/isclose.h"
+#include "lathe/ops/join.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
@@ -190,6 +194,61 @@ TEST_CASE("pt2: every operator and its gradient agree with PyTorch, in training 
     CHECK(wrong_in_evaluation(g, kF64, kCPU, 1e-10) == "");
     CHECK(wrong_in_training(g, kF32, kCPU, 1e-4) == "");
     CHECK(wrong_in_evaluation(g, kF32, kCPU, 1e-4) == "");
+  }
+}
+
+// What no golden file calls: operators that draw, checks that do not run here, and arithmetic of
+// sizes that an export resolves by itself.
+TEST_CASE("pt2: every operator of the tables is called by a golden file") {
+  const std::set<std::string_view> elsewhere{"aten.bernoulli.default",
+                                             "aten.rand.default",
+                                             "aten.rand_like.default",
+                                             "aten.randn.default",
+                                             "aten.randn_like.default",
+                                             "aten._assert_async.msg",
+                                             "aten._assert_scalar.default",
+                                             "aten.sym_constrain_range.default",
+                                             "aten.sym_constrain_range_for_size.default",
+                                             "_operator.eq",
+                                             "_operator.floordiv",
+                                             "_operator.ge",
+                                             "_operator.gt",
+                                             "_operator.le",
+                                             "_operator.lt",
+                                             "_operator.ne",
+                                             "torch.sym_float",
+                                             "torch.sym_max",
+                                             "torch.sym_min"};
+  std::string programs;
+  for (const std::string& name : golden_names()) {
+    const std::string path = (kGolden / (name + ".pt2")).string();
+    programs += data::testing::read_file(path);
+  }
+  std::set<std::string_view> missing;
+  for (const auto targets :
+       {jit::pt2::pointwise_targets(), jit::pt2::shape_targets(), jit::pt2::layer_targets(),
+        jit::pt2::product_targets(), jit::pt2::reduction_targets(), jit::pt2::loss_targets()}) {
+    for (const jit::pt2::Target& target : targets) {
+      const bool called = programs.find(concat(target.name, "\"")) != std::string::npos;
+      if (!called) missing.insert(target.name);
+    }
+  }
+  CHECK(missing == elsewhere);
+}
+
+TEST_CASE("pt2: operators that draw give numbers of their distribution") {
+  for (const auto& [target, mean, deviation] :
+       {std::tuple("rand_like", 0.5, 0.2887), std::tuple("randn_like", 0.0, 1.0)}) {
+    CAPTURE(target);
+    const std::string file = pt2_file(pt2_program(
+        pt2_node(concat("aten.", target, ".default"), pt2_tensor("self", "x"), "y"), "y"));
+    jit::Program model = jit::load_program(std::as_bytes(std::span(file)), "m.pt2");
+    manual_seed(3);
+    Tensors drawn;  // the program takes 64 rows at most
+    for (int i = 0; i < 40; ++i) drawn.push_back(model.run({zeros({64, 2})})[0]);
+    const Tensor y = cat(drawn);
+    CHECK(y.mean().item<float>() == doctest::Approx(mean).epsilon(0.05).scale(1));
+    CHECK(y.std().item<float>() == doctest::Approx(deviation).epsilon(0.05).scale(1));
   }
 }
 
