@@ -3,7 +3,8 @@
 every renderer shows them. tests/tour/check_tour.py compares the files with what this script draws.
 
     draw_figures.py               # writes the SVG files
-    draw_figures.py --plain FILE  # turns a chart that `lathe … --svg FILE` has drawn into one without a style sheet
+    draw_figures.py --plain FILE  # turns a chart that `lathe … --svg FILE` has drawn into one without a style sheet; names dots of
+                                  # chapter 4's
     draw_figures.py --pdf DIR     # all figures of the tour as PDF, for slides and LaTeX; needs rsvg-convert (librsvg2-bin)
 """
 import pathlib
@@ -205,13 +206,28 @@ def plain(chart):
     return re.sub(r' class="([^"]+)"', lambda match: " " + CHART_CLASSES[match[1]], chart)
 
 
+# Chapter 4: the names of layers in roofline.svg: the number of the dot in its series "forward", the place beside it, and the name.
+DOTS = ((5, 10, 5, "start", "512 channels, 4x4"), (8, -9, -4, "end", "64 channels"), (9, 9, 14, "start", "256 channels"), (10, 9, 3, "start", "128 channels"))
+
+
+def named(chart):
+    """The chart of ResNet-18's roofline with names at some dots; other charts, and a chart with names, as they are."""
+    if "resnet18 on cpu: convolutions and the roofline" not in chart or DOTS[0][-1] in chart:
+        return chart
+    left, top = (float(number) + 2 for number in re.search(r'<svg x="([\d.]+)" y="([\d.]+)" [^>]*viewBox="-2 -2 ', chart).groups())
+    dots = re.findall(r"M([\d.]+) ([\d.]+)h0", re.search(r'stroke="#d55e00" d="([^"]*h0)"', chart)[1])
+    names = "".join(f'<text x="{float(dots[i][0]) + left + dx:.1f}" y="{float(dots[i][1]) + top + dy:.1f}" text-anchor="{anchor}" font-size="11">{name}</text>'
+                    for i, dx, dy, anchor, name in DOTS)
+    return re.sub(r"</svg>\s*$", f"{names}</svg>\n", chart)
+
+
 FIGURES = {"views.svg": views, "streams.svg": streams, "buckets.svg": buckets, "tiles.svg": tiles, "fused.svg": fused}
 
 
 def main():
     if sys.argv[1:2] == ["--plain"]:
         picture = pathlib.Path(sys.argv[2])
-        picture.write_text(plain(picture.read_text(encoding="utf-8")), encoding="utf-8")
+        picture.write_text(named(plain(picture.read_text(encoding="utf-8"))), encoding="utf-8")
         return
     if sys.argv[1:2] == ["--pdf"]:
         folder = pathlib.Path(sys.argv[2])

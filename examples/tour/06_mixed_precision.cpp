@@ -36,7 +36,7 @@ int main() {
   // The scaler looks for the largest scale that does not overflow, by trying.
   lathe::optim::SGD opt({w}, {.lr = 0x1p-4});
   lathe::optim::GradScaler scaler({.init_scale = 65536, .growth_interval = 3});
-  for (int step = 0; step < 6; ++step) {
+  for (int step = 0; step < 7; ++step) {
     opt.zero_grad();
     const Tensor loss = w.to(lathe::kF16).to(lathe::kF32) * 2;  // gradient 2, scaled 131072
     const double before = w.item<double>(), scale = scaler.get_scale();
