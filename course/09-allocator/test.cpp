@@ -18,14 +18,14 @@ struct Bench {
 
 int main() {
   Report report;
-  report.test(3, "a block is cut to size, and the rest serves the next request", [] {
+  report.test(2, "a block is cut to size, and the rest serves the next request", [] {
     Bench b;
     std::byte *first = b.take(1000), *second = b.take(3000);
     expect_equal("bytes from the first block to the second", second - first, std::ptrdiff_t{1024});
     expect_equal("bytes in use", b.pool.stats().used_bytes, size_t{1024 + 3072});
     expect_equal("calls of the device", b.device.calls(), size_t{1});
   });
-  report.test(3, "the smallest free block that is large enough is taken", [] {
+  report.test(2, "the smallest free block that is large enough is taken", [] {
     Bench b;
     std::byte *large = b.take(4096), *between = b.take(512), *fits = b.take(1024),
               *end = b.take(512);
@@ -85,6 +85,35 @@ int main() {
     std::byte* fourth = b.take(kMiB);  // the rest of the second segment
     expect(b.take(kMiB) == first, "the event has passed, and the block is not used again");
     expect(second != third && third != fourth, "one block was given out twice");
+  });
+  report.test(1, "a block that two streams use waits for both", [] {
+    Bench b;
+    std::byte* first = b.take(kMiB);
+    b.take(kMiB);  // the segment is full
+    for (const Stream stream : {1, 2}) {
+      b.device.launch(stream, [] {});  // reads `first`, later
+      b.pool.record_stream(first, stream);
+    }
+    b.pool.deallocate(first);
+    b.device.run(1);
+    expect(b.take(kMiB) != first, "a block was given out while stream 2 may still read it");
+    b.device.run(2);
+    b.take(kMiB);  // the rest of the second segment
+    expect(b.take(kMiB) == first, "both events have passed, and the block is not used again");
+  });
+  report.test(1, "a block that is used again has no streams of its earlier life", [] {
+    Bench b;
+    std::byte* first = b.take(kMiB);
+    b.take(kMiB);  // the segment is full
+    b.device.launch(1, [] {});
+    b.pool.record_stream(first, 1);
+    b.pool.deallocate(first);
+    b.device.run(1);
+    expect(b.take(kMiB) == first, "the event has passed, and the block is not used again");
+    b.device.launch(1, [] {});  // has nothing to do with the block
+    b.pool.deallocate(first);
+    expect(b.take(kMiB) == first,
+           "the block waited for stream 1, which its second owner never named");
   });
   report.test(1, "of a large block a rest of up to 1 MiB stays in it", [] {
     Bench b;
