@@ -81,6 +81,7 @@
 #  include "lathe/ops/isclose.h"
 #  include "lathe/ops/join.h"
 #  include "lathe/ops/layer_norm.h"
+#  include "lathe/ops/linalg/linalg.h"
 #  include "lathe/ops/local_response_norm.h"
 #  include "lathe/ops/losses/cross_entropy.h"
 #  include "lathe/ops/losses/losses.h"

@@ -21,7 +21,7 @@ KERNELS = {"core/gpu"}  # how a kernel is launched and reads its arguments
 CONVOLUTION = {"ops/conv", "ops/conv/cpu", "ops/conv/cudnn", "ops/conv/search"}
 OPS = RECORD | {"ops"}
 LIBRARY = OPS | CONVOLUTION | {
-    "core/debug", "core/files", "core/formats", "core/machine", "core/memory", "core/text", "profile", "ops/losses", "nn", "graph", "graph/onnx", "graph/pt2", "graph/quantize",
+    "core/debug", "core/files", "core/formats", "core/machine", "core/memory", "core/text", "profile", "ops/linalg", "ops/losses", "nn", "graph", "graph/onnx", "graph/pt2", "graph/quantize",
     "optim", "data", "data/device", "data/images", "data/transforms", "distributed", "train"}
 TRAINING = {"train/plan", "train/report", "train/tune"}
 
@@ -42,6 +42,7 @@ MAY_INCLUDE = {
     "profile": CORE | {"core/files"},
     "autograd": CORE | {"core/capture", "core/random"},
     "ops": RECORD,
+    "ops/linalg": OPS,
     "ops/losses": OPS | KERNELS,
     "ops/onednn": {"core"},
     "ops/plans": set(),

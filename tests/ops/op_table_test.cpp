@@ -31,6 +31,7 @@ struct Row {
 };
 
 Tensor matrix(T x) { return x[0][0]; }
+Tensor one(T x) { return eye(3, x.options()); }
 Tensor index(T x) { return zeros({3}, {.dtype = kI64, .device = x.device()}); }
 Tensor mask(T x) { return zeros(x.shape(), {.dtype = kBool, .device = x.device()}); }
 Tensor stats(T x) {
@@ -263,6 +264,19 @@ const Row kRows[] = {
     {"outer", [](T x) { return outer(matrix(x)[0], matrix(x)[1]); }},
     {"kron", [](T x) { return kron(matrix(x), matrix(x)); }},
     {"scaled_dot_product_attention", [](T x) { return scaled_dot_product_attention(x, x, x); }},
+    {"cholesky", [](T x) { return linalg::cholesky(one(x)); }},
+    {"solve", [](T x) { return linalg::solve(one(x), one(x)); }},
+    {"solve_triangular", [](T x) { return linalg::solve_triangular(one(x), one(x)); }},
+    {"inv", [](T x) { return linalg::inv(one(x)); }},
+    {"det", [](T x) { return linalg::det(one(x)); }},
+    {"slogdet", [](T x) { return linalg::slogdet(one(x)).logabsdet; }},
+    {"qr", [](T x) { return linalg::qr(one(x)).q; }},
+    {"svd", [](T x) { return linalg::svd(one(x)).s; }},
+    {"eigh", [](T x) { return linalg::eigh(one(x)).eigenvalues; }},
+    {"pinv", [](T x) { return linalg::pinv(one(x)); }},
+    {"lstsq", [](T x) { return linalg::lstsq(one(x), one(x)).solution; }},
+    {"matrix_exp", [](T x) { return linalg::matrix_exp(one(x)); }},
+    {"matrix_norm", [](T x) { return linalg::matrix_norm(one(x)); }},
     {"lstm", [](T x) { return lstm(x[0], x[0], x[0], {{matrix(x).repeat({4, 1}), matrix(x).repeat({4, 1})}, {matrix(x).repeat({4, 1}), matrix(x).repeat({4, 1})}}).y; }},
     {"gru", [](T x) { return gru(x[0], x[0], {{matrix(x).repeat({3, 1}), matrix(x).repeat({3, 1})}, {matrix(x).repeat({3, 1}), matrix(x).repeat({3, 1})}}).y; }},
     {"rnn_tanh", [](T x) { return rnn_tanh(x[0], x[0], {{matrix(x), matrix(x)}, {matrix(x), matrix(x)}}).y; }},
