@@ -39,7 +39,7 @@ struct RecordedInput {
 };
 
 /// An op's place in the graph. What a recorder tells was known only while it lived.
-struct RecordedNode {
+struct LATHE_API RecordedNode {
   std::string op;      // "index_select"
   std::string called;  // the op that the program called if it is another one: "embedding"
   std::string layer;   // whose forward pass made the call, "Net.conv1"; empty outside of any
@@ -54,7 +54,7 @@ struct RecordedNode {
   int64_t saved_bytes() const;
 };
 
-struct RecordedGraph {
+struct LATHE_API RecordedGraph {
   std::vector<RecordedNode> nodes;  // in the order of the program: inputs come before their users
   std::vector<Tensor> leaves;       // those that require grad, by first use
 

@@ -79,14 +79,14 @@ struct Node {
 };
 
 /// The node's attribute of this name; null if its op has none.
-const Attribute* find_attribute(const Node& node, std::string_view name);
+LATHE_API const Attribute* find_attribute(const Node& node, std::string_view name);
 /// Like find_attribute(), for an attribute that the op has.
 inline const Attribute& attribute_of(const Node& node, std::string_view name) {
   return *find_attribute(node, name);
 }
 
 /// True if the node calls one of `ops`.
-bool calls_one_of(const Node& node, std::initializer_list<std::string_view> ops);
+LATHE_API bool calls_one_of(const Node& node, std::initializer_list<std::string_view> ops);
 
 /// A program of ops. A value's number is its index in `values`. Passes may leave values that no
 /// node and no output uses.

@@ -23,7 +23,7 @@ inline constexpr double kNumbersPerByte = 1024, kStepsPerPair = 16;
 /// Results are what their types say, or what their op makes of its inputs' types if that is more.
 /// Only nodes that an output needs count, since others do not run.
 /// throws: DataError that names `name`, the node with most of it, its type and the bound.
-void check_work(const Graph& graph, std::string_view name);
+LATHE_API void check_work(const Graph& graph, std::string_view name);
 
 /// For each node, whether it has to run: an output of the graph needs its result, or it has
 /// effects (Op::has_effects).

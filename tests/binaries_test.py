@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What was built loads no library from the current folder, and the command has its hardening.
+"""What was built loads no library from the current folder, the command has its hardening, and a shared library would have what it calls.
 
     binaries_test.py BUILD LATHE [--hardened] [--on-demand NAME...]
 BUILD: the build folder; --hardened: optimised, by g++ 12 or later; NAME: of a library that is opened at its first use, "libdnnl.so.2"
@@ -78,6 +78,19 @@ def test_the_command_is_hardened(folder):
     assert "__stack_chk_fail" in imported, "no stack protector"
     assert any(re.match(r"__\w+_chk$", name) for name in imported), "not fortified"
     assert any("__glibcxx_assert_fail" in name for name in imported), "indices are not checked"
+
+
+def symbols_of(archive):
+    """The last three columns of a static library's symbols: visibility, section ("UND" if it is not defined there), name."""
+    return re.findall(r"(\S+) +(\S+) (\S+)$", readelf("-s", archive), re.MULTILINE)
+
+
+def test_the_command_calls_nothing_that_a_shared_library_hides(folder):
+    hidden = {name for visibility, section, name in symbols_of(BUILD / "liblathe.a") if visibility == "HIDDEN" and section != "UND"}
+    command = symbols_of(BUILD / "tools/cli/liblathe_trainer.a")
+    called = {name for _, section, name in command if section == "UND"} - {name for _, section, name in command if section != "UND"}
+    assert len(hidden) > 1000 and len(called) > 100, f"{len(hidden)} hidden symbols, {len(called)} called ones"
+    assert not called & hidden, f"without LATHE_API: {sorted(called & hidden)}"
 
 
 def main():

@@ -26,7 +26,8 @@ struct Difference : profile::CallPlace {
   DType dtype = DType::kF32;
 };
 
-struct DeterminismReport {
+/// What check_determinism() compared, and the first difference.
+struct LATHE_API DeterminismReport {
   int64_t results = 0;  // of ops and gradients that were compared
   std::optional<Difference> difference = {};
 

@@ -45,7 +45,7 @@ struct QuantizedLayer {
   double sqnr_db = 0;  // of the result, where all layers before are quantised, too
 };
 
-struct QuantizationReport {
+struct LATHE_API QuantizationReport {
   std::vector<QuantizedLayer> layers;  // in the order in which they run
   std::vector<double> outputs_db;      // of the graph's results
   /// The report as a table.
