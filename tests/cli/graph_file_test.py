@@ -63,7 +63,7 @@ def test_a_graph_that_gives_probabilities_gets_no_softmax(folder):
 
 def test_sizes_that_only_a_graph_says_are_bounded(folder):
     write_png(pathlib.Path("x.png"), 8, [bytes(COLOUR) * 8] * 8)
-    for sizes, why in (("N,3,9000,9000", "its images have 9000 pixels a side, which is more than 8750"), ("100000000,3,4,4", "this graph computes batches of 100000000 images of 4 x 4, which have more than 100000000 pixels"),
+    for sizes, why in (("N,3,9000,9000", "its images have 9000 pixels a side, which is more than 8750"), ("100000000,3,4,4", "this graph computes batches of 100000000 images of 4 x 4: together more than 100000000 pixels"),
                        ("0,3,4,4", "this file does not say how images are prepared")):
         batch = sizes.split(",")[0]
         write_graph("g.lathe", f"input %x: f32[{sizes}]\n%0: f32[{batch},3] = mean(%x, dims=[2,3], keepdim=false)\noutput %0\n", {})

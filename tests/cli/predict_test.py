@@ -180,7 +180,7 @@ def test_a_model_of_integers(folder):
     few = ["ckpt", "convert", "four.lathe", "q4.lathe", "--int8", "--calibration"]
     expect(lathe(*few, "images/test", "--calibration-images", 5), 0)
     assert "= quantized_conv2d(" in safetensors_header("q4.lathe")["__metadata__"]["lathe.graph"]
-    expect_one_line(lathe(*few, "images/test", "--calibration-images", 3), 3, "the graph in four.lathe computes batches of 4 images, but fewer images can be read")
+    expect_one_line(lathe(*few, "images/test", "--calibration-images", 3), 3, "the graph in four.lathe computes batches of 4 images, and the calibration has no batch of that many readable images")
 
 
 def test_a_list_on_stdin_and_files_that_are_none(folder):

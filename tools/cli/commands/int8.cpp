@@ -153,7 +153,8 @@ void make_int8(GraphFile& file, const std::string& from, const Settings& setting
   if (batches.empty()) {
     throw CommandError(ExitCode::kData,
                        fixed > 1 ? formatted("--int8: the graph in {} computes batches of {} "
-                                             "images, but fewer images can be read",
+                                             "images, and the calibration has no batch of that "
+                                             "many readable images",
                                              from, fixed)
                                  : "--int8: no image for the calibration can be read");
   }

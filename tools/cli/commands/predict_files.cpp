@@ -284,7 +284,7 @@ Loaded load_graph(const Invocation& call, const std::string& file) {
   const int64_t batch = batch_of(graph.graph), pixels = out.input.side * out.input.side;
   if (batch > kMostSide * kMostSide / pixels) {
     throw CommandError(ExitCode::kData, formatted("{}: this graph computes batches of {} images of "
-                                                  "{} x {}, which have more than {} pixels",
+                                                  "{} x {}: together more than {} pixels",
                                                   file, batch, out.input.side, out.input.side,
                                                   kMostSide * kMostSide));
   }

@@ -113,7 +113,7 @@ constexpr Setting kSettings[] = {
   {.key = "restart-epochs", .heading = "Optimisation", .target = &S::restart_epochs, .group = G::kTraining, .unit = "EPOCHS", .min = 1, .max = 1e9,
    .help = "For restarts: epochs of the first cycle"},
   {.key = "restart-factor", .heading = "Optimisation", .target = &S::restart_factor, .group = G::kTraining, .unit = "N", .min = 1, .max = 1000,
-   .help = "For restarts: every later cycle is this many times longer than the one before"},
+   .help = "For restarts: every later cycle is this many times as long as the one before"},
   {.key = "power", .heading = "Optimisation", .target = &S::power, .group = G::kTraining, .unit = "NUMBER", .max = 100,
    .help = "For poly: the rate falls with the remaining part of the run to this power"},
   {.key = "patience", .heading = "Optimisation", .target = &S::patience, .group = G::kTraining, .unit = "N", .max = 1e9,
