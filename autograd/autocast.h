@@ -16,10 +16,10 @@ LATHE_API DType autocast_dtype(Device device) noexcept;
 }  // namespace amp
 
 /// { Autocast half(device, kF16); … }: in this scope, convolutions and matrix products on this kind
-/// of device run in the half type. Ops that need the range of f32 stay in f32, and so do parameters
-/// and their gradients. Scopes nest. Scopes for the CPU and for GPUs are independent, and each
-/// thread has its own. Autocast keeps the half copy of a parameter until the thread's outermost
-/// scope ends or the parameter changes.
+/// of device run in the half type. Parameters, their gradients, and ops that need the range of f32
+/// stay in f32. Scopes nest. Scopes for the CPU and for GPUs are independent, and each thread has
+/// its own. Autocast keeps the half copy of a parameter until the thread's outermost scope ends or
+/// the parameter changes.
 ///   dtype    kF16 or kBF16
 ///   enabled  false: turns autocast off inside an outer scope
 /// throws: DTypeError for any other dtype.

@@ -24,7 +24,7 @@ LATHE_API Mode current_mode() noexcept;
 /// call, which is recorded.
 LATHE_API bool may_record() noexcept;
 
-/// Sets the thread's mode, and gives it back at the scope's end.
+/// Sets the thread's mode, and restores the old mode at the scope's end.
 class LATHE_API ModeScope {
  public:
   [[nodiscard]] explicit ModeScope(Mode mode) : before_(exchange_mode(mode)) {}

@@ -25,10 +25,10 @@ struct GradReport {
 };
 
 /// Compares the gradient of f for every floating input with finite differences. `f` gets the inputs
-/// and returns one tensor of any shape. gradcheck() sums its elements with fixed weights that all
-/// differ, so that errors do not cancel. `f` gets copies of the inputs. A copy has its input's
-/// strides, unless elements of the input overlap. The backward pass runs twice; the check fails if
-/// the two runs give different gradients.
+/// and returns one tensor of any shape. gradcheck() sums the elements of this result with fixed
+/// weights that all differ, so that errors do not cancel. `f` gets copies of the inputs. A copy has
+/// its input's strides, unless elements of the input overlap. The backward pass runs twice; the
+/// check fails if the two runs give different gradients.
 ///   inputs  f64 on any device. Integer and undefined tensors are passed to `f` unchecked.
 /// If `f` is linear in the checked inputs, gradcheck() can miss an error in the use of dy, the
 /// gradient of `f`'s result. In this case square the result in `f`.

@@ -17,10 +17,10 @@ namespace lathe {
 /// relu and a residual: ops/batch_norm.h) for the backward pass. The backward pass computes such a
 /// result again when an op first asks for it, and frees it after the last op that needs it. In
 /// `conv(relu(norm(x)))`, for instance, x is kept and the result of relu is not. First and second
-/// derivatives have the same bits as without Recompute. Each result costs one more kernel in the
-/// backward pass, which reads x and the residual.
-///   - If the residual is itself such a result, it is computed again, too. A result that would take
-///     more than three kernels is kept.
+/// derivatives have the same bits as without Recompute. Computing a result again takes one kernel,
+/// which reads x and the residual.
+///   - If x or the residual is itself such a result, it is computed first, each time: the result
+///     then takes two or three kernels. A result that would take more is kept.
 ///   - If no other op keeps the residual, Recompute keeps it in place of the result, and saves no
 ///     memory.
 ///   - With SavedTensorHooks nothing is computed again: the hooks get the same tensors as without
@@ -77,8 +77,9 @@ LATHE_API void set_recomputation(const Tensor& y, const RecomputationPtr& recomp
 /// values in the backward pass, or an empty function if t itself must be kept.
 LATHE_API std::function<Tensor()> use_recomputation(const Tensor& t);
 
-/// The results that one backward pass has computed again and still needs. While the object lives,
-/// each result is computed once. A result that only another recomputation needed is not kept.
+/// The results that one backward pass has computed again and still needs. While the object lives, a
+/// result is computed once for all ops that saved it. If another recomputation needs a result that
+/// is not here, it computes the result for itself and does not keep it here.
 class LATHE_API RecomputedValues {
  public:
   struct Value {

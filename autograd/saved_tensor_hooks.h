@@ -10,8 +10,8 @@
 namespace lathe {
 
 namespace autograd {
-/// Takes a tensor and returns a function that gives it back. An empty function: the tensor is kept
-/// as it is.
+/// Takes a tensor and returns a function that returns this tensor later. If it returns an empty
+/// function, the tensor is kept as it is.
 using Packer = std::function<std::function<Tensor()>(const Tensor&)>;
 }  // namespace autograd
 
@@ -26,8 +26,9 @@ using Packer = std::function<std::function<Tensor()>(const Tensor&)>;
 /// pack and unpack run with NoGrad and without hooks. The objects that pack and unpack refer to
 /// must live until the graph is freed.
 /// Scopes nest: the innermost one counts. Threads are independent.
-/// throws: what pack throws, from the op, which then leaves no trace in the graph. In the backward
-/// pass: what unpack throws; ShapeError, DTypeError, DeviceError if its result does not match t.
+/// throws: in the op that saves t, what pack throws; the op then leaves no trace in the graph. In
+/// the backward pass: what unpack throws; ShapeError, DTypeError, DeviceError if its result does
+/// not match t.
 class LATHE_API SavedTensorHooks {
  public:
   template <class Pack, class Unpack>

@@ -8,7 +8,7 @@ namespace lathe {
 /// Copies src's values to dst, converted to dst's dtype; src broadcasts to dst's shape. Float →
 /// integer truncates toward zero, float → half rounds to nearest even, anything → bool is `!= 0`.
 /// src and dst must not overlap unless they are the same view.
-/// throws: ShapeError if src does not broadcast; NoCudaError.
+/// throws: ShapeError if src does not broadcast; NoCudaError for a tensor on a GPU in a CPU build.
 LATHE_API void copy_values(const Tensor& dst, const Tensor& src);
 
 /// Like copy_values(), but only queues the copy on the GPU's current stream and does not wait for

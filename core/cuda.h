@@ -14,8 +14,9 @@
 
 namespace lathe::cuda {
 
-/// How many GPUs this process can use. Loads cuDNN and cuBLASLt; 0 if one of them cannot be loaded.
-/// The first call that needs a GPU asks the driver, once. Nothing is loaded before that call.
+/// How many GPUs this process can use. Loads cuDNN and cuBLASLt, and returns 0 if one of them
+/// cannot be loaded. The first call that needs a GPU asks the driver, once. Nothing is loaded
+/// before that call.
 LATHE_API int device_count() noexcept;
 
 /// Why device_count() is 0, as a sentence for users ("no NVIDIA driver is installed", "cuDNN cannot
@@ -83,7 +84,7 @@ LATHE_API std::string memory_snapshot(Device device = Device(DeviceType::kCUDA))
 
 /// The fault point of the allocators, for tests of error paths. Once it is armed, the n-th
 /// allocation from then on fails as if the device, or pinned memory, were exhausted.
-/// throws: NoCudaError, DeviceError.
+/// throws: NoCudaError without a GPU; DeviceError if there is no such device.
 LATHE_API FaultPoint& allocation_fault(Device device = Device(DeviceType::kCUDA));
 LATHE_API FaultPoint& pinned_allocation_fault();
 

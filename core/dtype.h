@@ -42,7 +42,7 @@ LATHE_API void append_text(std::string& out, DType dtype);
 LATHE_API std::ostream& operator<<(std::ostream& out, DType dtype);
 
 /// The dtype called `name`: "f32", or "float32" as in NumPy and PyTorch.
-/// throws: ValueError.
+/// throws: ValueError for any other name.
 LATHE_API DType dtype_from_name(std::string_view name);
 
 /// The dtype of a result that is computed from a and b. The higher category (bool < integer <

@@ -38,7 +38,7 @@ class LATHE_API StreamScope {
 /// everything uses.
 class LATHE_API OwnedStream {
  public:
-  /// throws: NoCudaError, DeviceError, CudaError.
+  /// throws: NoCudaError without a GPU; DeviceError if there is no such device; CudaError.
   explicit OwnedStream(Device device = Device(DeviceType::kCUDA));
   ~OwnedStream();
   OwnedStream(OwnedStream&& other) noexcept;
@@ -69,7 +69,7 @@ struct EventOptions {
 /// A point in a queue. On the CPU it is reached at once.
 class LATHE_API Event {
  public:
-  /// throws: NoCudaError, DeviceError, CudaError.
+  /// throws: NoCudaError without a GPU; DeviceError if there is no such device; CudaError.
   explicit Event(Device device = Device(DeviceType::kCUDA), EventOptions options = {});
   ~Event();
   Event(Event&& other) noexcept;

@@ -85,7 +85,7 @@ class LATHE_API Tensor {
   /// True if this tensor is in host memory that GPUs read and write directly.
   bool is_pinned() const { return impl().storage->pinned(); }
   /// This tensor if it is pinned, else a pinned copy without history.
-  /// throws: NoCudaError.
+  /// throws: NoCudaError without a GPU.
   Tensor pin_memory() const;
   bool shares_storage(const Tensor& other) const { return impl().storage == other.impl().storage; }
 

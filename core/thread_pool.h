@@ -22,9 +22,9 @@ namespace lathe {
 /// (core/process_limits.h).
 LATHE_API int usable_cpus() noexcept;
 
-/// The number of threads of a parallel loop, the caller included. Initially the first number in the
-/// variable OMP_NUM_THREADS if it is from 1 to 1024, else usable_cpus(). It is 1 while the calling
-/// thread has a ComputeAlone.
+/// The number of threads of a parallel loop, the caller included. Initially this is the first
+/// number in the variable OMP_NUM_THREADS, if that is from 1 to 1024, else usable_cpus(). While the
+/// calling thread has a ComputeAlone, num_threads() is 1.
 LATHE_API int num_threads() noexcept;
 
 /// Sets num_threads(). Waits for a loop that another thread is running.

@@ -44,9 +44,10 @@ const Tensor&& get(const Batch&& batch) {
 }
 
 /// Reads the samples `indices` one after another, with the random numbers of (seed, epoch).
-/// throws: IndexError. If read() throws: a DataError, FileError or OutOfMemoryError that names the
-/// sample's index. It contains the message of read()'s exception, and that exception as nested one
-/// (std::rethrow_if_nested).
+/// throws: IndexError for an index that is out of range. If read() throws: an error that names the
+/// sample's index and has the message of read()'s exception. The exception is nested in the error
+/// (std::rethrow_if_nested). The error is a FileError or an OutOfMemoryError if the exception is
+/// one, otherwise a DataError.
 LATHE_API Batch read_batch(const Dataset& dataset, std::span<const int64_t> indices,
                            uint64_t seed = 0, int64_t epoch = 0);
 

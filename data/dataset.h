@@ -34,8 +34,8 @@ class LATHE_API BatchBuffer {
  public:
   BatchBuffer() = default;
   /// Allocates uninitialised memory for `samples` samples; with `pinned` the memory is page-locked.
-  /// throws: ValueError if `spec` has no fields; ShapeError; OutOfMemoryError; NoCudaError if
-  /// `pinned` is set in a CPU build.
+  /// throws: ValueError if `spec` has no fields; ShapeError if a size is negative or too large;
+  /// NoCudaError if `pinned` is set and there is no GPU; OutOfMemoryError.
   BatchBuffer(const SampleSpec& spec, int64_t samples, bool pinned = false);
 
   const SampleSpec& spec() const { return spec_; }

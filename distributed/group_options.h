@@ -47,7 +47,7 @@ struct GroupOptions {
 /// `address`, LATHE_DISTRIBUTED_TIMEOUT (seconds) `timeout_seconds`, LATHE_DISTRIBUTED_DEBUG=1
 /// `debug`.
 /// throws: ValueError naming the variable that is missing or wrong; also if only one of RANK and
-/// WORLD_SIZE is set, unless its value is that of a single process.
+/// WORLD_SIZE is set, unless it is RANK=0 or WORLD_SIZE=1.
 LATHE_API std::optional<GroupOptions> options_from_environment();
 
 /// Like options_from_environment(), with the variables that `get` returns.

@@ -64,9 +64,9 @@ class LATHE_API Work {
 /// Tensors on a GPU go over NCCL if all ranks have it:
 ///   - Each rank must use one GPU of its own, always the same. The first call on a GPU's tensors
 ///     connects all ranks.
-///   - A call is queued behind the work of the current stream, runs on a stream of the group, and
-///     does not wait for hosts. NCCL may connect some ranks only in the first calls, which then
-///     wait for them.
+///   - A call is queued behind the work of the current stream and runs on a stream of the group,
+///     while the host goes on. NCCL may connect some ranks only in the first calls; a host then
+///     waits in such a call until they are connected.
 ///   - All calls but the first can be captured into a CUDA graph. Destroy such a graph before
 ///     the group, because NCCL waits for it.
 ///   - After a failure, tensors written by calls on GPUs, and everything computed from them, have
@@ -117,9 +117,11 @@ class LATHE_API ProcessGroup {
   /// Sets `out` to the reduction of in[rank()] over all ranks. The shape of `in` is [world_size]
   /// followed by the shape of `out`. Over Gloo every rank reduces all of `in`.
   Work reduce_scatter_(const Tensor& out, const Tensor& in, Reduce op = Reduce::kSum);
-  /// True if calls on tensors of `device` are queued on the device and do not wait for hosts. All
-  /// ranks must make this call together: the first one for a GPU connects them, and waits.
-  /// throws: what a call on such a tensor throws.
+  /// True if calls on tensors of `device` go over NCCL, so that they run on the GPU while the host
+  /// goes on. False for the CPU, without NCCL, and in a group of one process. All ranks must call
+  /// queues_on() at the same place among their calls. The group's first call that concerns a GPU,
+  /// also this one, waits until all ranks are connected.
+  /// throws: what a call on a tensor of `device` throws.
   bool queues_on(Device device);
   /// Returns a Work that ends when all ranks have called barrier() and all their earlier calls have
   /// ended.

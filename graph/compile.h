@@ -18,10 +18,10 @@
 
 namespace lathe::jit {
 
-/// A function that compile() made. Copies share their graphs. Several threads may call it at the
-/// same time if f allows that. During the first call with inputs of a new kind, no other thread may
-/// write the buffers of `module`, because the trace restores them. Other threads may draw random
-/// numbers meanwhile.
+/// A function that compile() made. Copies share their graphs. Several threads may call a
+/// CompiledFunction at the same time if they may call f at the same time. During the first call
+/// with inputs of a new kind, no other thread may write the buffers of `module`, because the trace
+/// restores them. Other threads may draw random numbers meanwhile.
 class LATHE_API CompiledFunction {
  public:
   /// Returns f(inputs), with the same bits, and with gradients.
@@ -38,8 +38,8 @@ class LATHE_API CompiledFunction {
   /// something else for another batch size, f runs twice more. During a trace everything that f
   /// computes stays in memory. After the trace, the buffers of `module` and the default generators
   /// that f's thread drew from are as before. Any other side effect of f happens in every one of
-  /// these runs: draws from the program's own generators, for instance, or in threads that f
-  /// starts.
+  /// these runs. For instance, f draws from a generator of the program, or a thread that f starts
+  /// draws from a default generator.
   ///
   /// Each call updates the running statistics of batch norms in training mode, and dropouts draw
   /// from the default generator, as when f itself runs.

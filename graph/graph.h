@@ -120,7 +120,7 @@ class LATHE_API Graph {
 
   /// Moves the graph's parameters, buffers and constants to `device`. A model that shares them
   /// keeps its own tensors where they are.
-  /// throws: NoCudaError.
+  /// throws: NoCudaError without a GPU.
   void to(Device device);
 
   /// The graph as text, which parse() reads. The text has the values of constants of one element
@@ -133,10 +133,10 @@ class LATHE_API Graph {
 };
 
 /// Reads a graph from a text. Its parameters and buffers are not bound. Checks that each value is
-/// defined once and before its use, and that each op is known and has the right number of inputs
-/// and attributes of the right kinds. parse() does not check the values of attributes, nor whether
-/// an input may be missing: the op checks these when the graph runs. parse() takes memory in
-/// proportion to the text.
+/// defined once and before its use. Checks that each op is known, and that its inputs are the right
+/// number and its attributes of the right kinds. parse() does not check the values of attributes,
+/// nor whether an input may be missing: the op checks these when the graph runs. parse() takes
+/// memory in proportion to the text.
 /// throws: DataError that names `name` and the line.
 LATHE_API Graph parse(std::string_view text, std::string_view name = "graph");
 

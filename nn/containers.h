@@ -52,7 +52,7 @@ class LATHE_API ModuleHolder : public Module {
   /// destroyed.
   ///   net.replace(4, nn::Linear(512, 37));
   /// → the new module in the container
-  /// throws: IndexError.
+  /// throws: IndexError if there is no module at `index`.
   template <TemporaryModule T>
   T& replace(int64_t index, T&& module) {
     Module& old = (*this)[index];
@@ -64,7 +64,7 @@ class LATHE_API ModuleHolder : public Module {
   }
 
   int64_t size() const { return static_cast<int64_t>(owned_.size()); }
-  /// throws: IndexError.
+  /// throws: IndexError for an index out of range.
   Module& operator[](int64_t index) const;
   const std::vector<std::unique_ptr<Module>>& modules() const { return owned_; }
 
@@ -137,7 +137,7 @@ class ListOf final : public Module {
     return *owned_.back();
   }
   int64_t size() const { return static_cast<int64_t>(owned_.size()); }
-  /// throws: IndexError.
+  /// throws: IndexError for an index out of range.
   T& operator[](int64_t index) const {
     LATHE_CHECK(IndexError, index >= 0 && index < size(), "ListOf: no module ", index, " among ",
                 size());
@@ -182,7 +182,7 @@ class LATHE_API ParameterList final : public Module {
   /// throws: what Module::parameter() throws.
   void add(const Tensor& value);
   int64_t size() const { return static_cast<int64_t>(held_.size()); }
-  /// throws: IndexError.
+  /// throws: IndexError for an index out of range.
   Parameter& operator[](int64_t index);
 
  private:

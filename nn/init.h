@@ -27,7 +27,7 @@ struct KaimingOptions {
 };
 /// kaiming_uniform_ draws from U(±g·sqrt(3 / fan)), kaiming_normal_ from N(0, g / sqrt(fan)), where
 /// g = sqrt(2 / (1 + slope²)), and fan is w's fan_in or, with FanMode::kFanOut, its fan_out.
-/// throws: ShapeError.   ref: He et al. 2015 (arXiv:1502.01852).
+/// throws: ShapeError for fewer than 2 dimensions.   ref: He et al. 2015 (arXiv:1502.01852).
 LATHE_API const Tensor& kaiming_uniform_(const Tensor& w, const KaimingOptions& options = {});
 LATHE_API const Tensor& kaiming_normal_(const Tensor& w, const KaimingOptions& options = {});
 
@@ -37,7 +37,7 @@ struct XavierOptions {
 };
 /// xavier_uniform_ draws from U(±gain·sqrt(6 / (fan_in + fan_out))), xavier_normal_ from N(0,
 /// gain·sqrt(2 / (fan_in + fan_out))).
-/// throws: ShapeError.   ref: Glorot and Bengio 2010.
+/// throws: ShapeError for fewer than 2 dimensions.   ref: Glorot and Bengio 2010.
 LATHE_API const Tensor& xavier_uniform_(const Tensor& w, const XavierOptions& options = {});
 LATHE_API const Tensor& xavier_normal_(const Tensor& w, const XavierOptions& options = {});
 
@@ -48,7 +48,7 @@ struct TruncNormalOptions {
 };
 /// Draws from N(mean, std), restricted to [low, high]. Computed on the CPU.
 /// throws: ValueError unless std > 0 and low < high, or if the interval has a probability of 0 in
-/// f64; DTypeError.
+/// f64; DTypeError unless w is floating.
 LATHE_API const Tensor& trunc_normal_(const Tensor& w, const TruncNormalOptions& options = {});
 
 struct OrthogonalOptions {
@@ -58,7 +58,7 @@ struct OrthogonalOptions {
 /// Fills w, seen as a matrix [shape[0], the rest], with gain times a random matrix whose rows or
 /// columns, whichever are fewer, are orthonormal. All such matrices are equally likely. Computed on
 /// the CPU in f64.
-/// throws: ShapeError for fewer than 2 dimensions; DTypeError.
+/// throws: ShapeError for fewer than 2 dimensions; DTypeError unless w is floating.
 /// ref: Saxe et al. 2014 (arXiv:1312.6120); Mezzadri 2007 (arXiv:math-ph/0609050) for the signs.
 LATHE_API const Tensor& orthogonal_(const Tensor& w, const OrthogonalOptions& options = {});
 
@@ -76,9 +76,9 @@ LATHE_API Tensor uniform_fan_in(const Shape& shape, int64_t fan_in);
 
 /// While a Skip is alive, the random functions of this header draw no numbers in this thread and
 /// leave values as they are. So the weights of layers that are made meanwhile are uninitialised
-/// memory. constant_, zeros_ and ones_ still fill, and so do layers that begin with constants
-/// (batch norms). Scopes may nest; the last one to begin must end first. Use it for a model whose
-/// values are loaded next:
+/// memory. constant_, zeros_ and ones_ still fill, so layers that begin with constants (batch
+/// norms) are initialised. Scopes may nest; the last one to begin must end first. Use it for a
+/// model whose values are loaded next:
 ///   auto make = [] { const nn::init::Skip skip; return nn::vgg16(); };
 ///   auto net = make();
 ///   nn::load(net, "vgg16.pth");

@@ -103,8 +103,8 @@ class LATHE_API Module {
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
   /// Moves parameters and buffers to a device. Drops gradients that no longer fit.
-  /// throws: NoCudaError; StateError if a tensor to be moved is a view or the result of an op.
-  /// Nothing has moved then.
+  /// throws: NoCudaError without a GPU; StateError if a tensor to be moved is a view or the result
+  /// of an op. Nothing has moved then.
   Module& to(Device device);
   /// Converts floating parameters and buffers. Batch norms become f32 if `dtype` is a half type.
   /// throws: DTypeError unless `dtype` is floating; StateError if a tensor to be converted is a

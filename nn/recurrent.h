@@ -92,7 +92,7 @@ class RecurrentModule : public Module {
 /// The shapes and parameters of LSTM, GRU and RNN. D is 2 for a bidirectional layer, else 1; P is
 /// proj_size with a projection, else H = hidden_size.
 ///   x  [T,N,in], [N,T,in] with batch_first, [T,in] for a single sequence, or a PackedSequence
-///   y  [T,N,D*P] likewise: the states of the last layer; forward direction first
+///   y  [T,N,D*P], in the form of x: the states of the last layer; forward direction first
 ///   h  [num_layers*D,N,P], for a single sequence without N: the states at the end of each
 ///      sequence. As an argument, the states before the beginning; an undefined h is 0.
 /// The states of a PackedSequence are in the caller's order. jit::trace() takes dimension 0 for the

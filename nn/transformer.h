@@ -36,7 +36,7 @@ struct TransformerStackOptions {
 
 /// x = norm1(x + self_attn(x));   x = norm2(x + linear2(activation(linear1(x)))), with dropout
 /// after the attention, the activation and linear2.
-///   src  [T,N,d_model], [N,T,d_model] with batch_first, or [T,d_model]   →  likewise
+///   src  [T,N,d_model], [N,T,d_model] with batch_first, or [T,d_model]   →  src's shape
 ///        jit::trace() takes dimension 0 for the batch: trace a model that has batch_first.
 ///   mask  what self_attn takes: {.attn_mask, .key_padding_mask, .is_causal}
 /// ref: Vaswani et al. 2017 (arXiv:1706.03762); torch.nn.TransformerEncoderLayer.

@@ -33,8 +33,8 @@ struct FileWeights {
 ///     "module." (DistributedDataParallel), "_orig_mod." (torch.compile), "model." (Lightning).
 ///     "backbone.", "net." and "encoder." (a part of a larger model) are removed only if all of the
 ///     model's names are there afterwards, except for those of its last layer.
-///   - num_batches_tracked, missing in old .pth files, is added as 0. If it is floating, it is
-///     rounded to an integer, or set to 0 if it is no valid count.
+///   - A missing num_batches_tracked, as in old .pth files, is added as 0. A floating
+///     num_batches_tracked is rounded to an integer, or set to 0 if it is no valid count.
 /// `section` names the dictionary of a .pth file to read, as in pth::ReadOptions.
 /// throws: FileError; DataError for a bad file; pth::SectionError.
 LATHE_API FileWeights read_weights(const std::string& path, const Module& model,

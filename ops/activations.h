@@ -39,7 +39,7 @@ LATHE_API Tensor logsigmoid(const Tensor& x);
 
 /// The first half of x along `dim`, times the sigmoid of the second half.
 ///   →  x's shape with half the size along `dim`
-/// throws: ShapeError if that size is odd; IndexError.
+/// throws: ShapeError if that size is odd; IndexError for a dimension out of range.
 LATHE_API Tensor glu(const Tensor& x, int64_t dim = -1);
 
 /// x > 0 ? x : weight * x.

@@ -31,7 +31,9 @@ struct BatchNormOptions {
 /// have the dtype of the statistics within a block, and f64 between blocks.
 /// dtypes: f16, bf16, f32 with f32 parameters and statistics; f64 with f64 ones.
 /// grad: x, weight, bias, twice differentiable.   amp: none, the result follows x.
-/// throws: ShapeError (also for one value per channel in training), DTypeError, ValueError.
+/// throws: ShapeError (also for one value per channel in training), DTypeError; ValueError if only
+/// one of running_mean and running_var is defined, eps is negative, or in training momentum is
+/// outside [0, 1].
 /// ref: Ioffe and Szegedy 2015 (arXiv:1502.03167); merging of partial variances: Chan, Golub,
 /// LeVeque 1979.
 LATHE_API Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,

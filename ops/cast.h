@@ -13,7 +13,7 @@ LATHE_API Tensor cast(const Tensor& x, DType dtype);
 /// A copy of x on `device`, or x itself if it is already there. An NHWC tensor stays NHWC; any
 /// other becomes row-major. Only a copy to the host waits for the device. Also x.to(device),
 /// x.cpu(), x.cuda().
-/// grad: x, twice differentiable.   throws: NoCudaError.
+/// grad: x, twice differentiable.   throws: NoCudaError without a GPU.
 LATHE_API Tensor to_device(const Tensor& x, Device device);
 
 /// x in dense memory in the order `format`, or x itself if it already is. With one channel or one

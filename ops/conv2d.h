@@ -26,10 +26,12 @@ struct Conv2dOptions {
 /// kernels, never by cuDNN.
 /// grad: x, w, bias, twice differentiable; w's gradient has w's order in memory.   amp: half.
 /// On a GPU one kernel may compute y and the sums of y that a following batch norm needs. All of
-/// this must hold: the dtype is f16, there is no bias, a gradient is recorded,
-/// cudnn::set_benchmark() is on, and the search finds such a kernel faster than a separate pass
-/// over y.
-/// throws: ShapeError, ValueError, DTypeError, DeviceError.
+/// this must hold:
+///   - the dtype is f16, there is no bias, and a gradient is recorded
+///   - cudnn::set_benchmark() is on, and the search finds such a kernel faster than a separate pass
+///     over y
+/// throws: ShapeError, DTypeError, DeviceError; ValueError unless stride, dilation and groups are
+/// positive and pad is not negative.
 /// ref: Chetlur et al. 2014 (arXiv:1410.0759). On the CPU, 3x3 kernels may run as Winograd
 /// (Lavin and Gray 2015, arXiv:1509.09308); see cpu::set_conv_exact.
 LATHE_API Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& opt = {});

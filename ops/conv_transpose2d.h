@@ -21,7 +21,8 @@ struct ConvTranspose2dOptions {
 ///   →  [N,K,P,Q],    P = (H-1)*stride - 2*pad + dilation*(R-1) + output_pad + 1,  Q likewise;
 ///      NHWC if x is NHWC; without N if x has no N
 /// dtypes: f16, bf16, f32, f64.   grad: x, w, bias, twice differentiable.   amp: half.
-/// throws: ShapeError, ValueError, DTypeError, DeviceError.
+/// throws: ShapeError, DTypeError, DeviceError; ValueError for options that conv2d refuses, or an
+/// output_pad that is negative or not below the larger of stride and dilation.
 /// ref: Dumoulin and Visin 2016 (arXiv:1603.07285), chapter 4.
 LATHE_API Tensor conv_transpose2d(const Tensor& x, const Tensor& w,
                                   const ConvTranspose2dOptions& opt = {});

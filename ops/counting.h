@@ -13,7 +13,8 @@ struct BincountOptions {
 /// device, because the size of y depends on max(x).
 ///   x  [n], integers >= 0   →  [max(x) + 1] or longer: i64, or weights' dtype
 /// dtypes: i64, i32.   grad: weights, twice differentiable.
-/// throws: IndexError for a negative number; ValueError, ShapeError, DTypeError, DeviceError.
+/// throws: IndexError for a negative number; ValueError for a negative min_length; ShapeError,
+/// DTypeError, DeviceError.
 LATHE_API Tensor bincount(const Tensor& x, const BincountOptions& options = {});
 
 struct HistcOptions {

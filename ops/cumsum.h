@@ -9,7 +9,8 @@ namespace lathe {
 /// y[i] = x[0] + … + x[i] along `dim`.
 ///   x  any shape   →  the same shape
 /// dtypes: any; integers and bool → i64. Half types are summed in f32, f32 in f64.
-/// grad: x, twice differentiable.   amp: float.   throws: IndexError.
+/// grad: x, twice differentiable.   amp: float.
+/// throws: IndexError for a dimension out of range.
 LATHE_API Tensor cumsum(const Tensor& x, int64_t dim);
 
 namespace cpu {

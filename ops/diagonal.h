@@ -23,7 +23,7 @@ struct DiagEmbedOptions {
 };
 /// Matrices with the last dimension of x on a diagonal, and zeros elsewhere.
 ///   x  […,n]   →  […,n+|offset|,n+|offset|] for dim1 = -2, dim2 = -1
-/// throws: ShapeError for a 0-d x; IndexError.
+/// throws: ShapeError for a 0-d x; IndexError for dimensions out of range, or the same one twice.
 LATHE_API Tensor diag_embed(const Tensor& x, const DiagEmbedOptions& options = {});
 
 /// For a vector [n], the matrix with x on its diagonal. For a matrix [m,n], a copy of its diagonal.

@@ -10,12 +10,14 @@ namespace lathe {
 /// Joins the parts one after another along `dim`. Their other sizes must be equal; a part of shape
 /// [0] is skipped. The result is NHWC if all parts are.
 /// grad: every part, twice differentiable.
-/// throws: ValueError for no parts, ShapeError, DeviceError, IndexError.
+/// throws: ValueError for no parts; IndexError for a dimension out of range; ShapeError,
+/// DeviceError.
 LATHE_API Tensor cat(const Tensors& parts, int64_t dim = 0);
 
 /// Joins parts of one shape along a new dimension `dim` of the result.
 /// grad: every part, twice differentiable.
-/// throws: ValueError for no parts, ShapeError, DeviceError, IndexError.
+/// throws: ValueError for no parts; IndexError for a dimension out of range; ShapeError,
+/// DeviceError.
 LATHE_API Tensor stack(const Tensors& parts, int64_t dim = 0);
 
 }  // namespace lathe

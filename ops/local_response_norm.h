@@ -16,7 +16,7 @@ struct LocalResponseNormOptions {
 /// from c - size/2 to c + (size-1)/2, as far as there are channels.
 ///   x  [N,C,…]   →  x's shape and dtype
 /// dtypes: floats; half types are computed in f32.   grad: x, twice differentiable.   amp: float.
-/// throws: ShapeError (fewer than 3 dimensions), ValueError (size), DTypeError.
+/// throws: ShapeError (fewer than 3 dimensions), ValueError (size < 1), DTypeError.
 /// ref: Krizhevsky, Sutskever and Hinton 2012 (NeurIPS 25); alpha is divided by size, as in Caffe.
 LATHE_API Tensor local_response_norm(const Tensor& x, const LocalResponseNormOptions& options = {});
 

@@ -22,7 +22,7 @@ struct MaxPool1dOptions {
 /// gradient.
 LATHE_API Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options);
 
-/// max_pool1d, with the position in its row of each largest element, i64.
+/// Like max_pool1d(), but also returns the position of each largest element in its row, i64.
 LATHE_API ValuesAndIndices max_pool1d_with_indices(const Tensor& x,
                                                    const MaxPool1dOptions& options);
 

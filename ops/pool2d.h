@@ -30,8 +30,8 @@ struct MaxPool2dOptions {
 /// gradient.
 LATHE_API Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options);
 
-/// Like max_pool2d. The indices (i64) are the position of each largest element in its plane: row *
-/// W + column.
+/// Like max_pool2d(), but also returns where in its plane each largest element is: the index (i64)
+/// is row * W + column.
 LATHE_API ValuesAndIndices max_pool2d_with_indices(const Tensor& x,
                                                    const MaxPool2dOptions& options);
 
@@ -61,8 +61,8 @@ inline Tensor avg_pool2d(const Tensor& x, std::integral auto kernel, int64_t str
 }
 
 /// The means of P x Q = out.rows x out.cols windows that cover the plane. Row i of the windows
-/// spans the rows [floor(i H/P), ceil((i+1) H/P)), columns likewise. adaptive_avg_pool2d(x, 1) is
-/// global pooling.
+/// spans the rows [floor(i H/P), ceil((i+1) H/P)). The same holds for columns.
+/// adaptive_avg_pool2d(x, 1) is global pooling.
 /// grad: x, twice differentiable.
 LATHE_API Tensor adaptive_avg_pool2d(const Tensor& x, Pair out);
 

@@ -52,7 +52,8 @@ struct QuantizedEpilogue {
 /// two exceptions:
 ///   - If y / y_scale lies in the middle between two integers, up to rounding, kernels may round to
 ///     different ones.
-///   - A term of y / y_scale is not finite in f32 (infinities that cancel give 0).
+///   - If a term of y / y_scale is not finite in f32, kernels may give different integers.
+///     Infinities that cancel give 0.
 /// With more than 65536 channels K, Lathe's own loops run, which are slower than oneDNN's kernels.
 /// throws: ShapeError for sums of more than 65536 products; DTypeError; DeviceError for a tensor on
 /// a GPU; ValueError for a scale that is not above 0 and finite.

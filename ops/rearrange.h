@@ -16,7 +16,8 @@ LATHE_API Tensor flip(const Tensor& x, const Dims& dims);
 ///   roll(x, shift)         moves the elements of the flattened x; the result has x's shape
 ///   roll(x, shift, dim)    moves slice i of dimension `dim` to position (i + shift) mod its size
 ///   roll(x, shifts, dims)  rolls dimension dims[k] by shifts[k], for each k
-/// throws: IndexError; ShapeError unless both lists have the same length.
+/// throws: IndexError for a dimension out of range; ShapeError unless both lists have the same
+/// length.
 LATHE_API Tensor roll(const Tensor& x, int64_t shift);
 LATHE_API Tensor roll(const Tensor& x, int64_t shift, int64_t dim);
 LATHE_API Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims);
@@ -31,28 +32,30 @@ LATHE_API Tensor tile(const Tensor& x, const Dims& repeats);
 
 /// repeat_interleave(x, repeats) repeats each element of the flattened x `repeats` times in a row.
 /// With `dim`, each slice of this dimension is repeated.
-/// throws: ValueError for negative repeats; IndexError; ShapeError if the result is too large.
+/// throws: ValueError for negative repeats; IndexError for a dimension out of range; ShapeError if
+/// the result is too large.
 LATHE_API Tensor repeat_interleave(const Tensor& x, int64_t repeats);
 LATHE_API Tensor repeat_interleave(const Tensor& x, int64_t repeats, int64_t dim);
 /// Repeats slice i of dimension `dim` repeats[i] times in a row. Waits for the device.
 ///   repeats  [size of dim], i64 or i32
-/// throws: ValueError for a negative number; IndexError; ShapeError, DTypeError.
+/// throws: ValueError for a negative number; IndexError for a dimension out of range; ShapeError,
+/// DTypeError.
 LATHE_API Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, int64_t dim);
 
-/// x.expand(other.shape()), x.view(other.shape()) and x.reshape(other.shape()), which are views if
-/// those are.
-/// throws: as ops/views.h.
+/// Shorthands for x.expand(other.shape()), x.view(other.shape()) and x.reshape(other.shape()).
+/// throws: what these calls throw.
 LATHE_API Tensor expand_as(const Tensor& x, const Tensor& other);
 LATHE_API Tensor view_as(const Tensor& x, const Tensor& other);
 LATHE_API Tensor reshape_as(const Tensor& x, const Tensor& other);
 
 /// Views of the slices x[0], x[1], … along `dim`. The views do not have that dimension.
-/// throws: IndexError, also for a 0-d tensor.
+/// throws: IndexError for a dimension out of range, and for a 0-d tensor.
 LATHE_API Tensors unbind(const Tensor& x, int64_t dim = 0);
 
 /// A view of x in which dimension `from` is at position `to`. With lists, dimension from[i] is at
 /// position to[i]. The other dimensions keep their order.
-/// throws: IndexError; ShapeError unless both lists have one length.
+/// throws: IndexError for a dimension out of range or repeated; ShapeError unless both lists have
+/// one length.
 LATHE_API Tensor movedim(const Tensor& x, int64_t from, int64_t to);
 LATHE_API Tensor movedim(const Tensor& x, const Dims& from, const Dims& to);
 

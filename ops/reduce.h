@@ -74,9 +74,11 @@ LATHE_API Tensor all(const Tensor& x, const Dims& dims = {}, ReduceOptions optio
 LATHE_API Tensor any(const Tensor& x, const Dims& dims = {}, ReduceOptions options = {});
 
 /// var() returns the variance, the sum of the squared deviations from the mean divided by d; std()
-/// returns its root. For n elements, d is n - correction if options.correction is set, else n - 1
-/// if options.unbiased is set, else n, but never below 0. If d is 0, equal numbers give NaN and
-/// others +inf.
+/// returns its root. For n elements d is
+///   n - correction  if options.correction is set
+///   n - 1           otherwise, if options.unbiased is set
+///   n               otherwise
+/// d is never below 0. If d is 0, equal numbers give NaN and others +inf.
 /// grad: x, twice differentiable; 0 where the standard deviation is 0.
 LATHE_API Tensor var(const Tensor& x, const Dims& dims = {}, VarOptions options = {});
 LATHE_API Tensor std(const Tensor& x, const Dims& dims = {}, VarOptions options = {});

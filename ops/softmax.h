@@ -10,7 +10,8 @@ namespace lathe {
 ///   x  any shape   →  the same shape
 /// A line gives NaN if all its elements are -inf, or if one is NaN or +inf.
 /// dtypes: f16, bf16, f32, f64; computed in f32 or wider.
-/// grad: x, twice differentiable.   amp: float.   throws: IndexError, DTypeError.
+/// grad: x, twice differentiable.   amp: float.
+/// throws: IndexError for a dimension out of range; DTypeError.
 LATHE_API Tensor softmax(const Tensor& x, int64_t dim);
 
 /// y = (x - m) - log(sum exp(x - m)). Finite for all finite x, while log(softmax(x)) may be -inf.

@@ -38,16 +38,17 @@ LATHE_API Tensor permute(const Tensor& x, const Dims& order);
 /// A view of x in which dimensions of size 1 are repeated to the sizes in `shape`, without a copy
 /// (stride 0). `shape` may add dimensions in front; -1 keeps a size. The result cannot be written
 /// in place.
-/// throws: ShapeError.
+/// throws: ShapeError if `shape` has fewer dimensions than x, or another size for a dimension whose
+/// size in x is not 1.
 LATHE_API Tensor expand(const Tensor& x, const Shape& shape);
 
 /// Slice `index` of dimension `dim`; the result lacks that dimension. A negative index counts from
 /// the end.
-/// throws: IndexError.
+/// throws: IndexError for a `dim` or `index` out of range.
 LATHE_API Tensor select(const Tensor& x, int64_t dim, int64_t index);
 
 /// Slices start … start+length-1 of dimension `dim`.
-/// throws: IndexError.
+/// throws: IndexError for a dimension or slices out of range.
 LATHE_API Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
 
 /// Slices start, start+step, … below stop of dimension `dim`; by default up to its end. As in

@@ -30,7 +30,7 @@ struct VmapOptions {
 /// grad: that of the ops in f.
 /// throws: ValueError (no batch dimension, in_dims or out_dims of another length, an empty batch, f
 /// returns nothing or another number of tensors), ShapeError (batches of different sizes, outputs
-/// of different shapes), IndexError; what f throws.
+/// of different shapes), IndexError for an in_dims or out_dims that is out of range; what f throws.
 LATHE_API Tensors vmap(const TensorsFunction& f, const Tensors& inputs,
                        const VmapOptions& options = {});
 

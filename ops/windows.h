@@ -29,7 +29,8 @@ struct UnfoldOptions {
 ///   x  [N,C,H,W]   →  [N,C*kernel.rows*kernel.cols,L], with L = P*Q windows, row by row; P and Q
 ///      are those of conv2d (ops/conv2d.h)
 /// dtypes: any.
-/// throws: ValueError, ShapeError.
+/// throws: ValueError unless kernel, stride and dilation are positive and pad is not negative;
+/// ShapeError.
 LATHE_API Tensor unfold(const Tensor& x, const UnfoldOptions& options);
 /// With square windows: unfold(x, 3).
 inline Tensor unfold(const Tensor& x, std::integral auto kernel) {
@@ -40,7 +41,8 @@ inline Tensor unfold(const Tensor& x, std::integral auto kernel) {
 /// would copy the element.
 ///   columns  [N,C*kernel.rows*kernel.cols,L]   size  {H,W}   →  [N,C,H,W]
 /// dtypes: numbers.
-/// throws: ValueError, ShapeError.
+/// throws: ValueError for options that unfold refuses, or a size below 1; ShapeError if columns do
+/// not fit.
 LATHE_API Tensor fold(const Tensor& columns, Pair size, const UnfoldOptions& options);
 
 }  // namespace lathe

@@ -13,8 +13,8 @@ struct ClipGradNormOptions {
 /// Scales the gradients so that their total norm is at most max_norm: multiplies each by min(1,
 /// max_norm / (total + 1e-6)). Skips parameters without a gradient. Sums run in f64. If the total
 /// is infinite, finite numbers in the gradients become 0, and infinite ones NaN.
-/// → the total norm before scaling, which is the norm of the gradients' norms; 0 if there are no
-/// gradients. A 0-d tensor in f32, or in f64 if a gradient is f64
+/// → the total norm before scaling (the norm of the gradients' norms), 0 if there are no gradients.
+/// It is a 0-d tensor, in f64 if a gradient is f64, else in f32
 /// throws: ValueError if max_norm is negative or NaN, or `norm` is not above 0; DeviceError for
 /// gradients on several devices; with error_if_nonfinite StateError if the total is not finite
 /// (this check waits for the device).

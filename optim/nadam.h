@@ -50,7 +50,7 @@ void visit_options(NAdamOptions& all, Visit visit, const NAdamGroup& own = {}) {
 ///   m = running mean of g,  v = running mean of g²,  v̂ = v with bias correction
 ///   μ_t = beta1·(1 - 0.96^(t·momentum_decay) / 2),  M_t = μ_1·…·μ_t,   in step t = 1, 2, …
 ///   p -= lr·((1 - μ_t) / (1 - M_t)·g + μ_{t+1} / (1 - M_{t+1})·m) / (sqrt(v̂) + eps)
-/// State: exp_avg (m), exp_avg_sq (v). M_t is worked out from t; PyTorch keeps it.
+/// State: exp_avg (m), exp_avg_sq (v). M_t is computed from t; PyTorch keeps M_t in the state.
 /// throws: ValueError if lr, eps, weight_decay or momentum_decay is negative or not finite, or a
 /// beta is outside [0,1); what Optimizer::add_groups throws.
 /// ref: Dozat 2016.

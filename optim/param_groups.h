@@ -13,9 +13,10 @@ struct DecaySplit {
   Tensors no_decay;
 };
 
-/// Splits the module's parameters into those that weight decay should act on and those that it
-/// should not: parameters of norms, and parameters of at most one dimension (biases). Both lists
-/// have the order of parameters(). A list may be empty, but an optimiser's group must not be.
+/// Splits the module's parameters into two lists. Weight decay should not act on the second list:
+/// parameters of norms, and parameters of at most one dimension (biases). The first list has all
+/// others. Both lists have the order of parameters(). A list may be empty, but an optimiser's group
+/// must not be.
 ///   auto [decay, no_decay] = split_by_decay(model);
 ///   SGD opt({{.params = decay, .weight_decay = 5e-4}, {.params = no_decay}}, {.lr = 0.1});
 /// ref: He et al. 2019 (arXiv:1812.01187), section 3.1.

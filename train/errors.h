@@ -9,7 +9,7 @@
 
 namespace lathe::train {
 
-/// Checkpoints cannot be saved, because the run folder cannot be written.
+/// Thrown if checkpoints cannot be saved, because the run folder cannot be written.
 class LATHE_API SaveError : public FileError {
   using FileError::FileError;
 };

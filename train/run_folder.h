@@ -51,9 +51,9 @@ inline constexpr int64_t kStepsBetweenCandidates = 50;
 /// number of updates that led to it.
 class LATHE_API RunFolder {
  public:
-  /// `present` makes a checkpoint of the present state, which may share its values with the model.
-  /// Of several ranks, only one passes a `present`. A RunFolder without it copies and writes
-  /// nothing, and does everything else.
+  /// `present` is a function that makes a checkpoint of the present state. The checkpoint may share
+  /// its values with the model. With several ranks, only one rank passes a `present`. A RunFolder
+  /// without a `present` copies nothing and writes nothing; in all else it works the same.
   RunFolder(const std::filesystem::path& folder, int64_t keep, std::function<Checkpoint()> present);
 
   // --- which state is good ----
@@ -73,8 +73,9 @@ class LATHE_API RunFolder {
   // --- what is written ----
   // throws: SaveError if the folder cannot be written; save(), and begin(), take_candidate() and
   // accept_candidate() above, also OutOfMemoryError and CudaError, from the copy.
-  /// Saves the present state as `name`: "last" or "best". `averages`: its weights are not those
-  /// that training continues with. Does nothing for "last" after seal_last().
+  /// Saves the present state as `name`: "last" or "best". `averages`: true if the state's weights
+  /// are averages, with which training does not continue. Does nothing for "last" after
+  /// seal_last().
   void save(std::string_view name, int64_t step, bool averages = false);
   /// Saves the last good state as "last", and waits for the disk. Writes nothing if the file has
   /// this state already, or a newer good one. `step` is the step of the present state.

@@ -38,8 +38,8 @@ class LATHE_API StepGraphs {
   using Work = std::function<Tensors(const Tensors& inputs)>;
   /// For several processes that must all launch the work or all run it themselves. Called with the
   /// reason why this process could not record the work, or "" if it could. Returns the reason why
-  /// no process may launch it, or "" if all may. If it is called with a reason, it returns a
-  /// reason.
+  /// no process may launch the work, or "" if all may. If one process passes a reason, `agree`
+  /// returns a reason in all of them.
   using Agree = std::function<std::string(const std::string& problem)>;
 
   struct Batch {
@@ -55,8 +55,9 @@ class LATHE_API StepGraphs {
   explicit StepGraphs(Tensors state, int eager_calls = 2)
       : state_(std::move(state)), eager_calls_(eager_calls) {}
 
-  /// Returns true if launch() can run the work on this batch; else the caller runs it. Records
-  /// `work` first if it is time for that, and calls `agree` once after each try to record.
+  /// Returns true if launch() can run the work on this batch; else the caller runs the work. Before
+  /// that, takes() records `work` if this is the batch to record. It calls `agree` once after each
+  /// try to record.
   ///   - If recording fails, takes() returns false for this kind and shape from then on, and
   ///     take_problem() says why. The host's part of `work` may have run, perhaps in part; nothing
   ///     has run on the GPU. Drop what `work` has left, such as gradients, and call

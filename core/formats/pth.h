@@ -15,8 +15,8 @@
 
 namespace lathe::pth {
 
-/// Thrown if ReadOptions::section names no dictionary of the file, or if it is empty and read()
-/// cannot tell which dictionary to take. The message lists possible names.
+/// Thrown if ReadOptions::section names no dictionary of the file. Also thrown if the section is
+/// empty and read() cannot tell which dictionary to take. The message lists possible names.
 class LATHE_API SectionError : public DataError {
   using DataError::DataError;
 };

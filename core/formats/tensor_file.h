@@ -16,8 +16,8 @@ enum class TensorFileFormat { kSafetensors, kNpz, kPth };
 LATHE_API std::string_view name_of(TensorFileFormat format);
 
 /// Finds the format of a file from its first bytes, and for a zip archive from its entries. A file
-/// whose first eight bytes can be the length of a safetensors header counts as safetensors, whose
-/// reader then says what is wrong.
+/// whose first eight bytes can be the length of a safetensors header counts as safetensors; the
+/// reader of safetensors then says what is wrong.
 /// throws: FileError; DataError for a damaged archive and for a file without weights. The message
 /// says what the file is: empty, text, a web page, a pointer of Git LFS, HDF5, gzip, an image, a
 /// single array.

@@ -69,9 +69,9 @@ class LATHE_API LiveMemory {
 
   /// Ends a training step: notes what is alive. Call it when the temporaries of the step are gone.
   void step();
-  /// The calls that have more live tensors or autograd nodes after most steps than before, and
-  /// after the last step more than after the first. Calls that keep a graph come first, then calls
-  /// with the most bytes. The first step counts as warm-up. Empty before the fourth step().
+  /// The calls whose live tensors or autograd nodes grow in number: in most steps, and from the
+  /// first step to the last. Calls that keep a graph come first, then calls with the most bytes.
+  /// The first step counts as warm-up. Empty before the fourth step().
   std::vector<Growth> growth() const;
   /// growth() as text, a sentence for each call; "" if nothing grows.
   std::string growth_text() const;

@@ -47,8 +47,8 @@ LATHE_API MemoryUse memory_use(Device device = kCPU, bool pinned = false);
 /// throws: std::bad_alloc.
 LATHE_API std::string who_holds(Device device, bool pinned);
 
-/// Sets the two peaks of `device`, that of the tensors and that of the allocator, to the bytes that
-/// are in use now.
+/// Sets both peaks of `device`, of the tensors and of the allocator, to the bytes that are in use
+/// now.
 LATHE_API void reset_memory_peak(Device device = kCPU, bool pinned = false);
 
 /// { const CountedMemory held(bytes, device, tag); … }: counts memory that belongs to no tensor.

@@ -43,7 +43,7 @@ struct DrawnBatch {
 
 /// The images and labels of a batch that prefetch_drawn() with these options has handed out. On a
 /// GPU make_batch() launches two kernels, and the host computes nothing per batch.
-/// throws: as augment_rows().
+/// throws: what augment_rows() throws.
 LATHE_API std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options,
                                                const DrawnBatch& drawn);
 
@@ -87,7 +87,8 @@ extern template class Prefetched<DrawnBatch>;
 /// The batches of `loader` on `device`: `for (auto& [x, y] : prefetch(loader, device))`. On the CPU
 /// these are the loader's own batches, with options.transform applied; only the loader's workers
 /// read ahead.
-/// throws: NoCudaError; DeviceError if options.resident is on another device.
+/// throws: NoCudaError if `device` is a GPU and there is none; DeviceError if options.resident is
+/// on another device.
 LATHE_API DeviceBatches prefetch(DataLoader& loader, Device device, PrefetchOptions options = {});
 
 /// Like prefetch(), but a batch holds only the random numbers that were drawn for it (DrawnBatch).

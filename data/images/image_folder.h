@@ -55,12 +55,14 @@ struct ImageFolderOptions {
 /// side.
 class LATHE_API ImageFolder final : public ImageDataset {
  public:
-  /// Lists the files, and reads the header of one file to check the transform: of the first file if
-  /// options.broken is kRefuse, otherwise of the first file that can be read. If no file can be
-  /// read, kRefuseWhenRead assumes an image of 1 x 1.
-  /// throws: FileError for a folder that cannot be read; DataError if `root` has no folders, or one
-  /// of its folders has no images; what read() throws for the first file; what Transform::output
-  /// throws.
+  /// Lists the files, reads the header of the first image, and calls set_transform() with
+  /// options.transform. If options.broken is not kRefuse, files that cannot be read are passed
+  /// over: the first image is that of the first readable file. If no file can be read,
+  /// kRefuseWhenRead takes an image of 1 x 1 as the first image.
+  /// throws: FileError for a folder that cannot be read; what set_transform() throws; DataError if
+  /// `root` has no folders, if one of its folders has no images, or if folders are nested too
+  /// deeply. With kRefuse: what read() throws for the first file. With kSkip: DataError if no file
+  /// can be read.
   explicit ImageFolder(const std::string& root, const ImageFolderOptions& options = {});
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
@@ -74,19 +76,21 @@ class LATHE_API ImageFolder final : public ImageDataset {
   /// throws: IndexError naming an index that is out of range. Nothing has changed then.
   void keep(const std::vector<int64_t>& indices);
 
-  /// Replaces the transform. The first image determines the size of the results. If `transform`
-  /// does not fit the first image, this image counts as broken:
-  ///   - kSkip: the first image that `transform` fits determines the size.
+  /// Replaces the transform. The first image determines the size of the results (the constructor
+  /// says which image this is). If `transform` does not fit the first image:
+  ///   - kRefuse: set_transform() throws a DataError naming the file.
+  ///   - kSkip: the first image that `transform` fits determines the size. If it fits none,
+  ///     set_transform() throws a DataError.
   ///   - kRefuseWhenRead: the size is that of a transformed image of 1 x 1.
-  /// throws: DataError naming the file; what Transform::output throws. If it throws, the old
-  /// transform stays.
+  /// throws: DataError as above; what Transform::output throws. Then the old transform stays.
   void set_transform(const Transform& transform) override;
 
   /// Decodes the image at full size, without scaled_decoding.
   StoredImage load(int64_t i, std::vector<uint8_t>& pixels) const override;
   bool has_one_size() const override { return false; }  // unknown: the files were not read
 
-  /// The files found broken so far, in order. With BrokenImage::kSkip they were replaced.
+  /// The files that were found broken so far when samples were read, in order. With
+  /// BrokenImage::kSkip other files were read in their place.
   std::vector<std::string> broken() const override;
 
  protected:

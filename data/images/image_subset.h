@@ -11,8 +11,8 @@
 
 namespace lathe::data {
 
-/// The images `indices` of another data set, in this order, with all of its classes. The other one
-/// is this one's from then on: set_transform() sets the transform of both.
+/// The images `indices` of another data set, in this order, with all of its classes. The
+/// ImageSubset shares the other data set: set_transform() sets the transform of both.
 class LATHE_API ImageSubset final : public ImageDataset {
  public:
   /// throws: ValueError for null; IndexError naming an index that is out of range.

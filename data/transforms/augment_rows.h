@@ -27,13 +27,16 @@ LATHE_API bool has_only_pixel_stages(const Transform& transform);
 LATHE_API Tensor draw_windows(const Transform& transform, const ImageSpec& stored,
                               std::span<const int64_t> indices, const AugmentOptions& options);
 
-/// Transforms rows of `images`, in one kernel on a GPU. With windows = draw_windows(transform, …,
-/// indices, options) the result has the bits of augment(index_select(images, 0, rows), transform,
-/// indices, options). Reads only `dtype` and `format` of the options.
+/// Makes a batch from rows of `images`, on a GPU in one kernel. With windows =
+/// draw_windows(transform, …, indices, options) the result has the bits of
+/// augment(index_select(images, 0, rows), transform, indices, options). Reads only `dtype` and
+/// `format` of the options.
 ///   images  u8 [M,C,H,W], any strides     rows  i64 [N], of images     windows  u8 [N,32]
-///   → [N,C,h,w]. A row outside [0, M) gives zeros and an IndexError, thrown when index_select
-/// would throw it.
-/// throws: ShapeError, DTypeError, DeviceError, ValueError.
+///   → [N,C,h,w]
+/// A row outside [0, M) is an IndexError. On a CPU augment_rows() throws it. On a GPU the image of
+/// this row is zeros, and the next call that waits for the device throws the IndexError.
+/// throws: ShapeError, DTypeError or DeviceError if the tensors or options do not fit; ValueError
+/// for a transform that resizes images or changes colours; what Transform::output throws.
 LATHE_API Tensor augment_rows(const Tensor& images, const Tensor& rows, const Tensor& windows,
                               const Transform& transform, const AugmentOptions& options = {});
 

@@ -33,8 +33,8 @@ struct CrossEntropyOptions {
 /// 0 where ignored.
 /// amp: float.
 /// throws: IndexError naming a target that is neither in [0, C) nor ignore_index (on a GPU the next
-/// call that waits for the device throws it); ValueError (label_smoothing, ignore_index);
-/// ShapeError, DTypeError, DeviceError.
+/// call that waits for the device throws it); ValueError for label_smoothing outside [0, 1], or an
+/// ignore_index of 0 or more with probabilities; ShapeError, DTypeError, DeviceError.
 /// ref: smoothing: Szegedy et al. 2016 (arXiv:1512.00567).
 LATHE_API Tensor cross_entropy(const Tensor& x, const Tensor& target,
                                const CrossEntropyOptions& options = {});

@@ -9,14 +9,17 @@
 
 namespace lathe::cli {
 
-/// throws: UsageError for flags that belong to --int8 if --int8 is not given, and for --int8 in a
-/// call that makes no graph.
+/// Checks that the flags of `call` fit together.
+/// throws: UsageError for a flag of --int8 in a call without --int8, for --int8 in a call that
+/// makes no graph, or for --data-root beside --calibration.
 void check_int8_flags(const Invocation& call, bool makes_graph);
 
 /// Quantises the graph of the file `from` (jit::quantize) and prints a row for each layer. The
 /// calibration images are those of --calibration, prepared as `file` says. Without --calibration
 /// they are the training images of the run that saved the checkpoint `from`.
-/// throws: UsageError if there are no images to take; CommandError (kData).
+/// throws: UsageError if there are no images to take. CommandError (kData) if --calibration is no
+/// folder, if too few images can be read, or if the graph has no convolution or linear layer in
+/// f32.
 void make_int8(GraphFile& file, const std::string& from, const Settings& settings,
                const Output& out);
 

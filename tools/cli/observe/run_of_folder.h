@@ -8,7 +8,7 @@
 namespace lathe::cli {
 
 /// Reads the folder with read_run_files(), and the settings from its config.toml.
-/// throws: CommandError (kData) if there is no such folder; DataError.
+/// throws: CommandError (kData) if there is no such folder; DataError if it holds no file of a run.
 report::RunFiles run_of_folder(const std::filesystem::path& folder);
 
 }  // namespace lathe::cli

@@ -47,9 +47,9 @@ std::string_view stem_for(int64_t image_size);
 
 /// The batch size if --batch-size was not given. It is smaller for grey images on a CPU.
 int64_t usual_batch(std::string_view dataset, bool has_cuda);
-/// The --momentum that a training has if it is not given.
+/// The --momentum of a training with this --optimizer, if the flag is not given.
 double usual_momentum(std::string_view optimizer);
-/// The --gamma that a training has if it is not given.
+/// The --gamma of a training with this --scheduler, if the flag is not given.
 double usual_gamma(std::string_view scheduler);
 
 /// The samples of each batch that one rank computes. `batch_size` is that of all ranks together.

@@ -16,7 +16,8 @@ std::string flag_of(const Setting& setting);
 /// columns; 100 if stdout is not a terminal.
 int help_width();
 
-/// The commands, with an example for each. With a prefix ("data"), only those that begin with it.
+/// The commands, with an example for each. With a prefix ("data"), only the commands that begin
+/// with the prefix.
 std::string overview(std::span<const Command> commands, std::string_view prefix, int width);
 
 /// One command: what it does, an example, and its flags by group with their values and defaults. No

@@ -317,7 +317,7 @@ std::string environment_name(const Setting& setting);
 std::string data_root_hint(std::string_view word);
 
 /// Sets a value from its text. Errors call the source of the text `name`.
-/// throws: UsageError.
+/// throws: UsageError for a text that is no value of the setting.
 void assign(Settings& settings, const Setting& setting, std::string_view name,
             std::string_view text);
 

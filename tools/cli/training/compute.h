@@ -43,8 +43,8 @@ std::unique_ptr<nn::Module> make_model(const Settings& settings, const ModelShap
 std::unique_ptr<nn::Module> make_empty_model(const Settings& settings, const ModelShape& shape);
 
 /// The numbers of classes and channels for which a model has weights of these shapes. `make` makes
-/// the model for given numbers. Those sizes of its weights that grow with classes or channels give
-/// the answer.
+/// the model for given numbers. shape_of_weights() finds out which sizes of its weights grow with
+/// the classes or channels, and compares these sizes.
 ModelShape shape_of_weights(const StateDict& weights,
                             FunctionRef<std::unique_ptr<nn::Module>(const ModelShape&)> make);
 

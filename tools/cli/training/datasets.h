@@ -30,7 +30,7 @@ void fetch_if_asked(const Settings& settings);
 
 /// True if the stored data set has `part`. That includes kVal if --val-split makes it. A packed
 /// file may lack kTrain or kTest, a folder kTest.
-/// throws: DataError, FileError.
+/// throws: DataError, FileError or CommandError (kData) if the data set cannot be read.
 bool has_part(const Settings& settings, Part part);
 /// True if --val-split takes kTest from the training images.
 /// throws: as has_part().

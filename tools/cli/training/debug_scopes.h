@@ -11,23 +11,24 @@
 
 namespace lathe::cli {
 
-/// Says which requests of the settings cannot be fulfilled: --sync on a CPU, gradients under a loss
-/// scale.
+/// Logs what --sync and --detect-anomaly do not check in this training: --sync has no effect on a
+/// CPU; with a loss scale, --detect-anomaly does not check gradients.
 void announce_debug_scopes(const FaultSettings& settings, Device device, bool scales_loss,
                            Log& log);
 
 /// True if the steps must be queued op by op, so that a scope can look at each op.
 bool wants_single_ops(const FaultSettings& settings);
 
-/// The debug scopes (such as DetectAnomaly) around all steps of a training. With a loss scale
-/// (`scales_loss`), a ForwardScope in each step looks for bad values instead of a scope around all
-/// steps.
+/// The debug scopes around the steps of an epoch: DetectAnomaly with --detect-anomaly, SyncCheck
+/// with --sync on a GPU. With a loss scale (`scales_loss`) there is no DetectAnomaly here: make a
+/// ForwardScope in each step instead.
 class DebugScopes {
  public:
   [[nodiscard]] DebugScopes(const FaultSettings& settings, Device device, bool scales_loss);
 
-  /// Call it at the end of a training's last step.
-  /// throws: AnomalyError if the result of the last op has a NaN or infinity.
+  /// Throws an anomaly that was found but not thrown yet. Call it at the end of an epoch's last
+  /// step. Does nothing without a DetectAnomaly.
+  /// throws: AnomalyError if the last op made a NaN or infinity.
   void check();
 
  private:
@@ -35,14 +36,14 @@ class DebugScopes {
   std::optional<debug::SyncCheck> sync_;
 };
 
-/// The debug scope around the forward pass of one step. With loss scaling (`scales_loss`) only the
-/// forward pass is checked for NaN and infinities: the scale rises until gradients overflow, so bad
-/// gradients are no fault.
+/// Looks for NaN and infinities in the forward pass of one step, if --detect-anomaly is set and the
+/// loss is scaled (`scales_loss`); otherwise it does nothing. Gradients of a scaled loss are not
+/// checked: the scale rises until they overflow, so an overflow is no fault.
 class ForwardScope {
  public:
   [[nodiscard]] ForwardScope(const FaultSettings& settings, bool scales_loss);
 
-  /// Like DebugScopes::check(), at the end of the forward pass.
+  /// Call it at the end of the forward pass; else like DebugScopes::check().
   void check();
 
  private:

@@ -21,11 +21,12 @@ struct GraphFile {
 };
 
 /// The metadata of a safetensors file; empty for any other file.
-/// throws: FileError; DataError.
+/// throws: FileError if the file cannot be read; DataError for a damaged file, or one that
+/// tensor_file_format() does not know.
 safetensors::Metadata metadata_in(const std::string& path);
 
-/// True for a file whose name ends with .onnx, and for one that jit::save() wrote.
-/// throws: FileError.
+/// True for a file whose name ends with .onnx, and for a file that jit::save() wrote.
+/// throws: what metadata_in() throws.
 bool is_graph_file(const std::string& path);
 
 /// Reads the graph of a file for which is_graph_file() is true.

@@ -29,7 +29,7 @@ bool has_batch_norm(nn::Module& model);
 /// A text for each flag of the call that has no effect in this training. Settings from the
 /// environment and config files are not reported, because these serve many calls. Exceptions,
 /// reported from every source: a --step-size that lies beyond the end of the run, and a warm-up
-/// shorter than half a step. Settings must be definite (settings/defaults.h).
+/// shorter than half a step. All settings must be chosen (settings/defaults.h).
 std::vector<std::string> idle_flags(const Settings& settings, const SettingSources& sources,
                                     const Setup& setup);
 

@@ -14,9 +14,9 @@ namespace lathe::cli {
 
 /// Forecasts the peak memory of a training with these settings on `device`. The forecast counts the
 /// steps, the batches that are read ahead and, on a CPU, the copies of the state
-/// (train/snapshot.h). To measure, it makes three steps on a model of its own. A step has at most
-/// 32 random images, and not more than a batch, or 4 if a batch is smaller. All settings must be
-/// chosen (settings/defaults.h).
+/// (train/snapshot.h). To measure, it makes three steps on a model of its own. The largest step has
+/// at most 32 random images, and no more than a batch of the training. If a batch has fewer than 4
+/// images, the largest step has 4. All settings must be chosen (settings/defaults.h).
 ///   steps  of the run
 /// Draws from the default generators, so seed them afterwards. Resets the peaks of memory.
 /// → nothing if the memory does not suffice for the three steps

@@ -17,7 +17,7 @@ namespace lathe::cli {
 
 class Screen : public train::Observer {
  public:
-  /// All arguments must outlive it. `broken`: the files that --skip-broken skips.
+  /// All arguments must outlive the Screen. `broken`: the files that --skip-broken skips.
   Screen(const Settings& settings, const Output& out, Log& log, BrokenFiles& broken,
          const Ranks& ranks);
   ~Screen() override { log_.before_line({}); }

@@ -44,8 +44,9 @@ struct TrialTimes {
 /// Trains from the seed on, for the steps or seconds of the options. The learning rate stays at its
 /// peak after the warm-up epochs. All settings must be chosen (settings/defaults.h). try_training()
 /// calls prepare_compute(), whose settings stay in effect afterwards.
-/// throws: UsageError when `lathe train` throws it; CommandError for a loss that is not finite, and
-/// with the exit code of a signal if StopRequests exist; DataError, DeviceError, OutOfMemoryError.
+/// throws: UsageError for settings for which `lathe train` throws it; CommandError for a loss that
+/// is not finite, and with the exit code of a signal if StopRequests exist; DataError, DeviceError,
+/// OutOfMemoryError.
 TrialTimes try_training(const Settings& settings, const TrialData& data,
                         const TrialOptions& options);
 
