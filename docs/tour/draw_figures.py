@@ -185,6 +185,123 @@ def fused():
     return f
 
 
+def strides():
+    """Chapter 1: three tensors over one strip of memory."""
+    f = Figure("x, x.t() and a slice over one strip of memory", 720, 330)
+    grids = (("x", "strides {4, 1}, offset 0", 20, 3, 4, 4, 1, 0, GREY), ("x.t()", "strides {1, 4}, offset 0", 290, 4, 3, 1, 4, 0, BLUE),
+             ("x.slice(1, 1, 4, 2)", "strides {4, 2}, offset 1", 520, 3, 2, 4, 2, 1, GREEN))
+    for name, strides, left, rows, columns, down, right, offset, color in grids:
+        f.text(left, 24, name, bold=True)
+        f.text(left, 42, strides, size=11)
+        for i in range(rows):
+            for j in range(columns):
+                f.box(left + 44 * j, 56 + 30 * i, 44, 30, LIGHT[color], color)
+                f.text(left + 44 * j + 22, 56 + 30 * i + 20, offset + i * down + j * right, "middle")
+        bottom = 56 + 30 * rows
+        f.arrow(left, bottom + 10, left + 44, bottom + 10, RED)
+        f.text(left + 50, bottom + 14, f"+{right}", fill=RED, size=11)
+        f.arrow(left + 44 * columns + 10, 56, left + 44 * columns + 10, 86, RED)
+        f.text(left + 44 * columns + 17, 76, f"+{down}", fill=RED, size=11)
+    f.text(20, 236, "the memory of all three", bold=True)
+    for at in range(12):
+        taken = at % 4 in (1, 3)
+        f.box(20 + 54 * at, 250, 54, 30, LIGHT[GREEN] if taken else PALE, GREEN if taken else LINE)
+        f.text(47 + 54 * at, 270, at, "middle")
+    f.text(20, 306, "Each cell above says where its number lies. Red: how far the next column and the next row are. Green: what the slice has.", size=11)
+    return f
+
+
+def im2col():
+    """Chapter 4: a window of the image becomes a column."""
+    f = Figure("A window of the image becomes a column, and filters times columns is the result", 760, 350)
+    f.text(20, 24, "image, 4x4; window, 3x3", bold=True)
+    windows = [[(p + r) * 4 + q + s for r in range(3) for s in range(3)] for p in range(2) for q in range(2)]
+    for i in range(16):
+        inside = i in windows[1]
+        f.box(20 + 36 * (i % 4), 40 + 36 * (i // 4), 36, 36, LIGHT[ORANGE] if inside else PALE, ORANGE if inside else LINE)
+        f.text(38 + 36 * (i % 4), 63 + 36 * (i // 4), i, "middle")
+    f.arrow(172, 94, 416, 94, ORANGE)
+    f.text(182, 84, "window 0,1 becomes column 1, row by row", size=11)
+    f.text(440, 24, "columns, 9x4: one for each window", bold=True)
+    for column, window in enumerate(windows):
+        for row, pixel in enumerate(window):
+            color = ORANGE if column == 1 else LINE
+            f.box(420 + 38 * column, 40 + 26 * row, 38, 26, LIGHT[ORANGE] if column == 1 else PALE, color)
+            f.text(439 + 38 * column, 58 + 26 * row, pixel, "middle")
+    f.text(20, 232, "filter, as a row of 9", bold=True)
+    for tap in range(9):
+        f.box(20 + 36 * tap, 246, 36, 28, LIGHT[BLUE], BLUE)
+        f.text(38 + 36 * tap, 265, f"w{tap}", "middle", size=11)
+    f.text(385, 265, "·", "middle", bold=True, size=20)
+    f.text(410, 314, "= result, 2x2", "end", bold=True)
+    for column in range(4):
+        f.box(420 + 38 * column, 294, 38, 30, LIGHT[GREEN], GREEN)
+        f.text(439 + 38 * column, 314, f"{column // 2},{column % 2}", "middle", size=11)
+    for y, word in ((80, "pixel 5 lies in"), (96, "all four windows,"), (112, "so it is in all"), (128, "four columns")):
+        f.text(590, y, word, size=11)
+    return f
+
+
+def ring():
+    """Chapter 10b: three rounds around the ring."""
+    f = Figure("Four ranks in a ring: what each sends in the three rounds of the first trip", 780, 310)
+    place = ((0, -80), (95, 0), (0, 80), (-95, 0))
+    sent = (("1", "20", "300", "4000"), ("4004", "11", "220", "3300"), ("3303", "4044", "111", "2220"))
+    for step, values in enumerate(sent):
+        x0, y0 = 135 + 255 * step, 160
+        f.text(x0, 28, f"round {step + 1}", "middle", bold=True)
+        for rank, (x, y) in enumerate(place):
+            nx, ny = place[(rank + 1) % 4]
+            length = ((nx - x) ** 2 + (ny - y) ** 2) ** 0.5
+            ux, uy = (nx - x) / length, (ny - y) / length
+            f.arrow(x0 + x + 30 * ux, y0 + y + 30 * uy, x0 + nx - 30 * ux, y0 + ny - 30 * uy, ORANGE)
+            side = 1 if x + nx > 0 else -1
+            anchor = "start" if side > 0 else "end"
+            for line, text in enumerate((f"chunk {(rank - step) % 4}", values[rank])):
+                f.text(x0 + (x + nx) / 2 + 13 * side, y0 + (y + ny) / 2 + (-8 if y + ny < 0 else 8) + 13 * line, text, anchor, size=11)
+        for rank, (x, y) in enumerate(place):
+            f.box(x0 + x - 24, y0 + y - 15, 48, 30, LIGHT[BLUE], BLUE)
+            f.text(x0 + x, y0 + y + 4.5, f"rank {rank}", "middle", size=12)
+    f.text(20, 296, "Each number is what has been added up so far: the receiver adds its own chunk and sends the sum in the next round.", size=11)
+    return f
+
+
+def tape():
+    """Chapter 3: the nodes, and the gradients that arrive at them."""
+    f = Figure("The four nodes of loss = h · h + h with h = w · x + b, and the gradients that arrive", 760, 250)
+    nodes = (("add#4", 60, "dy 1"), ("mul#3", 230, "dy 1"), ("add#2", 400, "dy 1 + 7 + 7 = 15"), ("mul#1", 570, "dy 15"))
+    f.text(20, 24, "the backward pass runs from left to right: the largest number first", bold=True)
+    for name, x, _ in nodes:
+        f.bar(x, 100, 80, name, BLUE, 34)
+    for name, x, arrived in nodes:
+        f.text(x + 80, 152, arrived, "end", RED, size=12)
+    f.text(20, 121, "loss", size=12)
+    f.arrow(46, 117, 59, 117, LINE)
+    f.arrow(140, 117, 229, 117)
+    f.text(184, 111, "1", "middle")
+    f.arrow(310, 110, 399, 110)
+    f.arrow(310, 125, 399, 125)
+    f.text(354, 104, "7", "middle")
+    f.text(354, 140, "7", "middle")
+    f.arrow(480, 117, 569, 117)
+    f.text(524, 111, "15", "middle")
+    f.line(100, 100, 100, 66)
+    f.line(100, 66, 440, 66)
+    f.arrow(440, 66, 440, 99)
+    f.text(270, 60, "1", "middle")
+    f.bar(410, 196, 60, "b", GREEN)
+    f.line(490, 117, 490, 209)
+    f.arrow(490, 209, 471, 209)
+    f.text(498, 190, "15")
+    f.bar(690, 104, 50, "w", GREEN)
+    f.arrow(650, 117, 689, 117)
+    f.text(668, 111, "30", "middle")
+    f.text(640, 209, "x wants no gradient", size=11)
+    f.line(610, 164, 610, 205, LINE, "4 3")
+    f.line(610, 205, 634, 205, LINE, "4 3")
+    return f
+
+
 # What the style sheet of a chart says of each class (train/report/line_chart.cpp), for light pages.
 CHART_CLASSES = {
     "grid": f'stroke="{INK}" stroke-opacity="0.15"',
@@ -221,7 +338,8 @@ def named(chart):
     return re.sub(r"</svg>\s*$", f"{names}</svg>\n", chart)
 
 
-FIGURES = {"views.svg": views, "streams.svg": streams, "buckets.svg": buckets, "tiles.svg": tiles, "fused.svg": fused}
+FIGURES = {"views.svg": views, "streams.svg": streams, "buckets.svg": buckets, "tiles.svg": tiles, "fused.svg": fused, "strides.svg": strides,
+           "im2col.svg": im2col, "ring.svg": ring, "tape.svg": tape}
 
 
 def main():
