@@ -96,7 +96,7 @@ def pieces_of(body, whole=False):
     name, few = "", len(paragraphs_of(BLOCK.sub("\n\n", body))) <= 4
     for text in BLOCK.split(body):
         if BLOCK.fullmatch(text):
-            text = without_links(text)
+            text = without_links(text) if text.startswith("|") else text  # code keeps its lambdas
             text = re.sub(r"^" + min(re.findall(r"^( *)[^` …\n]", text, re.M) or [""], key=len), "", text, flags=re.M) if text.startswith("```") else text
             for part in [text] if text.startswith("![") else parts_of(text):
                 yield f"##### {name}\n\n{part}" if name else part
