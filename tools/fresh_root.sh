@@ -8,6 +8,7 @@
 #   MIRROR   where packages come from                           (the first mirror of that distribution that apt uses here)
 #   KEYRING  the keys that the mirror's index is signed with    (/usr/share/keyrings/DISTRIBUTION-archive-keyring.gpg)
 #   CACHE    a folder for ccache, to build the second time in less: the one thing that a newcomer has not
+#   FILES    a folder that is copied into the root, as ~/files: packages to try
 #   KEEP=1   leave the used root where it is, to look around in
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -86,7 +87,8 @@ rm -rf "$root"
 cp -a --reflink=auto "$base" "$root"
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 git clone --quiet --no-hardlinks "file://$top" "$root/home/newcomer/lathe"
-chroot "$root" chown -R newcomer: /home/newcomer/lathe
+[ -z "${FILES:-}" ] || cp -r "$FILES" "$root/home/newcomer/files"
+chroot "$root" chown -R newcomer: /home/newcomer
 
 echo "fresh_root: $suite: $*"
 status=0
