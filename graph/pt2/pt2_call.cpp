@@ -237,6 +237,17 @@ Pair Call::pair(std::string_view name, std::optional<Pair> otherwise) const {
   return {values[0], values[1]};
 }
 
+Triple Call::triple(std::string_view name, std::optional<Triple> otherwise) const {
+  if (otherwise && !has(name)) return *otherwise;
+  const std::vector<int64_t> values = integers(name);
+  if (values.empty() && otherwise) return *otherwise;
+  if (values.size() == 1) return values[0];
+  if (values.size() != 3) {
+    refuse(concat("argument ", in_quotes(name), " has ", values.size(), " numbers, not 3"));
+  }
+  return {values[0], values[1], values[2]};
+}
+
 Scalar Call::number(std::string_view name, std::optional<Scalar> otherwise) const {
   if (otherwise && !has(name)) return *otherwise;
   const Argument& argument = get(name);

@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
-#include "lathe/core/pair.h"
 #include "lathe/core/scalar.h"
 #include "lathe/core/tensor.h"
+#include "lathe/core/triple.h"
 #include "lathe/graph/pt2/pt2_schema.h"
 #include "lathe/nn/lora_layer.h"
 
@@ -57,6 +57,7 @@ class Call {
   Dims dims(std::string_view name, const Dims& otherwise) const;
   std::vector<int64_t> integers(std::string_view name) const;
   Pair pair(std::string_view name, std::optional<Pair> otherwise = {}) const;
+  Triple triple(std::string_view name, std::optional<Triple> otherwise = {}) const;
   double real(std::string_view name, std::optional<double> otherwise = {}) const;
   std::vector<double> reals(std::string_view name) const;
   Scalar number(std::string_view name, std::optional<Scalar> otherwise = {}) const;

@@ -5,6 +5,7 @@
 #include "lathe/ops/attention.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/conv1d.h"
+#include "lathe/ops/conv3d.h"
 #include "lathe/ops/conv_transpose2d.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/dropout.h"
@@ -16,6 +17,7 @@
 #include "lathe/ops/pad.h"
 #include "lathe/ops/pool1d.h"
 #include "lathe/ops/pool2d.h"
+#include "lathe/ops/pool3d.h"
 #include "lathe/ops/recurrent.h"
 #include "lathe/ops/rms_norm.h"
 #include "lathe/ops/searchsorted.h"
@@ -81,6 +83,14 @@ void conv1d_of(Call& c) {
   o.dilation = c.pair("dilation", 1).rows;
   o.groups = c.integer("groups", 1);
   c.result(conv1d(c.tensor("input"), c.tensor("weight"), o));
+}
+
+void conv3d_of(Call& c) {
+  Conv3dOptions o{.bias = c.maybe("bias"), .stride = c.triple("stride", 1)};
+  o.pad = c.triple("padding", 0);
+  o.dilation = c.triple("dilation", 1);
+  o.groups = c.integer("groups", 1);
+  c.result(conv3d(c.tensor("input"), c.tensor("weight"), o));
 }
 
 /// A row of an image.
@@ -290,6 +300,23 @@ void avg_pool1d_of(Call& c) {
                                     .count_include_pad = c.boolean("count_include_pad", true)}));
 }
 
+void max_pool3d_of(Call& c) {
+  c.result(max_pool3d(c.tensor("self"), {.kernel = c.triple("kernel_size"),
+                                         .stride = c.triple("stride", 0),
+                                         .pad = c.triple("padding", 0),
+                                         .dilation = c.triple("dilation", 1),
+                                         .ceil_mode = c.boolean("ceil_mode", false)}));
+}
+void avg_pool3d_of(Call& c) {
+  if (c.has("divisor_override")) c.refuse("has a divisor of its own, which is not supported");
+  c.result(
+      avg_pool3d(c.tensor("self"), {.kernel = c.triple("kernel_size"),
+                                    .stride = c.triple("stride", 0),
+                                    .pad = c.triple("padding", 0),
+                                    .ceil_mode = c.boolean("ceil_mode", false),
+                                    .count_include_pad = c.boolean("count_include_pad", true)}));
+}
+
 /// Windows of equal size only: of x's size divided by the result's.
 void adaptive_max_pool2d_of(Call& c) {
   const Tensor x = c.tensor("self");
@@ -334,7 +361,7 @@ using enum Kind;
 
 // clang-format off
 const Target kLayers[] = {
-    {"aten.conv1d.default", conv1d_of}, {"aten.conv2d.default", conv2d_of}, {"aten.conv2d.padding", conv2d_of},
+    {"aten.conv1d.default", conv1d_of}, {"aten.conv2d.default", conv2d_of}, {"aten.conv2d.padding", conv2d_of}, {"aten.conv3d.default", conv3d_of},
     {"aten.conv_transpose1d.default", conv_transpose1d_of}, {"aten.conv_transpose2d.input", conv_transpose2d_of},
     {"aten.embedding.default", embedding_of}, {"aten.embedding_bag.padding_idx", embedding_bag_of}, {"aten.scaled_dot_product_attention.default", attention},
     {"aten.lstm.input", lstm_of}, {"aten.gru.input", recurrent<gru>}, {"aten.rnn_tanh.input", recurrent<rnn_tanh>}, {"aten.rnn_relu.input", recurrent<rnn_relu>},
@@ -350,6 +377,8 @@ const Target kLayers[] = {
     {"aten.max_pool2d_with_indices.default", [](Call& c) { const auto [y, at] = max_pool2d_with_indices(c.tensor("self"), max_pool_options(c)); c.results({y, at}); }},
     {"aten.avg_pool2d.default", avg_pool2d_of}, {"aten.adaptive_max_pool2d.default", adaptive_max_pool2d_of},
     {"aten.adaptive_avg_pool2d.default", [](Call& c) { c.result(adaptive_avg_pool2d(c.tensor("self"), c.pair("output_size"))); }},
+    {"aten.max_pool3d.default", max_pool3d_of}, {"aten.avg_pool3d.default", avg_pool3d_of},
+    {"aten.adaptive_avg_pool3d.default", [](Call& c) { c.result(adaptive_avg_pool3d(c.tensor("self"), c.triple("output_size"))); }},
     {"aten.upsample_bilinear2d.vec", upsample_of<UpsampleMode::kBilinear>}, {"aten.upsample_linear1d.vec", upsample_of<UpsampleMode::kBilinear>}, {"aten.upsample_bicubic2d.vec", upsample_of<UpsampleMode::kBicubic>},
     {"aten.upsample_nearest1d.vec", upsample_of<UpsampleMode::kNearest>}, {"aten.upsample_nearest2d.vec", upsample_of<UpsampleMode::kNearest>}, {"aten._upsample_nearest_exact2d.vec", upsample_of<UpsampleMode::kNearestExact>},
 };

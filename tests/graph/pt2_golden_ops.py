@@ -168,6 +168,19 @@ class Layers(nn.Module):
         return numbered(out)
 
 
+class Volumes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.deep = nn.Conv3d(2, 4, 3, (1, 2, 1), 1, bias=False), nn.Conv3d(4, 6, (2, 1, 3), 1, (0, 0, 1), (2, 1, 1), 2)
+        self.norm, self.drop = nn.BatchNorm3d(4), nn.Dropout3d(0.0)
+        self.response = nn.LocalResponseNorm(3)
+
+    def forward(self, x):  # [2,2,5,6,4]
+        y = self.drop(F.relu(self.norm(self.conv(x))))
+        out = [self.deep(y), F.max_pool3d(y, (3, 2, 2), 2, (1, 0, 0)), F.max_pool3d(y, 2, ceil_mode=True), F.avg_pool3d(y, (2, 3, 3), 1, (1, 0, 1)), F.avg_pool3d(y, 2, 2, 1, True, False)]
+        return numbered([*out, F.adaptive_avg_pool3d(y, (2, 1, 3)), self.response(y[:, :, 0])])
+
+
 class Sizes(nn.Module):
     """Arithmetic with symbolic sizes."""
 
