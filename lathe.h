@@ -109,6 +109,7 @@
 #  include "lathe/ops/searchsorted.h"
 #  include "lathe/ops/softmax.h"
 #  include "lathe/ops/sort.h"
+#  include "lathe/ops/special.h"
 #  include "lathe/ops/tally_scores.h"
 #  include "lathe/ops/triangle.h"
 #  include "lathe/ops/unary.h"

@@ -15,6 +15,7 @@
 #include "lathe/ops/join.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/softmax.h"
+#include "lathe/ops/special.h"
 #include "lathe/ops/triangle.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/where.h"
@@ -96,7 +97,8 @@ void add_pointwise(std::vector<Op>& ops) {
   add1("sqrt", unary<sqrt>), add1("rsqrt", unary<rsqrt>), add1("reciprocal", unary<reciprocal>);
   add1("sin", unary<sin>), add1("cos", unary<cos>), add1("tan", unary<tan>), add1("asin", unary<asin>), add1("acos", unary<acos>), add1("atan", unary<atan>);
   add1("sinh", unary<sinh>), add1("cosh", unary<cosh>), add1("tanh", unary<tanh>);
-  add1("erf", unary<erf>), add1("sigmoid", unary<sigmoid>), add1("relu", unary<relu>), add1("silu", unary<silu>);
+  add1("erf", unary<erf>), add1("lgamma", unary<lgamma>), add1("digamma", unary<digamma>), add1("erfinv", unary<erfinv>);
+  add1("sigmoid", unary<sigmoid>), add1("relu", unary<relu>), add1("silu", unary<silu>);
   add1("relu6", unary<relu6>), add1("hardsigmoid", unary<hardsigmoid>), add1("hardswish", unary<hardswish>), add1("mish", unary<mish>);
   add1("selu", unary<selu>), add1("softsign", unary<softsign>), add1("logsigmoid", unary<logsigmoid>);
   add1("logical_not", unary<logical_not>), add1("isnan", unary<isnan>), add1("isinf", unary<isinf>), add1("isfinite", unary<isfinite>), add1("clone", unary<clone>);
@@ -111,6 +113,7 @@ void add_pointwise(std::vector<Op>& ops) {
 
   ops.push_back(make_op("div", 2, {"rounding_mode"}, +[](Ts t, const RoundingMode& mode) { return div(t[0], t[1], {.rounding_mode = mode}); }));
   ops.push_back(make_op("leaky_relu", 1, {"slope"}, +[](Ts t, Real slope) { return leaky_relu(t[0], slope); }));
+  ops.push_back(make_op("polygamma", 1, {"n"}, +[](Ts t, Dim n) { return polygamma(n, t[0]); }));
   ops.push_back(make_op("elu", 1, {"alpha"}, +[](Ts t, Real alpha) { return elu(t[0], alpha); }));
   ops.push_back(make_op("gelu", 1, {}, +[](Ts t, const GeluOptions& o) { return gelu(t[0], o); }));
   ops.push_back(make_op("softplus", 1, {}, +[](Ts t, const SoftplusOptions& o) { return softplus(t[0], o); }));

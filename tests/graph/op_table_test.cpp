@@ -44,12 +44,12 @@ struct Program {
 };
 
 void add_pointwise(Program& p) {
-  p.all(kX, "%x0",
-        {"neg",     "abs",        "square", "sign", "floor", "ceil",     "round",     "trunc",
-         "exp",     "expm1",      "exp2",   "log",  "log1p", "log2",     "log10",     "sqrt",
-         "rsqrt",   "reciprocal", "sin",    "cos",  "tan",   "asin",     "acos",      "atan",
-         "sinh",    "cosh",       "tanh",   "erf",  "relu",  "silu",     "relu6",     "hardsigmoid",
-         "sigmoid", "hardswish",  "mish",   "selu", "clone", "softsign", "logsigmoid"});
+  p.all(kX, "%x0", {"neg",   "abs",   "square",   "sign",        "floor",   "ceil",      "round",
+                    "trunc", "exp",   "expm1",    "exp2",        "log",     "log1p",     "log2",
+                    "log10", "sqrt",  "rsqrt",    "reciprocal",  "sin",     "cos",       "tan",
+                    "asin",  "acos",  "atan",     "sinh",        "cosh",    "tanh",      "erf",
+                    "relu",  "silu",  "relu6",    "hardsigmoid", "sigmoid", "hardswish", "mish",
+                    "selu",  "clone", "softsign", "logsigmoid",  "lgamma",  "digamma",   "erfinv"});
   p.all(kX, "%x0, %x1",
         {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "hypot",
          "atan2", "relu_grad", "tanh_grad", "sigmoid_grad", "gelu_grad", "gelu_tanh_grad"});
@@ -60,6 +60,7 @@ void add_pointwise(Program& p) {
   p(kX, "prelu(%x0, %x2)");
   p(kX, "div(%x0, %x1, rounding_mode=\"floor\")");
   p(kX, "leaky_relu(%x0, slope=0.1)");
+  p(kX, "polygamma(%x0, n=2)");
   p(kX, "elu(%x0, alpha=1.5)");
   p(kX, "gelu(%x0, tanh_approximation=true)");
   p(kX, "softplus(%x0, beta=2.0, threshold=20.0)");
