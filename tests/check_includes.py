@@ -21,7 +21,7 @@ KERNELS = {"core/gpu"}  # how a kernel is launched and reads its arguments
 CONVOLUTION = {"ops/conv", "ops/conv/cpu", "ops/conv/cudnn", "ops/conv/search"}
 OPS = RECORD | {"ops"}
 LIBRARY = OPS | CONVOLUTION | {
-    "core/debug", "core/files", "core/formats", "core/machine", "core/memory", "core/text", "profile", "ops/linalg", "ops/losses", "nn", "graph", "graph/onnx", "graph/pt2", "graph/quantize",
+    "core/debug", "core/files", "core/formats", "core/machine", "core/memory", "core/text", "profile", "ops/linalg", "ops/losses", "nn", "nn/distributions", "graph", "graph/onnx", "graph/pt2", "graph/quantize",
     "optim", "data", "data/device", "data/images", "data/transforms", "distributed", "train"}
 TRAINING = {"train/plan", "train/report", "train/tune"}
 
@@ -59,6 +59,7 @@ MAY_INCLUDE = {
     "ops/conv/cpu": OPS | {"core/machine", "ops/conv", "ops/conv/search", "ops/matmul_kernels", "ops/onednn", "ops/plans"},
     "ops/conv/cudnn": OPS | KERNELS | {"core/machine", "ops/conv", "ops/conv/search", "ops/plans"},
     "nn": OPS | {"core/files", "core/formats", "core/text", "ops/losses"},
+    "nn/distributions": OPS | {"ops/linalg", "ops/losses"},
     "graph": OPS | {"core/files", "core/formats", "ops/losses", "nn"},
     # A room of graph/ stands on the root alone.
     "graph/passes": OPS | {"core/formats", "graph"},

@@ -2,7 +2,7 @@
 import re
 from dataclasses import dataclass
 
-UMBRELLAS = ("lathe.h", "train.h", "nn/models.h", "graph/graph.h", "bridge/eigen.h", "bridge/opencv.h", "trainer.h")
+UMBRELLAS = ("lathe.h", "train.h", "nn/models.h", "nn/distributions/distributions.h", "graph/graph.h", "bridge/eigen.h", "bridge/opencv.h", "trainer.h")
 CLASS = re.compile(r"(?:template\s*<[^{;]*>\s*)?(class|struct)\s+(?:LATHE_API\s+)?(\w+)[^;(]*$", re.S)
 INTERNAL = ("detail", "cpu", "cuda", "kernels")
 
