@@ -9,6 +9,7 @@
 #include "lathe/ops/linalg/linalg_eigen.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/triangle.h"
+#include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 
 namespace lathe::linalg {
