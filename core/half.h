@@ -81,8 +81,9 @@ LATHE_HD constexpr float float_to_odd(double value) {
   return float_of(bits | 1u);
 }
 
-// Converts an integer to a double by the rule "to odd" of float_to_odd(): if any bit beyond the
-// first 53 is lost, the last bit is set.
+// Converts an integer to a double, exactly below 2^53. From 2^53 on, the low 12 bits of the
+// magnitude become 0, or 0x800 if one of them was set (the rule "to odd" of float_to_odd()). At
+// least 42 bits stay, so rounding the result to Half or BFloat16 is like rounding the integer once.
 template <std::integral T>
 LATHE_HD constexpr double double_to_odd(T value) {
   const bool negative = value < T(0);

@@ -24,8 +24,9 @@ class LATHE_API SampleStream {
   virtual bool next(Slot out) = 0;
 };
 
-/// Samples in shards() sequences, such as files, that can be read in parallel. The batches depend
-/// on the number of shards, so this number must not depend on the loader.
+/// A data set that is divided into shards: sequences of samples, such as files, that can be read in
+/// parallel. shards() is their number. The batches depend on it, so it must be the same whatever
+/// options the loader has (`num_workers`, for instance).
 class LATHE_API IterableDataset {
  public:
   virtual ~IterableDataset() = default;

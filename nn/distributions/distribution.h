@@ -24,8 +24,8 @@ class Param {
 
 /// A batch of distributions: a value is […sample, …batch, …event].
 /// Parameters keep their history, so log_prob(), entropy() and rsample() are differentiable by
-/// them. They are checked in the constructor, and values in log_prob() and cdf(), which waits for a
-/// GPU.
+/// them. The constructor checks the parameters. log_prob() and cdf() check their values; Uniform's
+/// cdf() takes any. Each check of tensors on a GPU waits until the GPU has computed it.
 /// dtypes: f32, f64.
 /// throws: ValueError for a parameter out of its range, for a value outside the support, and for a
 /// function that the distribution does not have; ShapeError, DTypeError, DeviceError.
