@@ -30,6 +30,15 @@ class Random {
     return block_.v[used_++];
   }
 
+  int64_t epoch() const { return static_cast<int64_t>(counter_lo_ >> 32); }
+  /// The beginning of the sequence that the same seed, index and stream have in another epoch.
+  Random in_epoch(int64_t epoch) const {
+    Random other = *this;
+    other.counter_lo_ = static_cast<uint64_t>(epoch) << 32;
+    other.used_ = 4;
+    return other;
+  }
+
   /// Uniform in [0, 1), a multiple of 2^-24.
   float uniform() { return uniform_from_bits(bits()); }
 

@@ -62,6 +62,27 @@ struct OrthogonalOptions {
 /// ref: Saxe et al. 2014 (arXiv:1312.6120); Mezzadri 2007 (arXiv:math-ph/0609050) for the signs.
 LATHE_API const Tensor& orthogonal_(const Tensor& w, const OrthogonalOptions& options = {});
 
+/// Makes a convolution of filters w [K,C,…] pass its first min(K, C) channels on unchanged, if it
+/// is padded so that images keep their size: the middle of w[k,k] is 1, all else 0. For a
+/// narrow() of w the other filters stay as they are.
+/// throws: ShapeError for fewer than 3 dimensions.
+/// ref: Zagoruyko and Komodakis 2017 (arXiv:1706.00388).
+LATHE_API const Tensor& dirac_(const Tensor& w);
+
+struct WhiteningOptions {
+  double eps = 5e-4;  // added to the eigenvalues
+};
+/// Fills w [2D,C,R,S], D = C·R·S, with filters whose results for these images are uncorrelated and
+/// of equal mean square. Let M be the mean of p·pᵀ over all patches p of the images, C x R x S
+/// numbers each. It has eigenvectors e_1, e_2, … of falling eigenvalues v_1, v_2, …. Filter i is
+/// e_i / sqrt(v_i + eps), and filter D + i is its negative; eps keeps those of small eigenvalues
+/// from growing without bound. Such filters are usually not trained. Computed on the CPU in f64.
+///   images  [N,C,H,W], floating, normalised as in training; some thousand are enough
+/// throws: ShapeError, DTypeError, ValueError without a patch or for eps < 0.
+/// ref: Page 2019 ("How to train your ResNet 8", myrtle.ai); Jordan 2024 (arXiv:2404.00498).
+LATHE_API const Tensor& whitening_(const Tensor& w, const Tensor& images,
+                                   const WhiteningOptions& options = {});
+
 LATHE_API const Tensor& uniform_(const Tensor& w, double low, double high,
                                  Generator* generator = nullptr);
 LATHE_API const Tensor& normal_(const Tensor& w, double mean, double std,

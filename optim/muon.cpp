@@ -17,6 +17,8 @@
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
+#include "lathe/ops/where.h"
+#include "lathe/optim/sgd.h"
 
 namespace lathe::optim {
 
@@ -37,17 +39,49 @@ Tensor newton_schulz(const Tensor& x, const NewtonSchulzOptions& options) {
   return tall ? transpose(y, -2, -1) : y;
 }
 
+namespace {
+
+/// The parameter's memory, and its master's, as vectors.
+Tensor memory_of(const UpdateItem& item) {
+  return from_blob(item.param, {item.n}, item.dtype, item.device);
+}
+Tensor master_of(const UpdateItem& item) {
+  return from_blob(item.master, {item.n}, kF32, item.device);
+}
+
+/// The parameter's values times sqrt(rows) / ‖p‖, in the type of the arithmetic. Unchanged where
+/// found_inf tells that the step changes nothing.
+Tensor normalized(const UpdateItem& item) {
+  const Tensor held = memory_of(item);
+  Tensor p = held.to(item.dtype == kF64 ? kF64 : kF32);
+  if (item.master != nullptr) {  // master_value() in kernels/update_math.h
+    const Tensor master = master_of(item);
+    p = where(master.to(item.dtype) == held, master, p);
+  }
+  const Tensor scaled =
+      p * (std::sqrt(static_cast<double>(item.rows)) / norm(p).clamp(1e-7, HUGE_VAL));
+  if (item.found_inf == nullptr) return scaled;
+  const Tensor found = from_blob(const_cast<float*>(item.found_inf), {}, kF32, item.device);
+  return where(found == 0, scaled, p);
+}
+
+}  // namespace
+
 Muon::Muon(Tensors params, const MuonOptions& options)
     : Muon(std::vector<MuonGroup>{{.params = std::move(params)}}, options) {}
 
 Muon::Muon(std::vector<MuonGroup> groups, const MuonOptions& options)
     : Optimizer("Muon", {{.name = "exp_avg"}, {.name = "exp_avg_sq", .only_if = "use_adamw"}}) {
   for (size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].use_adamw.value_or(options.use_adamw)) continue;
+    const bool adamw = groups[g].use_adamw.value_or(options.use_adamw);
+    const bool sgd = groups[g].use_sgd.value_or(options.use_sgd);
+    LATHE_CHECK(ValueError, !adamw || !sgd, name_, ": group ", g,
+                " has both use_adamw and use_sgd");
+    if (adamw || sgd) continue;
     for (size_t i = 0; i < groups[g].params.size(); ++i) {
       const Tensor& p = groups[g].params[i];
       LATHE_CHECK(ValueError, !p.defined() || p.ndim() >= 2, name_, ": parameter ", i, " of group ",
-                  g, " is no matrix, so its group needs use_adamw (", p, ")");
+                  g, " is no matrix, so its group needs use_adamw or use_sgd (", p, ")");
     }
   }
   add_groups(std::move(groups), options);
@@ -55,7 +89,7 @@ Muon::Muon(std::vector<MuonGroup> groups, const MuonOptions& options)
 
 Tensors Muon::prepare_update(const HyperParameters& hyper, std::span<UpdateItem> items) const {
   const auto o = options_of<MuonOptions>(hyper);
-  if (o.use_adamw) return {};
+  if (o.use_adamw || o.use_sgd) return {};
   // By rows and columns of the matrix in memory and by the step's factor, which differs for a
   // matrix that lies column by column.
   std::map<std::tuple<int64_t, int64_t, double, bool>, std::vector<UpdateItem*>> batches;
@@ -102,6 +136,13 @@ Tensors Muon::prepare_update(const HyperParameters& hyper, std::span<UpdateItem>
         newton_schulz(all, {.steps = o.ns_steps, .bf16 = o.ns_bf16 && all.dtype() == kF32});
     copy_values(all, made * std::get<2>(key));
   }
+  if (o.normalize) {
+    for (UpdateItem& item : items) {
+      if (item.n == 0) continue;
+      directions.push_back(normalized(item));
+      item.buffers[2] = directions.back().raw_data();
+    }
+  }
   return directions;
 }
 
@@ -110,6 +151,16 @@ void Muon::update(const HyperParameters& hyper, std::span<const UpdateItem> item
   const AdamOptions adam{
       .lr = o.lr, .betas = o.betas, .eps = o.eps, .weight_decay = o.weight_decay};
   if (o.use_adamw) return LATHE_DISPATCH(items.front().device, adam_update(items, adam, true));
+  const SGDOptions sgd{
+      .lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay, .nesterov = o.nesterov};
+  if (o.use_sgd) return LATHE_DISPATCH(items.front().device, sgd_update(items, sgd));
+  for (const UpdateItem& item : items) {
+    if (item.buffers[2] == nullptr) continue;
+    const Tensor values =
+        from_blob(item.buffers[2], {item.n}, item.dtype == kF64 ? kF64 : kF32, item.device);
+    if (item.master != nullptr) copy_values(master_of(item), values);
+    copy_values(memory_of(item), values);
+  }
   LATHE_DISPATCH(items.front().device, rule_update(items, o));
 }
 

@@ -76,6 +76,16 @@ class Flip final : public PixelStage {
   double p_;
 };
 
+class AlternatingFlip final : public PixelStage {
+ public:
+  ImageSpec output(const ImageSpec& in) const override { return in; }
+
+  void plan(PixelPlan& plan, Random random) const override {
+    const auto first = static_cast<int64_t>(random.in_epoch(0).below(2));
+    if ((random.epoch() + first) % 2 == 1) flip_columns(plan);
+  }
+};
+
 void make_float(PixelPlan& plan) {
   if (plan.is_float) return;
   plan.is_float = true;
@@ -135,6 +145,8 @@ Transform hflip(double p) {
   check_probability("hflip", p);
   return pixel_stage<Flip>(flip_columns, p);
 }
+
+Transform alternating_hflip() { return pixel_stage<AlternatingFlip>(); }
 
 Transform vflip(double p) {
   check_probability("vflip", p);

@@ -1,5 +1,5 @@
 // Transform: runs stages in order, and joins neighbouring pixel stages in one plan. The stages are
-// in pixel_stages.cpp, resize_stages.cpp, color_stages.cpp and erasing_stages.cpp.
+// in the *_stages.cpp and in reflect_stage.cpp.
 #include "lathe/data/transforms/transforms.h"
 
 #include <algorithm>

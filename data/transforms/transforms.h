@@ -8,7 +8,8 @@
 //
 // Results are those of torchvision on PIL images: the same bytes for the same crop, size or factor.
 // The random numbers differ from torchvision's, because they depend only on (seed, epoch, index).
-// Stages: pixel_stages.cpp, resize_stages.cpp, color_stages.cpp, erasing_stages.cpp.
+// Stages: pixel_stages.cpp, reflect_stage.cpp, resize_stages.cpp, color_stages.cpp,
+// erasing_stages.cpp.
 #pragma once
 
 #include <cstdint>
@@ -91,6 +92,13 @@ Transform compose(const Transform& first, const More&... more) {
 /// the window, DTypeError if the image is f32 already.
 LATHE_API Transform pad_crop(int64_t size, int64_t pad);
 
+/// Adds a border, `pad` wide, on all four sides: the image mirrored at its outermost pixels, which
+/// are not repeated. reflect_pad(2) and then pad_crop(32, 0) move an image of 32x32 by up to 2
+/// pixels.
+/// throws: ValueError if pad < 0; on use ShapeError if a side has `pad` pixels or fewer, DTypeError
+/// if the image is f32 already.
+LATHE_API Transform reflect_pad(int64_t pad);
+
 /// Takes the height x width window in the middle. If the number of pixels to cut off is odd,
 /// Python's round() decides which side loses one more. A smaller image gets a black border. Must
 /// come before to_float and normalize.
@@ -101,6 +109,11 @@ LATHE_API Transform center_crop(int64_t size);
 /// Exchanges left and right with probability p.
 /// throws: ValueError unless p is in [0, 1].
 LATHE_API Transform hflip(double p = 0.5);
+
+/// Exchanges left and right of an image in every other epoch: in the even or in the odd ones, each
+/// with probability 1/2. So two epochs in a row always show both sides of it.
+/// ref: Jordan 2024 (arXiv:2404.00498), section 3.6.
+LATHE_API Transform alternating_hflip();
 
 /// Exchanges top and bottom with probability p.
 /// throws: ValueError unless p is in [0, 1].

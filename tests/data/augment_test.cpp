@@ -63,6 +63,11 @@ TEST_CASE("augment: a batch equals its images one after another, in every order"
   for (const MemoryFormat to : {kContiguous, kChannelsLast})
     CHECK(augment(images.contiguous(to), sizes, kIndices, {.seed = 5, .format = to})
               .to_vector<double>() == one_by_one(images, sizes, 5, 0));
+  const Transform mirrored = compose(alternating_hflip(), reflect_pad(4), pad_crop(6, 1));
+  for (const MemoryFormat to : {kContiguous, kChannelsLast})
+    for (const int64_t epoch : {0, 1})
+      CHECK(augment(images.contiguous(to), mirrored, kIndices, {.seed = 5, .epoch = epoch})
+                .to_vector<double>() == one_by_one(images, mirrored, 5, epoch));
   const Transform last = random_resized_crop(9, 8);
   for (const MemoryFormat to : {kContiguous, kChannelsLast})
     CHECK(augment(images, last, kIndices, {.seed = 5, .format = to}).to_vector<double>() ==

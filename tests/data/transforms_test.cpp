@@ -122,6 +122,52 @@ TEST_CASE("transforms: hflip reverses rows, with probability p") {
   CHECK(std::abs(flips - 5000) < 250);  // 5 standard deviations
 }
 
+TEST_CASE("transforms: alternating_hflip shows the other side in every other epoch") {
+  const ImageSpec spec{1, 1, 2};
+  const auto is_flipped = [&](int64_t epoch, int64_t index) {
+    return applied(compose(hflip(0), alternating_hflip()), {1, 2}, spec, Key{9, epoch, index})[0] ==
+           2;
+  };
+  int flips = 0;
+  for (int64_t i = 0; i < 10'000; ++i) {
+    const bool first = is_flipped(0, i);
+    flips += first;
+    for (int64_t epoch = 1; epoch < 6; ++epoch)
+      REQUIRE(is_flipped(epoch, i) == (first != (epoch % 2 == 1)));
+  }
+  CHECK(std::abs(flips - 5000) < 250);  // 5 standard deviations
+}
+
+TEST_CASE("transforms: reflect_pad gives NumPy's border") {
+  const std::vector<uint8_t> image = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  // numpy.pad(numpy.arange(1, 13).reshape(3, 4), 2, "reflect")
+  const std::vector<double> padded = {11, 10, 9, 10, 11, 12, 11, 10, 7,  6,  5,  6,  7, 8,
+                                      7,  6,  3, 2,  1,  2,  3,  4,  3,  2,  7,  6,  5, 6,
+                                      7,  8,  7, 6,  11, 10, 9,  10, 11, 12, 11, 10, 7, 6,
+                                      5,  6,  7, 8,  7,  6,  3,  2,  1,  2,  3,  4,  3, 2};
+  CHECK(applied(reflect_pad(2), image, {1, 3, 4}, {}) == padded);
+  CHECK(applied(reflect_pad(0), image, {3, 2, 2}, {}) ==
+        std::vector<double>(image.begin(), image.end()));
+
+  // As part of a chain: a window of the bordered picture, from any part of the image.
+  const ImageSpec spec{3, 9, 12};
+  const auto bytes = noise(spec.pixels());
+  for (int64_t i = 0; i < 20; ++i) {
+    const Key key{3, 1, i};
+    const Picture middle = cropped(flipped(picture(bytes, spec)), 0, 2, 8);
+    Picture bordered{3, 12, 12, {}};
+    const auto mirrored = [](int64_t at) { return at < 0 ? -at : at > 7 ? 14 - at : at; };
+    for (int64_t c = 0; c < 3; ++c)
+      for (int64_t y = -2; y < 10; ++y)
+        for (int64_t x = -2; x < 10; ++x)
+          bordered.v.push_back(middle.at(c, mirrored(y), mirrored(x)));
+    Random random = key.random(kTransformStream + 3);
+    const auto y = static_cast<int64_t>(random.below(5)), x = static_cast<int64_t>(random.below(5));
+    CHECK(applied(compose(hflip(1), center_crop(8), reflect_pad(2), pad_crop(8, 0)), bytes, spec,
+                  key) == cropped(bordered, y, x, 8).v);
+  }
+}
+
 TEST_CASE("transforms: vflip reverses columns, and follows and precedes crops as it stands") {
   for (const auto& s : kSizes) {
     const ImageSpec spec{s.channels, s.height, s.width};
@@ -230,7 +276,8 @@ TEST_CASE("transforms: what does not fit is refused with the values") {
         "pad_crop: the image is f32 already; pad_crop comes before to_float and normalize");
   const Transform of_bytes[] = {pad_crop(8, 2), center_crop(4),
                                 resize(4),      random_resized_crop(4),
-                                grayscale(),    color_jitter({.brightness = 0.1})};
+                                grayscale(),    color_jitter({.brightness = 0.1}),
+                                reflect_pad(7)};
   for (const Transform& stage : of_bytes) {
     CHECK(stage.output(spec).dtype == kU8);
     const std::string message =
@@ -242,6 +289,10 @@ TEST_CASE("transforms: what does not fit is refused with the values") {
   CHECK(message_of<ValueError>([] { pad_crop(0, 1); }) == "pad_crop: size must be positive, got 0");
   CHECK(message_of<ValueError>([] { pad_crop(1, -1); }) ==
         "pad_crop: pad must not be negative, got -1");
+  CHECK(message_of<ValueError>([] { reflect_pad(-1); }) ==
+        "reflect_pad: pad must not be negative, got -1");
+  CHECK(message_of<ShapeError>([&] { reflect_pad(8).output(spec); }) ==
+        "reflect_pad: an image of 8x8 is too small for a border of 8");
   CHECK(message_of<ValueError>([] { hflip(1.5); }) == "hflip: p must be in [0, 1], got 1.5");
   CHECK(message_of<ValueError>([] {
           normalize({0.5}, {0.5, 0.5});

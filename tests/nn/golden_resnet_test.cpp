@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "golden_numbers.h"
+#include "golden_training.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/ops/binary.h"
@@ -22,35 +22,7 @@ using namespace lathe::test;
 
 namespace {
 
-constexpr uint32_t kImages = 1000, kLabels = 2000, kSigns = 3000;  // streams of numbers
-
-void fill(nn::Module& net) {
-  const NoGrad off;
-  uint32_t k = 0;
-  for (const auto& [name, p] : net.named_parameters()) {
-    Tensor u = uniforms(k++, p.shape());
-    if (p.ndim() == 2) {
-      u.div_(std::sqrt(static_cast<double>(p.dim(1))));
-    } else if (p.ndim() == 4) {
-      u.mul_(std::sqrt(6.0 / static_cast<double>(p.dim(0) * p.dim(2) * p.dim(3))));
-    } else {
-      u.div_(10.0);
-      if (name.ends_with("weight")) u.add_(1.0);
-    }
-    p.copy_(u);
-  }
-}
-
-struct Batch {
-  Tensor x, y;
-};
-Batch batch_of(uint32_t step, int64_t n, int64_t size, DType dtype) {
-  std::vector<int64_t> labels;
-  for (uint32_t i = 0; i < n; ++i) {
-    labels.push_back(static_cast<int64_t>(std::floor((uniform(kLabels + step, i) + 1) * 5)));
-  }
-  return {(uniforms(kImages + step, {n, 3, size, size}) * 1.7).to(dtype), tensor(labels)};
-}
+constexpr uint32_t kSigns = 3000;  // a stream of numbers
 
 /// Trains as golden_resnet.py does; → the loss before each step. The gradients of the last step
 /// stay.

@@ -1,4 +1,4 @@
-// init::trunc_normal_ and init::orthogonal_ against their definitions.
+// init::trunc_normal_, orthogonal_, dirac_ and whitening_ against their definitions.
 #include "lathe/nn/init.h"
 
 #include <doctest/doctest.h>
@@ -11,8 +11,11 @@
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/linear.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/join.h"
 #include "lathe/ops/matmul.h"
+#include "lathe/ops/random.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
@@ -69,6 +72,68 @@ TEST_CASE("init: orthogonal_ gives orthonormal rows or columns, with either sign
     total += nn::init::orthogonal_(empty({1, 1}, kF64)).item<double>();
   }
   CHECK(std::abs(total) < 30);
+}
+
+TEST_CASE("init: filters of dirac_ pass channels on, and leave others as they are") {
+  Generator generator(12);
+  for (const bool nhwc : {false, true}) {
+    const Tensor w = randn({6, 4, 3, 3}, {.dtype = kF64}, &generator)
+                         .contiguous(nhwc ? kChannelsLast : kContiguous);
+    const Tensor others = w.narrow(0, 4, 2).clone();
+    nn::init::dirac_(w.narrow(0, 0, 4));
+    CHECK(w.narrow(0, 4, 2).to_vector<double>() == others.to_vector<double>());
+    const Tensor x = randn({2, 4, 5, 7}, {.dtype = kF64}, &generator);
+    CHECK(conv2d(x, w, {.pad = 1}).narrow(1, 0, 4).to_vector<double>() == x.to_vector<double>());
+  }
+  // torch.nn.init.dirac_ of a [3,2,2] and of a [1,2,4].
+  CHECK(nn::init::dirac_(ones({3, 2, 2})).to_vector<float>() ==
+        std::vector<float>{0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0});
+  CHECK(nn::init::dirac_(ones({1, 2, 4})).to_vector<float>() ==
+        std::vector<float>{0, 0, 1, 0, 0, 0, 0, 0});
+  CHECK(nn::init::dirac_(ones({2, 2, 0})).numel() == 0);
+  CHECK_THROWS_AS(nn::init::dirac_(ones({2, 2})), ShapeError);
+}
+
+TEST_CASE("init: filters of whitening_ give uncorrelated results of equal mean square") {
+  Generator generator(13);
+  // Neighbours and channels of these images are correlated.
+  const Tensor noise = randn({50, 2, 9, 8}, {.dtype = kF64}, &generator);
+  const Tensor images =
+      conv2d(noise, randn({2, 2, 3, 3}, {.dtype = kF64}, &generator), {.pad = 1}) + 0.3;
+  const auto moments_of = [&](const Tensor& w, int64_t filters) {
+    const Tensor y = transpose(conv2d(images, w), 0, 1).reshape({filters, -1});
+    return matmul(y, y.t()) / static_cast<double>(y.dim(1));
+  };
+  const Tensor w = nn::init::whitening_(empty({24, 2, 2, 3}, kF64), images, {.eps = 0});
+  const Tensor one = eye(12, kF64);
+  const Tensor want = cat({cat({one, -one}, 1), cat({-one, one}, 1)}, 0);
+  CHECK(max(abs(moments_of(w, 24) - want)).item<double>() < 1e-10);
+
+  // With eps the mean squares are v / (v + eps), for falling eigenvalues v.
+  const double eps = 0.5;
+  const Tensor damped = nn::init::whitening_(empty({24, 2, 2, 3}, kF64), images, {.eps = eps});
+  const Tensor got = moments_of(damped, 24).narrow(0, 0, 12).narrow(1, 0, 12);
+  double before = 1;
+  for (int64_t i = 0; i < 12; ++i) {
+    // e_i has length 1, so 1 / |filter|² is v + eps.
+    const double root = square(damped[i]).sum().item<double>();
+    const double v = 1 / root - eps, part = v / (v + eps);
+    CHECK(std::abs(got[i][i].item<double>() - part) < 1e-10);
+    CHECK(part <= before);
+    before = part;
+  }
+  CHECK(max(abs(got - got * one)).item<double>() < 1e-10);
+  // Images in f32 and NHWC, filters in f32: the same values but for rounding and signs.
+  const Tensor f32 = nn::init::whitening_(empty({24, 2, 2, 3}),
+                                          images.to(kF32).contiguous(kChannelsLast), {.eps = eps});
+  CHECK(max(abs(abs(f32.to(kF64)) - abs(damped))).item<double>() < 1e-5);
+
+  CHECK_THROWS_AS(nn::init::whitening_(empty({12, 2, 2, 3}), images), ShapeError);
+  CHECK_THROWS_AS(nn::init::whitening_(empty({24, 3, 2, 2}), images), ShapeError);
+  CHECK_THROWS_AS(nn::init::whitening_(empty({24, 2, 2, 3}), images.narrow(0, 0, 0)), ValueError);
+  CHECK_THROWS_AS(nn::init::whitening_(empty({40, 2, 10, 1}), images), ValueError);
+  CHECK_THROWS_AS(nn::init::whitening_(empty({24, 2, 2, 3}), images, {.eps = -1}), ValueError);
+  CHECK_THROWS_AS(nn::init::whitening_(empty({24, 2, 2, 3}), images.to(kI64)), DTypeError);
 }
 
 TEST_CASE("init: Skip leaves values and the generator as they are, in its scope alone") {

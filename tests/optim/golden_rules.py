@@ -59,6 +59,16 @@ def after_steps(name, options, shape=(COUNT,)):
     return p.flatten().tolist()
 
 
+def after_normalized_steps(lr, momentum, steps):
+    """Nesterov's momentum over a matrix [2,3] whose norm each step first makes sqrt(2); PyTorch has no such option."""
+    p, buffer = values(3, 0).reshape(2, 3), torch.zeros(2, 3)
+    for step in range(STEPS):
+        grad = values(7, step).reshape(2, 3)
+        buffer = momentum * buffer + grad
+        p = p * (2**0.5 / p.norm()) - lr * orthogonalized(grad + momentum * buffer, (3.4445, -4.775, 2.0315), steps, 1e-7)
+    return p.flatten().tolist()
+
+
 torch.set_default_dtype(torch.float64)  # PyTorch then keeps numbers such as NAdam's mu_product in f64
 print(f"""// A parameter after {STEPS} steps as PyTorch {torch.__version__.split('+')[0]} computes them. Written by golden_rules.py.
 #pragma once
@@ -77,4 +87,5 @@ in_bf16 = torch.optim._muon._zeropower_via_newtonschulz
 for case, (shape, options) in MATRIX_CASES.items():
     torch.optim._muon._zeropower_via_newtonschulz = in_bf16 if case == "kMuonBf16" else orthogonalized
     write(case, after_steps("Muon", options, shape))
+write("kMuonNormalized", after_normalized_steps(lr=0.24, momentum=0.6, steps=3))
 print("// clang-format on\n\n}  // namespace golden")

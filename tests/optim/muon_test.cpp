@@ -18,6 +18,7 @@
 #include "lathe/nn/norm.h"
 #include "lathe/nn/resnet.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/creation.h"
 #include "lathe/ops/diagonal.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/random.h"
@@ -25,6 +26,7 @@
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 #include "lathe/optim/param_groups.h"
+#include "lathe/optim/sgd.h"
 #include "loss_scaling.h"
 #include "make_optimizer.h"
 
@@ -88,6 +90,15 @@ TEST_CASE("Muon: ten steps are PyTorch's") {
     check_near(after_steps(empty({3, 2}, {.dtype = dtype}), kTall), golden::kMuonTall, tolerance);
     check_near(after_steps(empty({3, 2}, {.dtype = dtype}), kRms), golden::kMuonRms, tolerance);
   }
+  MuonOptions normalized{.lr = 0.24,
+                         .weight_decay = 0,
+                         .momentum = 0.6,
+                         .ns_steps = 3,
+                         .ns_bf16 = false,
+                         .normalize = true};
+  check_near(after_steps(empty({2, 3}, {.dtype = kF64}), normalized), golden::kMuonNormalized,
+             1e-12);
+  check_near(after_steps(empty({2, 3}), normalized), golden::kMuonNormalized, 1e-5);
   // In ten steps of 0.1 products in bf16 move what the golden ones, in bf16 as well, do not.
   MuonOptions half = kPlain;
   half.ns_bf16 = true;
@@ -181,6 +192,55 @@ TEST_CASE("Muon: a group with use_adamw is AdamW, bit for bit") {
   CHECK(state.contains("state.1.exp_avg_sq"));
 }
 
+TEST_CASE("Muon: a group with use_sgd is SGD, bit for bit") {
+  const Tensor p = param(full({5}, 0.5), kCPU), q = param(full({5}, 0.5), kCPU);
+  const Tensor matrix = param(ones({2, 3}), kCPU);
+  Muon muon({{.params = {matrix}},
+             {.params = {p}, .lr = 0.01, .weight_decay = 0.5, .momentum = 0.85, .use_sgd = true}},
+            {.lr = 0.1});
+  SGD sgd({q}, {.lr = 0.01, .momentum = 0.85, .weight_decay = 0.5, .nesterov = true});
+  for (uint64_t s = 0; s < 4; ++s) {
+    Generator generator(s);
+    const Tensor g = randn({5}, {}, &generator);
+    for (const Tensor& t : {p, q}) t.set_grad(g);
+    matrix.set_grad(ones({2, 3}));
+    muon.step();
+    sgd.step();
+  }
+  CHECK(p.to_vector<float>() == q.to_vector<float>());
+  CHECK_FALSE(muon.state_dict().contains("state.1.exp_avg_sq"));
+}
+
+TEST_CASE("Muon: a normalised matrix has the norm sqrt(rows), masters and memory orders included") {
+  Generator generator(9);
+  const MuonOptions still{.lr = 0, .normalize = true};
+  const auto norm_after_step = [&](const Tensor& start, const MuonOptions& options) {
+    const Tensor p = param(start, kCPU);
+    p.set_grad(ones_like(p.detach()));
+    Muon optimizer({p}, options);
+    optimizer.step();
+    return norm(p.detach().to(kF64)).item<double>();
+  };
+  const Tensor filters = randn({9, 3, 2, 2}, {}, &generator);
+  CHECK(std::abs(norm_after_step(filters, still) - 3) < 1e-6);
+  CHECK(std::abs(norm_after_step(filters.contiguous(kChannelsLast), still) - 3) < 1e-6);
+  CHECK(norm_after_step(zeros({4, 6}), still) == 0);
+
+  // With a master the steps are those of f32.
+  const Tensor half = param(filters.to(kBF16), kCPU), wide = param(half.detach().to(kF32), kCPU);
+  Muon narrow({half}, {.lr = 0.1, .normalize = true, .master_weights = true});
+  Muon reference({wide}, {.lr = 0.1, .normalize = true});
+  for (int s = 0; s < 3; ++s) {
+    const Tensor g = randn({9, 3, 2, 2}, {}, &generator).to(kBF16);
+    half.set_grad(g);
+    wide.set_grad(g.to(kF32));
+    narrow.step();
+    reference.step();
+  }
+  CHECK(narrow.state_dict().at("state.0.master_param").to_vector<float>() ==
+        wide.to_vector<float>());
+}
+
 TEST_CASE("Muon: interrupted and resumed equals uninterrupted; a skipped step changes nothing") {
   Generator generator(6);
   const Tensor whole = param(randn({4, 6}, {}, &generator), kCPU);
@@ -227,8 +287,10 @@ TEST_CASE("Muon: vectors need use_adamw, and bad options are refused by name") {
   const Tensor vector = param(ones({3}), kCPU), matrix = param(ones({2, 3}), kCPU);
   CHECK_THROWS_WITH_AS(Muon({matrix, vector}),
                        doctest::Contains("parameter 1 of group 0 is no matrix, so its group needs "
-                                         "use_adamw"),
+                                         "use_adamw or use_sgd"),
                        ValueError);
+  CHECK_THROWS_WITH_AS(Muon({matrix}, {.use_adamw = true, .use_sgd = true}),
+                       doctest::Contains("group 0 has both use_adamw and use_sgd"), ValueError);
   CHECK_NOTHROW(Muon({vector}, {.use_adamw = true}));
   CHECK_THROWS_WITH_AS(Muon({matrix}, {.momentum = 1}),
                        doctest::Contains("Muon: momentum must be in [0,1), got 1"), ValueError);

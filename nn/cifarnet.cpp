@@ -1,0 +1,66 @@
+// CifarNet: layers and initial values.
+#include "lathe/nn/cifarnet.h"
+
+#include <algorithm>
+
+#include "lathe/nn/activation.h"
+#include "lathe/nn/batch_norm.h"
+#include "lathe/nn/init.h"
+#include "lathe/nn/pool2d.h"
+#include "lathe/ops/pool2d.h"
+#include "lathe/ops/views.h"
+
+namespace lathe::nn {
+
+namespace {
+
+constexpr int64_t kSmallest = 9;  // 8x8 after `whiten`, which three max-pools make one pixel
+constexpr int64_t kWidest = 256;  // filters of the last group
+constexpr int64_t kWhitenSide = 2;
+
+void add_conv(Sequential& layers, int64_t in, int64_t out) {
+  const Conv2d& conv =
+      layers.add<Conv2d>(in, out, Conv2dOptions{.kernel = 3, .pad = 1, .bias = false});
+  init::dirac_(conv.weight.detach().narrow(0, 0, std::min(in, out)));
+}
+
+void add_norm(Sequential& layers, int64_t channels) {
+  const BatchNorm2d& norm =
+      layers.add<BatchNorm2d>(channels, BatchNormOptions{.eps = 1e-12, .momentum = 0.4});
+  norm.weight.requires_grad_(false);
+  layers.add<GELU>();
+}
+
+}  // namespace
+
+CifarNet::CifarNet(const CifarNetOptions& options)
+    : whiten(*this, "whiten", options.in_channels,
+             2 * options.in_channels * kWhitenSide * kWhitenSide, {.kernel = kWhitenSide}),
+      head(*this, "head", kWidest, options.classes, {.bias = false, .init = false}) {
+  whiten.weight.requires_grad_(false);
+  groups.add<GELU>();
+  int64_t in = whiten.weight.dim(0);
+  for (const int64_t out : {int64_t{64}, kWidest, kWidest}) {
+    add_conv(groups, in, out);
+    groups.add<MaxPool2d>(2);
+    add_norm(groups, out);
+    add_conv(groups, out, out);
+    add_norm(groups, out);
+    in = out;
+  }
+  init::normal_(head.weight, 0, 1.0 / kWidest);
+}
+
+Tensor CifarNet::forward(const Tensor& x) {
+  LATHE_CHECK(ShapeError, x.ndim() == 4 && x.dim(2) >= kSmallest && x.dim(3) >= kSmallest,
+              "CifarNet: images need at least ", kSmallest, " x ", kSmallest, " pixels (x: ", x,
+              ")");
+  const Tensor y = groups(whiten(x));
+  return head(flatten(max_pool2d(y, {.kernel = {y.dim(2), y.dim(3)}}), 1));
+}
+
+void CifarNet::whiten_images(const Tensor& images) { init::whitening_(whiten.weight, images); }
+
+CifarNet cifarnet(const CifarNetOptions& options) { return CifarNet(options); }
+
+}  // namespace lathe::nn
