@@ -2,6 +2,7 @@
 // brings the gradients. Contract: conv3d.h.
 #include "lathe/ops/conv3d.h"
 
+#include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv2d.h"
@@ -51,6 +52,7 @@ Tensor planes_as_channels(const Tensor& x, int64_t taps, int64_t depth, const Co
 
 Tensor conv3d(const Tensor& x_in, const Tensor& w_in, const Conv3dOptions& opt) {
   if (x_in.ndim() == 4) return squeeze(conv3d(unsqueeze(x_in, 0), w_in, opt), 0);
+  const profile::OpRange range("conv3d", {x_in, w_in, opt.bias});
   const auto [x, w, bias] = amp::cast(amp::kHalf, x_in, w_in, opt.bias);
   Conv3dOptions cast = opt;
   cast.bias = bias;

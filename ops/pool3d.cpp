@@ -5,6 +5,8 @@
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/function_ref.h"
+#include "lathe/core/hooks/range.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/views.h"
 
@@ -16,9 +18,11 @@ using Pool = FunctionRef<Tensor(const Tensor& images)>;
 
 /// `along_depth` pools images [N,C,D,H*W] along D; `in_planes` pools images [N*E,C,H,W].
 Tensor pooled(const char* op, const Tensor& x, Pool along_depth, Pool in_planes) {
+  check_floating(op, x);
   LATHE_CHECK(ShapeError, x.ndim() == 4 || x.ndim() == 5, op,
               ": x must be [N,C,D,H,W] or [C,D,H,W] (x: ", x, ")");
   if (x.ndim() == 4) return squeeze(pooled(op, unsqueeze(x, 0), along_depth, in_planes), 0);
+  const profile::OpRange range(op, {x});
   const int64_t n = x.dim(0), c = x.dim(1), h = x.dim(3), w = x.dim(4);
   const Tensor flat = along_depth(reshape(x, {n, c, x.dim(2), h * w}));
   const int64_t depth = flat.dim(2);
