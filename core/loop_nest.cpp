@@ -102,6 +102,16 @@ LoopNest make_nest(const Shape& shape, const StridedOperand* operands, int count
   return nest;
 }
 
+int dimension_across(const LoopNest& nest) {
+  constexpr int64_t kShortest = 8;
+  const LoopDim& inner = nest.dims[0];
+  if (inner.step[0] != 1 || inner.step[1] == 1 || inner.size < kShortest) return 0;
+  for (int d = 1; d < nest.ndim; ++d) {
+    if (nest.dims[d].step[1] == 1) return nest.dims[d].size < kShortest ? 0 : d;
+  }
+  return 0;
+}
+
 bool fits_32_bits(const LoopNest& nest) {
   if (nest.numel() >= kIndexLimit) return false;
   for (int k = 0; k < nest.operands; ++k) {

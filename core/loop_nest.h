@@ -45,6 +45,11 @@ LATHE_API LoopNest order_dims(const Shape& shape, const StridedOperand* operands
 LATHE_API LoopNest make_nest(const Shape& shape, const StridedOperand* operands, int count,
                              LoopOrder order);
 
+/// For a copy: the dimension along which the source (operand 1) is dense, if the destination
+/// (operand 0) is dense along dimension 0 and both dimensions have at least 8 elements; else 0. The
+/// unit of the nest is an element.
+LATHE_API int dimension_across(const LoopNest& nest);
+
 /// True if all positions, and every operand's offsets in the nest's units, stay below 2^31.
 LATHE_API bool fits_32_bits(const LoopNest& nest);
 

@@ -1,10 +1,13 @@
-// Norms and distances, by reductions and elementwise ops. Contracts: distance.h.
+// Norms and distances, by reductions and elementwise ops; cdist's kernel on the CPU is
+// row_kernels/distance_cpu.cpp. Contracts: distance.h.
 #include "lathe/ops/distance.h"
 
 #include <cmath>
 #include <limits>
 
+#include "lathe/autograd/record.h"
 #include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
@@ -72,6 +75,40 @@ Tensor pairwise_distance(const Tensor& x1_in, const Tensor& x2_in,
   return vector_norm(add(sub(x1, x2), opt.eps), opt.p, {-1}, {.keepdim = opt.keepdim});
 }
 
+/// cdist for p = 2 on the CPU. Its gradient is made of the differences over the distances.
+static Tensor euclidean(const Tensor& x1, const Tensor& x2) {
+  const auto rows_of = [](const Shape& batch, int64_t rows, int64_t columns) {
+    Shape shape = batch;
+    shape.push_back(rows);
+    shape.push_back(columns);
+    return shape;
+  };
+  const auto batch_of = [](const Tensor& x) {
+    Shape batch = x.shape();
+    for (int k = 0; k < 2; ++k) batch.erase(batch.size() - 1);
+    return batch;
+  };
+  const Shape batch = broadcast_shapes("cdist", batch_of(x1), batch_of(x2));
+  const int64_t p = x1.dim(-2), r = x2.dim(-2), d = x1.dim(-1);
+  const Tensor y = empty(rows_of(batch, p, r), {.dtype = x1.dtype()});
+  cpu::euclidean_distances(y, contiguous(expand(x1.detach(), rows_of(batch, p, d))),
+                           contiguous(expand(x2.detach(), rows_of(batch, r, d))));
+  autograd::record("cdist", y, {x1, x2},
+                   [x1 = autograd::Saved(x1), x2 = autograd::Saved(x2),
+                    y = autograd::SavedOutput(y)](const Tensor& dy, const autograd::Needs& need) {
+                     const Tensor &a = x1.get(), &b = x2.get(), &length = y.get();
+                     const Tensor equal = eq(length.detach(), 0);
+                     const Tensor scale = where(equal, 0, div(dy, where(equal, 1, length)));
+                     const Tensor slope =
+                         mul(unsqueeze(scale, -1), sub(unsqueeze(a, -2), unsqueeze(b, -3)));
+                     Tensor da, db;
+                     if (need[0]) da = sum_to_shape(sum(slope, {-2}), a.shape());
+                     if (need[1]) db = neg(sum_to_shape(sum(slope, {-3}), b.shape()));
+                     return Tensors{da, db};
+                   });
+  return y;
+}
+
 Tensor cdist(const Tensor& x1_in, const Tensor& x2_in, double p) {
   const profile::OpRange range("cdist", {x1_in, x2_in});
   const auto [x1, x2] = amp::cast(amp::kFloat, x1_in, x2_in);
@@ -80,6 +117,10 @@ Tensor cdist(const Tensor& x1_in, const Tensor& x2_in, double p) {
   LATHE_CHECK(ValueError, p >= 0, "cdist: p must not be negative, got ", p);
   LATHE_CHECK(ShapeError, x1.ndim() >= 2 && x2.ndim() >= 2 && x1.dim(-1) == x2.dim(-1),
               "cdist: x1 and x2 must be […,P,D] and […,R,D] (x1: ", x1, ", x2: ", x2, ")");
+  if (p == 2 && x1.device().is_cpu() && x2.device().is_cpu() && !profile::watched()) {
+    const DType dtype = promote_types(x1.dtype(), x2.dtype()), wide = compute_dtype(dtype);
+    return cast(euclidean(cast(x1, wide), cast(x2, wide)), dtype);
+  }
   const Tensor apart = sub(unsqueeze(x1, -2), unsqueeze(x2, -3));
   if (std::isinf(p) && x1.dim(-1) == 0) return sum(apart, {-1});  // no coordinates: 0
   return vector_norm(apart, p, {-1});

@@ -46,10 +46,16 @@ LATHE_API Tensor pairwise_distance(const Tensor& x1, const Tensor& x2,
 
 /// The distance of every row of x1 from every row of x2.
 ///   x1  […,P,D]   x2  […,R,D], leading dimensions broadcast   →  […,P,R]
-/// cdist keeps all P*R*D differences in memory at the same time. The distances of near rows are
-/// therefore exact; a matrix product would cancel their digits.
+/// Distances come from differences, so those of near rows are exact; a matrix product would cancel
+/// their digits. Except for p = 2 on the CPU, and for every gradient, all P*R*D differences are in
+/// memory at the same time.
 /// grad: x1, x2, twice differentiable; 0 where two rows are equal.
 /// throws: ValueError for p < 0 or NaN; ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor cdist(const Tensor& x1, const Tensor& x2, double p = 2);
+
+namespace cpu {
+/// y[n,p,r] = the length of x1[n,p,:] - x2[n,r,:]. All row-major, f32 or f64.
+void euclidean_distances(const Tensor& y, const Tensor& x1, const Tensor& x2);
+}  // namespace cpu
 
 }  // namespace lathe

@@ -1,7 +1,7 @@
-// exp, tanh, erf and the normal distribution: float forms without branches or calls. Compilers turn
-// them into vector code; they give the same bits on every processor and on a GPU. For doubles they
-// are the standard library's. The polynomials of tanh, erf and erfc interpolate at the points of
-// Chebyshev, that of exp is Cephes'.
+// exp, log, tanh, erf and the normal distribution: float forms without branches or calls. Compilers
+// turn them into vector code; they give the same bits on every processor and on a GPU. For doubles
+// they are the standard library's. The polynomials of tanh, erf and erfc interpolate at the points
+// of Chebyshev, those of exp and log are Cephes' and FreeBSD's.
 #pragma once
 
 #include <cmath>
@@ -38,6 +38,38 @@ LATHE_HD inline double fast_exp(double x) { return std::exp(x); }
   const float low = __builtin_bit_cast(float, (half + 127u) << 23);
   const float high = __builtin_bit_cast(float, (exponent - half + 127u) << 23);
   return p * low * high;
+}
+
+LATHE_HD inline double fast_log(double x) { return std::log(x); }
+
+/// ln x to 1 ulp; -infinity at 0, NaN below. x = 2^k (1 + f) with 1 + f from sqrt(1/2) to sqrt(2).
+/// With s = f / (2 + f), ln(1 + f) = 2 s + s R(s²), where R is a polynomial. ln 2 is split in two,
+/// so that k times its first part is exact.
+/// ref: FreeBSD's logf.
+[[gnu::always_inline]] LATHE_HD inline float fast_log(float x) {
+  constexpr uint32_t kRootHalf = 0x3f3504f3u;  // sqrt(1/2)
+  const bool tiny = x < 1.17549435e-38f;       // subnormal, or out of the domain
+  const uint32_t bits =
+      __builtin_bit_cast(uint32_t, tiny ? x * 8388608.0f : x) + (0x3f800000u - kRootHalf);
+  const float k = static_cast<float>(static_cast<int32_t>(bits >> 23) - (tiny ? 150 : 127));
+  const float f = __builtin_bit_cast(float, (bits & 0x007fffffu) + kRootHalf) - 1.0f;
+  const float s = f / (2.0f + f), z = s * s, w = z * z;
+  const float r =
+      w * (0.40000972152f + w * 0.24279078841f) + z * (0.66666662693f + w * 0.28498786688f);
+  const float half = 0.5f * f * f;
+  const float y = s * (half + r) + k * 9.0580006145e-6f - half + f + k * 6.9313812256e-1f;
+  const float infinity = __builtin_bit_cast(float, 0x7f800000u);
+  const float end = x == 0.0f ? -infinity : x == infinity ? x : x - x;  // NaN of NaN
+  const float outside = x < 0.0f ? __builtin_bit_cast(float, 0x7fc00000u) : end;
+  return x > 0.0f && x < infinity ? y : outside;
+}
+
+LATHE_HD inline double fast_log1p(double x) { return std::log1p(x); }
+
+/// ln(1 + x) to 2 ulp for x >= 0: ln of the rounded sum, and what rounding took from x.
+[[gnu::always_inline]] LATHE_HD inline float fast_log1p(float x) {
+  const float sum = 1.0f + x, lost = x - (sum - 1.0f);
+  return fast_log(sum) + (x < 1e8f ? lost / sum : 0.0f);
 }
 
 LATHE_HD inline double fast_tanh(double x) { return std::tanh(x); }

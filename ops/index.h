@@ -51,10 +51,15 @@ namespace cpu {
 void check_index(const char* op, const Tensor& index, int64_t size);
 /// y[:,k,:] = x[:,index[k],:], all [outer,…,inner] dense; index i64 [K] dense.
 void index_select(const Tensor& y, const Tensor& x, const Tensor& index);
+/// y[index[k],…] = source[k,…] for k = 0, 1, …: the last one stays. y is at least 1-d; source has
+/// its dtype and the sizes of its other dimensions; any strides. index i64 [K] dense.
+void index_write(const Tensor& y, const Tensor& index, const Tensor& source);
 /// y = 0, then y[:,index[k],:] += x[:,k,:].
 void index_sum(const Tensor& y, const Tensor& x, const Tensor& index);
 /// y[…] = x[…,index,…] along dim; any strides, index i64 of y's shape.
 void gather(const Tensor& y, const Tensor& x, int dim, const Tensor& index);
+/// y[…,index,…] = x along dim; of several, the last one in the order of index stays.
+void scatter_write(const Tensor& y, const Tensor& x, int dim, const Tensor& index);
 /// y = 0, then y[…,index,…] += x along dim; x of index's shape.
 void scatter_sum(const Tensor& y, const Tensor& x, int dim, const Tensor& index);
 }  // namespace cpu

@@ -219,6 +219,16 @@ const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> ind
               ")");
   const Tensor cast_values = cast(to_device(values, x.device()), x.dtype());
   const Tensor in_front = permute(expand(cast_values, wanted), inverse(order));
+  // On a GPU, values for one element need an order, which index_put() gives them.
+  const bool written_here = x.device().is_cpu() && rows.shares_storage(x) &&
+                            !autograd::wants_record_in_place(x, {values});
+  if (written_here) {
+    const Tensor apart = in_front.shares_storage(x) ? clone(in_front) : in_front;
+    cpu::index_write(rows, contiguous(flatten(p.positions)),
+                     merged(apart, 0, count, p.positions.numel()));
+    x.bump_version();
+    return x;
+  }
   const Tensor written = index_put(rows, {p.positions}, in_front);
   Shape ordered;
   for (const int64_t d : p.order) ordered.push_back(chosen.view.dim(d));

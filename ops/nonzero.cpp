@@ -17,11 +17,20 @@ namespace lathe {
 
 namespace {
 
+/// The coordinates of the true elements of a row-major mask on the CPU.
+Tensor coordinates_of(const Tensor& mask) {
+  const Tensor y = cpu::true_coordinates(mask);
+  profile::note_output(y);
+  return y;
+}
+
 /// The places of the true elements of a bool tensor, as if it were flattened. Waits for the device.
 Tensor true_places(const Tensor& mask) {
   const TensorOptions options{.dtype = kI64, .device = mask.device()};
   if (mask.numel() == 0) return empty({0}, options);
-  const Tensor counts = cumsum(reshape(mask, {mask.numel()}), 0);
+  const Tensor flat = reshape(mask, {mask.numel()});
+  if (mask.device().is_cpu()) return reshape(coordinates_of(flat), {-1});
+  const Tensor counts = cumsum(flat, 0);
   const auto total = counts[-1].item<int64_t>();
   // The k-th true element is where the running count first reaches k.
   return searchsorted(counts, arange(1, total + 1, 1, options));
@@ -37,7 +46,11 @@ void check_mask(const char* op, const Tensor& x, const Tensor& mask) {
 
 Tensor nonzero(const Tensor& x) {
   const profile::OpRange range("nonzero", {x});
-  Tensor places = true_places(ne(x.detach(), 0));
+  const Tensor mask = ne(x.detach(), 0);
+  if (x.device().is_cpu() && x.ndim() > 0 && x.numel() > 0) {
+    return coordinates_of(contiguous(mask));
+  }
+  Tensor places = true_places(mask);
   if (x.ndim() == 0) return empty({places.numel(), 0}, {.dtype = kI64, .device = x.device()});
   Tensors coordinates(static_cast<size_t>(x.ndim()));
   for (int d = x.ndim() - 1; d >= 0; --d) {

@@ -1,4 +1,5 @@
-// The elements that a condition picks out (nonzero.cpp, made of other ops).
+// The elements that a condition picks out (nonzero.cpp, made of other ops; on the CPU
+// index_kernels/nonzero_cpu.cpp finds them).
 // Any strides, 0-d and zero-size.
 #pragma once
 
@@ -25,5 +26,10 @@ LATHE_API Tensor masked_select(const Tensor& x, const Tensor& mask);
 /// throws: ShapeError, DTypeError, DeviceError; IndexError if source has too few elements (on a GPU
 /// the next call that waits for the device throws it).
 LATHE_API Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);
+
+namespace cpu {
+/// nonzero() of a bool tensor with at least one dimension, row-major.
+Tensor true_coordinates(const Tensor& mask);
+}  // namespace cpu
 
 }  // namespace lathe

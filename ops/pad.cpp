@@ -104,13 +104,70 @@ static Tensor sources_of(const Tensor& at, int64_t n, PadMode mode) {
   return remainder(at, n);
 }
 
+/// The borders that pad() adds along one dimension.
+struct Border {
+  int dim;
+  int64_t n, before, after;  // the size without borders; what is added
+
+  /// The positions that the n + before + after elements are copied from.
+  Tensor sources(PadMode mode, Device device) const {
+    return sources_of(arange(-before, n + after, 1, {.dtype = kI64, .device = device}), n, mode);
+  }
+};
+
+/// Elements [start, start + length) of `part` along `dim` = those from `from` on: every one,
+/// backwards for a step of -1, one of them for 0. They lie in the memory around `part`.
+static void copy_along(const Tensor& part, int dim, int64_t start, int64_t length, int64_t from,
+                       int64_t step) {
+  if (length == 0) return;
+  Shape shape = part.shape();
+  Strides source = part.strides();
+  const int64_t stride = source[dim];
+  shape[dim] = length;
+  source[dim] = stride * step;
+  copy_values(alias(part, shape, part.strides(), part.offset() + start * stride),
+              alias(part, shape, source, part.offset() + from * stride));
+}
+
+/// Fills the borders around `part`.
+static void fill_border(const Tensor& part, const Border& b, PadMode mode) {
+  const bool circular = mode == PadMode::kCircular, reflect = mode == PadMode::kReflect;
+  const int64_t step = circular ? 1 : reflect ? -1 : 0;
+  copy_along(part, b.dim, -b.before, b.before,
+             circular  ? b.n - b.before
+             : reflect ? b.before
+                       : 0,
+             step);
+  copy_along(part, b.dim, b.n, b.after, circular ? 0 : b.n - (reflect ? 2 : 1), step);
+}
+
+/// x inside borders of its own elements. The last dimension gets its borders first: those of the
+/// others are then whole rows.
+static Tensor surrounded(const Tensor& x, const std::vector<Border>& borders, PadMode mode) {
+  Shape shape = x.shape();
+  for (const Border& b : borders) shape[b.dim] += b.before + b.after;
+  const Tensor y = empty_in(memory_format_of(x), shape, x.dtype(), x.device());
+  int64_t start = y.offset();
+  for (const Border& b : borders) start += b.before * y.stride(b.dim);
+  Tensor part = alias(y, x.shape(), y.strides(), start);
+  copy_values(part, x);
+  for (auto b = borders.rbegin(); b != borders.rend(); ++b) {
+    fill_border(part, *b, mode);
+    Shape wider = part.shape();
+    wider[b->dim] = shape[b->dim];
+    part = alias(y, wider, y.strides(), part.offset() - b->before * y.stride(b->dim));
+  }
+  return y;
+}
+
 Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, PadMode mode) {
   const profile::OpRange range("pad", {x});
   profile::note_arguments(amounts, mode);
-  const Borders b = check_borders(x, amounts);
-  Tensor y = x;
+  const Borders all = check_borders(x, amounts);
+  std::vector<Border> borders;
+  bool crops = false;
   for (int d = 0; d < x.ndim(); ++d) {
-    const int64_t n = x.shape()[d], before = b.before[d], after = b.after[d];
+    const int64_t n = x.shape()[d], before = all.before[d], after = all.after[d];
     if (before == 0 && after == 0) continue;
     const int64_t longest = mode == PadMode::kReflect    ? n - 1
                             : mode == PadMode::kCircular ? n
@@ -118,10 +175,27 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, PadMode mode) {
     LATHE_CHECK(ValueError, n > 0 && before <= longest && after <= longest, "pad: {", before, ", ",
                 after, "} is more than size ", n, " of dimension ", d,
                 " has for a border of its own elements (x: ", x, ")");
-    const Tensor at = arange(-before, n + after, 1, {.dtype = kI64, .device = x.device()});
-    y = index_select(y, d, sources_of(at, n, mode));
+    borders.push_back({d, n, before, after});
+    crops = crops || before < 0 || after < 0;
   }
-  return y.is_same(x) ? clone(x) : contiguous(y, memory_format_of(x));
+  if (borders.empty()) return clone(x);
+  if (crops) {  // a border may hold elements that the other side cuts off
+    Tensor y = x;
+    for (const Border& b : borders) y = index_select(y, b.dim, b.sources(mode, x.device()));
+    return contiguous(y, memory_format_of(x));
+  }
+  Tensor y = surrounded(x, borders, mode);
+  autograd::record("pad", y, {x}, [borders, mode](const Tensor& dy, const Needs&) {
+    Tensor dx = dy;
+    for (auto b = borders.rbegin(); b != borders.rend(); ++b) {
+      Shape shape = dx.shape();
+      shape[b->dim] = b->n;
+      dx = index_add(zeros(shape, {.dtype = dy.dtype(), .device = dy.device()}), b->dim,
+                     b->sources(mode, dy.device()), dx);
+    }
+    return Tensors{dx};
+  });
+  return y;
 }
 
 }  // namespace lathe

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 
+#include "lathe/autograd/record.h"
 #include "lathe/core/checked_size.h"
+#include "lathe/core/copy.h"
 #include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
@@ -43,6 +46,30 @@ Dims wrapped(const char* op, const Dims& dims, int ndim) {
   return all;
 }
 
+/// flip() as a graph holds it.
+Tensor flipped_by_index(const Tensor& x, const Dims& dims) {
+  Tensor y = x;
+  for (const int64_t dim : dims) {
+    const int64_t size = x.dim(dim);
+    if (size > 1)
+      y = index_select(y, dim, arange(size - 1, -1, -1, {.dtype = kI64, .device = x.device()}));
+  }
+  return y;
+}
+
+/// x as copy_values() reads it backwards along `dims`: from the far ends, with negative strides. x
+/// has elements.
+Tensor reversed_alias(const Tensor& x, const Dims& dims) {
+  Strides strides = x.strides();
+  int64_t offset = x.offset();
+  for (const int64_t dim : dims) {
+    const int d = static_cast<int>(dim);
+    offset += (x.shape()[d] - 1) * strides[d];
+    strides[d] = -strides[d];
+  }
+  return alias(x, x.shape(), strides, offset);
+}
+
 Tensor rolled(const Tensor& x, int64_t shift, int dim) {
   const int64_t size = x.ndim() == 0 ? 1 : x.shape()[dim];
   if (size <= 1) return x;                            // its caller copies
@@ -53,15 +80,17 @@ Tensor rolled(const Tensor& x, int64_t shift, int dim) {
 
 }  // namespace
 
-Tensor flip(const Tensor& x, const Dims& dims) {
+Tensor flip(const Tensor& x, const Dims& dims_in) {
   const profile::OpRange range("flip", {x});
-  Tensor y = x;
-  for (const int64_t dim : wrapped("flip", dims, x.ndim())) {
-    const int64_t size = x.ndim() == 0 ? 1 : x.dim(dim);
-    if (size > 1)
-      y = index_select(y, dim, arange(size - 1, -1, -1, {.dtype = kI64, .device = x.device()}));
-  }
-  return owned(y, x);
+  const Dims dims = wrapped("flip", dims_in, x.ndim());
+  if (x.ndim() == 0 || x.numel() == 0) return clone(x);
+  if (profile::watched()) return owned(flipped_by_index(x, dims), x);  // ops that a graph holds
+  Tensor y = empty_like(x);
+  copy_values(y, reversed_alias(x, dims));
+  autograd::record("flip", y, {x}, [dims](const Tensor& dy, const autograd::Needs&) {
+    return Tensors{flip(dy, dims)};
+  });
+  return y;
 }
 
 Tensor roll(const Tensor& x, int64_t shift) {

@@ -72,18 +72,6 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-/// The dimension along which the source (operand 1) is dense, if the destination (operand 0) is
-/// dense along dimension 0 and both dimensions have at least 8 elements; else 0.
-int dimension_across(const LoopNest& nest) {
-  constexpr int64_t kShortest = 8;
-  const LoopDim& inner = nest.dims[0];
-  if (inner.step[0] != 1 || inner.step[1] == 1 || inner.size < kShortest) return 0;
-  for (int d = 1; d < nest.ndim; ++d) {
-    if (nest.dims[d].step[1] == 1) return nest.dims[d].size < kShortest ? 0 : d;
-  }
-  return 0;
-}
-
 Tiles tiles_of(const LoopNest& nest, int across, int edge) {
   const LoopDim &row = nest.dims[0], &column = nest.dims[across];
   const auto tiles_along = [edge](int64_t size) { return ceil_div(size, edge); };

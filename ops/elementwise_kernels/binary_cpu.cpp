@@ -1,7 +1,9 @@
 // CPU kernels of ops/binary.h: one row, one instance per op and dtype. Contract: ops/binary.h.
+#include <algorithm>
 #include <type_traits>
 
 #include "lathe/ops/elementwise_kernels/binary_table.h"
+#include "lathe/ops/elementwise_kernels/wide_forms.h"
 #include "lathe/ops/row_kernels.h"
 
 namespace lathe::cpu {
@@ -28,6 +30,37 @@ LATHE_CLONES void wide_pair(Out* out, float a, const float* b, int64_t n, F f) {
   for (int64_t i = 0; i < n; ++i) out[i] = f(a, b[i]);
 }
 
+template <class F>
+LATHE_CLONES bool form_holds(const float* a, const float* b, int64_t n) {
+  bool all = true;
+  for (int64_t i = 0; i < n; ++i) all &= WideForm<F>::holds(a[i], b[i]);
+  return all;
+}
+template <class F>
+LATHE_CLONES void form_block(float* out, const float* a, const float* b, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = WideForm<F>::value(a[i], b[i]);
+}
+/// Numbers outside the form's range are rare, so they are looked for in blocks. b is dense or, with
+/// step 0, one number.
+template <class F>
+void form_row(float* out, const float* a, const float* b, int64_t b_step, int64_t n, F f) {
+  constexpr int64_t kBlock = 1024;
+  float same[kBlock];
+  if (b_step == 0) std::fill_n(same, std::min(kBlock, n), *b);
+  for (int64_t first = 0; first < n; first += kBlock) {
+    const int64_t count = std::min(kBlock, n - first);
+    const float *p = a + first, *q = b_step == 0 ? same : b + first;
+    if (form_holds<F>(p, q, count)) {
+      form_block<F>(out + first, p, q, count);
+      continue;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      out[first + i] =
+          WideForm<F>::holds(p[i], q[i]) ? WideForm<F>::value(p[i], q[i]) : f(p[i], q[i]);
+    }
+  }
+}
+
 /// out[i] = f(a[i], b[i]) over one row; dense rows and rows with one repeated operand vectorise.
 template <class Out, class T, class F>
 void binary_row(const StridedRow& row, F f) {
@@ -43,6 +76,11 @@ void binary_row(const StridedRow& row, F f) {
       if (row.step[2] == 0) return wide_pair(out, a, *b, n, f);
     } else if (row.dense<Out>(0) && row.step[1] == 0 && row.dense<T>(2)) {
       return wide_pair(out, *a, b, n, f);
+    }
+  }
+  if constexpr (WideForm<F>::kExists && std::is_same_v<T, float>) {
+    if (row.dense<Out>(0) && row.dense<T>(1) && (row.dense<T>(2) || row.step[2] == 0)) {
+      return form_row(out, a, b, row.dense<T>(2) ? 1 : 0, n, f);
     }
   }
   if (row.dense<Out>(0) && row.dense<T>(1) && row.dense<T>(2)) {

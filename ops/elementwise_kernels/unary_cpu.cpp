@@ -17,7 +17,8 @@ template <class F>
 constexpr bool kHasWideRow =
     kIsOneOf<F, math::Sigmoid, math::Silu, math::Exp, math::Tanh, math::Erf, math::Gelu,
              math::GeluTanh, math::Neg, math::Abs, math::Sign, math::Square, math::Relu, math::Sqrt,
-             math::Reciprocal, math::Clamp<float>, math::LeakyRelu<float>>;
+             math::Reciprocal, math::Log, math::Rsqrt, math::Clamp<float>, math::LeakyRelu<float>,
+             math::Softplus<float>>;
 
 template <class F>
 LATHE_CLONES void wide_row(float* out, const float* x, int64_t n, F f) {

@@ -29,7 +29,7 @@ struct Round      { template <class T> LATHE_HD T operator()(T x) const { return
 struct Trunc      { template <class T> LATHE_HD T operator()(T x) const { return std::trunc(x); } };
 struct Exp        { template <class T> LATHE_HD T operator()(T x) const { return fast_exp(x); } };
 struct Expm1      { template <class T> LATHE_HD T operator()(T x) const { return std::expm1(x); } };
-struct Log        { template <class T> LATHE_HD T operator()(T x) const { return std::log(x); } };
+struct Log        { template <class T> LATHE_HD T operator()(T x) const { return fast_log(x); } };
 struct Log1p      { template <class T> LATHE_HD T operator()(T x) const { return std::log1p(x); } };
 struct Log2       { template <class T> LATHE_HD T operator()(T x) const { return std::log2(x); } };
 struct Log10      { template <class T> LATHE_HD T operator()(T x) const { return std::log10(x); } };
@@ -96,7 +96,8 @@ struct Softplus {
   T beta, threshold;
   LATHE_HD T operator()(T x) const {
     const T scaled = beta * x;
-    return scaled > threshold ? x : std::log1p(std::exp(scaled)) / beta;
+    const T bent = fast_log1p(fast_exp(scaled)) / beta;
+    return scaled > threshold ? x : bent;
   }
 };
 

@@ -7,6 +7,7 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/loop_nest.h"
+#include "lathe/core/row_kernel.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/index.h"
@@ -74,11 +75,54 @@ void index_select(const Tensor& y, const Tensor& x, const Tensor& index) {
   visit_all(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     parallel_for(y.dim(0) * count, tasks_of(inner), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const T* from = x.data<T>() + (i / count * n + at[i % count]) * inner;
-        std::copy_n(from, inner, y.data<T>() + i * inner);
+      int64_t outer = begin / count, k = begin % count;
+      for (int64_t i = begin; i < end; ++outer, k = 0) {
+        const T* from = x.data<T>() + outer * n * inner;
+        T* to = y.data<T>() + i * inner;
+        const int64_t stop = std::min(count, k + end - i);
+        i += stop - k;
+        if (inner == 1) {
+          for (; k < stop; ++k) *to++ = from[at[k]];
+        } else {
+          for (; k < stop; ++k, to += inner) std::copy_n(from + at[k] * inner, inner, to);
+        }
       }
     });
+  });
+}
+
+void index_write(const Tensor& y, const Tensor& index, const Tensor& source) {
+  if (source.numel() == 0) return;
+  Shape shape = y.shape();
+  Strides steps = y.strides(), source_steps = source.strides();
+  const int64_t row = steps[0], source_row = source_steps[0];
+  shape.erase(0);
+  steps.erase(0);
+  source_steps.erase(0);
+  const auto bytes = static_cast<int64_t>(size_of(y.dtype()));
+  const StridedOperand operands[] = {{nullptr, bytes, steps}, {nullptr, bytes, source_steps}};
+  const LoopNest nest = make_nest(shape, operands, 2, LoopOrder::kDensestInside);
+  const int64_t* at = index.data<int64_t>();
+  if (nest.numel() == 1) {
+    visit_all(y.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* to = y.data<T>();
+      const T* from = source.data<T>();
+      for (int64_t k = 0; k < index.numel(); ++k) to[at[k] * row] = from[k * source_row];
+    });
+    return;
+  }
+  const RowKernel copy = copy_kernel(y.dtype(), y.dtype());
+  const int64_t* step = nest.dims[0].step;
+  parallel_for(nest.numel(), tasks_of(index.numel()), [&](int64_t begin, int64_t end) {
+    for (int64_t k = 0; k < index.numel(); ++k) {
+      char* to = static_cast<char*>(y.raw_data()) + at[k] * row * bytes;
+      char* from = static_cast<char*>(source.raw_data()) + k * source_row * bytes;
+      each_row<2>(nest, begin, end, [&](const int64_t* offset, int64_t first, int64_t size) {
+        char* const data[] = {to + offset[0] + first * step[0], from + offset[1] + first * step[1]};
+        copy({data, step, size});
+      });
+    }
   });
 }
 
@@ -94,10 +138,15 @@ void index_sum(const Tensor& y, const Tensor& x, const Tensor& index) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t outer = i / parts, column = i % parts * kColumns;
         const int64_t width = std::min(kColumns, inner - column);
-        for (int64_t k = 0; k < count; ++k) {
-          T* to = y.data<T>() + (outer * n + at[k]) * inner + column;
-          const T* from = x.data<T>() + (outer * count + k) * inner + column;
-          for (int64_t c = 0; c < width; ++c) to[c] = static_cast<T>(to[c] + from[c]);
+        T* to = y.data<T>() + outer * n * inner + column;
+        const T* from = x.data<T>() + outer * count * inner + column;
+        if (inner == 1) {
+          for (int64_t k = 0; k < count; ++k) to[at[k]] = static_cast<T>(to[at[k]] + from[k]);
+          continue;
+        }
+        for (int64_t k = 0; k < count; ++k, from += inner) {
+          T* sum = to + at[k] * inner;
+          for (int64_t c = 0; c < width; ++c) sum[c] = static_cast<T>(sum[c] + from[c]);
         }
       }
     });
@@ -113,7 +162,25 @@ void gather(const Tensor& y, const Tensor& x, int dim, const Tensor& index) {
       const int64_t* at = index.data<int64_t>() + i0;
       const T* from = x.data<T>() + x0;
       T* to = y.data<T>() + y0;
-      for (int64_t k = 0; k < length; ++k) to[k * sy] = from[at[k * si] * sx];
+      if (si == 1 && sx == 1 && sy == 1) {
+        for (int64_t k = 0; k < length; ++k) to[k] = from[at[k]];
+      } else {
+        for (int64_t k = 0; k < length; ++k) to[k * sy] = from[at[k * si] * sx];
+      }
+    });
+  });
+}
+
+void scatter_write(const Tensor& y, const Tensor& x, int dim, const Tensor& index) {
+  const int64_t length = index.shape()[dim];
+  const int64_t si = index.strides()[dim], sx = x.strides()[dim], sy = y.strides()[dim];
+  visit_all(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    each_line(index, dim, x, y, [&](int64_t i0, int64_t x0, int64_t y0) {
+      const int64_t* at = index.data<int64_t>() + i0;
+      const T* from = x.data<T>() + x0;
+      T* to = y.data<T>() + y0;
+      for (int64_t k = 0; k < length; ++k) to[at[k * si] * sy] = from[k * sx];
     });
   });
 }

@@ -1,43 +1,112 @@
-// CPU kernel of sort, argsort and topk: line by line, with the order of sort_order.h. Contracts:
-// sort.h.
+// CPU kernel of sort, argsort and topk: line by line, with the order of sort_order.h. Elements
+// become unsigned keys in that order, so that a line is sorted digit by digit. Contracts: sort.h.
 #include <algorithm>
+#include <bit>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
-#include "lathe/ops/index_kernels/sort_order.h"
 #include "lathe/ops/sort.h"
 
 namespace lathe {
 
 namespace {
 
-template <class T>
+template <class A>
+using KeyOf = std::conditional_t<sizeof(A) <= 4, uint32_t, uint64_t>;
+
+/// An unsigned number in x's place in the order: all NaN above the rest, -0 equal to 0.
+template <class A>
+KeyOf<A> key_of(A x) {
+  using Key = KeyOf<A>;
+  constexpr Key kSign = Key{1} << (8 * sizeof(Key) - 1);
+  if constexpr (std::is_floating_point_v<A>) {
+    const Key bits = std::bit_cast<Key>(x + A(0));  // -0 becomes 0
+    const Key key = (bits & kSign) != 0 ? ~bits : bits | kSign;
+    return x != x ? ~Key{0} : key;
+  } else if constexpr (std::is_signed_v<A>) {
+    return static_cast<Key>(static_cast<std::make_signed_t<Key>>(x)) ^ kSign;
+  } else {
+    return static_cast<Key>(x);
+  }
+}
+
+template <class Key, class Place>
+struct Keyed {
+  Key key;
+  Place at;
+  bool operator<(const Keyed& other) const {
+    return key != other.key ? key < other.key : at < other.at;
+  }
+};
+
+constexpr size_t kFewest = 128;  // elements for which counting digits pays
+
+/// Sorts by key, stable: from the lowest byte to the highest, one pass each. A byte that is the
+/// same everywhere needs none.
+template <class E>
+void sort_by_digits(std::vector<E>& line, std::vector<E>& spare) {
+  constexpr int kBytes = sizeof(E::key), kValues = 256;
+  const auto digit = [](const E& e, int byte) { return (e.key >> (8 * byte)) % kValues; };
+  size_t count[kBytes][kValues] = {};
+  for (const E& e : line) {
+    for (int byte = 0; byte < kBytes; ++byte) ++count[byte][digit(e, byte)];
+  }
+  for (int byte = 0; byte < kBytes; ++byte) {
+    size_t* next = count[byte];
+    if (next[digit(line[0], byte)] == line.size()) continue;
+    size_t start = 0;
+    for (int v = 0; v < kValues; ++v) start += std::exchange(next[v], start);
+    for (const E& e : line) spare[next[digit(e, byte)]++] = e;
+    line.swap(spare);
+  }
+}
+
+/// The k smallest of the line to its front, in order, by a heap of k.
+template <class E>
+void smallest_first(std::vector<E>& line, int64_t k) {
+  const auto top = line.begin(), rest = line.begin() + k;
+  std::make_heap(top, rest);
+  for (auto e = rest; e != line.end(); ++e) {
+    if (e->key >= top->key) continue;  // of equal keys, the earlier element stays
+    std::pop_heap(top, rest);
+    *(rest - 1) = *e;
+    std::push_heap(top, rest);
+  }
+  std::sort_heap(top, rest);
+}
+
+template <class Place, class T>
 void sort_lines(T* values, int64_t* indices, const T* x, int64_t lines, int64_t n, int64_t k,
                 int64_t inner, bool descending) {
   using A = ComputeType<T>;
-  using Element = SortElement<A, int64_t>;
+  using E = Keyed<KeyOf<A>, Place>;
+  const KeyOf<A> turned = descending ? ~KeyOf<A>{0} : 0;
   const int64_t grain = std::max<int64_t>(1, kParallelGrain / 8 / n);
   parallel_for(lines, grain, [&](int64_t begin, int64_t end) {
-    std::vector<Element> line(static_cast<size_t>(n));
-    const auto before = [descending](const Element& a, const Element& b) {
-      return comes_first(a, b, descending);
-    };
+    std::vector<E> line(static_cast<size_t>(n)), spare;
     for (int64_t l = begin; l < end; ++l) {
       const T* from = x + l / inner * n * inner + l % inner;
-      for (int64_t i = 0; i < n; ++i)
-        line[static_cast<size_t>(i)] = {static_cast<A>(from[i * inner]), i};
-      if (k < n / 8) {  // a heap of k is faster than sorting all
-        std::partial_sort(line.begin(), line.begin() + k, line.end(), before);
+      for (int64_t i = 0; i < n; ++i) {
+        line[static_cast<size_t>(i)] = {key_of(static_cast<A>(from[i * inner])) ^ turned,
+                                        static_cast<Place>(i)};
+      }
+      if (k < n / 8) {
+        smallest_first(line, k);
+      } else if (line.size() < kFewest) {
+        std::sort(line.begin(), line.end());
       } else {
-        std::sort(line.begin(), line.end(), before);
+        spare.resize(line.size());
+        sort_by_digits(line, spare);
       }
       const int64_t to = l / inner * k * inner + l % inner;
       for (int64_t i = 0; i < k; ++i) {
-        const Element& e = line[static_cast<size_t>(i)];
-        values[to + i * inner] = from[e.at * inner];
-        indices[to + i * inner] = e.at;
+        const auto at = static_cast<int64_t>(line[static_cast<size_t>(i)].at);
+        values[to + i * inner] = from[at * inner];
+        indices[to + i * inner] = at;
       }
     }
   });
@@ -51,8 +120,10 @@ void cpu::sort(const Tensor& values, const Tensor& indices, const Tensor& x, int
   const DType dtype = x.dtype() == kBool ? kU8 : x.dtype();  // false and true are 0 and 1
   visit_number(dtype, "sort", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    sort_lines(static_cast<T*>(values.raw_data()), indices.data<int64_t>(),
-               static_cast<const T*>(x.raw_data()), x.numel() / n, n, k, inner, descending);
+    const auto run = n <= std::numeric_limits<uint32_t>::max() ? sort_lines<uint32_t, T>
+                                                               : sort_lines<int64_t, T>;
+    run(static_cast<T*>(values.raw_data()), indices.data<int64_t>(),
+        static_cast<const T*>(x.raw_data()), x.numel() / n, n, k, inner, descending);
   });
 }
 

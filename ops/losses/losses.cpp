@@ -6,6 +6,7 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/autocast.h"
@@ -32,6 +33,21 @@ Tensor l1_loss(const Tensor& x_in, const Tensor& y_in, const LossOptions& opt) {
   return reduce_losses(abs(sub(x, y)), opt.reduction);
 }
 
+/// The losses of smooth_l1_loss on the CPU, by one pass. x and y have one dtype.
+static Tensor smooth_l1_by_kernel(const Tensor& x, const Tensor& y, double beta) {
+  const Tensor losses = empty_like(x);
+  cpu::smooth_l1(losses, x, y, beta);
+  autograd::record("smooth_l1_loss", losses, {x, y},
+                   [x = autograd::Saved(x), y = autograd::Saved(y), beta](
+                       const Tensor& dl, const autograd::Needs& need) {
+                     const Tensor u = sub(x.get(), y.get()), far = ge(abs(u.detach()), beta);
+                     const Tensor slope = where(far, sign(u), mul(where(far, 0, u), 1 / beta));
+                     const Tensor dx = mul(dl, slope);
+                     return Tensors{need[0] ? dx : Tensor(), need[1] ? neg(dx) : Tensor()};
+                   });
+  return losses;
+}
+
 Tensor smooth_l1_loss(const Tensor& x_in, const Tensor& y_in, const SmoothL1Options& opt) {
   const profile::OpRange range("smooth_l1_loss", {x_in, y_in});
   LATHE_CHECK(ValueError, opt.beta >= 0, "smooth_l1_loss: beta must not be negative, got ",
@@ -39,6 +55,11 @@ Tensor smooth_l1_loss(const Tensor& x_in, const Tensor& y_in, const SmoothL1Opti
   if (opt.beta == 0) return l1_loss(x_in, y_in, {opt.reduction});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
   check_loss_pair("smooth_l1_loss", x, y);
+  if (x.device().is_cpu() && !profile::watched()) {
+    const DType dtype = promote_types(x.dtype(), y.dtype());
+    const Tensor losses = smooth_l1_by_kernel(cast(x, dtype), cast(y, dtype), opt.beta);
+    return reduce_losses(losses, opt.reduction);
+  }
   // Each branch sees 0 where the other one applies, so that neither an infinite difference nor the
   // corner of abs reaches its gradients. NaN takes the branch of the square.
   const Tensor u = sub(x, y), d = abs(u), far = ge(d.detach(), opt.beta);

@@ -1,5 +1,5 @@
-// Losses of a prediction x against a target y (losses.cpp, made of other ops). Losses between two
-// predictions: ops/losses/margin_losses.h.
+// Losses of a prediction x against a target y. losses.cpp: made of other ops; losses_cpu.cpp: the
+// CPU's kernel of smooth_l1_loss. Losses between two predictions: ops/losses/margin_losses.h.
 //   x, y  any shape, both the same (no broadcasting)   →  0-d, or that shape for Reduction::kNone
 // dtypes: f16, bf16, f32, f64; mixed ones give the wider.   grad: x and y, twice differentiable.
 // amp: float.
@@ -103,5 +103,11 @@ struct GaussianNllOptions {
 /// DeviceError.
 LATHE_API Tensor gaussian_nll_loss(const Tensor& x, const Tensor& y, const Tensor& var,
                                    const GaussianNllOptions& options = {});
+
+namespace cpu {
+/// losses = smooth_l1_loss() of every element, in f32 or wider. All have one shape and dtype;
+/// beta > 0.
+void smooth_l1(const Tensor& losses, const Tensor& x, const Tensor& y, double beta);
+}  // namespace cpu
 
 }  // namespace lathe

@@ -1,7 +1,10 @@
 // Matrix products on the CPU: dtypes and strides, over ops/matmul_kernels/gemm.h. Contracts:
 // matmul.h.
 #include <algorithm>
+#include <vector>
 
+#include "lathe/core/ceil_div.h"
+#include "lathe/core/config.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
@@ -52,6 +55,41 @@ Tensor prepared(const Tensor& t, DType dtype) {
   return copy;
 }
 
+constexpr int64_t kDotBlock = 65536;  // terms of a dot product for one thread
+
+/// The sum of a[i] * b[i], in lanes that become vectors.
+template <class T>
+LATHE_CLONES T dot_block(const T* a, const T* b, int64_t n) {
+  constexpr int64_t kLanes = 64;
+  T lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int64_t l = 0; l < kLanes; ++l) lanes[l] += a[i + l] * b[i + l];
+  }
+  for (int64_t l = 0; i + l < n; ++l) lanes[l] += a[i + l] * b[i + l];
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+  }
+  return lanes[0];
+}
+
+/// A product of a row and a column, both dense. The blocks do not depend on the threads.
+template <class T>
+T dot(const T* a, const T* b, int64_t n) {
+  if (n <= kDotBlock) return dot_block(a, b, n);
+  std::vector<T> parts(static_cast<size_t>(ceil_div(n, kDotBlock)));
+  parallel_for(static_cast<int64_t>(parts.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t first = p * kDotBlock;
+      parts[static_cast<size_t>(p)] =
+          dot_block(a + first, b + first, std::min(kDotBlock, n - first));
+    }
+  });
+  double sum = 0;
+  for (const T part : parts) sum += static_cast<double>(part);
+  return static_cast<T>(sum);
+}
+
 template <class T>
 void multiply_floats(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode mode) {
   const auto out = batch_ref<T>(y);
@@ -59,6 +97,15 @@ void multiply_floats(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode
   const int64_t count = y.ndim() == 3 ? y.dim(0) : 1;
   const int64_t work = std::max<int64_t>(y.dim(-2) * y.dim(-1) * a.dim(-1), 1);
   constexpr int64_t kSmall = 1 << 18, kGrain = 1 << 16;  // multiplications
+  if (work == a.dim(-1) && a.stride(-1) == 1 && b.stride(-2) == 1) {
+    parallel_for(count, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T sum = dot(left[i].data, right[i].data, work);
+        *out[i].data = mode == GemmMode::kAdd ? *out[i].data + sum : sum;
+      }
+    });
+    return;
+  }
   if (count == 1 || work >= kSmall) {  // few or large products: all threads work on each
     for (int64_t i = 0; i < count; ++i) gemm(out[i], left[i], right[i], mode);
   } else {

@@ -44,6 +44,12 @@ LATHE_CLONES void normalise(A* y, const A* x, A mean, A rstd, const A* w, const 
     }
     return;
   }
+  if (w == nullptr && b == nullptr) {
+    for (int64_t i = 0; i < channels * inner; ++i) {
+      y[i] = math::row_norm_affine(math::row_norm_hat(x[i], mean, rstd), A(1), A(0));
+    }
+    return;
+  }
   for (int64_t c = 0; c < channels; ++c) {
     const A scale = w == nullptr ? A(1) : w[c], shift = b == nullptr ? A(0) : b[c];
     for (int64_t i = c * inner; i < (c + 1) * inner; ++i) {

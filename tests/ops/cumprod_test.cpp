@@ -8,8 +8,8 @@ using namespace lathe::test;
 
 TEST_CASE("cumprod: running products along every dimension, layout and dtype") {
   manual_seed(23);
-  for (const Shape& shape :
-       {Shape{7}, Shape{2, 5, 3}, Shape{1, 1}, Shape{2, 0}, Shape{0, 2}, Shape{33}}) {
+  for (const Shape& shape : {Shape{7}, Shape{2, 5, 3}, Shape{1, 1}, Shape{2, 0}, Shape{0, 2},
+                             Shape{33}, Shape{9, 5}, Shape{2, 3, 70}}) {
     for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
       const Tensor wide = (rand(shape, {.dtype = kF64}) + 0.5).to(dtype);
       for (int dim = 0; dim < shape.size(); ++dim) {
@@ -34,6 +34,14 @@ TEST_CASE("cumprod: running products along every dimension, layout and dtype") {
   CHECK(cumprod(tensor(3), 0).item<int>() == 3);
   CHECK(cumprod(tensor(3), 0).dtype() == kI64);
   CHECK_THROWS_AS(cumprod(zeros({2}), 1), IndexError);
+}
+
+TEST_CASE("cumprod: a GPU agrees with the CPU") {
+  manual_seed(25);
+  const Tensor x = rand({3, 37}, {.dtype = kF64}) + 0.5;
+  for (const Device device : devices()) {
+    CHECK(difference(cumprod(x.to(device), 1).cpu(), cumprod(x, 1), 1e-12) == "");
+  }
 }
 
 TEST_CASE("cumprod: gradients agree with finite differences, twice, also at zeros") {

@@ -4,6 +4,9 @@
 #include <limits>
 
 #include "compare.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -50,6 +53,26 @@ TEST_CASE("vector_norm: values for every p, layout and dtype") {
   CHECK(vector_norm(zeros({2, 0}), 3, {1}).to_vector<double>() == Values{0, 0});
   CHECK(vector_norm(full({4}, 1000.0, {.dtype = kF16}), 3).item<double>() ==
         doctest::Approx(1587.4).epsilon(1e-3));
+}
+
+TEST_CASE("cdist: many rows, batches that broadcast, the same bits with any number of threads") {
+  manual_seed(7);
+  for (const DType dtype : {kF32, kF64, kF16}) {
+    const Tensor a = randn({2, 1, 70, 5}, {.dtype = kF64}).to(dtype);
+    const Tensor b = randn({3, 130, 5}, {.dtype = kF64}).to(dtype);
+    const Tensor apart = a.to(kF64).unsqueeze(-2) - b.to(kF64).unsqueeze(-3);
+    const Tensor want = sqrt(square(apart).sum({-1})), y = cdist(a, b);
+    CHECK(y.dtype() == dtype);
+    CHECK(y.shape() == Shape{2, 3, 70, 130});
+    CHECK(difference(y, want, tolerance_of(dtype)) == "");
+    const int before = num_threads();
+    set_num_threads(3);
+    CHECK(difference(cdist(a, b), y, 0) == "");
+    set_num_threads(before);
+  }
+  CHECK(difference(cdist(zeros({2, 0}), zeros({3, 0})), zeros({2, 3}), 0) == "");
+  const Tensor near = tensor({{1e4f, 1e4f}}), nearer = tensor({{1e4f, 1.0001e4f}});
+  CHECK(cdist(near, nearer).item<float>() == 1.0f);
 }
 
 TEST_CASE("distances: values in every layout") {

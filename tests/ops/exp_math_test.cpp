@@ -1,4 +1,4 @@
-// The float forms of tanh, erf and the normal distribution: within their bounds of the exact
+// The float forms of log, tanh, erf and the normal distribution: within their bounds of the exact
 // values, right at the ends, with the same bits in vector code as alone. fast_exp:
 // softmax_test.cpp.
 #include "lathe/ops/exp_math.h"
@@ -42,6 +42,26 @@ float cdf(float x) { return math::normal_at(x).cdf; }
 double exact_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
 }  // namespace
+
+TEST_CASE("fast_log, fast_log1p: within 1 and 2 ulp, right at the ends") {
+  const auto log = [](float x) { return math::fast_log(x); };
+  const auto log1p = [](float x) { return math::fast_log1p(x); };
+  for (const auto& [first, last] :
+       {std::pair{1e-44, 1e-30}, {1e-6, 1e-3}, {0.01, 0.9999}, {1.0001, 100.0}, {1e30, 3e38}}) {
+    CHECK(worst_error(
+              log, [](double x) { return std::log(x); }, first, last) < 1);
+    CHECK(worst_error(
+              log1p, [](double x) { return std::log1p(x); }, first, last) < 2);
+  }
+  CHECK(log(1.0f) == 0);
+  for (const float zero : {0.0f, -0.0f}) CHECK(log(zero) == -kInf);
+  CHECK(log(kInf) == kInf);
+  for (const float x : {-1e-45f, -1.0f, -kInf, std::nanf("")}) CHECK(std::isnan(log(x)));
+  CHECK(log1p(0.0f) == 0);
+  CHECK(log1p(1e-30f) == 1e-30f);
+  CHECK(log1p(kInf) == kInf);
+  CHECK(std::isnan(log1p(std::nanf(""))));
+}
 
 TEST_CASE("fast_tanh, fast_erf: within 2 ulp, odd, right at the ends") {
   const auto tanh = [](float x) { return math::fast_tanh(x); };

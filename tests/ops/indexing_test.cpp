@@ -160,6 +160,19 @@ TEST_CASE("indexing: assignment to what index() or [] gives writes into the tens
   CHECK(values(x) == Numbers{0, 1, 2, 3, 4, 5});
 }
 
+TEST_CASE("indexing: index_put_ writes into x's memory, and raises its version") {
+  const Tensor x = zeros({5, 3}), rows = tensor({4, 0, 4});
+  const Tensor part = x.slice(0, 1, 5);
+  x.index_put_({rows}, tensor({{1.f, 1.f, 1.f}, {2.f, 2.f, 2.f}, {3.f, 3.f, 3.f}}));
+  CHECK(part[3].to_vector<float>() == std::vector<float>{3, 3, 3});
+  part.index_put_({tensor({0, 3})}, x.slice(0, 0, 2));  // overlaps what is written
+  CHECK(x.to_vector<float>() == std::vector<float>{2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+  const Tensor w = ones({5, 3}).requires_grad_();
+  const Tensor y = (w * x).sum();
+  x.index_put_({rows}, 1.0);
+  CHECK_THROWS_AS(y.backward(), StateError);
+}
+
 TEST_CASE("indexing: index_put_ writes what index() reads") {
   const Tensor x = numbered({3, 4});
   x.index_put_({1, Slice(0, 2)}, tensor({-1, -2}));

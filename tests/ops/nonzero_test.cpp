@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "compare.h"
+#include "lathe/core/thread_pool.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -46,6 +47,33 @@ TEST_CASE("nonzero: coordinates row by row, in every layout and dtype, on every 
   }
   CHECK(nonzero(tensor({-0.0, std::nan(""), -1.0}, kF64)).to_vector<int>() ==
         std::vector<int>{1, 2});
+}
+
+TEST_CASE("nonzero, masked_select: many elements, rows across blocks, any number of threads") {
+  manual_seed(18);
+  const int before = num_threads();
+  for (const Shape& shape :
+       {Shape{70'001}, Shape{3, 40'000}, Shape{300, 2, 120}, Shape{40'000, 2}}) {
+    const Tensor mask = rand(shape) > 0.6, x = randn(shape);
+    const std::vector<int> bits = mask.to_vector<int>();
+    const std::vector<float> values = x.to_vector<float>();
+    const Strides strides = contiguous_strides(shape);
+    std::vector<int64_t> want;
+    std::vector<float> chosen;
+    for (size_t i = 0; i < bits.size(); ++i) {
+      if (bits[i] == 0) continue;
+      chosen.push_back(values[i]);
+      for (int d = 0; d < shape.size(); ++d) {
+        want.push_back(static_cast<int64_t>(i) / strides[d] % shape[d]);
+      }
+    }
+    for (const int threads : {1, 3}) {
+      set_num_threads(threads);
+      CHECK(nonzero(mask).to_vector<int64_t>() == want);
+      CHECK(masked_select(x, mask).to_vector<float>() == chosen);
+    }
+    set_num_threads(before);
+  }
 }
 
 TEST_CASE("masked_select, masked_scatter: values on every device") {

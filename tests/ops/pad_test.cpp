@@ -1,6 +1,8 @@
 // pad against the definition.
 #include "lathe/ops/pad.h"
 
+#include <algorithm>
+
 #include "compare.h"
 
 using namespace lathe;
@@ -112,6 +114,37 @@ TEST_CASE("pad: borders of x's own elements are PyTorch's, in every layout and d
                    0) == "");
   CHECK_THROWS_AS(pad(zeros({3}), {3, 0}, PadMode::kReflect), ValueError);
   CHECK_THROWS_AS(pad(zeros({3}), {0, 4}, PadMode::kCircular), ValueError);
+}
+
+TEST_CASE("pad: borders of x's own elements are those at mirrored, nearest and wrapped positions") {
+  const Shape shape = {4, 5, 6};
+  const std::vector<int64_t> amounts = {2, 1, 0, 3, 3, 2};  // the last dimension first
+  for (const PadMode mode : {PadMode::kReflect, PadMode::kReplicate, PadMode::kCircular}) {
+    for (const Layout& layout : layouts()) {
+      CAPTURE(concat(static_cast<int>(mode), " ", layout.name));
+      const Tensor x = layout.apply(arange(120, {.dtype = kF64}).view(shape));
+      const Tensor y = pad(x, amounts, mode);
+      CHECK(y.shape() == Shape{9, 8, 9});
+      std::vector<double> want;
+      const auto source = [&](int d, int64_t at) {
+        const int64_t n = shape[d], p = at - amounts[static_cast<size_t>(2 * (2 - d))];
+        if (mode == PadMode::kReplicate) return std::clamp<int64_t>(p, 0, n - 1);
+        if (mode == PadMode::kCircular) return (p + n) % n;
+        return p < 0 ? -p : p >= n ? 2 * (n - 1) - p : p;
+      };
+      for (int64_t i = 0; i < 9; ++i) {
+        for (int64_t j = 0; j < 8; ++j) {
+          for (int64_t k = 0; k < 9; ++k) {
+            want.push_back(
+                static_cast<double>((source(0, i) * 5 + source(1, j)) * 6 + source(2, k)));
+          }
+        }
+      }
+      CHECK(difference(y, want, 0) == "");
+    }
+  }
+  // A border of what the other side cuts off.
+  CHECK(difference(pad(tensor({1, 2, 3}), {-2, 2}, PadMode::kReflect), {3, 2, 1}, 0) == "");
 }
 
 TEST_CASE("pad: gradients agree with finite differences, twice") {

@@ -20,8 +20,8 @@ struct Case {
   int64_t dim;
 };
 const Case kCases[] = {
-    {{7}, 0},      {{3, 5}, 1}, {{5, 3}, 0}, {{2, 6, 3}, 1}, {{2, 100}, -1},
-    {{100, 2}, 0}, {{4, 1}, 1}, {{}, 0},     {{0, 3}, 1},    {{3, 0}, 1},
+    {{7}, 0},    {{3, 5}, 1}, {{5, 3}, 0}, {{2, 6, 3}, 1}, {{2, 100}, -1}, {{100, 2}, 0},
+    {{4, 1}, 1}, {{}, 0},     {{0, 3}, 1}, {{3, 0}, 1},    {{2, 700}, 1},  {{300, 3}, 0},
 };
 
 /// The order of each line, by a stable sort; the lines of the result one after another as in the
@@ -80,7 +80,21 @@ TEST_CASE("sort, topk: order agrees with a stable sort in every layout and dtype
   for (const Case& c : kCases) {
     const Tensor x = round(randn(c.x, {.dtype = kF64}) * 2.0);  // with ties
     for (const Layout& layout : layouts()) check(layout.apply(x), c.dim);
-    for (const DType dtype : {kF32, kF16, kBF16, kI64, kI8, kBool}) check(x.to(dtype), c.dim);
+    for (const DType dtype : {kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kBool}) {
+      check(x.to(dtype), c.dim);
+    }
+  }
+}
+
+TEST_CASE("sort, topk: numbers of all sizes, digit by digit") {
+  manual_seed(17);
+  const Tensor x = randn({2, 500}, {.dtype = kF64}) * exp(randn({2, 500}, {.dtype = kF64}) * 20);
+  for (const DType dtype : {kF64, kF32, kBF16}) check(x.to(dtype), 1);
+  const Tensor n = randint(INT64_MIN / 2, INT64_MAX / 2, {3, 300});
+  for (const DType dtype : {kI64, kI32, kI16, kI8, kU8}) {
+    const Tensor m = n.to(dtype), order = argsort(m, 1), sorted = gather(m, 1, order);
+    CHECK(all(sorted.slice(1, 0, 299) <= sorted.slice(1, 1, 300)).item<bool>());
+    CHECK(difference(sort(order, 1).values.to(kI64)[2], arange(300), 0) == "");
   }
 }
 
@@ -92,6 +106,9 @@ TEST_CASE("sort: NaN is the largest, infinities have their place") {
     CHECK(sort(x).indices.to_vector<int64_t>() == std::vector<int64_t>{2, 5, 0, 3, 1, 4});
     CHECK(topk(x, 3).indices.to_vector<int64_t>() == std::vector<int64_t>{1, 4, 3});
   }
+  const double nan = std::nan("");
+  CHECK(sort(tensor({-nan, 1.0, nan, kInf}, kF64)).indices.to_vector<int64_t>() ==
+        std::vector<int64_t>{1, 3, 0, 2});  // whatever its sign
   CHECK(sort(tensor({0.0, -0.0}, kF64)).indices.to_vector<int64_t>() ==
         std::vector<int64_t>{0, 1});  // equal
 }
