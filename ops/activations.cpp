@@ -6,7 +6,9 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/floating_check.h"
 #include "lathe/ops/promote.h"
+#include "lathe/ops/softmax.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/where.h"
@@ -95,6 +97,43 @@ Tensor logsigmoid(const Tensor& x) {
   const profile::OpRange range("logsigmoid", {x});
   // Above the threshold softplus equals its argument to all digits of f64.
   return widened(x, [](const Tensor& v) { return neg(softplus(neg(v), {.threshold = 40.0})); });
+}
+
+Tensor celu(const Tensor& x, double alpha) {
+  const profile::OpRange range("celu", {x});
+  LATHE_CHECK(ValueError, alpha != 0, "celu: alpha must not be 0 (x: ", x, ")");
+  return widened(x, [alpha](const Tensor& v) {
+    const Tensor positive = gt(v.detach(), 0);
+    const Tensor below = mul(expm1(div(where(positive, 0, v), alpha)), alpha);
+    return where(positive, v, below);
+  });
+}
+
+Tensor hardshrink(const Tensor& x_in, double lambda) {
+  const profile::OpRange range("hardshrink", {x_in});
+  const Tensor x = floating(x_in), fixed = x.detach();
+  return where(logical_and(ge(fixed, -lambda), le(fixed, lambda)), 0, x);
+}
+
+Tensor softshrink(const Tensor& x, double lambda) {
+  const profile::OpRange range("softshrink", {x});
+  LATHE_CHECK(ValueError, lambda >= 0, "softshrink: lambda must not be negative, got ", lambda,
+              " (x: ", x, ")");
+  return widened(x, [lambda](const Tensor& v) {
+    const Tensor inside = le(abs(v.detach()), lambda);
+    return where(inside, 0, sub(v, mul(sign(v.detach()), lambda)));
+  });
+}
+
+Tensor tanhshrink(const Tensor& x) {
+  const profile::OpRange range("tanhshrink", {x});
+  return widened(x, [](const Tensor& v) { return sub(v, tanh(v)); });
+}
+
+Tensor softmin(const Tensor& x, int64_t dim) {
+  const profile::OpRange range("softmin", {x});
+  check_floating("softmin", x);
+  return softmax(neg(x), dim);
 }
 
 Tensor glu(const Tensor& x, int64_t dim_in) {

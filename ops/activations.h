@@ -37,6 +37,24 @@ LATHE_API Tensor softsign(const Tensor& x);
 /// log(sigmoid(x)), without overflow.
 LATHE_API Tensor logsigmoid(const Tensor& x);
 
+/// x > 0 ? x : alpha * (e^(x/alpha) - 1), which has slope 1 at 0 for every alpha.
+/// throws: ValueError for alpha = 0.   ref: Barron 2017 (arXiv:1704.07483).
+LATHE_API Tensor celu(const Tensor& x, double alpha = 1.0);
+
+/// x where |x| > lambda, else 0; NaN stays.
+LATHE_API Tensor hardshrink(const Tensor& x, double lambda = 0.5);
+
+/// x moved towards 0 by lambda, 0 where |x| <= lambda; NaN stays.
+/// throws: ValueError for lambda < 0.
+LATHE_API Tensor softshrink(const Tensor& x, double lambda = 0.5);
+
+/// x - tanh(x).
+LATHE_API Tensor tanhshrink(const Tensor& x);
+
+/// softmax(-x, dim).
+/// grad: as softmax (ops/softmax.h).   amp: float.   throws: as softmax.
+LATHE_API Tensor softmin(const Tensor& x, int64_t dim);
+
 /// The first half of x along `dim`, times the sigmoid of the second half.
 ///   →  x's shape with half the size along `dim`
 /// throws: ShapeError if that size is odd; IndexError for a dimension out of range.

@@ -32,6 +32,18 @@ Operands prepare(const char* op, const Tensor& a, const Tensor& b, bool floating
   return {cast(a, dtype), cast(b, dtype)};
 }
 
+/// The op that computes `op` for operands of this dtype: of bools a sum is "or", a product "and".
+static BinaryOp kernel_of(BinaryOp op, DType operands) {
+  if (operands != kBool) return op;
+  switch (op) {
+    case BinaryOp::kAdd:
+    case BinaryOp::kMaximum: return BinaryOp::kLogicalOr;
+    case BinaryOp::kMul:
+    case BinaryOp::kMinimum: return BinaryOp::kLogicalAnd;
+    default: return op;
+  }
+}
+
 Tensor run(const char* name, BinaryOp op, const Tensor& a, const Tensor& b, DType dtype) {
   const bool same = a.shape() == b.shape();
   const Shape shape = same ? a.shape() : broadcast_shapes(name, a.shape(), b.shape());
@@ -41,7 +53,7 @@ Tensor run(const char* name, BinaryOp op, const Tensor& a, const Tensor& b, DTyp
   Tensor out = model.shape() == shape && !model.is_contiguous()
                    ? empty_like(model, dtype)
                    : empty_strided(shape, contiguous_strides(shape), dtype, device);
-  LATHE_DISPATCH(device, binary(op, out, a, b));
+  LATHE_DISPATCH(device, binary(kernel_of(op, a.dtype()), out, a, b));
   return out;
 }
 

@@ -126,4 +126,29 @@ Tensor stack(const Tensors& parts, int64_t dim_in) {
   return cat(rows, dim);
 }
 
+/// The parts with at least `ndim` dimensions: a 0-d tensor as one element, [n] as a row, a matrix
+/// with a depth of 1.
+static Tensors at_least(int ndim, const Tensors& parts) {
+  Tensors all;
+  for (Tensor part : parts) {
+    while (part.ndim() < ndim) part = unsqueeze(part, part.ndim() == 2 ? 2 : 0);
+    all.push_back(part);
+  }
+  return all;
+}
+
+Tensor hstack(const Tensors& parts) {
+  const profile::OpRange range("hstack", parts);
+  const Tensors all = at_least(1, parts);
+  return cat(all, all.empty() || all[0].ndim() == 1 ? 0 : 1);
+}
+Tensor vstack(const Tensors& parts) {
+  const profile::OpRange range("vstack", parts);
+  return cat(at_least(2, parts), 0);
+}
+Tensor dstack(const Tensors& parts) {
+  const profile::OpRange range("dstack", parts);
+  return cat(at_least(3, parts), 2);
+}
+
 }  // namespace lathe

@@ -129,26 +129,43 @@ Tensor mv(const Tensor& a_in, const Tensor& x_in) {
   return matmul(a, x);
 }
 
-Tensor addmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in,
-             const AddmmOptions& opt) {
-  const profile::OpRange range("addmm", {input_in, a_in, b_in});
-  const auto [input, a, b] = amp::cast(amp::kHalf, input_in, a_in, b_in);
-  check_operands("addmm", OperandDType::kNumber, "a", a, "b", b);
-  check_operands("addmm", OperandDType::kNumber, "input", input, "a", a);
-  LATHE_CHECK(ShapeError, a.ndim() == 2 && b.ndim() == 2,
-              "addmm: a and b must be [m,k] and [k,n] (a: ", a, ", b: ", b, ")");
-  check_inner("addmm", a, b);
-  const Shape shape{a.dim(0), b.dim(1)};
-  LATHE_CHECK(ShapeError, broadcast_shapes("addmm", input.shape(), shape) == shape,
-              "addmm: input does not broadcast to ", shape, " (input: ", input, ")");
+/// addmm and baddbmm after their casts; a and b have `ndim` dimensions.
+static Tensor add_product(const char* op, int ndim, const Tensor& input, const Tensor& a,
+                          const Tensor& b, const AddmmOptions& opt) {
+  check_operands(op, OperandDType::kNumber, "a", a, "b", b);
+  check_operands(op, OperandDType::kNumber, "input", input, "a", a);
+  LATHE_CHECK(ShapeError,
+              a.ndim() == ndim && b.ndim() == ndim && (ndim == 2 || a.dim(0) == b.dim(0)), op,
+              ndim == 2 ? ": a and b must be [m,k] and [k,n] (a: "
+                        : ": a and b must be [B,m,k] and [B,k,n] (a: ",
+              a, ", b: ", b, ")");
+  check_inner(op, a, b);
+  Shape shape = a.shape();
+  shape[ndim - 1] = b.dim(-1);
+  LATHE_CHECK(ShapeError, broadcast_shapes(op, input.shape(), shape) == shape, op,
+              ": input does not broadcast to ", shape, " (input: ", input, ")");
   for (const Scalar& factor : {opt.beta, opt.alpha}) {
-    check_number("addmm", factor, a);
+    check_number(op, factor, a);
   }
   const auto times = [](const Tensor& t, Scalar factor) {
     return factor.to<double>() == 1.0 ? t : mul(t, factor);
   };
   const Tensor product = times(multiply(a, b), opt.alpha);
   return opt.beta.to<double>() == 0.0 ? product : add(product, times(input, opt.beta));
+}
+
+Tensor addmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in,
+             const AddmmOptions& opt) {
+  const profile::OpRange range("addmm", {input_in, a_in, b_in});
+  const auto [input, a, b] = amp::cast(amp::kHalf, input_in, a_in, b_in);
+  return add_product("addmm", 2, input, a, b, opt);
+}
+
+Tensor baddbmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in,
+               const AddmmOptions& opt) {
+  const profile::OpRange range("baddbmm", {input_in, a_in, b_in});
+  const auto [input, a, b] = amp::cast(amp::kHalf, input_in, a_in, b_in);
+  return add_product("baddbmm", 3, input, a, b, opt);
 }
 
 Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& bias_in) {

@@ -36,6 +36,12 @@ struct AddmmOptions {
 LATHE_API Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b,
                        const AddmmOptions& options = {});
 
+/// addmm of batches: beta * input + alpha * bmm(a, b).
+///   a  [B,m,k]   b  [B,k,n]   input  a shape that broadcasts to [B,m,n]   →  [B,m,n]
+/// Otherwise as addmm.
+LATHE_API Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b,
+                         const AddmmOptions& options = {});
+
 /// y = x * w^T + bias over the last dimension of x.
 ///   x  […,in]     w  [out,in]     bias  [out] or undefined     →  […,out]
 /// dtypes: f16, bf16, f32, f64, all the same.

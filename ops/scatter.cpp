@@ -1,15 +1,19 @@
-// scatter, take, put and index_put. One kernel finds which element stays at each position; the
-// values are then moved by index_select and where, which bring the gradients. Contracts: scatter.h.
+// scatter, take, put, index_put, index_fill and index_copy. One kernel finds which element stays at
+// each position; the values are then moved by index_select and where, which bring the gradients.
+// Without a gradient the CPU writes them one after another. Contracts: scatter.h.
 #include "lathe/ops/scatter.h"
 
+#include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/nonzero.h"
 #include "lathe/ops/promote.h"
+#include "lathe/ops/rearrange.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
@@ -40,9 +44,20 @@ Tensor last_writers(const Tensor& places, int64_t size) {
   return last;
 }
 
+/// True if values can be written into a copy of x straight away: in order, and with no history.
+bool writes_straight(const Tensor& x, const Tensor& source) {
+  const autograd::TensorRef inputs[] = {x, source};
+  return x.device().is_cpu() && !autograd::wants_record(inputs, 2) && !profile::watched();
+}
+
 /// x [P,R] with row k of source [K,R] at row places[k].
 Tensor put_rows(const Tensor& x, const Tensor& places, const Tensor& source) {
   if (x.numel() == 0 || source.numel() == 0) return clone(x);
+  if (writes_straight(x, source)) {
+    const Tensor y = clone(x);
+    cpu::index_write(y, contiguous(places), source);
+    return y;
+  }
   const Tensor last = last_writers(places, x.dim(0));
   const Tensor written = index_select(source, 0, clamp(last, {.low = 0}));
   return where(unsqueeze(ge(last, 0), 1), written, x);
@@ -62,14 +77,17 @@ Tensor places_along(const Tensor& x, int dim, const Tensor& index) {
   return reshape(places, {places.numel()});
 }
 
-/// What scatter begins with: the operands with a dimension at least, and the places.
+/// What scatter begins with: the operands with a dimension at least; index is i64.
 struct Scatter {
-  Tensor x, index, places;
+  Tensor x, index;
+  int dim;
+
+  Tensor places() const { return places_along(x, dim, index); }
 };
 Scatter prepare_scatter(const Tensor& x_in, int64_t dim_in, const Tensor& index_in) {
   const auto at_least_1d = [](const Tensor& t) { return t.ndim() == 0 ? reshape(t, {1}) : t; };
-  Scatter s{at_least_1d(x_in), at_least_1d(index_in), {}};
-  const int dim = wrap_dim("scatter", dim_in, s.x.ndim());
+  Scatter s{at_least_1d(x_in), at_least_1d(index_in), 0};
+  const int dim = s.dim = wrap_dim("scatter", dim_in, s.x.ndim());
   check_index_dtype("scatter", s.x, s.index);
   bool fits = s.index.ndim() == s.x.ndim();
   for (int d = 0; fits && d < s.x.ndim(); ++d) {
@@ -78,9 +96,8 @@ Scatter prepare_scatter(const Tensor& x_in, int64_t dim_in, const Tensor& index_
   LATHE_CHECK(ShapeError, fits,
               "scatter: index must have x's number of dimensions and be no longer in any but ", dim,
               " (x: ", x_in, ", index: ", index_in, ")");
-  const Tensor wide = cast(s.index, kI64);
-  check_index("scatter", wide, s.x.shape()[dim]);
-  s.places = places_along(s.x, dim, wide);
+  s.index = cast(s.index, kI64);
+  check_index("scatter", s.index, s.x.shape()[dim]);
   return s;
 }
 
@@ -136,8 +153,13 @@ Tensor scatter(const Tensor& x_in, int64_t dim, const Tensor& index_in, const Te
   }
   LATHE_CHECK(ShapeError, covers, "scatter: source is smaller than index (index: ", index_in,
               ", source: ", source_in, ")");
+  if (writes_straight(s.x, source)) {
+    const Tensor y = contiguous(s.x).is_same(s.x) ? clone(s.x) : contiguous(s.x);
+    cpu::scatter_write(y, source, s.dim, s.index);
+    return reshape(y, x_in.shape());
+  }
   const Tensor rows = reshape(s.x, {s.x.numel(), 1});
-  return reshape(put_rows(rows, s.places, reshape(source, {source.numel(), 1})), x_in.shape());
+  return reshape(put_rows(rows, s.places(), reshape(source, {source.numel(), 1})), x_in.shape());
 }
 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) {
@@ -145,7 +167,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) 
   check_number("scatter", value, x);
   const Scatter s = prepare_scatter(x, dim, index);
   if (s.x.numel() == 0) return clone(x);
-  const Tensor written = ge(last_writers(s.places, s.x.numel()), 0);
+  const Tensor written = ge(last_writers(s.places(), s.x.numel()), 0);
   return masked_fill(x, reshape(written, x.shape()), value);
 }
 
@@ -194,6 +216,42 @@ Tensor index_put(const Tensor& x, const Tensors& indices_in, const Tensor& value
   const Tensor source = reshape(expand(values, shape), {places.numel(), width});
   return reshape(opt.accumulate ? index_add(table, 0, flat, source) : put_rows(table, flat, source),
                  x.shape());
+}
+
+/// x after x[:,…,index] = values, where the index stands at `dim`; values has the indexed dimension
+/// in front.
+static Tensor with_slices(const Tensor& x, int dim, const Tensor& index, const Tensor& values) {
+  return movedim(index_put(movedim(x, dim, 0), {index}, values), 0, dim);
+}
+
+Tensor index_fill(const Tensor& x_in, int64_t dim_in, const Tensor& index_in, Scalar value) {
+  const profile::OpRange range("index_fill", {x_in, index_in});
+  check_number("index_fill", value, x_in);
+  const int dim = wrap_dim("index_fill", dim_in, x_in.ndim());
+  const Tensor x = x_in.ndim() == 0 ? reshape(x_in, {1}) : x_in;
+  const Tensor index = reshape(index_in, {index_in.numel()});
+  LATHE_CHECK(ShapeError, index_in.ndim() <= 1,
+              "index_fill: index must be [K] or 0-d (index: ", index_in, ")");
+  const Tensor number = full({}, value, {.dtype = x.dtype(), .device = x.device()});
+  return reshape(with_slices(x, dim, index, number), x_in.shape());
+}
+
+Tensor index_copy(const Tensor& x_in, int64_t dim_in, const Tensor& index_in,
+                  const Tensor& source_in) {
+  const profile::OpRange range("index_copy", {x_in, index_in, source_in});
+  check_source("index_copy", x_in, source_in);
+  check_index_dtype("index_copy", x_in, index_in);
+  const auto at_least_1d = [](const Tensor& t) { return t.ndim() == 0 ? reshape(t, {1}) : t; };
+  const Tensor x = at_least_1d(x_in), index = at_least_1d(index_in);
+  const Tensor source = at_least_1d(source_in);
+  const int dim = wrap_dim("index_copy", dim_in, x.ndim());
+  Shape shape = x.shape();
+  shape[dim] = index.numel();
+  LATHE_CHECK(ShapeError, index.ndim() == 1 && source.shape() == shape,
+              "index_copy: index must be [K] and source x's shape with K in dimension ", dim,
+              " (x: ", x_in, ", index: ", index_in, ", source: ", source_in, ")");
+  check_index("index_copy", cast(index, kI64), x.shape()[dim]);
+  return reshape(with_slices(x, dim, index, movedim(source, dim, 0)), x_in.shape());
 }
 
 }  // namespace lathe

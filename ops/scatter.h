@@ -25,6 +25,18 @@ LATHE_API Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, cons
 /// x's; ValueError if x's integer dtype cannot hold value.
 LATHE_API Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value);
 
+/// A copy of x with `value` in the slices index[0], index[1], … along `dim`.
+///   index  [K] or 0-d; a negative one counts from the end
+/// grad: x, twice differentiable; 0 for elements that were overwritten.
+/// throws: also ValueError and DTypeError as scatter() with a number.
+LATHE_API Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Scalar value);
+
+/// A copy of x with source's slice k in place of slice index[k] along `dim`, for every k.
+///   index  [K] or 0-d   source  x's shape with K along dim, x's dtype   →  x's shape
+/// grad: x, source, twice differentiable; 0 for elements that were overwritten.
+LATHE_API Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index,
+                            const Tensor& source);
+
 /// The elements of x at the positions in `index`, which count x's elements in row-major order.
 ///   index  any shape; a negative one counts from the end   →  index's shape
 /// grad: x, twice differentiable.

@@ -21,7 +21,7 @@ namespace lathe::optim {
 
 namespace {
 
-double dot(const Tensor& a, const Tensor& b) { return sum(mul(a, b)).item<double>(); }
+double dot_of(const Tensor& a, const Tensor& b) { return sum(mul(a, b)).item<double>(); }
 double largest(const Tensor& t) { return t.numel() == 0 ? 0 : max(abs(t)).item<double>(); }
 
 void check_option(const char* name, double value, bool good) {
@@ -134,7 +134,7 @@ void LBFGS::iterate(State& state, const Closure& closure, Evaluation now) const 
     if (state.iterations == 1) {
       state.t *= std::min(1.0, 1.0 / sum(abs(now.gradient)).item<double>());
     }
-    const double slope = dot(now.gradient, state.direction);
+    const double slope = dot_of(now.gradient, state.direction);
     if (slope > -options_.tolerance_change) return;
     if (options_.strong_wolfe) {
       now = search(state, closure, now, slope);
@@ -155,11 +155,11 @@ void LBFGS::iterate(State& state, const Closure& closure, Evaluation now) const 
 /// Adds the changes of the iteration before, if they show a positive curvature.
 void LBFGS::remember(State& state, const Tensor& gradient) const {
   const Tensor y = sub(gradient, state.gradient), s = mul(state.direction, state.t);
-  const double ys = dot(y, s);
+  const double ys = dot_of(y, s);
   if (!(ys > 1e-10)) return;
   while (state.pairs.size() >= static_cast<size_t>(options_.history_size)) state.pairs.pop_front();
   state.pairs.push_back({y, s, 1 / ys});
-  state.curvature = ys / dot(y, y);
+  state.curvature = ys / dot_of(y, y);
 }
 
 /// -H g by the two-loop recursion.
@@ -169,13 +169,13 @@ Tensor LBFGS::direction(const State& state, const Tensor& gradient) {
   Tensor d = neg(gradient);
   for (size_t i = n; i-- > 0;) {
     const Pair& pair = state.pairs[i];
-    alpha[i] = dot(pair.s, d) * pair.reciprocal;
+    alpha[i] = dot_of(pair.s, d) * pair.reciprocal;
     d = sub(d, mul(pair.y, alpha[i]));
   }
   d = mul(d, state.curvature);
   for (size_t i = 0; i < n; ++i) {
     const Pair& pair = state.pairs[i];
-    d = add(d, mul(pair.s, alpha[i] - dot(pair.y, d) * pair.reciprocal));
+    d = add(d, mul(pair.s, alpha[i] - dot_of(pair.y, d) * pair.reciprocal));
   }
   return d;
 }
@@ -186,7 +186,7 @@ LBFGS::Evaluation LBFGS::search(State& state, const Closure& closure, const Eval
   const auto at = [&](double t) {
     move_to(add(x, mul(state.direction, t)));
     const Evaluation there = evaluate(closure);
-    return LinePoint{t, there.loss, dot(there.gradient, state.direction), there.gradient};
+    return LinePoint{t, there.loss, dot_of(there.gradient, state.direction), there.gradient};
   };
   const LinePoint start{0, now.loss, slope, now.gradient};
   const LineSearchResult found =

@@ -29,7 +29,7 @@ NOT_IN_GRAPHS = set("""
     acosh addmm asinh atanh index_add index_put masked_fill_ max_pool2d_with_indices put scatter scatter_add sort take topk
     """.split())
 # These are made of ops that it has.
-NOT_IN_GRAPHS |= set("frac lerp mm mv".split())
+NOT_IN_GRAPHS |= set("baddbmm frac index_copy index_fill lerp mm mv".split())
 # And these compute gradients of ops that it has, or a part of them.
 NOT_IN_GRAPHS |= set("conv2d_input_grad conv2d_weight_grad resample sum_to_shape".split())
 

@@ -1,7 +1,7 @@
 // Losses that demand a margin between predictions (margin_losses.cpp, made of other ops).
 //   →  0-d, or one loss per row or element for Reduction::kNone
-// dtypes: f16, bf16, f32, f64; mixed ones give the wider. y, which is 1 or -1, may also have an
-// integer dtype.
+// dtypes: f16, bf16, f32, f64; mixed ones give the wider. y, which is 1 or -1 if the function's
+// comment says nothing else, may also have an integer dtype.
 // grad: the predictions, twice differentiable.   amp: float.
 // throws: ShapeError (nothing broadcasts), DTypeError, DeviceError.
 #pragma once
@@ -53,5 +53,45 @@ struct TripletMarginOptions {
 LATHE_API Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive,
                                      const Tensor& negative,
                                      const TripletMarginOptions& options = {});
+
+struct SoftMarginOptions {
+  Reduction reduction = Reduction::kMean;
+};
+/// log(1 + exp(-y x)).
+///   x, y  one shape
+LATHE_API Tensor soft_margin_loss(const Tensor& x, const Tensor& y,
+                                  const SoftMarginOptions& options = {});
+
+struct MultiMarginOptions {
+  int64_t p = 1;  // 1 or 2
+  double margin = 1.0;
+  Tensor weight = {};  // [C]: factor of each class's loss; not differentiated
+  Reduction reduction = Reduction::kMean;
+};
+/// The sum over all classes c but y of weight[y] max(0, margin - x[y] + x[c])^p / C.
+///   x  [N,C] or [C]   y  [N] or 0-d, classes   →  y's shape
+/// dtypes: y i64 or i32.
+/// throws: also ValueError for another p, IndexError for a class outside [0, C).
+LATHE_API Tensor multi_margin_loss(const Tensor& x, const Tensor& y,
+                                   const MultiMarginOptions& options = {});
+
+struct MultilabelMarginOptions {
+  Reduction reduction = Reduction::kMean;
+};
+/// The sum over every class t in y and every class c not in y of max(0, 1 - (x[t] - x[c])) / C.
+///   x  [N,C] or [C]   y  x's shape: the classes of each row, ended by -1   →  [N] or 0-d
+/// dtypes: y i64 or i32.
+/// throws: also IndexError for a class outside [0, C) before the -1.
+LATHE_API Tensor multilabel_margin_loss(const Tensor& x, const Tensor& y,
+                                        const MultilabelMarginOptions& options = {});
+
+struct MultilabelSoftMarginOptions {
+  Tensor weight = {};  // [C]: factor of each class's loss; not differentiated
+  Reduction reduction = Reduction::kMean;
+};
+/// The mean over the classes of -(y log s(x) + (1 - y) log s(-x)); s is the logistic function.
+///   x, y  one shape, […,C]; y is 0 or 1   →  […]
+LATHE_API Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& y,
+                                             const MultilabelSoftMarginOptions& options = {});
 
 }  // namespace lathe

@@ -102,6 +102,43 @@ TEST_CASE("glu, prelu: values") {
   CHECK(at_zero.grad().item<double>() == 0.25);
 }
 
+TEST_CASE("celu, shrinking: values of PyTorch 2.15") {
+  const Tensor s = tensor({-3.0, -1.0, -0.5, -0.2, 0.0, 0.3, 0.5, 2.0, kNaN, kInf, -kInf}, kF64);
+  const struct {
+    const char* name;
+    Tensor got;
+    Values want;
+  } cases[] = {
+      {"F.celu(s, 2.)",
+       celu(s, 2),
+       {-1.5537396797031404, -0.7869386805747332, -0.44239843385719024, -0.19032516392808085, 0,
+        0.3, 0.5, 2, kNaN, kInf, -2}},
+      {"F.celu(s)",
+       celu(s),
+       {-0.950212931632136, -0.6321205588285577, -0.3934693402873666, -0.18126924692201815, 0, 0.3,
+        0.5, 2, kNaN, kInf, -1}},
+      {"F.hardshrink(s)", hardshrink(s), {-3, -1, 0, 0, 0, 0, 0, 2, kNaN, kInf, -kInf}},
+      {"F.softshrink(s)", softshrink(s), {-2.5, -0.5, 0, 0, 0, 0, 0, 1.5, kNaN, kInf, -kInf}},
+      {"F.tanhshrink(s)",
+       tanhshrink(s),
+       {-2.0049452463132695, -0.23840584404423515, -0.03788284273999026, -0.002624679775096006, 0,
+        0.008687387548409087, 0.03788284273999026, 1.035972419924183, kNaN, kInf, -kInf}},
+  };
+  for (const auto& c : cases) {
+    CAPTURE(c.name);
+    CHECK(difference(c.got, c.want, 1e-15) == "");
+  }
+  const Tensor a = tensor({{1.0, -2.0, 3.0}, {0.5, 4.0, -5.0}}, kF64);
+  CHECK(difference(softmin(a, 1),
+                   {0.047123416524664154, 0.9464991225528937, 0.006377460922442298,
+                    0.004069637526884397, 0.00012289240478918418, 0.9958074700683264},
+                   1e-15) == "");
+  CHECK(celu(tensor({1, -1})).dtype() == kF32);
+  CHECK_THROWS_WITH_AS(celu(a, 0), Contains("celu: alpha must not be 0"), ValueError);
+  CHECK_THROWS_WITH_AS(softshrink(a, -1),
+                       Contains("softshrink: lambda must not be negative, got -1"), ValueError);
+}
+
 TEST_CASE("activations: gradients agree with finite differences, twice") {
   manual_seed(12);
   // Between the corners at -3, -1, 0, 1, 3 and 6.
@@ -118,6 +155,11 @@ TEST_CASE("activations: gradients agree with finite differences, twice") {
       {"softsign", [](In in) { return softsign(in[0]); }, {x}},
       {"logsigmoid", [](In in) { return logsigmoid(in[0]); }, {x}},
       {"glu", [](In in) { return glu(in[0], 1); }, {f64({2, 4})}},
+      {"celu", [](In in) { return celu(in[0], 0.7); }, {x}},
+      {"hardshrink", [](In in) { return hardshrink(in[0], 0.1); }, {x}},
+      {"softshrink", [](In in) { return softshrink(in[0], 0.1); }, {x}},
+      {"tanhshrink", [](In in) { return tanhshrink(in[0]); }, {x}},
+      {"softmin", [](In in) { return softmin(in[0], 1); }, {x}},
       {"prelu", [](In in) { return prelu(in[0], in[1]); }, {x, f64({4})}},
       {"prelu of one", [](In in) { return prelu(in[0], in[1]); }, {x, f64({1})}},
   };

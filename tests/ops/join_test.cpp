@@ -121,3 +121,40 @@ TEST_CASE("cat, stack: errors name the parts") {
   CHECK_THROWS_WITH_AS(stack({zeros({2}), zeros({3})}), doctest::Contains("part 1: f32[3]@cpu"),
                        ShapeError);
 }
+
+TEST_CASE("hstack, vstack, dstack: shapes and values as PyTorch's") {
+  const Tensor a = tensor({1.f, 2.f}), b = tensor({3.f, 4.f}), m = tensor({{5.f, 6.f}});
+  CHECK(difference(hstack({a, tensor({3.f})}), {1, 2, 3}, 0) == "");
+  CHECK(difference(hstack({m, m}), tensor({{5.f, 6.f, 5.f, 6.f}}), 0) == "");
+  CHECK(difference(vstack({a, b}), tensor({{1.f, 2.f}, {3.f, 4.f}}), 0) == "");
+  CHECK(difference(vstack({a, m}), tensor({{1.f, 2.f}, {5.f, 6.f}}), 0) == "");
+  CHECK(dstack({a, b}).shape() == Shape{1, 2, 2});
+  CHECK(difference(dstack({a, b}), {1, 3, 2, 4}, 0) == "");
+  CHECK(dstack({m, m}).shape() == Shape{1, 2, 2});
+  CHECK(hstack({tensor(1.f), tensor(2.f)}).shape() == Shape{2});
+  CHECK(vstack({tensor(1.f), tensor(2.f)}).shape() == Shape{2, 1});
+  CHECK_THROWS_AS(hstack({}), ValueError);
+  CHECK_THROWS_AS(vstack({a, tensor({1.f})}), ShapeError);
+}
+
+TEST_CASE("hstack, vstack, dstack: gradients agree with finite differences, twice") {
+  const Tensor a = f64({2, 3}), b = f64({2, 3});
+  const GradientCase cases[] = {
+      {"hstack",
+       [](const Tensors& in) {
+         return hstack({in[0], in[1]});
+       },
+       {a, b}},
+      {"vstack",
+       [](const Tensors& in) {
+         return vstack({in[0], in[1]});
+       },
+       {a, b}},
+      {"dstack",
+       [](const Tensors& in) {
+         return dstack({in[0], in[1]});
+       },
+       {a, b}},
+  };
+  for (const GradientCase& c : cases) check_gradients(c);
+}

@@ -51,6 +51,44 @@ TEST_CASE("margin losses: values in every layout and reduction") {
   CHECK(triplet_margin_loss(h, h, h).dtype() == kF32);
 }
 
+TEST_CASE("margin losses of classes: values of PyTorch 2.15") {
+  const Tensor a = tensor({{1.0, -2.0, 3.0}, {0.5, 4.0, -5.0}}, kF64);
+  const Tensor signs = tensor({{1.0, -1.0, 1.0}, {-1.0, 1.0, -1.0}}, kF64), bits = (signs + 1) / 2;
+  const Tensor w = tensor({0.5, 2.0, 1.0}, kF64);
+  for (const Layout& layout : layouts()) {
+    CAPTURE(layout.name);
+    const Tensor x = layout.apply(a), y = layout.apply(signs), z = layout.apply(bits);
+    CHECK(difference(soft_margin_loss(x, y, {kNone}),
+                     {0.31326168751822286, 0.1269280110429725, 0.04858735157374206,
+                      0.9740769841801067, 0.018149927917809738, 0.006715348489118068},
+                     1e-15) == "");
+    CHECK(soft_margin_loss(x, y).item<double>() == doctest::Approx(0.247953218453662));
+    CHECK(difference(multi_margin_loss(x, tensor({2, 0}), {.reduction = kNone}), {0, 1.5}, 1e-15) ==
+          "");
+    CHECK(difference(multi_margin_loss(x, tensor({2, 0}),
+                                       {.p = 2, .margin = 0.5, .weight = w, .reduction = kNone}),
+                     {0, 2.6666666666666665}, 1e-15) == "");
+    CHECK(multi_margin_loss(x, tensor({1, 1})).item<double>() ==
+          doctest::Approx(1.6666666666666667));
+    CHECK(difference(multilabel_margin_loss(x, tensor({{2, 0, -1}, {1, -1, 0}}), {kNone}), {0, 0},
+                     1e-15) == "");
+    CHECK(multilabel_margin_loss(x[0], tensor({1, -1, 0})).item<double>() ==
+          doctest::Approx(3.3333333333333335));
+    CHECK(difference(multilabel_soft_margin_loss(x, z, {.reduction = kNone}),
+                     {0.16292568337831248, 0.3329807535290115}, 1e-15) == "");
+    CHECK(multilabel_soft_margin_loss(x, z, {.weight = w}).item<double>() ==
+          doctest::Approx(0.1648546523055982));
+  }
+  CHECK_THROWS_WITH_AS(multi_margin_loss(a, tensor({0, 1}), {.p = 3}),
+                       Contains("multi_margin_loss: p must be 1 or 2, got 3"), ValueError);
+  CHECK_THROWS_AS(multi_margin_loss(a, tensor({0, 3})), IndexError);
+  CHECK_THROWS_AS(multi_margin_loss(a, tensor({0})), ShapeError);
+  CHECK_THROWS_AS(multi_margin_loss(a, signs[0]), DTypeError);
+  CHECK_THROWS_AS(multilabel_margin_loss(a, tensor({{0, 3, -1}, {0, -1, -1}})), IndexError);
+  CHECK_THROWS_AS(multilabel_margin_loss(a, tensor({0, 1})), ShapeError);
+  CHECK_THROWS_AS(multilabel_soft_margin_loss(a, bits, {.weight = w[0]}), ShapeError);
+}
+
 TEST_CASE("margin losses: gradients agree with finite differences, twice") {
   manual_seed(9);
   const Tensor a = f64({3, 4}), b = f64({3, 4}), c = f64({3, 4});
@@ -62,6 +100,10 @@ TEST_CASE("margin losses: gradients agree with finite differences, twice") {
       {"cosine_embedding_loss", [&](In in) { return cosine_embedding_loss(in[0], in[1], beside(in, rows), {.margin = -2, .reduction = kNone}); }, {a, b}},
       {"hinge_embedding_loss", [&](In in) { return hinge_embedding_loss(in[0], sign_of(in), {.margin = 9}); }, {a}},
       {"margin_ranking_loss", [&](In in) { return margin_ranking_loss(in[0], in[1], sign_of(in), {.margin = 9}); }, {a, b}},
+      {"soft_margin_loss", [&](In in) { return soft_margin_loss(in[0], sign_of(in), {kNone}); }, {a}},
+      {"multi_margin_loss", [](In in) { return multi_margin_loss(in[0], beside(in, tensor({2, 0, 1})), {.p = 2, .margin = 9, .reduction = kNone}); }, {a}},
+      {"multilabel_margin_loss", [](In in) { return multilabel_margin_loss(in[0] * 0.1, beside(in, tensor({{2, 0, -1, 0}, {1, -1, 0, 0}, {3, 2, 1, -1}})), {kNone}); }, {a}},
+      {"multilabel_soft_margin_loss", [](In in) { return multilabel_soft_margin_loss(in[0], in[1], {.reduction = kNone}); }, {a, b}},
       {"triplet_margin_loss", [](In in) { return triplet_margin_loss(in[0], in[1], in[2], {.margin = 30, .swap = true, .reduction = kNone}); }, {a, b, c}},
   };
   // clang-format on

@@ -162,6 +162,21 @@ TEST_CASE("mm, mv: matmul of a matrix with a matrix or a vector, nothing else") 
   CHECK_THROWS_AS(mv(a, f64({3})), ShapeError);
 }
 
+TEST_CASE("baddbmm: addmm of each batch") {
+  // torch.baddbmm(torch.ones(2), a, a + 1, beta=0.5, alpha=2)
+  const Tensor a = arange(8, {.dtype = kF32}).view({2, 2, 2});
+  const AddmmOptions opt{.beta = 0.5, .alpha = 2};
+  CHECK(difference(baddbmm(ones({2}), a, a + 1, opt),
+                   {6.5, 8.5, 22.5, 32.5, 110.5, 128.5, 158.5, 184.5}, 0) == "");
+  manual_seed(41);
+  const auto f = [&](const Tensors& in) { return baddbmm(in[0], in[1], in[2], opt); };
+  check_gradients({"baddbmm", f, {f64({3, 2, 4}), f64({3, 2, 5}), f64({3, 5, 4})}});
+  CHECK_THROWS_WITH_AS(baddbmm(zeros({2}), zeros({2, 2}), zeros({2, 2})),
+                       doctest::Contains("baddbmm: a and b must be [B,m,k] and [B,k,n]"),
+                       ShapeError);
+  CHECK_THROWS_AS(baddbmm(zeros({3}), a, a), ShapeError);
+}
+
 TEST_CASE("addmm: beta * input + alpha * a * b") {
   const Tensor a = f64({3, 4}), b = f64({4, 2});
   for (const Shape& shape : {Shape{3, 2}, Shape{2}, Shape{3, 1}, Shape{}}) {

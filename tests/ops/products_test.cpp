@@ -2,6 +2,9 @@
 #include "lathe/ops/products.h"
 
 #include "compare.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/ops/matmul.h"
+#include "lathe/ops/reduce.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -54,12 +57,53 @@ TEST_CASE("kron: as many dimensions as a tensor can have") {
   CHECK(at.item<float>() == in_a.item<float>() * in_b.item<float>());
 }
 
+TEST_CASE("tensordot: values of PyTorch, in every layout") {
+  for (const Layout& layout : layouts()) {
+    CAPTURE(layout.name);
+    const Tensor a = layout.apply(arange(12, {.dtype = kF32}).view({2, 3, 2}));
+    const Tensor b = layout.apply(arange(12, {.dtype = kF32}).view({3, 2, 2}));
+    // torch.tensordot(a, b, dims=2), dims=([1, 0], [0, 2])
+    CHECK(difference(tensordot(a, b), tensor({{110.f, 125.f}, {290.f, 341.f}}), 0) == "");
+    CHECK(difference(tensordot(a, b, {1, 0}, {0, 2}), tensor({{176.f, 236.f}, {203.f, 275.f}}),
+                     0) == "");
+    CHECK(tensordot(a, b, 0).shape() == Shape{2, 3, 2, 3, 2, 2});
+    CHECK(tensordot(a, a, 3).ndim() == 0);
+  }
+  CHECK_THROWS_WITH_AS(tensordot(zeros({2, 3}), zeros({2, 3}), 1),
+                       Contains("tensordot: the sizes of dimensions"), ShapeError);
+  CHECK_THROWS_AS(tensordot(zeros({2}), zeros({2}), 2), ValueError);
+  CHECK_THROWS_AS(tensordot(zeros({2, 2}), zeros({2, 2}), {0, 0}, {0, 1}), IndexError);
+}
+
+TEST_CASE("dot: long vectors, the same bits with any number of threads") {
+  manual_seed(6);
+  const Tensor a = randn({200'003}), b = randn({200'003});
+  const int before = num_threads();
+  set_num_threads(1);
+  const auto one = dot(a, b).item<float>();
+  set_num_threads(3);
+  CHECK(dot(a, b).item<float>() == one);
+  set_num_threads(before);
+  const double want = (a.to(kF64) * b.to(kF64)).sum().item<double>();
+  CHECK(std::fabs(static_cast<double>(one) - want) < 1e-2);
+  const Tensor rows = randn({3, 1, 70}), columns = randn({3, 70, 1});
+  CHECK(difference(bmm(rows, columns), (rows.transpose(1, 2) * columns).sum({1}, true), 1e-5) ==
+        "");
+  CHECK(difference(matmul(rows.to(kF64), columns.to(kF64)).view({3}),
+                   (rows.transpose(1, 2).to(kF64) * columns.to(kF64)).sum({1, 2}), 1e-13) == "");
+}
+
 TEST_CASE("products: gradients agree with finite differences, twice") {
   manual_seed(5);
   const GradientCase cases[] = {
       {"dot", [](In in) { return dot(in[0], in[1]); }, {f64({4}), f64({4})}},
       {"outer", [](In in) { return outer(in[0], in[1]); }, {f64({4}), f64({3})}},
       {"kron", [](In in) { return kron(in[0], in[1]); }, {f64({2, 3}), f64({3, 2})}},
+      {"tensordot",
+       [](In in) {
+         return tensordot(in[0], in[1], {2, 0}, {0, 1});
+       },
+       {f64({2, 3, 4}), f64({4, 2, 3})}},
   };
   for (const GradientCase& c : cases) check_gradients(c);
 }

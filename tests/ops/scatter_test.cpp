@@ -145,6 +145,46 @@ TEST_CASE("scatter, index_put: of nothing comes a tensor of its own, and gradien
   CHECK(w.grad().to_vector<double>() == Values{0, 0});
 }
 
+TEST_CASE("scatter, put, index_put: the same with and without a gradient") {
+  manual_seed(14);
+  const Tensor x = randn({6, 70}), source = randn({9, 70}), rows = randint(0, 6, {9});
+  const Tensor index = randint(0, 6, {9, 70}), places = randint(0, 420, {500}), flat = randn({500});
+  const auto each = [&](const Tensor& t) {
+    return Tensors{scatter(t, 0, index, source), put(t, places, flat), index_put(t, {rows}, source),
+                   scatter(t.t().contiguous().t(), 0, index, source)};
+  };
+  const Tensors plain = each(x), recorded = each(x.clone().requires_grad_());
+  for (size_t i = 0; i < plain.size(); ++i) {
+    CAPTURE(i);
+    CHECK(difference(plain[i], recorded[i].detach(), 0) == "");
+    CHECK(plain[i].is_contiguous() == recorded[i].is_contiguous());
+  }
+}
+
+TEST_CASE("index_fill, index_copy: values of PyTorch, on every device") {
+  for (const Device device : devices()) {
+    for (const Layout& layout : layouts()) {
+      CAPTURE(concat(layout.name, " on ", device));
+      const Tensor a = layout.apply(tensor({{1.0, -2.0, 3.0}, {0.5, 4.0, -5.0}}, kF64)).to(device);
+      const Tensor b = layout.apply(tensor({{2.0, 1.0}, {3.0, -0.5}}, kF64)).to(device);
+      // a.index_fill(1, [0, -1], 9), a.index_copy(1, [2, 0], b)
+      CHECK(difference(index_fill(a, 1, tensor({0, -1}).to(device), 9).cpu(), {9, -2, 9, 9, 4, 9},
+                       0) == "");
+      CHECK(difference(index_copy(a, 1, tensor({2, 0}).to(device), b).cpu(), {1, -2, 2, -0.5, 4, 3},
+                       0) == "");
+    }
+  }
+  CHECK(index_fill(tensor(1.0, kF64), 0, tensor(0), 2).item<double>() == 2);
+  CHECK(index_copy(tensor({1, 2}), 0, tensor({1}), tensor({7})).to_vector<int>() ==
+        std::vector<int>{1, 7});
+  const Tensor x = zeros({2, 3});
+  CHECK_THROWS_WITH_AS(index_copy(x, 1, tensor({0, 1}), zeros({2, 3})),
+                       Contains("index_copy: index must be [K]"), ShapeError);
+  CHECK_THROWS_AS(index_copy(x, 1, tensor({-1}), zeros({2, 1})), IndexError);
+  CHECK_THROWS_AS(index_fill(x, 1, tensor({3}), 1), IndexError);
+  CHECK_THROWS_AS(index_fill(x.to(kI64), 1, tensor({0}), 0.5), DTypeError);
+}
+
 TEST_CASE("scatter: gradients agree with finite differences, twice") {
   manual_seed(15);
   const Tensor x = f64({3, 4}), index = tensor({{0, 2, 2, 1}, {2, 2, 0, 1}});
@@ -154,6 +194,8 @@ TEST_CASE("scatter: gradients agree with finite differences, twice") {
   const GradientCase cases[] = {
       {"scatter", [&](In in) { return scatter(in[0], 0, at(in, index), in[1]); }, {x, f64({2, 4})}},
       {"scatter a number", [&](In in) { return scatter(in[0], 0, at(in, index), 2.5); }, {x}},
+      {"index_fill", [&](In in) { return index_fill(in[0], 1, at(in, tensor({0, -1})), 9); }, {x}},
+      {"index_copy", [&](In in) { return index_copy(in[0], 1, at(in, tensor({2, 0, 2})), in[1]); }, {x, f64({3, 3})}},
       {"take", [&](In in) { return take(in[0], at(in, flat)); }, {x}},
       {"put", [&](In in) { return put(in[0], at(in, flat), in[1]); }, {x, f64({4})}},
       {"put accumulate", [&](In in) { return put(in[0], at(in, flat), in[1], {.accumulate = true}); }, {x, f64({2, 2})}},
