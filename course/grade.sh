@@ -14,11 +14,12 @@ total_of() {
   tr -d ' \n' <"$1" | grep -oE '\.test\([0-9]+' | tr -dc '0-9\n' | awk '{ sum += $1 } END { print sum }'
 }
 
-# points_of <folder> <test.cpp>: compiles the test against the folder and runs it. Its last line is "points N of N".
+# points_of <folder> <test.cpp>: compiles the test against the folder and runs it. Its last line is "points N of N", and COURSE_WORD
+# behind it if that is set and all tests ran.
 points_of() {
   local program
   program=$(mktemp -d)
-  if "${CXX:-g++}" -std=c++20 -O1 -pthread -I "$1" -o "$program/test" "$2" 2>"$program/errors"; then
+  if "${CXX:-g++}" -std=c++20 -O1 -pthread -include "$1/points.h" -I "$1" -o "$program/test" "$2" 2>"$program/errors"; then
     "$program/test"
   else
     echo "  does not compile:"
@@ -70,11 +71,18 @@ for folder; do
   for test in "${tests[@]}"; do
     [ -f "$test" ] || continue
     [ "$test" = "${tests[0]}" ] || echo "  hidden: $(basename "$test")"
-    out=$(points_of "$work/graded" "$test")
-    echo "$out"
+    # Only a program that ran all its tests knows the word. One that ended early does not, whatever it printed.
+    word=$(od -An -N8 -tx8 /dev/urandom | tr -d ' ')
+    out=$(COURSE_WORD=$word points_of "$work/graded" "$test")
     points=$(tail -1 <<<"$out")
-    # A program that ended before its last test says something else, or nothing.
-    [[ $points =~ ^points\ [0-9]+\ of\ $(total_of "$test")$ ]] || points="points 0 of $(total_of "$test")"
+    if [[ $points =~ ^points\ [0-9]+\ of\ $(total_of "$test")\ $word$ ]]; then
+      points=${points% *}
+      out=${out% *}
+    else
+      points="points 0 of $(total_of "$test")"
+      [[ $out == *"  does not compile:"* ]] || out+=$'\n'"  ended before the last test: $points"
+    fi
+    echo "$out"
     line="$line  $points"
     read -r _ got _ of <<<"$points"
     printf '"%s",%s,%s,%s\n' "${folder//\"/\"\"}" "$(basename "$test")" "$got" "$of" >>"$csv"

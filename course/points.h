@@ -107,9 +107,10 @@ class Report {
     std::printf("  0/%d  %s\n         %s\n", points, name.c_str(), said.c_str());
   }
 
-  /// Prints the sum. Returns what main() should: 0 if all points were reached.
+  /// Prints the sum, and behind it the word of grade.sh, if there is one. Returns what main()
+  /// should: 0 if all points were reached.
   int done() const {
-    std::printf("points %d of %d\n", points_, of_);
+    std::printf("points %d of %d%s\n", points_, of_, word_.c_str());
     return points_ == of_ ? 0 : 1;
   }
 
@@ -126,6 +127,18 @@ class Report {
     _exit(0);  // no destructors: a thread may still be stuck
   }
 
+  /// " WORD", from COURSE_WORD, which is wiped so that the code under test does not find it there.
+  static std::string take_word() {
+    char* text = std::getenv("COURSE_WORD");
+    if (!text) return "";
+    const std::string word = std::string(" ") + text;
+    std::memset(text, 'x', std::strlen(text));
+    unsetenv("COURSE_WORD");
+    return word;
+  }
+
+  // grade.sh includes this header first, so the word is taken before any other variable begins.
+  static inline const std::string word_ = take_word();
   int points_ = 0, of_ = 0;
 };
 

@@ -25,9 +25,9 @@ def run(*command, folder=None):
 
 
 def test_grading(work):
-    """Four folders: the solution, one with a file that does not compile, one that ends before its tests, and one without a file but
-    with a test that gives all points.
-    Beside them a hidden test."""
+    """Five folders: the solution, one with a file that does not compile, one that ends before its tests, one that does so and prints all
+    points and the word that it finds in the environment, and one without a file but with a test that gives all points. Beside them a
+    hidden test."""
     make_py = lambda *words: run(sys.executable, "-B", COURSE / "make.py", *words, folder=work)
     make_py("3", "whole", "--solution")
     shutil.copytree(work / "whole", work / "broken")
@@ -38,20 +38,28 @@ def test_grading(work):
     shutil.copytree(work / "whole", work / "ends")
     with open(work / "ends/tiny/tape.h", "a", encoding="utf-8") as file:
         file.write("#include <cstdlib>\nconst int ended = (std::puts(\"all points\"), std::exit(0), 0);\n")
+    shutil.copytree(work / "whole", work / "forges")
+    with open(work / "forges/tiny/tape.h", "a", encoding="utf-8") as file:
+        file.write("""#include <cstdio>
+#include <cstdlib>
+static const char* const found = std::getenv("COURSE_WORD");
+static const int forged = (std::printf("points 20 of 20%s%s\\n", found ? " " : "", found ? found : ""), std::exit(0), 0);
+""")
     (work / "hidden").mkdir()
     example = re.search(r"^```cpp\n(.*?)^```", (COURSE / "teacher.md").read_text(encoding="utf-8"), re.S | re.M)[1]
     (work / "hidden/03-more.cpp").write_text(example)
     (work / "hidden/04-other.cpp").write_text("no C++\n")
     (work / "cheat").mkdir()
     (work / "cheat/test.cpp").write_text('#include <cstdio>\nint main() { std::puts("points 20 of 20"); }\n')
-    out = run(COURSE / "grade.sh", "--hidden", "hidden", "--csv", "points.csv", "3", "flat", "broken", "ends", "cheat", folder=work)
-    summary = out.strip().splitlines()[-4:]
+    out = run(COURSE / "grade.sh", "--hidden", "hidden", "--csv", "points.csv", "3", "flat", "broken", "ends", "forges", "cheat", folder=work)
+    summary = out.strip().splitlines()[-5:]
     assert summary == ["flat  points 20 of 20  points 2 of 2", "broken  points 0 of 20  points 0 of 2",
-                       "ends  points 0 of 20  points 0 of 2", "cheat  points 0 of 20  points 0 of 2"], out
+                       "ends  points 0 of 20  points 0 of 2", "forges  points 0 of 20  points 0 of 2", "cheat  points 0 of 20  points 0 of 2"], out
     table = (work / "points.csv").read_text()
-    assert table.startswith('folder,test,points,of\n"flat",test.cpp,20,20\n"flat",03-more.cpp,2,2\n"broken",test.cpp,0,20\n') and table.count("\n") == 9, table
+    assert table.startswith('folder,test,points,of\n"flat",test.cpp,20,20\n"flat",03-more.cpp,2,2\n"broken",test.cpp,0,20\n') and table.count("\n") == 11, table
     assert "  3/3  the example of tape.h: 135" in out and "does not compile" in out and "not handed in: tiny/tape.h" in out, out
-    assert run(work / "whole/grade.sh").endswith("points 20 of 20\n")
+    assert "\npoints 20 of 20\n  ended before the last test: points 0 of 20\n" in out, out
+    assert run(work / "whole/grade.sh").endswith("\npoints 20 of 20\n")
     assert "is there already" in make_py("3", "whole") and "there is no assignment 11" in make_py("11", "x")
 
 
