@@ -6,6 +6,7 @@
     make.py NUMBER --patch             # what turns the first into the second, for `patch -p1` within the folder
     make.py NUMBER --answers           # to the questions of the handout, for the teacher
     make.py NUMBER --mistakes          # that learners make, and the test that sees each of them
+    make.py NUMBER … --hidden FOLDER   # with the teacher's questions and answers, if FOLDER has NN-questions.md
 
 An assignment is a folder NN-topic with handout.md, test.cpp and assignment.toml. The last says what is cut, what is to be read, which
 commits to look at, and which wrong solutions the tests must refuse (tests/course/course_test.py). There is no second copy of the code:
@@ -25,11 +26,22 @@ READING = "Files of `tiny/` and headers without a folder are here; the others ar
 
 
 class Assignment:
-    def __init__(self, folder):
+    """One with `hidden`, a teacher's folder, has the questions and answers of hidden/NN-questions.md, if that is there."""
+
+    def __init__(self, folder, hidden=None):
         self.folder = folder
         self.number = int(folder.name[:2])
         self.data = tomllib.loads((folder / "assignment.toml").read_text(encoding="utf-8"))
         self.title = self.data["title"]
+        self.handout = (folder / "handout.md").read_text(encoding="utf-8")
+        self.answers = "".join(f"{number}. {answer}\n" for number, answer in enumerate(self.data["answers"], 1))
+        own = hidden and hidden / f"{self.number:02}-questions.md"
+        if own and own.is_file():
+            questions, heading, answers = own.read_text(encoding="utf-8").partition("\n## Answers\n")
+            if not heading:
+                raise ValueError(f"{own}: no line is: ## Answers")
+            self.handout = f"{self.handout.partition('## Questions')[0]}## Questions\n\n{questions.strip()}\n"
+            self.answers = f"{answers.strip()}\n"
 
     @property
     def hand_in(self):
@@ -43,12 +55,12 @@ class Assignment:
         return [(int(points), "".join(re.findall(r'"([^"]*)"', name))) for points, name in found]
 
 
-def assignments():
-    return [Assignment(path.parent) for path in sorted(COURSE.glob("[0-9][0-9]-*/assignment.toml"))]
+def assignments(hidden=None):
+    return [Assignment(path.parent, hidden) for path in sorted(COURSE.glob("[0-9][0-9]-*/assignment.toml"))]
 
 
-def assignment(number):
-    found = [one for one in assignments() if one.number == number]
+def assignment(number, hidden=None):
+    found = [one for one in assignments(hidden) if one.number == number]
     if not found:
         sys.exit(f"make.py: there is no assignment {number}; they are 1 to {len(assignments())}")
     return found[0]
@@ -154,8 +166,7 @@ def handout_of(one):
         return match[0] if re.match(r"\w+:|#", match[2]) else f"[{match[1]}]({name})" if name in there else f"{match[1]} (`{name}`)"
 
     there = needed_files(one)
-    text = (one.folder / "handout.md").read_text(encoding="utf-8")
-    text = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", link, text)
+    text = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", link, one.handout)
     text = text.replace("\n## Write\n", f"\n## Read\n\n{reading_of(one)}\n\n{READING}\n\n## Write\n", 1)
     points = "\n".join(f"| {points} | {name} |" for points, name in one.tests())
     commits = "\n".join(f"| {row['version']} | `{row['hash']}` | {row['title']} |" for row in one.data["commit"])
@@ -190,13 +201,14 @@ def main():
     parser.add_argument("--patch", action="store_true", help="print the solution as a patch")
     parser.add_argument("--answers", action="store_true", help="print the answers to the questions")
     parser.add_argument("--mistakes", action="store_true", help="print ten mistakes, each with the test that sees it")
+    parser.add_argument("--hidden", type=pathlib.Path, metavar="FOLDER", help="take questions and answers from FOLDER/NN-questions.md, if it is there")
     parser.add_argument("--list", action="store_true", help="print the folder's name and the files to hand in (for grade.sh)")
     args = parser.parse_args()
-    one = assignment(args.number)
+    one = assignment(args.number, args.hidden)
     if args.patch:
         print(patch_of(one), end="")
     elif args.answers:
-        print("".join(f"{number}. {answer}\n" for number, answer in enumerate(one.data["answers"], 1)), end="")
+        print(one.answers, end="")
     elif args.mistakes:
         print("".join(f"{wrong['name']}\n    fails: {wrong['refused_by']}\n" for wrong in one.data["wrong"]), end="")
     elif args.list:

@@ -4,6 +4,7 @@
     slides.py FOLDER [CHAPTER...]           # FOLDER/03-the-tape.pdf and the like; CHAPTER is a page's name, such as 03-the-tape
     slides.py FOLDER --markdown             # only the Markdown, to be changed by hand
     slides.py FOLDER --handout [NUMBER...]  # handouts instead, FOLDER/03-tape.pdf and the like, two pages of A4 each
+    slides.py FOLDER --handout --hidden=DIR # the same with the teacher's questions, as in make.py
 
 Needs pandoc and chromium, both packages of Debian.
 """
@@ -140,9 +141,9 @@ def write_pdf(markdown, target, looks=STYLE):
         subprocess.run([*chromium, f"--user-data-dir={folder}/profile", f"--print-to-pdf={target}", page.as_uri()], check=True, stderr=subprocess.DEVNULL)
 
 
-def write_handouts(folder, numbers):
+def write_handouts(folder, numbers, hidden=None):
     """FOLDER/NN-topic.pdf of each assignment in `numbers`, of all if there are none."""
-    for one in make.assignments():
+    for one in make.assignments(hidden):
         if numbers and str(one.number) not in numbers:
             continue
         target = folder / f"{one.folder.name}.pdf"
@@ -160,7 +161,8 @@ def main():
     folder = pathlib.Path(words[0]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if "--handout" in sys.argv:
-        write_handouts(folder, words[1:])
+        hidden = [pathlib.Path(word.removeprefix("--hidden=")) for word in sys.argv if word.startswith("--hidden=")]
+        write_handouts(folder, words[1:], *hidden)
         return
     for page in sorted(TOUR.glob("*.md")):
         if page.name == "README.md" or words[1:] and page.stem not in words[1:]:

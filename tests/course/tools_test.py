@@ -89,6 +89,18 @@ def test_handouts(_):
         assert f"| {one.number} | [{one.title}]({one.folder.name}/handout.md) |" in pages[0] and f"| {one.number} | {one.number} " in pages[1], one.folder.name
 
 
+def test_own_questions(work):
+    """A teacher's questions take the place of the three in the handout, and the answers go with them. Other assignments keep theirs."""
+    (work / "03-questions.md").write_text("1. Why?\n2. How?\n\n## Answers\n\n1. So.\n2. Thus.\n", encoding="utf-8")
+    own, others = make.assignment(3, work), make.assignment(4, work)
+    assert "\n## Questions\n\n1. Why?\n2. How?\n\n## Points\n" in make.handout_of(own) and "L2" not in make.handout_of(own), make.handout_of(own)
+    assert own.answers == "1. So.\n2. Thus.\n" and "So." not in make.handout_of(own), own.answers
+    assert make.handout_of(others) == make.handout_of(make.assignment(4)) and others.answers == make.assignment(4).answers
+    assert run(sys.executable, "-B", COURSE / "make.py", "3", "--answers", "--hidden", work) == own.answers
+    (work / "03-questions.md").write_text("1. Why?\n", encoding="utf-8")
+    assert "no line is: ## Answers" in run(sys.executable, "-B", COURSE / "make.py", "3", "--answers", "--hidden", work)
+
+
 def test_commits(_):
     """The commits that handouts name are in the history, if that is here."""
     git = ["git", "-C", str(ROOT)]
