@@ -5,7 +5,7 @@
     make.py NUMBER FOLDER --solution   # the same with nothing cut out
     make.py NUMBER --patch             # what turns the first into the second, for `patch -p1` within the folder
     make.py NUMBER --answers           # to the questions of the handout, for the teacher
-    make.py NUMBER --mistakes          # that learners make, and the test that sees each of them
+    make.py NUMBER --mistakes          # that learners make, and the test that sees each of them; with --code as patches, too
     make.py NUMBER … --hidden FOLDER   # with the teacher's questions and answers, if FOLDER has NN-questions.md
 
 An assignment is a folder NN-topic with handout.md, test.cpp and assignment.toml. The last says what is cut, what is to be read, which
@@ -193,6 +193,18 @@ def patch_of(one):
         stubs[name].splitlines(keepends=True), whole[name].splitlines(keepends=True), f"a/{name}", f"b/{name}"))
 
 
+def mistake_of(one, wrong):
+    """A wrong solution as a patch of the right one."""
+    for cut in one.data["cut"]:
+        text = source_of(cut["file"], one).read_text(encoding="utf-8")
+        begin, end = place_of(cut, text)
+        if text[begin:end].count(wrong["old"]) == 1 and wrong.get("in", cut["name"]) == cut["name"]:
+            new = wrong["new"] if wrong["old"][0].isspace() else wrong["new"].strip()  # the first line keeps its indent
+            changed = text[:begin] + text[begin:end].replace(wrong["old"], new) + text[end:]
+            return "".join(difflib.unified_diff(text.splitlines(keepends=True), changed.splitlines(keepends=True), f"a/{cut['file']}", f"b/{cut['file']}"))
+    raise ValueError(f"{one.folder.name}: no part has what “{wrong['name']}” changes")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("number", type=int)
@@ -201,6 +213,7 @@ def main():
     parser.add_argument("--patch", action="store_true", help="print the solution as a patch")
     parser.add_argument("--answers", action="store_true", help="print the answers to the questions")
     parser.add_argument("--mistakes", action="store_true", help="print ten mistakes, each with the test that sees it")
+    parser.add_argument("--code", action="store_true", help="with --mistakes: print each as a patch, too")
     parser.add_argument("--hidden", type=pathlib.Path, metavar="FOLDER", help="take questions and answers from FOLDER/NN-questions.md, if it is there")
     parser.add_argument("--list", action="store_true", help="print the folder's name and the files to hand in (for grade.sh)")
     args = parser.parse_args()
@@ -210,7 +223,10 @@ def main():
     elif args.answers:
         print(one.answers, end="")
     elif args.mistakes:
-        print("".join(f"{wrong['name']}\n    fails: {wrong['refused_by']}\n" for wrong in one.data["wrong"]), end="")
+        for wrong in one.data["wrong"]:
+            print(f"{wrong['name']}\n    fails: {wrong['refused_by']}")
+            if args.code:
+                print(mistake_of(one, wrong))
     elif args.list:
         print(one.folder.name, *one.hand_in)
     elif not args.folder:

@@ -75,6 +75,18 @@ def test_patches(work):
                 assert (stubs / name).read_text(encoding="utf-8") == text, name
 
 
+def test_mistakes(work):
+    """Each mistake is a patch of the solution."""
+    for one in make.assignments():
+        whole = work / one.folder.name
+        make.write_folder(one, whole, solution=True)
+        for wrong in one.data["wrong"]:
+            (work / "patch").write_text(make.mistake_of(one, wrong), encoding="utf-8")
+            subprocess.run(["git", "apply", "--check", work / "patch"], cwd=whole, check=True)
+    out = run(sys.executable, "-B", COURSE / "make.py", "3", "--mistakes", "--code")
+    assert "fails: what an op saved is released when it has run\n--- a/tiny/tape.h\n" in out and "\n-    node.backward = nullptr;\n" in out, out
+
+
 def test_handouts(_):
     """Two pages each, with all sections; three questions with answers; listed in README.md and in the teacher's weeks."""
     pages = [(COURSE / name).read_text(encoding="utf-8") for name in ("README.md", "teacher.md")]
