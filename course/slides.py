@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Slides for the chapters of the tour, made from their headings, first sentences, blocks and figures; handouts on paper.
+"""Slides for the chapters of the tour, made from their headings, sentences, blocks and figures; handouts on paper.
 
     slides.py FOLDER [CHAPTER...]           # FOLDER/03-the-tape.pdf and the like; CHAPTER is a page's name, such as 03-the-tape
     slides.py FOLDER --markdown             # only the Markdown, to be changed by hand
     slides.py FOLDER --handout [NUMBER...]  # handouts instead, FOLDER/03-tape.pdf and the like, two pages of A4 each
     slides.py FOLDER --handout --hidden=DIR # the same with the teacher's questions, as in make.py
+
+Slides have the first sentences of each paragraph. A section that has <!-- slide --> behind some sentences gives those and no others. (The
+mark stands behind a sentence, because Markdown takes a line that begins with it for HTML.)
 
 Needs pandoc and chromium, both packages of Debian.
 """
@@ -18,16 +21,18 @@ import tempfile
 import make
 
 TOUR = pathlib.Path(__file__).resolve().parent.parent / "docs/tour"
-ROOM = 420  # pixels of height below the heading of a slide
+ROOM = 434  # pixels of height below the heading of a slide
+WIDTH = 840  # pixels of width in a block of code
+CODE_LINE, SMALLEST_LINE = 23, 15  # pixels of a line of code, and of a line of a long output
 STYLE = """<style>
 @page { size: 254mm 143mm; margin: 0 }
 body { max-width: none; margin: 0; padding: 0; font: 20px/1.4 "DejaVu Sans", sans-serif; color: #222; hyphens: none }
 header { display: none }
-section.level1 { padding: 0 } section.level1 > h1, section.level1 > p { margin-left: 16mm; margin-right: 16mm }
-section.level2 { height: 142mm; box-sizing: border-box; padding: 10mm 16mm 6mm; break-before: page; overflow: hidden }
+section.level1 { padding: 0 } section.level1 > h1, section.level1 > p { margin-left: 12mm; margin-right: 12mm }
+section.level2 { height: 142mm; box-sizing: border-box; padding: 8mm 12mm 5mm; break-before: page; overflow: hidden }
 h1 { font-size: 44px; margin-top: 45mm } h2 { font-size: 28px; margin: 0 0 4mm; color: #4477aa }
 p, ul { margin: 0 0 8px } li { margin: 0 0 6px } ul p { margin: 0 } h5 { font-size: 14px; font-weight: normal; font-style: normal; color: #777; margin: 0 0 2px }
-pre { font-size: 13.5px; line-height: 17px; background: #f2f2f2; padding: 8px 12px; margin: 0 0 8px } div.sourceCode { margin: 0 !important } code { font-size: 0.85em; background: none } pre code { font-size: 1em }
+pre { font-size: 18px; line-height: 23px; background: #f2f2f2; padding: 8px 12px; margin: 0 0 8px } div.sourceCode { margin: 0 !important } code { font-size: 0.85em; background: none } pre code { font-size: 1em }
 img { max-width: 220mm; max-height: 98mm } figcaption { display: none } table { font-size: 15px; width: auto; margin: 0 0 8px } col { width: auto !important } td, th { padding: 3px 14px 3px 0; text-align: left; vertical-align: top }
 </style>
 """
@@ -43,7 +48,8 @@ col { width: auto !important } th { text-align: left } td, th { padding: 0.4mm 4
 </style>
 """
 BLOCK = re.compile(r"(^```.*?^```$|^!\[.*?\]\(.*?\)$|(?:^\|[^\n]*\n)+|(?:^ {4}[^\n]*\n)+)", re.S | re.M)
-SENTENCE = re.compile(r"(?:`[^`]*`|\([^)]*\)|[^`(])*?[.!?](?= |$)|.+")
+MARK = "<!-- slide -->"
+SENTENCE = re.compile(r"(?:`[^`]*`|\((?:`[^`]*`|[^`)])*\)|[^`(])*?[.!?](?:" + MARK + r"|(?= |$))|.+")
 
 
 def without_links(text):
@@ -51,14 +57,23 @@ def without_links(text):
 
 
 def sentences_of(text, characters):
-    """The first sentence of a paragraph, and those after it that end within so many characters."""
+    """The marked sentences of a paragraph, without their marks. If none is marked, the first one, and those after it that end within so
+    many characters."""
     found = [match[0].strip() for match in SENTENCE.finditer(" ".join(without_links(text).split()))]
+    if marked := [one.removesuffix(MARK) for one in found if one.endswith(MARK)]:
+        return marked
     count = max([1] + [n for n in range(1, len(found) + 1) if len(" ".join(found[:n])) <= characters])
-    return " ".join(found[:count])
+    return found[:count]
+
+
+def rows_of(lines, line_height):
+    """How many rows lines of code take. Letters are 0.8 of a line high, and 0.602 of that wide."""
+    characters = int(WIDTH / (0.8 * 0.602 * line_height))
+    return sum(max(1, -(-len(line) // characters)) for line in lines)
 
 
 def height_of(piece):
-    """About how many pixels a piece needs. 72 characters of text fit in a line, 98 of code, 105 of a table's row."""
+    """About how many pixels a piece needs. 72 characters of text fit in a line, 105 of a table's row."""
     lines = piece.splitlines()
     if figure := re.match(r"!\[.*\]\((.*)\)", piece):
         size = re.match(r'<svg [^>]*?width="(\d+)"[^>]*? height="(\d+)"', (TOUR / figure[1]).read_text(encoding="utf-8"))
@@ -67,22 +82,27 @@ def height_of(piece):
         rows = [line.strip("|").split("|") for line in lines]
         return 8 + sum(8 + 21 * max(-(-len(cell.strip()) * len(row) // 105) for cell in row) for row in rows)
     if piece.startswith(("```", "    ")):
-        return 24 + sum(17 * max(1, -(-len(line) // 98)) for line in lines if not line.startswith("```"))
+        smaller = re.search(r"line-height:(\d+)px", lines[0])
+        line_height = int(smaller[1]) if smaller else CODE_LINE
+        return 24 + line_height * rows_of([line for line in lines if not line.startswith("```")], line_height)
     return sum(20 if line.startswith("#####") else 8 + 28 * -(-len(line) // 72) for line in lines)
 
 
 def parts_of(block):
-    """The block in parts that fit on a slide each: of a table each with the head, of code each a block."""
+    """The block in parts of about one length that fit on a slide each: of a table each with the head, of code each a block. A long output
+    has smaller letters."""
     lines = block.rstrip().splitlines()
     fence = lines[0] if lines[0].startswith("```") else ""
     head, body, foot = (lines[:1], lines[1:-1], ["```"]) if fence else (lines[:2], lines[2:], []) if lines[0].startswith("|") else ([], lines, [])
-    part = []
-    for line in body:
-        if part and height_of("\n".join(head + part + [line] + foot)) > ROOM - 20:
-            yield "\n".join(head + part + foot)
-            part = []
-        part.append(line)
-    yield "\n".join(head + part + foot)
+    smallest = SMALLEST_LINE if fence == "```text" else CODE_LINE
+    for count in range(1, len(body) + 1):
+        size = -(-len(body) // count)
+        for line_height in range(CODE_LINE, smallest - 1, -1):
+            style = f'```{{.text style="font-size:{0.8 * line_height:.1f}px;line-height:{line_height}px"}}'
+            parts = ["\n".join((head if line_height == CODE_LINE else [style]) + body[at : at + size] + foot) for at in range(0, len(body), size)]
+            if max(height_of(part) for part in parts) <= ROOM - 20:
+                return parts
+    return parts
 
 
 def paragraphs_of(text):
@@ -91,9 +111,9 @@ def paragraphs_of(text):
     return [one for one in found if one and not one.startswith("<!--")]
 
 
-def pieces_of(body, whole=False):
+def pieces_of(body, sentences, whole=False):
     """What stands in a section, in its order: a bullet for each paragraph, and the blocks, each below the name of its file. A section of
-    few paragraphs says more of each."""
+    few paragraphs says more of each. `sentences` gets those of each bullet's paragraph."""
     name, few = "", len(paragraphs_of(BLOCK.sub("\n\n", body))) <= 4
     for text in BLOCK.split(body):
         if BLOCK.fullmatch(text):
@@ -106,8 +126,34 @@ def pieces_of(body, whole=False):
         for paragraph in paragraphs_of(text):
             if file := re.match(r"From \[(.*?)\]", paragraph):
                 name = file[1]
-            else:
-                yield "- " + sentences_of(re.sub(r"\*Needs\*.*", "", paragraph, flags=re.S), 1000 if whole else 250 if few else 110)
+            elif MARK in paragraph or MARK not in body:
+                paragraph = re.sub(r"\*Needs\*.*", "", paragraph, flags=re.S)
+                bullet = "- " + " ".join(sentences_of(paragraph, 1000 if whole else 250 if few else 110))
+                sentences[bullet] = sentences_of(paragraph, 1000)
+                yield bullet
+
+
+def slides_in(pieces, sentences):
+    """The pieces in lists, one for each slide. A bullet that would be alone on one gets company from the slide before, or becomes a
+    bullet for each of the paragraph's sentences, which `sentences` has. A paragraph of one sentence then has no bullet."""
+    def height(slide):
+        return sum(height_of(part) for piece in slide for part in (piece.split("\n\n", 1) if piece.startswith("#####") else [piece]))
+
+    slides = []
+    for piece in pieces:
+        if slides and height(slides[-1] + [piece]) <= ROOM:
+            slides[-1].append(piece)
+        else:
+            slides.append([piece])
+    for before, slide in zip([[], *slides], slides):
+        if len(slide) > 1 or not slide[0].startswith("- "):
+            continue
+        if len(before) > 2 and before[-1].startswith("- "):
+            slide.insert(0, before.pop())
+        else:
+            said = sentences[slide[0]]
+            slide[:] = said if len(said) == 1 else [f"- {one}" for one in said]
+    return slides
 
 
 def slides_of(page):
@@ -116,18 +162,14 @@ def slides_of(page):
     title, _, intro = head.partition("\n")
     printed = [block for block in BLOCK.findall(intro) if block.startswith("```text")]
     first = re.sub(r"[^.]*\[\w+\.cpp\]\(.*", "", BLOCK.split(intro)[0], flags=re.S)  # without the sentence that names the program
-    out = [f"{title}\n\n{sentences_of(first, 230)}\n"]
+    out = [f"{title}\n\n{' '.join(sentences_of(first, 230))}\n"]
     sections = [f"What the program prints\n{''.join(printed)}\n"] * bool(printed) + sections
     for section in sections:
         heading, _, body = section.partition("\n")
-        left = 0
-        for piece in pieces_of(body, heading == "Exercises"):
-            height = sum(height_of(part) for part in piece.split("\n\n", 1)) if piece.startswith("#####") else height_of(piece)
-            if height > left:
-                out.append(f"## {heading}\n")
-                left = ROOM
-            out.append(f"{piece}\n" if piece.startswith("- ") else f"<!-- -->\n\n{piece}\n")  # the comment ends a list
-            left -= height
+        sentences = {}
+        for slide in slides_in(pieces_of(body, sentences, heading == "Exercises"), sentences):
+            out.append(f"## {heading}\n")
+            out += [f"{piece}\n" if piece.startswith("- ") else f"<!-- -->\n\n{piece}\n" for piece in slide]  # the comment ends a list
     return "\n".join(out)
 
 

@@ -148,6 +148,24 @@ def test_slides(_):
         for exercise in re.findall(r"^- (\*\*\w+\.\d\*\*)", text, re.M):
             assert f"- {exercise} " in made, f"{page.name}: {exercise}"
         assert not re.search(r"^## .*\n\s*(?=##|\Z)", made, re.M), page.name
+        for slide in re.split(r"^## .*\n", made, flags=re.M)[1:]:
+            assert slide.count("\n- ") != 1 or "<!-- -->" in slide, f"{page.name}: a bullet alone: {slide}"
+        assert "```cpp\n}\n```" not in made, f"{page.name}: a bracket alone"
+        assert slides.MARK not in made and not re.search("^(?:- )?" + slides.MARK, text, re.M), f"{page.name}: a mark in the wrong place"
+
+
+def test_marked_sentences(_):
+    """A section with marks has the marked sentences on its slides and no others. A long output stays on one slide up to 26 lines."""
+    made = slides.slides_of("# T\n\nIntro.\n\n## A\n\nOne (`f(x)`). Two: see `a.b`.<!-- slide --> Three.\nFour.<!-- slide -->\n\nFive.\n\n## B\n\nSix. Seven.\n")
+    assert "## A\n\n- Two: see `a.b`.\n\n- Four.\n" in made and not re.search("One|Three|Five", made), made
+    assert "## B\n\n- Six.\n\n- Seven.\n" in made, made
+    chapters = "".join(slides.slides_of((ROOT / f"docs/tour/{name}.md").read_text(encoding="utf-8")) for name in ("03-the-tape", "03b-in-place"))
+    for conclusion in ("So the engine takes the largest number first", "that is why a training loop calls `zero_grad()`", "*the gradient of repeating is a sum*", "It is the storage, and the version"):
+        assert conclusion in chapters, conclusion
+    for lines, blocks, height in ((16, 1, 0), (26, 1, 15), (27, 2, 0), (55, 3, 20)):
+        made = slides.slides_of("# T\n\nIntro.\n\n```text\n" + "a line\n" * lines + "```\n")
+        assert made.count("## What the program prints\n") == blocks and made.count("a line\n") == lines, made
+        assert (f"line-height:{height}px" in made) if height else ("```text\n" in made), made
 
 
 def main():
