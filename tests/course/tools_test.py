@@ -60,6 +60,8 @@ static const int forged = (std::printf("points 20 of 20%s%s\\n", found ? " " : "
     assert "  3/3  the example of tape.h: 135" in out and "does not compile" in out and "not handed in: tiny/tape.h" in out, out
     assert "\npoints 20 of 20\n  ended before the last test: points 0 of 20\n" in out, out
     assert run(work / "whole/grade.sh").endswith("\npoints 20 of 20\n")
+    make_py("10", "stubs")
+    assert run(COURSE / "grade.sh", "10", "stubs", folder=work).endswith("\nstubs  points 0 of 20\n")
     assert "is there already" in make_py("3", "whole") and "there is no assignment 11" in make_py("11", "x")
 
 
