@@ -169,11 +169,11 @@ def handout_of(one):
     text = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", link, one.handout)
     text = text.replace("\n## Write\n", f"\n## Read\n\n{reading_of(one)}\n\n{READING}\n\n## Write\n", 1)
     points = "\n".join(f"| {points} | {name} |" for points, name in one.tests())
-    commits = "\n".join(f"| {row['version']} | `{row['hash']}` | {row['title']} |" for row in one.data["commit"])
+    commits = "\n".join(f"| {row['version']} | `{row['hash']} -- {row['path']}` | {row['title']} |" for row in one.data["commit"])
     return (f"{text}\n## Points\n\n`./grade.sh` shows them.\n\n| points | test |\n|---|---|\n{points}\n| {QUESTIONS} | the questions, read by your teacher |\n"
             f"\n## Hand in\n\n{', '.join(f'`{name}`' for name in one.hand_in)}, and `answers.md` with your answers. Change no other file: it is not looked at.\n"
-            f"\n## Three versions\n\nHow Lathe came to what it has. In a clone of Lathe `git show HASH` shows a commit.\n\n"
-            f"| version | commit | its first line |\n|---|---|---|\n{commits}\n")
+            f"\n## Three versions\n\nHow Lathe came to what it has. `git show HASH -- PATH` in a clone of Lathe shows a commit's main file.\n\n"
+            f"| version | HASH -- PATH | its first line |\n|---|---|---|\n{commits}\n")
 
 
 def write_folder(one, folder, solution=False):

@@ -116,13 +116,14 @@ def test_own_questions(work):
 
 
 def test_commits(_):
-    """The commits that handouts name are in the history, if that is here."""
+    """The commits that handouts name are in the history, if that is here, and change the file that is named."""
     git = ["git", "-C", str(ROOT)]
     if run(*git, "rev-parse", "--show-toplevel", "--is-shallow-repository") != f"{ROOT}\nfalse\n":
         return "skipped"
     for one in make.assignments():
         for commit in one.data["commit"]:
             assert run(*git, "log", "-1", "--format=%s", commit["hash"]) == commit["title"] + "\n", f"{one.folder.name}: {commit['hash']}"
+            assert run(*git, "show", "--name-only", "--format=", commit["hash"], "--", commit["path"]) == commit["path"] + "\n", f"{one.folder.name}: {commit['path']}"
 
 
 def test_printed_handout(work):
