@@ -58,8 +58,7 @@ def faults_of(make, one, compiler, work):
     make.write_folder(one, whole, solution=True)
     for name in make.needed_files(one):
         (whole / name).write_text(make.with_wrong_versions(name, (whole / name).read_text(encoding="utf-8"), one), encoding="utf-8")
-    for place in {whole / name.rpartition("/")[0] for name in make.needed_files(one)}:
-        (place / "wrong.h").write_text(CHOICE, encoding="utf-8")
+    (whole / "wrong.h").write_text(CHOICE, encoding="utf-8")  # one for all folders: clang would take a second copy for another header
     if error := compiled(compiler, whole):
         yield f"the wrong versions do not compile:\n{error}"
         return
