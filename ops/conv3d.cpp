@@ -2,14 +2,17 @@
 // brings the gradients. Contract: conv3d.h.
 #include "lathe/ops/conv3d.h"
 
+#include <algorithm>
+
 #include "lathe/core/hooks/range.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/conv/conv2d_geometry.h"
 #include "lathe/ops/conv2d.h"
+#include "lathe/ops/creation.h"
+#include "lathe/ops/join.h"
 #include "lathe/ops/pad.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/views.h"
-#include "lathe/ops/windows.h"
 
 namespace lathe {
 
@@ -37,15 +40,31 @@ int64_t check(const Tensor& x, const Tensor& w, const Conv3dOptions& opt) {
                           dilation.depth);
 }
 
+/// The planes [N,C,E,H,W] of x [N,C,D,H,W] that tap `tap` of each window reads; zeros where the tap
+/// lies in the padding. The padding itself, which may be large, is never in memory.
+Tensor planes_of_tap(const Tensor& x, int64_t tap, int64_t depth, const Conv3dOptions& opt) {
+  const int64_t stride = opt.stride.depth;
+  const int64_t first = tap * opt.dilation.depth - opt.pad.depth;  // the plane of window 0
+  const int64_t begin = first >= 0 ? 0 : std::min(depth, (-first + stride - 1) / stride);
+  const int64_t after = x.dim(2) - first;  // planes from `first` on
+  const int64_t end = after <= 0 ? begin : std::clamp((after - 1) / stride + 1, begin, depth);
+  if (begin == end) return zeros({x.dim(0), x.dim(1), depth, x.dim(3), x.dim(4)}, x.options());
+  const int64_t from = first + begin * stride, to = first + (end - 1) * stride + 1;
+  const Tensor planes = slice(x, 2, from, to, stride);
+  if (begin == 0 && end == depth) return planes;
+  return pad(planes, {0, 0, 0, 0, begin, depth - end});
+}
+
 /// The planes of each window as channels: [N*E,G*T*C/G,H,W] of x [N,C,D,H,W].
 Tensor planes_as_channels(const Tensor& x, int64_t taps, int64_t depth, const Conv3dOptions& opt) {
-  const int64_t pad_depth = opt.pad.depth, groups = opt.groups;
-  const Tensor padded = pad_depth == 0 ? x : pad(x, {0, 0, 0, 0, pad_depth, pad_depth});
-  const Tensor all = windows(padded, 2, opt.dilation.depth * (taps - 1) + 1, opt.stride.depth);
-  const Tensor chosen = slice(all, 5, 0, INT64_MAX, opt.dilation.depth);  // [N,C,E,H,W,T]
-  const int64_t n = x.dim(0), c = x.dim(1), h = x.dim(3), w = x.dim(4);
-  const Tensor grouped = reshape(chosen, {n, groups, c / groups, depth, h, w, taps});
-  return reshape(permute(grouped, {0, 3, 1, 6, 2, 4, 5}), {n * depth, taps * c, h, w});
+  const int64_t n = x.dim(0), c = x.dim(1), h = x.dim(3), w = x.dim(4), groups = opt.groups;
+  Tensors planes;
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    planes.push_back(
+        reshape(planes_of_tap(x, tap, depth, opt), {n, groups, c / groups, depth, h, w}));
+  }
+  const Tensor all = stack(planes, 2);  // [N,G,T,C/G,E,H,W]
+  return reshape(permute(all, {0, 4, 1, 2, 3, 5, 6}), {n * depth, taps * c, h, w});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// 3-d convolution, computed by conv2d over the windows along the depth (conv3d.cpp).
+// 3-d convolution, computed by conv2d with the planes of a window as channels (conv3d.cpp).
 #pragma once
 
 #include "lathe/core/tensor.h"

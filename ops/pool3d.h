@@ -1,4 +1,4 @@
-// Pooling over windows of volumes, by pooling along the depth and then in the planes (pool3d.cpp).
+// Pooling over windows of volumes, by pooling in the planes and then along the depth (pool3d.cpp).
 //   x  [N,C,D,H,W] or [C,D,H,W]   →  [N,C,E,P,Q] or [C,E,P,Q], each size as P in pool2d.h
 // dtypes: floats.   amp: none, the result follows x.
 // throws: as pool2d.h.
@@ -18,7 +18,8 @@ struct MaxPool3dOptions {
 };
 
 /// The largest element of each window; NaN if the window holds a NaN.
-/// grad: x, twice differentiable; one of several largest elements gets the whole gradient.
+/// grad: x, twice differentiable; if several elements are the largest, the first one gets the whole
+/// gradient.
 LATHE_API Tensor max_pool3d(const Tensor& x, const MaxPool3dOptions& options);
 
 struct AvgPool3dOptions {

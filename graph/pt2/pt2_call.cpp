@@ -36,6 +36,9 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"arccos", "acos"},
     {"arctan", "atan"},
     {"arctan2", "atan2"},
+    {"arcsinh", "asinh"},
+    {"arccosh", "acosh"},
+    {"arctanh", "atanh"},
     {"not_equal", "ne"},
     {"greater", "gt"},
     {"greater_equal", "ge"},
@@ -50,8 +53,6 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"special_expm1", "expm1"},
     {"special_log1p", "log1p"},
     {"special_exp2", "exp2"},
-    {"special_softmax", "softmax"},
-    {"special_log_softmax", "log_softmax"},
     {"special_logsumexp", "logsumexp"},
 };
 
@@ -76,7 +77,8 @@ class Table {
                                product_targets(), reduction_targets(), loss_targets()}) {
       for (const Target& target : targets) rows_.emplace(target.name, &target);
     }
-    for (const auto targets : {pointwise_targets(), shape_targets()}) {
+    for (const auto targets :
+         {pointwise_targets(), shape_targets(), product_targets(), reduction_targets()}) {
       for (const Target& target : targets) add_in_place(target);
     }
   }

@@ -120,9 +120,9 @@ struct Target {
 };
 std::span<const Target> pointwise_targets();  // pt2_pointwise.cpp
 std::span<const Target> shape_targets();      // pt2_shapes.cpp
-std::span<const Target> layer_targets();      // pt2_layers.cpp
 std::span<const Target> product_targets();    // pt2_products.cpp
 std::span<const Target> reduction_targets();  // pt2_reductions.cpp
+std::span<const Target> layer_targets();      // pt2_layers.cpp
 std::span<const Target> loss_targets();       // pt2_losses.cpp
 
 /// What a call of an operator computes of `weight`, for LoRA; nullopt if it is no such layer. The
@@ -130,8 +130,9 @@ std::span<const Target> loss_targets();       // pt2_losses.cpp
 std::optional<nn::LoraLayer> lora_layer_of(const Call& call, std::string_view target,
                                            const Tensor& weight);  // pt2_layers.cpp
 
-/// The row of an operator; null if there is none. The row of an operator also serves its in-place
-/// form, whose name has an underscore more, and the operator's other names in PyTorch: "multiply".
+/// The row of an operator; null if there is none. A row of the first four tables that is no write
+/// also serves the in-place form of the same overload: "aten.tril.default" is "aten.tril_.default",
+/// too. And a row serves the operator's other names in PyTorch, such as "multiply".
 const Target* find_target(std::string_view name);
 
 }  // namespace lathe::jit::pt2

@@ -10,6 +10,7 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/embedding.h"
+#include "lathe/ops/grid_sample.h"
 #include "lathe/ops/group_norm.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/layer_norm.h"
@@ -136,11 +137,21 @@ void embedding_bag_of(Call& c) {
   const int64_t mode = c.integer("mode", kSum);
   if (mode != kSum && mode != kMean) c.refuse("takes the largest of a bag, which is not supported");
   if (c.integer("padding_idx", -1) >= 0) c.refuse("leaves out an index, which is not supported");
-  const Tensor weight = c.tensor("weight"), indices = c.tensor("indices");
-  Tensor offsets = c.tensor("offsets");
-  if (c.boolean("include_last_offset", false)) offsets = slice(offsets, 0, 0, -1);
+  if (c.boolean("scale_grad_by_freq", false))
+    c.refuse("divides gradients by how often a row is looked up, which is not supported");
+  const Tensor weight = c.tensor("weight");
+  Tensor indices = c.tensor("indices"), offsets = c.tensor("offsets"),
+         factors = c.maybe("per_sample_weights");
+  if (c.boolean("include_last_offset", false)) {  // the last one is where the last bag ends
+    const int64_t end = select(offsets, 0, -1).item<int64_t>();
+    offsets = slice(offsets, 0, 0, -1);
+    indices = slice(indices, 0, 0, end);
+    if (factors.defined()) factors = slice(factors, 0, 0, end);
+  }
+  if (offsets.numel() == 0 || select(offsets, 0, 0).item<int64_t>() != 0) {
+    c.refuse(concat("needs offsets that begin with 0 (", offsets, ")"));
+  }
   Tensor rows = embedding(weight, indices);
-  const Tensor factors = c.maybe("per_sample_weights");
   if (factors.defined()) rows = mul(rows, unsqueeze(factors, -1));
   const Tensor places =
       arange(indices.dim(0), {.dtype = offsets.dtype(), .device = offsets.device()});
@@ -317,6 +328,22 @@ void avg_pool3d_of(Call& c) {
                                     .count_include_pad = c.boolean("count_include_pad", true)}));
 }
 
+void grid_sampler_of(Call& c) {
+  const int64_t mode = c.integer("interpolation_mode"), padding = c.integer("padding_mode");
+  if (mode != 0 && mode != 1) c.refuse("is bicubic, which is not supported");
+  if (padding < 0 || padding > 2)
+    c.refuse(concat("has the padding ", padding, ", which is not known"));
+  c.result(grid_sample(c.tensor("input"), c.tensor("grid"),
+                       {.mode = mode == 0 ? SampleMode::kBilinear : SampleMode::kNearest,
+                        .padding = static_cast<SamplePadding>(padding),
+                        .align_corners = c.boolean("align_corners", false)}));
+}
+void affine_grid_of(Call& c) {
+  const Dims size = c.dims("size");
+  if (size.size() != 4) c.refuse(concat("makes grids of 2-d images only (size ", size, ")"));
+  c.result(affine_grid(c.tensor("theta"), size[2], size[3], c.boolean("align_corners", false)));
+}
+
 /// Windows of equal size only: of x's size divided by the result's.
 void adaptive_max_pool2d_of(Call& c) {
   const Tensor x = c.tensor("self");
@@ -379,6 +406,7 @@ const Target kLayers[] = {
     {"aten.adaptive_avg_pool2d.default", [](Call& c) { c.result(adaptive_avg_pool2d(c.tensor("self"), c.pair("output_size"))); }},
     {"aten.max_pool3d.default", max_pool3d_of}, {"aten.avg_pool3d.default", avg_pool3d_of},
     {"aten.adaptive_avg_pool3d.default", [](Call& c) { c.result(adaptive_avg_pool3d(c.tensor("self"), c.triple("output_size"))); }},
+    {"aten.grid_sampler.default", grid_sampler_of}, {"aten.affine_grid_generator.default", affine_grid_of},
     {"aten.upsample_bilinear2d.vec", upsample_of<UpsampleMode::kBilinear>}, {"aten.upsample_linear1d.vec", upsample_of<UpsampleMode::kBilinear>}, {"aten.upsample_bicubic2d.vec", upsample_of<UpsampleMode::kBicubic>},
     {"aten.upsample_nearest1d.vec", upsample_of<UpsampleMode::kNearest>}, {"aten.upsample_nearest2d.vec", upsample_of<UpsampleMode::kNearest>}, {"aten._upsample_nearest_exact2d.vec", upsample_of<UpsampleMode::kNearestExact>},
 };

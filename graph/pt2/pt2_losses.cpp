@@ -99,6 +99,8 @@ const Target kLosses[] = {
     {"aten.kl_div.default", kl_div_of}, {"aten.poisson_nll_loss.default", poisson_nll_of},
     {"aten.cross_entropy_loss.default", cross_entropy_of}, {"aten.nll_loss.default", nll_of}, {"aten.nll_loss_nd.default", nll_of}, {"aten.nll_loss2d.default", nll_of},
     {"aten.cosine_embedding_loss.default", cosine_embedding_of}, {"aten.hinge_embedding_loss.default", hinge_embedding_of},
+    {"aten.soft_margin_loss.default", [](Call& c) { c.result(soft_margin_loss(c.tensor("self"), c.tensor("target"), {.reduction = reduction_of(c)})); }},
+    {"aten.multilabel_margin_loss.default", [](Call& c) { c.result(multilabel_margin_loss(c.tensor("self"), c.tensor("target"), {.reduction = reduction_of(c)})); }},
     {"aten.margin_ranking_loss.default", margin_ranking_of}, {"aten.triplet_margin_loss.default", triplet_margin_of},
 };
 // clang-format on

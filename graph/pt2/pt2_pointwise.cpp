@@ -1,12 +1,11 @@
 // Operators of single elements, and of symbolic numbers.
 // Contract: pt2_call.h.
 #include <cmath>
-#include <limits>
 
 #include "lathe/core/checked_size.h"
-#include "lathe/core/half.h"
 #include "lathe/graph/pt2/pt2_call.h"
 #include "lathe/ops/activations.h"
+#include "lathe/ops/arithmetic.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -70,6 +69,12 @@ void subtracted_from(Call& c) {
   c.result(c.is_tensor("other") ? sub(c.tensor("other"), self) : sub(c.number("other"), self));
 }
 
+void floor_divided(Call& c) {
+  constexpr DivOptions kFloor{RoundingMode::kFloor};
+  const Tensor self = c.self();
+  c.result(c.is_tensor("other") ? div(self, c.tensor("other"), kFloor)
+                                : div(self, c.number("other"), kFloor));
+}
 void divided(Call& c) {
   const std::string word = c.word("rounding_mode", "");
   DivOptions options;
@@ -114,39 +119,16 @@ void elu_of(Call& c) {
   if (c.real("scale", 1.0) != 1 || c.real("input_scale", 1.0) != 1) c.refuse("has scales");
   c.result(elu(c.self(), c.real("alpha", 1.0)));
 }
-/// max(x, 0) + min(alpha (e^(x/alpha) - 1), 0).
-void celu_of(Call& c) {
-  const double alpha = c.real("alpha", 1.0);
-  if (alpha == 0) c.refuse("divides by alpha = 0");
-  c.result(mul(elu(div(c.self(), alpha)), alpha));
-}
-void hardshrink_of(Call& c) {
-  const Tensor self = c.self();
-  c.result(masked_fill(self, le(abs(self), c.number("lambd", 0.5)), 0));
-}
-void softshrink_of(Call& c) {
-  const Tensor self = c.self();
-  const double lambda = c.real("lambd", 0.5);
-  c.result(sub(self, clamp(self, -lambda, lambda)));
-}
 void threshold_of(Call& c) {
   const Tensor self = c.self();
   c.result(masked_fill(self, le(self, c.number("threshold")), c.number("value")));
 }
 
-double largest_of(DType dtype) {
-  if (dtype == kF16) return static_cast<float>(std::numeric_limits<Half>::max());
-  if (dtype == kBF16) return static_cast<float>(std::numeric_limits<BFloat16>::max());
-  return dtype == kF32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
-}
 void nan_to_num_of(Call& c) {
-  const Tensor self = c.self();
-  if (!is_floating(self.dtype())) return c.result(clone(self));
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const double largest = largest_of(self.dtype());
-  Tensor out = masked_fill(self, isnan(self), c.real("nan", 0.0));
-  out = masked_fill(out, eq(self, kInfinity), c.real("posinf", largest));
-  c.result(masked_fill(out, eq(self, -kInfinity), c.real("neginf", -largest)));
+  NanToNumOptions o{.nan = c.real("nan", 0.0)};
+  if (c.has("posinf")) o.posinf = c.real("posinf");
+  if (c.has("neginf")) o.neginf = c.real("neginf");
+  c.result(nan_to_num(c.self(), o));
 }
 void gelu_of(Call& c) {
   c.result(gelu(c.self(), {.tanh_approximation = c.word("approximate", "none") == "tanh"}));
@@ -279,11 +261,11 @@ const Target kPointwise[] = {
     {"aten.rsub.Tensor", subtracted_from}, {"aten.rsub.Scalar", subtracted_from},
     {"aten.mul.Tensor", mul_of}, {"aten.mul.Scalar", binary<mul, mul>},
     {"aten.div.Tensor", divided}, {"aten.div.Scalar", divided}, {"aten.div.Tensor_mode", divided}, {"aten.div.Scalar_mode", divided},
-    {"aten.floor_divide.default", [](Call& c) { c.result(c.is_tensor("other") ? div(c.self(), c.tensor("other"), {RoundingMode::kFloor}) : div(c.self(), c.number("other"), {RoundingMode::kFloor})); }},
+    {"aten.floor_divide.default", floor_divided}, {"aten.floor_divide.Scalar", floor_divided}, {"aten.floor_divide_.Tensor", floor_divided, kWrite},
     {"aten.remainder.Scalar", binary<remainder, remainder>}, {"aten.remainder.Tensor", binary<remainder, remainder>}, {"aten.fmod.Scalar", binary<fmod, fmod>}, {"aten.fmod.Tensor", binary<fmod, fmod>},
-    {"aten.pow.Tensor_Scalar", pow_of}, {"aten.pow.Tensor_Tensor", pow_of}, {"aten.pow.Scalar", pow_of},
+    {"aten.pow.Tensor_Scalar", pow_of}, {"aten.pow.Tensor_Tensor", pow_of}, {"aten.pow.Scalar", pow_of}, {"aten.pow_.Scalar", pow_of, kWrite}, {"aten.pow_.Tensor", pow_of, kWrite},
     {"aten.maximum.default", of_two<maximum>}, {"aten.minimum.default", of_two<minimum>}, {"aten.max.other", of_two<maximum>}, {"aten.min.other", of_two<minimum>},
-    {"aten.atan2.default", of_two<atan2>}, {"aten.hypot.default", of_two<hypot>},
+    {"aten.atan2.default", of_two<atan2>}, {"aten.hypot.default", of_two<hypot>}, {"aten.logaddexp.default", of_two<logaddexp>},
     {"aten.addcmul.default", add_combined<mul>}, {"aten.addcdiv.default", add_combined<div>}, {"aten.lerp.Scalar", lerp_of}, {"aten.lerp.Tensor", lerp_of},
 
     {"aten.eq.Tensor", binary<eq, eq>}, {"aten.eq.Scalar", binary<eq, eq>}, {"aten.ne.Tensor", binary<ne, ne>}, {"aten.ne.Scalar", binary<ne, ne>},
@@ -295,9 +277,9 @@ const Target kPointwise[] = {
     {"aten.bitwise_not.default", [](Call& c) { c.result(logical_not(truth(c, "self"))); }},
 
     {"aten.clamp.default", clamped}, {"aten.clamp_min.default", clamped}, {"aten.clamp_max.default", clamped}, {"aten.clamp.Tensor", clamped}, {"aten.clamp_min.Tensor", clamped}, {"aten.clamp_max.Tensor", clamped},
-    {"aten.hardtanh.default", hardtanh_of}, {"aten.leaky_relu.default", leaky_relu_of}, {"aten.elu.default", elu_of}, {"aten.celu.default", celu_of}, {"aten.gelu.default", gelu_of},
+    {"aten.hardtanh.default", hardtanh_of}, {"aten.leaky_relu.default", leaky_relu_of}, {"aten.elu.default", elu_of}, {"aten.celu.default", [](Call& c) { c.result(celu(c.self(), c.real("alpha", 1.0))); }}, {"aten.gelu.default", gelu_of},
     {"aten.softplus.default", [](Call& c) { c.result(softplus(c.self(), {.beta = c.real("beta", 1.0), .threshold = c.real("threshold", 20.0)})); }},
-    {"aten.hardshrink.default", hardshrink_of}, {"aten.softshrink.default", softshrink_of}, {"aten.threshold.default", threshold_of}, {"aten.nan_to_num.default", nan_to_num_of},
+    {"aten.hardshrink.default", [](Call& c) { c.result(hardshrink(c.self(), c.real("lambd", 0.5))); }}, {"aten.softshrink.default", [](Call& c) { c.result(softshrink(c.self(), c.real("lambd", 0.5))); }}, {"aten.threshold.default", threshold_of}, {"aten.nan_to_num.default", nan_to_num_of},
     {"aten.glu.default", [](Call& c) { c.result(glu(c.tensor("self"), c.integer("dim", -1))); }}, {"aten.prelu.default", [](Call& c) { c.result(prelu(c.self(), c.tensor("weight"))); }},
     {"aten.where.self", where_of}, {"aten.where.ScalarSelf", where_of}, {"aten.where.ScalarOther", where_of},
     {"aten.masked_fill.Scalar", masked}, {"aten.masked_fill.Tensor", masked},

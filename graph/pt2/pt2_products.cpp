@@ -37,16 +37,17 @@ void addmm_of(Call& c) {
       addmm(c.tensor("self"), c.tensor("mat1"), c.tensor("mat2"), {.beta = beta, .alpha = alpha}));
 }
 
-/// beta * self + alpha * product. With beta = 0, self is not read.
-void add_product(Call& c, const Tensor& product) {
-  const Scalar alpha = c.number("alpha", 1), beta = c.number("beta", 1);
-  const Tensor scaled = alpha.to<double>() == 1 ? product : mul(product, alpha);
-  if (beta.to<double>() == 0) return c.result(scaled);
-  const Tensor self = c.tensor("self");
-  c.result(add(beta.to<double>() == 1 ? self : mul(self, beta), scaled));
+void baddbmm_of(Call& c) {
+  c.result(baddbmm(c.tensor("self"), c.tensor("batch1"), c.tensor("batch2"),
+                   {.beta = c.number("beta", 1), .alpha = c.number("alpha", 1)}));
 }
-void baddbmm_of(Call& c) { add_product(c, bmm(c.tensor("batch1"), c.tensor("batch2"))); }
-void addmv_of(Call& c) { add_product(c, mv(c.tensor("mat"), c.tensor("vec"))); }
+void addmv_of(Call& c) {
+  const Tensor column = unsqueeze(c.tensor("vec"), 1);
+  const Tensor self = c.tensor("self");
+  const Tensor y = addmm(self.ndim() == 0 ? self : unsqueeze(self, 1), c.tensor("mat"), column,
+                         {.beta = c.number("beta", 1), .alpha = c.number("alpha", 1)});
+  c.result(squeeze(y, 1));
+}
 
 /// y[…,k] = x1[…,i] weight[k,i,j] x2[…,j] + bias[k].
 void bilinear_of(Call& c) {
@@ -60,9 +61,10 @@ void bilinear_of(Call& c) {
 /// all.
 Tensor norm_except(const Tensor& v, int64_t dim, double power) {
   if (dim == -1) return vector_norm(v, power);
+  const int kept = wrap_dim("norm_except_dim", dim, v.ndim());
   Dims others;
   for (int d = 0; d < v.ndim(); ++d) {
-    if (d != dim) others.push_back(d);
+    if (d != kept) others.push_back(d);
   }
   if (others.empty()) return abs(v);
   return vector_norm(v, power, others, {.keepdim = true});
@@ -93,6 +95,7 @@ const Target kProducts[] = {
     {"aten.linear.default", linear_of}, {"aten.addmm.default", addmm_of}, {"aten.baddbmm.default", baddbmm_of}, {"aten.addmv.default", addmv_of}, {"aten.bilinear.default", bilinear_of},
     {"aten.matmul.default", product<matmul, kOther>}, {"aten.mm.default", product<mm, kMat2>}, {"aten.bmm.default", product<bmm, kMat2>}, {"aten.mv.default", product<mv, kVec>},
     {"aten.dot.default", product<dot, kTensor>}, {"aten.vdot.default", product<dot, kOther>}, {"aten.outer.default", product<outer, kVec2>}, {"aten.kron.default", product<kron, kOther>},
+    {"aten.tensordot.default", [](Call& c) { c.result(tensordot(c.tensor("self"), c.tensor("other"), c.dims("dims_self"), c.dims("dims_other"))); }},
     {"aten.einsum.default", [](Call& c) { c.result(einsum(c.word("equation", ""), c.tensors("tensors"))); }},
     {"aten._weight_norm.default", weight_norm_of}, {"aten.norm_except_dim.default", [](Call& c) { c.result(norm_except(c.tensor("v"), c.integer("dim", 0), c.real("pow", 2))); }},
     {"aten.cdist.default", cdist_of}, {"aten.pairwise_distance.default", pairwise_distance_of}, {"aten.cosine_similarity.default", cosine_similarity_of},

@@ -4,7 +4,6 @@
 
 #include "lathe/graph/pt2/pt2_call.h"
 #include "lathe/ops/argmax.h"
-#include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/cumprod.h"
 #include "lathe/ops/cumsum.h"
@@ -12,6 +11,7 @@
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/ops/sort.h"
+#include "lathe/ops/statistics.h"
 #include "lathe/ops/views.h"
 
 namespace lathe::jit::pt2 {
@@ -20,7 +20,7 @@ namespace {
 
 /// "self", converted if the call asks for a dtype.
 Tensor self_as_asked(Call& c) {
-  const Tensor x = c.tensor("self");
+  const Tensor x = c.self();
   return x.to(c.dtype("dtype", x.dtype()));
 }
 
@@ -32,7 +32,12 @@ void reduced(Call& c) {
 VarOptions var_options(Call& c) {
   VarOptions o{.keepdim = c.boolean("keepdim", false)};
   o.unbiased = c.boolean("unbiased", true);
-  if (c.has("correction")) o.correction = c.integer("correction");
+  if (c.has("correction")) {
+    const double correction = c.real("correction");
+    if (correction != std::floor(correction))
+      c.refuse(concat("has the correction ", correction, ", which is no integer"));
+    o.correction = static_cast<int64_t>(correction);
+  }
   return o;
 }
 template <Tensor (*op)(const Tensor&, const Dims&, VarOptions)>
@@ -109,24 +114,39 @@ void topk_of(Call& c) {
   c.results({values, indices});
 }
 
-/// The k-th smallest element of each line; k from 1.
-void results_at(Call& c, const Tensor& self, int64_t dim, int64_t k) {
-  const auto [values, indices] = sort(self, dim);
-  Tensor value = select(values, dim, k - 1), index = select(indices, dim, k - 1);
-  if (c.boolean("keepdim", false)) {
-    value = unsqueeze(value, dim);
-    index = unsqueeze(index, dim);
-  }
-  c.results({value, index});
+/// Values and indices of an operator with the arguments "dim" and "keepdim".
+void results_of(Call& c, const ValuesAndIndices& r) { c.results({r.values, r.indices}); }
+ReduceOptions keepdim_of(Call& c) { return {.keepdim = c.boolean("keepdim", false)}; }
+
+void kthvalue_of(Call& c) {
+  results_of(c, kthvalue(c.tensor("self"), c.integer("k"), c.integer("dim", -1), keepdim_of(c)));
 }
-void kthvalue_of(Call& c) { results_at(c, c.tensor("self"), c.integer("dim", -1), c.integer("k")); }
-/// The lower one of two in the middle.
 void median_of(Call& c) {
   const Tensor self = c.tensor("self");
-  if (c.has("dim"))
-    return results_at(c, self, c.integer("dim"), (self.dim(c.integer("dim")) + 1) / 2);
-  const Tensor values = sort(flatten(self)).values;
-  c.result(select(values, 0, (values.dim(0) - 1) / 2));
+  if (!c.has("dim")) return c.result(median(self));
+  results_of(c, median(self, c.integer("dim"), keepdim_of(c)));
+}
+template <ValuesAndIndices (*op)(const Tensor&, int64_t)>
+void extreme_so_far(Call& c) {
+  results_of(c, op(c.tensor("self"), c.integer("dim")));
+}
+
+void quantile_of(Call& c) {
+  QuantileOptions o{.keepdim = c.boolean("keepdim", false)};
+  if (c.has("dim")) o.dim = c.integer("dim");
+  const std::string mode = c.word("interpolation", "linear");
+  if (mode == "lower")
+    o.interpolation = QuantileMode::kLower;
+  else if (mode == "higher")
+    o.interpolation = QuantileMode::kHigher;
+  else if (mode == "midpoint")
+    o.interpolation = QuantileMode::kMidpoint;
+  else if (mode == "nearest")
+    o.interpolation = QuantileMode::kNearest;
+  else if (mode != "linear")
+    c.refuse(concat("has the interpolation \"", mode, "\", which is not known"));
+  const Tensor self = c.tensor("self");
+  c.result(c.is_tensor("q") ? quantile(self, c.tensor("q"), o) : quantile(self, c.real("q"), o));
 }
 
 using enum Kind;
@@ -144,7 +164,8 @@ const Target kReductions[] = {
     {"aten.norm.Scalar", norm_of}, {"aten.norm.ScalarOpt_dim", norm_of}, {"aten.prod.default", prod_of}, {"aten.prod.dim_int", prod_of}, {"aten.count_nonzero.default", count_nonzero_of}, {"aten.count_nonzero.dim_IntList", count_nonzero_of},
     {"aten.cumsum.default", along<cumsum>}, {"aten.cumprod.default", along<cumprod>},
     {"aten.sort.default", sort_of}, {"aten.sort.stable", sort_of}, {"aten.argsort.default", argsort_of}, {"aten.topk.default", topk_of},
-    {"aten.kthvalue.default", kthvalue_of}, {"aten.median.default", median_of}, {"aten.median.dim", median_of},
+    {"aten.kthvalue.default", kthvalue_of}, {"aten.median.default", median_of}, {"aten.median.dim", median_of}, {"aten.cummax.default", extreme_so_far<cummax>}, {"aten.cummin.default", extreme_so_far<cummin>},
+    {"aten.quantile.default", quantile_of}, {"aten.quantile.scalar", quantile_of},
 };
 // clang-format on
 

@@ -183,16 +183,15 @@ void broadcast_tensors_of(Call& c) {
   c.results(out);
 }
 
-/// Side by side: along the columns, or the only dimension.
-void hstack_of(Call& c) {
-  Tensors given = c.tensors("tensors");
-  for (Tensor& t : given) t = t.ndim() == 0 ? unsqueeze(t, 0) : t;
-  c.result(cat(given, given.empty() || given[0].ndim() == 1 ? 0 : 1));
+template <Tensor (*op)(const Tensors&)>
+void joined(Call& c) {
+  c.result(op(c.tensors("tensors")));
 }
-void vstack_of(Call& c) {
-  Tensors given = c.tensors("tensors");
-  for (Tensor& t : given) t = t.ndim() < 2 ? reshape(t, {1, -1}) : t;
-  c.result(cat(given, 0));
+
+/// Images without a batch are one.
+template <class F>
+void of_images(Call& c, const Tensor& x, int dims, F op) {
+  c.result(x.ndim() == dims ? op(x) : squeeze(op(unsqueeze(x, 0)), 0));
 }
 
 UnfoldOptions unfold_options(Call& c) {
@@ -310,11 +309,14 @@ const Target kShapes[] = {
     {"aten.index.Tensor", index_of}, {"aten.index_put.default", index_put_of}, {"aten.scatter.src", scatter_of}, {"aten.scatter.value", scatter_of},
     {"aten.scatter_add.default", [](Call& c) { c.result(scatter_add(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.tensor("src"))); }},
     {"aten.index_add.default", [](Call& c) { c.result(index_add(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.tensor("source"), c.number("alpha", 1))); }},
-    {"aten.take_along_dim.default", [](Call& c) { c.result(take_along_dim(c.tensor("self"), c.tensor("indices"), c.integer("dim"))); }},
+    {"aten.index_fill.int_Scalar", [](Call& c) { c.result(index_fill(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.number("value"))); }},
+    {"aten.index_copy.default", [](Call& c) { c.result(index_copy(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.tensor("source"))); }},
+    {"aten.take.default", [](Call& c) { c.result(take(c.tensor("self"), c.tensor("index"))); }},
+    {"aten.take_along_dim.default", [](Call& c) { const Tensor self = c.tensor("self"), at = c.tensor("indices"); c.result(c.has("dim") ? take_along_dim(self, at, c.integer("dim")) : gather(flatten(self), 0, flatten(at))); }},
     {"aten.one_hot.default", [](Call& c) { c.result(one_hot(c.tensor("self"), c.integer("num_classes", -1))); }},
-    {"aten.im2col.default", [](Call& c) { c.result(unfold(c.tensor("self"), unfold_options(c))); }},
+    {"aten.im2col.default", [](Call& c) { of_images(c, c.tensor("self"), 4, [&](const Tensor& x) { return unfold(x, unfold_options(c)); }); }},
     {"aten.col2im.default", [](Call& c) { c.result(fold(c.tensor("self"), c.pair("output_size"), unfold_options(c))); }},
-    {"aten.hstack.default", hstack_of}, {"aten.vstack.default", vstack_of}, {"aten.diag_embed.default", [](Call& c) { c.result(diag_embed(c.tensor("self"), {.offset = c.integer("offset", 0), .dim1 = c.integer("dim1", -2), .dim2 = c.integer("dim2", -1)})); }},
+    {"aten.hstack.default", joined<hstack>}, {"aten.vstack.default", joined<vstack>}, {"aten.dstack.default", joined<dstack>}, {"aten.diag_embed.default", [](Call& c) { c.result(diag_embed(c.tensor("self"), {.offset = c.integer("offset", 0), .dim1 = c.integer("dim1", -2), .dim2 = c.integer("dim2", -1)})); }},
     {"aten.tile.default", [](Call& c) { c.result(tile(c.tensor("self"), c.dims("dims"))); }},
     {"aten.index_select.default", [](Call& c) { c.result(index_select(c.tensor("self"), c.integer("dim"), c.tensor("index"))); }},
     {"aten.gather.default", [](Call& c) { c.result(gather(c.tensor("self"), c.integer("dim"), c.tensor("index"))); }},

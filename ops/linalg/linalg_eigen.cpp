@@ -63,6 +63,7 @@ Matrix exponential(const Matrix& a) {
   if (!a.allFinite()) return Matrix::Constant(n, n, kNan);
   constexpr double kLargest = 5.371920351148152;  // 1-norm up to which degree 13 is exact
   const double norm = a.cwiseAbs().colwise().sum().maxCoeff();
+  if (!std::isfinite(norm)) return Matrix::Constant(n, n, kNan);
   const int squarings =
       norm > kLargest ? static_cast<int>(std::ceil(std::log2(norm / kLargest))) : 0;
   constexpr double b[] = {64764752532480000,

@@ -228,6 +228,30 @@ TEST_CASE("pool3d: gradients agree with finite differences, once and twice") {
   check_gradients({"adaptive_avg_pool3d", adaptive, {x}});
 }
 
+TEST_CASE("max_pool3d: the first of equal elements by depth, row, column gets the gradient") {
+  const Tensor x = tensor({0.f, 1.f, 1.f, 0.f}).view({1, 1, 2, 1, 2});
+  x.requires_grad_();
+  sum(max_pool3d(x, {.kernel = {2, 1, 2}})).backward();
+  CHECK(x.grad().to_vector<float>() == std::vector<float>{0, 1, 0, 0});
+}
+
+TEST_CASE("conv3d: padding of the depth is never in memory") {
+  const int64_t far = int64_t{1} << 40;
+  const Tensor y = conv3d(ones({1, 1, 1, 1, 1}), ones({1, 1, 1, 1, 1}),
+                          {.stride = {far, 1, 1}, .pad = {far, 0, 0}});
+  CHECK(y.to_vector<float>() == std::vector<float>{0, 1, 0});
+}
+
+TEST_CASE("pool3d: windows that do not fit are refused by name") {
+  const Tensor x = zeros({1, 1, 2, 4, 4});
+  CHECK_THROWS_WITH_AS(max_pool3d(x, {.kernel = {5, 1, 1}}),
+                       doctest::Contains("max_pool3d: a window spans 5 planes but the padded input "
+                                         "has 2 (x: f32[1,1,2,4,4]@cpu)"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(avg_pool3d(x, {.kernel = {1, 1, 0}}),
+                       doctest::Contains("avg_pool3d: the columns of a window"), ValueError);
+}
+
 TEST_CASE("pool3d: x of another number of dimensions is refused by name") {
   CHECK_THROWS_WITH_AS(avg_pool3d(zeros({4, 4, 4}), {}),
                        doctest::Contains("avg_pool3d: x must be [N,C,D,H,W] or [C,D,H,W] (x: "

@@ -129,14 +129,20 @@ std::string_view other_stem(const StateDict& from_file, const StateDict& own) {
 // Flags that mean the last layer find it by its module.
 void check_head(const nn::Module& model, const Settings& settings) {
   const auto* const known = dynamic_cast<const nn::KnowsHead*>(&model);
+  if (known == nullptr) return;
   const auto frozen = split_list(settings.freeze);
-  const bool means_head = settings.head_lr || settings.lora_rank > 0 ||
-                          std::ranges::find(frozen, "backbone") != frozen.end();
-  if (known == nullptr || !means_head || !head_of(model).empty()) return;
+  const bool needs_head = settings.head_lr || std::ranges::find(frozen, "backbone") != frozen.end();
+  const std::vector<std::string> parameters = known->head_parameters();
+  if (needs_head && parameters.empty())
+    throw UsageError(
+        formatted("--freeze backbone and --head-lr need a last layer; no linear layer or "
+                  "convolution makes the result of {}",
+                  *settings.model));
+  if ((!needs_head && settings.lora_rank == 0) || !head_of(model).empty()) return;
   throw UsageError(
       formatted("--freeze backbone, --head-lr and --lora-rank need a last layer that is a module; "
                 "the parameters of that of {} are {}",
-                *settings.model, joined(known->head_parameters(), " and ")));
+                *settings.model, joined(parameters, " and ")));
 }
 
 // What may have been meant, where a file does not fit.
