@@ -71,10 +71,11 @@ bool same_bits(const Tensor& a, const Tensor& b) {
          b.is_contiguous() && std::memcmp(a.raw_data(), b.raw_data(), bytes) == 0;
 }
 
-/// Ops that are made of several, or do nothing but copy.
+/// Ops that are made of several, or do nothing but copy, or are too long for a fused kernel.
 const std::vector<std::string> kWithoutKernel = {
-    "clone", "hardsigmoid", "hardswish", "hardtanh", "logical_not", "logsigmoid", "mish",
-    "relu6", "selu",        "softplus",  "softsign", "div",         "masked_fill"};
+    "clone",       "hardsigmoid", "hardswish", "hardtanh", "logical_not", "logsigmoid",
+    "mish",        "relu6",       "selu",      "softplus", "softsign",    "div",
+    "masked_fill", "lgamma",      "digamma",   "erfinv",   "polygamma"};
 
 bool has_kernel(const jit::Node& node) {
   const bool form =

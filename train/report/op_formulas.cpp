@@ -54,6 +54,7 @@ constexpr OpFormula kFormulas[] = {
   // losses
   {"cross_entropy", "x", "y = log(sum over the classes of exp(x)) - x[label] for each row: how unlikely the model holds its label", "dx = dy (softmax(x), less 1 at the label)"},
   {"nll_loss", "x", "y = -x[label] for each row", "dx = -dy at the label, 0 elsewhere"},
+  {"smooth_l1_loss", "x t", "y = (x - t)^2 / (2 beta) where |x - t| < beta, else |x - t| - beta / 2", "dx = dy (x - t) / beta where |x - t| < beta, else dy sign(x - t); dt = -dx"},
   {"binary_cross_entropy", "x t", "y = -(t log(x) + (1 - t) log(1 - x))", "dx = dy (x - t) / (x (1 - x))"},
 
   // arithmetic
@@ -118,6 +119,18 @@ constexpr OpFormula kFormulas[] = {
   {"max", "x", "y = the largest x", "dx = dy at the largest, 0 elsewhere"},
   {"min", "x", "y = the smallest x", "dx = dy at the smallest, 0 elsewhere"},
   {"cumsum", "x", "y[i] = x[0] + ... + x[i]", "dx[i] = dy[i] + ... + dy[n-1]"},
+  {"cumprod", "x", "y[i] = x[0] * ... * x[i]", "dx[i] = sum over j from i on of dy[j] times the product of the other factors of y[j]"},
+  {"flip", "x", "y = x in reverse order along some dimensions", "dx = dy in reverse order along the same ones"},
+  {"cdist", "a b", "y[i,j] = the distance from row i of a to row j of b", "da[i] = sum over j of dy[i,j] times that distance's derivative by a[i]; db[j] likewise"},
+
+  // matrices
+  {"cholesky", "a", "y = the lower triangular matrix with y @ T(y) = a",
+   "da = the symmetric part of T(inv(y)) @ p @ inv(y), where p is the lower triangle of T(y) @ dy with half its diagonal"},
+  {"solve_triangular", "a b", "y = the solution of a @ y = b, where a is triangular", "db = the solution of T(a) @ db = dy; da = the same triangle of -db @ T(y)"},
+  {"det", "a", "y = det(a)", "da = dy y T(inv(a))"},
+  {"slogdet", "a", "y = the sign of det(a), and log |det(a)|", "da = dy T(inv(a)), with dy of the logarithm"},
+  {"pinv", "a", "y = the pseudo-inverse of a", "da = -T(y) @ dy @ T(y), and a term for each side on which a has no inverse"},
+  {"matrix_exp", "a", "y = 1 + a + a @ a / 2 + a @ a @ a / 6 + ...", "da = the upper right block of exp([[T(a), dy], [0, T(a)]])"},
   {"sort", "x", "y = x in order", "dx = dy, each at the place where its element was"},
   {"topk", "x", "y = the k largest x", "dx = dy at their places, 0 elsewhere"},
 
