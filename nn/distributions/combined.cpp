@@ -10,17 +10,19 @@
 
 namespace lathe::distributions {
 
-static const Distribution& with_batch_dims(const Distribution& base, int dims) {
+/// The batch of `base`.
+/// throws: ValueError unless it has `dims` dimensions.
+static const Shape& batch_with(int dims, const Distribution& base) {
   LATHE_CHECK(ValueError, dims >= 0 && dims <= base.batch_shape().size(),
               "Independent: dims must be from 0 to the number of batch dimensions of ", base.name(),
               ", ", base.batch_shape().size(), ", got ", dims);
-  return base;
+  return base.batch_shape();
 }
 
+// Both arguments of Distribution() check `dims_in`, because either may be evaluated first.
 Independent::Independent(std::shared_ptr<const Distribution> base_in, int dims_in)
-    : Distribution("Independent",
-                   without_last(with_batch_dims(*base_in, dims_in).batch_shape(), dims_in),
-                   joined(last_of(base_in->batch_shape(), dims_in), base_in->event_shape())),
+    : Distribution("Independent", without_last(batch_with(dims_in, *base_in), dims_in),
+                   joined(last_of(batch_with(dims_in, *base_in), dims_in), base_in->event_shape())),
       base(std::move(base_in)),
       dims(dims_in) {}
 Tensor Independent::draw(const Shape& sample_shape, Generator* generator) const {

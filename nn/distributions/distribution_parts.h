@@ -23,7 +23,7 @@ Tensor xlogy(const Tensor& a, const Tensor& b);
 Tensor sum_rightmost(const Tensor& x, int count);
 /// `a` followed by `b`.
 Shape joined(const Shape& a, const Shape& b);
-/// The first a.size() - count, and the last `count` sizes.
+/// The first a.size() - count, and the last `count` sizes; 0 <= count <= a.size().
 Shape without_last(const Shape& a, int count);
 Shape last_of(const Shape& a, int count);
 /// p clamped to [eps, 1 - eps] of its dtype, so that logarithms are finite.

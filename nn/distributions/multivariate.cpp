@@ -23,11 +23,13 @@ namespace lathe::distributions {
 
 namespace {
 
-Shape batch_of_vectors(const char* name, const Tensor& x) {
+/// The shape of x.
+/// throws: DTypeError; ShapeError unless x holds vectors.
+const Shape& shape_of_vectors(const char* name, const Tensor& x) {
   LATHE_CHECK(DTypeError, x.dtype() == kF32 || x.dtype() == kF64, name,
               ": expected parameters in f32 or f64 (", x, ")");
   LATHE_CHECK(ShapeError, x.ndim() > 0, name, ": expected vectors, […,d] (", x, ")");
-  return without_last(x.shape(), 1);
+  return x.shape();
 }
 
 /// The Cholesky factor of an inverse: that of the matrix read backwards, backwards and inverted.
@@ -72,9 +74,10 @@ Tensor log_diagonal_sum(const Tensor& factor) {
 
 }  // namespace
 
+// Both arguments of Distribution() check the shape, because either may be evaluated first.
 Dirichlet::Dirichlet(const Tensor& concentration_in)
-    : Distribution("Dirichlet", batch_of_vectors("Dirichlet", concentration_in),
-                   last_of(concentration_in.shape(), 1)),
+    : Distribution("Dirichlet", without_last(shape_of_vectors("Dirichlet", concentration_in), 1),
+                   last_of(shape_of_vectors("Dirichlet", concentration_in), 1)),
       concentration(concentration_in) {
   check_each(name(), "concentration", "positive", gt(concentration, 0), concentration);
 }
@@ -106,7 +109,7 @@ Tensor Dirichlet::variance() const {
 
 MultivariateNormal::MultivariateNormal(const Tensor& loc_in, const CovarianceOptions& covariance)
     : MultivariateNormal(loc_in, factor_of(loc_in, covariance),
-                         batch_of_vectors("MultivariateNormal", loc_in)) {}
+                         without_last(shape_of_vectors("MultivariateNormal", loc_in), 1)) {}
 MultivariateNormal::MultivariateNormal(const Tensor& loc_in, const Tensor& factor,
                                        const Shape& batch)
     : Distribution("MultivariateNormal",
