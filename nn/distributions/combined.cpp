@@ -29,6 +29,7 @@ Tensor Independent::draw(const Shape& sample_shape, Generator* generator) const 
   return base->draw(sample_shape, generator);
 }
 Tensor Independent::log_prob(const Tensor& value) const {
+  check_event(value);
   return sum_rightmost(base->log_prob(value), dims);
 }
 Tensor Independent::entropy() const { return sum_rightmost(base->entropy(), dims); }
@@ -68,10 +69,12 @@ Tensor MixtureSameFamily::draw(const Shape& sample_shape, Generator* generator) 
   return squeeze(gather(all, dim, expand(index, one)), dim);
 }
 Tensor MixtureSameFamily::log_prob(const Tensor& value) const {
+  check_event(value);
   const Tensor each = component->log_prob(beside_components(value));
   return logsumexp(add(each, mixture.logits), {-1});
 }
 Tensor MixtureSameFamily::cdf(const Tensor& value) const {
+  check_event(value);
   return sum(mul(component->cdf(beside_components(value)), mixture.probs), {-1});
 }
 Tensor MixtureSameFamily::mean() const {

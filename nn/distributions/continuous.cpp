@@ -75,7 +75,9 @@ Tensor Uniform::log_prob(const Tensor& value) const {
 }
 Tensor Uniform::entropy() const { return log(sub(high, low)); }
 Tensor Uniform::cdf(const Tensor& value) const {
-  return clamp(div(sub(value, low), sub(high, low)), 0, 1);
+  check_each(name(), "value", "in [low, high]", logical_and(ge(value, low), le(value, high)),
+             value);
+  return div(sub(value, low), sub(high, low));
 }
 Tensor Uniform::mean() const { return mul(add(low, high), 0.5); }
 Tensor Uniform::variance() const { return mul(square(sub(high, low)), 1.0 / 12); }

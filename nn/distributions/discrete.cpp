@@ -125,6 +125,7 @@ Tensor Multinomial::draw(const Shape& sample_shape, Generator* generator) const 
   return scatter_add(counts, -1, classes, ones(classes.shape(), counts.options()));
 }
 Tensor Multinomial::log_prob(const Tensor& value) const {
+  check_event(value);
   const Tensor total = sum(value, {-1});
   check_each(name(), "value", "counts", logical_and(ge(value, 0), eq(floor(value), value)), value);
   check_each(name(), "the sum of value", "total_count", eq(total, total_count), total);

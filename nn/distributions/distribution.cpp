@@ -39,6 +39,12 @@ Shape Distribution::extended(const Shape& sample_shape) const {
   return joined(joined(sample_shape, batch_), event_);
 }
 
+void Distribution::check_event(const Tensor& value) const {
+  const int dims = event_.size();
+  LATHE_CHECK(ShapeError, value.ndim() >= dims && last_of(value.shape(), dims) == event_, name_,
+              ": value must end with the event shape ", event_, ", got shape ", value.shape());
+}
+
 Tensors broadcast(const char* name, std::initializer_list<Param> params) {
   TensorOptions options{};
   Shape shape;

@@ -24,8 +24,8 @@ class Param {
 
 /// A batch of distributions: a value is […sample, …batch, …event].
 /// Parameters keep their history, so log_prob(), entropy() and rsample() are differentiable by
-/// them. The constructor checks the parameters. log_prob() and cdf() check their values; Uniform's
-/// cdf() takes any. Each check of tensors on a GPU waits until the GPU has computed it.
+/// them. The constructor checks the parameters. log_prob() and cdf() check their values. Each check
+/// of tensors on a GPU waits until the GPU has computed it.
 /// dtypes: f32, f64.
 /// throws: ValueError for a parameter out of its range, for a value outside the support, and for a
 /// function that the distribution does not have; ShapeError, DTypeError, DeviceError.
@@ -45,7 +45,7 @@ class LATHE_API Distribution {
   Tensor rsample(const Shape& sample_shape = {}, Generator* generator = nullptr) const;
 
   /// The logarithm of the density, or of the probability.
-  ///   value  […sample, …batch, …event]   →  […sample, …batch]
+  ///   value  […sample, …batch, …event]; all but the event broadcasts   →  […sample, …batch]
   virtual Tensor log_prob(const Tensor& value) const = 0;
   /// →  […batch]
   virtual Tensor entropy() const;
@@ -66,6 +66,8 @@ class LATHE_API Distribution {
   virtual Tensor draw(const Shape& sample_shape, Generator* generator) const = 0;
   /// sample_shape, batch and event as one shape.
   Shape extended(const Shape& sample_shape) const;
+  /// throws: ShapeError unless the last sizes of `value` are those of the event.
+  void check_event(const Tensor& value) const;
   [[noreturn]] void throw_without(const char* function) const;
 
   friend class Independent;  // these draw from another distribution

@@ -86,6 +86,7 @@ Tensor Dirichlet::draw(const Shape& sample_shape, Generator* generator) const {
   return div(parts, sum(parts, {-1}, {.keepdim = true}));
 }
 Tensor Dirichlet::log_prob(const Tensor& value) const {
+  check_event(value);
   const Tensor total = sum(value, {-1});
   check_each(name(), "value", "at least 0", ge(value, 0), value);
   check_each(name(), "the sum of value", "1", lt(abs(sub(total, 1)), 1e-6), total);
@@ -124,6 +125,7 @@ Tensor MultivariateNormal::draw(const Shape& sample_shape, Generator* generator)
   return add(loc, squeeze(matmul(scale_tril, unsqueeze(noise, -1)), -1));
 }
 Tensor MultivariateNormal::log_prob(const Tensor& value) const {
+  check_event(value);
   check_each(name(), "value", "numbers", eq(value, value), value);
   const double constant = static_cast<double>(loc.dim(-1)) * std::log(2 * std::numbers::pi);
   const Tensor distance = squared_distance(sub(value, loc), scale_tril);

@@ -258,6 +258,43 @@ TEST_CASE("distributions: rsample moves with the parameters as the quantiles do"
                        ValueError);
 }
 
+TEST_CASE("distributions: the event of a value fits, its batch broadcasts") {
+  const Tensor one = ones({1});
+  const auto refused = [](const Distribution& d, const Tensor& value, const char* text) {
+    CHECK_THROWS_WITH_AS(d.log_prob(value), Contains(text), ShapeError);
+  };
+  refused(Dirichlet(ones({3})), one,
+          "Dirichlet: value must end with the event shape [3], got shape [1]");
+  refused(Dirichlet(ones({3})), tensor(1.0f), "event shape [3], got shape []");
+  refused(Multinomial(1, {.probs = ones({3})}), one, "Multinomial: value must end with");
+  refused(MultivariateNormal(zeros({3}), {.scale_tril = eye(3)}), one,
+          "MultivariateNormal: value must end with");
+  refused(Independent(Normal(zeros({3}), 1.0), 1), one, "Independent: value must end with");
+  refused(Independent(Normal(zeros({1}), 1.0), 1), ones({3}), "event shape [1], got shape [3]");
+  const MixtureSameFamily mixture(Categorical({.probs = ones({2})}),
+                                  Independent(Normal(zeros({2, 3}), 1.0), 1));
+  refused(mixture, one, "MixtureSameFamily: value must end with");
+  refused(mixture, tensor(1.0f), "MixtureSameFamily: value must end with");
+  CHECK_THROWS_WITH_AS(mixture.cdf(one), Contains("event shape [3], got shape [1]"), ShapeError);
+
+  // A value [4,1,event] in a batch [2], with PyTorch's numbers.
+  const auto broadcasts = [](const Distribution& d, const Tensor& value, const Tensor& want) {
+    CAPTURE(d.name());
+    CHECK(difference(d.log_prob(value.expand({4, 1, value.dim(-1)})), want.expand({4, 2}), 1e-14) ==
+          "");
+  };
+  const Tensor weights = tensor({{1.0, 2.0, 3.0}, {3.0, 2.0, 1.0}}, kF64);
+  broadcasts(Dirichlet(weights), tensor({0.2, 0.3, 0.5}, kF64),
+             tensor({1.5040773967762737, -0.3285040669720364}, kF64));
+  broadcasts(Multinomial(3, {.probs = weights}), tensor({1.0, 0.0, 2.0}, kF64),
+             tensor({-2.0794415416798357, -3.1780538303479458}, kF64));
+  const Tensor loc = tensor({{0.0, 0.0}, {1.0, 2.0}}, kF64), x = tensor({1.0, -1.0}, kF64);
+  broadcasts(MultivariateNormal(loc, {.scale_tril = tensor({{2.0, 0.0}, {1.0, 1.0}}, kF64)}), x,
+             tensor({-3.7810242469692907, -7.031024246969291}, kF64));
+  broadcasts(Independent(Normal(loc, 2.0), 1), x,
+             tensor({-3.474171427529236, -4.349171427529236}, kF64));
+}
+
 TEST_CASE("distributions: numbers take the dtype of the other parameter; f32 stays f32") {
   const Normal d(zeros({3}, kF64), 2.0);
   CHECK(d.scale.dtype() == kF64);
@@ -304,6 +341,14 @@ TEST_CASE("distributions: what is out of range is named") {
   }
   CHECK_THROWS_WITH_AS(Dirichlet(tensor(1.0f)), Contains("Dirichlet: expected vectors"),
                        ShapeError);
+  const Uniform uniform(tensor({0.0, 1.0}, kF64), 2.0);
+  CHECK_THROWS_WITH_AS(uniform.cdf(number(0.5)),
+                       Contains("Uniform: value must be in [low, high], got 0.5 at element 1"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(
+      MixtureSameFamily(Categorical({.probs = ones({2}, kF64)}), uniform).cdf(number(0.5)),
+      Contains("Uniform: value must be in [low, high], got 0.5"), ValueError);
+  CHECK(difference(uniform.cdf(number(2)), ones({2}, kF64), 0) == "");
   CHECK_THROWS_WITH_AS(
       MixtureSameFamily(Categorical({.logits = zeros({3})}), Normal(zeros({2}), 1.0)),
       Contains("the component's batch must be"), ShapeError);
