@@ -7,6 +7,7 @@
 #include "lathe/nn/distributions/distribution_parts.h"
 #include "lathe/nn/distributions/standard_gamma.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/special.h"
 #include "lathe/ops/unary.h"
@@ -44,7 +45,7 @@ LogNormal::LogNormal(const Param& loc, const Param& scale) : LogNormal(Normal(lo
 LogNormal::LogNormal(const Normal& normal)
     : Distribution("LogNormal", normal.batch_shape(), {}), base(normal) {}
 Tensor LogNormal::draw(const Shape& sample_shape, Generator* generator) const {
-  return exp(base.rsample(sample_shape, generator));
+  return above_zero(exp(base.rsample(sample_shape, generator)), base.loc.dtype());
 }
 Tensor LogNormal::log_prob(const Tensor& value) const {
   check_each(name(), "value", "positive", gt(value, 0), value);
@@ -66,7 +67,10 @@ Uniform::Uniform(const Tensors& p)
   check_each(name(), "high", "above low", lt(low, high), high);
 }
 Tensor Uniform::draw(const Shape& sample_shape, Generator* generator) const {
-  return add(low, mul(sub(high, low), rand(extended(sample_shape), low.options(), generator)));
+  const Tensor uniform = rand(extended(sample_shape), low.options(), generator);
+  const Tensor x = add(low, mul(sub(high, low), uniform));
+  // x can round up to `high`. `low` takes these, because only numbers above it round to it.
+  return where(lt(x, high), x, low);
 }
 Tensor Uniform::log_prob(const Tensor& value) const {
   check_each(name(), "value", "in [low, high]", logical_and(ge(value, low), le(value, high)),
@@ -111,7 +115,8 @@ Gamma::Gamma(const Tensors& p)
   check_each(name(), "rate", "positive", gt(rate, 0), rate);
 }
 Tensor Gamma::draw(const Shape& sample_shape, Generator* generator) const {
-  return div(standard_gamma(expand(concentration, extended(sample_shape)), generator), rate);
+  const Tensor logs = log_standard_gamma(expand(concentration, extended(sample_shape)), generator);
+  return above_zero(exp(sub(logs, log(cast(rate, kF64)))), rate.dtype());
 }
 Tensor Gamma::log_prob(const Tensor& value) const {
   check_each(name(), "value", "at least 0", ge(value, 0), value);
@@ -135,9 +140,9 @@ Beta::Beta(const Tensors& p)
 }
 Tensor Beta::draw(const Shape& sample_shape, Generator* generator) const {
   const Shape shape = extended(sample_shape);
-  const Tensor a = standard_gamma(expand(concentration1, shape), generator);
-  const Tensor b = standard_gamma(expand(concentration0, shape), generator);
-  return div(a, add(a, b));
+  const Tensor log_a = log_standard_gamma(expand(concentration1, shape), generator);
+  const Tensor log_b = log_standard_gamma(expand(concentration0, shape), generator);
+  return between_zero_and_one(sigmoid(sub(log_a, log_b)), concentration1.dtype());  // a / (a + b)
 }
 Tensor Beta::log_prob(const Tensor& value) const {
   check_each(name(), "value", "in [0, 1]", logical_and(ge(value, 0), le(value, 1)), value);

@@ -7,6 +7,7 @@
 #include "lathe/nn/distributions/distribution_parts.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/reduce.h"
@@ -104,10 +105,23 @@ Shape last_of(const Shape& a, int count) {
   return out;
 }
 
+static double eps_of(DType dtype) {
+  return dtype == kF64 ? std::numeric_limits<double>::epsilon()
+                       : std::numeric_limits<float>::epsilon();
+}
+static double least_normal(DType dtype) {
+  return dtype == kF64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+}
+
 Tensor clamped_probs(const Tensor& p) {
-  const double eps = p.dtype() == kF64 ? std::numeric_limits<double>::epsilon()
-                                       : std::numeric_limits<float>::epsilon();
+  const double eps = eps_of(p.dtype());
   return clamp(p, eps, 1 - eps);
+}
+Tensor above_zero(const Tensor& x, DType dtype) {
+  return cast(clamp(x, {.low = least_normal(dtype)}), dtype);
+}
+Tensor between_zero_and_one(const Tensor& x, DType dtype) {
+  return cast(clamp(x, least_normal(dtype), 1 - eps_of(dtype) / 2), dtype);
 }
 
 }  // namespace lathe::distributions

@@ -28,5 +28,9 @@ Shape without_last(const Shape& a, int count);
 Shape last_of(const Shape& a, int count);
 /// p clamped to [eps, 1 - eps] of its dtype, so that logarithms are finite.
 Tensor clamped_probs(const Tensor& p);
+/// Samples of (0, inf) in `dtype`: one that is too small for it becomes its least normal number.
+Tensor above_zero(const Tensor& x, DType dtype);
+/// The same of (0, 1): one that is too close to 1 becomes the number before 1.
+Tensor between_zero_and_one(const Tensor& x, DType dtype);
 
 }  // namespace lathe::distributions

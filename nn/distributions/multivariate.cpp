@@ -14,6 +14,7 @@
 #include "lathe/ops/random.h"
 #include "lathe/ops/rearrange.h"
 #include "lathe/ops/reduce.h"
+#include "lathe/ops/softmax.h"
 #include "lathe/ops/special.h"
 #include "lathe/ops/triangle.h"
 #include "lathe/ops/unary.h"
@@ -82,8 +83,8 @@ Dirichlet::Dirichlet(const Tensor& concentration_in)
   check_each(name(), "concentration", "positive", gt(concentration, 0), concentration);
 }
 Tensor Dirichlet::draw(const Shape& sample_shape, Generator* generator) const {
-  const Tensor parts = standard_gamma(expand(concentration, extended(sample_shape)), generator);
-  return div(parts, sum(parts, {-1}, {.keepdim = true}));
+  const Tensor logs = log_standard_gamma(expand(concentration, extended(sample_shape)), generator);
+  return between_zero_and_one(softmax(logs, -1), concentration.dtype());
 }
 Tensor Dirichlet::log_prob(const Tensor& value) const {
   check_event(value);

@@ -2,7 +2,6 @@
 #include "lathe/nn/distributions/standard_gamma.h"
 
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "lathe/autograd/record.h"
@@ -34,10 +33,12 @@ Uniforms uniforms_of(Generator::State at, uint64_t counter) {
   return {uniform(w.v[0], w.v[1]), uniform(w.v[2], w.v[3])};
 }
 
-double draw_gamma(double alpha, Generator::State at) {
-  double scale = 1;
+double draw_log_gamma(double alpha, Generator::State at) {
+  double log_scale = 0;
   if (alpha < 1) {  // a sample for alpha + 1, times a power of a uniform number
-    scale = std::pow(uniforms_of(at, 0).first, 1 / alpha);
+    // -inf would make the quotient of two samples NaN.
+    constexpr double kLeast = -1e300;
+    log_scale = std::fmax(std::log(uniforms_of(at, 0).first) / alpha, kLeast);
     alpha += 1;
   }
   const double d = alpha - 1.0 / 3, c = 1 / std::sqrt(9 * d);
@@ -48,12 +49,12 @@ double draw_gamma(double alpha, Generator::State at) {
     if (root <= 0) continue;
     const double v = root * root * root;
     const double height = std::log(uniforms_of(at, counter + 1).first);
-    if (height < 0.5 * x * x + d - d * v + d * std::log(v)) return scale * d * v;
+    if (height < 0.5 * x * x + d - d * v + d * std::log(v)) return log_scale + std::log(d * v);
   }
-  return scale * d;
+  return log_scale + std::log(d);
 }
 
-/// f(i) of element i of a new tensor like `like`, made in f64 on the CPU.
+/// f(i) of element i of a new f64 tensor with the shape and device of `like`, made on the CPU.
 template <class F>
 Tensor made(const Tensor& like, F f) {
   const NoGrad off;
@@ -63,28 +64,28 @@ Tensor made(const Tensor& like, F f) {
   parallel_for(out.numel(), kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) values[i] = f(i);
   });
-  return to_device(cast(out, like.dtype()), like.device());
+  return to_device(out, like.device());
 }
 
-/// x for the loops: dense f64 on the CPU.
+/// x for the loops: dense on the CPU.
 Tensor on_host(const Tensor& x) {
   const NoGrad off;
-  return contiguous(cast(to_device(x.detach(), kCPU), kF64));
+  return contiguous(to_device(x.detach(), kCPU));
 }
 
-}  // namespace
-
+/// The gradient of log x for a sample x of Gamma(alpha, 1): -(dF/dalpha) / (x density).
+//
 // F(x) = e^-x x^a / Γ(a) Σ t_k with t_k = x^k / (a (a + 1) … (a + k)). Its derivative by a, over
 // the density, is x Σ t_k (ln x - ψ(a + k + 1)).
-double standard_gamma_grad(double alpha, double x) {
+double log_gamma_grad(double alpha, double log_x) {
+  const double x = std::exp(log_x);
   constexpr double kLarge = 1e5;  // the distribution is normal to five digits
-  if (alpha > kLarge) return (x + alpha) / (2 * alpha);
+  if (alpha > kLarge) return (x + alpha) / (2 * alpha * x);
   // ψ(alpha + 1), as special_math.h: by steps to 10, then Stirling's series.
   double psi = 0, at = alpha + 1;
   for (; at < 10; at += 1) psi -= 1 / at;
   const double z = 1 / (at * at);
   psi += std::log(at) - 0.5 / at - z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z / 240)));
-  const double log_x = std::log(x);
   double term = 1 / alpha, sum = 0, size = 0;
   for (double k = 0;; ++k) {
     sum += term * (psi - log_x);
@@ -93,20 +94,21 @@ double standard_gamma_grad(double alpha, double x) {
     psi += 1 / (alpha + k + 1);
     term *= x / (alpha + k + 1);
   }
-  return x * sum;
+  return sum;
 }
 
-Tensor standard_gamma(const Tensor& alpha, Generator* generator) {
-  const profile::OpRange range("standard_gamma", {alpha});
+}  // namespace
+
+Tensor log_standard_gamma(const Tensor& alpha_in, Generator* generator) {
+  const profile::OpRange range("standard_gamma", {alpha_in});
+  const Tensor alpha = cast(alpha_in, kF64);
   const Tensor a = on_host(alpha);
   Generator& source = generator != nullptr ? *generator : default_generator(alpha.device());
   const Generator::State start = source.reserve(kCounters * static_cast<uint64_t>(alpha.numel()));
-  const double least = alpha.dtype() == kF64 ? std::numeric_limits<double>::min()
-                                             : std::numeric_limits<float>::min();
   Tensor y = made(alpha, [&](int64_t i) {
     const auto element = static_cast<uint64_t>(i);
     const Generator::State at{start.seed, start.offset + kCounters * element};
-    return std::fmax(draw_gamma(a.data<double>()[i], at), least);
+    return draw_log_gamma(a.data<double>()[i], at);
   });
   autograd::record("standard_gamma", y, {alpha},
                    [alpha = autograd::Saved(alpha), y = autograd::SavedOutput(y)](
@@ -116,9 +118,9 @@ Tensor standard_gamma(const Tensor& alpha, Generator* generator) {
                          "standard_gamma: samples of Gamma, Beta and Dirichlet have no second "
                          "derivative (alpha: ",
                          alpha.get(), ")");
-                     const Tensor shape = on_host(alpha.get()), x = on_host(y.get());
+                     const Tensor shape = on_host(alpha.get()), log_x = on_host(y.get());
                      const Tensor gradient = made(dy, [&](int64_t i) {
-                       return standard_gamma_grad(shape.data<double>()[i], x.data<double>()[i]);
+                       return log_gamma_grad(shape.data<double>()[i], log_x.data<double>()[i]);
                      });
                      return Tensors{mul(dy, gradient)};
                    });

@@ -258,6 +258,54 @@ TEST_CASE("distributions: rsample moves with the parameters as the quantiles do"
                        ValueError);
 }
 
+TEST_CASE("distributions: samples of tiny parameters stay inside the support") {
+  manual_seed(34);
+  const auto all_finite = [](const Tensor& x) { return all(isfinite(x)).item<bool>(); };
+  const auto count = [](const Tensor& x, double value) {
+    const std::vector<double> v = x.reshape({-1}).to_vector<double>();
+    return std::count(v.begin(), v.end(), value);
+  };
+  // Where both gammas underflow, their quotient must not be exactly 1/2.
+  for (const DType dtype : {kF32, kF64}) {
+    const double a = dtype == kF32 ? 0.01 : 0.001;
+    const Beta beta(full({}, a, {.dtype = dtype}), a);
+    const Tensor x = beta.sample({kSamples});
+    CAPTURE(dtype);
+    CHECK(x.dtype() == dtype);
+    CHECK(count(x, 0.5) == 0);
+    CHECK(all_finite(beta.log_prob(x)));
+    CHECK(std::fabs(x.mean().item<double>() - 0.5) < 5 * 0.5 / std::sqrt(kSamples));
+    CHECK(std::fabs(x.var().item<double>() - 0.25 / (2 * a + 1)) < 0.002);
+  }
+  const Dirichlet dirichlet(full({3}, 0.01));
+  const Tensor p = dirichlet.sample({kSamples});
+  CHECK(count(p, 1.0f / 3) == 0);
+  CHECK(all_finite(dirichlet.log_prob(p)));
+  CHECK(difference(p.mean({0}), full({3}, 1.0 / 3), 5 * 0.47 / std::sqrt(kSamples)) == "");
+  CHECK(difference(p.var({0}), full({3}, 2.0 / 9 / 1.03), 0.005) == "");
+  // The derivative of the mean b / (a + b), with the error of 20,000 samples.
+  const Tensor a = full({}, 0.1).requires_grad_();
+  Beta(a, 0.1).rsample({kSamples}).mean().backward();
+  CHECK(std::fabs(a.grad().item<double>() - 2.5) < 0.2);
+  // The quotient by the rate underflows.
+  const Gamma gamma(1e-3, 1e8);
+  const Tensor y = gamma.sample({kSamples});
+  CHECK(count(y, 0) == 0);
+  CHECK(all_finite(gamma.log_prob(y)));
+  const LogNormal tiny(-200.0, 1.0);
+  CHECK(all_finite(tiny.log_prob(tiny.sample({10}))));
+  // low + (high - low) u rounds to high, 30 times in a million.
+  const Uniform narrow(1000.0, 1001.0);
+  CHECK(all_finite(narrow.log_prob(narrow.sample({1'000'000}))));
+}
+
+TEST_CASE("distributions: a sample of a huge concentration has a gradient") {
+  manual_seed(35);
+  const Tensor alpha = number(1e6).requires_grad_();
+  Gamma(alpha, number(1)).rsample().backward();
+  CHECK(alpha.grad().item<double>() == doctest::Approx(1).epsilon(0.01));
+}
+
 TEST_CASE("distributions: the event of a value fits, its batch broadcasts") {
   const Tensor one = ones({1});
   const auto refused = [](const Distribution& d, const Tensor& value, const char* text) {
