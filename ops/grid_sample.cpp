@@ -56,12 +56,13 @@ Tensor pixels_at(const Tensor& x, const Tensor& row, const Tensor& column) {
     return logical_and(ge(t, 0), lt(t, size));
   };
   const Tensor inside = logical_and(within(row, height), within(column, width));
-  const Tensor place = add(mul(row, static_cast<double>(width)), column);
+  // Counted in i64: f32 has no odd numbers above 2^24.
+  const auto counted = [&](const Tensor& t) { return cast(where(inside, t, 0), kI64); };
+  const Tensor place = add(mul(counted(row), width), counted(column));
   const Shape flat{x.dim(0), 1, row.dim(1) * row.dim(2)};
   const Shape wide{x.dim(0), x.dim(1), flat[2]};
-  const Tensor index = reshape(cast(where(inside, place, 0), kI64), flat);
-  const Tensor values =
-      gather(reshape(x, {x.dim(0), x.dim(1), height * width}), 2, expand(index, wide));
+  const Tensor values = gather(reshape(x, {x.dim(0), x.dim(1), height * width}), 2,
+                               expand(reshape(place, flat), wide));
   return where(expand(reshape(inside, flat), wide), values, 0);
 }
 
@@ -84,8 +85,9 @@ Tensor grid_sample(const Tensor& x_in, const Tensor& grid_in, const GridSampleOp
   const Shape shape{x.dim(0), x.dim(1), grid.dim(1), grid.dim(2)};
   if (opt.mode == SampleMode::kNearest) {
     const Tensor y = pixels_at(x, round(row.detach()), round(column.detach()));
-    // grid gets the gradient 0, not none.
-    return cast(reshape(add(y, reshape(mul(sub(row, row.detach()), 0), flat)), shape), dtype);
+    // grid gets the gradient 0, not none. Its infinities and NaN must not reach y.
+    const Tensor nothing = where(zeros_like(row.detach(), kBool), row, 0);
+    return cast(reshape(add(y, reshape(nothing, flat)), shape), dtype);
   }
   const Tensor top = floor(row.detach()), left = floor(column.detach());
   const Tensor down = reshape(sub(row, top), flat), right = reshape(sub(column, left), flat);

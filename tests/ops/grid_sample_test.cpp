@@ -1,6 +1,8 @@
 // grid_sample and affine_grid against PyTorch's numbers (2.15, f64).
 #include "lathe/ops/grid_sample.h"
 
+#include <limits>
+
 #include "compare.h"
 
 using namespace lathe;
@@ -65,6 +67,32 @@ TEST_CASE("grid_sample: every mode and padding, in every layout, on every device
   CHECK(grid_sample(ones({1, 1, 1, 1}), full({1, 1, 1, 2}, 9.0),
                     {.padding = kReflection, .align_corners = true})
             .item<float>() == 1);
+}
+
+TEST_CASE("grid_sample: pixels behind the first 2^24 of an image in f32") {
+  const int64_t size = 4097;
+  const Tensor x = zeros({size, size}), columns = arange(size, {.dtype = kF32});
+  x.select(0, size - 1).copy_(columns);
+  const float step = 2.0f / 4096;  // from one column to the next
+  const Tensor at = tensor({-1 + step, 1.0f, -1 + 7 * step, 1.0f}).view({1, 1, 2, 2});
+  for (const SampleMode mode : {kNearest, kBilinear}) {
+    const Tensor y =
+        grid_sample(x.view({1, 1, size, size}), at, {.mode = mode, .align_corners = true});
+    CHECK(difference(y, {1, 7}, 0) == "");
+  }
+}
+
+TEST_CASE("grid_sample: of kNearest, a point that is infinite or NaN lies outside") {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = images().slice(0, 0, 1) + 1;
+  const Tensor at = tensor({inf, 0.0, nan, 0.0, 0.0, -inf, 0.0, nan, 0.1, 0.2}, kF64)
+                        .view({1, 1, 5, 2})
+                        .requires_grad_();
+  const Tensor y = grid_sample(x, at, {.mode = kNearest});
+  CHECK(difference(y.detach(), {0, 0, 0, 0, 10}, 0) == "");
+  y.sum().backward();
+  CHECK(at.grad().to_vector<double>() == Values(10, 0));
 }
 
 TEST_CASE("affine_grid: values, and grid_sample of the identity is the image") {
