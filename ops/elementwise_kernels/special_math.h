@@ -26,55 +26,71 @@ LATHE_HD inline double positive_digamma(double x) {
   return y + std::log(x) - 0.5 / x - series;
 }
 
+/// x less the nearest whole number, without rounding; NaN at infinities.
+LATHE_HD inline double beyond_whole(double x) { return x - std::nearbyint(x); }
+
 LATHE_HD inline double digamma_of(double x) {
   if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);
   if (x > 0) return std::isinf(x) ? x : positive_digamma(x);
-  const double fraction = x - std::floor(x);  // NaN at -inf and NaN
-  if (!(fraction > 0)) return std::numeric_limits<double>::quiet_NaN();
-  return positive_digamma(1 - x) - kPi / std::tan(kPi * fraction);
+  const double beyond = beyond_whole(x);  // the tangent has period 1
+  if (beyond == 0) return std::numeric_limits<double>::quiet_NaN();
+  return positive_digamma(1 - x) - kPi / std::tan(kPi * beyond);
 }
 
-/// Hurwitz's ζ(s, q), the sum of (q + k)^-s over k >= 0, for s >= 2 and q > 0: the first terms, and
-/// Euler and Maclaurin's formula for the rest.
-LATHE_HD inline double positive_zeta(double s, double q) {
-  if (std::isinf(q)) return 0;
-  double sum = 0;
-  for (; q < 12; q += 1) sum += std::pow(q, -s);
-  const double term = std::pow(q, -s);
-  sum += term * (q / (s - 1) + 0.5);
-  // B[2j] / (2j)! for j = 1, …, times s (s + 1) … (s + 2j - 2) q^(1 - s - 2j)
+/// n! / q^n. The product falls until i passes q and rises from there, so that no step of it leaves
+/// the range of f64 unless the result does.
+LATHE_HD inline double factorial_over_power(int64_t n, double q) {
+  const double last = static_cast<double>(n);
+  if (n > 170) return std::exp(std::lgamma(last + 1) - last * std::log(q));
+  double y = 1;
+  for (int64_t i = 1; i <= n; ++i) y *= static_cast<double>(i) / q;
+  return y;
+}
+
+/// n! ζ(n + 1, q) for n >= 1 and q >= 0, where Hurwitz's ζ(s, q) is the sum of (q + k)^-s over
+/// k >= 0: the first terms, and Euler and Maclaurin's formula for the rest. All terms are divided
+/// by the first, which may be far outside the range of f64.
+LATHE_HD inline double positive_polygamma(int64_t n, double q) {
+  const double s = static_cast<double>(n) + 1;
+  const double scale = factorial_over_power(n, q);
+  if (scale == 0 || std::isinf(scale)) return scale;
+  const double far = 1.3 * (s + 8);  // from there the formula below holds to the last bit of f64
+  double sum = 0, z = q;
+  for (int k = 0; k < 64 && z < far; ++k, z += 1) {  // no s needs 64 terms
+    const double term = std::pow(q / z, s);
+    sum += term;
+    if (term < 1e-18 * sum) return scale / q * sum;
+  }
+  const double term = std::pow(q / z, s);
+  sum += term * (z / (s - 1) + 0.5);
+  // B[2j] / (2j)! for j = 1, …, times s (s + 1) … (s + 2j - 2) z^(1 - s - 2j)
   constexpr double factors[] = {1.0 / 12,          -1.0 / 720,
                                 1.0 / 30240,       -1.0 / 1209600,
                                 1.0 / 47900160,    -691.0 / 1307674368000,
                                 1.0 / 74724249600, -3617.0 / 10670622842880000};
-  double rising = s * term / q;
+  double rising = s * term / z;
   double k = s;
   for (const double factor : factors) {
     sum += factor * rising;
-    rising *= (k + 1) * (k + 2) / (q * q);
+    rising *= (k + 1) * (k + 2) / (z * z);
     k += 2;
   }
-  return sum;
+  return scale * (sum / q);
 }
 
-/// (-1)^(n + 1) n! ζ(n + 1, x). For x < 0 the sum over all integers, which has period 1, less the
+/// (-1)^(n + 1) n! ζ(n + 1, x). For x <= 0 the sum over all integers, which has period 1, less the
 /// sum on the other side.
 LATHE_HD inline double polygamma_of(int64_t n, double x) {
-  const double s = static_cast<double>(n) + 1;
-  double zeta = 0;
-  if (x > 0) {
-    zeta = positive_zeta(s, x);
-  } else {
-    const double fraction = x - std::floor(x);
-    if (fraction != fraction) return fraction;  // -inf, NaN
-    const double other = n % 2 == 0 ? -1 : 1;   // (-1)^s
-    zeta = fraction == 0 ? std::numeric_limits<double>::infinity()
-                         : positive_zeta(s, fraction) +
-                               other * (positive_zeta(s, 1 - fraction) - positive_zeta(s, 1 - x));
-  }
-  double factor = n % 2 == 0 ? -1 : 1;
-  for (int64_t i = 2; i <= n; ++i) factor *= static_cast<double>(i);
-  return factor * zeta;
+  const double other = n % 2 == 0 ? -1 : 1;  // (-1)^(n + 1)
+  if (x > 0) return other * positive_polygamma(n, x);
+  const double beyond = beyond_whole(x), near = std::fabs(beyond);
+  const double nearer = positive_polygamma(n, near), farther = positive_polygamma(n, 1 - near);
+  const double outside = positive_polygamma(n, 1 - x);
+  // Two infinities must not meet: halves cancel, and otherwise the nearer pole decides.
+  if (near == 0.5 && other < 0) return other * outside;
+  const double side = beyond < 0 ? other : 1;
+  if (std::isinf(nearer)) return other * side * nearer;
+  return other * (side * (nearer + other * farther) - other * outside);
 }
 
 /// Rational functions to three digits (Blair, Edwards, Johnson 1976, doi:10.2307/2005402), then

@@ -27,9 +27,12 @@ TEST_CASE("special functions: values are mpmath's, in f64 and f32") {
   for (const GoldenSpecial& g : kGoldenSpecial) {
     CAPTURE(concat(g.op, " ", g.n, " of ", g.x));
     const double got = apply(g, tensor(g.x, kF64)).item<double>();
-    CHECK(std::fabs(got - g.y) <= 2e-14 * std::fabs(g.y) + 1e-14);
+    const double roots = g.n < 12 ? 1e-14 : 0;  // near them; polygamma of high order has none here
+    const double accuracy = g.n > 170 ? 1e-12 : 2e-14;  // n! leaves f64's range
+    CHECK(std::fabs(got - g.y) <= accuracy * std::fabs(g.y) + roots);
     const double rounded = static_cast<double>(static_cast<float>(g.x));
-    if (rounded != g.x) continue;  // the function elsewhere
+    if (rounded != g.x) continue;         // the function elsewhere
+    if (std::fabs(g.y) > 3e38) continue;  // outside f32
     CHECK(apply(g, tensor(g.x, kF32)).item<float>() == doctest::Approx(g.y).epsilon(1e-6));
   }
 }
@@ -65,6 +68,10 @@ TEST_CASE("special functions: poles, infinities and NaN") {
   CHECK(difference(polygamma(2, x), {-kInf, -kInf, -kInf, 0, kNan, kNan}, 0) == "");
   const Tensor ends = tensor({1.0, -1.0, 1.5, 0.0, kNan}, kF64);
   CHECK(difference(erfinv(ends), {kInf, -kInf, kNan, 0, kNan}, 0) == "");
+  const Tensor points = tensor({0.5, 2.0, 1e10, -0.25, -1.75, -0.5, kNan}, kF64);
+  CHECK(difference(polygamma(10'000'000'000, points), {-kInf, -kInf, 0, kInf, -kInf, -kInf, kNan},
+                   0) == "");
+  CHECK(polygamma(1, tensor(-1e-20, kF64)).item<double>() == doctest::Approx(1e40));
   CHECK_THROWS_WITH_AS(polygamma(-1, x), doctest::Contains("n must not be negative, got -1"),
                        ValueError);
 }
