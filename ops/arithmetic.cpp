@@ -2,6 +2,7 @@
 #include "lathe/ops/arithmetic.h"
 
 #include <limits>
+#include <optional>
 
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/visit.h"
@@ -14,20 +15,32 @@
 
 namespace lathe {
 
-/// input + value * step(a, b), in the dtype that all three promote each other to.
+/// result_dtype() of three tensors.
+static DType common_dtype(const Tensor& input, const Tensor& a, const Tensor& b) {
+  std::optional<DType> full, number;  // of the tensors with dimensions; of the 0-d ones
+  for (const Tensor* t : {&input, &a, &b}) {
+    std::optional<DType>& dtype = t->ndim() == 0 ? number : full;
+    dtype = dtype ? promote_types(*dtype, t->dtype()) : t->dtype();
+  }
+  if (!full || !number) return full ? *full : *number;
+  return category_of(*number) > category_of(*full) ? *number : *full;
+}
+
+/// input + step(value * a, b), in the dtype that all three promote each other to.
 template <class Step>
 static Tensor add_scaled(const char* op, const Tensor& input, const Tensor& a, const Tensor& b,
                          Scalar value, Step step) {
   check_devices(op, input, a);
   check_devices(op, a, b);
-  const DType dtype = promote_types(result_dtype(input, a), result_dtype(a, b));
+  check_devices(op, input, b);
+  const DType dtype = common_dtype(input, a, b);
   LATHE_CHECK(DTypeError, dtype != kBool, op, ": not defined for bool (input: ", input, ", a: ", a,
               ", b: ", b, ")");
   LATHE_CHECK(DTypeError, category_of(value.dtype()) <= category_of(dtype), op, ": value ", value,
               " does not fit ", dtype, " (input: ", input, ", a: ", a, ", b: ", b, ")");
   check_holds(op, dtype, value);
   const DType wide = compute_dtype(dtype);
-  const Tensor change = mul(step(cast(a, wide), cast(b, wide)), value);
+  const Tensor change = step(mul(cast(a, wide), value), cast(b, wide));
   return cast(add(cast(input, wide), change), dtype);
 }
 
@@ -50,9 +63,10 @@ Tensor logaddexp(const Tensor& a_in, const Tensor& b_in) {
   check_floating("logaddexp", b_in);
   const DType dtype = result_dtype(a_in, b_in), wide = compute_dtype(dtype);
   const Tensor a = cast(a_in, wide), b = cast(b_in, wide);
-  const Tensor high = maximum(a, b), low = minimum(a, b);
-  const Tensor apart = where(eq(a.detach(), b.detach()), 0, sub(low, high));  // also at infinities
-  return cast(add(high, log1p(exp(apart))), dtype);
+  // Not maximum(): its halves at a = b would take the second derivative away.
+  const Tensor first = ge(a, b), high = where(first, a, b), low = where(first, b, a);
+  const Tensor infinities = logical_and(eq(a, b), isinf(a));
+  return cast(add(high, log1p(exp(where(infinities, 0, sub(low, high))))), dtype);
 }
 
 /// The largest finite number of a floating dtype.

@@ -9,16 +9,16 @@
 
 namespace lathe {
 
-/// input + value * a * b.
+/// input + (value * a) * b.
 /// dtypes: numbers.   grad: input, a, b, twice differentiable.
 LATHE_API Tensor addcmul(const Tensor& input, const Tensor& a, const Tensor& b, Scalar value = 1);
 
-/// input + value * a / b.
+/// input + (value * a) / b.
 /// dtypes: floats.   grad: input, a, b, twice differentiable.
 LATHE_API Tensor addcdiv(const Tensor& input, const Tensor& a, const Tensor& b, Scalar value = 1);
 
 /// log(e^a + e^b), without overflow.
-/// dtypes: floats.   grad: a, b, twice differentiable; where a = b the second derivative is 0.
+/// dtypes: floats.   grad: a, b, twice differentiable; of equal infinities only a.
 LATHE_API Tensor logaddexp(const Tensor& a, const Tensor& b);
 
 struct NanToNumOptions {

@@ -38,6 +38,19 @@ TEST_CASE("addcmul, addcdiv: values in every layout and dtype, on every device")
         std::vector<int>{31, 50});
 }
 
+TEST_CASE("addcmul, addcdiv: 0-d tensors raise the category only, and value comes first") {
+  const Tensor line = zeros({3}), number = tensor(1.5, kF64), other = tensor(2.0, kF64);
+  CHECK(addcmul(line, number, other).dtype() == kF32);
+  CHECK(addcdiv(line, number, other).dtype() == kF32);
+  CHECK(addcmul(number, other, line).dtype() == kF32);
+  CHECK(addcmul(line, number, ones({3}, {.dtype = kF16})).dtype() == kF32);
+  CHECK(addcmul(tensor({1}), number, other).dtype() == kF64);
+  CHECK(addcmul(tensor(1.f), number, other).dtype() == kF64);
+  const Tensor zero = tensor({0.f}), large = tensor({1e30f}), small = tensor({1e-30f});
+  CHECK(addcmul(zero, large, large, 1e-30).item<float>() == doctest::Approx(1e30));
+  CHECK(addcdiv(zero, large, small, 1e-30).item<float>() == doctest::Approx(1e30));
+}
+
 TEST_CASE("logaddexp: values, also at infinities") {
   const Tensor a = tensor({1.0, -20.0, kInf, -kInf, kInf, 3.0, kNaN}, kF64);
   const Tensor b = tensor({2.0, 0.0, kInf, -kInf, -kInf, 3.0, 1.0}, kF64);
@@ -74,6 +87,7 @@ TEST_CASE("arithmetic: gradients agree with finite differences, twice") {
       {"addcmul", [](In in) { return addcmul(in[0], in[1], in[2], 0.5); }, {a, b, row}},
       {"addcdiv", [](In in) { return addcdiv(in[0], in[1], in[2], -2); }, {a, b, divisor}},
       {"logaddexp", [](In in) { return logaddexp(in[0], in[1]); }, {a, row + 3}},
+      {"logaddexp of equals", [](In in) { return logaddexp(in[0], in[1]); }, {a, a.clone()}},
       {"nan_to_num", [](In in) { return nan_to_num(in[0]); }, {a}},
   };
   for (const GradientCase& c : cases) check_gradients(c);

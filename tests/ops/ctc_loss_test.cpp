@@ -109,6 +109,7 @@ TEST_CASE("ctc_loss: gradients agree with finite differences, twice") {
     return ctc_loss(in[0], beside(in, kTargets), {5, 4, 3}, {2, 1, 3}, {.reduction = kNone});
   };
   check_gradients({"ctc_loss", f, {f64({5, 3, 4})}});
+  check_gradients({"ctc_loss of equal scores", f, {zeros({5, 3, 4}, kF64)}});
 }
 
 TEST_CASE("ctc_loss: errors name the values") {
