@@ -5,6 +5,7 @@
 
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/argmax.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -29,11 +30,9 @@ int64_t line_size(const char* op, const Tensor& x, int dim) {
   return n;
 }
 
-/// Whether each line along `dim` has a NaN; `dim` stays, with size 1.
+/// Whether each line along `dim` of a floating x has a NaN; `dim` stays, with size 1.
 Tensor has_nan(const Tensor& x, int dim) {
-  const Tensor fixed = x.detach();
-  return any(is_floating(x.dtype()) ? isnan(fixed) : zeros_like(fixed, kBool), {dim},
-             {.keepdim = true});
+  return any(isnan(x.detach()), {dim}, {.keepdim = true});
 }
 
 /// The elements of x along `dim` at `places`, which has size 1 there.
@@ -64,7 +63,12 @@ Tensor count_nonzero(const Tensor& x, const Dims& dims) {
 
 Tensor median(const Tensor& x) {
   const profile::OpRange range("median", {x});
-  return median(reshape(x, {x.numel()}), 0).values;
+  if (x.numel() == 0 && is_floating(x.dtype())) return mean(x);  // NaN
+  const Tensor fixed = x.detach(), middle = median(reshape(fixed, {x.numel()}), 0).values;
+  if (!is_floating(x.dtype())) return middle;
+  // max() shares the gradient among the elements that are the median.
+  const Tensor ties = logical_or(eq(fixed, middle), isnan(fixed));
+  return max(where(ties, x, -std::numeric_limits<double>::infinity()));
 }
 
 ValuesAndIndices median(const Tensor& x, int64_t dim_in, ReduceOptions opt) {
@@ -75,8 +79,11 @@ ValuesAndIndices median(const Tensor& x, int64_t dim_in, ReduceOptions opt) {
   const auto at = [&](int64_t place) {
     return x.ndim() == 0 ? order : narrow(order, dim, place, 1);
   };
-  // NaN stands at the end.
-  return picked(x, dim, where(has_nan(x, dim), at(n - 1), at((n - 1) / 2)), opt.keepdim);
+  Tensor place = at((n - 1) / 2);
+  if (is_floating(x.dtype())) {  // argmax finds the first NaN
+    place = where(has_nan(x, dim), argmax(x.detach(), dim, {.keepdim = true}), place);
+  }
+  return picked(x, dim, place, opt.keepdim);
 }
 
 ValuesAndIndices kthvalue(const Tensor& x, int64_t k, int64_t dim_in, ReduceOptions opt) {
@@ -111,7 +118,9 @@ Tensor quantile(const Tensor& x_in, const Tensor& q, const QuantileOptions& opt)
   const int64_t n = line_size("quantile", x, last);
   const Tensor sorted = sort(x, last).values;
   const Tensor nan = has_nan(x, last);
-  const Tensor rank = mul(cast(reshape(q.detach(), {q.numel()}), wide), static_cast<double>(n - 1));
+  const DType counting = n > int64_t{1} << 24 ? kF64 : wide;  // f32 has no odd numbers above 2^24
+  const Tensor rank =
+      mul(cast(reshape(q.detach(), {q.numel()}), counting), static_cast<double>(n - 1));
   const auto at = [&](const Tensor& places) {
     return index_select(sorted, last, cast(places, kI64));
   };
@@ -123,7 +132,8 @@ Tensor quantile(const Tensor& x_in, const Tensor& q, const QuantileOptions& opt)
     case QuantileMode::kMidpoint: y = lerp(at(floor(rank)), at(ceil(rank)), 0.5); break;
     case QuantileMode::kLinear: {
       const Tensor low = floor(rank);
-      y = lerp(at(low), at(ceil(rank)), expand(sub(rank, low), at(low).shape()));
+      const Tensor share = cast(sub(rank, low), wide);
+      y = lerp(at(low), at(ceil(rank)), expand(share, at(low).shape()));
     }
   }
   y = movedim(where(nan, std::numeric_limits<double>::quiet_NaN(), y), -1, 0);  // [Q, others…]

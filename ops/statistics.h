@@ -32,9 +32,11 @@ LATHE_API StdAndMean std_mean(const Tensor& x, const Dims& dims = {}, VarOptions
 /// dtypes: any.   grad: none.
 LATHE_API Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
 
-/// The middle element of each line along `dim` in ascending order, the lower of two; NaN if the
-/// line has one. The overload without `dim` takes all elements as one line.
-/// dtypes: any.   grad: x, twice differentiable, to the element at the index.
+/// The middle element of each line along `dim` in ascending order, the lower of two; the first NaN
+/// if the line has one. The overload without `dim` takes all elements as one line; of no floating
+/// elements it gives NaN.
+/// dtypes: any.   grad: x, twice differentiable, to the element at the index; without `dim` equal
+/// medians share it evenly.
 LATHE_API Tensor median(const Tensor& x);
 LATHE_API ValuesAndIndices median(const Tensor& x, int64_t dim, ReduceOptions options = {});
 

@@ -61,6 +61,9 @@ TEST_CASE("median, kthvalue: values and indices in every layout, on every device
       CHECK(whole(least.indices) == std::vector<int>{1, 0, 1});
     }
   }
+  CHECK(whole(median(tensor({kNaN, 1.0, kNaN}, kF64), 0).indices) == std::vector<int>{0});
+  CHECK(std::isnan(median(zeros({0, 2}, kF64)).item<double>()));
+  CHECK_THROWS_AS(median(zeros({0}, kI64)), ShapeError);
   CHECK(median(tensor({5, 1, 3, 2})).item<int>() == 2);
   CHECK(median(tensor(4.0, kF64), 0).values.item<double>() == 4);
   CHECK(kthvalue(tensor(4.0, kF64), 1).indices.item<int64_t>() == 0);
@@ -94,6 +97,23 @@ TEST_CASE("quantile: values of every interpolation, NaN, keepdim") {
   }
   CHECK(quantile(tensor({1.f, 2.f, 4.f, 8.f}), 0.9, {.dim = 0}).item<double>() ==
         doctest::Approx(6.799999713897705));
+}
+
+TEST_CASE("median: of all elements, equal medians share the gradient") {
+  const auto gradient = [](const Values& v) {
+    const Tensor x = tensor(v, kF64).requires_grad_();
+    median(x).backward();
+    return x.grad();
+  };
+  const double third = 1.0 / 3;
+  CHECK(difference(gradient({1, 2, 2, 3, 2}), {0, third, third, 0, third}, 0) == "");
+  CHECK(difference(gradient({1, kNaN, 2, kNaN}), {0, 0.5, 0, 0.5}, 0) == "");
+}
+
+TEST_CASE("quantile: the end of a line of more than 2^24 elements") {
+  const Tensor x = zeros({16'777'220});
+  x[16'777'219].fill_(1);
+  CHECK(quantile(x, 1.0).item<float>() == 1);
 }
 
 TEST_CASE("cummax, cummin: values and the last of equal indices, NaN stays") {
