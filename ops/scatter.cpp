@@ -154,7 +154,7 @@ Tensor scatter(const Tensor& x_in, int64_t dim, const Tensor& index_in, const Te
   LATHE_CHECK(ShapeError, covers, "scatter: source is smaller than index (index: ", index_in,
               ", source: ", source_in, ")");
   if (writes_straight(s.x, source)) {
-    const Tensor y = contiguous(s.x).is_same(s.x) ? clone(s.x) : contiguous(s.x);
+    const Tensor dense = contiguous(s.x), y = dense.is_same(s.x) ? clone(dense) : dense;
     cpu::scatter_write(y, source, s.dim, s.index);
     return reshape(y, x_in.shape());
   }
@@ -229,9 +229,10 @@ Tensor index_fill(const Tensor& x_in, int64_t dim_in, const Tensor& index_in, Sc
   check_number("index_fill", value, x_in);
   const int dim = wrap_dim("index_fill", dim_in, x_in.ndim());
   const Tensor x = x_in.ndim() == 0 ? reshape(x_in, {1}) : x_in;
-  const Tensor index = reshape(index_in, {index_in.numel()});
   LATHE_CHECK(ShapeError, index_in.ndim() <= 1,
               "index_fill: index must be [K] or 0-d (index: ", index_in, ")");
+  const Tensor index =
+      checked_places("index_fill", x_in, reshape(index_in, {index_in.numel()}), x.shape()[dim]);
   const Tensor number = full({}, value, {.dtype = x.dtype(), .device = x.device()});
   return reshape(with_slices(x, dim, index, number), x_in.shape());
 }

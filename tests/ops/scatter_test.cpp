@@ -181,7 +181,9 @@ TEST_CASE("index_fill, index_copy: values of PyTorch, on every device") {
   CHECK_THROWS_WITH_AS(index_copy(x, 1, tensor({0, 1}), zeros({2, 3})),
                        Contains("index_copy: index must be [K]"), ShapeError);
   CHECK_THROWS_AS(index_copy(x, 1, tensor({-1}), zeros({2, 1})), IndexError);
-  CHECK_THROWS_AS(index_fill(x, 1, tensor({3}), 1), IndexError);
+  CHECK_THROWS_WITH_AS(index_fill(x, 1, tensor({3}), 1), Contains("index_fill"), IndexError);
+  CHECK_THROWS_WITH_AS(index_fill(x, 1, tensor({true, false, true}), 1),
+                       Contains("index_fill: index must be i64 or i32"), DTypeError);
   CHECK_THROWS_AS(index_fill(x.to(kI64), 1, tensor({0}), 0.5), DTypeError);
 }
 
