@@ -100,8 +100,10 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims) {
   return tensordot(a, b, a_dims, b_dims);
 }
 
-Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& a_dims_in, const Dims& b_dims_in) {
-  const profile::OpRange range("tensordot", {a, b});
+Tensor tensordot(const Tensor& a_in, const Tensor& b_in, const Dims& a_dims_in,
+                 const Dims& b_dims_in) {
+  const profile::OpRange range("tensordot", {a_in, b_in});
+  const auto [a, b] = amp::cast(amp::kHalf, a_in, b_in);
   check_operands("tensordot", OperandDType::kNumber, "a", a, "b", b);
   const Dims a_dims = checked_dims(a, a_dims_in), b_dims = checked_dims(b, b_dims_in);
   bool fits = a_dims.size() == b_dims.size();

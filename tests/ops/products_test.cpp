@@ -2,6 +2,7 @@
 #include "lathe/ops/products.h"
 
 #include "compare.h"
+#include "lathe/autograd/autocast.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/reduce.h"
@@ -73,6 +74,14 @@ TEST_CASE("tensordot: values of PyTorch, in every layout") {
                        Contains("tensordot: the sizes of dimensions"), ShapeError);
   CHECK_THROWS_AS(tensordot(zeros({2}), zeros({2}), 2), ValueError);
   CHECK_THROWS_AS(tensordot(zeros({2, 2}), zeros({2, 2}), {0, 0}, {0, 1}), IndexError);
+}
+
+TEST_CASE("dot, tensordot: Autocast brings the operands to one dtype") {
+  const Tensor a = ones({4}), b = ones({4}, {.dtype = kF16});
+  const Autocast half(kCPU, kBF16);
+  CHECK(dot(a, b).dtype() == kBF16);
+  CHECK(tensordot(a, b, 1).dtype() == kBF16);
+  CHECK(tensordot(a, b, 1).item<float>() == 4);
 }
 
 TEST_CASE("dot: long vectors, the same bits with any number of threads") {
