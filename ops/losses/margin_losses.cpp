@@ -145,9 +145,11 @@ Tensor multilabel_margin_loss(const Tensor& x_in, const Tensor& y,
   const Tensor ended = gt(cumsum(lt(y, 0), -1), 0);
   const Tensor listed = logical_not(ended), at = where(ended, 0, cast(y, kI64));
   const Tensor counts = scatter_add(zeros_like(at), -1, at, cast(listed, kI64));
+  const int64_t longest = x.numel() == 0 ? 0 : max(sum(listed, {-1})).item<int64_t>();
+  const auto targets = [&](const Tensor& t) { return unsqueeze(narrow(t, -1, 0, longest), -1); };
   // [.., t, c]: target t of the row's list against class c.
-  const Tensor pairs = logical_and(unsqueeze(listed, -1), unsqueeze(eq(counts, 0), -2));
-  const Tensor lead = sub(unsqueeze(gather(x, -1, at), -1), unsqueeze(x, -2));
+  const Tensor pairs = logical_and(targets(listed), unsqueeze(eq(counts, 0), -2));
+  const Tensor lead = sub(targets(gather(x, -1, at)), unsqueeze(x, -2));
   const Tensor loss = sum(where(pairs, above_zero(sub(1, lead)), 0), {-2, -1});
   return reduce_losses(div(loss, x.dim(-1)), opt.reduction);
 }

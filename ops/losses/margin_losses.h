@@ -80,6 +80,7 @@ struct MultilabelMarginOptions {
 };
 /// The sum over every class t in y and every class c not in y of max(0, 1 - (x[t] - x[c])) / C.
 ///   x  [N,C] or [C]   y  x's shape: the classes of each row, ended by -1   →  [N] or 0-d
+/// Makes tensors [N,T,C], where the longest row has T classes. To find T it waits for the device.
 /// dtypes: y i64 or i32.
 /// throws: also IndexError for a class outside [0, C) before the -1.
 LATHE_API Tensor multilabel_margin_loss(const Tensor& x, const Tensor& y,

@@ -89,6 +89,18 @@ TEST_CASE("margin losses of classes: values of PyTorch 2.15") {
   CHECK_THROWS_AS(multilabel_soft_margin_loss(a, bits, {.weight = w[0]}), ShapeError);
 }
 
+TEST_CASE("multilabel_margin_loss: many classes, of which few are targets") {
+  const int64_t classes = 300'000;  // their pairs would take 360 GB
+  const Tensor y = full({classes}, -1, {.dtype = kI64});
+  y[0].fill_(5);
+  y[1].fill_(7);
+  CHECK(multilabel_margin_loss(zeros({classes}), y).item<double>() ==
+        doctest::Approx(2.0 * (classes - 2) / classes));
+  CHECK(multilabel_margin_loss(zeros({2, 4}), full({2, 4}, -1, {.dtype = kI64}), {kNone})
+            .to_vector<double>() == std::vector<double>{0, 0});
+  CHECK(multilabel_margin_loss(zeros({0, 4}), zeros({0, 4}, kI64), {kNone}).shape() == Shape{0});
+}
+
 TEST_CASE("margin losses: gradients agree with finite differences, twice") {
   manual_seed(9);
   const Tensor a = f64({3, 4}), b = f64({3, 4}), c = f64({3, 4});
