@@ -1,4 +1,5 @@
 // fmod, remainder, atan2 and lerp. The numbers are PyTorch's (1.13, f64).
+#include <bit>
 #include <limits>
 
 #include "compare.h"
@@ -13,6 +14,16 @@ using Values = std::vector<double>;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
+/// What differs first between x and want, bit by bit; "" if nothing does. One NaN is as another.
+std::string other_bits(const Tensor& x, const std::vector<float>& want) {
+  const std::vector<float> got = x.to_vector<float>();
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (std::isnan(got[i]) && std::isnan(want[i])) continue;
+    if (std::bit_cast<uint32_t>(got[i]) != std::bit_cast<uint32_t>(want[i]))
+      return concat("element ", i, ": got ", got[i], ", want ", want[i]);
+  }
+  return got.size() == want.size() ? "" : concat("got ", got.size(), " values");
+}
 }  // namespace
 
 TEST_CASE("fmod, remainder: values in every dtype and layout") {
@@ -47,6 +58,32 @@ TEST_CASE("fmod, remainder: values in every dtype and layout") {
   }
   CHECK(remainder(tensor(-1e-20, kF64), 3.0).item<double>() == 3);  // rounded, as in PyTorch
   CHECK(remainder(zeros({0, 3}), zeros({3})).shape() == Shape{0, 3});
+}
+
+TEST_CASE("fmod, remainder: rows of f32 have the bits of std::fmod") {
+  manual_seed(17);
+  const auto check = [](const Tensor& a, const Tensor& b) {
+    const std::vector<float> top = a.to_vector<float>(), bottom = b.to_vector<float>();
+    std::vector<float> rests, mods;
+    for (size_t i = 0; i < top.size(); ++i) {
+      const float rest = std::fmod(top[i], bottom[i]);
+      rests.push_back(rest);
+      mods.push_back(rest != 0 && (rest < 0) != (bottom[i] < 0) ? rest + bottom[i] : rest);
+    }
+    CHECK(other_bits(fmod(a, b), rests) == "");
+    CHECK(other_bits(remainder(a, b), mods) == "");
+  };
+  for (const double spread : {6.0, 60.0}) {  // quotients below 2^27, which have a form, and others
+    CAPTURE(spread);
+    const Tensor powers = (rand({3000}) - 0.5) * spread;
+    const Tensor a = randn({3000}) * exp2(powers), b = randn({3000}) * exp2(powers.flip({0}));
+    check(a, b);
+    for (const float same :
+         {0.37f, -2.5f, 1e-6f, 1e31f, 0.0f, -std::numeric_limits<float>::infinity()}) {
+      CAPTURE(same);
+      check(a, tensor(same).expand({3000}));
+    }
+  }
 }
 
 TEST_CASE("fmod, remainder: gradients") {
