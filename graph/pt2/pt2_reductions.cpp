@@ -97,7 +97,7 @@ void prod_of(Call& c) {
   c.result(prod(self, c.dims("dim"), {.keepdim = c.boolean("keepdim", false)}));
 }
 
-void count_nonzero_of(Call& c) { c.result(sum(ne(c.tensor("self"), 0), c.dims("dim", {}))); }
+void count_nonzero_of(Call& c) { c.result(count_nonzero(c.tensor("self"), c.dims("dim", {}))); }
 
 void sort_of(Call& c) {
   const auto [values, indices] =
