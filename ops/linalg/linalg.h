@@ -3,8 +3,9 @@
 // and gradients; linalg_eigen.cpp: the CPU's kernels.
 //   a   […,m,n]: the last two dimensions are a matrix, the leading ones count matrices. Any
 //       strides; a batch of no matrices and matrices of no rows are legal.
-// Everything is computed in f64 on the CPU, also for f32 and for tensors on a GPU: those are copied
-// to the host and back, which waits for the GPU.
+// Factorisations and solutions are computed in f64 on the CPU, also for f32 and for tensors on a
+// GPU: those are copied to the host and back, which waits for the GPU. Products of the results, as
+// in pinv, lstsq and gradients, are computed in the inputs' dtype.
 // dtypes: f32, f64.   grad: every floating input, twice differentiable unless said otherwise.
 // amp: float.
 // throws: ShapeError, DTypeError, DeviceError; ValueError that names the matrix of the batch.

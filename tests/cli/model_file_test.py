@@ -31,16 +31,18 @@ def edited(to, change):
             changed.writestr(entry, change(entry, given.read(entry)))
 
 
-def with_softmax(to):
+def ending_with(to, target, **integers):
+    """The classifier, and an operator of "self" and these arguments behind it."""
     def change(name, content):
         if not name.endswith("models/model.json"):
             return content
         model = json.loads(content)
         graph = model["graph_module"]["graph"]
-        made = [{"as_tensor": {"name": "softmax"}}]
-        inputs = [{"name": "self", "arg": {"as_tensor": {"name": "view"}}, "kind": 1}, {"name": "dim", "arg": {"as_int": 1}, "kind": 1}]
-        graph["nodes"].append({**graph["nodes"][-1], "target": "torch.ops.aten.softmax.int", "name": "softmax", "inputs": inputs, "outputs": made})
-        graph["tensor_values"]["softmax"] = graph["tensor_values"]["view"]
+        made = [{"as_tensor": {"name": "last"}}]
+        inputs = [{"name": "self", "arg": {"as_tensor": {"name": "view"}}, "kind": 1}]
+        inputs += [{"name": key, "arg": {"as_int": value}, "kind": 1} for key, value in integers.items()]
+        graph["nodes"].append({**graph["nodes"][-1], "target": f"torch.ops.aten.{target}", "name": "last", "inputs": inputs, "outputs": made})
+        graph["tensor_values"]["last"] = graph["tensor_values"]["view"]
         graph["outputs"] = made
         model["graph_module"]["signature"]["output_specs"] = [{"user_output": {"arg": made[0]}}]
         return json.dumps(model).encode()
@@ -178,6 +180,13 @@ def test_what_the_checkpoint_holds_counts(folder):
     expect_one_line(lathe("train", "--resume", "a", "--model", "resnet8", "--epochs", 9, "--quiet"), 2, "model ", "→ resnet8")
 
 
+def test_a_program_without_a_last_layer_says_so(folder):
+    ending_with("net.pt2", "sin.default")
+    for flag in (("--freeze", "backbone"), ("--head-lr", 0.1)):
+        expect_one_line(lathe(*RUN, "a", *flag), 2, "--freeze backbone and --head-lr need a last layer; no linear layer or convolution makes the result of net.pt2")
+    expect(lathe(*RUN, "a"), 0)
+
+
 def test_a_new_last_layer_has_the_classes_of_the_data(folder):
     take()
     images = [*pets(folder), "--model", "net.pt2"]
@@ -274,7 +283,7 @@ def test_a_run_that_began_with_weights_alone_can_begin_again(folder):
 
 
 def test_a_program_that_gives_probabilities(folder):
-    with_softmax("soft.pt2")
+    ending_with("soft.pt2", "softmax.int", dim=1)
     write_png(folder / "a.png", 20, [bytes([9, 200, 30] * 20)] * 20)
     expect(lathe("ckpt", "convert", "soft.pt2", "soft.onnx"), 0)
     of_graph = expect(lathe("predict", "--weights", "soft.onnx", "a.png"), 0).stdout
