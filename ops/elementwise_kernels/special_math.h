@@ -14,6 +14,16 @@ namespace lathe::math {
 
 inline constexpr double kPi = 3.14159265358979323846;
 
+/// ln |Γ(x)|. The host's std::lgamma() writes a global, `signgam`, from each thread.
+LATHE_HD inline double log_gamma(double x) {
+#ifdef __CUDA_ARCH__
+  return ::lgamma(x);
+#else
+  int sign = 0;
+  return ::lgamma_r(x, &sign);
+#endif
+}
+
 /// ψ(x) for x > 0: by ψ(x) = ψ(x + 1) - 1 / x up to 10, from there Stirling's series.
 LATHE_HD inline double positive_digamma(double x) {
   double y = 0;
@@ -41,7 +51,7 @@ LATHE_HD inline double digamma_of(double x) {
 /// the range of f64 unless the result does.
 LATHE_HD inline double factorial_over_power(int64_t n, double q) {
   const double last = static_cast<double>(n);
-  if (n > 170) return std::exp(std::lgamma(last + 1) - last * std::log(q));
+  if (n > 170) return std::exp(log_gamma(last + 1) - last * std::log(q));
   double y = 1;
   for (int64_t i = 1; i <= n; ++i) y *= static_cast<double>(i) / q;
   return y;
@@ -119,7 +129,7 @@ LATHE_HD inline double erfinv_of(double x) {
 }
 
 // clang-format off
-struct Lgamma    { template <class T> LATHE_HD T operator()(T x) const { return T(std::lgamma(double(x))); } };
+struct Lgamma    { template <class T> LATHE_HD T operator()(T x) const { return T(log_gamma(double(x))); } };
 struct Digamma   { template <class T> LATHE_HD T operator()(T x) const { return T(digamma_of(double(x))); } };
 struct Polygamma { int64_t n; template <class T> LATHE_HD T operator()(T x) const { return T(polygamma_of(n, double(x))); } };
 struct Erfinv    { template <class T> LATHE_HD T operator()(T x) const { return T(erfinv_of(double(x))); } };
