@@ -261,7 +261,7 @@ void instance_norm_of(Call& c) {
   if (!c.has("running_mean")) {
     return c.result(group_norm(x, x.dim(1), {.weight = weight, .bias = bias, .eps = eps}));
   }
-  if (c.trains())
+  if (c.trains("use_input_stats"))
     c.refuse("has running statistics, which are not updated: call eval() on its module");
   c.result(
       batch_norm(x, weight, bias, c.tensor("running_mean"), c.tensor("running_var"), {.eps = eps}));

@@ -161,12 +161,18 @@ class Layers(nn.Module):
         self.tanh, self.relu = nn.RNN(6, 3, bidirectional=True), nn.RNN(6, 3, 2, nonlinearity="relu", batch_first=True)
         self.cells = nn.ModuleList([nn.LSTMCell(6, 3), nn.GRUCell(6, 3), nn.RNNCell(6, 3), nn.RNNCell(6, 3, nonlinearity="relu", bias=False)])
         self.drop = nn.Dropout2d(0.0)
+        self.frozen = nn.InstanceNorm1d(4, affine=True, track_running_stats=True)
         self.register_buffer("ids", torch.tensor([[1, 3, 8], [2, 2, 0]]), persistent=False)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.frozen.eval()
+        return self
 
     def forward(self, x):  # [2,4,6]
         image = x[:, :, :, None] * x[:, :, None]
         y = self.norm(x)
-        out = [aten.embedding_bag.padding_idx(self.bag.weight, torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2, 4]), False, 0, False, None, True, None)[0], self.up1(y), self.up2(image), self.rms(y), self.bag(self.ids), self.sums(self.ids.reshape(-1), torch.tensor([0, 1, 4])), self.tanh(y)[0], *self.relu(y)]
+        out = [self.frozen(x), aten.embedding_bag.padding_idx(self.bag.weight, torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2, 4]), False, 0, False, None, True, None)[0], self.up1(y), self.up2(image), self.rms(y), self.bag(self.ids), self.sums(self.ids.reshape(-1), torch.tensor([0, 1, 4])), self.tanh(y)[0], *self.relu(y)]
         out += [*self.cells[0](y[0]), *(cell(y[0]) for cell in self.cells[1:]), self.drop(image), aten.feature_dropout_(image * 1, 0.0, True)]
         out += [F.max_pool1d(y, 3, 2, 1), F.avg_pool1d(y, 3, 2, 1, count_include_pad=False), F.adaptive_avg_pool1d(y, 4), F.adaptive_max_pool2d(image, (3, 2)), F.max_pool2d(image, 2, return_indices=True)[0]]
         out += [F.interpolate(y, scale_factor=1.5, mode="linear"), F.interpolate(y, 9, mode="nearest"), F.interpolate(image, scale_factor=2.0, mode="bicubic"), F.interpolate(image, 4, mode="nearest-exact")]

@@ -1,6 +1,7 @@
 // Losses of CifarNet as PyTorch 2.15.0 computes them. Written by golden_cifarnet.py.
 #pragma once
 
+// clang-format off
 // 10 training steps, then an evaluation.
 inline constexpr double kCifarNetLosses[] = {
     2.394642160420216,
@@ -15,3 +16,4 @@ inline constexpr double kCifarNetLosses[] = {
     2.1774318377783235,
     7.779327775063202,
 };
+// clang-format on

@@ -71,11 +71,12 @@ def main():
     print(f"""// Losses of CifarNet as PyTorch {torch.__version__.split('+')[0]} computes them. Written by golden_cifarnet.py.
 #pragma once
 
+// clang-format off
 // {STEPS} training steps, then an evaluation.
 inline constexpr double kCifarNetLosses[] = {{""")
     for loss in losses:
         print(f"    {loss!r},")
-    print("};")
+    print("};\n// clang-format on")
 
 
 if __name__ == "__main__":
