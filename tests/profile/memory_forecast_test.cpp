@@ -14,11 +14,19 @@
 namespace lathe::profile {
 namespace {
 
-void train(nn::Module& model, optim::SGD& optimizer, int64_t batch) {
+void make_gradients(nn::Module& model, int64_t batch) {
   const Tensor x = randn({batch, 3, 32, 32}), y = randint(0, 10, {batch});
   cross_entropy(model(x), y).backward();
+}
+
+void update(optim::Optimizer& optimizer) {
   optimizer.step();
   optimizer.zero_grad();
+}
+
+void train(nn::Module& model, optim::Optimizer& optimizer, int64_t batch) {
+  make_gradients(model, batch);
+  update(optimizer);
 }
 
 TEST_CASE("memory_use: counting is less than 1 % of a ResNet-20 step") {
@@ -58,11 +66,11 @@ TEST_CASE("forecast_memory: the peak of ResNet-8 and ResNet-20, to 5 %") {
   const DirectConvolutions direct;
   const auto check = [](nn::CifarResNet model) {
     optim::SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9});
-    const auto step = [&](int64_t batch) { train(model, optimizer, batch); };
-    const MemoryForecast forecast = forecast_memory(kCPU, step);
+    const MemoryForecast forecast = forecast_memory(
+        kCPU, [&](int64_t batch) { make_gradients(model, batch); }, [&] { update(optimizer); });
     for (const int64_t batch : {48, 96, 128}) {
       reset_memory_peak();
-      step(batch);
+      train(model, optimizer, batch);
       const auto peak = static_cast<double>(memory_use().peak);
       const auto predicted = static_cast<double>(forecast.peak(batch));
       MESSAGE("batch " << batch << ": " << predicted / peak << " of the measured peak");
@@ -74,8 +82,33 @@ TEST_CASE("forecast_memory: the peak of ResNet-8 and ResNet-20, to 5 %") {
   };
   check(nn::resnet8());
   check(nn::resnet20());
-  CHECK_THROWS_AS(forecast_memory(kCPU, [](int64_t) {}, {.small_batch = 2, .large_batch = 2}),
+  CHECK_THROWS_AS(forecast_memory(
+                      kCPU, [](int64_t) {}, [] {}, {.small_batch = 2, .large_batch = 2}),
                   ValueError);
+}
+
+TEST_CASE("forecast_memory: the optimiser's scratch memory hides no activations") {
+  constexpr int64_t kScratch = 1 << 20, kSample = 4096, kWeights = 4096;
+  const Tensor weights = empty({kWeights / 4});
+  const int64_t before = memory_use().in_use;
+  Tensor gradient;
+  const auto gradients = [&](int64_t batch) {
+    const Tensor activations = empty({batch * kSample / 4});
+    gradient = empty({kWeights / 4});
+  };
+  const auto update = [&] {
+    const Tensor scratch = empty({kScratch / 4});
+    gradient = Tensor();
+  };
+  const MemoryForecast forecast =
+      forecast_memory(kCPU, gradients, update, {.small_batch = 2, .large_batch = 4});
+  CHECK(forecast.bytes_per_sample == kSample);
+  // Up to 256 samples are less than the scratch memory.
+  CHECK(forecast.peak(1) - before == kWeights + kScratch);
+  CHECK(forecast.peak(256) - before == kWeights + kScratch);
+  CHECK(forecast.peak(1000) - before == kWeights + 1000 * kSample);
+  CHECK(forecast.largest_batch(before + kScratch) == 0);
+  CHECK(forecast.largest_batch(before + kWeights + kScratch) == 256);
 }
 
 }  // namespace

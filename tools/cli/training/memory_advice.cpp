@@ -8,7 +8,6 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/cuda.h"
 #include "lathe/core/text/formatted.h"
-#include "lathe/profile/memory_forecast.h"
 #include "lathe/tools/cli/training/idle_flags.h"
 #include "lathe/tools/cli/training/random_batch.h"
 
@@ -22,11 +21,7 @@ int64_t fitting_batch(const Settings& settings, const ModelShape& shape, Device 
   if (small < 1) return 0;
   model.train();  // the error may have come in an evaluation
   optimizer.zero_grad();
-  const auto step = [&](int64_t batch) {
-    train_on(random_batch(settings, shape, device, batch), model, optimizer, settings);
-  };
-  return profile::forecast_memory(device, step, {.small_batch = small, .large_batch = 2 * small})
-      .largest_batch(bytes);
+  return forecast_steps(settings, shape, device, model, optimizer, small).largest_batch(bytes);
 } catch (const std::exception&) {  // the error that is advised on must stay the one that is told
   return 0;
 }

@@ -48,11 +48,7 @@ std::optional<profile::MemoryForecast> forecast_peak(const Settings& settings,
   if (settings.ema > 0) ema.emplace(*model);
   const int64_t side = settings.image_size.value_or(32);
   const int64_t small = small_batch(side, *settings.batch_size);
-  const auto step = [&](int64_t images) {
-    train_on(random_batch(settings, shape, device, images), *model, *optimizer, settings);
-  };
-  profile::MemoryForecast out =
-      profile::forecast_memory(device, step, {.small_batch = small, .large_batch = 2 * small});
+  profile::MemoryForecast out = forecast_steps(settings, shape, device, *model, *optimizer, small);
   // Images that are kept stay; a checkpoint that is resumed does not.
   out.fixed_bytes -= static_cast<double>(before.in_use - before.of(MemoryTag::kData));
   if (device.is_cpu()) {

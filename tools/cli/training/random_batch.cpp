@@ -1,4 +1,4 @@
-// random_batch(), and a step on it.
+// random_batch(), and steps on it.
 #include "lathe/tools/cli/training/random_batch.h"
 
 #include "lathe/ops/random.h"
@@ -28,14 +28,21 @@ train::StepSetup random_step_setup(const Settings& settings) {
           .channels_last = settings.layout == "nhwc"};
 }
 
-void train_on(const data::Batch& batch, nn::Module& model, optim::Optimizer& optimizer,
-              const Settings& settings) {
+profile::MemoryForecast forecast_steps(const Settings& settings, const ModelShape& shape,
+                                       Device device, nn::Module& model,
+                                       optim::Optimizer& optimizer, int64_t images) {
   train::Step step(model, optimizer, loss_of(model, settings),
                    {.amp = settings.amp,
                     .scaling = optim::GradScalerOptions{.enabled = false},
                     .recompute = settings.recompute,
                     .capture = false});
-  step({batch.x, batch.y});
+  const auto gradients = [&](int64_t of) {
+    const data::Batch batch = random_batch(settings, shape, device, of);
+    step.forward({batch.x, batch.y}, {.last = true});
+    step.backward();
+  };
+  return profile::forecast_memory(device, gradients, [&] { step.update(); },
+                                  {.small_batch = images, .large_batch = 2 * images});
 }
 
 }  // namespace lathe::cli

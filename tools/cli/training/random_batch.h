@@ -8,6 +8,7 @@
 #include "lathe/data/batch.h"
 #include "lathe/nn/module.h"
 #include "lathe/optim/optimizer.h"
+#include "lathe/profile/memory_forecast.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/train/step_setup.h"
@@ -25,9 +26,12 @@ data::Batch random_batch(const Settings& settings, const ModelShape& shape, Devi
 /// settings must outlive the result.
 train::StepSetup random_step_setup(const Settings& settings);
 
-/// One training step, kernel by kernel, as --layout and --amp say but without a loss scale. Removes
-/// the gradients afterwards. Does not wait for a GPU.
-void train_on(const data::Batch& batch, nn::Module& model, optim::Optimizer& optimizer,
-              const Settings& settings);
+/// The peak of training steps with random_batch(). They run kernel by kernel, as --layout and --amp
+/// say but without a loss scale. Updates the model, and draws from the default generators.
+///   images  of the smaller of the two batches
+/// throws: what forecast_memory() and training throw.
+profile::MemoryForecast forecast_steps(const Settings& settings, const ModelShape& shape,
+                                       Device device, nn::Module& model,
+                                       optim::Optimizer& optimizer, int64_t images);
 
 }  // namespace lathe::cli
