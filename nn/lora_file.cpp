@@ -167,8 +167,8 @@ std::shared_ptr<Adapter> read_adapter(const std::string& name, const Factors& fa
   const auto [shape_a, shape_b] = factor_shapes(*layer, options.rank);
   const auto check = [&](const Tensor& factor, const Shape& shape) {
     LATHE_CHECK(ValueError, factor.shape() == shape && is_floating(factor.dtype()), path, ": ",
-                in_quotes(name), " has a matrix of another shape or kind (", factor, " for ", shape,
-                ")");
+                in_quotes(name), " has the matrix ", factor, ", but a floating one of ", shape,
+                " is needed");
   };
   check(factors.a, shape_a);
   check(factors.b, shape_b);

@@ -22,8 +22,9 @@ class LATHE_API Parameter : public Tensor {
   Parameter(const Parameter& other) : Tensor(other) {}
   /// Moves with its module. The new Parameter has the place, and `other` has no place then.
   Parameter(Parameter&& other) noexcept = default;
-  /// `made` is the result of Module::parameter(). If this member has no place in its module yet, it
-  /// gets the place of `made`. Otherwise it keeps its place and takes the tensor of `made`.
+  /// Assigns the result of Module::parameter(). The member takes over the tensor of `made`. If the
+  /// member is not registered in a module yet, it also takes over the name under which `made` is
+  /// registered. Otherwise it keeps its own name, whose tensor in the module is replaced.
   Parameter& operator=(Parameter&& made);
   /// Ties the two parameters: both are the same tensor then. A frozen parameter stays frozen.
   Parameter& operator=(const Parameter& other);

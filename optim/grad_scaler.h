@@ -44,8 +44,8 @@ class LATHE_API LossScaleError : public StateError {
 /// the optimiser sees them. A step whose gradients overflowed is skipped and lowers the scale;
 /// growth_interval steps without overflow raise it. The scale, the overflow flags and the growth
 /// count are in memory of the loss's device, and training does not wait for them. Several
-/// optimisers may share a scaler. A scaler cannot be copied or moved. An optimiser must outlive the
-/// update() after its step().
+/// optimisers may share a scaler. A scaler cannot be copied or moved. Keep an optimiser alive after
+/// step(optimiser) until the next update() has returned.
 /// ref: Micikevicius et al. 2018 (arXiv:1710.03740); defaults and order of calls as in PyTorch.
 class LATHE_API GradScaler {
  public:

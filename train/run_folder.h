@@ -78,7 +78,9 @@ class LATHE_API RunFolder {
   /// seal_last().
   void save(std::string_view name, int64_t step, bool averages = false);
   /// Saves the last good state as "last", and waits for the disk. Writes nothing if the file has
-  /// this state already, or a newer good one. `step` is the step of the present state.
+  /// this state already, or a newer good one.
+  ///   step  that training has reached; if the good state is older, the file says that the steps
+  ///         after it may have diverged
   /// → the step of the state in last.safetensors
   int64_t save_good(int64_t step);
   /// From now on save() leaves last.safetensors alone: the run continues from it.

@@ -151,8 +151,8 @@ LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_vie
                                const ProgramOptions& options = {});
 /// Makes a program from a file's bytes, or from Program::architecture(), and from `weights`: the
 /// values of all parameters and persistent buffers, by the names of state_dict(). Copies the
-/// weights. With `classes`, `weights` may hold the new last layer, too. If they do not, the new
-/// last layer is drawn at random.
+/// weights. With `classes`, the program has a new last layer: its values come from `weights`
+/// if they are there, in place of the old layer's; otherwise they are drawn at random.
 /// throws: DataError; ValueError if weights are missing, unknown or of another shape.
 /// Memory: that of load_program() of a path, for a file that contains `weights`.
 LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_view name,
