@@ -103,7 +103,8 @@ TEST_CASE("defaults: complete fills every gap and touches nothing else") {
     const bool decided_with_the_device =
         setting.key == "tf32" || setting.key == "cudnn-benchmark" || setting.key == "pin-memory";
     const bool means_another =  // the rate of all layers; what each benchmark needs
-        setting.key == "head-lr" || setting.key == "seconds" || setting.key == "search-per-engine";
+        setting.key == "head-lr" || setting.key == "bias-lr" || setting.key == "seconds" ||
+        setting.key == "search-per-engine";
     const bool decided_with_the_weights = setting.key == "stem";
     if (setting.key != "device" && setting.key != "progress" && !decided_with_the_device &&
         !means_another && !decided_with_the_weights)

@@ -98,6 +98,47 @@ TEST_CASE("optimisers: muon leaves to AdamW what is no hidden matrix") {
   CHECK(grouped->hyper_parameter("weight_decay", 3) == 0);
 }
 
+TEST_CASE("optimisers: muon with --muon-rest sgd, and rates of their own for biases and head") {
+  auto model = nn::resnet8({});
+  Settings settings = definite("muon");
+  settings.muon_rest = "sgd";
+  settings.lr = 0.25;
+  settings.momentum = 0.5;
+  settings.weight_decay = 0.5;
+  settings.bias_lr = 2;
+  settings.head_lr = 0.125;
+  const auto made = make_optimizer(settings, model);  // filters; norms and biases; head: both
+  REQUIRE(made->num_groups() == 4);
+  CHECK(made->params().size() == model.parameters().size());
+  for (const Tensor& p : made->params(0)) CHECK(p.ndim() == 4);
+  CHECK(made->hyper_parameter("normalize", 0) == 1);
+  CHECK(made->hyper_parameter("match_rms_adamw", 0) == 0);
+  CHECK(made->hyper_parameter("ns_steps", 0) == 3);
+  CHECK(made->hyper_parameter("momentum", 0) == 0.5);
+  for (const Tensor& p : made->params(1)) CHECK(p.ndim() == 1);
+  for (size_t g = 1; g < 4; ++g) {
+    CHECK(made->hyper_parameter("use_sgd", g) == 1);
+    CHECK(made->hyper_parameter("use_adamw", g) == 0);
+    CHECK(made->hyper_parameter("momentum", g) == 0.85);
+    // A step takes as much of the weights in every group.
+    CHECK(made->initial_lr(g) * made->hyper_parameter("weight_decay", g) == 0.125);
+  }
+  CHECK(made->initial_lr(0) == 0.25);
+  CHECK(made->initial_lr(1) == 2);
+  CHECK(made->initial_lr(2) == 0.125);
+
+  // --bias-lr is for any optimiser, and by --lr-scale-batch scaled like --lr.
+  Settings sgd = definite("sgd");
+  sgd.bias_lr = 2;
+  sgd.lr_scale_batch = true;
+  sgd.batch_size = 256;
+  const auto plain = make_optimizer(sgd, model);
+  REQUIRE(plain->num_groups() == 2);
+  for (const Tensor& p : plain->params(0)) CHECK(p.ndim() > 1);
+  for (const Tensor& p : plain->params(1)) CHECK(p.ndim() == 1);
+  CHECK(plain->initial_lr(1) == 4);
+}
+
 TEST_CASE("optimisers: LARS and LAMB leave norms and biases without decay and trust ratio") {
   auto model = nn::resnet8({});
   Settings settings = definite("lars");
@@ -125,8 +166,9 @@ TEST_CASE("optimisers: a flag that belongs to some of them sets the option of ju
            std::string::npos;
   };
   for (const Dependence& row : all_dependences()) {
-    // no-decay-norm is no option of an optimiser: it divides the parameters into groups.
-    if (row.chooser != "optimizer" || row.key == "no-decay-norm") continue;
+    // These are no options of an optimiser: they divide the parameters into groups.
+    if (row.chooser != "optimizer" || row.key == "no-decay-norm" || row.key == "muon-rest")
+      continue;
     for (const char* word :
          {"sgd", "adam", "adamw", "rmsprop", "lars", "lamb", "novograd", "lion"}) {
       CAPTURE(row.key);

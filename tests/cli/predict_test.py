@@ -300,6 +300,22 @@ def test_a_vit_predicts_images_of_the_size_that_it_was_made_for(folder):
         assert classes[0]["name"] == row["predicted_name"] and abs(classes[0]["probability"] - row["probability"]) < 1e-5, (row, classes)
 
 
+def test_tta_averages_over_mirror_images(folder):
+    trained(folder, "--max-steps", 1)
+    for name, row in (("left", range(20)), ("right", reversed(range(20)))):
+        line = b"".join(bytes((10 * x, 90, 200)) for x in row)
+        write_png(pathlib.Path(f"{name}.png"), 20, [line] * 20)
+    for views in ("mirror", "shift"):
+        left, right = predictions(expect(lathe("predict", "--run-dir", "a", "--tta", views, "left.png", "right.png", "--json"), 0)).values()
+        for a in left:
+            (b,) = (b for b in right if b["class"] == a["class"])
+            assert abs(a["probability"] - b["probability"]) < 1e-5, (a, b)
+    losses = [json.loads(expect(lathe("eval", "--run-dir", "a", "--split", "train", "--tta", views, "--json"), 0).stdout.splitlines()[-1])["loss"]
+              for views in ("none", "mirror", "shift")]
+    assert len(set(losses)) == 3, losses
+    expect_one_line(lathe("eval", "--run-dir", "a", "--tta", "flip"), 2, "--tta")
+
+
 def test_eval_shows_the_worst_mistakes(folder):
     trained(folder, "--max-steps", 1)
     result = expect(lathe("eval", "--run-dir", "a", "--split", "train", "--worst", 5, "--worst-dir", "worst", "--json", "--confusion", "c.csv"), 0)

@@ -153,6 +153,20 @@ def test_workers_do_not_change_the_result(folder):
     assert pathlib.Path("w0/last.safetensors").read_bytes() == pathlib.Path("w3/last.safetensors").read_bytes()
 
 
+def test_cifarnet_begins_with_a_layer_that_whitens_the_images(folder):
+    """The second half of its filters are the first half's negatives, which random ones would not be."""
+    flags = ["--model", "cifarnet", "--dataset", "synthetic", "--synthetic-size", 48, "--batch-size", 16, "--epochs", 2, "--augment", "shift,alternating-flip"]
+    expect(lathe("train", *flags, "--run-dir", "a"), 0)
+    expect(lathe("train", *flags, "--run-dir", "b", "--stop-after", 1), 0)
+    expect(lathe("train", "--resume", "b"), 0)
+    assert pathlib.Path("a/last.safetensors").read_bytes() == pathlib.Path("b/last.safetensors").read_bytes()
+    data = pathlib.Path("a/last.safetensors").read_bytes()
+    begin, end = safetensors_header("a/last.safetensors")["whiten.weight"]["data_offsets"]
+    start = 8 + int.from_bytes(data[:8], "little")
+    filters = struct.unpack("<288f", data[start + begin:start + end])
+    assert any(filters) and all(a == -b for a, b in zip(filters[:144], filters[144:], strict=True)), filters
+
+
 def test_default_run_folder_and_a_folder_in_use(folder):
     expect(train("--max-steps", 1), 0)
     (run,) = pathlib.Path("runs").iterdir()

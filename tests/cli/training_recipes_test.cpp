@@ -91,6 +91,16 @@ TEST_CASE("training recipes: ResNet-20 as it was trained for the table in docs/p
   CHECK(run.amp == "off");
 }
 
+TEST_CASE("training recipes: cifar10-94-fast has airbench94's rates, for the mean loss of a step") {
+  const Settings run = merge_settings(with_recipe("cifar10-94-fast"), kTrain);
+  CHECK(run.model == "cifarnet");
+  CHECK(run.augment == "shift,alternating-flip");
+  const double batch = static_cast<double>(*run.batch_size);
+  CHECK(std::abs(*run.bias_lr / batch - 0.053) < 1e-6);
+  CHECK(std::abs(*run.head_lr / batch * 256 * 256 - 0.67) < 0.002);
+  CHECK(std::abs(*run.lr * *run.weight_decay - 2e-6 * batch) < 1e-5);
+}
+
 TEST_CASE("training recipes: a run says where it is not its recipe") {
   SettingSources sources = with_recipe("cifar10-94");
   sources.has_gpu = a_gpu;

@@ -302,8 +302,10 @@ Loaded load_graph(const Invocation& call, const std::string& file) {
   out.device = prepare_compute(settings);
   out.gives_probabilities = gives_probabilities(graph.graph);
   graph.graph.to(out.device);
-  out.model = std::make_unique<GraphModel>(std::move(graph.graph), file,
-                                           static_cast<int64_t>(out.input.class_names.size()));
+  out.model =
+      with_views(std::make_unique<GraphModel>(std::move(graph.graph), file,
+                                              static_cast<int64_t>(out.input.class_names.size())),
+                 settings);
   return out;
 }
 
@@ -373,8 +375,9 @@ Loaded load(const Invocation& call) {
   out.model->eval();
   Log log(settings.quiet);
   const int64_t side = out.input.side;
-  out.model = for_inference(std::move(out.model), {out.input.channels, side, side}, out.device,
-                            settings, log);
+  out.model = with_views(for_inference(std::move(out.model), {out.input.channels, side, side},
+                                       out.device, settings, log),
+                         settings);
   return out;
 }
 

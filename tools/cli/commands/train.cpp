@@ -14,6 +14,7 @@
 #include "lathe/core/random/generator.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/distributed/error.h"
+#include "lathe/nn/cifarnet.h"
 #include "lathe/nn/summary.h"
 #include "lathe/tools/cli/commands/train_lines.h"
 #include "lathe/tools/cli/settings/command.h"
@@ -157,13 +158,27 @@ int64_t length_of_epoch(const Settings& settings, const Input& train, int64_t im
   return steps;
 }
 
-// A new model, with the weights of a file if the run begins with some.
+// The first training images, normalised but without random changes.
+Tensor first_images(const Settings& settings) {
+  constexpr int64_t kImages = 5000;
+  data::DataLoader loader(open_dataset(settings, Part::kTrain, false),
+                          {.batch_size = kImages, .num_workers = 0});
+  return (*loader.begin()).x;
+}
+
+// A new model, with the weights of a file if the run begins with some. CifarNet's first layer fits
+// the images.
 std::unique_ptr<nn::Module> make_start(const Settings& settings, const data::ImageDataset& images,
                                        const StartPoint& start, Log& log) {
   manual_seed(static_cast<uint64_t>(settings.seed));
   auto model =
       make_model(settings, {.classes = images.classes(), .in_channels = images.channels()});
-  if (settings.weights.empty() || start.from) return model;
+  if (start.from) return model;
+  if (settings.weights.empty()) {
+    if (auto* const net = dynamic_cast<nn::CifarNet*>(model.get()))
+      net->whiten_images(first_images(settings));
+    return model;
+  }
   try {
     for (const std::string& line :
          load_weights(*model, settings.weights, settings.new_head, settings.weights_section))

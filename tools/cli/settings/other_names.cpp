@@ -54,6 +54,7 @@ constexpr OtherFlags kOtherFlags[] = {
      "size img imgsz img-size input-size resolution crop-size train-crop-size val-crop-size "
      "val-resize-size sz"},
     {"augment", "", "auto-augment aa randaugment hflip flip transforms augmentation"},
+    {"augment", " shift", "translate"},
     {"augment", " cutout", "random-erase reprob random-erasing"},
     {"augment", " none", "no-augment no-aug"},
     {"workers", "", "j nw num-workers dataloader-num-workers num-data-workers"},

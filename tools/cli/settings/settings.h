@@ -68,9 +68,11 @@ struct OptimizerSettings {
   std::string optimizer = "sgd";
   std::optional<double> lr;
   std::optional<double> head_lr;
+  std::optional<double> bias_lr;
   bool lr_scale_batch = false;
   std::optional<double> momentum;
   bool nesterov = false;
+  std::string muon_rest = "adamw";
   double trust_coefficient = 0.02;
   std::optional<double> weight_decay;
   bool no_decay_norm = false;
@@ -198,6 +200,7 @@ struct InferenceSettings {
   std::string calibration;
   int64_t calibration_images = 256;
   std::string keep_f32;
+  std::string tta = "none";
 
   bool operator==(const InferenceSettings&) const = default;
 };

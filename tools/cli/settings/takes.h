@@ -68,12 +68,12 @@ inline constexpr Takes kEval{
     .groups = {Group::kImages, Group::kBatch, Group::kSplit, Group::kLoading, Group::kModel,
                Group::kWeights, Group::kPrecision, Group::kCompute, Group::kMistakes,
                Group::kProgress},
-    .also = "pin-memory run-dir json"};
+    .also = "tta pin-memory run-dir json"};
 inline constexpr Takes kPredict{
     .groups = {Group::kImages, Group::kBatch, Group::kSplit, Group::kModel, Group::kWeights,
                Group::kPrecision, Group::kCompute, Group::kPrediction},
     // kLoading without data-cache: it looks at an image once.
-    .also = "workers prefetch-factor run-dir json"};
+    .also = "tta workers prefetch-factor run-dir json"};
 inline constexpr Takes kReport{
     .groups = {Group::kImages, Group::kBatch, Group::kSplit, Group::kLoading, Group::kModel,
                Group::kPrecision, Group::kCompute, Group::kProgress},

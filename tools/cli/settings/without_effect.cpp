@@ -32,6 +32,7 @@ constexpr Dependence kDependences[] = {
     {"freeze", "lora-rank", "0", "; adapters freeze all but themselves and the last layer"},
     {"momentum", "optimizer", "sgd|lars|rmsprop|muon"},
     {"nesterov", "optimizer", "sgd"},
+    {"muon-rest", "optimizer", "muon"},
     {"trust-coefficient", "optimizer", "lars"},
     {"no-decay-norm", "optimizer", "lars|lamb", ", which never decays them", kUnless},
     {"no-decay-norm", "weight-decay", "0", "", kUnless},

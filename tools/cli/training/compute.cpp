@@ -7,6 +7,7 @@
 #include "lathe/core/math_mode.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/nn/averaged_views.h"
 #include "lathe/nn/init.h"
 #include "lathe/ops/conv/search/cudnn_settings.h"
 #include "lathe/ops/conv2d.h"
@@ -116,6 +117,13 @@ MemoryFormat filter_format(Device device, const Settings& settings) {
 
 void place_model(nn::Module& model, Device device, const Settings& settings) {
   model.to(device).to(filter_format(device, settings));
+}
+
+std::unique_ptr<nn::Module> with_views(std::unique_ptr<nn::Module> model,
+                                       const Settings& settings) {
+  if (settings.tta == "none") return model;
+  const auto views = settings.tta == "mirror" ? nn::Views::kMirror : nn::Views::kMirrorShift;
+  return std::make_unique<nn::AveragedViews>(std::move(model), views);
 }
 
 Tensor in_layout(const Tensor& x, const Settings& settings) {

@@ -55,6 +55,9 @@ MemoryFormat filter_format(Device device, const Settings& settings);
 /// Moves the model to the device, and its filters to filter_format().
 void place_model(nn::Module& model, Device device, const Settings& settings);
 
+/// The model, or with --tta one that averages its scores over views of each image.
+std::unique_ptr<nn::Module> with_views(std::unique_ptr<nn::Module> model, const Settings& settings);
+
 /// The batch's images in the memory format of --layout.
 Tensor in_layout(const Tensor& x, const Settings& settings);
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <iterator>
+#include <string_view>
 
 #include "lathe/core/device.h"
 #include "lathe/core/files/paths.h"
@@ -27,6 +29,7 @@ namespace lathe::cli {
 namespace {
 
 constexpr int64_t kCropPad = 4;
+constexpr int64_t kShift = 2;
 constexpr int64_t kCutout = 8;
 
 data::SyntheticOptions synthetic_options(const Settings& settings, Part part) {
@@ -91,17 +94,21 @@ data::Transform transform_for(const data::ImageDataset& images, const Settings& 
   data::Transform transform = resized ? sized(images, settings, augmented) : data::Transform();
   const std::string augment = settings.augment.value_or("none");
   bool cuts_out = false;
+  constexpr std::string_view kNames[] = {
+      "none", "crop", "flip", "resized-crop", "shift", "cutout", "alternating-flip"};
   for (const std::string& name : split_list(augment)) {
-    if (name != "none" && name != "crop" && name != "flip" && name != "resized-crop" &&
-        name != "cutout")
+    if (std::ranges::find(kNames, name) == std::end(kNames))
       throw UsageError(
-          formatted("--augment: expected none, or some of crop, flip, resized-crop, cutout, got "
-                    "\"{}\"",
+          formatted("--augment: expected none, or some of crop, flip, resized-crop, shift, "
+                    "alternating-flip, cutout, got \"{}\"",
                     augment));
     if (!augmented) continue;
     const int64_t side = resized ? settings.image_size.value_or(32) : images.height();
     if (name == "crop") transform = transform.then(data::pad_crop(side, kCropPad));
+    if (name == "shift")
+      transform = compose(transform, data::reflect_pad(kShift), data::pad_crop(side, 0));
     if (name == "flip") transform = transform.then(data::hflip());
+    if (name == "alternating-flip") transform = transform.then(data::alternating_hflip());
     if (name == "cutout") cuts_out = true;
   }
   transform = transform.then(data::normalize(images.mean(), images.std()));

@@ -21,6 +21,10 @@ namespace {
 
 constexpr double kReferenceBatch = 128;  // images of a step that --lr is meant for
 
+// What --muon-rest sgd adds to the settings, from Jordan's airbench94 (nn/cifarnet.h).
+constexpr int64_t kSchulzSteps = 3;
+constexpr double kRestMomentum = 0.85;
+
 // The value of the setting of that name, if there is one.
 template <class T>
 std::optional<T> value_of(const Settings& s, std::string_view name) {
@@ -75,7 +79,10 @@ std::vector<Group> groups_of(const Settings& s, nn::Module& model) {
       return std::ranges::any_of(hidden, [&](const Tensor& h) { return h.is_same(p); });
     });
     add(hidden, {});
-    usual.use_adamw = rest.use_adamw = true;
+    for (Group* group : {&usual, &rest}) {
+      (s.muon_rest == "sgd" ? group->use_sgd : group->use_adamw) = true;
+      if (s.muon_rest == "sgd") group->momentum = kRestMomentum;
+    }
   }
   rest.weight_decay = 0.0;
   add(std::move(params), usual);
@@ -83,22 +90,45 @@ std::vector<Group> groups_of(const Settings& s, nn::Module& model) {
   return groups;
 }
 
-// The same groups; with --head-lr the parameters of the head are groups of their own, at the end.
-template <class Group>
-std::vector<Group> with_head_apart(const Settings& s, const nn::Module& model,
-                                   std::vector<Group> groups) {
-  if (!s.head_lr) return groups;
-  std::vector<Group> bodies, heads;
+// The same groups; what split() returns as the second part of a group becomes a group of its own,
+// at the end, with this learning rate.
+template <class Group, class Split>
+std::vector<Group> with_rate_apart(std::vector<Group> groups, double lr, Split split) {
+  std::vector<Group> bodies, aparts;
   for (Group& group : groups) {
-    auto [body, head] = split_by_head(model, group.params);
+    auto [body, apart] = split(group.params);
     group.params = std::move(body);
     if (!group.params.empty()) bodies.push_back(group);
-    group.params = std::move(head);
-    group.lr = *s.head_lr * rate_scale(s);
-    if (!group.params.empty()) heads.push_back(group);
+    group.params = std::move(apart);
+    group.lr = lr;
+    if (!group.params.empty()) aparts.push_back(group);
   }
-  bodies.insert(bodies.end(), heads.begin(), heads.end());
+  bodies.insert(bodies.end(), aparts.begin(), aparts.end());
   return bodies;
+}
+
+// The groups, with --bias-lr and --head-lr further divided.
+template <class Group>
+std::vector<Group> with_own_rates(const Settings& s, const nn::Module& model,
+                                  std::vector<Group> groups) {
+  if (s.bias_lr)
+    groups =
+        with_rate_apart(std::move(groups), *s.bias_lr * rate_scale(s), [](const Tensors& params) {
+          std::pair<Tensors, Tensors> out;
+          for (const Tensor& p : params) (p.ndim() > 1 ? out.first : out.second).push_back(p);
+          return out;
+        });
+  if (s.head_lr)
+    groups = with_rate_apart(std::move(groups), *s.head_lr * rate_scale(s),
+                             [&](const Tensors& params) { return split_by_head(model, params); });
+  if constexpr (requires(Group group) { group.use_sgd; }) {
+    // Each step of SGD takes the share lr · weight_decay of --lr, whatever the group's own rate is.
+    for (Group& group : groups) {
+      if (group.use_sgd.value_or(false) && group.lr)
+        group.weight_decay = group.weight_decay.value_or(*s.weight_decay) * peak_lr(s) / *group.lr;
+    }
+  }
+  return groups;
 }
 
 }  // namespace
@@ -110,10 +140,13 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& s, nn::Module& 
       s.optimizer,
       [&]<class Optimizer, class Options, class Group>() -> std::unique_ptr<optim::Optimizer> {
         auto options = options_of<Options>(s);
-        // One learning rate is for muon's matrices and for what AdamW updates.
-        if constexpr (requires { options.use_adamw; })
-          options.nesterov = options.match_rms_adamw = true;
-        return std::make_unique<Optimizer>(with_head_apart(s, model, groups_of<Group>(s, model)),
+        // With match_rms_adamw one learning rate is for muon's matrices and for AdamW.
+        if constexpr (requires { options.use_adamw; }) {
+          options.nesterov = true;
+          (s.muon_rest == "sgd" ? options.normalize : options.match_rms_adamw) = true;
+          if (s.muon_rest == "sgd") options.ns_steps = kSchulzSteps;
+        }
+        return std::make_unique<Optimizer>(with_own_rates(s, model, groups_of<Group>(s, model)),
                                            options);
       });
 } catch (const ValueError& e) {

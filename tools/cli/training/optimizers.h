@@ -21,8 +21,12 @@ double peak_lr(const Settings& settings);
 ///     without decay. For lars and lamb that group's trust ratio is 1.
 ///   - muon has its hidden matrices (optim::split_for_muon()) as the first group. AdamW updates the
 ///     others, with the same rate and decay.
-///   - With --head-lr the parameters of the head (training/fine_tuning.h) are separate groups,
-///     which come last. Their rate is scaled like peak_lr().
+///   - With --muon-rest sgd, SGD with a momentum of 0.85 updates the others. The matrices are
+///     normalised, with 3 steps of newton_schulz().
+///   - With --bias-lr parameters of at most one dimension, and with --head-lr the parameters of the
+///     head (training/fine_tuning.h), are separate groups, which come last, the head's after the
+///     biases'. Their rate is scaled like peak_lr(). With --muon-rest sgd their decay is divided by
+///     as much as their rate is larger than peak_lr().
 /// throws: UsageError for values that do not fit together.
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, nn::Module& model);
 

@@ -62,6 +62,8 @@ constexpr struct {
               {"momentum", "optimizer"},  // after a momentum of 0 there is no buffer to continue
               {"no-decay-norm", "optimizer"},
               {"head-lr", "optimizer"},
+              {"bias-lr", "optimizer"},
+              {"muon-rest", "optimizer"},
               {"lora-rank", "optimizer"},
               {"lora-targets", "optimizer"},
               {"scheduler", "scheduler"},

@@ -131,8 +131,9 @@ SavedRun open_saved_run(const Settings& asked) {
   }
   place_model(*run.model, run.device, run.settings);
   run.model->eval();
-  run.model = for_inference(std::move(run.model), run.images->spec().fields[0].shape, run.device,
-                            run.settings, log);
+  run.model = with_views(for_inference(std::move(run.model), run.images->spec().fields[0].shape,
+                                       run.device, run.settings, log),
+                         run.settings);
   return run;
 }
 
