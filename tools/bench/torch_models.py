@@ -67,6 +67,22 @@ def resnet20(**options):
     return ResNet((16, 32, 64), 3, False, **options)
 
 
+def cifarnet(classes=10):
+    """nn/cifarnet.h: Jordan 2024 (arXiv:2404.00498)."""
+    def norm(channels):
+        layer = nn.BatchNorm2d(channels, eps=1e-12, momentum=0.4)
+        layer.weight.requires_grad_(False)
+        return layer
+
+    layers, before = [nn.Conv2d(3, 24, 2), nn.GELU()], 24
+    layers[0].weight.requires_grad_(False)
+    for width in (64, 256, 256):
+        layers += [nn.Conv2d(before, width, 3, 1, 1, bias=False), nn.MaxPool2d(2), norm(width), nn.GELU(),
+                   nn.Conv2d(width, width, 3, 1, 1, bias=False), norm(width), nn.GELU()]
+        before = width
+    return nn.Sequential(*layers, nn.MaxPool2d(3), nn.Flatten(), nn.Linear(before, classes, bias=False))
+
+
 # Blocks in each of the three stages of nn/resnet.h's CIFAR family.
 CIFAR = {"resnet8": 1, "resnet20": 3, "resnet32": 5, "resnet44": 7, "resnet56": 9}
 
@@ -75,6 +91,8 @@ def make(name, image_size=32, classes=10):
     """Any model of nn/models.h; resnet18 has the stem for CIFAR up to 64 x 64, as `lathe bench step` has it."""
     if name in CIFAR:
         return ResNet((16, 32, 64), CIFAR[name], False, classes=classes)
+    if name == "cifarnet":
+        return cifarnet(classes)
     if name == "resnet18" and image_size <= 64:
         return resnet18(classes=classes)
     from torchvision import models
