@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lathe/core/copy.h"
+#include "lathe/core/state_entries.h"
 
 namespace lathe {
 
@@ -49,8 +50,15 @@ const Tensor& StateDict::at(std::string_view name) const {
   return *tensor;
 }
 
+/// The value of an entry with one element.
+static Scalar only_value(std::string_view name, const Tensor& entry) {
+  LATHE_CHECK(ShapeError, entry.numel() == 1, "state dict: \"", name, "\" must have one element (",
+              entry, ")");
+  return entry.item_scalar();
+}
+
 Scalar StateDict::exact(std::string_view name, DType wanted) const {
-  const Scalar value = at(name).item_scalar();
+  const Scalar value = only_value(name, at(name));
   const double v = value.to<double>();
   const bool holds = is_floating(wanted)   ? true
                      : wanted == kBool     ? v == 0 || v == 1
@@ -61,10 +69,10 @@ Scalar StateDict::exact(std::string_view name, DType wanted) const {
 }
 
 int64_t StateDict::count(std::string_view name) const {
-  const Tensor& number = at(name);
-  const std::optional<int64_t> count = as_count(number);
+  const Scalar value = only_value(name, at(name));
+  const std::optional<int64_t> count = as_count(at(name));
   LATHE_CHECK(ValueError, count, "state dict: \"", name, "\" must be an integer from 0 to ",
-              kMostCounted, ", got ", number.item_scalar());
+              kMostCounted, ", got ", value);
   return *count;
 }
 
@@ -84,6 +92,18 @@ StateDict StateDict::clone() const {
     out.add(name, copy);
   }
   return out;
+}
+
+void check_entries(std::string_view object, const StateDict& state, const StateDict& own) {
+  std::string faults;
+  const auto list = [&](const char* fault, const StateDict& from, const StateDict& in) {
+    for (const auto& [name, tensor] : from) {
+      if (!in.contains(name)) faults += concat(faults.empty() ? "" : "; ", fault, name);
+    }
+  };
+  list("missing ", own, state);
+  list("unexpected ", state, own);
+  LATHE_CHECK(ValueError, faults.empty(), object, ": the state does not fit: ", faults);
 }
 
 }  // namespace lathe

@@ -2,6 +2,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/hooks/memory_tag.h"
+#include "lathe/core/state_entries.h"
 #include "lathe/optim/lbfgs.h"
 
 namespace lathe::optim {
@@ -58,10 +59,11 @@ void LBFGS::load_state_dict(const StateDict& state) {
   options.tolerance_change = state.number<double>("tolerance_change");
   options.history_size = state.count("history_size");
   options.strong_wolfe = state.number<bool>("strong_wolfe");
-  check(options);
 
-  State loaded{.evaluations = state.count("evaluations"), .iterations = state.count("iterations")};
-  size_t expected = 9;
+  LBFGS other(params_, options);
+  State& loaded = other.state_;
+  loaded.evaluations = state.count("evaluations");
+  loaded.iterations = state.count("iterations");
   if (loaded.iterations > 0) {
     int64_t length = 0;
     for (const Tensor& p : params_) length += p.numel();
@@ -73,14 +75,12 @@ void LBFGS::load_state_dict(const StateDict& state) {
     loaded.loss = state.number<double>("loss");
     loaded.direction = vector("direction");
     loaded.gradient = vector("gradient");
-    expected += 5;
-    for (size_t i = 0; state.contains(pair_name(i, "y")); ++i, expected += 3) {
+    for (size_t i = 0; !state.section(pair_name(i, "")).empty(); ++i) {
       loaded.pairs.push_back({vector(pair_name(i, "y")), vector(pair_name(i, "s")),
                               state.number<double>(pair_name(i, "reciprocal"))});
     }
   }
-  LATHE_CHECK(ValueError, state.size() == expected, "LBFGS: the state has ", state.size(),
-              " entries, but ", expected, " belong to it");
+  check_entries("LBFGS", state, other.state_dict());
   options_ = options;
   state_ = std::move(loaded);
 }

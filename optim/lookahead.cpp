@@ -9,6 +9,7 @@
 #include "lathe/core/dense.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/hooks/memory_tag.h"
+#include "lathe/core/state_entries.h"
 
 namespace lathe::optim {
 
@@ -74,25 +75,19 @@ StateDict Lookahead::state_dict() const {
 
 void Lookahead::load_state_dict(const StateDict& state) {
   const profile::MemoryTagScope tag(profile::MemoryTag::kOptimizer);
-  const Tensor* const steps = state.find("steps");
-  const auto count = steps == nullptr ? std::nullopt : as_count(*steps);
-  LATHE_CHECK(ValueError, count, "Lookahead: the state has no count \"steps\"");
+  check_entries("Lookahead", state, state_dict());
+  const int64_t steps = state.count("steps");
   Tensors loaded;
   for (const Tensor& own : slow_) {
     const std::string name = concat("slow.", loaded.size());
-    const Tensor* const t = state.find(name);
-    LATHE_CHECK(ValueError, t != nullptr, "Lookahead: the state has no ", name);
-    LATHE_CHECK(ValueError, t->shape() == own.shape() && is_floating(t->dtype()),
-                "Lookahead: ", name, " is ", *t, " but the slow weight is ", own);
+    const Tensor& t = state.at(name);
+    LATHE_CHECK(ValueError, t.shape() == own.shape() && is_floating(t.dtype()), "Lookahead: ", name,
+                " is ", t, " but the slow weight is ", own);
     loaded.push_back(empty_like(own));
-    copy_values(loaded.back(), *t);
+    copy_values(loaded.back(), t);
   }
-  size_t entries = 0;
-  for ([[maybe_unused]] const auto& entry : state) ++entries;
-  LATHE_CHECK(ValueError, entries == 1 + slow_.size(), "Lookahead: the state has ", entries,
-              " entries, not ", 1 + slow_.size());
   slow_ = std::move(loaded);
-  steps_ = *count;
+  steps_ = steps;
 }
 
 }  // namespace lathe::optim

@@ -75,8 +75,6 @@ Muon::Muon(std::vector<MuonGroup> groups, const MuonOptions& options)
   for (size_t g = 0; g < groups.size(); ++g) {
     const bool adamw = groups[g].use_adamw.value_or(options.use_adamw);
     const bool sgd = groups[g].use_sgd.value_or(options.use_sgd);
-    LATHE_CHECK(ValueError, !adamw || !sgd, name_, ": group ", g,
-                " has both use_adamw and use_sgd");
     if (adamw || sgd) continue;
     for (size_t i = 0; i < groups[g].params.size(); ++i) {
       const Tensor& p = groups[g].params[i];
@@ -85,6 +83,12 @@ Muon::Muon(std::vector<MuonGroup> groups, const MuonOptions& options)
     }
   }
   add_groups(std::move(groups), options);
+}
+
+void Muon::check_together(const HyperParameters& hyper) const {
+  const auto o = options_of<MuonOptions>(hyper);
+  LATHE_CHECK(ValueError, !o.use_adamw || !o.use_sgd, name_,
+              ": a group has both use_adamw and use_sgd");
 }
 
 Tensors Muon::prepare_update(const HyperParameters& hyper, std::span<UpdateItem> items) const {

@@ -103,6 +103,7 @@ class LATHE_API Muon final : public Optimizer {
   explicit Muon(std::vector<MuonGroup> groups, const MuonOptions& options = {});
 
  private:
+  void check_together(const HyperParameters& hyper) const override;
   Tensors prepare_update(const HyperParameters& hyper, std::span<UpdateItem> items) const override;
   void update(const HyperParameters& hyper, std::span<const UpdateItem> items) const override;
 };

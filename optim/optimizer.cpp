@@ -70,6 +70,8 @@ void Optimizer::check(const HyperParameters& hyper) const {
                 name, " must be in [0,1), got ", value);
     LATHE_CHECK(ValueError, range != Range::kFinite || finite, name_, ": ", name,
                 " must be finite, got ", value);
+    LATHE_CHECK(ValueError, range != Range::kSwitch || value == 0 || value == 1, name_, ": ", name,
+                " must be 0 or 1, got ", value);
   }
   check_together(hyper);
 }

@@ -1,4 +1,5 @@
 // Optimizer::state_dict() and load_state_dict(): everything is checked before anything changes.
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <unordered_set>
@@ -161,7 +162,11 @@ void Optimizer::load_state_dict(const StateDict& state) {
       const std::string slot_prefix = concat("state.", number++, ".");
       slot.step = 0;
       slot.buffers.assign(buffer_names_.size(), Tensor());
-      if (!reader.contains(slot_prefix + "step")) continue;
+      const auto has = [&](const BufferName& b) {
+        return reader.contains(concat(slot_prefix, b.name));
+      };
+      if (!reader.contains(slot_prefix + "step") && std::ranges::none_of(buffer_names_, has))
+        continue;  // never updated
       slot.step = reader.count(slot_prefix + "step");
       for (size_t b = 0; b < buffer_names_.size(); ++b) {
         const std::string name = concat(slot_prefix, buffer_names_[b].name);

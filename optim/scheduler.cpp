@@ -6,6 +6,8 @@
 #include <functional>
 #include <numbers>
 
+#include "lathe/core/state_entries.h"
+
 namespace lathe::optim {
 
 namespace {
@@ -58,13 +60,10 @@ StateDict LRScheduler::state_dict() const {
 }
 
 void LRScheduler::load_state_dict(const StateDict& state) {
-  const size_t groups = optimizer_.num_groups(), entries = groups + 1 + memory().size();
-  LATHE_CHECK(ValueError, state.size() == entries, "scheduler: a state of ", state.size(),
-              " entries does not fit this schedule over an optimizer with ", groups,
-              " groups, which needs ", entries);
+  check_entries("scheduler", state, state_dict());
   const int64_t epoch = state.count("last_epoch");
   std::vector<double> rates;
-  for (size_t g = 0; g < groups; ++g) {
+  for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
     rates.push_back(state.number<double>(concat("group.", g, ".lr")));
     check_factor("scheduler", "lr", rates.back());
   }

@@ -6,6 +6,7 @@
 - LATHE_CUDA_LIBRARY_HEADERS names every header that includes one of NVIDIA's, itself or through others: it is not
   installed, and a machine without CUDA does not compile it. But for <cuda_runtime.h>, which tests/emulation has, too.
 - No header that is installed includes one that is not (_private_headers in cmake/LatheInstall.cmake).
+- tests/state/ asks each class of optim/ with a state_dict() what saved_state.h says.
 
     check_lists.py SOURCE_ROOT
 
@@ -79,6 +80,23 @@ def torn_includes(root):
     return [(name, other) for name, text in texts.items() if name not in private for other in OURS.findall(text) if other in private]
 
 
+# The bases of all optimisers, of which tests/state/ takes each from with_optimizer(), and of all schedules.
+BASES = {"Optimizer", "LRScheduler"}
+
+
+def states_not_asked(root):
+    """Classes that have a saved state, or inherit one, and are not named in tests/state/."""
+    tests = "".join(path.read_text(encoding="utf-8") for path in paths_below(root, ["tests/state"], {".cpp"}))
+    found = set()
+    for path in paths_below(root, ["optim"], {".h"}):
+        text = path.read_text(encoding="utf-8")
+        found |= set(re.findall(r"(\w+)(?: final)? : public LRScheduler\b", text))
+        for declared in re.finditer(r"^ +StateDict state_dict\(\) const", text, re.M):
+            found.add(re.findall(r"^(?:class|struct) (?:LATHE_API )?(\w+)[^;]*?{", text[:declared.start()], re.M)[-1])
+    assert {"Optimizer", "StepLR", "EMA"} <= found, "the classes of optim/ were not found"
+    return sorted(name for name in found - BASES if not re.search(rf'"{name}\b', tests))
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     sources = paths_below(root, FOLDERS, {".cpp", ".cu"})
@@ -92,6 +110,9 @@ def main():
     unlisted += headers
     for name, other in torn_includes(root):
         print(f"{name} is installed and includes {other}, which is not")
+        unlisted.append(name)
+    for name in states_not_asked(root):
+        print(f"{name} has a saved state, and tests/state/ asks nothing of it")
         unlisted.append(name)
     print(f"{0 if unlisted else 1} passed, {1 if unlisted else 0} failed, 0 skipped")
     return 1 if unlisted else 0

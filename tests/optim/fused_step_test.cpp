@@ -191,19 +191,25 @@ TEST_CASE("fused step: wrong options and wrong order are refused, and nothing mo
                        doctest::Contains("grad_scale needs found_inf"), ValueError);
   CHECK_THROWS_WITH_AS(optimizer.step({.max_grad_norm = -1}),
                        doctest::Contains("must not be negative, got -1"), ValueError);
-  CHECK_THROWS_AS(optimizer.step({.found_inf = ones({}), .grad_scale = ones({2})}), ValueError);
+  CHECK_THROWS_WITH_AS(optimizer.step({.found_inf = ones({}), .grad_scale = ones({2})}),
+                       doctest::Contains("grad_scale: f32[2]"), ValueError);
   GradScaler scaler;
-  CHECK_THROWS_AS(scaler.step(optimizer, {.fused = true}), StateError);  // before scale()
+  CHECK_THROWS_WITH_AS(scaler.step(optimizer, {.fused = true}),
+                       doctest::Contains("step(SGD) before the first scale(loss)"),
+                       StateError);  // before scale()
   begin(scaler, kCPU);
-  CHECK_THROWS_AS(scaler.found_inf(optimizer), StateError);
+  CHECK_THROWS_WITH_AS(scaler.found_inf(optimizer), doctest::Contains("found_inf(SGD) in step 1"),
+                       StateError);
   CHECK(everything(params, optimizer) == before);
   scaler.step(optimizer, {.fused = true});
-  CHECK_THROWS_AS(scaler.step(optimizer, {.fused = true}), StateError);  // a second time
+  CHECK_THROWS_WITH_AS(scaler.step(optimizer, {.fused = true}),
+                       doctest::Contains("a second time in step 1"), StateError);  // a second time
   scaler.update();
   const Tensors half = {param(ones({3}, {.dtype = kF16}), kCPU)};
   optim::SGD narrow(half, {.lr = 0.1});
   half[0].set_grad(ones({3}, {.dtype = kF16}));
-  CHECK_THROWS_AS(scaler.step(narrow, {.fused = true}), DTypeError);
+  CHECK_THROWS_WITH_AS(scaler.step(narrow, {.fused = true}),
+                       doctest::Contains("parameter 0 of SGD is f16"), DTypeError);
 }
 
 }  // namespace

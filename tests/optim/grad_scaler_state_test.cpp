@@ -59,9 +59,11 @@ TEST_CASE("GradScaler: an optimiser that had no gradients is stepped when it has
       begin(scaler, device);
       if (unscaled) {
         scaler.unscale_(optimizer);
-        CHECK_THROWS_AS(scaler.update(), StateError);
+        CHECK_THROWS_WITH_AS(scaler.update(), doctest::Contains("update() in step 1"), StateError);
       } else {
-        CHECK_THROWS_AS(scaler.step(optimizer), StateError);
+        CHECK_THROWS_WITH_AS(scaler.step(optimizer),
+                             doctest::Contains("none of its 1 parameters has a gradient"),
+                             StateError);
       }
       scaler.load_state_dict(scaler.state_dict().clone());
       p.set_grad(full({3}, 65536.0, {.device = device}));
@@ -81,20 +83,27 @@ TEST_CASE("GradScaler: half gradients, other devices and bad options are refused
   begin(scaler, kCPU);
   CHECK_THROWS_WITH_AS(scaler.unscale_(optimizer),
                        doctest::Contains("the gradient of parameter 1 of SGD is f16"), DTypeError);
-  CHECK_THROWS_AS(scaler.step(optimizer), DTypeError);
+  CHECK_THROWS_WITH_AS(scaler.step(optimizer), doctest::Contains("parameter 1 of SGD is f16"),
+                       DTypeError);
   CHECK(p.grad().to_vector<float>() == std::vector<float>{1, 1});
-  CHECK_THROWS_AS(scaler.scale(zeros({}, {.dtype = kI64})), DTypeError);
+  CHECK_THROWS_WITH_AS(scaler.scale(zeros({}, {.dtype = kI64})),
+                       doctest::Contains("the loss is not floating (i64[]"), DTypeError);
   for (const Device device : devices()) {
     if (device.is_cpu()) continue;
     const Tensor there = param(ones({2}), device);
     there.set_grad(ones({2}, {.device = device}));
     optim::SGD elsewhere({there}, {.lr = 0.1});
-    CHECK_THROWS_AS(scaler.unscale_(elsewhere), DeviceError);
-    CHECK_THROWS_AS(scaler.scale(zeros({}, {.device = device})), DeviceError);
-    CHECK_THROWS_AS(elsewhere.step({.found_inf = zeros({})}), DeviceError);
+    CHECK_THROWS_WITH_AS(scaler.unscale_(elsewhere),
+                         doctest::Contains("parameter 0 of SGD is on another device"), DeviceError);
+    CHECK_THROWS_WITH_AS(scaler.scale(zeros({}, {.device = device})),
+                         doctest::Contains("the loss is on another device"), DeviceError);
+    CHECK_THROWS_WITH_AS(elsewhere.step({.found_inf = zeros({})}),
+                         doctest::Contains("found_inf is on another device"), DeviceError);
   }
-  CHECK_THROWS_AS(optimizer.step({.found_inf = zeros({1})}), ValueError);
-  CHECK_THROWS_AS(optimizer.step({.found_inf = zeros({}, {.dtype = kF64})}), ValueError);
+  CHECK_THROWS_WITH_AS(optimizer.step({.found_inf = zeros({1})}),
+                       doctest::Contains("found_inf: f32[1]"), ValueError);
+  CHECK_THROWS_WITH_AS(optimizer.step({.found_inf = zeros({}, {.dtype = kF64})}),
+                       doctest::Contains("found_inf: f64[]"), ValueError);
 
   const auto refused = [](const GradScalerOptions& options, const char* text) {
     CHECK_THROWS_WITH_AS(GradScaler{options}, doctest::Contains(text), ValueError);
@@ -174,7 +183,7 @@ TEST_CASE("GradScaler: a fixed scale stays, and overflows are skipped still") {
   }
 }
 
-TEST_CASE("GradScaler: its state goes on where it was, and what does not fit is refused") {
+TEST_CASE("GradScaler: its state goes on where it was, on the CPU and on a GPU") {
   for (const Device device : devices()) {
     optim::SGD optimizer({param(ones({2}), device)}, {.lr = 0.1});
     GradScaler first({.init_scale = 512, .growth_factor = 4, .growth_interval = 3});
@@ -195,29 +204,6 @@ TEST_CASE("GradScaler: its state goes on where it was, and what does not fit is 
       step(second, optimizer, false);
       CHECK(second.get_scale() == 1024);
     }
-    const auto refused = [&](const StateDict& bad, const char* text) {
-      CHECK_THROWS_WITH_AS(first.load_state_dict(bad), doctest::Contains(text), ValueError);
-      CHECK(first.get_scale() == 256);
-    };
-    refused({}, "missing scale; missing growth_factor");
-    StateDict more = state;
-    more.add_number("more", 1);
-    refused(more, "unexpected more");
-    StateDict bad;
-    bad.add("scale", zeros({2}));
-    for (const auto& [name, t] : state) {
-      if (name != "scale") bad.add(name, t);
-    }
-    refused(bad, "scale is f32[2]");
-    StateDict negative;
-    for (const auto& [name, t] : state) {
-      if (name == "growth_tracker") {
-        negative.add_number(name, -1);
-      } else {
-        negative.add(name, t);
-      }
-    }
-    refused(negative, "\"growth_tracker\" must be an integer from 0 to 9007199254740992, got -1");
   }
 }
 

@@ -237,37 +237,6 @@ TEST_CASE("layer-wise optimisers: the number of threads changes no bit") {
   set_num_threads(threads);
 }
 
-TEST_CASE("layer-wise optimisers: interrupted and resumed equals uninterrupted, bit for bit") {
-  for (const Case& c : cases()) {
-    INFO(c.name);
-    const auto grads_of_step = [](int s) {
-      Generator generator(static_cast<uint64_t>(100 + s));
-      return randn({5000}, {}, &generator);
-    };
-    Generator generator(3);
-    const Tensor whole = randn({5000}, {.requires_grad = true}, &generator);
-    const auto optimizer = c.make({whole});
-    Tensor resumed;
-    std::unique_ptr<optim::Optimizer> second;
-    for (int s = 0; s < 6; ++s) {
-      if (s == 3) {
-        resumed = whole.clone().detach();
-        resumed.requires_grad_();
-        second = c.make({resumed});
-        second->set_lr(7);  // the state knows better
-        second->load_state_dict(optimizer->state_dict().clone());
-      }
-      whole.set_grad(grads_of_step(s));
-      optimizer->step();
-      if (second == nullptr) continue;
-      resumed.set_grad(grads_of_step(s));
-      second->step();
-    }
-    CHECK(resumed.to_vector<float>() == whole.to_vector<float>());
-    CHECK(second->state_dict().number<int64_t>("state.0.step") == 6);
-  }
-}
-
 TEST_CASE("layer-wise optimisers: a step that overflowed changes nothing") {
   for (const Case& c : cases()) {
     INFO(c.name);

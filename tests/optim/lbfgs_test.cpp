@@ -98,41 +98,6 @@ TEST_CASE("LBFGS: on a GPU as on the CPU" * test::cuda_case()) {
   for (size_t j = 0; j < 4; ++j) CHECK(there.x()[j] == Approx(here.x()[j]).epsilon(1e-9));
 }
 
-TEST_CASE("LBFGS: interrupted and resumed equals uninterrupted, bit for bit") {
-  const optim::LBFGSOptions options{.max_iter = 4, .history_size = 3, .strong_wolfe = true};
-  Problem whole, first;
-  LBFGS opt({whole.a, whole.b}, options), part({first.a, first.b}, options);
-  for (int i = 0; i < 4; ++i) opt.step([&] { return whole(); });
-  for (int i = 0; i < 2; ++i) part.step([&] { return first(); });
-
-  Problem second;
-  second.a = first.a.detach().clone().requires_grad_();
-  second.b = first.b.detach().clone().requires_grad_();
-  LBFGS resumed({second.a, second.b}, {.lr = 0.1});
-  resumed.load_state_dict(part.state_dict().clone());
-  CHECK(resumed.lr() == 1);
-  for (int i = 0; i < 2; ++i) resumed.step([&] { return second(); });
-  CHECK(second.x() == whole.x());
-  CHECK(resumed.evaluations() == opt.evaluations());
-}
-
-TEST_CASE("LBFGS: a state that does not fit changes nothing") {
-  Problem problem;
-  LBFGS opt({problem.a, problem.b}, {.max_iter = 3});
-  opt.step([&] { return problem(); });
-  const StateDict good = opt.state_dict().clone();
-  StateDict other = good.clone();
-  other.add_number("more", 1.0);
-  LBFGS fresh({problem.a, problem.b});
-  CHECK_THROWS_WITH_AS(fresh.load_state_dict(other), Contains("entries, but"), ValueError);
-  CHECK_THROWS_AS(fresh.load_state_dict(StateDict()), ValueError);
-  LBFGS narrow({problem.a});
-  CHECK_THROWS_WITH_AS(narrow.load_state_dict(good),
-                       Contains("direction is f64[4]@cpu instead of f64[1]"), ValueError);
-  CHECK(fresh.iterations() == 0);
-  CHECK(narrow.iterations() == 0);
-}
-
 TEST_CASE("LBFGS: a closure that throws leaves parameters and state as they were") {
   Problem problem;
   LBFGS opt({problem.a, problem.b}, {.strong_wolfe = true});
@@ -155,18 +120,20 @@ TEST_CASE("LBFGS: bad parameters, options and losses are errors") {
   const Tensor p = zeros({2}).requires_grad_(), q = zeros({2}, {.dtype = kF64});
   CHECK_THROWS_WITH_AS(LBFGS({}), Contains("no parameters"), ValueError);
   CHECK_THROWS_WITH_AS(LBFGS({p, p}), Contains("parameters 0 and 1 are the same"), ValueError);
-  CHECK_THROWS_AS(LBFGS({Tensor()}), ValueError);
-  CHECK_THROWS_AS(LBFGS({p, q}), DTypeError);
-  CHECK_THROWS_AS(LBFGS({zeros({2}, {.dtype = kF16})}), DTypeError);
-  CHECK_THROWS_AS(LBFGS({p * 2}), StateError);
+  CHECK_THROWS_WITH_AS(LBFGS({Tensor()}), Contains("parameter 0 is undefined"), ValueError);
+  CHECK_THROWS_WITH_AS(LBFGS({p, q}), Contains("parameter 1: "), DTypeError);
+  CHECK_THROWS_WITH_AS(LBFGS({zeros({2}, {.dtype = kF16})}), Contains("parameter 0: f16[2]@cpu"),
+                       DTypeError);
+  CHECK_THROWS_WITH_AS(LBFGS({p * 2}), Contains("parameter 0 is not a leaf"), StateError);
   CHECK_THROWS_WITH_AS(LBFGS({p}, {.lr = -1}), Contains("lr cannot be -1"), ValueError);
-  CHECK_THROWS_AS(LBFGS({p}, {.max_iter = 0}), ValueError);
-  CHECK_THROWS_AS(LBFGS({p}, {.history_size = 0}), ValueError);
+  CHECK_THROWS_WITH_AS(LBFGS({p}, {.max_iter = 0}), Contains("max_iter cannot be 0"), ValueError);
+  CHECK_THROWS_WITH_AS(LBFGS({p}, {.history_size = 0}), Contains("history_size cannot be 0"),
+                       ValueError);
   LBFGS opt({p});
-  CHECK_THROWS_AS(opt.set_lr(NAN), ValueError);
+  CHECK_THROWS_WITH_AS(opt.set_lr(NAN), Contains("lr cannot be nan"), ValueError);
   CHECK_THROWS_WITH_AS(opt.step([&] { return zeros({2}); }), Contains("must return the loss"),
                        ShapeError);
-  CHECK_THROWS_AS(opt.step([] { return Tensor(); }), ShapeError);
+  CHECK_THROWS_WITH_AS(opt.step([] { return Tensor(); }), Contains("it returned "), ShapeError);
   CHECK(opt.evaluations() == 0);
 }
 

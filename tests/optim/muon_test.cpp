@@ -168,7 +168,8 @@ TEST_CASE("newton_schulz: singular values near 1, the singular vectors stay") {
   }
   CHECK(newton_schulz(zeros({2, 3})).to_vector<float>() == std::vector<float>(6, 0));
   CHECK_THROWS_WITH_AS(newton_schulz(zeros({3})), doctest::Contains("must be […,m,n]"), ShapeError);
-  CHECK_THROWS_AS(newton_schulz(zeros({2, 3}, {.dtype = kF16})), DTypeError);
+  CHECK_THROWS_WITH_AS(newton_schulz(zeros({2, 3}, {.dtype = kF16})),
+                       doctest::Contains("x: f16[2,3]@cpu"), DTypeError);
 }
 
 TEST_CASE("Muon: a group with use_adamw is AdamW, bit for bit") {
@@ -241,26 +242,12 @@ TEST_CASE("Muon: a normalised matrix has the norm sqrt(rows), masters and memory
         wide.to_vector<float>());
 }
 
-TEST_CASE("Muon: interrupted and resumed equals uninterrupted; a skipped step changes nothing") {
+TEST_CASE("Muon: a skipped step changes nothing") {
   Generator generator(6);
   const Tensor whole = param(randn({4, 6}, {}, &generator), kCPU);
   Muon optimizer({whole}, {.lr = 0.1});
-  Tensor resumed;
-  std::unique_ptr<Muon> second;
-  for (int s = 0; s < 6; ++s) {
-    if (s == 3) {
-      resumed = param(whole, kCPU);
-      second = std::make_unique<Muon>(Tensors{resumed});
-      second->load_state_dict(optimizer.state_dict().clone());
-    }
-    const Tensor g = randn({4, 6}, {}, &generator);
-    whole.set_grad(g);
-    optimizer.step();
-    if (second == nullptr) continue;
-    resumed.set_grad(g);
-    second->step();
-  }
-  CHECK(everything({resumed}, *second) == everything({whole}, optimizer));
+  whole.set_grad(randn({4, 6}, {}, &generator));
+  optimizer.step();
   const auto before = everything({whole}, optimizer);
   optimizer.step({.found_inf = ones({})});
   CHECK(everything({whole}, optimizer) == before);
@@ -290,7 +277,7 @@ TEST_CASE("Muon: vectors need use_adamw, and bad options are refused by name") {
                                          "use_adamw or use_sgd"),
                        ValueError);
   CHECK_THROWS_WITH_AS(Muon({matrix}, {.use_adamw = true, .use_sgd = true}),
-                       doctest::Contains("group 0 has both use_adamw and use_sgd"), ValueError);
+                       doctest::Contains("a group has both use_adamw and use_sgd"), ValueError);
   CHECK_NOTHROW(Muon({vector}, {.use_adamw = true}));
   CHECK_THROWS_WITH_AS(Muon({matrix}, {.momentum = 1}),
                        doctest::Contains("Muon: momentum must be in [0,1), got 1"), ValueError);

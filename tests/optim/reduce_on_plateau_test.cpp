@@ -65,22 +65,6 @@ TEST_CASE("ReduceLROnPlateau: a reduction by no more than eps is not made") {
   }
 }
 
-TEST_CASE("ReduceLROnPlateau continues after an interruption as if there had been none") {
-  for (const auto& [options, want] : kCases) {
-    for (size_t stop = 0; stop < want.size(); ++stop) {
-      CAPTURE(stop);
-      const auto middle = golden::kMetrics.begin() + static_cast<std::ptrdiff_t>(stop);
-      SGD before(one_param(), {.lr = 0.4}), after(one_param(), {.lr = 0.4});
-      ReduceLROnPlateau first(before, options), second(after, options);
-      std::vector<double> got = rates(first, std::vector<double>(golden::kMetrics.begin(), middle));
-      second.load_state_dict(first.state_dict());
-      const auto rest = rates(second, std::vector<double>(middle, golden::kMetrics.end()));
-      got.insert(got.end(), rest.begin(), rest.end());
-      check_rates(got, want);
-    }
-  }
-}
-
 TEST_CASE("ReduceLROnPlateau: bad options and states are errors and change nothing") {
   SGD optimizer(one_param(), {.lr = 1});
   CHECK_THROWS_WITH_AS(ReduceLROnPlateau(optimizer, {.factor = 1}),
@@ -89,31 +73,6 @@ TEST_CASE("ReduceLROnPlateau: bad options and states are errors and change nothi
                        doctest::Contains("patience must not be negative, got -1"), ValueError);
   CHECK_THROWS_WITH_AS(ReduceLROnPlateau(optimizer, {.eps = std::nan("")}),
                        doctest::Contains("eps"), ValueError);
-
-  ReduceLROnPlateau schedule(optimizer, {});
-  schedule.observe(0.5);
-  for (const auto& [name, value] :
-       {std::pair<const char*, Scalar>{"best", std::nan("")}, {"bad_metrics", int64_t{-1}}}) {
-    StateDict bad;
-    for (const auto& [entry, tensor] : schedule.state_dict()) {
-      if (entry == name) {
-        bad.add_number(entry, value);
-      } else if (entry == "group.0.lr") {
-        bad.add_number(entry, 0.25);
-      } else {
-        bad.add(entry, tensor);
-      }
-    }
-    CHECK_THROWS_WITH_AS(schedule.load_state_dict(bad), doctest::Contains(name), ValueError);
-  }
-  StateDict without;
-  without.add_number("last_epoch", int64_t{3});
-  without.add_number("group.0.lr", 0.25);
-  CHECK_THROWS_WITH_AS(schedule.load_state_dict(without), doctest::Contains("2 entries"),
-                       ValueError);
-  CHECK(optimizer.lr() == 1);
-  CHECK(schedule.last_epoch() == 0);
-  CHECK(schedule.memory().number<double>("best") == 0.5);
 }
 
 }  // namespace

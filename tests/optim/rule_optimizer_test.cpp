@@ -168,32 +168,6 @@ TEST_CASE("rule optimisers: the number of threads changes no bit") {
   set_num_threads(threads);
 }
 
-TEST_CASE("rule optimisers: interrupted and resumed equals uninterrupted, bit for bit") {
-  for (const MakeOptimizer& make_one : rule_optimizers()) {
-    const Tensor whole = param(full({40}, 0.5), kCPU);
-    const auto optimizer = make_one({whole});
-    Tensor resumed;
-    std::unique_ptr<Optimizer> second;
-    for (uint64_t s = 0; s < 6; ++s) {
-      if (s == 3) {
-        resumed = param(whole, kCPU);
-        second = make_one({resumed});
-        second->set_lr(7);  // the state knows better
-        second->load_state_dict(optimizer->state_dict().clone());
-      }
-      Generator generator(100 + s);
-      const Tensor g = randn({40}, {}, &generator);
-      whole.set_grad(g);
-      optimizer->step();
-      if (second == nullptr) continue;
-      resumed.set_grad(g);
-      second->step();
-    }
-    INFO(optimizer->name());
-    CHECK(everything({resumed}, *second) == everything({whole}, *optimizer));
-  }
-}
-
 TEST_CASE("rule optimisers: a group has options of its own, bad ones are refused by name") {
   const Tensor p = param(ones({2}), kCPU), q = param(ones({2}), kCPU);
   const NAdam optimizer({{.params = {p}}, {.params = {q}, .lr = 0.5, .betas = Betas{0.5, 0.25}}},

@@ -94,43 +94,7 @@ TEST_CASE("ChainedLR: a reduction lowers what the other schedule sets, at once a
   CHECK(optimizer.lr() == 0.25);
 }
 
-TEST_CASE("chains continue after an interruption as if there had been none") {
-  struct Chain {
-    explicit Chain(bool sequential) : optimizer(one_param(), {.lr = 0.4}) {
-      if (sequential) {
-        schedule = std::make_unique<SequentialLR>(
-            optimizer, std::vector<optim::LRScheduler*>{&warmup, &plateau},
-            std::vector<int64_t>{5});
-      } else {
-        schedule = std::make_unique<ChainedLR>(
-            optimizer, std::vector<optim::LRScheduler*>{&warmup, &steps, &plateau});
-      }
-    }
-    SGD optimizer;
-    optim::LinearLR warmup{optimizer, {.start_factor = 0.1, .total_iters = 5}};
-    optim::StepLR steps{optimizer, {.step_size = 3, .gamma = 0.9}};
-    optim::ReduceLROnPlateau plateau{optimizer, {.factor = 0.5, .patience = 1, .cooldown = 1}};
-    std::unique_ptr<optim::LRScheduler> schedule;
-  };
-  for (const bool sequential : {true, false}) {
-    CAPTURE(sequential);
-    Chain straight(sequential);
-    const std::vector<double> want = rates(*straight.schedule, golden::kMetrics);
-    for (size_t stop = 0; stop < want.size(); ++stop) {
-      CAPTURE(stop);
-      const auto middle = golden::kMetrics.begin() + static_cast<std::ptrdiff_t>(stop);
-      Chain before(sequential), after(sequential);
-      std::vector<double> got =
-          rates(*before.schedule, std::vector<double>(golden::kMetrics.begin(), middle));
-      after.schedule->load_state_dict(before.schedule->state_dict());
-      const auto rest = rates(*after.schedule, std::vector<double>(middle, golden::kMetrics.end()));
-      got.insert(got.end(), rest.begin(), rest.end());
-      CHECK(got == want);
-    }
-  }
-}
-
-TEST_CASE("chains: parts that do not fit and states that are bad change nothing") {
+TEST_CASE("chains: parts that do not fit are refused") {
   SGD optimizer(one_param(), {.lr = 1}), other(one_param(), {.lr = 1});
   optim::StepLR a(optimizer, {}), b(other, {});
   CHECK_THROWS_WITH_AS(SequentialLR(optimizer, {&a, &b}, {2}),
@@ -147,29 +111,8 @@ TEST_CASE("chains: parts that do not fit and states that are bad change nothing"
   ChainedLR chain(optimizer, {&one, &two});
   CHECK_THROWS_WITH_AS(ChainedLR(optimizer, {&chain}),
                        doctest::Contains("a ChainedLR cannot be part"), ValueError);
-  CHECK_THROWS_AS(chain.lr_at(1, 1, 1), StateError);
-  chain.observe(0.5);
-  const auto with = [&](const char* name, Scalar value) {
-    StateDict state;
-    for (const auto& [entry, tensor] : chain.state_dict()) {
-      if (entry == "part.0.best") {
-        state.add_number(entry, 0.125);  // good, and before the bad one
-      } else if (entry == name) {
-        state.add_number(entry, value);
-      } else {
-        state.add(entry, tensor);
-      }
-    }
-    return state;
-  };
-  for (const auto& [name, value] :
-       {std::pair<const char*, Scalar>{"part.1.bad_metrics", int64_t{-1}},
-        {"part.1.group.0.lr", -1.0}}) {
-    CHECK_THROWS_AS(chain.load_state_dict(with(name, value)), ValueError);
-    CHECK(one.memory().number<double>("best") == 0.5);
-  }
-  chain.load_state_dict(with("none", 0.0));
-  CHECK(one.memory().number<double>("best") == 0.125);
+  CHECK_THROWS_WITH_AS(chain.lr_at(1, 1, 1),
+                       doctest::Contains("ChainedLR: has no formula of its own"), StateError);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST_CASE("EMA with swa: the mean of the weights at all updates") {
     CHECK(model.weight.to_vector<double>() ==
           ema.state_dict().at("average.weight").to_vector<double>());
     const EMA::Applied applied(ema);
-    CHECK_THROWS_AS(ema.copy_to_module(), StateError);
+    CHECK_THROWS_WITH_AS(ema.copy_to_module(), doctest::Contains("EMA: "), StateError);
   }
 }
 
