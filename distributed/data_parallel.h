@@ -79,7 +79,8 @@ class LATHE_API DistributedDataParallel {
   /// backward() throws one of these:
   ///   - StateError on all ranks, naming rank and parameter, if a rank's loss does not depend on a
   ///     parameter; no grad() has changed then. Over NCCL the error comes late, from the next
-  ///     backward(), and grad() has changed by then. With find_unused_parameters there is no such error.
+  ///     backward(), and grad() has changed by then. With find_unused_parameters there is no such
+  ///     error.
   ///   - StateError if create_graph is set. (autograd::grad() allows create_graph.)
   ///   - DistributedError if a rank failed.
   Tensor operator()(const Tensor& x);
