@@ -75,9 +75,9 @@ TEST_CASE("saved state: optimisers") {
     std::string_view name;
     std::vector<std::string> plain, turned;  // besides initial_lr
   };
-  // Steps are silent where the formula has none. lars: trust_clip bounds the ratio. adagrad: the sums
-  // have begun. muon: some options belong to use_adamw, the others to its absence, and f64 ignores
-  // ns_bf16. Only schedules read initial_lr.
+  // Steps are silent where the formula has none. lars: without adapt there is no ratio. adagrad:
+  // the sums have begun. muon: some options belong to use_adamw, the others to its absence, and f64
+  // ignores ns_bf16. Only schedules read initial_lr.
   const std::vector<std::string> step = {"step"};
   const std::vector<Silent> silent = {
       {"sgd", step, step},
