@@ -302,6 +302,43 @@ def tape():
     return f
 
 
+def float_bits():
+    """Chapter 6: the bits of three types."""
+    f = Figure("The bits of f32, bf16 and f16: sign, exponent, fraction", 720, 190)
+    for row, (name, exponent, fraction, says) in enumerate((("f32", 8, 23, ""), ("bf16", 8, 7, "bias 127, as f32; at 1 steps of 2^-7"),
+                                                            ("f16", 5, 10, "bias 15; at 1 steps of 2^-10"))):
+        y = 36 + 44 * row
+        f.text(20, y + 19, name, bold=True)
+        for at in range(1 + exponent + fraction):
+            color = RED if at == 0 else ORANGE if at <= exponent else BLUE
+            f.box(70 + 20 * at, y, 20, 28, LIGHT[color], color)
+            f.text(80 + 20 * at, y + 19, "s" if at == 0 else "e" if at <= exponent else "m", "middle", size=12)
+        f.text(80 + 20 * (1 + exponent + fraction), y + 19, says, size=12)
+    f.text(70, 24, "bias 127; at 1 steps of 2^-23", size=12)
+    f.text(20, 180, "s: sign. e: exponent. m: fraction, the bits after the point", size=12)
+    return f
+
+
+def search():
+    """Chapter 8: the 34 runs of a search, to scale."""
+    f = Figure("The 34 runs of the search: engines 9, 7, 15 and 0, one after the other", 830, 215)
+    left, scale, now = 95, 11, 0.0
+    for row, (engine, ms, measurements) in enumerate(((9, 1.0, 3), (7, 2.0, 2), (15, 0.5, 3), (0, 3.0, 2))):
+        y = 30 + 34 * row
+        f.text(20, y + 16, f"engine {engine}")
+        for run in range(1 + 3 * measurements):
+            color = GREY if run == 0 else ORANGE if (run - 1) // 3 % 2 else BLUE
+            f.box(left + scale * now, y, scale * ms, 22, LIGHT[color], color)
+            now += ms
+        f.text(left + scale * now + 8, y + 16, f"{1 + 3 * measurements} runs{'' if measurements == 3 else ': too slow, stops'}", size=12)
+    f.arrow(left, 176, left + scale * 54, 176)
+    for ms in (0, 10, 20, 30, 40, 50):
+        f.line(left + scale * ms, 172, left + scale * ms, 180)
+        f.text(left + scale * ms, 194, f"{ms} ms" if ms else 0, "middle", size=11)
+    f.text(20, 210, "Grey: the run that warms up. Blue, orange, blue: the measurements.", size=11)
+    return f
+
+
 # What the style sheet of a chart says of each class (train/report/line_chart.cpp), for light pages.
 CHART_CLASSES = {
     "grid": f'stroke="{INK}" stroke-opacity="0.15"',
@@ -339,7 +376,8 @@ def named(chart):
 
 
 FIGURES = {"views.svg": views, "streams.svg": streams, "buckets.svg": buckets, "tiles.svg": tiles, "fused.svg": fused, "strides.svg": strides,
-           "im2col.svg": im2col, "ring.svg": ring, "tape.svg": tape}
+           "im2col.svg": im2col, "ring.svg": ring, "tape.svg": tape,
+           "float-bits.svg": float_bits, "search.svg": search}
 
 
 def main():
