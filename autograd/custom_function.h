@@ -44,11 +44,11 @@ class LATHE_API FunctionContext {
   FunctionContext(const FunctionContext&) = delete;
   FunctionContext& operator=(const FunctionContext&) = delete;
 
-  /// Call it in a custom function's forward. Keeps these tensors for backward; a second call
+  /// Call it in a custom function's forward. Saves these tensors for backward; a second call
   /// replaces the tensors of the first one. A tensor may be undefined. Second derivatives flow
-  /// through kept inputs and outputs of the function. Any other kept tensor counts as a constant in
-  /// second derivatives. If forward computed this tensor from the inputs, return it from forward as
-  /// a further output.
+  /// through a saved tensor that is an input or output of the function. Any other saved tensor
+  /// counts as a constant in second derivatives. To avoid this for a tensor that forward computes
+  /// from the inputs, return it from forward as a further output.
   void save_for_backward(const Tensors& tensors) { unsaved_ = tensors; }
   /// Call it in a custom function's backward. Returns the tensors that forward gave to
   /// save_for_backward(), in order.
@@ -132,7 +132,8 @@ void append_tensors(Tensors& out, const T& argument) {
 ///   forward(Context&, arguments…)          → Tensor or Tensors. Runs with NoGrad.
 ///   backward(Context&, const Tensors& dy)  → one gradient per input, Tensors; or Tensor if there
 ///                                            is one input. dy holds one gradient per output.
-/// `Context` is FunctionContext, or a type `Context` of the struct that derives from it.
+/// Context is FunctionContext, unless the struct declares a type Context of its own, derived from
+/// FunctionContext.
 /// Backward may return an undefined tensor for an input that needs no gradient, or whose gradient
 /// is zero. Under create_graph the ops in backward are recorded, which gives second derivatives.
 /// If a call is recorded, an output that shares memory with an input is copied.

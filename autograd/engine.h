@@ -31,15 +31,16 @@
 namespace lathe {
 
 struct GradOptions {
-  // One per output. An undefined or missing one means ones: only for outputs of one element.
+  // One gradient per output. If it is undefined or missing, it is 1; the output must then have one
+  // element.
   Tensors grad_outputs = {};
   bool retain_graph = false;  // true: the graph can be walked again
   bool create_graph = false;  // true: the results have gradients themselves (implies retain_graph)
   bool allow_unused = false;  // true: an input that no output depends on gets an undefined gradient
 };
 
-/// Returns the gradients of the sum of the outputs with respect to the inputs. Leaves
-/// Tensor::grad() of all tensors unchanged. Inputs may be leaves or results of ops.
+/// Returns the gradients of the sum of outputs[k] * grad_outputs[k] with respect to the inputs.
+/// Leaves Tensor::grad() of all tensors unchanged. Inputs may be leaves or results of ops.
 /// throws: StateError if an output or an input does not require grad, if no output depends on an
 /// input (unless allow_unused), or if the graph was freed; ShapeError if an output without a
 /// grad_output has more than one element, or a grad_output does not match its output.
@@ -55,7 +56,7 @@ struct BackwardCall {
   bool create_graph;
   // null: add to the leaves' grad(); else: return the gradients of these tensors
   const Tensors* inputs = nullptr;
-  bool stop_at_inputs = false;    // true: what the inputs were computed from is not walked
+  bool stop_at_inputs = false;    // true: does not walk beyond the inputs
   const Tensors* only = nullptr;  // null: all leaves; else: the leaves whose grad() may change
 };
 

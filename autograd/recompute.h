@@ -77,9 +77,10 @@ LATHE_API void set_recomputation(const Tensor& y, const RecomputationPtr& recomp
 /// values in the backward pass, or an empty function if t itself must be kept.
 LATHE_API std::function<Tensor()> use_recomputation(const Tensor& t);
 
-/// The results that one backward pass has computed again and still needs. While the object lives, a
-/// result is computed once for all ops that saved it. If another recomputation needs a result that
-/// is not here, it computes the result for itself and does not keep it here.
+/// The results that one backward pass has computed again (class Recompute) and still needs. While
+/// the object lives, a result is computed once for all ops that saved it. A recomputation whose
+/// input is such a result takes it from here; if it is not here, the recomputation computes it and
+/// does not store it.
 class LATHE_API RecomputedValues {
  public:
   struct Value {

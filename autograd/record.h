@@ -1,4 +1,5 @@
-// Act 4 of an op: record how its gradient is computed.
+// The last of the four acts of an op (docs/tour/02-an-op.md): it records how its gradient is
+// computed.
 #pragma once
 
 #include <initializer_list>
@@ -19,7 +20,8 @@ struct TensorRef {
 };
 
 /// True if grad mode is on and one of the inputs requires a gradient. Call it before the op's node
-/// is made: it updates the history of all inputs, and a node must be newer than its inputs' nodes.
+/// is made: it updates the history of inputs whose base was written in place, which makes nodes,
+/// and a node must be newer than its inputs' nodes.
 LATHE_API bool wants_record(const TensorRef* inputs, size_t count);
 /// Enters `node` into the graph as the op that made y, with one edge per input.
 /// throws: StateError for an input made in InferenceMode.

@@ -21,11 +21,11 @@ using Packer = std::function<std::function<Tensor()>(const Tensor&)>;
 ///   pack    const Tensor& → any copyable value. Called after the op is recorded. The tensor has no
 ///           history; pack must not write to it. If the value holds the tensor itself, no memory is
 ///           saved, and in-place writes go unnoticed.
-///   unpack  the value that pack returned → a Tensor of t's shape, dtype and device. It gets t's
-///           history back.
+///   unpack  the value that pack returned → a Tensor of t's shape, dtype and device. The library
+///           gives it t's history back.
 /// pack and unpack run with NoGrad and without hooks. The objects that pack and unpack refer to
 /// must live until the graph is freed.
-/// Scopes nest: the innermost one counts. Threads are independent.
+/// Scopes nest: the innermost one counts. Each thread has its own scopes.
 /// throws: in the op that saves t, what pack throws; the op then leaves no trace in the graph. In
 /// the backward pass: what unpack throws; ShapeError, DTypeError, DeviceError if its result does
 /// not match t.
