@@ -16,7 +16,8 @@
 #  define LATHE_API
 #endif
 
-// LATHE_HD: the same arithmetic on host and device. Outside nvcc the CUDA keywords do not exist.
+// LATHE_HD marks a function that is compiled for host and device. Outside nvcc it is empty, because
+// CUDA's keywords do not exist there.
 #if defined(__CUDACC__)
 #  define LATHE_HD __host__ __device__
 #else

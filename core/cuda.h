@@ -53,18 +53,20 @@ LATHE_API Versions versions();
 /// A shared library of NVIDIA's that this build calls. It is loaded when it is first needed.
 struct Library {
   std::string name;           // "cuDNN"
-  std::string built, loaded;  // "9.19.0": compiled with; loaded, "" if it is not loaded yet
+  std::string built, loaded;  // "9.19.0": at compile time; of the loaded file, "" before that
   std::string path;           // of the file that was loaded
   std::string problem;        // why it cannot be used or is the wrong version; "" if all is well
 };
 LATHE_API std::vector<Library> libraries();
 
-// --- memory of one device, in bytes; block sizes, rounding included -----------------------------
-// LATHE_EXPANDABLE_SEGMENTS=1 in the environment at the first allocation keeps cached memory in a
-// few address ranges that grow in place. It is for programs whose sizes change from step to step:
-// without it their cached memory can end up in pieces too small for the next request.
-// LATHE_NO_CACHE=1 takes every block from the driver and gives it back at once, so that
-// compute-sanitizer sees every allocation.
+// --- memory of one device, in bytes -------------------------------------------------------------
+// memory_allocated() counts the blocks in use, rounding included, and memory_reserved() what was
+// taken from the driver. max_memory_allocated() and max_memory_reserved() are their peaks since
+// reset_peak_memory(). LATHE_EXPANDABLE_SEGMENTS=1 in the environment at the first allocation keeps
+// cached memory in a few address ranges that grow in place. It is for programs whose sizes change
+// from step to step: without it their cached memory can end up in pieces too small for the next
+// request. LATHE_NO_CACHE=1 takes every block from the driver and returns it when it is freed, so
+// that compute-sanitizer sees every allocation.
 LATHE_API size_t memory_allocated(Device device = Device(DeviceType::kCUDA));
 LATHE_API size_t memory_reserved(Device device = Device(DeviceType::kCUDA));
 LATHE_API size_t max_memory_allocated(Device device = Device(DeviceType::kCUDA));
@@ -82,7 +84,7 @@ LATHE_API void set_memory_history(size_t events, Device device = Device(DeviceTy
 /// recent events.
 LATHE_API std::string memory_snapshot(Device device = Device(DeviceType::kCUDA));
 
-/// The fault point of the allocators, for tests of error paths. Once it is armed, the n-th
+/// The fault point of the allocators, for tests of error paths. After fail_at(n), the n-th
 /// allocation from then on fails as if the device, or pinned memory, were exhausted.
 /// throws: NoCudaError without a GPU; DeviceError if there is no such device.
 LATHE_API FaultPoint& allocation_fault(Device device = Device(DeviceType::kCUDA));

@@ -1,4 +1,5 @@
-// Act 3 of an op: from a device to its kernel. There are two backends, known at build time.
+// The third of the four acts of an op (docs/tour/02-an-op.md): it calls the kernel for the device.
+// There are two backends, known at build time.
 #pragma once
 
 #include "lathe/core/config.h"

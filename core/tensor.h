@@ -91,7 +91,7 @@ class LATHE_API Tensor {
 
   // --- its values --------------------------------------------------------------------------------
   /// Pointer to the first element, on this tensor's device. After writing through it, call
-  /// bump_version(): then results that were kept for the old values are not used any more.
+  /// bump_version(): caches of the old values, such as packed filters, then become invalid.
   /// throws: DTypeError unless T is this tensor's dtype.
   template <class T>
   T* data() const {
@@ -418,7 +418,8 @@ LATHE_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
 LATHE_API Tensor empty_strided(const Shape& shape, const Strides& strides, DType dtype,
                                Device device);
 /// Like empty(), with the shape, dtype and device of `like`. Dense, in the stride order of `like`:
-/// NHWC stays NHWC. Expanded dimensions have no order and take their place in row-major order.
+/// NHWC stays NHWC. Expanded dimensions of `like` (stride 0) are placed where row-major order has
+/// them.
 LATHE_API Tensor empty_like(const Tensor& like);
 LATHE_API Tensor empty_like(const Tensor& like, DType dtype);
 

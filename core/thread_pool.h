@@ -3,11 +3,11 @@
 // - The chunks depend on n and grain only, never on the number of threads. So a kernel that gives
 //   each chunk its own result (a partial sum, a block of random numbers) computes the same bits
 //   with 1, 2 or 64 threads.
-// - The calling thread takes part, and `num_threads() - 1` workers help. They start with the first
-//   loop that needs them. After a loop they spin for a few microseconds, in case another follows,
-//   and then sleep without using the processor.
-// - The workers serve one loop at a time. A loop inside a loop, or in another thread meanwhile,
-//   runs in its calling thread alone.
+// - A loop runs on the calling thread and on `num_threads() - 1` workers. The workers start with
+//   the first loop that needs them. After a loop they spin for a few microseconds, in case another
+//   follows, and then sleep without using the processor.
+// - The workers serve one loop at a time. A loop inside a loop runs only on its calling thread, and
+//   so does a loop that another thread starts meanwhile.
 // - After fork() the child has a pool of its own, which starts workers when it first needs them.
 #pragma once
 
@@ -23,8 +23,8 @@ namespace lathe {
 LATHE_API int usable_cpus() noexcept;
 
 /// The number of threads of a parallel loop, the caller included. Initially this is the first
-/// number in the variable OMP_NUM_THREADS, if that is from 1 to 1024, else usable_cpus(). While the
-/// calling thread has a ComputeAlone, num_threads() is 1.
+/// number in the variable OMP_NUM_THREADS, if that is from 1 to 1024, else usable_cpus(). While a
+/// ComputeAlone (core/compute_alone.h) lives on the calling thread, num_threads() is 1.
 LATHE_API int num_threads() noexcept;
 
 /// Sets num_threads(). Waits for a loop that another thread is running.

@@ -1,6 +1,6 @@
 // cuda::capture(): makes a callable from a step. The callable records the step into a CUDA graph
 // and then launches the graph. It checks the conditions under which a graph may be launched.
-// core/capture/cuda_graph.h has the graph alone.
+// core/capture/cuda_graph.h has the graph without these checks.
 #pragma once
 
 #include <functional>
@@ -35,13 +35,13 @@ class LATHE_API CapturedStep {
 
   /// Runs one step. Copies the inputs into memory that the graph reads, so they may be other
   /// tensors each time, of the same shapes and dtypes on the same GPU. Calls may be made on
-  /// different streams: on the GPU, each waits for the launch before. The outputs of a launch have
-  /// no autograd history. They are the same tensors each time, and keep their values until the next
-  /// call.
+  /// different streams: on the GPU, each launch waits for the previous one. The outputs of a launch
+  /// have no autograd history. They are the same tensors each time, and keep their values until the
+  /// next call.
   /// throws: ValueError without inputs, or for another number of inputs than at the first call;
   /// ShapeError, DTypeError or DeviceError for an input that differs from that of the first call or
-  /// is not on a GPU; StateError if a tensor of the state has other memory than when the step was
-  /// recorded. Then nothing has run.
+  /// is not on a GPU; StateError if a tensor of the state no longer has the memory that it had when
+  /// the step was recorded. After any of these errors, nothing has run.
   /// The call that records also throws StateError if the step waits for the GPU, as item() does;
   /// the message names the op, the layer and the line of the program. It also throws the errors of
   /// Graph::capture() and of the step. Then nothing has run on the GPU, and the next call records

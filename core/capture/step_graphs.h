@@ -17,7 +17,8 @@
 
 namespace lathe::cuda {
 
-/// CUDA graphs, one for each kind of work and each list of shapes and dtypes.
+/// CUDA graphs, one for each kind of work and each list of input shapes and dtypes. The caller
+/// numbers the kinds, for instance 0 for training and 1 for evaluation.
 ///
 ///   StepGraphs graphs(model.parameters());
 ///   for (auto& [x, y] : batches) {
@@ -25,9 +26,9 @@ namespace lathe::cuda {
 ///     const Tensors out = graphs.takes({in}, /*kind=*/0, work) ? graphs.launch({in}) : work(in);
 ///   }
 ///
-/// takes() leaves the first `eager_calls` batches of a shape to the caller. They allocate lasting
-/// memory (the optimiser's) and choose algorithms. takes() records the next batch. From then on it
-/// takes every batch of that shape.
+/// takes() leaves the first `eager_calls` batches of a shape to the caller. Running them allocates
+/// lasting memory (the optimiser's) and chooses algorithms. takes() records the next batch. From
+/// then on it takes every batch of that shape.
 ///
 /// The graphs share one pool of memory (Graph::with_pool_of). A launch may overwrite the results of
 /// another kind's launch. It does not overwrite tensors that lived when it was recorded.
@@ -62,8 +63,9 @@ class LATHE_API StepGraphs {
   ///     take_problem() says why. The host's part of `work` may have run, perhaps in part; nothing
   ///     has run on the GPU. Drop what `work` has left, such as gradients, and call
   ///     give_pool_back().
-  ///   - takes() returns false for all but the first kMostKinds combinations of kind and shape, and
-  ///     for more than two places of one of them.
+  ///   - takes() returns false for all but the first kMostKinds combinations of kind and shape. For
+  ///     each combination it records at most two graphs: with Batch::stays, batches at a third
+  ///     place get false.
   /// throws: what `agree` throws.
   bool takes(const Batch& batch, int64_t kind, const Work& work, const Agree& agree = {});
 
@@ -71,8 +73,8 @@ class LATHE_API StepGraphs {
   /// autograd history. They keep their values until the next launch.
   const Tensors& launch(const Batch& batch);
 
-  /// Frees the memory of failed recordings if there are no graphs: the caller needs as much to run
-  /// the work itself. Memory of living tensors stays.
+  /// Frees the memory that failed recordings took: the caller needs it to run the work itself. Does
+  /// nothing once a graph has been recorded. Memory of living tensors stays.
   /// throws: CudaError if the GPU has failed.
   void give_pool_back();
 

@@ -7,7 +7,8 @@
 
 namespace lathe::debug {
 
-/// False while t's values cannot be copied to the host: its stream is being captured into a graph.
+/// False if t's values cannot be copied to the host now, because the current stream of its GPU is
+/// being captured into a CUDA graph.
 LATHE_API bool can_be_read(const Tensor& t);
 
 struct BadValue {

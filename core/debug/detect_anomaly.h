@@ -52,8 +52,9 @@ struct DetectAnomalyOptions {
 /// call, if a DetectAnomaly was alive during that call.
 /// Not checked:
 ///   - ops that are captured into a CUDA graph
-///   - results of ops that an optimiser calls, also in the closure of LBFGS; gradients are checked
-///   - the work of a loader
+///   - results of ops that run inside an optimiser's step(), even in the closure of LBFGS;
+///     gradients are checked there, too
+///   - ops that a data loader runs, such as transforms
 /// Cost: each op reads its result and its call stack once more, and an in-place op also reads its
 /// tensor before it writes. On a GPU each read is a copy, for which the host waits.
 class LATHE_API DetectAnomaly {

@@ -14,7 +14,7 @@
 
 namespace lathe::debug {
 
-/// The first result that differs, in the order in which they were computed.
+/// The first result in which two runs of a step differ, in the order of computation.
 struct Difference : profile::CallPlace {
   std::string op;      // the op that the program called; backward: the op whose gradient it is
   std::string inside;  // the op inside `op` that differs, if it is another one

@@ -1,16 +1,16 @@
 // DLPack: tensors handed to and taken from other libraries of the same process (NumPy, PyTorch,
-// JAX, CuPy, TVM) without a copy. The structures are those of the official dlpack.h; programs
-// without it include core/formats/dlpack_abi.h.
+// JAX, CuPy, TVM) without a copy. The structures are those of the official dlpack.h; programs that
+// do not have it include core/formats/dlpack_abi.h.
 //
 // Ownership: an exported structure keeps the tensor's memory alive until its deleter runs. The
 // library that took the structure calls the deleter once. An imported structure is deleted when the
 // last tensor over its memory is gone.
 //
-// Streams: a GPU tensor is handed over in the order of a stream, but DLPack's structures do not
-// name one. to_dlpack: work queued on the current stream (core/stream.h) may still be running; the
-// consumer works on that stream, or waits for an event recorded on it. from_dlpack: call it when
-// the current stream has waited for the producer's stream; from then on lathe's rules hold.
-// Python's __dlpack__ passes a stream for this purpose.
+// Streams: the work that fills a GPU tensor may still be running, and DLPack's structures name no
+// stream. (Python's __dlpack__ passes one for this purpose.) After to_dlpack(), the consumer must
+// queue its work on the stream that was current in the call (core/stream.h), or wait for an event
+// recorded on that stream. Before from_dlpack(), make the current stream wait for the producer's
+// stream.
 #pragma once
 
 #include "lathe/core/tensor.h"

@@ -15,8 +15,9 @@
 
 namespace lathe::pth {
 
-/// Thrown if ReadOptions::section names no dictionary of the file. Also thrown if the section is
-/// empty and read() cannot tell which dictionary to take. The message lists possible names.
+/// Thrown if ReadOptions::section names no dictionary of the file. Also thrown if
+/// ReadOptions::section is "" and read() cannot tell which dictionary to take. The message lists
+/// possible names.
 class LATHE_API SectionError : public DataError {
   using DataError::DataError;
 };
@@ -34,11 +35,13 @@ struct ReadOptions {
 /// lead to nested ones. Without options.section, read() takes
 /// - the dictionary under "state_dict", "model_state_dict" or "model" if there is one, as in
 ///   checkpoints of trainers. There may be single tensors beside it;
-/// - else the dictionary under another key ("net", "params"), if it is the only dictionary that
-///   holds more tensors than there are beside it;
+/// - else the dictionary under another key ("net", "params") that holds more tensors than the
+///   outermost dictionary itself. If there are several such dictionaries, read() throws
+///   SectionError;
 /// - else the file's outermost dictionary, which must hold a tensor or be empty.
 /// throws: FileError; SectionError; DataError that names the file, the entry and what does not fit:
-/// - names of other classes and functions, other instructions, or values that are not tensors
+/// - a pickle with classes, functions or instructions that a state dict does not need, or values
+///   that are not tensors
 /// - views beyond their storage, or tensors that together have more bytes than 64 MiB plus 32 times
 ///   the file
 /// - damaged or hostile archives (zip.h)

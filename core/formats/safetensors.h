@@ -42,8 +42,8 @@ LATHE_API Contents parse(std::span<const std::byte> bytes, std::string_view name
 /// Writes tensors to a file. At any moment `path` is the complete old file or the complete new one.
 /// Tensors may be on any device and have any strides. The values are written row-major; at most one
 /// tensor at a time is copied for that. The checksum becomes part of the metadata.
-/// throws: FileError; ValueError for a name that is not UTF-8, a header beyond the limit, or
-/// metadata with the checksum's key.
+/// throws: FileError; ValueError for a name that is not UTF-8, a header of more than 100,000,000
+/// bytes, or metadata with the checksum's key.
 LATHE_API void write(const std::string& path, const StateDict& tensors,
                      const Metadata& metadata = {});
 

@@ -34,7 +34,7 @@ struct LATHE_API LiveTensor {
   Device device;
   bool pinned = false;
   MemoryTag tag = MemoryTag::kOther;
-  DType dtype = DType::kU8;  // of the first tensor that had it
+  DType dtype = DType::kU8;  // of the first tensor in this memory
   Shape shape = {};
   const char* op = "";            // the recorded op whose result it is; "" for none
   int64_t step = 0;               // how many step() there were before it was made

@@ -35,20 +35,20 @@ struct LATHE_API MemoryUse {
 };
 
 /// The memory that tensors and workspaces hold on `device`.
-///   pinned  true, for the CPU: pinned host memory alone, which is not part of the CPU's other
-///           counts
+///   pinned  true (only with the CPU): returns the counts of pinned host memory; the CPU's counts
+///           with false leave pinned memory out
 /// Each number was right at some moment during the call. The numbers fit together if no other
 /// thread allocates meanwhile.
 /// throws: std::bad_alloc.
 LATHE_API MemoryUse memory_use(Device device = kCPU, bool pinned = false);
 
-/// Text for the end of an error message: "tensors hold: weights 3 GiB, …". While a LiveMemory
-/// (live_memory.h) records, it adds the largest tensors and where they were made.
+/// The text about `device` for the end of an error message: "tensors hold: weights 3 GiB, …". While
+/// a LiveMemory (live_memory.h) records, it adds the largest tensors and where they were made.
 /// throws: std::bad_alloc.
 LATHE_API std::string who_holds(Device device, bool pinned);
 
 /// Sets both peaks of `device`, of the tensors and of the allocator, to the bytes that are in use
-/// now.
+/// now. `pinned` is as for memory_use().
 LATHE_API void reset_memory_peak(Device device = kCPU, bool pinned = false);
 
 /// { const CountedMemory held(bytes, device, tag); … }: counts memory that belongs to no tensor.

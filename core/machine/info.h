@@ -15,7 +15,7 @@ namespace lathe {
 struct CpuInfo {
   std::string model;               // "unknown" where the system does not say
   int usable_cpus = 0;             // usable_cpus() of core/thread_pool.h
-  std::vector<std::string> flags;  // those of the instruction sets below that are present
+  std::vector<std::string> flags;  // instruction sets it has, of those that cpu_info() knows
   int64_t memory_bytes = 0;        // usable_memory() of core/process_limits.h, 0 if unknown
   int64_t available_bytes = 0;     // of it, what can be had without swapping, 0 if unknown
 

@@ -6,8 +6,9 @@
 //   from 64 KiB slabs) never returns to the system.
 // - Up to 1 MiB: one shared list per class, under a lock.
 // - Above 1 MiB: blocks are cut from one range of addresses and join again when they are freed
-//   (block_pool.h over host_range.h). A training's large tensors have many sizes, and what one has
-//   freed serves any other. Sizes are rounded up to a page, memory is taken in steps of 2 MiB.
+//   (block_pool.h over host_range.h). A training's large tensors have many sizes; memory that one
+//   has freed serves tensors of other sizes, too. Sizes are rounded up to a page, memory is taken
+//   in steps of 2 MiB.
 // - When what is cached above 4 KiB exceeds the cache limit, or the system refuses memory, all of
 //   it is returned to the system.
 // - LATHE_NO_CACHE=1 in the environment at the first allocation switches to plain aligned_alloc and
@@ -70,7 +71,7 @@ class LATHE_API HostAllocator final : public Allocator {
   /// False if LATHE_NO_CACHE or a sanitizer turned the cache off.
   bool caches() const { return caches_; }
 
-  /// When armed, makes the n-th allocate() from then on fail with OutOfMemoryError.
+  /// After fault().fail_at(n), the n-th allocate() from then on throws OutOfMemoryError.
   FaultPoint& fault() { return fault_; }
 
  private:

@@ -36,7 +36,7 @@ class LATHE_API Generator {
   /// → the generator's state before the call
   State reserve(uint64_t counters);
 
-  /// The counters that hold `words` words.
+  /// The number of counters that hold `words` words of 32 bits.
   static constexpr uint64_t counters_for(int64_t words) {
     return (static_cast<uint64_t>(words) + 3) / 4;
   }
