@@ -27,8 +27,9 @@ struct BatchNormOptions {
 /// Training normalises with the biased variance. It updates the running statistics in place, with
 /// the unbiased variance; an empty batch leaves them unchanged:
 ///   running = (1 - momentum) * running + momentum * batch
-/// The variance is summed as squared deviations, so a large mean does not cancel its digits. Sums
-/// have the dtype of the statistics within a block, and f64 between blocks.
+/// The variance is summed as squared deviations, so a large mean does not cancel its digits.
+/// Kernels sum blocks of values in the dtype of the statistics, and add up the sums of the blocks
+/// in f64.
 /// dtypes: f16, bf16, f32 with f32 parameters and statistics; f64 with f64 ones.
 /// grad: x, weight, bias, twice differentiable.   amp: none, the result follows x.
 /// throws: ShapeError (also for one value per channel in training), DTypeError; ValueError if only
@@ -62,8 +63,9 @@ struct BatchNormStats {
   Tensor mean, var, invstd;  // var: biased; invstd = 1 / sqrt(var + eps)
 };
 
-/// Everything that one normalisation reads. x, residual, dy and y are dense in one common order,
-/// row-major or NHWC. On a GPU, dy may have any strides.
+/// Everything that one normalisation reads, except residual, dy and y, which the kernels take as
+/// arguments. x and these three are dense in one common order, row-major or NHWC. On a GPU, dy may
+/// have any strides.
 struct BatchNormCall {
   BatchNormForm form;
   Tensor x;
@@ -101,7 +103,7 @@ struct BatchNormGrads {
 };
 
 /// The gradients of {x, residual, weight, bias}. They are made of ops, so they can be
-/// differentiated again. Only kAddRelu reads y.
+/// differentiated again. y is read only if call.form is kAddRelu.
 Tensors batch_norm_gradients(const BatchNormCall& call, double eps, const Tensor& dy,
                              const Tensor& y);
 

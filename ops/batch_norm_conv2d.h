@@ -14,9 +14,9 @@ struct BatchNormTensors {
   Tensor weight, bias, running_mean, running_var;
 };
 
-/// conv2d(batch_norm_relu(x, …), w, opt), as one op where that is possible. The fused op normalises
-/// x while the convolution reads it, and again in the backward pass. The fused op does not store
-/// the normalised values.
+/// conv2d(batch_norm_relu(x, …), w, conv), as one op where that is possible. The fused op
+/// normalises x while the convolution reads it, and again in the backward pass. The fused op does
+/// not store the normalised values.
 ///   x  [N,C,H,W]     w  [K,C,R,S]     →  [N,K,P,Q] as conv2d
 /// The fused op runs only in training. The norm's weight, bias and running statistics must be
 /// defined, f32 and dense; the convolution must have one group and no bias. Otherwise
@@ -25,7 +25,7 @@ struct BatchNormTensors {
 ///   - a gradient of x, weight or bias is recorded
 ///   - x and w are f32, x is NHWC, and our own Winograd computes the convolution
 ///     (conv/cpu/conv2d_choice_cpu.h)
-///   - neither Autocast nor a watcher of the ops is active
+///   - neither Autocast nor a debug scope that watches ops (core/debug/) is active
 /// On a CPU the fused op gives the bits of the two ops. Only second derivatives may differ in their
 /// last bits.
 /// On a GPU the two layers run as one op if all of this holds:
@@ -36,9 +36,9 @@ struct BatchNormTensors {
 ///     these sizes; the search also chooses for each gradient (of x and of w) whether to fuse
 /// A fused GPU kernel rounds scale = weight / sqrt(var + eps) and shift = bias - mean scale to f16.
 /// This adds an error of at most |x| |scale| / 2048 + |shift| / 2048 per value. |mean| should
-/// therefore not be much larger than the standard deviation. In the backward pass, relu looks at
-/// normalised values in f32. It passes the gradient also where such a value is 0, as in a channel
-/// whose weight and bias are 0.
+/// therefore not be much larger than the standard deviation. In the backward pass, relu's mask
+/// comes from normalised values in f32. Where such a value is exactly 0, the gradient passes.
+/// (Every value of a channel is 0 if the channel's weight and bias are 0.)
 /// dtypes: as batch_norm_relu and conv2d.   grad: x, weight, bias, w, twice differentiable.
 /// amp: half for w.
 /// throws: as batch_norm_relu and conv2d.

@@ -1,8 +1,8 @@
 // Elementwise ops of two operands, with broadcasting and PyTorch's type promotion. binary.cpp:
 // checks and gradients; elementwise_kernels/: arithmetic and kernels.
 //   a, b   any shapes that broadcast   →   the broadcast shape
-// A Scalar can raise only the category of the dtype (f16 tensor + 1.0 → f16). Beyond the range of
-// an integer dtype it wraps, except in div.
+// A Scalar can raise only the category of the dtype (f16 tensor + 1.0 → f16). A Scalar beyond the
+// range of an integer dtype wraps, except in div.
 // a and b must be on one device; a 0-d CPU tensor goes with any device.
 // amp: none, except for pow; mixed dtypes are promoted to the wider.
 // throws: ShapeError, DTypeError, DeviceError.
@@ -131,8 +131,8 @@ LATHE_API Tensor logical_or(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_xor(const Tensor& a, const Tensor& b);
 LATHE_API Tensor logical_not(const Tensor& a);
 
-// relu_grad(), tanh_grad(), sigmoid_grad(), gelu_grad() and gelu_tanh_grad() return the gradient dx
-// of such an activation for a given dy, in one kernel. The activations' backward passes call them.
+// relu_grad(), tanh_grad(), sigmoid_grad(), gelu_grad() and gelu_tanh_grad() compute dx from dy in
+// one kernel, for an activation y = f(x). The backward passes of the activations call them.
 // grad: dy, and y or x, twice differentiable.
 LATHE_API Tensor relu_grad(const Tensor& dy, const Tensor& y);     // dy where y > 0 or NaN, else 0
 LATHE_API Tensor tanh_grad(const Tensor& dy, const Tensor& y);     // dy (1 - y^2)

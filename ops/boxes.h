@@ -20,10 +20,10 @@ LATHE_API Tensor box_area(const Tensor& boxes);
 /// grad: a, b, twice differentiable.
 LATHE_API Tensor box_iou(const Tensor& a, const Tensor& b);
 
-/// The indices of the boxes that stay, by descending score: a box goes if its box_iou with a box of
-/// a higher score that stays is above `threshold`. Of equal scores the first box counts as higher.
-/// Waits for the device; computed on the CPU.
-///   scores  [N]   →  [K], i64
+/// Non-maximum suppression: visits the boxes by descending score, and drops a box if its box_iou
+/// with a box kept before is above `threshold`. Of boxes with equal scores, the first one is
+/// visited first. Waits for the device; computed on the CPU.
+///   scores  [N]   →  i64 [K]: the indices of the kept boxes, by descending score
 /// dtypes: floats.   grad: none.
 LATHE_API Tensor nms(const Tensor& boxes, const Tensor& scores, double threshold);
 

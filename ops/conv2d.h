@@ -59,18 +59,19 @@ namespace cpu {
 /// true: convolutions sum up the products directly. false, the default: 3x3 filters with stride 1
 /// or 2 may run as Winograd, up to 3.5 times as fast. Affects later calls of the whole process.
 /// Winograd may run in f32, in f16 (computed in f32), and in bf16 on processors without AMX:
-///   - NHWC images with 16 channels or more on both sides run in our own Winograd
+///   - NHWC images with at least 16 input and 16 output channels run in our own Winograd
 ///     (conv/cpu/conv2d_choice_cpu.h chooses)
-///   - row-major images with 64 channels or more run in oneDNN 2's
+///   - row-major images with at least 64 input and 64 output channels run in oneDNN 2's Winograd
 /// Winograd is less exact:
 ///   - Its error is at most 6e-6 of the largest element; direct sums have 2e-6. Measured against
 ///     f64 with 64 to 512 channels (docs/results/winograd-errors.json).
 ///   - An Inf or NaN in x or dy turns elements up to 4 rows and columns around it into NaN, never
 ///     those of another image.
 ///   - From 1e37 on, sums may overflow that would not overflow directly.
-/// With either setting, filters are packed once if no gradient is recorded for them. Code that
-/// writes such filters through Tensor::data() or to_dlpack() must then call bump_version(). Filters
-/// in foreign memory (from_blob, from_dlpack) are packed at each call.
+/// With either setting, filters for which no gradient is recorded are packed once, and later calls
+/// use the packed copy. Code that writes such filters through Tensor::data() or to_dlpack() must
+/// then call bump_version(). Filters in foreign memory (from_blob, from_dlpack) are packed at each
+/// call.
 LATHE_API void set_conv_exact(bool exact) noexcept;
 LATHE_API bool conv_exact() noexcept;
 

@@ -11,7 +11,7 @@ struct BincountOptions {
 };
 /// y[v] is the number of elements of x that are v, or the sum of their weights. Waits for the
 /// device, because the size of y depends on max(x).
-///   x  [n], integers >= 0   →  [max(x) + 1] or longer: i64, or weights' dtype
+///   x  [n], integers >= 0   →  i64 or weights' dtype, [max(x) + 1] or, if longer, [min_length]
 /// dtypes: i64, i32.   grad: weights, twice differentiable.
 /// throws: IndexError for a negative number; ValueError for a negative min_length; ShapeError,
 /// DTypeError, DeviceError.

@@ -23,7 +23,7 @@ LATHE_API Tensor full(const Shape& shape, Scalar value, const TensorOptions& opt
 LATHE_API Tensor zeros_like(const Tensor& like);
 LATHE_API Tensor ones_like(const Tensor& like);
 LATHE_API Tensor full_like(const Tensor& like, Scalar value);
-// The same with another dtype.
+// Like the functions above, but the results have the dtype `dtype`.
 LATHE_API Tensor zeros_like(const Tensor& like, DType dtype);
 LATHE_API Tensor ones_like(const Tensor& like, DType dtype);
 LATHE_API Tensor full_like(const Tensor& like, Scalar value, DType dtype);
@@ -47,7 +47,7 @@ LATHE_API Tensor linspace(double start, double stop, int64_t count,
 LATHE_API Tensor eye(int64_t rows, const TensorOptions& options = {});
 LATHE_API Tensor eye(int64_t rows, int64_t columns, const TensorOptions& options);
 
-// With a dtype alone: zeros({2, 3}, kF64).
+// Overloads with a dtype in place of options: zeros({2, 3}, kF64).
 // clang-format off
 inline Tensor empty(const Shape& shape, DType dtype) { return empty(shape, {.dtype = dtype}); }
 inline Tensor zeros(const Shape& shape, DType dtype) { return zeros(shape, {.dtype = dtype}); }

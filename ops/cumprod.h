@@ -6,8 +6,9 @@
 
 namespace lathe {
 
-/// y[i] = x[0] * … * x[i] along `dim`. The CPU multiplies in order in f64; a GPU and graphs take
-/// log2(n) passes over the data, and round each result at most log2(n) times.
+/// y[i] = x[0] * … * x[i] along `dim`. The CPU multiplies in order, in f64. On a GPU and in
+/// compiled graphs, cumprod takes log2(n) passes over the data, and rounds each result at most
+/// log2(n) times.
 ///   x  any shape   →  the same shape
 /// dtypes: any; integers and bool → i64, which wraps. Half types are multiplied in f32.
 /// grad: x, twice differentiable, also where x is 0.   amp: float.

@@ -47,8 +47,8 @@ LATHE_API Tensor pairwise_distance(const Tensor& x1, const Tensor& x2,
 /// The distance of every row of x1 from every row of x2.
 ///   x1  […,P,D]   x2  […,R,D], leading dimensions broadcast   →  […,P,R]
 /// Distances come from differences, so those of near rows are exact; a matrix product would cancel
-/// their digits. Except for p = 2 on the CPU, and for every gradient, all P*R*D differences are in
-/// memory at the same time.
+/// their digits. All P*R*D differences are in memory at the same time, except in the forward pass
+/// for p = 2 on the CPU.
 /// grad: x1, x2, twice differentiable; 0 where two rows are equal.
 /// throws: ValueError for p < 0 or NaN; ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor cdist(const Tensor& x1, const Tensor& x2, double p = 2);

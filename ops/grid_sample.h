@@ -30,7 +30,8 @@ LATHE_API Tensor grid_sample(const Tensor& x, const Tensor& grid,
                              const GridSampleOptions& options = {});
 
 /// The grid of an image of `rows` x `columns` after the affine map theta[n], for grid_sample:
-/// grid[n,p,q] = theta[n] (x, y, 1) for the middle (x, y) of pixel [p,q].
+/// grid[n,p,q] = theta[n] (x, y, 1) for the middle (x, y) of pixel [p,q]. Pass the align_corners of
+/// grid_sample's options.
 ///   theta  [N,2,3]   →  [N,rows,columns,2]
 /// dtypes: floats.
 /// throws: also ValueError for negative sizes.

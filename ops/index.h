@@ -2,8 +2,8 @@
 // gradients; index_kernels/index_cpu.cpp, index_cuda.cu and index_sum_cuda.cu: kernels.
 //   index  i64 or i32, every value in [0, size of x along dim)
 // Any strides, 0-d (as one element) and zero-size. An index may repeat. index_add and scatter_add
-// then add up its values in the order of `index`, half types in f32. The bits are the same in every
-// run and for every number of threads.
+// then add up the values for this index, in their order in `index`, half types in f32. The bits are
+// the same in every run and for every number of threads.
 // amp: none, the result follows x.
 // throws: IndexError for an index out of range (naming op, value, position and range; nothing is
 // changed) or a dimension out of range; ShapeError, DTypeError, DeviceError. On a GPU the next call

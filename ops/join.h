@@ -20,9 +20,9 @@ LATHE_API Tensor cat(const Tensors& parts, int64_t dim = 0);
 /// DeviceError.
 LATHE_API Tensor stack(const Tensors& parts, int64_t dim = 0);
 
-/// cat along columns (dimension 1, or 0 if the parts are 1-d), along rows (dimension 0), or along
-/// depth (dimension 2). Parts with fewer dimensions than that first get dimensions of size 1: [n]
-/// becomes a row [1,n], for dstack [1,n,1].
+/// hstack() is cat along dimension 1 (0 if the parts are 1-d), vstack() along dimension 0, dstack()
+/// along dimension 2. vstack() first makes [1,n] of a part [n]; dstack() makes [1,n,1] of it, and
+/// [m,n,1] of a part [m,n].
 /// grad: every part, twice differentiable.   throws: as cat.
 LATHE_API Tensor hstack(const Tensors& parts);
 LATHE_API Tensor vstack(const Tensors& parts);

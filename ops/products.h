@@ -25,8 +25,9 @@ LATHE_API Tensor outer(const Tensor& a, const Tensor& b);
 /// grad: a, b, twice differentiable.
 LATHE_API Tensor kron(const Tensor& a, const Tensor& b);
 
-/// The sum of the products of a and b over pairs of dimensions: a's `a_dims` with b's `b_dims`.
-/// With one number, a's last `dims` dimensions with b's first ones; 0 gives all products.
+/// The sum of the products of a and b over pairs of dimensions: a's `a_dims` with b's `b_dims`. The
+/// overload with one number pairs a's last `dims` dimensions with b's first `dims`; 0 multiplies
+/// each element of a with each of b.
 ///   →  a's other dimensions, then b's others
 /// Dtypes, gradients and mixed precision are those of matmul.
 /// throws: also ValueError for a number outside [0, dimensions].

@@ -7,7 +7,7 @@ namespace lathe {
 
 enum class RandomSource {
   kLathe,           // Philox 4x32-10 as on the CPU: same seed, same numbers everywhere
-  kCurandPhilox,    // the same bits in cuRAND's order
+  kCurandPhilox,    // Philox 4x32-10, too, but in the order in which cuRAND draws its numbers
   kCurandXorwow,    // Marsaglia 2003, doi:10.18637/jss.v008.i14
   kCurandMrg32k3a,  // L'Ecuyer 1999, doi:10.1287/opre.47.1.159
 };

@@ -8,11 +8,12 @@
 namespace lathe {
 
 /// The tensors of one layer in one direction. H is the size of the state. G is the number of gates:
-/// 4 for lstm, 3 for gru, 1 for rnn_tanh and rnn_relu.
+/// 4 for lstm, 3 for gru, 1 for rnn_tanh and rnn_relu. With w_out, the state h of lstm has P
+/// numbers in place of H: in its argument h, in y and in the result's h.
 struct RecurrentLayer {
-  Tensor w_x, w_h;            // [G*H,in] and [G*H,H or P]
+  Tensor w_x, w_h;            // [G*H,in] and [G*H,H]; with w_out [G*H,P]
   Tensor b_x = {}, b_h = {};  // [G*H] or undefined
-  Tensor w_out = {};          // lstm: [P,H], projects the state to P numbers; or undefined
+  Tensor w_out = {};          // [P,H] or undefined; lstm only: projects h from H to P numbers
 };
 
 struct RecurrentOptions {
@@ -23,13 +24,14 @@ struct RecurrentOptions {
 
 struct RecurrentResult {
   Tensor y;     // [T,N,D*H] or [N,T,D*H]: the states of the last layer, D directions side by side
-  Tensor h, c;  // [layers*D,N,H]: the states at the end; c of lstm alone
+  Tensor h, c;  // [layers*D,N,H]: the states at the end; c only for lstm
 };
 
 /// Long short-term memory. The rows of w_x and w_h belong to the gates i, f, g, o, in this order:
 ///   i, f, o = sigmoid(…), g = tanh(…),   … = w_x x[t] + b_x + w_h h + b_h
 ///   c' = f c + i g,   h' = o tanh(c')
-///   x       [T,N,in]     h, c  [layers*D,N,H], D = 2 if bidirectional, else 1
+///   x       [T,N,in]     h, c  [layers*D,N,H] (with w_out, h has P in place of H)
+///           D = 2 if bidirectional, else 1
 ///   layers  for each layer its forward direction, then its backward one
 /// dtypes: floats.   grad: x, h, c and the layers' tensors, twice differentiable.   amp: half.
 /// throws: ShapeError, DTypeError, ValueError for a number of layers that does not fit.
@@ -41,6 +43,7 @@ LATHE_API RecurrentResult lstm(const Tensor& x, const Tensor& h, const Tensor& c
 /// Gated recurrent units. The rows of w_x and w_h belong to the gates r, z, n, in this order:
 ///   r, z = sigmoid(w_x x[t] + b_x + w_h h + b_h),   n = tanh(w_x x[t] + b_x + r (w_h h + b_h))
 ///   h' = (1 - z) n + z h
+/// Shapes and the order of `layers` are those of lstm.
 /// dtypes: floats.   grad: x, h and the layers' tensors, twice differentiable.   amp: half.
 /// throws: as lstm.
 /// ref: Cho et al. 2014 (arXiv:1406.1078); torch.nn.GRU.
@@ -48,7 +51,8 @@ LATHE_API RecurrentResult gru(const Tensor& x, const Tensor& h,
                               const std::vector<RecurrentLayer>& layers,
                               const RecurrentOptions& options = {});
 
-/// The plain recurrent layer: h' = f(w_x x[t] + b_x + w_h h + b_h), where f is tanh or relu.
+/// The plain recurrent layer: h' = f(w_x x[t] + b_x + w_h h + b_h), where f is tanh or relu. Shapes
+/// and the order of `layers` are those of lstm.
 /// dtypes: floats.   grad: x, h and the layers' tensors, twice differentiable.   amp: half.
 /// throws: as lstm.
 /// ref: Elman 1990; torch.nn.RNN.

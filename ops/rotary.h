@@ -8,7 +8,7 @@
 namespace lathe {
 
 struct RotaryOptions {
-  int64_t offset = 0;   // position of the first token, that is the length of a cache
+  int64_t offset = 0;   // position of x's first token: with a key-value cache, the cache's length
   double base = 10000;  // the slowest pair turns once in about 2π base tokens
   bool interleaved =
       false;  // pairs are neighbours {2i, 2i+1}, not {i, i + D/2} as in Llama's files

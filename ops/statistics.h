@@ -32,11 +32,12 @@ LATHE_API StdAndMean std_mean(const Tensor& x, const Dims& dims = {}, VarOptions
 /// dtypes: any.   grad: none.
 LATHE_API Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
 
-/// The middle element of each line along `dim` in ascending order, the lower of two; the first NaN
-/// if the line has one. The overload without `dim` takes all elements as one line; of no floating
-/// elements it gives NaN.
-/// dtypes: any.   grad: x, twice differentiable, to the element at the index; without `dim` equal
-/// medians share it evenly.
+/// The middle element of each line along `dim` in ascending order, and its index. If the line has
+/// an even number of elements, the lower of the two middle ones. If it has a NaN, the first NaN.
+/// The overload without `dim` takes all elements as one line and returns no index. For a floating x
+/// without elements it returns NaN.
+/// dtypes: any.   grad: x, twice differentiable, to the element at the index. Without `dim`,
+/// elements that are equal to the median share the gradient evenly.
 LATHE_API Tensor median(const Tensor& x);
 LATHE_API ValuesAndIndices median(const Tensor& x, int64_t dim, ReduceOptions options = {});
 
@@ -61,8 +62,9 @@ struct QuantileOptions {
 LATHE_API Tensor quantile(const Tensor& x, double q, const QuantileOptions& options = {});
 LATHE_API Tensor quantile(const Tensor& x, const Tensor& q, const QuantileOptions& options = {});
 
-/// y[i] is the largest (smallest) of x[0], …, x[i] along `dim`, with its index; of equals the last.
-/// From the first NaN on y is NaN. Takes log2(size of dim) passes.
+/// y[i] is the largest (smallest) of x[0], …, x[i] along `dim`, with its index. If several are
+/// equal, the index is that of the last one. From the first NaN on, y is NaN. Takes log2(size of
+/// dim) passes.
 /// dtypes: any.   grad: x, twice differentiable, to the element at the index.
 LATHE_API ValuesAndIndices cummax(const Tensor& x, int64_t dim);
 LATHE_API ValuesAndIndices cummin(const Tensor& x, int64_t dim);

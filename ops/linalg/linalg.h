@@ -25,7 +25,7 @@ struct CholeskyOptions {
 };
 /// The lower triangular l with a = l l^T. Reads the lower triangle of a only.
 ///   a  […,n,n], symmetric   →  […,n,n]
-/// grad: that of a symmetric a: half of it arrives above the diagonal.
+/// grad: a, as for a symmetric a: a symmetric matrix, although only the lower triangle is read.
 /// throws: ValueError if a matrix is not positive definite, with the order of the first leading
 /// minor that is not positive (or is NaN).
 LATHE_API Tensor cholesky(const Tensor& a, const CholeskyOptions& options = {});
@@ -86,8 +86,8 @@ struct Svd {
 };
 /// The singular value decomposition a = u diag(s) vh, by Jacobi rotations.
 /// grad: a. Gradients of u and vh exist if the singular values differ, and are meaningful if the
-/// function does not depend on the signs of singular vectors. Those of the columns of u and rows of
-/// vh beyond k are ignored.
+/// loss does not depend on the signs of singular vectors. Gradients of the columns of u and the
+/// rows of vh after the first k are ignored.
 /// throws: ValueError for NaN and infinity.
 LATHE_API Svd svd(const Tensor& a, const SvdOptions& options = {});
 
@@ -100,8 +100,8 @@ struct Eigh {
 /// Eigenvalues and eigenvectors of symmetric matrices. Reads one triangle. A matrix with NaN or
 /// infinity has NaN results.
 ///   a  […,n,n]
-/// grad: that of a symmetric a. The eigenvectors' exists if the eigenvalues differ, and is
-/// meaningful if the function does not depend on the signs of eigenvectors.
+/// grad: a, as for a symmetric a: a symmetric matrix. A gradient of eigenvectors exists if the
+/// eigenvalues differ, and is meaningful if the loss does not depend on the signs of eigenvectors.
 LATHE_API Eigh eigh(const Tensor& a, const EighOptions& options = {});
 
 struct PinvOptions {
@@ -120,7 +120,7 @@ struct LstsqOptions {
 };
 struct Lstsq {
   Tensor solution;   // […,n,k]: of all x with the least |a x - b|, the one with the least |x|
-  Tensor residuals;  // […,k]: the squares of |a x - b|; [0] unless m > n and all ranks are n
+  Tensor residuals;  // […,k]: the squares of |a x - b|; shape [0] unless m > n and every rank is n
   Tensor rank;       // i64 […]
   Tensor singular_values;  // […,min(m,n)], of a
 };
@@ -144,8 +144,8 @@ struct MatrixNormOptions {
 ///        2, -2: the largest, the smallest singular value
 ///        1, -1: the largest, the smallest sum of |x| of a column; inf, -inf: of a row
 ///   →    a's shape without `dim`; with keepdim these dimensions stay, with size 1
-/// throws: ValueError for another ord, and where ord needs singular values for NaN and infinity;
-/// ShapeError for an extreme over nothing.
+/// throws: ValueError for another ord, and for NaN or infinity in a if ord needs singular values;
+/// ShapeError for the largest or smallest of no values.
 LATHE_API Tensor matrix_norm(const Tensor& a, std::string_view ord = "fro",
                              const MatrixNormOptions& options = {});
 LATHE_API Tensor matrix_norm(const Tensor& a, double ord, const MatrixNormOptions& options = {});

@@ -17,7 +17,7 @@ struct CrossEntropyOptions {
 
 /// The cross-entropy of scores x and targets: class numbers (integers) or a probability for each
 /// class (floating).
-/// Class numbers y, with e = label_smoothing and logp = log_softmax(x, 1):
+/// Class numbers y, with e = label_smoothing, w = weight and logp = log_softmax(x, 1):
 ///   loss_i = (1-e) * w[y_i] * -logp[i, y_i] + e/C * sum over c of w_c * -logp[i, c]
 /// Probabilities t:
 ///   loss_i = sum over c of w_c * ((1-e) * t[i,c] + e/C) * -logp[i,c]

@@ -11,7 +11,7 @@ namespace lathe {
 struct CtcOptions {
   int64_t blank = 0;  // the class that stands for no label
   Reduction reduction = Reduction::kMean;
-  bool zero_infinity = false;  // true: the loss of a target that does not fit is 0
+  bool zero_infinity = false;  // true: an infinite loss (a target too long for its input) becomes 0
 };
 /// Connectionist temporal classification: minus the log-probability that the sequence, with
 /// repetitions and then blanks taken out, is the target.
@@ -23,7 +23,8 @@ struct CtcOptions {
 ///   →               0-d, or [N] for Reduction::kNone (0-d for one sequence)
 /// kMean divides each loss by its target's length (at least 1) before it takes the mean.
 /// dtypes: floats; half types are computed in f32; targets i64 or i32.
-/// grad: logp, twice differentiable. PyTorch's agrees behind a log_softmax only.
+/// grad: logp, twice differentiable. PyTorch's gradient of logp differs, but behind a log_softmax
+/// the gradients of its input agree.
 /// amp: float.
 /// throws: ShapeError, DTypeError, DeviceError; ValueError for lengths or a blank out of range;
 /// IndexError for a class out of range.

@@ -1,7 +1,7 @@
 // Losses that demand a margin between predictions (margin_losses.cpp, made of other ops).
 //   →  0-d, or one loss per row or element for Reduction::kNone
-// dtypes: f16, bf16, f32, f64; mixed ones give the wider. y, which is 1 or -1 if the function's
-// comment says nothing else, may also have an integer dtype.
+// dtypes: f16, bf16, f32, f64; mixed ones give the wider. y may also have an integer dtype; its
+// values are 1 and -1, unless the function's comment says otherwise.
 // grad: the predictions, twice differentiable.   amp: float.
 // throws: ShapeError (nothing broadcasts), DTypeError, DeviceError.
 #pragma once
@@ -68,7 +68,7 @@ struct MultiMarginOptions {
   Tensor weight = {};  // [C]: factor of each class's loss; not differentiated
   Reduction reduction = Reduction::kMean;
 };
-/// The sum over all classes c but y of weight[y] max(0, margin - x[y] + x[c])^p / C.
+/// The sum over all classes c except y of weight[y] max(0, margin - x[y] + x[c])^p / C.
 ///   x  [N,C] or [C]   y  [N] or 0-d, classes   →  y's shape
 /// dtypes: y i64 or i32.
 /// throws: also ValueError for another p, IndexError for a class outside [0, C).

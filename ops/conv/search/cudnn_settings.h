@@ -48,7 +48,8 @@ LATHE_API std::string algo_cache();
 
 namespace lathe {
 
-/// A key with mode, tf32 and workspace_limit_bytes from the settings, and defaults elsewhere.
+/// The key of an engine search, with mode, tf32 and workspace_limit_bytes from the settings, and
+/// default values in its other fields.
 LATHE_API ConvKey conv_key_of_settings();
 
 }  // namespace lathe
