@@ -39,7 +39,7 @@ class LATHE_API IterableDataset {
 
 struct IterableLoaderOptions {
   int64_t batch_size = 1;
-  int64_t num_workers = 0;  // threads that read ahead, or kAutoWorkers; no more than shards help
+  int64_t num_workers = 0;  // threads that read ahead, or kAutoWorkers; those beyond shards() idle
   bool pin_memory = false;
   bool drop_last = false;  // true: no batch smaller than batch_size
   uint64_t seed = 0;

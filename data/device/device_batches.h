@@ -24,18 +24,19 @@ struct PrefetchOptions {
   Transform transform = {};
   DType dtype = kF32;                 // of the transform's result, if it is floating
   MemoryFormat format = kContiguous;  // likewise
-  // Takes the images from here; the loader then only says which come when. Must be made of the
-  // loader's data set, on the same device.
+  // If set, batches take their images and labels from here, and the loader decides only their
+  // order. Must be made from the loader's data set, on the same device.
   std::shared_ptr<const ResidentImages> resident = {};
-  // On a GPU the tensors of every batch lie here, in memory that later batches get again. A batch
-  // is then valid until the next batch is requested, or the next pass over the batches begins.
-  // Queue all work on it before that, on the stream that is current there. Ignored on the CPU.
+  // If set, the tensors of every batch on a GPU are in this memory, which later batches overwrite.
+  // A batch is then valid until the next batch is requested, or the next pass over the batches
+  // begins. Before that, queue all work on the batch, on the stream that was current when it was
+  // requested. Ignored on the CPU.
   std::shared_ptr<BatchPlaces> places = {};
 };
 
-/// The random numbers that were drawn for a batch, if the images of the data set are resident on
-/// the GPU: a few bytes per sample. make_batch() makes the batch's images and labels from these
-/// numbers, on the stream that uses the batch. make_batch() can be captured into a CUDA graph.
+/// A batch of prefetch_drawn(): the random numbers that were drawn for the samples, and the
+/// samples' rows in options.resident. A few bytes per sample. make_batch() makes the images and
+/// labels from them, on the stream that uses the batch. It can be captured into a CUDA graph.
 struct DrawnBatch {
   Tensor windows;  // as draw_windows() gives them: transforms/augment_rows.h
   Tensor rows;     // i64 [n], of the samples in the resident images
@@ -60,8 +61,9 @@ LATHE_API std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options,
 /// The host waits only for the loader. The host may release pinned memory
 /// (DataLoaderOptions::pin_memory) while the GPU still reads it: the allocator does not hand the
 /// block out again before the copy is done. Batch k+1 is taken early only if the loader has it
-/// ready, so that the GPU never waits for work that could start. The loader's state_dict() belongs
-/// to the batch that was handed out, not to the batch that was copied ahead.
+/// ready. Otherwise the host would wait for the loader before it queues the step on batch k. The
+/// loader's state_dict() belongs to the batch that was handed out, not to the batch that was copied
+/// ahead.
 template <class B>
 class LATHE_API Prefetched {
  public:

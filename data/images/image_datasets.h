@@ -80,7 +80,7 @@ class LATHE_API ImageDataset : public Dataset {
   /// first image.
   void transform(const uint8_t* image, const ImageSpec& spec, Key key, void* out,
                  FunctionRef<std::string()> name) const;
-  /// The kind of image that the transform makes from an image `spec`.
+  /// The ImageSpec that the transform makes from an image of `spec`.
   /// throws: DataError with name() if the transform does not fit the image, for instance if the
   /// result would be too wide.
   ImageSpec output_of(const ImageSpec& spec, FunctionRef<std::string()> name) const;

@@ -20,7 +20,8 @@ LATHE_API bool has_only_pixel_stages(const Transform& transform);
 
 /// Draws the random numbers of the transform for each sample: the place of its window, flips,
 /// erased rectangles. Reads only `seed` and `epoch` of the options.
-///   stored  the kind of the images before the transform      indices  [N], as for augment()
+///   stored   channels and size of the images before the transform
+///   indices  [N], as for augment()
 ///   →  u8 [N,32] on the CPU
 /// throws: ValueError for a transform that resizes images or changes colours, or for images that
 /// are too large; what Transform::output throws.

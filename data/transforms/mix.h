@@ -31,7 +31,7 @@ LATHE_API Mixed mixup(const Tensor& x, const Tensor& y, double alpha, Key key);
 /// throws: what mixup throws.   ref: Yun et al. 2019 (arXiv:1905.04899).
 LATHE_API Mixed cutmix(const Tensor& x, const Tensor& y, double alpha, Key key);
 
-/// Beta(alpha, alpha).
+/// Draws a number of the distribution Beta(alpha, alpha).
 /// ref: Marsaglia, Tsang 2000, "A simple method for generating gamma variables".
 double draw_beta(double alpha, Random& random);
 

@@ -25,7 +25,8 @@ namespace lathe::data {
 
 inline constexpr int64_t kMaxImageChannels = 16;
 
-/// The kind of an image. u8: bytes as stored; f32: after to_float or normalize.
+/// Channels, size and dtype of an image. The dtype is u8 (bytes, as stored) or, after to_float or
+/// normalize, f32.
 struct ImageSpec {
   int64_t channels = 0, height = 0, width = 0;
   DType dtype = kU8;
@@ -42,7 +43,7 @@ class ImageStage;  // a step that makes new pixels: image_stage.h
 /// holds an image between two stages: as much as its largest image needed.
 class LATHE_API Transform {
  public:
-  /// One stage. Exactly one of its two functions is set.
+  /// One stage. Exactly one of the two pointers is set.
   struct Stage {
     std::shared_ptr<const PixelStage> pixel;
     std::shared_ptr<const ImageStage> image;
@@ -52,14 +53,14 @@ class LATHE_API Transform {
   explicit Transform(std::shared_ptr<const PixelStage> stage);
   explicit Transform(std::shared_ptr<const ImageStage> stage);
 
-  /// The kind of image that the transform makes from an image `in`.
+  /// Channels, size and dtype of the image that the transform makes from an image of spec `in`.
   /// throws: ShapeError, ValueError, DTypeError if the stages do not fit `in`.
   ImageSpec output(const ImageSpec& in) const;
 
   /// Transforms one image of bytes. `out` has room for output(in).
   void apply(const uint8_t* image, const ImageSpec& in, Key key, void* out) const;
 
-  /// The smallest scale, from 0 to 1, at which a decoder may decode an image of the kind `in`. For
+  /// The smallest scale, from 0 to 1, at which a decoder may decode an image of spec `in`. For
   /// instance 0.5 if the first stage halves the image's sides, and 1 if the first stage does not
   /// resize.
   double detail(const ImageSpec& in, Key key) const;
@@ -68,7 +69,7 @@ class LATHE_API Transform {
   bool empty() const { return stages_.empty(); }
 
   /// This transform, then `next`.
-  /// throws: ValueError if both have more than 127 stages.
+  /// throws: ValueError if both together have more than 127 stages.
   Transform then(const Transform& next) const;
 
   std::span<const Stage> stages() const { return stages_; }
@@ -110,8 +111,8 @@ LATHE_API Transform center_crop(int64_t size);
 /// throws: ValueError unless p is in [0, 1].
 LATHE_API Transform hflip(double p = 0.5);
 
-/// Exchanges left and right of an image in every other epoch: in the even or in the odd ones, each
-/// with probability 1/2. So two epochs in a row always show both sides of it.
+/// Exchanges left and right of an image in every second epoch: in the even or in the odd epochs,
+/// each with probability 1/2. So two epochs in a row always show the image and its mirror image.
 /// ref: Jordan 2024 (arXiv:2404.00498), section 3.6.
 LATHE_API Transform alternating_hflip();
 
@@ -121,7 +122,8 @@ LATHE_API Transform vflip(double p = 0.5);
 
 enum class Interpolation {
   kNearest,   // the pixel under the result pixel's centre
-  kBilinear,  // weights fall linearly around it, over a wider area if the image shrinks (antialias)
+  kBilinear,  // pixels around that centre, with weights that fall linearly; more of them if the
+              // image shrinks (antialias)
 };
 
 /// Resizes the image to height x width pixels, with the same bytes as Pillow's Image.resize.
