@@ -211,6 +211,52 @@ def strides():
     return f
 
 
+def filter_through_channels():
+    """Chapter 4: one filter reaches through all channels and makes one channel of y."""
+    f = Figure("One filter reaches through the three channels of an image and makes one channel of y", 760, 400)
+    cell, tap = 14, 20
+    f.text(20, 24, "x: one image, C = 3", bold=True)
+    f.text(280, 24, "filter k: 3 · 3 · 3 taps", bold=True)
+    f.text(540, 24, "y: a channel for each filter", bold=True)
+
+    def plane(x, y, marked, color):
+        for i in range(25):
+            p, q = divmod(i, 5)
+            inside = (p, q) in marked
+            f.box(x + cell * q, y + cell * p, cell, cell, LIGHT[color] if inside else PALE, LINE)
+
+    window = {(p, q) for p in (1, 2, 3) for q in (2, 3, 4)}
+    for c in range(3):
+        top = 54 + 110 * c
+        middle = top + 35
+        f.box(100 - cell, top - cell, 7 * cell, 7 * cell, "#ffffff", GREY)
+        plane(100, top, window, ORANGE)
+        f.box(100 + 2 * cell, top + cell, 3 * cell, 3 * cell, "none", ORANGE, 2)
+        f.text(20, middle + 4, f"channel {c}", size=11)
+        f.arrow(100 + 5 * cell + 18, middle, 300, middle, ORANGE)
+        f.text(244, middle - 6, "9 products", "middle", size=11)
+        for i in range(9):
+            f.box(304 + tap * (i % 3), middle - 30 + tap * (i // 3), tap, tap, LIGHT[BLUE], BLUE)
+        if c == 1:
+            f.line(368, middle, 444, middle)
+        else:
+            f.arrow(368, middle, 446, 199 + (c - 1) * 9)
+    f.box(444, 187, 24, 24, LIGHT[GREEN], GREEN)
+    f.text(456, 204, "+", "middle", bold=True, size=16)
+    f.text(474, 224, "27 products,", size=11)
+    f.text(474, 239, "one number", size=11)
+    plane(580, 54, (), GREEN)
+    f.text(660, 93, "channel k - 1", size=11)
+    plane(580, 164, {(p, q) for p in range(5) for q in range(5)}, GREEN)
+    f.box(580 + 3 * cell, 164 + 2 * cell, cell, cell, GREEN, GREEN)
+    f.text(660, 203, "channel k", size=11, bold=True)
+    plane(580, 274, (), GREEN)
+    f.text(660, 313, "channel k + 1", size=11)
+    f.arrow(470, 199, 580 + 3 * cell - 1, 199, GREEN)
+    f.text(20, 388, "The white border is the padding: pixels that count as 0. The filter goes over all places of the image and fills channel k.", size=11)
+    return f
+
+
 def im2col():
     """Chapter 4: a window of the image becomes a column."""
     f = Figure("A window of the image becomes a column, and filters times columns is the result", 760, 350)
@@ -221,7 +267,8 @@ def im2col():
         f.box(20 + 36 * (i % 4), 40 + 36 * (i // 4), 36, 36, LIGHT[ORANGE] if inside else PALE, ORANGE if inside else LINE)
         f.text(38 + 36 * (i % 4), 63 + 36 * (i // 4), i, "middle")
     f.arrow(172, 94, 416, 94, ORANGE)
-    f.text(182, 84, "window 0,1 becomes column 1, row by row", size=11)
+    f.text(182, 70, "window 0,1 becomes column 1,", size=11)
+    f.text(182, 85, "row by row", size=11)
     f.text(440, 24, "columns, 9x4: one for each window", bold=True)
     for column, window in enumerate(windows):
         for row, pixel in enumerate(window):
@@ -357,6 +404,7 @@ def plain(chart):
     chart = re.sub(r"<style>.*?</style>", '<rect width="100%" height="100%" fill="#ffffff"/>', chart)
     chart = chart.replace(' class="chart"', "").replace(' role="img"', f' font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="13" fill="{INK}" role="img"', 1)
     chart = chart.replace('y="24" font-weight="bold"', 'y="12" font-weight="bold"', 1)  # above the legend: fonts differ in width
+    chart = chart.replace('y="24" text-anchor="end"', 'y="31" text-anchor="end"', 1)
     return re.sub(r' class="([^"]+)"', lambda match: " " + CHART_CLASSES[match[1]], chart)
 
 
@@ -376,7 +424,7 @@ def named(chart):
 
 
 FIGURES = {"views.svg": views, "streams.svg": streams, "buckets.svg": buckets, "tiles.svg": tiles, "fused.svg": fused, "strides.svg": strides,
-           "im2col.svg": im2col, "ring.svg": ring, "tape.svg": tape,
+           "filter.svg": filter_through_channels, "im2col.svg": im2col, "ring.svg": ring, "tape.svg": tape,
            "float-bits.svg": float_bits, "search.svg": search}
 
 
