@@ -9,8 +9,8 @@
   It ends with an answer, folded.
 - There are twelve chapters, some with a second part ("03b"). Each has a program of at most 80 lines, a block of output, and
   three exercises, whose solutions are test cases of tests/tour named "tour CHAPTER.NUMBER: …". The tour's README links all
-  of them. The page before the chapters has the same, but its exercises need no test cases. What a chapter claims beyond what it quotes and prints is asserted by test cases named "tour CHAPTER: …", at least
-  one.
+  of them. What a chapter claims beyond what it quotes and prints is asserted by test cases named "tour CHAPTER: …", at least
+  one. The page before the chapters has no test cases.
 - The pictures are there, without a style sheet. docs/tour/draw_figures.py draws them as they are, or a command of ours drew them.
 - examples/from_scratch.cpp has at most 300 lines and includes nothing of Lathe.
 - The index of questions in docs/map.md names one to three files for each question, and they exist.
