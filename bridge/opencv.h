@@ -141,8 +141,10 @@ inline std::vector<cv::Mat> planes_of(const Tensor& t) {
 
 }  // namespace detail
 
-/// A batch [N,C,H,W] of images of one size, with C of 1, 3 or 4. CV_8U values are divided by 255,
-/// unless options.dtype is kU8. Values of other types are unchanged.
+/// A batch [N,C,H,W] of images of one size, with C of 1, 3 or 4. Colours are 0 to 255 in u8 and 0
+/// to 1 in floating dtypes, so CV_8U values are divided by 255, and floating values are unchanged.
+/// With options.dtype kU8, CV_8U values are unchanged, and floating values are multiplied by 255,
+/// rounded and limited to 0 to 255.
 /// throws: ValueError for no images or an empty one; ShapeError that names an image whose channels,
 /// number of dimensions or size differ from the first image's; DTypeError for images that are not
 /// CV_8U, CV_32F or CV_64F.
@@ -171,7 +173,8 @@ inline Tensor to_batch(const std::vector<cv::Mat>& images, const ImageOptions& o
 }
 
 /// An image with the values of a tensor [C,H,W] of any device and strides, with C of 1, 3 or 4.
-/// Floating values become CV_8U as 255 times their value, rounded and limited to 0 to 255.
+/// By default the image is CV_8U; floating values are multiplied by 255, rounded and limited to 0
+/// to 255.
 /// dtypes: u8, f16, bf16, f32, f64.
 /// throws: ShapeError for another shape or no pixels; DTypeError for another dtype.
 inline cv::Mat to_mat(const Tensor& t, const ImageOptions& options = {}) {
@@ -187,7 +190,7 @@ inline cv::Mat to_mat(const Tensor& t, const ImageOptions& options = {}) {
   return detail::converted(image, detail::depth_of_dtype(dtype, "to_mat"));
 }
 
-/// The images of a batch [N,C,H,W], each as by to_mat().
+/// Converts each image of a batch [N,C,H,W] as to_mat() does.
 /// throws: as to_mat().
 inline std::vector<cv::Mat> to_mats(const Tensor& batch, const ImageOptions& options = {}) {
   LATHE_CHECK(ShapeError, batch.ndim() == 4, "to_mats: a batch is [N,C,H,W] (batch: ", batch, ")");
