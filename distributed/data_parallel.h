@@ -18,12 +18,12 @@
 // group's thread, and the backward pass goes on. All ranks reduce buckets in the same order. At
 // first this is the order of the parameters, backwards. After the first pass it is the order in
 // which gradients were complete on rank 0. If a parameter has no grad() yet, a part of the bucket
-// becomes its grad(). An existing grad() gets the values in place. No bucket is written while
-// anybody holds a gradient in it: a tensor that was grad() keeps its values.
-// After its gradients, a bucket has a mark for each of them, which says whether this rank had the
-// gradient. So after the reduction all ranks know if a rank lacked a gradient, and throw the same
-// error. Over NCCL the marks on a GPU are read in the next pass, so that the host does not wait for
-// the present pass.
+// becomes its grad(). An existing grad() gets the values in place. If the program still holds a
+// tensor that was grad(), that tensor keeps its values: the bucket takes new memory for the next
+// pass. Behind its gradients, a bucket has one mark for each gradient, which says whether this rank
+// had that gradient. So after the reduction all ranks know if a rank lacked a gradient, and throw
+// the same error. Over NCCL the marks on a GPU are read in the next pass, so that the host does not
+// wait for the present pass.
 #pragma once
 
 #include <cstdint>
@@ -43,9 +43,9 @@ struct DataParallelOptions {
   // kF16 or kBF16: gradients of wider dtypes are divided by the number of ranks and sent in this
   // dtype.
   std::optional<DType> compress = {};
-  // false: gradients are sent in the reverse order of the parameters in all passes. A sum over more
-  // than two ranks rounds by its place in a bucket, so only then a resumed training has the bits of
-  // an uninterrupted one.
+  // false: gradients are sent in the reverse order of the parameters in all passes. With more than
+  // two ranks, a gradient's position in its bucket decides how its sum is rounded. So set this to
+  // false if a resumed training must have the bits of an uninterrupted one.
   bool learn_order = true;
   int64_t first_bucket_bytes = int64_t{1} << 20;  // reached early, so the first reduction is early
   int64_t bucket_bytes = int64_t{25} << 20;

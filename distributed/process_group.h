@@ -10,8 +10,8 @@
 // Collectives alone notice a lost rank late, and never say why. So every rank keeps a control
 // connection to rank 0, besides the connections for data. A rank that ends sends its reason, or its
 // connection breaks. A rank that is stopped or cut off is silent. A rank in an endless loop still
-// answers, with the number of calls that it has made. So in every case all other ranks get one
-// sentence, within the timeout, that names the rank, its host and the cause.
+// answers, with the number of calls that it has made. So in every case the other ranks learn within
+// the timeout which rank failed, on which host, and why. Each of them reports it in one sentence.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct Call;
 class GroupState;
 }  // namespace detail
 
-/// A call that may still be running. Copies are handles of the same call.
+/// A call of a ProcessGroup that may still be running. Copies of a Work refer to the same call.
 class LATHE_API Work {
  public:
   Work() = default;  // a call that is over
@@ -48,7 +48,8 @@ class LATHE_API Work {
   /// throws: DistributedError naming the rank that failed. Every later call on the group throws it,
   /// too. After the error the call writes nothing more, but its tensors may be written in part.
   void wait();
-  /// True if neither wait() nor the stream would wait.
+  /// True if the call is over: wait() would return immediately, and would not make the current
+  /// stream wait.
   bool done() const;
 
  private:
@@ -106,7 +107,7 @@ class LATHE_API ProcessGroup {
   //   - StateError for a tensor that requires grad, except under NoGrad, because autograd does not
   //     record these calls (it records all_reduce() of sync_batch_norm.h); StateError in a capture
   //     without NCCL
-  //   - DistributedError if the group has failed, or if two ranks call for the same GPU
+  //   - DistributedError if the group has failed, or if two ranks pass tensors on the same GPU
 
   /// Sets t to the reduction of t over all ranks. kAverage needs a floating dtype.
   Work all_reduce_(const Tensor& t, Reduce op = Reduce::kSum);
@@ -118,9 +119,9 @@ class LATHE_API ProcessGroup {
   /// followed by the shape of `out`. Over Gloo every rank reduces all of `in`.
   Work reduce_scatter_(const Tensor& out, const Tensor& in, Reduce op = Reduce::kSum);
   /// True if calls on tensors of `device` go over NCCL, so that they run on the GPU while the host
-  /// goes on. False for the CPU, without NCCL, and in a group of one process. All ranks must call
-  /// queues_on() at the same place among their calls. The group's first call that concerns a GPU,
-  /// also this one, waits until all ranks are connected.
+  /// goes on. False for the CPU, without NCCL, and in a group of one process. queues_on() counts as
+  /// a call: all ranks must make it, in the same order as their other calls. The group's first call
+  /// that concerns a GPU, also this one, waits until all ranks are connected.
   /// throws: what a call on a tensor of `device` throws.
   bool queues_on(Device device);
   /// Returns a Work that ends when all ranks have called barrier() and all their earlier calls have
