@@ -38,8 +38,8 @@ class LATHE_API CompiledFunction {
   /// something else for another batch size, f runs twice more. During a trace everything that f
   /// computes stays in memory. After the trace, the buffers of `module` and the default generators
   /// that f's thread drew from are as before. Any other side effect of f happens in every one of
-  /// these runs. For instance, f draws from a generator of the program, or a thread that f starts
-  /// draws from a default generator.
+  /// these runs. For instance, a generator that the program made advances, and so does a default
+  /// generator from which a thread started by f draws.
   ///
   /// Each call updates the running statistics of batch norms in training mode, and dropouts draw
   /// from the default generator, as when f itself runs.

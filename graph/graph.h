@@ -11,7 +11,7 @@
 //   output %1
 //
 // N is the size of the batch; a size may be a multiple of it, as in 4*N.
-// Behind a call its group may stand, as in relu(%0) {2}.
+// If a node belongs to a group, the group's number follows the call in braces: relu(%0) {2}.
 #pragma once
 
 #include <cstdint>
@@ -73,8 +73,8 @@ struct Node {
   std::vector<Attribute> attributes = {};  // in the order of op->attributes
   int output = -1;                         // the number of its value
   std::string place = {};                  // the layer that made the call, "Net.conv1"
-  // Neighbours of one group other than 0 may run together, piece by piece (fuse_pointwise). The
-  // results do not depend on it.
+  // 0: no group. Neighbouring nodes with the same number above 0 may run together, piece by piece
+  // (fuse_pointwise). The results do not depend on the group.
   int group = 0;
 };
 
@@ -123,8 +123,8 @@ class LATHE_API Graph {
   /// throws: NoCudaError without a GPU.
   void to(Device device);
 
-  /// The graph as text, which parse() reads. The text has the values of constants of one element
-  /// other than NaN, and only the names of other tensors.
+  /// The graph as text, which parse() reads. A constant of one element is written as its value,
+  /// unless it is NaN. Of all other tensors the text has only the names.
   std::string text() const;
   /// Writes text() to a stream.
   void print(std::ostream& out) const;
@@ -133,8 +133,8 @@ class LATHE_API Graph {
 };
 
 /// Reads a graph from a text. Its parameters and buffers are not bound. Checks that each value is
-/// defined once and before its use. Checks that each op is known, and that its inputs are the right
-/// number and its attributes of the right kinds. parse() does not check the values of attributes,
+/// defined once and before its use. Checks that each op is known, and that it has the right number
+/// of inputs and attributes of the right types. parse() does not check the values of attributes,
 /// nor whether an input may be missing: the op checks these when the graph runs. parse() takes
 /// memory in proportion to the text.
 /// throws: DataError that names `name` and the line.
@@ -149,9 +149,9 @@ LATHE_API std::string fresh_name(const Graph& graph, std::string wanted);
 /// The type of a tensor, with fixed sizes.
 LATHE_API Type type_of(const Tensor& t);
 
-/// "f32[N,3,32,32]".
+/// The type as text: "f32[N,3,32,32]".
 LATHE_API std::string to_text(const Type& type);
-/// "[1,4*N]", "0.5", "\"reflect\"".
+/// The attribute as text: "[1,4*N]", "0.5", "\"reflect\"".
 LATHE_API std::string to_text(const Attribute& attribute);
 
 /// For each value, by its number: how often it is an input of a node or an output of the graph.
@@ -159,10 +159,11 @@ LATHE_API std::vector<int> count_uses(const Graph& graph);
 
 /// The options of run_graph().
 struct RunOptions {
-  // (*ways)[n] becomes how the group whose first node is node n ran on a GPU (run_pointwise():
-  // `way`). It is "" for other nodes, and on the CPU.
+  // If set: (*ways)[n] becomes a text that says how a group ran on a GPU, where n is the number of
+  // the group's first node (run_pointwise(): `way`). It is "" for other nodes, and on the CPU.
   std::vector<std::string>* ways = nullptr;
-  bool any_floating = false;  // inputs and results of other floating dtypes than their types' fit
+  // true: inputs and results may have another floating dtype than their types say.
+  bool any_floating = false;
 };
 /// Like graph.run(inputs), with options.
 Tensors run_graph(const Graph& graph, const Tensors& inputs, const RunOptions& options = {});

@@ -37,7 +37,8 @@ LATHE_API void fold_batch_norm(Graph& graph);
 /// optimize_for_inference() does not run this pass.
 LATHE_API void fuse_pointwise(Graph& graph);
 
-/// Replaces these chains of nodes by one node, if only the next node reads each result:
+/// Replaces these chains of nodes by one node, if no other node reads a result in the middle of the
+/// chain:
 ///   - conv2d, the addition of a tensor of its shape, relu → fused_conv2d. The addition or the relu
 ///     may be missing. If two convolutions are added, the one with the larger filters takes the
 ///     result of the other as its residual.

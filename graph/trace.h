@@ -10,7 +10,7 @@
 namespace lathe::jit {
 
 /// Thrown if the traced program does something that a graph cannot hold. The message names the op,
-/// the layer and the place.
+/// its layer, and where in the source it was called.
 class LATHE_API TraceError : public Error {
   using Error::Error;
 };

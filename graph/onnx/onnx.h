@@ -57,7 +57,8 @@ LATHE_API OnnxModel load_onnx(std::string_view bytes, std::string_view name);
 ///   - Batch norms update running statistics as in PyTorch, with the file's momentum. Dropouts have
 ///     the file's ratio. Batch norms and dropouts follow train() and eval(), not the file's
 ///     training_mode.
-/// The model is in training mode. Warns once about a file whose batch norms seem folded.
+/// The model is in training mode. Warns once about a file whose batch norms seem to be folded into
+/// convolutions.
 /// Memory: as load_onnx(), plus 2 KiB for each module that dots in the names make.
 /// throws: as load_onnx(); DataError for a name that no module can have.
 LATHE_API GraphModule load_onnx_module(const std::string& path);
@@ -70,8 +71,8 @@ LATHE_API GraphModule load_onnx_module(std::string_view bytes, std::string_view 
 /// throws: as load_onnx().
 LATHE_API Graph load_onnx_training_graph(const std::string& path);
 
-/// What load_onnx_module() warns of: that batch norms seem folded, and how to export them. "" if
-/// they do not.
+/// The warning of load_onnx_module(): that batch norms seem to be folded into convolutions, and how
+/// to export a model without that. "" if none seems folded.
 LATHE_API std::string folded_remark(const Graph& graph);
 
 struct OnnxOptions {

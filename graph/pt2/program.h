@@ -42,7 +42,7 @@ struct ProgramOptions {
   std::optional<int64_t> classes = {};
 };
 
-/// An input or a result of a program. A size that the export left free is absent.
+/// The type of an input or a result of a program. A size that was dynamic in the export is nullopt.
 struct ProgramType {
   DType dtype = DType::kF32;
   std::vector<std::optional<int64_t>> shape = {};

@@ -18,9 +18,9 @@ namespace lathe::jit {
 /// How quantize() chooses the range of a tensor from the calibration data. Values outside the range
 /// are clipped.
 enum class RangeRule : uint8_t {
-  kLeastSquares,  // where the squared errors of rounding and clipping have the least sum
-  kPercentile,    // QuantizeOptions::percentile per cent of the elements are inside
-  kMinMax,        // to the largest element
+  kLeastSquares,  // the range with the least sum of squared rounding and clipping errors
+  kPercentile,    // QuantizeOptions::percentile per cent of the elements are in the range
+  kMinMax,        // the range reaches the largest magnitude
 };
 
 struct QuantizeOptions {
@@ -41,8 +41,8 @@ struct QuantizedLayer {
   float low = 0, high = 0;  // of the input, over the calibration data
   DType dtype = DType::kF32;
   double scale = 0;    // of the input
-  double own_db = 0;   // of the result, where the inputs are those of the graph in f32
-  double sqnr_db = 0;  // of the result, where all layers before are quantised, too
+  double own_db = 0;   // of the result, if only this layer is quantised
+  double sqnr_db = 0;  // of the result, if this layer and all before it are quantised
 };
 
 struct LATHE_API QuantizationReport {
@@ -57,7 +57,8 @@ struct LATHE_API QuantizationReport {
 ///   calibration  the graph's inputs for each batch: together a few hundred images like those that
 ///                the graph will get
 /// Only layers whose filters are bound f32 tensors on the CPU are replaced.
-///   - Filters become i8 with one scale for each output channel, up to the largest element.
+///   - Filters become i8 with one scale for each output channel; the range reaches the channel's
+///     largest magnitude.
 ///   - Other tensors have one scale. They are u8 if the calibration data showed no value below 0,
 ///     else i8.
 ///   - The quantised layer itself computes sums, bias, relu and residual.
