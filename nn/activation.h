@@ -1,6 +1,6 @@
 // Activations as modules, for Sequential. The ops of the same name have the formulas and options:
 // ops/activations.h, ops/unary.h, ops/softmax.h.
-// None has parameters or state.
+// Only PReLU has parameters; none has other state.
 #pragma once
 
 #include "lathe/nn/module.h"
@@ -169,8 +169,8 @@ class LATHE_API Hardtanh final : public Module {
   double low_, high_;
 };
 
-/// prelu() with a trainable weight [channels], whose numbers begin as `slope`. With channels = 1
-/// one slope holds for all elements, otherwise one for each channel (dimension 1 of x).
+/// prelu() with a trainable weight [channels], initially `slope`. With channels = 1 one slope holds
+/// for all elements, otherwise one for each channel (dimension 1 of x).
 class LATHE_API PReLU final : public Module {
  public:
   explicit PReLU(int64_t channels = 1, double slope = 0.25)

@@ -101,7 +101,7 @@ class LATHE_API BatchNorm : public Module {
   std::function<Tensor(const Tensor&)> sum_;
 };
 
-/// [N,C] or [N,C,L].
+/// Batch norm over x [N,C] or [N,C,L].
 class LATHE_API BatchNorm1d final : public BatchNorm {
  public:
   explicit BatchNorm1d(int64_t channels, const BatchNormOptions& options = {})
@@ -116,7 +116,7 @@ class LATHE_API BatchNorm1d final : public BatchNorm {
   void check_input(const Tensor& x) const override;
 };
 
-/// [N,C,H,W].
+/// Batch norm over x [N,C,H,W].
 class LATHE_API BatchNorm2d final : public BatchNorm {
  public:
   explicit BatchNorm2d(int64_t channels, const BatchNormOptions& options = {})

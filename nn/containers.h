@@ -101,7 +101,7 @@ class LATHE_API Sequential final : public ModuleHolder {
 
   using ModuleHolder::ModuleHolder;
   using ModuleHolder::pop_back;
-  /// Moves the modules in, in order.
+  /// Takes over the layers, in their order.
   Sequential(std::initializer_list<Layer> layers);
   Sequential(Module& parent, const std::string& name, std::initializer_list<Layer> layers)
       : Sequential(layers) {

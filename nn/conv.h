@@ -38,7 +38,7 @@ class LATHE_API Conv2d final : public Module {
   /// For conv(norm.relu(x)): batch norm, relu and convolution can run as one op (NormRelu).
   Tensor operator()(NormRelu&& x);
   int64_t macs(const Shape& x, const Shape& y) const override;
-  /// nullopt with several groups.
+  /// What an adapter of LoRA needs to know; nullopt with several groups.
   std::optional<LoraLayer> lora_layer() const override;
   const Conv2dOptions& options() const { return options_; }
 

@@ -43,9 +43,9 @@ LATHE_API std::pair<Tensors, Tensors> split_by_head(const Module& model, const T
 
 /// The entries of a file for a model that gets a new head.
 struct WithoutHead {
-  StateDict state;                       // for load_state_dict(): the file's, and the head as it is
-  std::vector<StateDict::Entry> fresh;   // the head
-  std::vector<StateDict::Entry> unused;  // of the file: its head, and what the model does not have
+  StateDict state;                       // for load_state_dict(): the file's, and the model's head
+  std::vector<StateDict::Entry> fresh;   // the model's head, which the file does not replace
+  std::vector<StateDict::Entry> unused;  // the file's head, and entries that the model lacks
 };
 LATHE_API WithoutHead without_head(const StateDict& from_file, const Module& model);
 
@@ -66,11 +66,11 @@ struct Frozen {
 };
 
 /// True if `pattern` matches the entry `name` or a module above this entry. freeze() says what a
-/// pattern is; "backbone" is not allowed here.
+/// pattern is; "backbone" has no special meaning here.
 LATHE_API bool matches_pattern(const std::string& pattern, const std::string& name);
 
 /// The parameters that match a pattern. freeze() says what a pattern is.
-/// throws: ValueError that begins with `what`, for a pattern that matches nothing.
+/// throws: ValueError, whose message begins with `what`, for a pattern that matches nothing.
 LATHE_API Module::Named<Tensor> matching_parameters(const Module& model,
                                                     const std::vector<std::string>& patterns,
                                                     std::string_view what);

@@ -18,7 +18,7 @@ namespace lathe::nn {
 /// from the replaced one's; ValueError for one of these:
 ///   - an undefined tensor
 ///   - a name that the module does not have, or that comes twice
-///   - a parameter of the module in place of another one
+///   - a parameter of this module, given in place of another of its parameters
 LATHE_API Tensor functional_call(Module& module, const Module::Named<Tensor>& tensors,
                                  const Tensor& x);
 

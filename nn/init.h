@@ -22,7 +22,7 @@ inline constexpr FanMode kFanIn = FanMode::kFanIn, kFanOut = FanMode::kFanOut;
 
 struct KaimingOptions {
   double slope = 0;                // of the leaky relu that follows; 0: relu
-  FanMode mode = FanMode::kFanIn;  // which signal keeps its variance: forward (kFanIn), backward
+  FanMode mode = FanMode::kFanIn;  // keeps the variance of the forward signal; kFanOut: backward
   Generator* generator = nullptr;  // null: the default one
 };
 /// kaiming_uniform_ draws from U(±g·sqrt(3 / fan)), kaiming_normal_ from N(0, g / sqrt(fan)), where
@@ -63,8 +63,8 @@ struct OrthogonalOptions {
 LATHE_API const Tensor& orthogonal_(const Tensor& w, const OrthogonalOptions& options = {});
 
 /// Makes a convolution of filters w [K,C,…] pass its first min(K, C) channels on unchanged, if it
-/// is padded so that images keep their size: the middle of w[k,k] is 1, all else 0. For a
-/// narrow() of w the other filters stay as they are.
+/// is padded so that images keep their size: the middle of w[k,k] is 1, all else 0. If w is a
+/// narrow() of a weight, the other filters of that weight stay as they are.
 /// throws: ShapeError for fewer than 3 dimensions.
 /// ref: Zagoruyko and Komodakis 2017 (arXiv:1706.00388).
 LATHE_API const Tensor& dirac_(const Tensor& w);

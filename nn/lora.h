@@ -27,8 +27,9 @@ struct Adapter;
 struct LoraOptions {
   int64_t rank = 8;   // may exceed the sizes of a weight, as in PEFT
   double alpha = 16;  // the addition is multiplied by alpha / rank
-  // Patterns as for freeze(), but for "backbone": names of the layers that get an adapter, or of
-  // modules above them. A module that matches but cannot have an adapter is skipped.
+  // Patterns as for freeze(), except that "backbone" has no special meaning: names of the layers
+  // that get an adapter, or of modules above them. A module that matches but cannot have an adapter
+  // is skipped.
   std::vector<std::string> targets = {"*"};
   // Modules or parameters that train in full and are saved with the adapters: a new head. Patterns
   // as for freeze(). A layer among them gets no adapter.

@@ -102,11 +102,12 @@ class LATHE_API Module {
   Module& train(bool on = true);
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
-  /// Moves parameters and buffers to a device. Drops gradients that no longer fit.
+  /// Moves parameters and buffers to a device. Drops the gradients of the parameters that move.
   /// throws: NoCudaError without a GPU; StateError if a tensor to be moved is a view or the result
   /// of an op. Nothing has moved then.
   Module& to(Device device);
-  /// Converts floating parameters and buffers. Batch norms become f32 if `dtype` is a half type.
+  /// Converts floating parameters and buffers, and drops the gradients of the converted ones. Batch
+  /// norms become f32 if `dtype` is a half type.
   /// throws: DTypeError unless `dtype` is floating; StateError if a tensor to be converted is a
   /// view or the result of an op. Nothing has changed then.
   Module& to(DType dtype);
@@ -156,10 +157,10 @@ class LATHE_API Module {
 
  protected:
   // Moves are not public, because through a Module& only the base class would move.
-  /// The new module takes the place of `other`: the same name, the same parent.
+  /// The new module takes over the name and the parent of `other`.
   Module(Module&& other) noexcept;
   /// Moves the contents of `other`, with device, dtype and training mode, into this module. This
-  /// module keeps its name and parent; if it has no parent, it takes the place of `other`. `other`
+  /// module keeps its name and parent; if it has no parent, it takes over those of `other`. `other`
   /// must not hold this module.
   Module& operator=(Module&& other) noexcept;
 
@@ -179,7 +180,8 @@ class LATHE_API Module {
   void adopt(Module& child, const std::string& name) { child.join(*this, name); }
   /// Like adopt(), but a child that has a parent leaves that parent first.
   void take(Module& child, const std::string& name);
-  /// Gives `fresh` the place and the name of this module's child `old`.
+  /// Replaces this module's child `old` by `fresh`, which gets the name of `old` and its position
+  /// among the children.
   void exchange_child(Module& old, Module& fresh);
   /// throws: ValueError for a name that is taken or empty or contains a dot.
   void check_name(const std::string& name) const;
@@ -193,7 +195,7 @@ class LATHE_API Module {
   Tensors with_call_hooks(const Tensors& inputs, FunctionRef<Tensors()> f);
   bool has_hooks() const { return !hooks_.empty(); }
   void run_call_hooks(const Tensors& inputs, const Tensors& outputs);
-  /// Runs the forward hooks. → y, or what the hooks put in y's place
+  /// Runs the forward hooks. → y, or the tensor with which a hook replaced it
   Tensor run_forward_hooks(const Tensor& x, const Tensor& y);
   virtual bool takes_one_tensor() const { return true; }
   /// True if a forward hook can replace the module's result.

@@ -13,7 +13,7 @@ namespace lathe::nn::utils::rnn {
 struct LATHE_API PackedSequence {
   Tensor data;                       // [sum of the lengths,…]
   std::vector<int64_t> batch_sizes;  // for each step the number of sequences that have it
-  // Where the caller's order is another one; empty otherwise.
+  // Empty if the caller's sequences were already sorted by length.
   std::vector<int64_t> sorted_indices;  // for each sequence in data its place in the caller's list
   std::vector<int64_t> unsorted_indices;  // for each sequence of the caller its place in data
 
@@ -27,8 +27,8 @@ struct PackOptions {
 
 /// Packs the first lengths[n] elements of each sequence n of x [T,N,…].
 /// grad: x.
-/// throws: ShapeError unless x has two dimensions and a sequence for each length; ValueError for a
-/// length outside [1, T], or for lengths that grow with enforce_sorted.
+/// throws: ShapeError unless x has at least two dimensions and a sequence for each length;
+/// ValueError for a length outside [1, T], or for lengths that grow with enforce_sorted.
 /// ref: torch.nn.utils.rnn.pack_padded_sequence.
 LATHE_API PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<int64_t>& lengths,
                                               const PackOptions& options = {});

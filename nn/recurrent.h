@@ -55,7 +55,8 @@ struct RecurrentWeights {
 
 // --- what the layers and the cells (recurrent_cell.h) are made of ------------------------------
 
-/// lstm, or an op without c in the wrapper without_c.
+/// An op over a whole sequence with states h and c: lstm; or gru or rnn, which have no c, in the
+/// wrapper without_c.
 using RecurrentOp = RecurrentResult (*)(const Tensor& x, const Tensor& h, const Tensor& c,
                                         const std::vector<RecurrentLayer>& layers,
                                         const RecurrentOptions& options);
@@ -71,7 +72,8 @@ RecurrentResult without_c(const Tensor& x, const Tensor& h, const Tensor&,
 /// batch size.
 Tensor zero_states(const Tensor& x, int64_t dim, const Shape& shape);
 
-/// A module that takes a tensor and states, and may return either.
+/// A module that takes a tensor and states, so its call has another signature than Tensor(const
+/// Tensor&).
 class RecurrentModule : public Module {
  protected:
   bool takes_one_tensor() const override { return false; }
@@ -93,8 +95,8 @@ class RecurrentModule : public Module {
 /// proj_size with a projection, else H = hidden_size.
 ///   x  [T,N,in], [N,T,in] with batch_first, [T,in] for a single sequence, or a PackedSequence
 ///   y  [T,N,D*P], in the form of x: the states of the last layer; forward direction first
-///   h  [num_layers*D,N,P], for a single sequence without N: the states at the end of each
-///      sequence. As an argument, the states before the beginning; an undefined h is 0.
+///   h  [num_layers*D,N,P], or [num_layers*D,P] for a single sequence: the states at the end of
+///      each sequence. As an argument, the states before the beginning; an undefined h is 0.
 /// The states of a PackedSequence are in the caller's order. jit::trace() takes dimension 0 for the
 /// batch, so trace a model that has batch_first.
 /// Parameters, all U(±1/sqrt(H)): weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 and, with a

@@ -67,8 +67,8 @@ struct ResNetLayout {
 };
 
 /// [N,in_channels,H,W] → [N,classes]. Names and shapes are torchvision's: conv1, bn1, layer1 …
-/// layer4, fc. Initial values: convolutions kaiming_normal(fan_out), batch norms 1 and 0, fc as in
-/// Linear.
+/// layer4, fc. Initial values: convolutions kaiming_normal(fan_out), batch norms with weight 1 and
+/// bias 0, fc as in Linear.
 class LATHE_API ResNet final : public Module {
  public:
   ResNet(const ResNetLayout& layout, const ResNetOptions& options);

@@ -57,7 +57,7 @@ class LATHE_API TransformerEncoderLayer final
   Tensor operator()(const Tensor& src) { return (*this)(src, {}); }
   /// Like forward() with is_causal, for tokens that follow the tokens in `cache`: see
   /// MultiheadAttention::decode.
-  /// throws: StateError in training mode, where the layer drops numbers out.
+  /// throws: StateError in training mode, because dropout acts in it.
   Tensor decode(const Tensor& src, KeyValueCache& cache);
 
   MultiheadAttention self_attn;

@@ -77,7 +77,7 @@ class LATHE_API VisionTransformer final : public Module {
   Parameter class_token;  // [1,1,hidden]
   Conv2d conv_proj;
   ViTEncoder encoder;
-  Sequential heads{*this, "heads"};  // "head" alone
+  Sequential heads{*this, "heads"};  // has one child, "head"
 
  private:
   int64_t image_size_;

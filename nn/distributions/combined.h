@@ -32,9 +32,10 @@ class LATHE_API Independent final : public Distribution {
   Tensor draw(const Shape& sample_shape, Generator* generator) const override;
 };
 
-/// A mixture: `mixture` chooses which of the component's distributions a value comes from. The last
-/// batch dimension of `component` counts them, K; `mixture` has K classes and the same batch before
-/// it. It has neither an rsample() nor an entropy().
+/// A mixture of K distributions. `component` has the batch shape […batch,K]: its last dimension is
+/// over the K distributions. `mixture` has the batch shape […batch] and K classes: it chooses from
+/// which distribution a value is drawn. A MixtureSameFamily has neither an rsample() nor an
+/// entropy().
 class LATHE_API MixtureSameFamily final : public Distribution {
  public:
   /// throws: ShapeError unless the batches fit.

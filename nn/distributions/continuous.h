@@ -91,7 +91,7 @@ class LATHE_API Gamma final : public Distribution {
 };
 
 /// The beta distribution on [0, 1], density ∝ x^(concentration1 - 1) (1 - x)^(concentration0 - 1);
-/// both are positive. Samples are made of those of Gamma.
+/// both are positive. Samples are computed from samples of Gamma.
 class LATHE_API Beta final : public Distribution {
  public:
   Beta(const Param& concentration1, const Param& concentration0);

@@ -26,8 +26,9 @@ class LATHE_API Bernoulli final : public Distribution {
   Tensor draw(const Shape& sample_shape, Generator* generator) const override;
 };
 
-/// A class number, i64, of 0 … C-1. probs and logits are […batch,C]. probs need not sum to 1, and
-/// logits may be off by a constant: the members are normalised. It has no mean.
+/// A class number, i64, of 0 … C-1. probs and logits are […batch,C]. The given probs need not sum
+/// to 1, and the given logits may be off by a constant: the constructor normalises both. It has no
+/// mean.
 class LATHE_API Categorical final : public Distribution {
  public:
   explicit Categorical(const ProbsOrLogits& p);

@@ -37,21 +37,23 @@ class LATHE_API Distribution {
   const Shape& event_shape() const { return event_; }
   const char* name() const { return name_; }
 
-  /// Random values, without history. `generator` is that of the parameters' device by default.
+  /// Random values, without history. Without a `generator` it uses the default generator of the
+  /// parameters' device.
   ///   →  […sample_shape, …batch, …event]
   Tensor sample(const Shape& sample_shape = {}, Generator* generator = nullptr) const;
   /// Random values that are a differentiable function of the parameters.
-  /// throws: ValueError if there is no such function, as of discrete distributions.
+  /// throws: ValueError if there is no such function, as for discrete distributions.
   Tensor rsample(const Shape& sample_shape = {}, Generator* generator = nullptr) const;
 
   /// The logarithm of the density, or of the probability.
-  ///   value  […sample, …batch, …event]; all but the event broadcasts   →  […sample, …batch]
+  ///   value  […sample, …batch, …event]; all dimensions but the event's broadcast
+  /// →  […sample, …batch]
   virtual Tensor log_prob(const Tensor& value) const = 0;
   /// →  […batch]
   virtual Tensor entropy() const;
   /// P(X <= value).
   virtual Tensor cdf(const Tensor& value) const;
-  /// →  […batch, …event], as variance().
+  /// mean() and variance() both return […batch, …event].
   virtual Tensor mean() const = 0;
   virtual Tensor variance() const = 0;
   virtual bool has_rsample() const { return true; }

@@ -6,10 +6,11 @@
 namespace lathe::distributions {
 
 /// KL(p || q), the mean of log p(x) - log q(x) over x ~ p; +inf where p has mass and q has none.
-/// p and q are of one class: Normal, LogNormal, Uniform, Exponential, Gamma, Beta, Bernoulli,
-/// Categorical, Dirichlet, MultivariateNormal, or Independent over two of these.
+/// p and q must be of the same class: Normal, LogNormal, Uniform, Exponential, Gamma, Beta,
+/// Bernoulli, Categorical, Dirichlet or MultivariateNormal. Or both are Independent, and their
+/// bases are of the same class among these.
 ///   →  […batch]
-/// throws: ValueError for another pair; ShapeError.
+/// throws: ValueError for any other pair; ShapeError.
 LATHE_API Tensor kl_divergence(const Distribution& p, const Distribution& q);
 
 }  // namespace lathe::distributions

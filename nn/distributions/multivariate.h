@@ -6,7 +6,7 @@
 namespace lathe::distributions {
 
 /// Probabilities of K classes: a value is […batch,K], at least 0, and sums to 1. concentration
-/// […batch,K] is positive. Samples are made of those of Gamma.
+/// […batch,K] is positive. Samples are computed from samples of Gamma.
 class LATHE_API Dirichlet final : public Distribution {
  public:
   explicit Dirichlet(const Tensor& concentration);
@@ -21,16 +21,17 @@ class LATHE_API Dirichlet final : public Distribution {
   Tensor draw(const Shape& sample_shape, Generator* generator) const override;
 };
 
-/// Exactly one of them is set, […,d,d].
+/// The covariance in one of three forms, each […,d,d]. Set exactly one.
 struct CovarianceOptions {
   Tensor covariance_matrix = {};  // positive definite
-  Tensor precision_matrix = {};   // its inverse
+  Tensor precision_matrix = {};   // the covariance's inverse
   Tensor scale_tril = {};  // the Cholesky factor of the covariance: its lower triangle is read,
                            // and its diagonal is positive
 };
 
 /// The normal distribution of vectors with mean `loc` […,d].
-/// throws: ValueError if a matrix is not positive definite, with the matrix and its leading minor.
+/// throws: ValueError if a matrix is not positive definite; the message names the matrix and its
+/// first leading minor that is not positive.
 class LATHE_API MultivariateNormal final : public Distribution {
  public:
   MultivariateNormal(const Tensor& loc, const CovarianceOptions& covariance);
