@@ -37,8 +37,8 @@ void visit_options(AdadeltaOptions& all, Visit visit, const AdadeltaGroup& own =
   visit("weight_decay", all.weight_decay, own.weight_decay, Range::kNotNegative);
 }
 
-/// Multiplies the gradient by the root mean square of past steps, and divides it by that of
-/// gradients. So a step has the unit of the parameter.
+/// Multiplies the gradient by the root mean square of past steps, and divides it by the root mean
+/// square of past gradients. So a step has the unit of the parameter.
 ///   g += weight_decay·p
 ///   v = running mean of g²
 ///   d = sqrt(u + eps) / sqrt(v + eps)·g

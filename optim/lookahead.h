@@ -13,7 +13,7 @@ namespace lathe::optim {
 struct LookaheadOptions {
   static constexpr const char* kName = "Lookahead";
 
-  int64_t k = 5;       // steps of the optimiser between two of the slow weights
+  int64_t k = 5;       // the slow weights are updated after every k-th step of the optimiser
   double alpha = 0.5;  // how far the slow weights go towards the fast ones
 };
 

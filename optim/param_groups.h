@@ -1,5 +1,5 @@
-// Splits a module's parameters: by whether weight decay should act on them, and into what Muon is
-// for and the rest.
+// Splits a module's parameters in two: by whether weight decay should act on them, or by whether
+// Muon should update them.
 #pragma once
 
 #include "lathe/core/tensor.h"

@@ -197,7 +197,7 @@ struct OneCycleLROptions {
   Anneal anneal = Anneal::kCosine;
   double div_factor = 25;         // the first step has peak / div_factor
   double final_div_factor = 1e4;  // the last step has the first step's rate divided by this
-  bool three_phase = false;       // true: falls in as many steps as it rises, then on to the end
+  bool three_phase = false;       // true: falls to the first rate as fast as it rose, then on
 };
 /// The factor of the initial learning rate in step `step`. It has these values:
 ///   1 / div_factor                     in step 0

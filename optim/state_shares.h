@@ -21,8 +21,8 @@ class LATHE_API StateShares {
   virtual void check_can_exchange() const = 0;
   /// Called after an update: gives all processes the new values of all parameters.
   virtual void exchange() = 0;
-  /// Returns the entries "state.…" of all processes, in the order that one process alone would
-  /// give. `own` has the entries of this process.
+  /// Returns the entries "state.…" of all processes, in the order in which they would be if one
+  /// process had the whole state. `own` has the entries of this process.
   virtual StateDict gather(const StateDict& own) const = 0;
   /// Tells the other processes that `call` ("step" or "state_dict()") failed on this process, so
   /// that they do not wait for its next calls.
