@@ -14,9 +14,9 @@
 
 namespace lathe::profile {
 
-/// The peak of a step over the batch size: fixed_bytes + max(batch * bytes_per_sample,
-/// update_bytes). Counts the bytes of tensors and workspaces as memory_use() does, including
-/// those that the program held before the step.
+/// The peak memory of a step as a function of the batch size: fixed_bytes + max(batch *
+/// bytes_per_sample, update_bytes). Counts the bytes of tensors and workspaces as memory_use()
+/// does, including those that the program held before the step.
 struct LATHE_API MemoryForecast {
   double fixed_bytes = 0, bytes_per_sample = 0;
   double update_bytes = 0;  ///< scratch memory of the optimiser, when no activation is left
@@ -38,7 +38,7 @@ struct ForecastOptions {
 /// the first one allocates memory that stays, then one of large_batch. Restarts the peaks of
 /// `device` (reset_memory_peak()). The forecast misses memory that does not grow in a straight line
 /// with the batch:
-///   - an algorithm that is chosen for larger batches only
+///   - memory of an algorithm that is chosen only for larger batches
 ///   - scratch memory of the CPU's convolutions, which has a minimum size
 ///   gradients  the forward and the backward pass with that many samples
 ///   update     the optimiser's step; it must remove the gradients

@@ -60,14 +60,14 @@ class LATHE_API Profiler {
   /// call to the next is recorded as a range "step". A Range that is open during the call is not
   /// recorded.
   void step();
-  /// Ends the recording. Waits for the measured GPUs. Later calls do nothing.
+  /// Ends the recording. Waits for the measured GPUs. Later calls of stop() and step() do nothing.
   void stop();
 
   /// The profiled ranges of the last active steps, added up by name.
-  /// throws: StateError while the profiler records, in warm-up too.
+  /// throws: StateError while the profiler records, also during warm-up.
   Averages key_averages(const GroupOptions& options = {}) const;
   /// Writes the profile of the last active steps as a trace file (trace.h).
-  /// throws: StateError while the profiler records, in warm-up too; FileError.
+  /// throws: StateError while the profiler records, also during warm-up; FileError.
   void write_trace(const std::string& path) const;
   /// The recording of the last active steps; empty before the first ones are over.
   const Recording& recording() const { return recording_; }
