@@ -236,8 +236,9 @@ class RangeBatches : public Batches {
 
 }  // namespace detail
 
-/// The batches of a loader, on a device. The loader is a range whose elements tensors_of() takes.
-/// The loader must outlive the result. batches_of() uses these members of a loader if they exist:
+/// The batches of a loader, on a device. The loader is a range whose elements are batches, as
+/// tensors_of() takes them. The loader must outlive the result. batches_of() uses these members of
+/// a loader if they exist:
 ///   - size() returns the number of batches in an epoch.
 ///   - set_epoch(epoch, first) begins an epoch at batch `first`. With set_epoch(epoch) alone, the
 ///     batches before `first` are read and skipped. With neither, every pass over the loader must

@@ -22,8 +22,8 @@ struct Evaluation {
 
 struct EvaluateOptions {
   std::string amp = "off";  // the forward pass runs under Autocast, as in StepOptions
-  // Launches batches as CUDA graphs if possible. The graphs add to `sums`. Pass the same two
-  // objects to each evaluation.
+  // If set: launches batches as CUDA graphs if possible. The graphs add the metrics to `sums`. Pass
+  // the same two objects to each evaluation.
   cuda::StepGraphs* graphs = nullptr;
   Tally* sums = nullptr;
   std::function<bool()> stop = {};  // asked after each batch: true ends the pass

@@ -41,14 +41,14 @@ struct FitResult {
   double loss = 0;
   Values metrics = {};
   bool evaluated = false;  // there was an evaluation
-  double best = -1;        // best value of the metric that chooses; -1 without an evaluation
+  double best = -1;        // best value of TrainerOptions::monitor; -1 without an evaluation
   int64_t best_epoch = 0;
   bool tested = false;  // test batches were evaluated, with these results:
   double test_loss = 0;
   Values test_metrics = {};
   double seconds = 0;
-  double data_wait = 0;       // part of the training time spent waiting for batches
-  double save_wait = 0;       // part of the whole time spent saving
+  double data_wait = 0;       // fraction of the training time spent waiting for batches
+  double save_wait = 0;       // fraction of the whole time spent saving
   int64_t memory_peak = 0;    // bytes that tensors held at most on the device
   int64_t skipped_steps = 0;  // updates that the loss scale skipped
 };
@@ -76,7 +76,7 @@ struct ProgressState {
   double loss_scale = 0;  // 0: not shown
   int64_t skipped_steps = 0;
   double samples_per_second = 0;
-  double data_wait = 0;    // part of the time spent waiting for data
+  double data_wait = 0;    // fraction of the time spent waiting for data
   double eta_seconds = 0;  // until the end of the run; NaN if not known
 };
 

@@ -19,9 +19,9 @@ namespace lathe::train {
 /// terminal, and otherwise a line every ten seconds. It also prints a line after each epoch.
 LATHE_API std::shared_ptr<Observer> progress_bar();
 
-/// "0:07", "12:34", "1:02:03"; "?" if unknown.
+/// A duration as text: "0:07", "12:34", "1:02:03"; "?" if unknown.
 LATHE_API std::string duration_text(double seconds);
-/// "986", "12.3k".
+/// A rate as text: "986", "12.3k".
 LATHE_API std::string rate_text(double samples_per_second);
 
 /// One line of at most `width` - 3 columns, so that a ^C shown by the terminal fits behind the

@@ -4,7 +4,7 @@
 //   good       a state whose own loss is known to be finite: at first the one that training begins
 //              with. A copy in host memory, which save_good() writes if later states may be bad.
 //   candidate  a copy of a later state whose loss is not known yet. It becomes the good state when
-//              it is.
+//              its loss turns out to be finite.
 //   last       last.safetensors: the newest state. save_good() keeps it if all losses up to that
 //              state are known to be finite and it is not older than the good state; otherwise it
 //              writes the good state in its place.
@@ -53,7 +53,8 @@ class LATHE_API RunFolder {
  public:
   /// `present` is a function that makes a checkpoint of the present state. The checkpoint may share
   /// its values with the model. With several ranks, only one rank passes a `present`. A RunFolder
-  /// without a `present` copies nothing and writes nothing; in all else it works the same.
+  /// without a `present` copies nothing and writes nothing; in all else it works the same. `keep`:
+  /// as TrainerOptions::keep.
   RunFolder(const std::filesystem::path& folder, int64_t keep, std::function<Checkpoint()> present);
 
   // --- which state is good ----
@@ -83,7 +84,8 @@ class LATHE_API RunFolder {
   ///         after it may have diverged
   /// → the step of the state in last.safetensors
   int64_t save_good(int64_t step);
-  /// From now on save() leaves last.safetensors alone: the run continues from it.
+  /// From now on save() does not overwrite last.safetensors, so that the run can be resumed from
+  /// it.
   void seal_last() { last_is_sealed_ = true; }
   bool last_is_sealed() const { return last_is_sealed_; }
   /// Waits until everything is on the disk.
@@ -101,7 +103,7 @@ class LATHE_API RunFolder {
   /// The number of saves so far, and whether the first `saves` of them are on the disk.
   size_t count() const { return writer_.saves(); }
   bool holds(size_t saves) const { return writer_.holds(saves); }
-  /// What save() and wait() took of the training thread's time.
+  /// The seconds that save() and wait() took in the training thread.
   double seconds() const { return seconds_; }
 
  private:

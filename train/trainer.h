@@ -39,8 +39,8 @@
 namespace lathe::train {
 
 struct TrainerOptions {
-  // --- how long; the first limit reached ends the training. pause_after and signals end this
-  // process alone: the run can be resumed.
+  // --- how long; the first limit reached ends the training. pause_after and signals do not end the
+  // run, only this process: the run can be resumed.
   int64_t epochs = 1;
   int64_t max_steps = 0;         // updates; 0: no limit
   double time_limit = 0;         // seconds; 0: no limit
@@ -69,10 +69,11 @@ struct TrainerOptions {
   std::filesystem::path run_dir = {};
   // Where to go on. "": a new run, in a folder that holds no run. "auto": the run of run_dir, or a
   // new one if run_dir holds no run. A folder: the run in it. A checkpoint: its state; the run goes
-  // on in run_dir. Only the number of batches is compared with that of the run so far.
+  // on in run_dir. The trainer checks only that the number of batches is still that of the run so
+  // far.
   std::string resume = {};
   int64_t save_every = 0;  // updates between checkpoints; each epoch saves one in any case
-  int64_t keep = 1;        // above 1: so many of them stay, as step-N.safetensors
+  int64_t keep = 1;        // above 1: this many checkpoints stay, as step-N.safetensors
   int64_t log_every = 50;  // updates between rows of metrics
   safetensors::Metadata metadata = {};  // of the checkpoints
 
@@ -196,19 +197,19 @@ class LATHE_API Trainer {
   bool is_first_rank() const;
   int64_t epoch() const;        // from 1
   int64_t step() const;         // updates of the run so far
-  int64_t begin_step() const;   // from which this process goes on
+  int64_t begin_step() const;   // the step from which this process began or resumed
   int64_t rows() const;         // of metrics, those before a resume included
-  void set_rows(int64_t rows);  // for the observer that writes them: what the files hold
-  bool goes_on() const;         // the folder holds the run so far
+  void set_rows(int64_t rows);  // the metrics files have `rows` rows; for the observer of the files
+  bool goes_on() const;         // true: resumes a run that the folder already holds
   int64_t total_steps() const;  // of the whole run, unless something ends it early
-  double best() const;          // the best value of the metric that chooses, so far
+  double best() const;          // the best value of `monitor` so far
   int64_t best_epoch() const;   // its epoch; 0 if there was no evaluation
   bool scales_loss() const;
   /// A row with all columns of this training's rows; its values mean nothing.
   MetricsRow row_layout() const;
   /// Tells all observers (Observer::on_message).
   void say(MessageKind kind, const std::string& text);
-  /// Says how far the present epoch is. On a GPU the losses in it are those of the last row of
+  /// Returns the progress of the present epoch. On a GPU its losses are those of the last row of
   /// metrics.
   ProgressState progress() const;
   /// The most bytes that tensors held on the device since the trainer was made.

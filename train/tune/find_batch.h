@@ -34,7 +34,7 @@ struct FindBatchOptions {
 struct FoundBatch {
   int64_t largest = 0;      // 0: not even the smallest batch fits
   BatchTrial fastest = {};  // by samples per second
-  std::string no_memory;    // why the last batch that did not fit did not fit
+  std::string no_memory;    // the error of the last batch that did not fit
   std::string needs_two;    // why the model cannot be trained on one sample; empty if it can
 };
 
