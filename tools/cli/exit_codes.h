@@ -16,7 +16,7 @@ enum class ExitCode : int {
   kOutOfMemory = 5,    // of any kind
   kDiverged = 6,       // the loss is no longer a number
   kCheckFailed = 7,    // data verify, a target accuracy
-  kRanks = 8,          // the ranks of a training did not meet, or another one has failed
+  kRanks = 8,          // the ranks of a training did not meet, or another rank has failed
   kHungUp = 129,       // SIGHUP, after saving
   kInterrupted = 130,  // SIGINT, after saving
   kQuit = 131,         // SIGQUIT, of `lathe launch`

@@ -19,10 +19,10 @@ class CleanEnd {
 
 using StopRequests = train::StopSignals;
 
-/// 130 for SIGINT, 131 for SIGQUIT, 143 for SIGTERM, 129 for SIGHUP.
+/// The exit code after a signal: 130 for SIGINT, 131 for SIGQUIT, 143 for SIGTERM, 129 for SIGHUP.
 ExitCode exit_code_of_signal(int signal);
 
-/// "Ctrl-C", "SIGQUIT", "SIGTERM", "SIGHUP".
+/// The name of a signal for messages: "Ctrl-C", "SIGQUIT", "SIGTERM", "SIGHUP".
 const char* name_of_signal(int signal);
 
 }  // namespace lathe::cli

@@ -1,5 +1,5 @@
-// Behind the copy of the main source of doctest's programs: says in the trace which case runs, and
-// how it ended.
+// Appended to a copy of the main source of each doctest program: writes to the trace which test
+// case runs, and how it ended.
 #pragma once
 
 namespace mutants {

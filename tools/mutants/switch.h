@@ -1,9 +1,9 @@
 // In front of every source that holds mutants: on(7) says whether mutant 7 is the one that runs.
 //
-// MUTANT is its number (unset: none). MUTANT_TRACE is a file that gets a line "seen 7" when a place
-// is reached: of the chosen mutant, or of every one if none is chosen. Programs that a test starts
-// inherit both. Lines of cases have a clock's seconds, those of Python's time.monotonic(), and the
-// process.
+// The environment variable MUTANT is the number of that mutant (unset: none). MUTANT_TRACE is a
+// file that gets a line "seen 7" when the code of mutant 7 is reached. With a chosen mutant only
+// that one is traced, otherwise all. Programs that a test starts inherit both variables. A line
+// about a test case has the seconds of the clock of Python's time.monotonic(), and the process id.
 #pragma once
 
 #include <fcntl.h>

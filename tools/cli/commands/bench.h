@@ -30,7 +30,8 @@ TimingOptions lasting(std::optional<double> seconds, TimingOptions options);
 /// Times f: calls it to warm up, then in windows of several calls.
 Timing measure(FunctionRef<void()> f, const TimingOptions& options = {});
 
-/// Adds seconds, seconds_low, seconds_high, windows and `<unit>_per_second`, for `units` per call.
+/// Adds to the row: seconds, seconds_low, seconds_high, windows and `<unit>_per_second`. `units`:
+/// how many units one call does.
 train::Row& add_timing(train::Row& row, const Timing& timing, const char* unit, double units);
 
 }  // namespace lathe::cli

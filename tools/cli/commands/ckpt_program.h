@@ -11,6 +11,7 @@
 
 namespace lathe::cli {
 
+/// Loads the program in the file `path`.
 /// throws: CommandError (kData); DataError.
 std::unique_ptr<jit::Program> open_program(const std::string& path);
 

@@ -17,7 +17,7 @@ namespace lathe::cli {
 TextTable conv_table(const std::vector<plan::ConvLayer>& layers, std::vector<TextColumn> more,
                      int width);
 /// The cells of the first six columns. `count`: the number of equal layers; `seconds`: the time of
-/// all of them; `rate`: operations per second; the last number: the share of the roofline.
+/// all of them; `rate`: operations per second; `of_roofline`: the share of the roofline.
 std::vector<std::string> conv_cells(const std::string& layer, int64_t count, std::string_view pass,
                                     double seconds, double rate, double of_roofline);
 

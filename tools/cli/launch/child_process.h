@@ -17,7 +17,7 @@ struct ProcessEnd {
   bool good() const { return code == 0 && signal == 0; }
   /// The exit code as a shell would report it: the code, or 128 + the signal.
   int exit_code() const { return signal != 0 ? 128 + signal : code; }
-  /// "ended with exit code 3", "was ended by signal 9 (Killed)".
+  /// As the end of a sentence: "ended with exit code 3", "was ended by signal 9 (Killed)".
   std::string text() const;
 };
 

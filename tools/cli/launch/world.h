@@ -19,7 +19,8 @@ struct WorldOptions {
   int64_t first_rank = 0, world_size = 1;
   std::string log_dir;        // "": no logs
   double grace_seconds = 10;  // from SIGTERM, after a rank has failed, to SIGKILL
-  std::vector<std::pair<std::string, std::string>> variables = {};  // the same for every rank
+  // Environment variables, the same for every rank.
+  std::vector<std::pair<std::string, std::string>> variables = {};
 };
 
 /// Why a world ended before its work was done.
@@ -37,7 +38,7 @@ struct RankFailure {
 struct WorldEnd {
   std::optional<RankFailure> failure = {};  // the first one; absent if no rank has failed
   int asked = 0;                            // the signal that asked to stop, or 0
-  bool stopped = false;                     // a rank has ended with 128 + `asked`, or by it
+  bool stopped = false;  // a rank ended with exit code 128 + `asked`, or by the signal itself
 };
 
 /// Starts the ranks, passes on their output, and passes arriving signals to them. Returns when all

@@ -17,7 +17,8 @@ struct Finding {
   std::string where;       // the flag, the layer, or file:line
   std::string what;        // one sentence
   std::string fix;         // "--workers 2"; the flag to type, or what to change
-  // How many times as fast the training would be; 1: not known. `measured`: here, by the steps.
+  // How many times as fast the training would be with the fix; 1: not known. `measured`: the gain
+  // was measured on this machine.
   double gain = 1;
   bool measured = false;
   std::string claim = {};  // what is commonly claimed, with its source; where nothing was measured
@@ -31,7 +32,7 @@ struct Check {
   /// Applies the fix of a doctor's finding to `settings`, so that its effect can be timed. Null if
   /// the fix is not a flag.
   void (*mend)(Settings& settings, const MachineFacts& machine) = nullptr;
-  // If the measured gain is smaller, the finding is dropped; 0: it always stays.
+  // If the measured gain is smaller, settle() counts the finding as harmless; 0: it always stays.
   double worth = 1.03;
 };
 
@@ -43,9 +44,9 @@ const Check& doctor_check(std::string_view name);
 
 struct Diagnosis {
   std::vector<Finding> findings;          // the greatest gain first
-  std::vector<std::string_view> good;     // checks without one
+  std::vector<std::string_view> good;     // checks without a finding
   std::vector<Finding> harmless;          // measured, and not worth a change
-  std::vector<std::string_view> skipped;  // that the steps would have to show, and there were none
+  std::vector<std::string_view> skipped;  // checks that need measured steps, if there were none
 };
 
 /// Runs all checks; those of a GPU only if the machine has one.
@@ -55,7 +56,7 @@ Diagnosis diagnose(const Facts& facts);
 /// harmless. Sorts the other findings: measured gains first, the greatest of them at the top.
 void settle(Diagnosis& diagnosis);
 
-/// "1.25x, measured", "commonly 2x (…)", "not known".
+/// The gain as text: "1.25x, measured", "not measured (commonly 2x, …)", "not measured".
 std::string gain_text(const Finding& finding);
 
 }  // namespace lathe::cli

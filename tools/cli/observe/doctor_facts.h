@@ -25,16 +25,17 @@ struct MachineFacts {
 struct StepFacts {
   int64_t steps = 0;
   double seconds = 0;                        // per step
-  double data_wait = 0;                      // part of that time
+  double data_wait = 0;                      // fraction of the time spent waiting for data
   std::vector<debug::SyncPlace> waits = {};  // for the GPU; counts are those of all steps
-  double sync_wait = 0;                      // part of the time that the host waited for the GPU
-  int64_t zeroed_grads = 0;  // gradients that are there after a step: zeros, which were written
-  double zeroing = 0;        // part of the time that zero_grad took
-  int64_t fixed_bytes = 0, peak_bytes = 0;  // at the peak: what no batch changes, and all
+  double sync_wait = 0;                      // fraction of the time the host waited for the GPU
+  int64_t zeroed_grads = 0;  // gradients that zero_grad filled with zeros instead of dropping them
+  double zeroing = 0;        // fraction of the time that zero_grad took
+  // Bytes at the peak of memory: those that do not grow with the batch, and all.
+  int64_t fixed_bytes = 0, peak_bytes = 0;
 };
 
 struct Facts {
-  Settings settings;  // definite
+  Settings settings;  // all chosen
   MachineFacts machine;
   std::vector<std::string> biases;  // convolutions with a bias directly before a batch norm
   StepFacts step;

@@ -1,5 +1,5 @@
-// The well-known tips for fast training, each as two ways to do the same job, and what windows of
-// time say about them; bench_tips.cpp runs them.
+// The well-known tips for fast training, each as two ways to do the same job, and the verdict that
+// timings of both ways give; bench_tips.cpp runs them.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ enum class TipJob : uint8_t { kTraining, kEvaluation };
 struct Tip {
   std::string_view name;
   TipSide without, with;
-  std::string_view claim;     // "1.2x", or what it is said to do
+  std::string_view claim;     // "1.2x", or what the tip is said to do
   int source = 0;             // index in tip_sources()
   std::string not_here = {};  // why it does not apply; then the sides are empty
   TipJob job = TipJob::kTraining;
@@ -64,7 +64,7 @@ struct TipResult {
 /// throws: ValueError without a ratio.
 TipResult judge(std::vector<double> ratios);
 
-/// "helps", "does not matter", "hurts", "not clear".
+/// The verdict as text: "helps", "does not matter", "hurts", "not clear".
 std::string_view name_of(Verdict verdict);
 
 }  // namespace lathe::cli

@@ -13,8 +13,8 @@ namespace lathe::cli {
 struct CommandLine {
   const Command* command = nullptr;  // null: only print `text`
   Invocation invocation;
-  std::string text;  // of --help and --version, for stdout; without arguments for stderr
-  ExitCode code = ExitCode::kDone;  // after the text
+  std::string text;  // of --help or --version, for stdout; of a call without arguments, for stderr
+  ExitCode code = ExitCode::kDone;  // of the command after it printed the text
 };
 
 /// Parses the arguments (without the program's name). `environment` is getenv. A flag is written

@@ -16,11 +16,12 @@ inline constexpr int64_t kFolderImageSize = 224;
 /// The training images of a packed file.
 struct PackedKind {
   int64_t channels = 3;
-  int64_t side = 0;  // if all are squares of one size; 0: they are not
+  int64_t side = 0;  // rows and columns of every image; 0: they are not all squares of one size
 };
 
-/// What --data-root names, if it is neither a packed file nor the place of a published data set.
-/// kImageFolder: a folder that holds images, in any layout.
+/// What --data-root names, if it is neither a packed file nor the folder of a published data set.
+/// kMissing: nothing exists there. kImageFolder: a folder that holds images, in any layout. kOther:
+/// anything else, or --data-root is not given.
 enum class DataRoot { kOther, kMissing, kImageFolder };
 
 /// The facts about a machine on which the choices depend.
@@ -31,7 +32,7 @@ struct Machine {
   bool fashion_mnist_found = false;       // or may be downloaded
   std::optional<PackedKind> packed = {};  // --data-root is a packed file
   DataRoot data_root = DataRoot::kOther;
-  std::string other_form = {};  // data::other_form_of() CIFAR-10, or CIFAR-100
+  std::string other_form = {};  // data::other_form_of(CIFAR-10), or if that is empty (CIFAR-100)
 };
 
 /// The command that downloads a published data set to where `root`, a --data-root, finds it.

@@ -9,7 +9,7 @@
 
 namespace lathe::cli {
 
-/// "--[no-]json", "--lr NUMBER", "--optimizer sgd|adam|…".
+/// A flag as --help shows it: "--[no-]json", "--lr NUMBER", "--optimizer sgd|adam|…".
 std::string flag_of(const Setting& setting);
 
 /// The width of help texts on stdout: that of the terminal, but at least 60 and at most 100

@@ -35,7 +35,7 @@ bool is_model_file(std::string_view model);
 /// The model's name for people: a name as it is, a file without its folder and ending.
 std::string title_of_model(std::string_view model);
 
-/// "resnet18|resnet34|…".
+/// The names of all models(), as one text: "resnet18|resnet34|…".
 std::string model_names();
 
 }  // namespace lathe::cli

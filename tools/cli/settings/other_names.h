@@ -1,4 +1,4 @@
-// What other programs call our commands, flags and values: the answers to names that people bring.
+// What other programs call our commands, flags and values: hints for users who type such a name.
 #pragma once
 
 #include <array>
@@ -25,20 +25,20 @@ std::string_view command_for(std::string_view word);
 std::string flag_hint(std::string_view word, const Takes& takes,
                       const std::vector<std::string_view>& keys, std::string_view prefix);
 
-/// Names that other programs have for one flag of lathe, such as fp16 for --amp fp16. `text` is
-/// what follows the flag: " fp16".
+/// Names (`words`, with a space between two) that other programs have for one flag of lathe, such
+/// as fp16 for --amp fp16. `text` is what follows the flag: " fp16".
 struct OtherFlags {
   std::string_view flag, text, words;
 };
-/// Words of other programs for which lathe has no flag, and what to do instead.
+/// Words of other programs for which lathe has no flag, and a `text` that says what to do instead.
 struct Answer {
   std::array<const Takes*, 2> commands;
   std::string_view text, words;
 
   bool is_for(const Takes& takes) const;
 };
-/// The tables that flag_hint() searches: first the answers, then the flags. The first row that has
-/// the word counts.
+/// The tables that flag_hint() searches: first other_answers(), then other_flags(). It uses the
+/// first row that has the word.
 std::span<const OtherFlags> other_flags();
 std::span<const Answer> other_answers();
 

@@ -276,8 +276,8 @@ enum class Group {
   kPrediction,
   kMistakes,
   kInt8,
-  kLooks,         // of watch
-  kTwoTrainings,  // that verify-resume compares
+  kLooks,         // how often watch reads the run
+  kTwoTrainings,  // the trainings that verify-resume compares
   kRanks,         // of launch
   kProgress,      // what is printed meanwhile
 };
@@ -313,7 +313,7 @@ std::span<const Setting> all_settings();
 /// The row of a key; '_' is read as '-'. Null if there is none.
 const Setting* find_setting(std::string_view key);
 
-/// "LATHE_BATCH_SIZE".
+/// The environment variable of a setting: "LATHE_BATCH_SIZE".
 std::string environment_name(const Setting& setting);
 
 /// "; did you mean --data-root WORD?" if there is such a file or folder; else "".

@@ -23,8 +23,8 @@ struct SettingSources {
   std::map<std::string, std::string, std::less<>> flags;  // key → text; only those of the command
   std::function<const char*(const char*)> environment;    // getenv, or a test's
   std::string config_path;                                // of the config file; empty: none
-  std::optional<std::vector<ConfigEntry>> config;         // what it says, where it was read before
-  std::string saved_config, saved_name;   // text and name of the config in a checkpoint
+  std::optional<std::vector<ConfigEntry>> config;  // the file's entries, if it was read already
+  std::string saved_config, saved_name;            // text and name of the config in a checkpoint
   bool of_finished_run = false;           // the config file is that of a run that is not continued
   bool (*has_gpu)() = cuda_is_available;  // asked where a recipe depends on it
 };

@@ -1,4 +1,5 @@
-// Finds settings without effect: --power with --scheduler cosine, and those of earlier versions.
+// Finds settings without effect: --power with --scheduler cosine, and settings that only earlier
+// versions had.
 #pragma once
 
 #include <span>
@@ -16,8 +17,8 @@ namespace lathe::cli {
 /// is a switch, on. Devices are compared without their numbers: "cuda".
 struct Dependence {
   std::string_view key, chooser, values;
-  std::string_view instead = {};  // what else helps, or what happens
-  bool unless = false;            // the reverse: it has no effect with one of `values`
+  std::string_view instead = {};  // end of the message: what else helps, or what happens
+  bool unless = false;            // the reverse: `key` has no effect with one of `values`
 };
 
 std::span<const Dependence> all_dependences();

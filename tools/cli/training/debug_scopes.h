@@ -43,7 +43,7 @@ class ForwardScope {
  public:
   [[nodiscard]] ForwardScope(const FaultSettings& settings, bool scales_loss);
 
-  /// Call it at the end of the forward pass; else like DebugScopes::check().
+  /// Like DebugScopes::check(). Call it at the end of the forward pass.
   void check();
 
  private:

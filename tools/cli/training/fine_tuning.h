@@ -61,8 +61,8 @@ struct Tuned {
 /// Freezes the layers that --freeze lists ("layer1,*.bn1"); "none" freezes nothing. With
 /// --lora-rank it freezes everything except the head, and adds adapters to the layers of
 /// --lora-targets outside the head. Call it before the optimiser takes the parameters.
-/// throws: UsageError if nn::freeze() or nn::add_lora() refuses the settings, or if they mean the
-/// last layer of a model that has its parameters in no module.
+/// throws: UsageError if nn::freeze() or nn::add_lora() refuses the settings, or if they need the
+/// last layer and the model has no module that is its last layer.
 Tuned tune(nn::Module& model, const Settings& settings);
 
 /// If --freeze has frozen the whole head that --new-head made, a line that says so; otherwise "".

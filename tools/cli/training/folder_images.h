@@ -1,5 +1,5 @@
-// Images of one's own for --dataset folder (data/images/image_folders.h), and what the flags have
-// to do with them.
+// The user's own images, for --dataset folder (data/images/image_folders.h), and the checks of
+// flags that concern them.
 #pragma once
 
 #include <filesystem>
@@ -23,8 +23,8 @@ std::string way_without_test_images();
 void refuse_among_classes(const std::filesystem::path& root,
                           const std::filesystem::path& run_folder);
 
-/// Opens one part of the images as it is stored. With --val-split, kVal opens kTrain, which the
-/// caller divides.
+/// Opens one part of the images as it is stored. With --val-split, kVal opens the images of kTrain;
+/// the caller splits them.
 /// throws: UsageError without --data-root; FileError, DataError naming the layout that is wanted.
 std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part part,
                                                 data::BrokenImage broken);

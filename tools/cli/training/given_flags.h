@@ -1,4 +1,5 @@
-// What a call says that goes on with a run: its flags, and its config file as if it were flags.
+// The settings that a call gives which resumes a run: its flags, and its config file as if its
+// entries were flags.
 #pragma once
 
 #include <map>

@@ -17,7 +17,7 @@ namespace lathe::cli {
 
 struct GraphFile {
   jit::Graph graph;
-  safetensors::Metadata about;  // how an image becomes an input, where the file says it
+  safetensors::Metadata about;  // how an image becomes an input, if the file says it
 };
 
 /// The metadata of a safetensors file; empty for any other file.
@@ -58,7 +58,7 @@ decltype(auto) running_graph(const std::string& file, F&& f) {
 /// not say it. For such a file it returns usual_input(), if the graph maps [N,3,S,S] to
 /// [N,classes].
 /// throws: CommandError (kData) naming the file, if the file does not say it and its graph has
-/// other types.
+/// inputs or results of other shapes.
 ModelInput model_input_of(const GraphFile& file, const std::string& path);
 
 /// True if the results of a classifier are probabilities already, so that they need no softmax.

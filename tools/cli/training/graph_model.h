@@ -1,5 +1,5 @@
-// A graph of an ONNX or .lathe file as a model that trains (graph/graph_module.h), and what a
-// checkpoint carries of it. model_file.h is what commands use.
+// A graph of an ONNX or .lathe file as a model that trains (graph/graph_module.h), and as a text in
+// a checkpoint. Commands use model_file.h.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,19 @@ namespace lathe::cli {
 std::unique_ptr<jit::GraphModule> open_graph_model(const std::string& file,
                                                    std::optional<int64_t> classes);
 
-/// The parameters that train and may be constants of an ONNX file, which does not tell: they are
-/// only added or multiplied, and have no name of a weight or bias. "attn_mask f32[49,49]"
+/// The trained parameters that may be constants in truth, because an ONNX file does not distinguish
+/// the two: they are only added or multiplied, and their names do not end in .weight or .bias. Each
+/// as "attn_mask f32[49,49]".
 std::vector<std::string> doubtful_weights(const jit::GraphModule& model);
 
-/// What a checkpoint carries of the model beside its weights: the text of its graph in training.
+/// The text of the model's graph in training mode. A checkpoint carries it beside the weights.
 std::string graph_text(const jit::GraphModule& model);
 
 /// True if the text that a checkpoint carries is that of a graph.
 bool is_graph_text(std::string_view carried);
 
-/// The model of graph_text() and of a checkpoint's weights, which are copied.
+/// Makes the model from `text`, which graph_text() returned, and from a checkpoint's weights, which
+/// are copied.
 ///   file  the checkpoint, for messages
 /// throws: DataError for a damaged text, or weights that are missing or of other types;
 /// CommandError (kData) as open_graph_model().

@@ -1,4 +1,4 @@
-// Input: what a loop over batches reads, a loader and the way of its batches to the device.
+// Input: the batches that a loop reads: a loader, and how its batches get to the device.
 #pragma once
 
 #include <memory>

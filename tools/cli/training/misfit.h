@@ -1,4 +1,4 @@
-// The model that weights are of.
+// Finds the model to which weights belong.
 #pragma once
 
 #include <optional>

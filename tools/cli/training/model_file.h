@@ -1,6 +1,6 @@
 // --model FILE: a program that PyTorch exported (.pt2, graph/pt2/program.h), or a graph (.onnx,
-// .lathe, graph/graph_module.h), as a model like those of the library. What is said of programs
-// here is true of both.
+// .lathe, graph/graph_module.h), as a model like those of the library. What this header says of
+// programs is true of graphs, too.
 #pragma once
 
 #include <memory>
@@ -34,15 +34,15 @@ struct CarriedProgram {
 /// throws: DataError for a damaged program.
 void take_carried_program(Settings& settings, const Checkpoint& checkpoint,
                           const std::string& file);
-/// Like take_carried_program() with a checkpoint, for the checkpoint or weights in `file`. Reads
-/// `file` only if it carries a program.
+/// Like take_carried_program() with a checkpoint, for the checkpoint or weights in `file`. Reads no
+/// more than the metadata of `file` if it carries no program.
 /// throws: CommandError (kData), DataError if `file` cannot be read.
 void take_carried_program(Settings& settings, const std::string& file);
 
 /// If a file of weights carries a program, makes it the model of a new run. --model is then
 /// WEIGHTS/NAME: the file of weights, and the name of the program's own file. With this name in its
 /// config.toml the run can begin again.
-/// → whether it carries one
+/// → whether the file carries a program
 /// throws: what take_carried_program() throws.
 bool take_start_program(Settings& settings, const std::string& file);
 

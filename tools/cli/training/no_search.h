@@ -5,8 +5,8 @@
 
 namespace lathe::cli {
 
-/// While a NoSearch lives, convolutions take the engine that cuDNN's heuristics name, and time
-/// none. Use it for batches of a size that occurs only once.
+/// While a NoSearch exists, convolutions use the engine that cuDNN's heuristics choose. No engine
+/// is timed. Use it for batches of a size that occurs only once.
 class NoSearch {
  public:
   NoSearch() { cudnn::set_benchmark(false); }

@@ -26,7 +26,7 @@ double peak_lr(const Settings& settings);
 ///   - With --bias-lr parameters of at most one dimension, and with --head-lr the parameters of the
 ///     head (training/fine_tuning.h), are separate groups, which come last, the head's after the
 ///     biases'. Their rate is scaled like peak_lr(). With --muon-rest sgd their decay is divided by
-///     as much as their rate is larger than peak_lr().
+///     the ratio of their rate to peak_lr().
 /// throws: UsageError for values that do not fit together.
 std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, nn::Module& model);
 

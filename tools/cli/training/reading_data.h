@@ -1,4 +1,4 @@
-// reading_data(): gives errors of reading data the exit code of data.
+// reading_data(): makes errors of reading data end the command with the exit code kData.
 #pragma once
 
 #include <utility>

@@ -21,7 +21,7 @@ namespace lathe::cli {
 inline constexpr std::string_view kConfigKey = "lathe.config";  // settings that decide the result
 inline constexpr std::string_view kImagesKey = "lathe.images";  // length of the training set
 inline constexpr std::string_view kEvaluatedKey = "lathe.evaluated";  // RunImages::evaluated
-inline constexpr std::string_view kRanksKey = "lathe.ranks";  // how many trained; absent: one
+inline constexpr std::string_view kRanksKey = "lathe.ranks";          // number of ranks; absent: 1
 
 /// Locks a run folder.
 /// throws: UsageError if another process trains in the folder; CommandError if log.txt is no file
@@ -36,7 +36,7 @@ struct StartPoint {
   std::filesystem::path file;            // the checkpoint; empty: begin a new run
   std::optional<Checkpoint> from;
   std::optional<Settings> before;     // the settings of the run so far
-  std::optional<std::string> record;  // of a program's run: all that its checkpoint says of them
+  std::optional<std::string> record;  // record_of(*from), for a program's run
 };
 
 /// The start that --resume asks for; a new run if --resume is not given.
@@ -49,9 +49,9 @@ struct StartPoint {
 StartPoint find_start(const Invocation& call, Log& log);
 
 /// If --model is a file, takes the settings that the program decides (model_file.h): from the
-/// program that the checkpoint of the run carries, otherwise from the file. If --model names
-/// another file than the run's, this file is not read, and a line of the log says so. Call it when
-/// only the model is chosen.
+/// program that the checkpoint of the run carries, otherwise from the file. If --model names a file
+/// that is not the run's, that file is not read, and a line of the log says so. Call it when only
+/// the model is chosen.
 /// throws: as take_carried_program() and take_model_file().
 void take_program(Settings& settings, const StartPoint& start, Log& log);
 
@@ -64,9 +64,9 @@ struct RunImages {
 
 using train::Unchanged;
 
-/// Compares settings and data with those of the run so far. For another length, and for settings
-/// that change only the rounding, it writes a line to the log. For a program's run it compares only
-/// the known settings (program_run.h) and the number of batches.
+/// Compares settings and data with those of the run so far. A different length, and settings that
+/// change only the rounding, are allowed: it writes a line to the log. For a program's run it
+/// compares only the known settings (program_run.h) and the number of batches.
 /// throws: UsageError listing changes that are not allowed, unless --allow-changes is given.
 Unchanged check_changes(const StartPoint& start, const Settings& now, const RunImages& images,
                         int64_t ranks, Log& log);

@@ -12,7 +12,7 @@
 namespace lathe::cli {
 
 struct SavedRun {
-  Settings settings;  // all definite
+  Settings settings;  // all chosen
   Device device;
   std::shared_ptr<data::ImageDataset> images;
   std::unique_ptr<nn::Module> model;  // on the device, weights loaded; what for_inference() made

@@ -1,4 +1,4 @@
-// With what the ranks of a training begin: all with what rank 0 has found and chosen.
+// How several ranks start a training: all of them with what rank 0 has found and chosen.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ struct TrainingParts {
   nn::Module& model;
   optim::LRScheduler& schedule;  // its unit is a step; its optimiser is that of the training
   Input& train;                  // its device is where training computes
-  Input& test;                   // what evaluations look at, and the best is chosen by
+  Input& test;                   // evaluations read it, and so it chooses the best checkpoint
   const Output& out;
   Log& log;
   safetensors::Metadata about = {};  // metadata for the checkpoints
@@ -41,7 +41,8 @@ struct TrainingParts {
   // run folder.
   const Ranks& ranks = Ranks::one();
   bool is_trial = false;  // it writes and shows nothing but its last checkpoint
-  // Begin after the metrics files and before what is shown.
+  // Further observers. They are called after the one that writes the metrics files, and before the
+  // Screen.
   std::vector<std::shared_ptr<train::Observer>> observers = {};
 };
 

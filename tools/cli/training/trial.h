@@ -1,4 +1,4 @@
-// A trial: some steps of `lathe train` in a folder that is gone afterwards, to be timed or
+// A trial: some steps of `lathe train` in a folder that is removed afterwards, to be timed or
 // profiled. The steps are those of the Trainer, with every setting; nothing is evaluated.
 #pragma once
 
@@ -29,14 +29,14 @@ struct TrialOptions {
   double seconds = 0;   // the trial ends after the step that reaches them; 0: never
   std::function<void(nn::Module&)> prepare = {};     // before the optimiser takes the parameters
   std::function<void()> when_warm = {};              // before the first counted step
-  std::function<void(nn::Module&)> after_step = {};  // of counted ones
+  std::function<void(nn::Module&)> after_step = {};  // after each counted step
 };
 
 /// The times that the counted steps took.
 struct TrialTimes {
   int64_t steps = 0;
   double seconds = 0;
-  double wait_seconds = 0;  // of them, for batches
+  double wait_seconds = 0;  // part of `seconds`, spent waiting for batches
 
   double per_step() const { return seconds / static_cast<double>(steps); }
 };
