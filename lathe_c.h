@@ -11,12 +11,12 @@
 //   - No C++ exception leaves a function. A NULL pointer, a handle that was freed, or a handle of
 //     another kind is LATHE_BAD_HANDLE or LATHE_BAD_VALUE, not a crash.
 //   - A handle is made by one function and freed by lathe_*_free(). What a tensor, model or
-//     optimiser needs of others stays alive: handles may be freed in any order.
+//     optimiser needs of other handles stays alive, so handles may be freed in any order.
 //   - Texts are UTF-8. A text that a function returns is valid until the next call with the same
 //     handle, or as long as the function says.
 //   - Several threads may call at the same time with different handles. One handle is for one
 //     thread at a time. Errors are kept for each thread.
-// This interface only grows: LATHE_C_ABI stays while programs that were compiled with an older
+// This interface only grows. LATHE_C_ABI stays the same as long as programs compiled with an older
 // header run with a newer library.
 #ifndef LATHE_C_H
 #define LATHE_C_H
@@ -49,7 +49,7 @@ enum {
   LATHE_BAD_HANDLE = 1,  // NULL, freed, or of another kind
   LATHE_BAD_VALUE = 2,   // an argument or option that is not allowed
   LATHE_BAD_SHAPE = 3,   // sizes that do not fit
-  LATHE_BAD_DTYPE = 4,   // an element type that is not taken
+  LATHE_BAD_DTYPE = 4,   // an element type that the function does not accept
   LATHE_BAD_DEVICE = 5,  // wrong, mixed or missing device
   LATHE_BAD_INDEX = 6,   // an index or dimension out of range
   LATHE_BAD_STATE = 7,   // calls in the wrong order, as a second backward pass
@@ -60,10 +60,10 @@ enum {
   LATHE_FAILED = 12       // anything else
 };
 
-/// "LATHE_BAD_SHAPE"; "unknown status" for a number that is none. Valid for ever.
+/// The name of a status: "LATHE_BAD_SHAPE"; "unknown status" for any other number. Valid for ever.
 LATHE_C_API const char* lathe_status_name(lathe_status status);
-/// What the last failed call of this thread says of its error: a sentence with the values. ""
-/// before the first one. Valid until the next failure in this thread.
+/// The error message of the last failed call in this thread: a sentence with the values that were
+/// wrong. "" before the first failure. Valid until the next failure in this thread.
 LATHE_C_API const char* lathe_last_error(void);
 
 // --- the library ----------------------------------------------------------------------------------
@@ -141,7 +141,8 @@ LATHE_C_API lathe_status lathe_tensor_stride(const lathe_tensor* tensor, int32_t
 /// Valid until the handle is freed. Do not write through it into a parameter, of which a model may
 /// hold copies in other layouts: use lathe_tensor_copy().
 LATHE_C_API lathe_status lathe_tensor_data(const lathe_tensor* tensor, void** out);
-/// Sets whether backward passes compute the gradient of this tensor, as of an input. Floating only.
+/// Sets whether backward passes compute the gradient of this tensor, for example of an input. The
+/// tensor must be floating.
 LATHE_C_API lathe_status lathe_tensor_require_gradient(lathe_tensor* tensor, int32_t on);
 /// The gradient that backward passes have added up. LATHE_BAD_STATE if there is none.
 LATHE_C_API lathe_status lathe_tensor_gradient(const lathe_tensor* tensor, lathe_tensor** out);
@@ -167,16 +168,16 @@ LATHE_C_API lathe_status lathe_model_input_name(const lathe_model* model, int32_
                                                 const char** out);
 LATHE_C_API lathe_status lathe_model_output_name(const lathe_model* model, int32_t number,
                                                  const char** out);
-/// How many parameters the model has, frozen ones too. 0 for a graph.
+/// How many parameters the model has, including frozen ones. 0 for a graph.
 LATHE_C_API lathe_status lathe_model_parameters(const lathe_model* model, int32_t* out);
 /// A parameter and its name, "layer1.0.conv1.weight". The tensor is the model's own: what
 /// lathe_tensor_copy() writes into it changes the model. The name is valid until the model is freed.
 LATHE_C_API lathe_status lathe_model_parameter(const lathe_model* model, int32_t number,
                                                const char** name, lathe_tensor** out);
-/// Moves the model to a device. Optimisers are made afterwards.
+/// Moves the model to a device. Make optimisers of the model after this call.
 LATHE_C_API lathe_status lathe_model_to(lathe_model* model, int32_t device);
 /// Chooses training mode (1) or evaluation mode (0), which batch norm and dropout follow. A graph
-/// knows evaluation only.
+/// has only evaluation mode.
 LATHE_C_API lathe_status lathe_model_set_training(lathe_model* model, int32_t on);
 /// Runs the model.
 ///   inputs    `n_inputs` tensors on the model's device, in the order of their numbers
@@ -232,7 +233,8 @@ LATHE_C_API lathe_status lathe_train_step(lathe_model* model, lathe_optimizer* o
 /// and the random generators. An old file is replaced only by a complete new one.
 LATHE_C_API lathe_status lathe_checkpoint_save(const char* path, const lathe_model* model,
                                                const lathe_optimizer* optimizer);
-/// Reads what lathe_checkpoint_save() wrote; training goes on to the same bits.
+/// Reads what lathe_checkpoint_save() wrote. Training then continues with the same results, bit for
+/// bit.
 LATHE_C_API lathe_status lathe_checkpoint_load(const char* path, lathe_model* model,
                                                lathe_optimizer* optimizer);
 

@@ -24,8 +24,8 @@ namespace lathe::trainer {
 
 struct Model {
   std::string name;  // for --model
-  /// Gets the classes and channels of the data set, or other numbers where only the shapes of
-  /// parameters are asked for; --image-size and --stem. The model turns images
+  /// Gets --image-size, --stem, and the numbers of classes and channels of the data set. To learn
+  /// the shapes of the parameters, `lathe` also calls it with other numbers. The model turns images
   /// [N,in_channels,image_size,image_size] into scores [N,classes]. It draws its initial values
   /// from the default generator, which --seed has seeded.
   std::function<std::unique_ptr<nn::Module>(const nn::ModelOptions& options)> make;
@@ -38,7 +38,7 @@ struct Model {
 /// '.', for a model without `make`, and for a patch or smallest_image that is not positive.
 void add_model(Model model);
 
-/// What `lathe` does with these arguments. argv[0] is the program's name. Call it once.
+/// Runs `lathe` with these arguments. argv[0] is the program's name. Call it once.
 /// → the exit code; errors are reported on stderr and not thrown
 int run(int argc, char** argv);
 
