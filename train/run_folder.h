@@ -24,7 +24,8 @@
 
 namespace lathe::train {
 
-/// Metadata key of a checkpoint from which training cannot continue bit by bit. The entry says why:
+/// Metadata key of a checkpoint from which training cannot continue with the same bits. The entry
+/// says why:
 ///   - The checkpoint was made in the middle of a step, after an error: the batch norms have seen
 ///     one batch more than the optimiser.
 ///   - Its weights are averages (optim::EMA).

@@ -103,7 +103,7 @@ struct Unchanged {
 ///   - Another rank has ended. The trainer acts as after any other error, but never saves the state
 ///     of an unfinished step.
 /// With a run folder, the trainer leaves two checkpoints there: last.safetensors, from which
-/// training can continue bit by bit, and best.safetensors, the best state by `monitor`.
+/// training can continue with the same bits, and best.safetensors, the best state by `monitor`.
 ///
 /// On a GPU the trainer works on a stream of its own, and launches steps and evaluations as CUDA
 /// graphs. Several ranks end, save and log after the same step, with the same numbers.
