@@ -6,7 +6,7 @@
     slides.py FOLDER --handout [NUMBER...]  # handouts instead, FOLDER/03-tape.pdf and the like, two pages of A4 each
     slides.py FOLDER --handout --hidden=DIR # the same with the teacher's questions, as in make.py
 
-Slides have the first sentences of each paragraph. A section that has <!-- slide --> behind some sentences gives those and no others. (The
+Slides have the first sentences of each paragraph, and no tables of sections "For reference". A section that has <!-- slide --> behind some sentences gives those and no others. (The
 mark stands behind a sentence, because Markdown takes a line that begins with it for HTML.)
 
 Needs pandoc and chromium, both packages of Debian.
@@ -17,13 +17,15 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 import make
 
 TOUR = pathlib.Path(__file__).resolve().parent.parent / "docs/tour"
 ROOM = 434  # pixels of height below the heading of a slide
 WIDTH = 840  # pixels of width in a block of code
-CODE_LINE, SMALLEST_LINE = 23, 15  # pixels of a line of code, and of a line of a long output
+CODE_LINE, SMALLEST_LINE, NARROWEST_LINE = 23, 15, 12  # pixels of a line of code, of a long output, and of code with long lines
+LETTER = 0.8 * 0.602  # the width of a letter of code, for a line of height 1
 STYLE = """<style>
 @page { size: 254mm 143mm; margin: 0 }
 body { max-width: none; margin: 0; padding: 0; font: 20px/1.4 "DejaVu Sans", sans-serif; color: #222; hyphens: none }
@@ -32,7 +34,7 @@ section.level1 { padding: 0 } section.level1 > h1, section.level1 > p { margin-l
 section.level2 { height: 142mm; box-sizing: border-box; padding: 8mm 12mm 5mm; break-before: page; overflow: hidden }
 h1 { font-size: 44px; margin-top: 45mm } h2 { font-size: 28px; margin: 0 0 4mm; color: #4477aa }
 p, ul { margin: 0 0 8px } li { margin: 0 0 6px } ul p { margin: 0 } h5 { font-size: 14px; font-weight: normal; font-style: normal; color: #777; margin: 0 0 2px }
-pre { font-size: 18px; line-height: 23px; background: #f2f2f2; padding: 8px 12px; margin: 0 0 8px } div.sourceCode { margin: 0 !important } code { font-size: 0.85em; background: none } pre code { font-size: 1em }
+pre { font-size: 18px; line-height: 23px; background: #f2f2f2; padding: 8px 12px; margin: 0 0 8px } div.sourceCode { margin: 0 !important; font-size: 18px; line-height: 23px } div.sourceCode pre { font-size: inherit; line-height: inherit; margin: 0 0 8px !important } code { font-size: 0.85em; background: none } pre code { font-size: 1em }
 img { max-width: 220mm; max-height: 98mm } figcaption { display: none } table { font-size: 15px; width: auto; margin: 0 0 8px } col { width: auto !important } td, th { padding: 3px 14px 3px 0; text-align: left; vertical-align: top }
 </style>
 """
@@ -48,6 +50,7 @@ col { width: auto !important } th { text-align: left } td, th { padding: 0.4mm 4
 </style>
 """
 BLOCK = re.compile(r"(^```.*?^```$|^!\[.*?\]\(.*?\)$|(?:^\|[^\n]*\n)+|(?:^ {4}[^\n]*\n)+)", re.S | re.M)
+TABLE = re.compile(r"(?:^\|[^\n]*\n)+", re.M)
 MARK = "<!-- slide -->"
 SENTENCE = re.compile(r"(?:`[^`]*`|\((?:`[^`]*`|[^`)])*\)|[^`(])*?[.!?](?:" + MARK + r"|(?= |$))|.+")
 
@@ -68,7 +71,7 @@ def sentences_of(text, characters):
 
 def rows_of(lines, line_height):
     """How many rows lines of code take. Letters are 0.8 of a line high, and 0.602 of that wide."""
-    characters = int(WIDTH / (0.8 * 0.602 * line_height))
+    characters = int(WIDTH / (LETTER * line_height))
     return sum(max(1, -(-len(line) // characters)) for line in lines)
 
 
@@ -90,15 +93,18 @@ def height_of(piece):
 
 def parts_of(block):
     """The block in parts of about one length that fit on a slide each: of a table each with the head, of code each a block. A long output
-    has smaller letters."""
+    has smaller letters, and so have code and formulae with long lines: no line is broken."""
     lines = block.rstrip().splitlines()
+    if block.startswith("    "):
+        lines = ["```text", *textwrap.dedent(block.rstrip()).splitlines(), "```"]
     fence = lines[0] if lines[0].startswith("```") else ""
     head, body, foot = (lines[:1], lines[1:-1], ["```"]) if fence else (lines[:2], lines[2:], []) if lines[0].startswith("|") else ([], lines, [])
-    smallest = SMALLEST_LINE if fence == "```text" else CODE_LINE
+    largest = max(NARROWEST_LINE, min(CODE_LINE, int(WIDTH / (LETTER * max(map(len, body), default=1))))) if fence else CODE_LINE
+    smallest = min(largest, SMALLEST_LINE if fence == "```text" else CODE_LINE)
     for count in range(1, len(body) + 1):
         size = -(-len(body) // count)
-        for line_height in range(CODE_LINE, smallest - 1, -1):
-            style = f'```{{.text style="font-size:{0.8 * line_height:.1f}px;line-height:{line_height}px"}}'
+        for line_height in range(largest, smallest - 1, -1):
+            style = f'```{{.{fence[3:] or "text"} style="font-size:{0.8 * line_height:.1f}px;line-height:{line_height}px"}}'
             parts = ["\n".join((head if line_height == CODE_LINE else [style]) + body[at : at + size] + foot) for at in range(0, len(body), size)]
             if max(height_of(part) for part in parts) <= ROOM - 20:
                 return parts
@@ -166,6 +172,8 @@ def slides_of(page):
     sections = [f"What the program prints\n{''.join(printed)}\n"] * bool(printed) + sections
     for section in sections:
         heading, _, body = section.partition("\n")
+        if heading.startswith("For reference"):
+            body = TABLE.sub(lambda _: "\nThe chapter has the table." + MARK * (MARK in body) + "\n", body)
         sentences = {}
         for slide in slides_in(pieces_of(body, sentences, heading == "Exercises"), sentences):
             out.append(f"## {heading}\n")
