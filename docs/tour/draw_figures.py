@@ -7,6 +7,7 @@ every renderer shows them. tests/tour/check_tour.py compares the files with what
                                   # chapter 4's
     draw_figures.py --pdf DIR     # all figures of the tour as PDF, for slides and LaTeX; needs rsvg-convert (librsvg2-bin)
 """
+import math
 import pathlib
 import re
 import subprocess
@@ -133,8 +134,8 @@ def buckets():
 
 
 def tiles():
-    """Chapter 11: the scores, as a whole and tile by tile."""
-    f = Figure("Scores in memory: all of them, or one tile at a time", 830, 300)
+    """Chapter 11: the scores, as a whole and tile by tile, and the correction of what was added up."""
+    f = Figure("Scores in memory, all of them or one tile at a time, and the correction of the sum so far", 830, 470)
     for left, title in ((75, "naive: L x S scores, and as many weights"), (425, "tiled: one tile, three things for each query")):
         f.text(left - 30, 24, title, bold=True)
         f.text(left + 96, 52, "keys, S", "middle")
@@ -142,6 +143,8 @@ def tiles():
         f.text(left - 8, 142, "queries,", "end")
         if left == 75:
             f.box(left, 60, 192, 192, LIGHT[BLUE], BLUE)
+            f.text(left + 96, 152, "all are in memory", "middle")
+            f.text(left + 96, 169, "at the same time", "middle")
         else:
             for row in range(4):
                 for column in range(4):
@@ -157,6 +160,119 @@ def tiles():
                 f.text(left + 282, at - 4, word, size=11)
     f.text(171, 276, "L = 2048: 16 MiB, twice", "middle")
     f.text(521, 276, "tile of 128: 64 KiB, for any L", "middle")
+    f.line(20, 296, 810, 296, GREY, "2 3")
+    f.text(45, 320, "the correction, for one query with the scores 1 3 | 2 5", bold=True)
+    for x, scores, color, largest, total in ((75, (1, 3), GREY, "largest 3", "sum exp(-2) + 1 = 1.135"), (560, (2, 5), ORANGE, "largest 5", "sum 0.154 + exp(-3) + 1 = 1.203")):
+        for i, score in enumerate(scores):
+            f.box(x + 40 * i, 336, 40, 28, LIGHT[color], color)
+            f.text(x + 40 * i + 20, 355, score, "middle")
+        f.arrow(x + 40, 366, x + 40, 384, LINE)
+        f.box(x - 30, 386, 210 if x < 300 else 255, 44, LIGHT[GREEN], GREEN)
+        f.text(x - 20, 404, largest)
+        f.text(x - 20, 421, total)
+    f.arrow(257, 408, 528, 408, RED)
+    f.text(392, 400, "times exp(3 - 5) = 0.135", "middle", RED, bold=True)
+    f.text(392, 426, "1.135 becomes 0.154,", "middle", RED, size=11)
+    f.text(392, 441, "and the weighted values shrink alike", "middle", RED, size=11)
+    f.text(45, 462, "The sum so far was measured from 3. One factor per query measures it from 5.", size=11)
+    return f
+
+
+def segments():
+    """Chapter 7: the segments and blocks of the program, step by step."""
+    f = Figure("The segments of the made-up device, and the blocks in them", 840, 410)
+    small, large = 200, 250  # pixels of a segment of 2 MiB and of one of 20 MiB
+    f.text(20, 24, "stream one: 2 MiB, small requests", bold=True)
+    f.text(300, 24, "stream one: 20 MiB, large requests", bold=True)
+    f.text(590, 24, "later segments of 2 MiB", bold=True)
+
+    def segment(x, y, width, blocks, note=""):
+        """`blocks`: (begin, width, label, color), in pixels from x."""
+        f.box(x, y, width, 34, "#ffffff", LINE)
+        for begin, wide, label, color in blocks:
+            f.box(x + begin, y, wide, 34, LIGHT[color], color)
+            if label:
+                f.text(x + begin + wide / 2, y + 22, label, "middle", size=12)
+        if note:
+            f.text(x, y + 49, note, size=11)
+
+    rows = ((40, "a, b and big", "b", BLUE), (118, "b is given back: c gets its place", "c", BLUE))
+    for y, says, name, color in rows:
+        segment(20, y, small, ((0, 6, "", GREEN), (6, 100, name, color)), "a: 1000 bytes, rounded up to 1 KiB" if y == 40 else says)
+        segment(300, y, large, ((0, 38, "big", BLUE),), "big: 3 MiB" if y == 40 else "")
+    segment(590, 118, small, ((0, 100, "d", ORANGE),), "d: stream two has a segment of its own")
+    segment(20, 206, small, ((0, 6, "", GREEN), (6, 100, "c, waits", RED)), "c is given back, but stream two used it")
+    segment(590, 206, small, ((0, 100, "e", BLUE), (100, 100, "f", BLUE)), "so e and f get a new one")
+    segment(20, 284, small, ((0, 6, "", GREEN), (6, 100, "g", BLUE)), "the event is done: g gets the place of c")
+    segment(300, 284, large, ((0, 38, "big", BLUE), (38, 150, "x, 12 MiB", GREEN)), "a step: x fits behind big,")
+    segment(300, 346, large, ((0, 112, "y, 9 MiB", GREEN),), "y does not, and gets 20 MiB more")
+    f.text(20, 360, "Blue and green: blocks of stream one.", size=11)
+    f.text(20, 376, "Orange: stream two. White: free.", size=11)
+    f.text(20, 392, "A segment serves one stream.", size=11)
+    return f
+
+
+def loader():
+    """Chapter 9: workers, the ring of places, and the batches in order."""
+    f = Figure("Jobs in order, four workers, a ring of places, and batches in order", 790, 330)
+    f.text(20, 24, "jobs, in order", bold=True)
+    f.text(205, 24, "workers", bold=True)
+    f.text(370, 24, "ring: batch b in place b mod 8", bold=True)
+    f.text(680, 24, "next()", bold=True)
+    f.box(20, 140, 110, 40, PALE, LINE)
+    f.text(75, 157, "next job: 8", "middle", size=12)
+    f.text(75, 172, "8 &lt; 2 + 8", "middle", size=11)
+    jobs = (4, 5, 6, 7)
+    for i, job in enumerate(jobs):
+        y = 60 + 58 * i
+        f.bar(205, y, 90, f"reads job {job}", ORANGE, 34)
+        f.arrow(131, 160, 203, y + 17, LINE)
+    states = {2: ("ready", GREEN), 3: ("ready", GREEN), 4: ("busy", ORANGE), 5: ("busy", ORANGE), 6: ("busy", ORANGE), 7: ("busy", ORANGE)}
+    places = []
+    for place in range(8):
+        angle = (-90 + 45 * place) * 3.141592653589793 / 180
+        x, y = round(490 + 118 * math.cos(angle), 1), round(168 + 112 * math.sin(angle), 1)
+        places.append((x, y))
+        state, color = states.get(place, ("free", GREY))
+        f.box(round(x - 33, 1), round(y - 19, 1), 66, 38, LIGHT[color], color, 2 if place == 2 else 1)
+        f.text(x, round(y - 3, 1), f"place {place}", "middle", size=11)
+        f.text(x, round(y + 12, 1), state, "middle", size=11)
+    f.text(490, 162, "taken: 2", "middle", bold=True)
+    f.text(490, 180, "b &lt; taken + 8", "middle", size=11)
+    f.arrow(297, 168, 337, 168, ORANGE)
+    x, y = places[2]
+    f.arrow(x + 35, y, 676, y, GREEN)
+    f.bar(678, 151, 94, "batch 2 next", GREEN, 34)
+    f.text(678, 205, "then 3, 4, …,", size=11)
+    f.text(678, 220, "in order", size=11)
+    f.text(20, 318, "Batches 0 and 1 were taken, so places 0 and 1 are free for jobs 8 and 9. Job 10 must wait until batch 2 is taken.", size=11)
+    return f
+
+
+def launches():
+    """Chapter 10: a step launched kernel by kernel, and as one graph."""
+    f = Figure("A step kernel by kernel: the GPU waits for the host. As a graph: one launch", 760, 260)
+    for top, title in ((0, "kernel by kernel: a call takes longer than the kernel that it queues"), (130, "as a graph: one call queues all kernels")):
+        f.text(20, top + 24, title, bold=True)
+        for y, name in ((38, "host"), (82, "GPU")):
+            f.text(20, top + y + 18, name)
+            f.line(75, top + y + 13, 740, top + y + 13, GREY)
+    for i in range(8):
+        x = 80 + 72 * i
+        f.bar(x, 38, 66, f"launch {i + 1}", GREY)
+        f.bar(x + 66, 82, 30, i + 1, BLUE)
+        f.arrow(x + 66, 65, x + 66, 81, LINE)
+    f.text(80 + 66 + 30 + 21, 124, "idle", "middle", RED, size=11)
+    f.arrow(80 + 66 + 30 + 2, 112, 80 + 66 + 71, 112, RED)
+    f.bar(80, 168, 96, "launch graph", GREY)
+    f.arrow(176, 195, 176, 211, LINE)
+    for i in range(8):
+        f.bar(176 + 32 * i, 212, 30, i + 1, BLUE)
+    f.text(186, 175, "free for other work", size=12)
+    f.line(432, 206, 432, 246, RED, width=2.5)
+    f.text(440, 250, "the step is done", fill=RED, size=11)
+    f.arrow(620, 252, 740, 252)
+    f.text(612, 256, "time", "end")
     return f
 
 
@@ -425,7 +541,8 @@ def named(chart):
 
 FIGURES = {"views.svg": views, "streams.svg": streams, "buckets.svg": buckets, "tiles.svg": tiles, "fused.svg": fused, "strides.svg": strides,
            "filter.svg": filter_through_channels, "im2col.svg": im2col, "ring.svg": ring, "tape.svg": tape,
-           "float-bits.svg": float_bits, "search.svg": search}
+           "float-bits.svg": float_bits, "search.svg": search, "segments.svg": segments, "loader.svg": loader,
+           "launches.svg": launches}
 
 
 def main():
