@@ -158,7 +158,8 @@ def test_slides(_):
 
 
 def test_marked_sentences(_):
-    """A section with marks has the marked sentences on its slides and no others. A long output stays on one slide up to 26 lines."""
+    """A section with marks has the marked sentences on its slides and no others. A long output stays on one slide up to 26 lines.
+    Letters are so small that no line of code and no formula is broken. A section for reference has no table."""
     made = slides.slides_of("# T\n\nIntro.\n\n## A\n\nOne (`f(x)`). Two: see `a.b`.<!-- slide --> Three.\nFour.<!-- slide -->\n\nFive.\n\n## B\n\nSix. Seven.\n")
     assert "## A\n\n- Two: see `a.b`.\n\n- Four.\n" in made and not re.search("One|Three|Five", made), made
     assert "## B\n\n- Six.\n\n- Seven.\n" in made, made
@@ -169,6 +170,9 @@ def test_marked_sentences(_):
         made = slides.slides_of("# T\n\nIntro.\n\n```text\n" + "a line\n" * lines + "```\n")
         assert made.count("## What the program prints\n") == blocks and made.count("a line\n") == lines, made
         assert (f"line-height:{height}px" in made) if height else ("```text\n" in made), made
+    made = slides.slides_of("# T\n\nIntro.\n\n## A\n\n    " + "y" * 100 + "\n\n```cpp\n" + "x" * 100 + "\n```\n\n## For reference\n\nOne.\n\n| a |\n|---|\n| b |\n")
+    assert made.count("line-height:17px") == 2 and slides.rows_of(["x" * 100], 17) == 1 and "{.cpp style=" in made, made
+    assert "The chapter has the table." in made and "| a |" not in made, made
 
 
 def main():
