@@ -373,6 +373,30 @@ def filter_through_channels():
     return f
 
 
+def places():
+    """The first page: the filter on its four places of the image."""
+    f = Figure("The filter on its four places of the image, and the number that each place gives", 760, 250)
+    image, taps, result = ((1, 2, 0), (0, 1, 3), (2, 1, 1)), ((1, 0), (-1, 2)), ((3, 7), (0, 2))
+    for place in range(4):
+        p, q = divmod(place, 2)
+        left = 20 + 188 * place
+        f.text(left, 24, f"place {p},{q}", bold=True)
+        for i in range(9):
+            row, column = divmod(i, 3)
+            inside = 0 <= row - p < 2 and 0 <= column - q < 2
+            x, y = left + 48 * column, 40 + 48 * row
+            f.box(x, y, 48, 48, LIGHT[ORANGE] if inside else PALE, LINE)
+            f.text(x + 24, y + 22, image[row][column], "middle", bold=inside)
+            if inside:
+                f.text(x + 24, y + 40, f"· {taps[row - p][column - q]}", "middle", BLUE, size=12)
+        f.box(left + 48 * q, 40 + 48 * p, 96, 96, "none", ORANGE, 3)
+        f.arrow(left + 72, 188, left + 72, 208, LINE)
+        f.box(left + 48, 210, 48, 30, LIGHT[GREEN], GREEN)
+        f.text(left + 72, 230, result[p][q], "middle", bold=True)
+        f.text(left + 104, 230, f"y[{p}][{q}]", size=11)
+    return f
+
+
 def im2col():
     """Chapter 4: a window of the image becomes a column."""
     f = Figure("A window of the image becomes a column, and filters times columns is the result", 760, 350)
@@ -542,7 +566,7 @@ def named(chart):
 FIGURES = {"views.svg": views, "streams.svg": streams, "buckets.svg": buckets, "tiles.svg": tiles, "fused.svg": fused, "strides.svg": strides,
            "filter.svg": filter_through_channels, "im2col.svg": im2col, "ring.svg": ring, "tape.svg": tape,
            "float-bits.svg": float_bits, "search.svg": search, "segments.svg": segments, "loader.svg": loader,
-           "launches.svg": launches}
+           "launches.svg": launches, "places.svg": places}
 
 
 def main():
