@@ -26,7 +26,7 @@ std::vector<std::string_view> keys_of(const Takes& takes) {
   return keys;
 }
 
-std::string hint(std::string_view word, const Takes& takes = kTrain) {
+std::string hint(std::string_view word, const Takes& takes = kTrainings) {
   return flag_hint(word, takes, keys_of(takes), "--");
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("other names: a key of a config file is answered with a line of one") 
 }
 
 TEST_CASE("other names: commands that read a run do not offer its folder for what they write") {
-  CHECK(hint("out", kTrain) == "; did you mean --run-dir?");
+  CHECK(hint("out", kTrainings) == "; did you mean --run-dir?");
   for (const Takes& takes : {kDoctor, kTips, kCkptVerify, kEval})
     CHECK(hint("out", takes).find("--run-dir?") == std::string::npos);
 }
@@ -150,7 +150,7 @@ TEST_CASE("other names: no row of a table hides the word of another one, and fla
     }
     for (const OtherFlags& row : other_flags()) {
       if (std::ranges::find(keys, row.flag) == keys.end()) continue;
-      if (row.flag == "run-dir" && command.takes != kTrain) continue;
+      if (row.flag == "run-dir" && command.takes != kTrainings) continue;
       const std::string said =
           "; did you mean --" + std::string(row.flag) + std::string(row.text) + "?";
       for_each(row.words, [&](const std::string& word) {

@@ -167,6 +167,30 @@ def test_cifarnet_begins_with_a_layer_that_whitens_the_images(folder):
     assert any(filters) and all(a == -b for a, b in zip(filters[:144], filters[144:], strict=True)), filters
 
 
+def test_seeds_make_a_run_each_and_print_the_mean(folder):
+    flags = ["--epochs", 1, "--val-split", 0]
+    expect(train(*flags, "--seed", 4, "--run-dir", "alone"), 0)
+    last = json.loads(expect(train(*flags, "--seed", 3, "--seeds", 3, "--run-dir", "s", "--json"), 0).stdout.splitlines()[-1])
+    assert pathlib.Path("s/seed-4/last.safetensors").read_bytes() == pathlib.Path("alone/last.safetensors").read_bytes()
+    reached = [rows_of(f"s/seed-{seed}", "val")[-1]["accuracy"] for seed in (3, 4, 5)]
+    mean = sum(reached) / 3
+    error = (sum((a - mean) ** 2 for a in reached) / 2 / 3) ** 0.5
+    assert last["event"] == "seeds" and last["seeds"] == 3 and last["run_dir"] == "s", last
+    assert abs(last["accuracy"] - mean) < 1e-9 and abs(last["accuracy_error"] - error) < 1e-9, (last, reached)
+
+    # One that has ended is not made again, one that is not there is.
+    subprocess.run(["rm", "-r", "s/seed-5"], check=True)
+    kept = pathlib.Path("s/seed-3/last.safetensors").stat()
+    again = expect(train(*flags, "--seed", 3, "--seeds", 3, "--run-dir", "s", "--resume", "auto"), 0)
+    assert f"3 seeds: accuracy {100 * mean:.2f} %, standard error {100 * error:.2f} (" in again.stdout, again.stdout
+    assert pathlib.Path("s/seed-3/last.safetensors").stat().st_mtime_ns == kept.st_mtime_ns
+
+    expect_one_line(train("--seeds", 2), 2, "--seeds 2 needs --run-dir")
+    expect_one_line(train("--seeds", 2, "--run-dir", "s", "--resume", "s/seed-3"), 2, "--resume auto")
+    expect(train("--seeds", 2, "--run-dir", "t", "--dry-run"), 0)
+    assert not pathlib.Path("t").exists()
+
+
 def test_default_run_folder_and_a_folder_in_use(folder):
     expect(train("--max-steps", 1), 0)
     (run,) = pathlib.Path("runs").iterdir()

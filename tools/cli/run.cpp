@@ -26,7 +26,7 @@ constexpr Command kCommands[] = {
     {.name = "train",
      .help = "Train a model; writes a run folder",
      .example = "lathe train --model resnet20 --dataset cifar10 --epochs 30 --run-dir runs/a",
-     .takes = kTrain,
+     .takes = kTrainings,
      .run = run_train},
     {.name = "eval",
      .help = "Accuracy of a trained model on a data set",
@@ -237,7 +237,7 @@ constexpr Command kCommands[] = {
 
 // train logs this itself, once it knows the settings of the run that it continues.
 void warn_of_flags_without_effect(const Command& command, const Invocation& call) {
-  if (command.takes == kTrain || call.settings.quiet) return;
+  if (command.takes == kTrainings || call.settings.quiet) return;
   for (const std::string& remark : flags_without_effect(call.settings, call.sources))
     write_stderr_line(formatted("warning: {}", printable(remark)));
 }

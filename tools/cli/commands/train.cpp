@@ -17,6 +17,7 @@
 #include "lathe/nn/cifarnet.h"
 #include "lathe/nn/summary.h"
 #include "lathe/tools/cli/commands/train_lines.h"
+#include "lathe/tools/cli/commands/train_seeds.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/defaults.h"
@@ -296,7 +297,9 @@ void warn_of_flags(const Settings& settings, const SettingSources& sources, cons
   for (const std::string& remark : idle_flags(settings, sources, setup)) log.warning(remark);
 }
 
-ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Log& log) {
+// `also` observes the training, too; it may be null.
+ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Log& log,
+               std::shared_ptr<train::Observer> also) {
   StartPoint start;
   Settings settings = choose_on_ranks(call, start, ranks, log);
   if (settings.profile) parse_profile_steps(settings.profile_steps);  // may be wrong: say so early
@@ -346,6 +349,7 @@ ExitCode train(const Invocation& call, const Ranks& ranks, const Output& out, Lo
                      .observers = {std::make_shared<DescribeRun>(settings, ranks, log), files}},
                     steps);
   train::Trainer& trainer = training.trainer();
+  if (also) trainer.add(std::move(also));
   const int64_t step = start.from ? resume(trainer, start, settings, same) : 0;
   if (settings.dry_run) {  // all checks of the settings have been made
     log.say_choices();
@@ -375,13 +379,17 @@ ExitCode run_train(const Invocation& call) {
   const std::unique_ptr<distributed::ProcessGroup> group = join_ranks();
   const Ranks ranks(group.get());
   const Output out(call.settings.json, !ranks.is_first());
-  Log log(call.settings.quiet || !ranks.is_first());
-  set_log_handler([&log](LogLevel, std::string_view text) { log.warning(text); });
-  const struct Restore {
-    ~Restore() { set_log_handler({}); }
-  } restore;
+  const auto train_one = [&](const Invocation& one, std::shared_ptr<train::Observer> also) {
+    Log log(call.settings.quiet || !ranks.is_first());
+    set_log_handler([&log](LogLevel, std::string_view text) { log.warning(text); });
+    const struct Restore {
+      ~Restore() { set_log_handler({}); }
+    } restore;
+    return train(one, ranks, out, log, std::move(also));
+  };
   try {
-    return train(call, ranks, out, log);
+    if (call.settings.seeds > 1) return train_seeds(call, out, train_one);
+    return train_one(call, nullptr);
   } catch (const distributed::DistributedError&) {
     throw;
   } catch (const Error& e) {

@@ -278,7 +278,7 @@ std::string flag_hint(std::string_view word, const Takes& takes,
   }
   for (const OtherFlags& other : kOtherFlags) {
     // Commands beside train read --run-dir.
-    const bool fits = has(keys, other.flag) && (other.flag != "run-dir" || takes == kTrain);
+    const bool fits = has(keys, other.flag) && (other.flag != "run-dir" || takes == kTrainings);
     if (fits && has_word(other.words, dashed)) return meant(other.flag, other.text);
   }
   constexpr size_t kLettersToOneEdit = 3;

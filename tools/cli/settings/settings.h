@@ -130,6 +130,7 @@ struct ComputeSettings {
   int64_t workspace_limit = 1024;
   std::string algo_cache;
   int64_t seed = 0;
+  int64_t seeds = 1;
 
   bool operator==(const ComputeSettings&) const = default;
 };

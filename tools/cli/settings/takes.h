@@ -33,6 +33,7 @@ inline constexpr Takes kTrain{
                Group::kProgress},
     // val-split without split: it looks at all parts.
     .also = "val-split pin-memory recompute run-dir json"};
+inline constexpr Takes kTrainings{.base = &kTrain, .also = "seeds"};  // others repeat one
 inline constexpr Takes kDoctor{.base = &kTrain, .also = "steps"};  // one profile, no two trainings
 inline constexpr Takes kTips{.base = &kTrain, .also = "seconds"};
 inline constexpr Takes kCkptVerify{.base = &kTrain, .groups = {Group::kTwoTrainings}};
