@@ -63,11 +63,11 @@ def test_a_new_head_takes_all_but_the_head_from_the_file(folder):
     expect(train("a", *ONE_STEP), 0)
     with_head_of(37, "a/last.safetensors", "w.safetensors")
     still = ["--lr", 0, "--freeze", "backbone", *ONE_STEP]
-    result = expect_one_line(train("b", "--weights", "w.safetensors", *ONE_STEP), 3, "w.safetensors does not fit: of the model's 44 entries 2 have another shape or kind "
-                             "(fc.weight f32[37,64] for f32[10,64], fc.bias f32[37] for f32[10]); --new-head begins with a new fc\n")
+    result = expect_one_line(train("b", "--weights", "w.safetensors", *ONE_STEP), 3, "w.safetensors does not fit: of the model's 44 entries 2 have another shape or dtype in the file "
+                             "(fc.weight f32[37,64] instead of f32[10,64], fc.bias f32[37] instead of f32[10]); --new-head begins with a new fc\n")
     assert not pathlib.Path("b").exists(), result
     result = expect(loud("b", "--weights", "w.safetensors", "--new-head", "--seed", 5, *still), 0)
-    for text in ("new head: 2 entries: fc.weight f32[10,64], fc.bias f32[10] keep their first values",
+    for text in ("new head: 2 entries: fc.weight f32[10,64], fc.bias f32[10] keep their random values",
                  "not used of w.safetensors: 2 entries: fc.weight f32[37,64], fc.bias f32[37]"):
         assert text in result.stderr and text in log_of("b"), result.stderr
     before, after = weights_of("a"), weights_of("b")
@@ -96,7 +96,7 @@ def test_weights_that_are_of_another_model_are_refused(folder):
     # Integers are no weights: nothing fits, so a new head would not help.
     rewritten("a/last.safetensors", "other.safetensors")
     pathlib.Path("i.safetensors").write_bytes(pathlib.Path("other.safetensors").read_bytes().replace(b'"F32"', b'"I32"'))
-    expect_one_line(train("b", "--weights", "i.safetensors"), 3, "have another shape or kind (conv1.weight i32[16,3,3,3] for f32[16,3,3,3], ", ", …)\n")
+    expect_one_line(train("b", "--weights", "i.safetensors"), 3, "have another shape or dtype in the file (conv1.weight i32[16,3,3,3] instead of f32[16,3,3,3], ", ", …)\n")
     write_safetensors("none.safetensors", {}, {})
     expect_one_line(train("b", "--weights", "none.safetensors"), 3, "none.safetensors: holds no tensors\n")
     # Names and shapes of a model of --model say which one it is, whatever its classes, channels and stem.
@@ -166,7 +166,7 @@ def test_the_stem_is_that_of_the_weights_or_suits_the_images(folder):
     assert plan("--image-size", 96, "--stem", "cifar") == ("cifar", [])
     assert plan("--model", "resnet8", "--image-size", 96) == ("imagenet", [])  # it has none, so nothing is said
     expect_one_line(train("b", *small, *with_weights, "--stem", "cifar"), 3,
-                    "1 has another shape or kind (conv1.weight f32[64,3,7,7] for f32[64,3,3,3]); the file's first layer is that of --stem imagenet")
+                    "1 has another shape or dtype in the file (conv1.weight f32[64,3,7,7] instead of f32[64,3,3,3]); the file's first layer is that of --stem imagenet")
     expect_one_line(train("b", *small, "--weights", "none.safetensors"), 3, "none.safetensors")
     data = ["--dataset", "synthetic", "--synthetic-size", 8, "--image-size", 16, "--threads", 1]
     for command in (["eval"], ["predict", "--index", 0]):  # the file says it here, too
@@ -216,7 +216,7 @@ def test_the_prefix_of_a_wrapper_is_taken_off_and_said(folder):
     for prefix in ("module.", "model._orig_mod.", "backbone.", "net.", "encoder."):
         rewritten("a/last.safetensors", "w.safetensors", rename=lambda name: prefix + name)
         result = expect(lathe("eval", "--run-dir", "a", "--weights", "w.safetensors", "--json", "--no-quiet"), 0,
-                        f'w.safetensors: the names begin with "{prefix}", which is taken off')
+                        f'w.safetensors: the names begin with "{prefix}", which is removed')
         assert json.loads(result.stdout.splitlines()[0])["loss"] == expected
 
 
@@ -224,7 +224,7 @@ def test_a_backbone_without_a_head_gets_a_new_one(folder):
     expect(train("a", *ONE_STEP), 0)
     rewritten("a/last.safetensors", "w.safetensors", rename=lambda name: "backbone." + name, leave_out=["fc"])
     result = expect(loud("b", "--weights", "w.safetensors", "--new-head", "--lr", 0, "--freeze", "backbone", *ONE_STEP), 0)
-    assert 'w.safetensors: the names begin with "backbone.", which is taken off' in result.stderr, result.stderr
+    assert 'w.safetensors: the names begin with "backbone.", which is removed' in result.stderr, result.stderr
     before, after = weights_of("a"), weights_of("b")
     assert [name for name in before if before[name] != after[name]] == HEAD
     expect_one_line(train("c", "--weights", "w.safetensors"), 3, "w.safetensors does not fit: of the model's 44 entries 2 are missing (fc.weight, fc.bias)")
@@ -247,7 +247,7 @@ def test_frozen_parameters_and_the_statistics_of_frozen_norms_stay(folder):
     assert changed("all") == set(before)
     result = expect(lathe("train", *TINY, *weights, "--freeze", "layer[12]", "--dry-run", "--no-quiet"), 0)
     assert "frozen" not in expect(lathe("train", *TINY, *weights, "--freeze", "none", "--dry-run", "--no-quiet"), 0).stderr
-    assert "frozen: 12 of 23 parameters, " in result.stderr and " and 4 batch norms" in result.stderr, result.stderr
+    assert "frozen: 12 of 23 parameter tensors, " in result.stderr and " and 4 batch norms" in result.stderr, result.stderr
 
 
 def test_patterns_that_match_nothing_or_all_are_refused(folder):

@@ -97,7 +97,7 @@ def test_a_new_last_layer_has_the_classes_of_the_data(folder):
     expect_one_line(lathe("train", *images, "--model", "net.onnx", "--quiet", "--run-dir", "x"), 3, "--model net.onnx: it tells 10 classes apart, and the data has 3; --new-head begins")
     tuned = ["train", *images, "--model", "net.onnx", "--new-head", "--freeze", "backbone", "--head-lr", 0.1, "--run-dir"]
     result = expect(lathe(*tuned, "a"), 0)
-    assert "frozen: 7 of 9 parameters" in result.stderr and "2 batch norms" in result.stderr, result.stderr
+    assert "frozen: 7 of 9 parameter tensors" in result.stderr and "2 batch norms" in result.stderr, result.stderr
     header = safetensors_header("a/last.safetensors")
     assert header["fc.weight"]["shape"] == [3, 8] and header["stem.weight"]["shape"] == [8, 3, 3, 3], header
     expect(lathe(*tuned, "b", "--stop-after", 3, "--quiet"), 0)

@@ -134,9 +134,9 @@ def test_what_a_rank_leaves_behind_is_ended(_):
 
 def test_restarts(folder):
     script = "echo $LATHE_RESTARTS; if [ $RANK-$LATHE_RESTARTS = 1-0 ]; then exit 9; fi; [ $LATHE_RESTARTS = 2 ] || exit 7"
-    result = expect(ranks(2, script, "--max-restarts", 2), 0, "all ranks start again, 1 of 2 restarts", "2 of 2 restarts")
+    result = expect(ranks(2, script, "--max-restarts", 2), 0, "all ranks start again, restart 1 of 2", "restart 2 of 2")
     assert {line.split()[1] for line in lines(result)} == {"0", "1", "2"}
-    expect(ranks(2, "exit 5", "--max-restarts", 1), 5, "1 of 1 restarts")
+    expect(ranks(2, "exit 5", "--max-restarts", 1), 5, "restart 1 of 1")
     places = lines(expect(ranks(1, "echo $LATHE_RENDEZVOUS $LATHE_JOB_TOKEN; exit $((1 - LATHE_RESTARTS))",
                                 "--max-restarts", 1), 0))
     assert len(set(places)) == 2, places  # a rank of the first attempt cannot meet those of the second

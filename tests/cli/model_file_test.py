@@ -193,7 +193,7 @@ def test_a_new_last_layer_has_the_classes_of_the_data(folder):
     expect_one_line(lathe("train", *images, "--quiet", "--run-dir", "x"), 3, "--model net.pt2: it tells 10 classes apart, and the data has 3; --new-head begins")
     tuned = ["train", *images, "--new-head", "--freeze", "backbone", "--head-lr", 0.1, "--run-dir"]
     result = expect(lathe(*tuned, "a"), 0)
-    assert "frozen: 6 of 8 parameters" in result.stderr and "2 batch norms" in result.stderr, result.stderr
+    assert "frozen: 6 of 8 parameter tensors" in result.stderr and "2 batch norms" in result.stderr, result.stderr
     header = safetensors_header("a/last.safetensors")
     assert header["fc.weight"]["shape"] == [3, 8] and header["stem.weight"]["shape"] == [8, 3, 3, 3], header
     expect(lathe(*tuned, "b", "--stop-after", 3, "--quiet"), 0)
@@ -212,7 +212,7 @@ def test_the_last_layer_is_the_one_that_makes_the_result(folder):
     body = values_of("w.safetensors", "stem."), values_of("w.safetensors", "block.")
     tuned = ["train", *images, "--new-head", "--freeze", "backbone", "--head-lr", 0.1, "--run-dir"]
     result = expect(lathe(*tuned, "a", "--model", "net.pt2"), 0)
-    assert "frozen: 6 of 8 parameters" in result.stderr and "random values" not in result.stderr, result.stderr
+    assert "frozen: 6 of 8 parameter tensors" in result.stderr and "random values" not in result.stderr, result.stderr
     assert body[0] and body == tuple(values_of("a/last.safetensors", of) for of in ("stem.", "block."))
     few = ["train", *DATA, "--max-steps", 2, "--epochs", 1, "--weights", "a/best.safetensors", "--new-head", "--freeze", "backbone", "--quiet", "--run-dir", "b"]
     expect(lathe(*few), 0)
@@ -289,7 +289,7 @@ def test_a_program_that_gives_probabilities(folder):
     of_graph = expect(lathe("predict", "--weights", "soft.onnx", "a.png"), 0).stdout
     assert expect(lathe("predict", "--model", "soft.pt2", "a.png"), 0).stdout == of_graph
     result = expect(lathe("train", *DATA, "--model", "soft.pt2", "--max-steps", 2, "--epochs", 1, "--run-dir", "a"), 0)
-    assert "warning: --model soft.pt2 ends in a softmax or sigmoid, and the loss takes its results for logits" in result.stderr, result.stderr
+    assert "warning: --model soft.pt2 ends in a softmax or sigmoid, but the loss expects logits" in result.stderr, result.stderr
     expect(lathe("ckpt", "convert", "a/last.safetensors", "a.lathe"), 0)
     of_graph = expect(lathe("predict", "--weights", "a.lathe", "a.png"), 0).stdout
     assert expect(lathe("predict", "--weights", "a/last.safetensors", "a.png"), 0).stdout == of_graph

@@ -154,7 +154,7 @@ def test_a_model_of_integers(folder):
     if SANITIZED:  # mistakes in the call are the same there, and take seconds
         return
     expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.safetensors", "--int8"), 2, "--int8 makes a graph")
-    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--calibration", "images"), 2, "--calibration is for --int8")
+    expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--calibration", "images"), 2, "--calibration has no effect without --int8")
     expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--keep-f32", "conv9"), 3, "has the name conv9; the layers are ")
     expect_one_line(lathe("ckpt", "convert", "a/best.safetensors", "w.lathe", "--int8", "--calibration", "nowhere"), 3, "--calibration nowhere: this is not a folder")
     expect_one_line(lathe("ckpt", "convert", "q.lathe", "w.lathe", "--int8"), 2, "q.lathe is not a checkpoint of a run")

@@ -143,7 +143,7 @@ def test_a_killed_rank_ends_all_and_a_restart_goes_on(_):
     assert process.returncode == 143, errors
     assert f"lathe: launch: rank 1 (process {killed}) was ended by signal 9 (Killed)\n" in errors, errors
     assert re.search(rf"^\[0\] lathe: .*rank 1 \(\S+\) ended without a word: process {killed} ", errors, re.M), errors
-    assert "all ranks start again, 1 of 1 restarts" in errors and errors.endswith("lathe: launch: stopped by SIGTERM\n"), errors
+    assert "all ranks start again, restart 1 of 1" in errors and errors.endswith("lathe: launch: stopped by SIGTERM\n"), errors
 
 
 def cpu_time_of(pid):

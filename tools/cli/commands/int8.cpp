@@ -127,7 +127,7 @@ jit::QuantizeOptions options_of(const Settings& settings) {
 void check_int8_flags(const Invocation& call, bool makes_graph) {
   for (const char* key : {"calibration", "calibration-images", "keep-f32", "data-root"}) {
     if (call.sources.flags.contains(key) && !call.settings.int8)
-      throw UsageError(formatted("--{} is for --int8", key));
+      throw UsageError(formatted("--{} has no effect without --int8", key));
   }
   if (call.sources.flags.contains("data-root") && !call.settings.calibration.empty())
     throw UsageError(

@@ -69,9 +69,10 @@ void say_what_trains(nn::Module& model, const Settings& settings, const Tuned& t
   if (const std::string remark = frozen_head_remark(model, settings); !remark.empty())
     log.warning(remark);
   if (const Frozen& frozen = tuned.frozen; frozen.parameters > 0) {
-    log.line(formatted("frozen: {} of {} parameters, {} of {} values, and {} batch norms",
-                       frozen.parameters, model.parameters().size(), frozen.values,
-                       nn::count_parameters(model), frozen.norms.size()));
+    log.line(formatted(
+        "frozen: {} of {} parameter tensors, {} of {} numbers in them, and {} batch norms",
+        frozen.parameters, model.parameters().size(), frozen.values, nn::count_parameters(model),
+        frozen.norms.size()));
   }
   if (tuned.lora) log.line("adapters: " + joined(tuned.lora->layers(), ", "));
   const auto* const graph = dynamic_cast<const jit::GraphModule*>(&model);
@@ -82,8 +83,8 @@ void say_what_trains(nn::Module& model, const Settings& settings, const Tuned& t
 void warn_of_probabilities(nn::Module& model, const Settings& settings, Log& log) {
   if (!gives_probabilities(model)) return;
   log.warning(
-      formatted("--model {} ends in a softmax or sigmoid, and the loss takes its results for "
-                "logits: export it without",
+      formatted("--model {} ends in a softmax or sigmoid, but the loss expects logits: export it "
+                "without that last op",
                 *settings.model));
 }
 

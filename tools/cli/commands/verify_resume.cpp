@@ -186,8 +186,9 @@ ExitCode run_ckpt_verify_resume(const Invocation& call) {
     return parts;
   };
   const std::vector<train::PartHash> a = hashes(whole), b = hashes(resumed);
-  LATHE_CHECK(DataError, a.size() == b.size(), "verify-resume: ", a.size(), " parts and ",
-              b.size());
+  LATHE_CHECK(DataError, a.size() == b.size(),
+              "verify-resume: the checkpoint of the whole run has ", a.size(),
+              " parts, that of the interrupted one ", b.size());
   signals.check();
   std::string different;
   for (size_t i = 0; i < a.size(); ++i) {

@@ -163,7 +163,7 @@ ExitCode run_launch(const Invocation& call) {
     if (asked == SIGINT || asked == SIGTERM || asked == SIGHUP) return stopped(asked);
     if (restart == s.max_restarts || end.asked != 0)
       return static_cast<ExitCode>(end.failure->end.exit_code());
-    write_stderr_line(formatted("lathe: launch: all ranks start again, {} of {} restarts",
+    write_stderr_line(formatted("lathe: launch: all ranks start again, restart {} of {}",
                                 restart + 1, s.max_restarts));
     if (const int stop = signals.wait_until(began + kBetweenStarts)) return stopped(stop);
   }

@@ -174,7 +174,7 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
   std::vector<std::string> lines;
   if (!file.prefix.empty())
     lines.push_back(
-        formatted("{}: the names begin with \"{}\", which is taken off", path, file.prefix));
+        formatted("{}: the names begin with \"{}\", which is removed", path, file.prefix));
   const Tensors parameters = model.parameters();
   std::vector<bool> trains;
   for (const Tensor& p : parameters) trains.push_back(p.requires_grad());
@@ -202,7 +202,7 @@ std::vector<std::string> load_weights(nn::Module& model, const std::string& path
                               lora->layers().size(), lora->parameters()[0].dim(0)));
   }
   if (is_new)
-    lines.push_back(formatted("new head: {} keep their first values", list_of(sorted.fresh)));
+    lines.push_back(formatted("new head: {} keep their random values", list_of(sorted.fresh)));
   if (!sorted.unused.empty())
     lines.push_back(formatted("not used of {}: {}", path, list_of(sorted.unused)));
   return lines;

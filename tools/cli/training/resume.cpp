@@ -303,8 +303,9 @@ Unchanged check_changes(const StartPoint& start, const Settings& now, const RunI
   if (!roundings.empty())
     log.warning(formatted("numbers may round differently from here on: {}", roundings));
   if (const std::string why = metadata_text(*start.from, train::kInexactKey); !why.empty())
-    log.warning(formatted("the training from {} is not bit for bit the uninterrupted one: {}",
-                          start.file.string(), why));
+    log.warning(
+        formatted("training goes on from {}, but not with the bits of an uninterrupted run: {}",
+                  start.file.string(), why));
   return same;
 }
 
