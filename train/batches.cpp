@@ -20,7 +20,7 @@ Tensors detail::on_device(const Tensors& tensors, Device device) {
 
 void detail::check_count(const Tensors& tensors, size_t wanted) {
   LATHE_CHECK(ShapeError, tensors.size() == wanted, "train: a batch has ", tensors.size(),
-              " tensors, its type ", wanted);
+              " tensors, but its type has ", wanted);
 }
 
 namespace {

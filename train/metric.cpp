@@ -68,7 +68,7 @@ StateDict Metric::state_dict() const {
 void Metric::load_state_dict(const StateDict& state, Device device) {
   const Tensor* const totals = state.find("totals");
   LATHE_CHECK(ValueError, state.size() == (totals == nullptr ? 0 : 1), "train::Metric: ", name_,
-              " has a state with other entries than totals");
+              " has a state with entries besides totals");
   if (totals == nullptr) {
     totals_ = {};
     return;

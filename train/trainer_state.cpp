@@ -164,7 +164,8 @@ void Trainer::Impl::load_state_dict(const StateDict& state) {
   Tally window(task.sums), epoch_tally(task.sums);
   window.load_state_dict(state.section("window."), device);
   epoch_tally.load_state_dict(state.section("epoch_tally."), device);
-  LATHE_CHECK(ValueError, !to.epoch_open || to.epoch >= 1, "trainer: inside of epoch ", to.epoch);
+  LATHE_CHECK(ValueError, !to.epoch_open || to.epoch >= 1,
+              "trainer: the saved run is inside of epoch ", to.epoch, ", but epochs count from 1");
 
   at = to;
   evaluated = found;

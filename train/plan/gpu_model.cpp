@@ -49,8 +49,10 @@ double seconds_of(const std::vector<Launch>& launches, const GpuDescription& gpu
 std::vector<std::string> assumptions(const GpuDescription& gpu, std::string_view rates) {
   const GpuPeaks& peaks = gpu.peaks;
   const auto set = [](const Efficiency& e) {
-    return formatted("{:.0f} % of these rates, {:.1f} us a kernel and {:.2f} us between two",
-                     100 * e.share, 1e6 * e.floor_seconds, 1e6 * e.gap_seconds);
+    return formatted(
+        "{:.0f} % of these rates, {:.1f} us of overhead in each kernel and {:.2f} us between two "
+        "kernels",
+        100 * e.share, 1e6 * e.floor_seconds, 1e6 * e.gap_seconds);
   };
   return {formatted("{}: {:.0f} TFLOP/s with halves, {:.0f} with TF32, {:.0f} with f32, memory "
                     "{:.0f} GB/s ({})",
