@@ -22,7 +22,7 @@ BatchBuffer::BatchBuffer(const SampleSpec& spec, int64_t samples, bool pinned) :
 
 std::span<std::byte> Slot::bytes(int field) const {
   LATHE_CHECK(IndexError, field >= 0 && field < fields(), "Slot: field ", field,
-              " of a sample with ", fields());
+              " of a sample with ", fields(), " fields");
   const auto f = static_cast<size_t>(field);
   const int64_t bytes =
       batch_->numel_[f] * static_cast<int64_t>(size_of(batch_->spec_.fields[f].dtype));
@@ -31,7 +31,7 @@ std::span<std::byte> Slot::bytes(int field) const {
 
 void Slot::check(int field, DType asked) const {
   LATHE_CHECK(IndexError, field >= 0 && field < fields(), "Slot: field ", field,
-              " of a sample with ", fields());
+              " of a sample with ", fields(), " fields");
   const Field& f = batch_->spec_.fields[static_cast<size_t>(field)];
   LATHE_CHECK(DTypeError, f.dtype == asked, "Slot: field ", field, " (", f.name, ") is ", f.dtype,
               ", asked for as ", asked);

@@ -153,8 +153,8 @@ IterableLoader::IterableLoader(std::shared_ptr<const IterableDataset> dataset,
                             .prefetch_factor = options_.prefetch_factor,
                             .timeout = options_.timeout});
   options_.num_workers = core.options().num_workers;
-  LATHE_CHECK(ValueError, dataset_->shards() >= 1, "IterableLoader: a data set of ",
-              dataset_->shards(), " shards");
+  LATHE_CHECK(ValueError, dataset_->shards() >= 1,
+              "IterableLoader: the data set must have at least 1 shard, got ", dataset_->shards());
 }
 
 void IterableLoader::set_epoch(int64_t epoch, int64_t first_batch) {

@@ -36,7 +36,8 @@ WorkerThreads::WorkerThreads(int64_t count, std::function<void(int64_t)> init)
     }
   } catch (const ThreadError& error) {
     if (threads_.empty()) throw;
-    warn("DataLoader: ", threads_.size(), " of ", count, " workers read: ", error.message());
+    warn("DataLoader: only ", threads_.size(), " of ", count,
+         " workers could be started: ", error.message());
   } catch (...) {
     quit();  // threads that run already must not outlive this object
     throw;

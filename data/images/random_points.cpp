@@ -58,7 +58,8 @@ RandomPoints::RandomPoints(const Dataset& dataset, const RandomPointsOptions& op
   LATHE_CHECK(ValueError, !options.fields.empty(), "RandomPoints: no fields");
   for (const int field : options.fields) {
     LATHE_CHECK(IndexError, field >= 0 && static_cast<size_t>(field) < whole_.fields.size(),
-                "RandomPoints: field ", field, " of samples with ", whole_.fields.size());
+                "RandomPoints: field ", field, " of samples with ", whole_.fields.size(),
+                " fields");
     const Field& whole = whole_.fields[static_cast<size_t>(field)];
     LATHE_CHECK(ShapeError, !whole.shape.empty(), "RandomPoints: field ", field, " (", whole.name,
                 ") is one number, not points");
@@ -72,8 +73,9 @@ RandomPoints::RandomPoints(const Dataset& dataset, const RandomPointsOptions& op
     spec_.fields[static_cast<size_t>(field)].shape = shape;
     is_thinned_[static_cast<size_t>(field)] = true;
   }
-  LATHE_CHECK(ValueError, points_ >= 1 && points_ <= all_points_, "RandomPoints: ", points_,
-              " of the ", all_points_, " points of a sample");
+  LATHE_CHECK(ValueError, points_ >= 1 && points_ <= all_points_,
+              "RandomPoints: points must be from 1 to ", all_points_,
+              ", the points of a sample, got ", points_);
 }
 
 void RandomPoints::read(int64_t i, Key key, Slot out) const {

@@ -17,7 +17,7 @@ class Erasing : public PixelStage {
                 !value_.empty() && static_cast<int64_t>(value_.size()) <= kMaxImageChannels, name_,
                 ": ", value_.size(), " values; 1 to ", kMaxImageChannels, " are possible");
     for (const double v : value_)
-      LATHE_CHECK(ValueError, std::isfinite(v), name_, ": a value of ", v);
+      LATHE_CHECK(ValueError, std::isfinite(v), name_, ": values must be finite, got ", v);
   }
 
   ImageSpec output(const ImageSpec& in) const override {
@@ -27,7 +27,7 @@ class Erasing : public PixelStage {
                 name_, ": an image of ", in.channels, " channels, but ", value_.size(), " values");
     for (const double v : value_)
       LATHE_CHECK(ValueError, in.dtype != kU8 || (v >= 0 && v <= 255 && v == std::floor(v)), name_,
-                  ": the value ", v, " for an image of bytes");
+                  ": values for a u8 image must be integers from 0 to 255, got ", v);
     return in;
   }
 

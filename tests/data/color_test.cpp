@@ -205,7 +205,7 @@ TEST_CASE("erasing and colours: what cannot be is refused with the values") {
           cutout(3, {1, 2}).output(spec);
         }) == "cutout: an image of 3 channels, but 2 values");
   CHECK(message_of<ValueError>([&] { cutout(3, {0.5}).output(spec); }) ==
-        "cutout: the value 0.5 for an image of bytes");
+        "cutout: values for a u8 image must be integers from 0 to 255, got 0.5");
   CHECK_NOTHROW(compose(to_float(), cutout(3, {0.5})).output(spec));
   CHECK_THROWS_AS(cutout(0), ValueError);
   std::vector<uint8_t> image(192), out(192);

@@ -103,7 +103,8 @@ TEST_CASE("dataset: a slot checks field, dtype and shape") {
   CHECK(slot.bytes(1).size() == 8);
   CHECK(message_of<DTypeError>([&] { slot.data<double>(0); }) ==
         "Slot: field 0 (x) is f32, asked for as f64");
-  CHECK(message_of<IndexError>([&] { slot.bytes(2); }) == "Slot: field 2 of a sample with 2");
+  CHECK(message_of<IndexError>([&] { slot.bytes(2); }) ==
+        "Slot: field 2 of a sample with 2 fields");
   CHECK_THROWS_AS(slot.data<float>(-1), IndexError);
   CHECK_THROWS_AS(BatchBuffer({}, 1), ValueError);
   CHECK_THROWS_AS(BatchBuffer({{{"x", {int64_t{1} << 40}, kF32}}}, int64_t{1} << 40), ShapeError);

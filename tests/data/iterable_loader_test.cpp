@@ -123,7 +123,7 @@ TEST_CASE("iterable loader: abandoned at any moment, in any state") {
 TEST_CASE("iterable loader: options and data sets that do not fit are refused") {
   const Streams none({}), set({1});
   CHECK(message_of<ValueError>([&] { IterableLoader{none}; }) ==
-        "IterableLoader: a data set of 0 shards");
+        "IterableLoader: the data set must have at least 1 shard, got 0");
   CHECK_THROWS_AS(IterableLoader(set, {.batch_size = 0}), ValueError);
   CHECK_THROWS_AS(IterableLoader(set, {.num_workers = -1}), ValueError);
   CHECK_THROWS_AS(IterableLoader(set, {.prefetch_factor = 0}), ValueError);

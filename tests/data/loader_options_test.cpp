@@ -396,9 +396,10 @@ TEST_CASE("loader: reads with the workers that the system gives, and says so; no
   }
   set_log_handler(before);
   REQUIRE(warnings.size() == 1);
-  CHECK(warnings[0].starts_with(
-      "DataLoader: 2 of 3 workers read: DataLoader: worker 2 of 3: no thread can be started: "
-      "Resource temporarily unavailable"));
+  CHECK(
+      warnings[0].starts_with("DataLoader: only 2 of 3 workers could be started: DataLoader: "
+                              "worker 2 of 3: no thread can be started: "
+                              "Resource temporarily unavailable"));
   const ArmedFault all(thread_fault(), 1, FaultPoint::kForever);
   DataLoader fresh(set, {.num_workers = 2});
   CHECK(message_of<ThreadError>([&] {

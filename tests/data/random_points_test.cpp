@@ -74,7 +74,7 @@ TEST_CASE("random points: every choice is equally likely") {
 TEST_CASE("random points: what cannot be is refused with the values") {
   const TensorDataset all = clouds();
   CHECK(message_of<ValueError>([&] { RandomPoints(all, {.points = 9}); }) ==
-        "RandomPoints: 9 of the 8 points of a sample");
+        "RandomPoints: points must be from 1 to 8, the points of a sample, got 9");
   CHECK(message_of<ShapeError>([&] { RandomPoints(all, {.points = 2, .fields = {1}}); }) ==
         "RandomPoints: field 1 (y) is one number, not points");
   CHECK_THROWS_AS(RandomPoints(all, {.points = 2, .fields = {3}}), IndexError);
