@@ -125,7 +125,8 @@ void ControlServer::let_in(Peer& peer, const nlohmann::json& hello) {
   const int64_t world_size = integer_of(hello, "world_size", -1);
   const std::string host = text_of(hello, "host"), version_there = text_of(hello, "version");
   const std::string expected = proof(options_.token, concat("client ", peer.nonce, " ", rank));
-  if (text_of(hello, "proof") != expected) return refuse(peer, hello, "its job token is another");
+  if (text_of(hello, "proof") != expected)
+    return refuse(peer, hello, "it does not know the job token");
   peer.trusted = true;
   if (!failed_.empty()) {
     peer.lines.send(failed_);

@@ -19,7 +19,8 @@ void check(const DataParallelOptions& options) {
               "DistributedDataParallel: compress must be f16 or bf16, got ", *options.compress);
   LATHE_CHECK(ValueError, options.first_bucket_bytes > 0 && options.bucket_bytes > 0,
               "DistributedDataParallel: buckets must have at least 1 byte, got ",
-              options.first_bucket_bytes, " for the first and ", options.bucket_bytes);
+              options.first_bucket_bytes, " for the first bucket and ", options.bucket_bytes,
+              " for the others");
 }
 
 void check_same_options(ProcessGroup& group, const DataParallelOptions& o) {

@@ -288,7 +288,7 @@ std::unique_ptr<DeviceBackend> make_device_backend(int rank, int world_size, Dev
   ncclUniqueId made = {};
   const std::vector<char> bytes = from_hex(id);
   LATHE_CHECK(DistributedError, bytes.size() == sizeof made.internal, "process group: \"", id,
-              "\" is no communicator's");
+              "\" is not the id of an NCCL communicator");
   std::ranges::copy(bytes, made.internal);
   return std::make_unique<NcclBackend>(rank, world_size, device, limit_ms, made);
 }
