@@ -178,11 +178,12 @@ class HeadReplacement {
                const Node& node) const {
     if (makes_view(node) && now == before) return dim;
     if (classes_.fixed == 1 && node.op->name == "squeeze")
-      refuse("\"squeeze\" may remove the dimension of one class");
+      refuse("with one class, \"squeeze\" may remove the dimension of the classes");
     const size_t from = only_dim(before, "what goes into", node);
     const size_t to = only_dim(now, "the result of", node);
     if (makes_view(node) && !keeps_apart(before, from, now, to))
-      refuse(concat("\"", node.op->name, "\" mixes the classes with another size"));
+      refuse(
+          concat("\"", node.op->name, "\" merges the dimension of the classes with another one"));
     return to;
   }
 

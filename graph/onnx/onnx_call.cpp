@@ -22,8 +22,9 @@ Binding& Call::binding(size_t i) {
   if (!has(i)) refuse(concat("input ", i, " is missing"));
   const auto found = importer_.bindings_.find(node_.inputs[i]);
   if (found == importer_.bindings_.end()) {
-    refuse(concat("\"", printable(node_.inputs[i]),
-                  "\" is not computed before it, or by an optional result that is not kept here"));
+    refuse(concat(
+        "\"", printable(node_.inputs[i]),
+        "\" is the result of no earlier node, or an optional result that the import leaves out"));
   }
   return found->second;
 }

@@ -100,8 +100,8 @@ std::vector<int64_t> max_pool_pads(const Emission& e) {
     int64_t& behind = pads[2 + i];
     behind += std::max<int64_t>(beyond, 0);
     if (behind >= kernel[i]) {
-      e.refuse(concat("its last window reaches ", behind, " beyond x, and runtimes take less than ",
-                      kernel[i]));
+      e.refuse(concat("its last window reaches ", behind,
+                      " elements beyond x, and runtimes take less than ", kernel[i]));
     }
   }
   return pads;
@@ -236,7 +236,8 @@ std::string mlp(Emission& e) {
 
 std::string normalised(Emission& e) {
   const size_t first = e.range_inputs() - 4;  // weight, bias, mean, var; the count may follow
-  if (e.flag("training") || !e.has(first + 2)) e.refuse("the statistics of a batch have no form");
+  if (e.flag("training") || !e.has(first + 2))
+    e.refuse("batch norm with the statistics of the batch has no ONNX form");
   const std::vector<int64_t> channels = {e.fixed(first + 2, 0)};
   const DType dtype = e.type(first + 2).dtype;
   const auto or_filled = [&](size_t i, double value) {

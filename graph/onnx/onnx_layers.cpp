@@ -40,7 +40,7 @@ std::vector<int64_t> numbers(Call& c, const char* name, size_t count, int64_t ot
   const bool fits =
       given->size() == count &&
       std::all_of(given->begin(), given->end(), [&](auto n) { return n >= least && n <= kMost; });
-  if (!fits) c.refuse(concat(name, " must be ", count, " numbers from ", least, " on"));
+  if (!fits) c.refuse(concat(name, " must be ", count, " numbers of at least ", least));
   return *given;
 }
 
@@ -97,8 +97,8 @@ void conv(Call& c) {
   const Type x = c.type(0), filters = c.type(1);
   const size_t ndim = x.shape.size();
   if ((ndim != 3 && ndim != 4) || filters.shape.size() != ndim) {
-    c.refuse(concat("it has a counterpart for lines and planes, not for ", to_text(x), " and ",
-                    to_text(filters)));
+    c.refuse(concat("only convolutions in 1 or 2 dimensions have a counterpart here, not x ",
+                    to_text(x), " with filters ", to_text(filters)));
   }
   std::vector<int64_t> kernel;
   for (size_t d = 2; d < ndim; ++d) kernel.push_back(c.fixed(filters, d));
@@ -127,7 +127,7 @@ void conv(Call& c) {
 void conv_transpose(Call& c) {
   const Type x = c.type(0), filters = c.type(1);
   if (x.shape.size() != 4 || filters.shape.size() != 4) {
-    c.refuse(concat("it has a counterpart for planes, not for ", to_text(x)));
+    c.refuse(concat("only [N,C,H,W] has a counterpart here, not ", to_text(x)));
   }
   if (c.word("auto_pad", "NOTSET") != "NOTSET" || c.list("output_shape")) {
     c.refuse("auto_pad and output_shape have no counterpart here");
@@ -138,7 +138,8 @@ void conv_transpose(Call& c) {
                              pads = numbers(c, "pads", 4, 0, 0),
                              more = numbers(c, "output_padding", 2, 0, 0);
   const int64_t groups = c.integer("group", 1);
-  if (pads[0] != pads[2] || pads[1] != pads[3]) c.refuse("pads of two sides must be equal");
+  if (pads[0] != pads[2] || pads[1] != pads[3])
+    c.refuse("pads at the two ends of an axis must be equal");
   Type y{x.dtype, {x.shape[0], c.times(filters.shape[1], {0, groups})}};
   for (size_t i = 0; i < 2; ++i) {
     const Size taps = c.times({0, c.fixed(filters, i + 2) - 1}, {0, dilation[i]});
@@ -156,7 +157,7 @@ void conv_transpose(Call& c) {
 /// The kernel of a pooling of planes.
 std::vector<int64_t> pool_kernel(Call& c, const Type& x) {
   if (x.shape.size() != 4) {
-    c.refuse(concat("it has a counterpart for [N,C,H,W], not for ", to_text(x)));
+    c.refuse(concat("only [N,C,H,W] has a counterpart here, not ", to_text(x)));
   }
   return numbers(c, "kernel_shape", 2, 1, 1);
 }
@@ -180,7 +181,7 @@ void max_pool(Call& c) {
   if (w.ceil_mode && !fits) c.refuse("ceil_mode with such pads has no counterpart here");
   const bool quantized = x.dtype == kU8 || x.dtype == kI8;
   if (quantized && (!fits || x.shape.size() != 4))
-    c.refuse("of integers it has a counterpart for planes with even pads alone");
+    c.refuse("for integers, only [N,C,H,W] with equal pads at both ends has a counterpart here");
   const int in = fits ? c.in(0) : padded(c, w, lowest);
   c.result(c.add(quantized ? "quantized_max_pool2d" : "max_pool2d", {in}, y,
                  {{"kernel", sizes(w.kernel)},
@@ -200,8 +201,8 @@ void average_pool(Call& c) {
   const bool fits = w.is_even() && is_narrow(w);
   if (!fits && (!counts || w.ceil_mode)) {
     c.refuse(
-        "pads that differ, or are more than half of the kernel, have no counterpart here "
-        "where they are not counted");
+        "without count_include_pad, pads that differ, or are more than half of the kernel, have no "
+        "counterpart here");
   }
   const int in = fits ? c.in(0) : padded(c, w, 0);
   c.result(c.add("avg_pool2d", {in}, y,
@@ -315,7 +316,8 @@ void group_norm(Call& c) {
   const Type x = c.type(0);
   if (x.shape.size() < 3) c.refuse(concat("its input must be [N,C,…], not ", to_text(x)));
   const bool by_channel = c.op() == "InstanceNormalization";
-  if (!by_channel && c.opset() < 21) c.refuse("its weights are of groups before opset 21");
+  if (!by_channel && c.opset() < 21)
+    c.refuse("before opset 21 it has one weight for each group, which has no counterpart here");
   const int64_t groups = by_channel ? c.fixed(x, 1) : c.integer("num_groups", 0);
   c.result(c.add("group_norm", {c.in(0), c.in(1), c.in(2)}, x,
                  {{"groups", of(groups)}, {"eps", c.real("epsilon", 1e-5)}}));
@@ -338,7 +340,8 @@ void dropout(Call& c) {
   if (c.for_training()) {
     if (c.has(1)) {
       const auto ratio = c.constant(1);
-      if (!ratio || ratio->numel() != 1) c.refuse("its ratio must be a number of the file");
+      if (!ratio || ratio->numel() != 1)
+        c.refuse("its ratio must be a constant number of the file");
       p = ratio->item<double>();
     }
     if (!(p >= 0 && p <= 1)) c.refuse(concat("its ratio must be from 0 to 1, not ", p));
@@ -346,7 +349,8 @@ void dropout(Call& c) {
   }
   if (c.has(2)) {
     for (const int64_t training : c.integers(2, "training_mode")) {
-      if (training != 0) c.refuse("training is for jit::load_onnx_module()");
+      if (training != 0)
+        c.refuse("training_mode is true, which only jit::load_onnx_module() reads");
     }
   }
   c.pass(0);
@@ -362,7 +366,7 @@ int broadcast_along(Call& c, int value, const Type& x) {
     return c.reshaped(value, {});
   const size_t axis = c.axis(c.integer("axis", 1), x.shape.size());
   if (type.shape != std::vector<Size>{x.shape[axis]})
-    c.refuse("its scale is no number of its axis");
+    c.refuse("its scale must be one number, or have one for each element of its axis");
   std::vector<Size> shape(x.shape.size(), of(int64_t{1}));
   shape[axis] = type.shape[0];
   return c.reshaped(value, shape);
@@ -382,7 +386,7 @@ void dequantize_linear(Call& c) {
   if (c.type(1).dtype != kF32) c.refuse("its scale must be of f32");
   c.only("block_size", 0), c.ignore("axis");  // says nothing of a scale that is one number
   const int64_t output = c.integer("output_dtype", 0);  // ONNX's numbers: 0 none, 1 f32
-  if (output != 0 && output != 1) c.refuse("it has a counterpart for f32 alone");
+  if (output != 0 && output != 1) c.refuse("only f32 has a counterpart here");
   const Type x{kF32, q.shape};
   const auto scale = c.constant(1);
   const int zero = zero_point(c);
@@ -397,12 +401,11 @@ void dequantize_linear(Call& c) {
 void quantize_linear(Call& c) {
   const Type x = c.type(0);
   const int64_t output = c.integer("output_dtype", 0);  // ONNX's numbers: 0 none, 2 u8, 3 i8
-  if (output != 0 && output != 2 && output != 3)
-    c.refuse("it has a counterpart for u8 and i8 alone");
+  if (output != 0 && output != 2 && output != 3) c.refuse("only u8 and i8 have a counterpart here");
   const DType asked = output == 3 ? kI8 : kU8, dtype = c.has(2) ? c.type(2).dtype : asked;
   if (output != 0 && dtype != asked) c.refuse("output_dtype is not that of its zero point");
-  if (x.dtype != kF32 || c.type(1).dtype != kF32) c.refuse("it has a counterpart for f32 alone");
-  if (dtype != kU8 && dtype != kI8) c.refuse("it has a counterpart for u8 and i8 alone");
+  if (x.dtype != kF32 || c.type(1).dtype != kF32) c.refuse("only f32 has a counterpart here");
+  if (dtype != kU8 && dtype != kI8) c.refuse("only u8 and i8 have a counterpart here");
   c.only("block_size", 0), c.ignore("saturate"), c.ignore("axis");
   const Type q{dtype, x.shape};
   const std::string word = dtype == kU8 ? "u8" : "i8";

@@ -31,7 +31,7 @@ void concatenate(Call& c) {
     bool fits = x.dtype == y.dtype && x.shape.size() == y.shape.size();
     for (size_t d = 0; fits && d < x.shape.size(); ++d)
       fits = d == axis || x.shape[d] == y.shape[d];
-    if (!fits) c.refuse(concat(to_text(y), " and ", to_text(x), " do not join"));
+    if (!fits) c.refuse(concat(to_text(y), " and ", to_text(x), " cannot be concatenated"));
     y.shape[axis] = c.plus(y.shape[axis], x.shape[axis]);
     inputs.push_back(c.in(i));
   }
@@ -112,7 +112,7 @@ void split(Call& c) {
   }
   const int64_t parts = c.integer("num_outputs", static_cast<int64_t>(c.outputs()));
   if (parts != static_cast<int64_t>(c.outputs()) || parts == 0)
-    c.refuse("its outputs are not as many as its parts");
+    c.refuse("it must have one output for each part");
   if (!lengths) {  // equal ones, the last may be shorter
     const int64_t each = (size + parts - 1) / parts;
     lengths.emplace();
@@ -121,7 +121,7 @@ void split(Call& c) {
     }
   }
   int64_t begin = 0;
-  if (std::ssize(*lengths) != parts) c.refuse("its outputs are not as many as its parts");
+  if (std::ssize(*lengths) != parts) c.refuse("it must have one output for each part");
   for (const int64_t length : *lengths) {
     if (length < 0 || length > size - begin) c.refuse(concat("its parts do not add up to ", size));
     Type y = x;
@@ -216,7 +216,7 @@ void pad(Call& c) {
   Scalar value = c.opset() < 11 ? c.real("value", 0) : 0.0;
   if (by_input && c.has(2)) {
     const auto t = c.constant(2);
-    if (!t || t->numel() != 1) c.refuse("the value must be one number of the file");
+    if (!t || t->numel() != 1) c.refuse("the value must be a constant number of the file");
     if (t->dtype() != x.dtype) c.refuse("the value must have the tensor's dtype");
     value = t->item_scalar();
   } else if (!is_floating(x.dtype)) {

@@ -104,7 +104,9 @@ void reshape(Call& c) {
   Size others = of(int64_t{1});
   for (size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] == Size{} && !zero_is_zero) {
-      if (d >= x.shape.size()) c.refuse(concat("dimension ", d, " of ", to_text(x), " is copied"));
+      if (d >= x.shape.size())
+        c.refuse(
+            concat("the shape copies dimension ", d, ", which ", to_text(x), " does not have"));
       shape[d] = x.shape[d];
     }
     if (shape[d].fixed == -1) {

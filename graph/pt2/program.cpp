@@ -318,7 +318,7 @@ class Program::State {
       const auto [known, is_new] = symbols.emplace(symbol, size);
       LATHE_CHECK(ShapeError, is_new || known->second == size, "Program: input ",
                   in_quotes(input.name), " has a size of ", size, " in dimension ", d, ", but ",
-                  known->second, " in another place that the export ties to it (", x, ")");
+                  known->second, " where the export requires the same size (", x, ")");
       for (const pt2::Range& range : text_.ranges) {
         // PyTorch begins at 2 because it never assumes 1; programs take it.
         const bool above = range.least <= 2 || size >= range.least;

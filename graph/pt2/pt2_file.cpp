@@ -184,8 +184,8 @@ class Payloads {
   const Tensor& storage_of(const Payload& payload, Budget& budget, const std::string& what) {
     Tensor& out = storages_[payload.entry];
     if (!out.defined()) out = read_storage(payload, budget, what);
-    LATHE_CHECK(DataError, out.dtype() == payload.dtype, what, " takes ", in_quotes(payload.entry),
-                " as ", payload.dtype, ", another entry as ", out.dtype());
+    LATHE_CHECK(DataError, out.dtype() == payload.dtype, what, " reads ", in_quotes(payload.entry),
+                " as ", payload.dtype, ", but another tensor reads it as ", out.dtype());
     return out;
   }
 

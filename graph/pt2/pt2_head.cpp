@@ -262,12 +262,14 @@ class HeadEditor {
     const bool is_view = is_aten_op_of(target_of(node), kViews);
     if (is_view && now == before) return dim;
     if (classes_ == 1 && target_of(node).find("squeeze.") != std::string::npos) {
-      refuse(concat(in_quotes(target_of(node)), " may remove the dimension of one class"));
+      refuse(concat("with one class, ", in_quotes(target_of(node)),
+                    " may remove the dimension of the classes"));
     }
     const int64_t from = only_dim(before, "what goes into ", node);
     const int64_t to = only_dim(now, "the result of ", node);
     if (is_view && !keeps_apart(before, from, now, to)) {
-      refuse(concat(in_quotes(target_of(node)), " mixes the classes with another size"));
+      refuse(concat(in_quotes(target_of(node)),
+                    " merges the dimension of the classes with another one"));
     }
     return to;
   }
@@ -299,7 +301,7 @@ class HeadEditor {
     const int64_t along = number("dim", 0);
     const bool is_whole = number("start", 0) == 0 && number("end", INT64_MAX) == INT64_MAX;
     if ((along < 0 ? along + ndim : along) == dim && !is_whole) {
-      refuse(concat(in_quotes(target_of(node)), " takes some of the classes"));
+      refuse(concat(in_quotes(target_of(node)), " takes a slice of the classes"));
     }
   }
 

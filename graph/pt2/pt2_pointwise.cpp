@@ -88,7 +88,9 @@ void divided(Call& c) {
 /// Bits are not computed with: masks are of bool.
 Tensor truth(Call& c, const char* name) {
   const Tensor t = c.tensor(name);
-  if (t.dtype() != kBool) c.refuse(concat("integers have no operations on their bits (", t, ")"));
+  if (t.dtype() != kBool)
+    c.refuse(concat("takes bool only, because Lathe has no operations on the bits of integers (", t,
+                    ")"));
   return t;
 }
 template <Tensor (*op)(const Tensor&, const Tensor&)>
@@ -199,7 +201,7 @@ void integers(Call& c) {
     if (op == Sum::kAdd) return c.result(a + b);
     if (op == Sum::kSub) return c.result(a - b);
     if (op == Sum::kMul) return c.result(a * b);
-    c.refuse("is of integers only");
+    c.refuse("takes integers only");
   }
   const int64_t a = left.to<int64_t>(), b = right.to<int64_t>();
   int64_t y = 0;

@@ -163,8 +163,9 @@ TEST_CASE("pt2: where no last layer can be replaced, the message says why") {
             "\"torch.ops.aten.view.default\" has 0 sizes of 2"));
   CHECK(has(refused(view("aten.view.default", "-1,2,2"), "y", "s0,2,2"),
             "\"torch.ops.aten.view.default\" has 2 sizes of 2"));
-  CHECK(has(refused(view("aten.view.default", "2,3"), "y", "2,3", "3,2"),
-            "\"torch.ops.aten.view.default\" mixes the classes with another size"));
+  CHECK(
+      has(refused(view("aten.view.default", "2,3"), "y", "2,3", "3,2"),
+          "\"torch.ops.aten.view.default\" merges the dimension of the classes with another one"));
   CHECK(refused(view("aten.view.default", "3,2,1"), "y", "3,2,1", "3,2").empty());
   // [2,2] of a fixed batch: what moves dimensions could move either. Each keeps the shape.
   const auto moving = [&](const std::string& target, const std::string& arguments) {
@@ -180,12 +181,12 @@ TEST_CASE("pt2: where no last layer can be replaced, the message says why") {
                                            "," +
                                            pt2_argument("end", concat(R"({"as_int":)", end, "}")));
   };
-  CHECK(has(slice("1", "2"), "\"torch.ops.aten.slice.Tensor\" takes some of the classes"));
-  CHECK(has(slice("-1", "2"), "takes some of the classes"));
+  CHECK(has(slice("1", "2"), "\"torch.ops.aten.slice.Tensor\" takes a slice of the classes"));
+  CHECK(has(slice("-1", "2"), "takes a slice of the classes"));
   CHECK(slice("1", "9223372036854775807").empty());
   CHECK(slice("0", "2").empty());
   const auto squeezed = pt2_node("aten.squeeze.default", pt2_tensor("self", "linear"), "y");
-  CHECK(has(refused(squeezed, "y", "s0,2", "s0,2", 1), "may remove the dimension of one class"));
+  CHECK(has(refused(squeezed, "y", "s0,2", "s0,2", 1), "may remove the dimension of the classes"));
   const std::string twice =
       pt2_node("aten.linear.default",
                pt2_tensor("input", "linear") + "," + pt2_tensor("weight", "p_w"), "y");

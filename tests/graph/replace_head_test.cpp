@@ -156,7 +156,8 @@ TEST_CASE("replace_head: what has no last layer that can be replaced is refused"
                 "%0: f32[N,4,3] = linear(%x, @w, none)\n"
                 "%1: f32[N,3,4] = reshape(%0, shape=[N,3,4])\n"
                 "output %1\n")
-            .find("\"reshape\" mixes the classes with another size") != std::string::npos);
+            .find("\"reshape\" merges the dimension of the classes with another one") !=
+        std::string::npos);
   CHECK(refusal("input %x: f32[N,4,4,2]\nparam @w: f32[4,2]\n"
                 "%0: f32[N,4,4,4] = linear(%x, @w, none)\n"
                 "%1: f32[N,4,2,2] = avg_pool2d(%0, kernel=[2,2], stride=[2,2], pad=[0,0], "
