@@ -60,7 +60,7 @@ T value_of(const json& config, const char* key, T otherwise, const std::string& 
     if (!std::is_same_v<T, int64_t> || found->is_number_integer()) return found->get<T>();
   } catch (const json::exception&) {  // the message below says it
   }
-  LATHE_FAIL(DataError, path, ": ", key, " has a value of another kind");
+  LATHE_FAIL(DataError, path, ": ", key, " has a value of the wrong type");
 }
 
 bool is_set(const json& config, const char* key) {
@@ -132,7 +132,7 @@ FileEntries sorted_entries(const StateDict& tensors, const std::string& path) {
       (factor.find("_A") != factor.npos ? factors.a : factors.b) = tensor;
     }
     LATHE_CHECK(DataError, is_factor || name.find("lora_") == name.npos, path, ": entry ",
-                in_quotes(full), " is of another kind of adapter");
+                in_quotes(full), " belongs to another kind of adapter than LoRA");
     if (!is_factor) out.others.add(name, tensor);
   }
   LATHE_CHECK(DataError, !out.layers.empty(), path, ": holds no adapters");
@@ -158,7 +158,8 @@ std::shared_ptr<Adapter> read_adapter(const std::string& name, const Factors& fa
                                       const std::string& path) {
   const auto layer = module.lora_layer();
   LATHE_CHECK(ValueError, layer && layer->kind == factors.kind, path, ": ", in_quotes(name),
-              " of the model (", module.type_name(), ") is a layer of another kind");
+              " of the model (", module.type_name(),
+              ") is another kind of layer than the adapter is for");
   check_has_no_adapter(name, module);
   LoraOptions options = of_file;
   options.rank = factors.a.ndim() == 0 ? 0 : factors.a.dim(0);

@@ -38,15 +38,15 @@ std::string misfit_text(const StateDict& state, const StateDict& from_file, cons
     if (found == nullptr) {
       missing.push_back(name);
     } else if (!same_kind(*found, tensor)) {
-      other.push_back(formatted("{} {} for {}", name, kind_text(*found), kind_text(tensor)));
+      other.push_back(formatted("{} {} instead of {}", name, kind_text(*found), kind_text(tensor)));
     }
   }
   for (const auto& [name, tensor] : from_file)
     if (!own.contains(name)) unknown.push_back(name);
   std::vector<std::string> parts;
-  for (const std::string& part :
-       {some_names(missing, "is missing", "are missing"),
-        some_names(other, "has another shape or kind", "have another shape or kind")}) {
+  for (const std::string& part : {some_names(missing, "is missing", "are missing"),
+                                  some_names(other, "has another shape or dtype in the file",
+                                             "have another shape or dtype in the file")}) {
     if (!part.empty()) parts.push_back(part);
   }
   std::string text;

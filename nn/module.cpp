@@ -112,7 +112,7 @@ void Module::join(Module& parent, const std::string& name) {
   LATHE_CHECK(StateError, parent_ == nullptr, type_name(), ": is ", path(),
               " already and cannot be \"", name, "\" of a ", parent.type_name(), ", too");
   for (const Module* above = &parent; above != nullptr; above = above->parent_) {
-    LATHE_CHECK(StateError, above != this, type_name(), ": cannot be a child of its own");
+    LATHE_CHECK(StateError, above != this, type_name(), ": cannot be a child of itself");
   }
   parent.children_.emplace_back(name, this);
   parent_ = &parent;

@@ -84,7 +84,7 @@ LoadReport Module::load_state_dict(const StateDict& state, const LoadOptions& op
       report.missing.push_back(name);
     } else if (!(from->shape() == to.shape()) ||
                is_floating(from->dtype()) != is_floating(to.dtype())) {
-      misfits.push_back(concat(name, " (", *from, " for ", to, ")"));
+      misfits.push_back(concat(name, " (", *from, " instead of ", to, ")"));
     } else {
       copies.emplace_back(to, *from);
     }
@@ -98,7 +98,7 @@ LoadReport Module::load_state_dict(const StateDict& state, const LoadOptions& op
   std::string problems;
   if (options.strict) append_names(problems, "missing", report.missing);
   if (options.strict) append_names(problems, "unexpected", report.unexpected);
-  append_names(problems, "of another shape or kind", misfits);
+  append_names(problems, "of another shape or dtype", misfits);
   LATHE_CHECK(ValueError, problems.empty(), "load_state_dict: ", type_name(),
               " does not take this state: ", problems);
   detach_sources(copies);

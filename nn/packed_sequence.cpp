@@ -53,8 +53,8 @@ void check_packed(const char* who, const PackedSequence& s) {
               ": expected data and a batch size for each step (data: ", s.data, ", ", sizes.size(),
               " batch sizes)");
   LATHE_CHECK(ValueError, std::ranges::is_sorted(sizes, std::ranges::greater()) && sizes.back() > 0,
-              who, ": batch_sizes must be positive and must not grow, from ", sizes.front(), " to ",
-              sizes.back());
+              who, ": batch_sizes must be positive and must not grow, got ", sizes.front(),
+              " first and ", sizes.back(), " last");
   const int64_t sum = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   LATHE_CHECK(ValueError, sum == s.data.dim(0), who, ": batch_sizes add up to ", sum,
               " elements (data: ", s.data, ")");
@@ -64,8 +64,8 @@ void check_packed(const char* who, const PackedSequence& s) {
   std::vector<int64_t> all(order.empty() ? 0 : static_cast<size_t>(sizes[0]));
   std::iota(all.begin(), all.end(), 0);
   LATHE_CHECK(ValueError, numbers == all && back == inverse_of(order), who,
-              ": sorted_indices and unsorted_indices must be orders of the ", sizes[0],
-              " sequences that undo each other, got ", order.size(), " and ", back.size(),
+              ": sorted_indices and unsorted_indices must be permutations of the ", sizes[0],
+              " sequences, each the inverse of the other, got ", order.size(), " and ", back.size(),
               " numbers");
 }
 

@@ -37,8 +37,9 @@ Tensor Independent::entropy() const { return sum_rightmost(base->entropy(), dims
 static const Distribution& with_components(const Categorical& mixture, const Distribution& d) {
   const Shape& batch = d.batch_shape();
   LATHE_CHECK(ShapeError, batch == joined(mixture.batch_shape(), {mixture.probs.dim(-1)}),
-              "MixtureSameFamily: the component's batch must be the mixture's ",
-              mixture.batch_shape(), " and its ", mixture.probs.dim(-1), " classes, got ", batch);
+              "MixtureSameFamily: the batch shape of the components must be ",
+              mixture.batch_shape(), ", the mixture's, and then ", mixture.probs.dim(-1),
+              ", its number of classes; got ", batch);
   return d;
 }
 

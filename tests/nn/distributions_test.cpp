@@ -399,7 +399,7 @@ TEST_CASE("distributions: what is out of range is named") {
   CHECK(difference(uniform.cdf(number(2)), ones({2}, kF64), 0) == "");
   CHECK_THROWS_WITH_AS(
       MixtureSameFamily(Categorical({.logits = zeros({3})}), Normal(zeros({2}), 1.0)),
-      Contains("the component's batch must be"), ShapeError);
+      Contains("the batch shape of the components must be"), ShapeError);
   CHECK_THROWS_WITH_AS(kl_divergence(Normal(0.0, 1.0), Exponential(1.0)),
                        Contains("no formula for Normal and Exponential"), ValueError);
   CHECK_THROWS_AS(Normal(zeros({2}), zeros({3}) + 1.0), ShapeError);

@@ -107,8 +107,8 @@ TEST_CASE("misfit: counts what is missing, of another shape, or unknown, with th
   CHECK(nn::misfit_text(net.state_dict(), net.state_dict(), net).empty());
   const StateDict other = Net(7).state_dict();
   CHECK(nn::misfit_text(other, other, net) ==
-        "of the model's 8 entries 2 have another shape or kind (fc.weight f32[7,4] for f32[5,4], "
-        "fc.bias f32[7] for f32[5])");
+        "of the model's 8 entries 2 have another shape or dtype in the file (fc.weight f32[7,4] "
+        "instead of f32[5,4], fc.bias f32[7] instead of f32[5])");
   const StateDict linear = nn::Linear(2, 3).state_dict();
   const std::string text = nn::misfit_text(linear, linear, net);
   CHECK(text.find("8 are missing (body.conv.weight, body.norm.weight, body.norm.bias, …)") !=

@@ -257,8 +257,8 @@ TEST_CASE(
   CHECK(message_of<ValueError>([&] { net.load_state_dict(bad); }) ==
         "load_state_dict: Net does not take this state: 2 missing: bn.weight, bn.bias; 1 "
         "unexpected: extra; "
-        "2 of another shape or kind: first.calls (f64[]@cpu for i64[]@cpu), first.fc.bias "
-        "(f32[4]@cpu for "
+        "2 of another shape or dtype: first.calls (f64[]@cpu instead of i64[]@cpu), first.fc.bias "
+        "(f32[4]@cpu instead of "
         "f32[3]@cpu)");
   CHECK(net.first.scale.to_vector<float>() == before);
   CHECK_THROWS_AS(net.load_state_dict(bad, {.strict = false}),

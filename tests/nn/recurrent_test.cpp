@@ -336,13 +336,13 @@ TEST_CASE("recurrent layers: what does not fit is named") {
   CHECK_THROWS_WITH_AS(pad_packed_sequence(packed, {.total_length = 2}),
                        Contains("the longest sequence has 3"), ValueError);
   packed.batch_sizes = {2, 3};
-  CHECK_THROWS_WITH_AS(lstm(packed), Contains("must not grow, from 2 to 3"), ValueError);
+  CHECK_THROWS_WITH_AS(lstm(packed), Contains("must not grow, got 2 first and 3 last"), ValueError);
   packed.batch_sizes = {2, 2};
   CHECK_THROWS_WITH_AS(lstm(packed), Contains("batch_sizes add up to 4"), ValueError);
   packed = pack_padded_sequence(x, {3, 2});
   packed.sorted_indices = {0, 0};
   packed.unsorted_indices = {0, 1};
-  CHECK_THROWS_WITH_AS(lstm(packed), Contains("orders of the 2 sequences"), ValueError);
+  CHECK_THROWS_WITH_AS(lstm(packed), Contains("permutations of the 2 sequences"), ValueError);
   CHECK_THROWS_AS(pad_sequence({}), ValueError);
   // A forward hook would have to know of the states.
   CHECK_THROWS_AS(lstm.register_forward_pre_hook([](nn::Module&, const Tensor& t) { return t; }),

@@ -67,8 +67,8 @@ TEST_CASE("weights: a file of another model is refused with its path, and nothin
   CHECK(message_of<ValueError>([&] { nn::load(large, path); }) ==
         path +
             ": load_state_dict: Linear does not take this state: 1 unexpected: bias; 1 of another "
-            "shape or kind: "
-            "weight (f32[3,2]@cpu for f32[4,2]@cpu)");
+            "shape or dtype: "
+            "weight (f32[3,2]@cpu instead of f32[4,2]@cpu)");
   CHECK(large.weight.to_vector<float>() == before);
   CHECK_THROWS_AS(nn::load(large, dir / "absent.safetensors"), FileError);
   nn::Linear bare(2, 3, {.bias = false});
