@@ -228,7 +228,7 @@ void GradScaler::update() {
     const size_t unscaled = checks_.size();
     checks_.clear();  // gradients may still come
     LATHE_FAIL(StateError, "GradScaler: update() in step ", step_,
-               " with no gradients looked at since the last one (", unscaled,
+               " with no gradients checked since the update() before (", unscaled,
                " optimisers unscaled); step(optimizer) comes first");
   }
   // The host reads one report at a time, and none from a step that is only captured.

@@ -23,8 +23,9 @@ Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& options)
     LATHE_CHECK(ValueError, is_dense(p), "Lookahead: parameter ", slow_.size(),
                 " has gaps in its memory (", p, ")");
     LATHE_CHECK(ValueError, !optimizer.has_master_weights(p),
-                "Lookahead: the optimiser keeps parameter ", slow_.size(),
-                " in f32, too (master_weights), where slow weights do not reach (", p, ")");
+                "Lookahead: the optimiser must not have master_weights, but keeps an f32 copy of "
+                "parameter ",
+                slow_.size(), " (", p, ")");
     const DType dtype = p.dtype() == kF64 ? kF64 : kF32;
     slow_.push_back(empty_strided(p.shape(), p.strides(), dtype, p.device()));
     copy_values(slow_.back(), p);

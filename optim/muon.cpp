@@ -99,8 +99,8 @@ Tensors Muon::prepare_update(const HyperParameters& hyper, std::span<UpdateItem>
   std::map<std::tuple<int64_t, int64_t, double, bool>, std::vector<UpdateItem*>> batches;
   for (UpdateItem& item : items) {
     if (item.n == 0) continue;
-    LATHE_CHECK(StateError, item.rows > 0, name_, ": parameter of ", item.n,
-                " elements is no matrix whose rows or columns lie one after another in memory");
+    LATHE_CHECK(StateError, item.rows > 0, name_, ": a parameter of ", item.n,
+                " elements is not contiguous in memory, neither by rows nor by columns");
     const int64_t columns = item.n / item.rows;
     const auto [low, high] = std::minmax(item.rows, columns);
     const auto shape = [](int64_t n) { return static_cast<double>(n); };

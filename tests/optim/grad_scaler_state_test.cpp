@@ -28,9 +28,9 @@ TEST_CASE("GradScaler: every wrong order of calls is a StateError that changes n
     p.set_grad(ones({3}, {.device = device}));
     expect([&] { scaler.unscale_(optimizer); }, "unscale_(SGD) before the first scale(loss)");
     expect([&] { scaler.step(optimizer); }, "before the first scale(loss)");
-    expect([&] { scaler.update(); }, "update() in step 1 with no gradients looked at");
+    expect([&] { scaler.update(); }, "update() in step 1 with no gradients checked");
     begin(scaler, device);
-    expect([&] { scaler.update(); }, "update() in step 1 with no gradients looked at");
+    expect([&] { scaler.update(); }, "update() in step 1 with no gradients checked");
     expect([&] { scaler.step(other); }, "none of its 1 parameters has a gradient");
     expect([&] { scaler.update(); }, "(0 optimisers unscaled)");
     scaler.unscale_(other);

@@ -284,7 +284,8 @@ TEST_CASE("Muon: vectors need use_adamw, and bad options are refused by name") {
   const Tensor filters = permute(empty({3, 2, 4}), {1, 0, 2}).detach().requires_grad_();
   filters.set_grad(ones({2, 3, 4}));
   Muon optimizer({filters});
-  CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("no matrix whose rows"), StateError);
+  CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("neither by rows nor by columns"),
+                       StateError);
 }
 
 TEST_CASE("split_for_muon: filters and matrices but the head, embeddings and norms") {
