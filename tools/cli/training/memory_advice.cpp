@@ -39,7 +39,8 @@ std::string memory_advice(const Settings& settings, const ModelShape& shape, Dev
   if (smaller >= 1) {
     out = formatted("--batch-size {} --accumulate {}", smaller,
                     settings.accumulate * ceil_div(batch, smaller));
-    if (is_measured) out += formatted(" ({} images should fit, by two small batches)", fits);
+    if (is_measured)
+      out += formatted(" ({} images should fit, estimated from two small batches)", fits);
   }
   if (!settings.recompute && has_batch_norm(model))
     out += formatted("{}--recompute", out.empty() ? "" : ", ");

@@ -13,9 +13,9 @@
 namespace lathe::cli {
 
 /// Advice for a training that ran out of memory: "try --batch-size 24 --accumulate 2 (24 images
-/// should fit, by two small batches), --amp bf16". memory_advice() measures training steps with at
-/// most 64 images. These steps change the model, so call it when the run is over. If the memory
-/// does not suffice for these steps, it advises half the batch.
+/// should fit, estimated from two small batches), --amp bf16". memory_advice() measures training
+/// steps with at most 64 images. These steps change the model, so call it when the run is over. If
+/// the memory does not suffice for these steps, it advises half the batch.
 ///   had_bytes  the peak of tensors on `device` before the failure; it counts as the limit
 /// throws: std::bad_alloc.
 std::string memory_advice(const Settings& settings, const ModelShape& shape, Device device,
