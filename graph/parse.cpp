@@ -266,7 +266,7 @@ class Parser {
     }
     for (size_t i = 0; i < names.size(); ++i) {
       if (!fits(node.op->attributes[i].kind, node.attributes[i])) {
-        wrong(concat(op, ": ", names[i], " has a value of another kind"));
+        wrong(concat(op, ": ", names[i], " has a value of the wrong type"));
       }
     }
     if (!node.op->takes(node.inputs.size())) {

@@ -33,7 +33,8 @@ void ImageFiles::read(int64_t i, Key key, Slot out) const {
     image.open(path(i), {.pixels = options_.limit_pixels});
     const ImageSpec spec = image.decode(options_.transform.detail(image.spec(), key));
     LATHE_CHECK(DataError, options_.transform.output(spec) == made_, path(i),
-                ": the transform makes another size of it than ", made_.height, "x", made_.width);
+                ": the transform gives this image another size than ", made_.height, "x",
+                made_.width);
     planes.resize(static_cast<size_t>(made_.pixels()) * size_of(made_.dtype));
     options_.transform.apply(image.pixels(), spec, key, planes.data());
     std::memcpy(to.data(), planes.data(), to.size());

@@ -78,7 +78,7 @@ class Inliner {
     };
     const auto* const on = std::get_if<bool>(&argument(place == 4 ? 2 : 0));
     const auto* const sub = std::get_if<SubGraph>(&argument(place));
-    if (on == nullptr || sub == nullptr) refuse(node, "has arguments of other kinds");
+    if (on == nullptr || sub == nullptr) refuse(node, "has arguments of the wrong types");
     Scope scope{.kind = Scope::Kind::kGradients, .on = *on, .outer = outer};
     if (is_autocast) {
       scope.kind = Scope::Kind::kAutocast;

@@ -82,7 +82,7 @@ TEST_CASE("pt2: a sub-graph is checked, and its unknown operators are named") {
   plain.replace(plain.find(target), target.size(), "aten.relu.default");
   CHECK(refused(of(plain), "takes a sub-graph") == "");
   plain.replace(plain.find("aten.relu.default"), 17, "higher_order.wrap_with_set_grad_enabled");
-  CHECK(refused(of(plain), "has arguments of other kinds") == "");
+  CHECK(refused(of(plain), "has arguments of the wrong types") == "");
 }
 
 TEST_CASE("pt2: an embedding that divides gradients by counts is refused") {

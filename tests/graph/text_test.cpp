@@ -57,7 +57,7 @@ TEST_CASE("graph: text with faults is refused with its line") {
   check_refused("input %x: f32[N,3]", "input %x: f32[2,3]", "no input has it");
   check_refused("linear(", "system(", "no op \"system\"");
   check_refused("linear(%x, @w, none)", "linear(%x, @w)", "does not take 2 tensors");
-  check_refused("slope=1e-05", "slope=1", "slope has a value of another kind");
+  check_refused("slope=1e-05", "slope=1", "slope has a value of the wrong type");
   check_refused("slope=1e-05", "angle=1e-05", "no op \"leaky_relu\" with these attributes");
   check_refused("mode=\"reflect\"", "mode=\"reflect", "a word does not end");
   check_refused("output %4, %5\n", "", "no line of outputs");

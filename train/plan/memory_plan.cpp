@@ -233,7 +233,8 @@ MemoryScript memory_script(const StepRecording& a, const StepRecording& b) {
   for (size_t i = 0; i < small.size(); ++i) {
     const MemoryNote &x = small[i], &y = large[i];
     LATHE_CHECK(StateError, x.taken == y.taken && x.block == y.block, "plan: steps of ", a.batch,
-                " and of ", b.batch, " images differ at block ", x.block);
+                " and of ", b.batch,
+                " images allocate and free in different orders, first at block ", x.block);
     const int64_t each = per_image(x.bytes, y.bytes, b.batch - a.batch);
     script.steps.push_back({x.block, x.taken, x.bytes - each * a.batch, each});
   }

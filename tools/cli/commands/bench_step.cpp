@@ -200,9 +200,10 @@ void print_timing(const Output& out, const Settings& settings, Device device, in
   train::add_memory(row, memory);
   const double rate = static_cast<double>(batch) / timing.median;
   out.row(add_timing(row, timing, "images", static_cast<double>(batch)));
-  out.text(formatted("{} batch {}, {}: {:.1f} img/s, {:.2f} ms per step ({:.2f} to {:.2f})",
-                     *settings.model, batch, count_text(num_threads(), "thread"), rate,
-                     1e3 * timing.median, 1e3 * timing.low, 1e3 * timing.high));
+  out.text(
+      formatted("{} batch {}, {}: {:.1f} img/s, {:.2f} ms per step (quartiles {:.2f} and {:.2f})",
+                *settings.model, batch, count_text(num_threads(), "thread"), rate,
+                1e3 * timing.median, 1e3 * timing.low, 1e3 * timing.high));
   out.text(memory.text());
 }
 
