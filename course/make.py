@@ -16,12 +16,14 @@ import argparse
 import difflib
 import pathlib
 import re
+import signal
 import sys
 import tomllib
 
 COURSE = pathlib.Path(__file__).resolve().parent
 ROOT = COURSE.parent
 POINTS, QUESTIONS = 20, 5  # of an assignment's tests, and of its questions
+REFUSED = "Macros, `friend`, `extern`, `exit` and calls of the system give no points."
 READING = "Files of `tiny/` and headers without a folder are here; the others are in a clone of Lathe."
 
 
@@ -45,8 +47,12 @@ class Assignment:
 
     @property
     def hand_in(self):
-        """The files that a learner changes, as they are called in the folder."""
+        """The files of code that a learner changes, as they are called in the folder."""
         return list(dict.fromkeys(cut["file"] for cut in self.data["cut"]))
+
+    def variants(self):
+        """The wrong solutions, and behind them right ones that are written otherwise than tiny's."""
+        return [*self.data["wrong"], *self.data.get("right", [])]
 
     def tests(self):
         """(points, name) of each test."""
@@ -108,8 +114,13 @@ def default_stub(one, cut):
 
 def with_cuts(name, text, number):
     """The text of a file as it is handed out with assignment `number`. The parts of later assignments are cut out, too, so that the folder
-    does not give them away. It keeps those of an assignment with `needed_before`, because nothing runs without them."""
+    does not give them away. It keeps those of an assignment with `needed_before`, because nothing runs without them. Comments that give
+    away what is to be derived are hidden likewise."""
     for one in assignments():
+        for part in one.data.get("hide", []):
+            if part["file"] == name and one.number >= number:
+                begin, end = place_of(part, text)
+                text = text[:begin] + part["stub"] + text[end:]
         for cut in one.data["cut"]:
             if cut["file"] == name and (one.number == number or one.number > number and not one.data.get("needed_before")):
                 begin, end = place_of(cut, text)
@@ -117,20 +128,20 @@ def with_cuts(name, text, number):
     return text
 
 
-def with_wrong_versions(name, text, one):
-    """The text with all wrong solutions in it: `course::wrong` is the number of the one that runs, 0 for none. Each part that is cut
-    reaches to the end of a function, so a wrong version that stands before it takes its place."""
+def with_variants(name, text, one):
+    """The text with all wrong solutions and other right ones in it: `course::variant` is the number of the one that runs, 0 for none. Each
+    part that is cut reaches to the end of a function, so a variant that stands before it takes its place."""
     for cut in one.data["cut"]:
         if cut["file"] != name:
             continue
         begin, end = place_of(cut, text)
         body, versions = text[begin:end], ""
-        for number, wrong in enumerate(one.data["wrong"], 1):
-            if body.count(wrong["old"]) == 1 and wrong.get("in", cut["name"]) == cut["name"]:
+        for number, variant in enumerate(one.variants(), 1):
+            if body.count(variant["old"]) == 1 and variant.get("in", cut["name"]) == cut["name"]:
                 last = "return;\n" if cut.get("void") else ""
-                versions += f"if (course::wrong == {number}) {{\n{body.replace(wrong['old'], wrong['new'])}{last}}}\n"
+                versions += f"if (course::variant == {number}) {{\n{body.replace(variant['old'], variant['new'])}{last}}}\n"
         text = text[:begin] + versions + text[begin:]
-    return text.replace("#pragma once\n", '#pragma once\n#include "wrong.h"\n', 1)
+    return text.replace("#pragma once\n", '#pragma once\n#include "variant.h"\n', 1)
 
 
 def files_of(one, solution=False):
@@ -171,14 +182,22 @@ def handout_of(one):
     points = "\n".join(f"| {points} | {name} |" for points, name in one.tests())
     commits = "\n".join(f"| {row['version']} | `{row['hash']} -- {row['path']}` | {row['title']} |" for row in one.data["commit"])
     return (f"{text}\n## Points\n\n`./grade.sh` shows them.\n\n| points | test |\n|---|---|\n{points}\n| {QUESTIONS} | the questions, read by your teacher |\n"
-            f"\n## Hand in\n\n{', '.join(f'`{name}`' for name in one.hand_in)}, and `answers.md` with your answers. Change no other file: it is not looked at.\n"
+            f"\n## Hand in\n\n{', '.join(f'`{name}`' for name in one.hand_in)}, and `answers.md` with your answers. Change no other file: it is not looked at. {REFUSED}\n"
             f"\n## Three versions\n\nHow Lathe came to what it has. `git show HASH -- PATH` in a clone of Lathe shows a commit's main file.\n\n"
             f"| version | HASH -- PATH | its first line |\n|---|---|---|\n{commits}\n")
+
+
+def answers_form_of(one):
+    """answers.md as it is handed out: a place for each answer, and for the names that the rules ask for."""
+    questions = re.findall(r"^(\d+)\. ", one.handout.partition("## Questions")[2], re.M)
+    return (f"# Answers to assignment {one.number}\n\nPartner: \n\nWhat I asked an assistant: \n"
+            + "".join(f"\n## Question {number}\n\n" for number in questions))
 
 
 def write_folder(one, folder, solution=False):
     texts = files_of(one, solution)
     texts["handout.md"] = handout_of(one)
+    texts["answers.md"] = answers_form_of(one)
     texts["test.cpp"] = (one.folder / "test.cpp").read_text(encoding="utf-8")
     texts["grade.sh"] = (COURSE / "grade.sh").read_text(encoding="utf-8")
     for name, text in texts.items():
@@ -212,7 +231,7 @@ def main():
     parser.add_argument("--solution", action="store_true", help="with nothing cut out")
     parser.add_argument("--patch", action="store_true", help="print the solution as a patch")
     parser.add_argument("--answers", action="store_true", help="print the answers to the questions")
-    parser.add_argument("--mistakes", action="store_true", help="print ten mistakes, each with the test that sees it")
+    parser.add_argument("--mistakes", action="store_true", help="print mistakes, each with the test that sees it")
     parser.add_argument("--code", action="store_true", help="with --mistakes: print each as a patch, too")
     parser.add_argument("--hidden", type=pathlib.Path, metavar="FOLDER", help="take questions and answers from FOLDER/NN-questions.md, if it is there")
     parser.add_argument("--list", action="store_true", help="print the folder's name and the files to hand in (for grade.sh)")
@@ -239,6 +258,7 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends this program without a word
     try:
         main()
     except ValueError as error:  # tiny/ or a page no longer has what assignment.toml names

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Assignments of course/: the stubs compile and fail, the solution passes, and each of ten wrong solutions is refused by the test that
-names what is wrong with it.
+"""Assignments of course/: the stubs compile and fail, the solution and other right ones pass, and each of ten or more wrong solutions is
+refused by the test that names what is wrong with it.
 
     course_test.py SOURCE_ROOT COMPILER [NUMBER...] [--verbose]    # all, if no number is given; --verbose prints what refused what
 
-An assignment is compiled twice: as it is handed out, and with the solution and its wrong versions in one program, of which a variable of
-the environment chooses one.
+An assignment is compiled twice: as it is handed out, and with the solution and its variants in one program, of which a variable of the
+environment chooses one.
 """
 import os
 import pathlib
@@ -17,21 +17,21 @@ import tempfile
 CHOICE = """#pragma once
 #include <cstdlib>
 namespace course {
-inline const int wrong = std::atoi(std::getenv("COURSE_WRONG"));
+inline const int variant = std::atoi(std::getenv("COURSE_VARIANT"));
 }
 """
 
 
 def compiled(compiler, folder):
     """None if it compiles, else what the compiler says."""
-    done = subprocess.run([compiler, "-std=c++20", "-O1", "-pthread", "-I", folder, "-o", folder / "test", folder / "test.cpp"],
+    done = subprocess.run([compiler, "-std=c++20", "-O2", "-pthread", "-I", folder, "-o", folder / "test", folder / "test.cpp"],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done.stdout if done.returncode else None
 
 
-def points_of(folder, wrong=0):
-    """({test: points}, {test: what it says}) of a run."""
-    out = subprocess.run([folder / "test"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "COURSE_WRONG": str(wrong), "COURSE_SECONDS": "1" if wrong else "20"}).stdout
+def points_of(folder, variant=0, seconds=20):
+    """({test: points}, {test: what it says}) of a run in which a test may take `seconds`."""
+    out = subprocess.run([folder / "test"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "COURSE_VARIANT": str(variant), "COURSE_SECONDS": str(seconds)}).stdout
     lines = re.findall(r"^  (\d+)/\d+  (.*)\n(?:         (.*)\n)?", out, re.M)
     return {name: int(points) for points, name, _ in lines}, {name: said for _, name, said in lines}
 
@@ -40,12 +40,12 @@ def faults_of(make, one, compiler, work):
     names = {name for _, name in one.tests()}
     if (points := sum(points for points, _ in one.tests())) != make.POINTS:
         yield f"its tests have {points} points"
-    if len(one.data["wrong"]) != 10 or {wrong["refused_by"] for wrong in one.data["wrong"]} - names:
-        yield "has not ten wrong solutions, each refused by a test of it"
+    if len(one.data["wrong"]) < 10 or {wrong["refused_by"] for wrong in one.data["wrong"]} - names:
+        yield "has fewer than ten wrong solutions, or one that no test of it refuses"
     bodies = [text[slice(*make.place_of(cut, text))] for cut in one.data["cut"] for text in [make.source_of(cut["file"], one).read_text(encoding="utf-8")]]
-    for wrong in one.data["wrong"]:
-        if (count := sum(body.count(wrong["old"]) for body in bodies)) != 1 and "in" not in wrong:
-            yield f"“{wrong['name']}” changes what is cut in {count} places"
+    for variant in one.variants():
+        if (count := sum(body.count(variant["old"]) for body in bodies)) != 1 and "in" not in variant:
+            yield f"“{variant['name']}” changes what is cut in {count} places"
 
     stubs, whole = work / "stubs", work / "whole"
     make.write_folder(one, stubs)
@@ -57,19 +57,25 @@ def faults_of(make, one, compiler, work):
         yield f"the stubs get {got}"
     make.write_folder(one, whole, solution=True)
     for name in make.needed_files(one):
-        (whole / name).write_text(make.with_wrong_versions(name, (whole / name).read_text(encoding="utf-8"), one), encoding="utf-8")
-    (whole / "wrong.h").write_text(CHOICE, encoding="utf-8")  # one for all folders: clang would take a second copy for another header
+        (whole / name).write_text(make.with_variants(name, (whole / name).read_text(encoding="utf-8"), one), encoding="utf-8")
+    (whole / "variant.h").write_text(CHOICE, encoding="utf-8")  # one for all folders: clang would take a second copy for another header
     if error := compiled(compiler, whole):
-        yield f"the wrong versions do not compile:\n{error}"
+        yield f"the variants do not compile:\n{error}"
         return
     if (sum(points_of(whole)[0].values())) != make.POINTS:
         yield f"the solution gets {points_of(whole)}"
     for number, wrong in enumerate(one.data["wrong"], 1):
-        got, said = points_of(whole, number)
+        got, said = points_of(whole, number, seconds=1)
         if got.get(wrong["refused_by"]) != 0:
             yield f"“{wrong['name']}” is not refused by “{wrong['refused_by']}” but by {[name for name in got if got[name] == 0]}"
         elif "--verbose" in sys.argv:
             print(f"{wrong['name']}: {said[wrong['refused_by']]}  [{', '.join(name for name in got if got[name] == 0)}]")
+    for number, right in enumerate(one.data.get("right", []), len(one.data["wrong"]) + 1):
+        got, said = points_of(whole, number)
+        if sum(got.values()) != make.POINTS:
+            yield f"“{right['name']}” is right and fails: {said}"
+        elif "--verbose" in sys.argv:
+            print(f"{right['name']}: passes")
 
 
 def main():

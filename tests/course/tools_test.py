@@ -15,6 +15,7 @@ ROOT = pathlib.Path(sys.argv[1]).resolve()
 COURSE = ROOT / "course"
 sys.path.insert(0, str(COURSE))
 sys.dont_write_bytecode = True
+import handed_in  # noqa: E402
 import make  # noqa: E402
 import slides  # noqa: E402
 
@@ -27,12 +28,13 @@ def run(*command, folder=None):
 def test_grading(work):
     """Five folders: the solution, one with a file that does not compile, one that ends before its tests, one that does so and prints all
     points and the word that it finds in the environment, and one without a file but with a test that gives all points. Beside them a
-    hidden test."""
+    hidden test. --allow, so that the tests run in those that end."""
     make_py = lambda *words: run(sys.executable, "-B", COURSE / "make.py", *words, folder=work)
     make_py("3", "whole", "--solution")
     shutil.copytree(work / "whole", work / "broken")
     (work / "flat").mkdir()
     shutil.copyfile(work / "whole/tiny/tape.h", work / "flat/tape.h")
+    (work / "flat/answers.md").write_text("1. So.\n", encoding="utf-8")
     with open(work / "broken/tiny/tape.h", "a", encoding="utf-8") as file:
         file.write("no C++\n")
     shutil.copytree(work / "whole", work / "ends")
@@ -51,18 +53,74 @@ static const int forged = (std::printf("points 20 of 20%s%s\\n", found ? " " : "
     (work / "hidden/04-other.cpp").write_text("no C++\n")
     (work / "cheat").mkdir()
     (work / "cheat/test.cpp").write_text('#include <cstdio>\nint main() { std::puts("points 20 of 20"); }\n')
-    out = run(COURSE / "grade.sh", "--hidden", "hidden", "--csv", "points.csv", "3", "flat", "broken", "ends", "forges", "cheat", folder=work)
+    out = run(COURSE / "grade.sh", "--hidden", "hidden", "--csv", "points.csv", "--allow", "3", "flat", "broken", "ends", "forges", "cheat", folder=work)
+    same = "not handed in: answers.md, which is as it was handed out"
     summary = out.strip().splitlines()[-5:]
-    assert summary == ["flat  points 20 of 20  points 2 of 2", "broken  points 0 of 20  points 0 of 2",
-                       "ends  points 0 of 20  points 0 of 2", "forges  points 0 of 20  points 0 of 2", "cheat  points 0 of 20  points 0 of 2"], out
+    assert summary == ["flat  points 20 of 20  points 2 of 2", f"broken  points 0 of 20  points 0 of 2  ({same})", f"ends  points 0 of 20  points 0 of 2  ({same}; refused)",
+                       f"forges  points 0 of 20  points 0 of 2  ({same}; refused)", "cheat  points 0 of 20  points 0 of 2  (not handed in: tiny/tape.h answers.md)"], out
     table = (work / "points.csv").read_text()
-    assert table.startswith('folder,test,points,of\n"flat",test.cpp,20,20\n"flat",03-more.cpp,2,2\n"broken",test.cpp,0,20\n') and table.count("\n") == 11, table
-    assert "  3/3  the example of tape.h: 135" in out and "does not compile" in out and "not handed in: tiny/tape.h" in out, out
+    assert table.startswith('folder,tests,tests of,hidden,hidden of,questions,questions of,late days,total,remarks\n"flat",20,20,2,2,,5,,,""\n"broken",0,20,0,2,,5,,,"not handed in') and table.count("\n") == 6, table
+    assert "  1/1  the example of tape.h: 135" in out and "does not compile" in out and "not handed in: tiny/tape.h" in out, out
     assert "\npoints 20 of 20\n  ended before the last test: points 0 of 20\n" in out, out
     assert run(work / "whole/grade.sh").endswith("\npoints 20 of 20\n")
     make_py("10", "stubs")
-    assert run(COURSE / "grade.sh", "10", "stubs", folder=work).endswith("\nstubs  points 0 of 20\n")
+    assert "\nstubs  points 0 of 20  (not handed in: " in run(COURSE / "grade.sh", "10", "stubs", folder=work)
     assert "is there already" in make_py("3", "whole") and "there is no assignment 11" in make_py("11", "x")
+
+
+CHEATS = {  # a line of a forger, and what of it is refused
+    "#define test(points, name, ...) test(points, name, [] {})": "#",
+    "#define expect_close(...) (void)0": "#",
+    "%:define expect_close(...) (void)0": "%:",
+    '#include "/elsewhere/tape.h"': "#",
+    "#include <unistd.h>": "#",
+    'inline int f() { return ::write(3, "ok", 2); }': "write",
+    "template <const std::string* P> struct Rob { friend const std::string* robbed() { return P; } };": "friend",
+    "template struct Rob<&course::Report::word_>;": "Report",
+    "inline void expect_close(const char*, std::vector<double>&&, std::initializer_list<double>) {}": "expect_close",
+    'inline std::ifstream found("/proc/self/environ");': '"/proc/self/environ"',
+    'inline int g() { return L\'"\', std::exit(0), L\'"\'; }': "exit",
+    "inline int h() { /* *\\\n/ return fork(); /* */ }": "a line that goes on in the next",
+    'extern "C" int dup(int);': "extern",
+}
+
+
+def test_cheats(work):
+    """Lines that could reach the grading are refused, each with its place; solutions and comments are not. A process that says "ok" and ends
+    gets no points even if it is allowed."""
+    name, one = "tiny/tape.h", make.assignment(3)
+    stub, whole = make.files_of(one)[name], make.files_of(one, solution=True)[name]
+    assert not handed_in.findings_of(whole + "// #define fork() /* exit */\n", stub)
+    for line, word in CHEATS.items():
+        found = handed_in.findings_of(whole + line + "\n", stub)
+        assert (whole.count("\n") + 1, True, word) in found, f"{line}: {found}"
+    assert handed_in.findings_of(whole + "#include <set>\n", stub) == [(whole.count("\n") + 1, False, "#include <set>")]
+    for other in make.assignments():
+        stubs = make.files_of(other)
+        for file, text in make.files_of(other, solution=True).items():
+            assert file not in other.hand_in or not handed_in.findings_of(text, stubs[file]), file
+    make.write_folder(one, work / "ok")
+    (work / "ok" / name).write_text(stub.replace('throw std::logic_error("BackwardPass::run: not written yet");', 'for (int fd = 3; fd < 9; ++fd) (void)!::write(fd, "ok", 2);\n    _exit(0);'), encoding="utf-8")
+    out = run(COURSE / "grade.sh", "3", "ok", folder=work)
+    assert "refused: tiny/tape.h:" in out and "ok  points 0 of 20" in out, out
+    out = run(COURSE / "grade.sh", "--allow", "3", "ok", folder=work)
+    assert "ended the program before the end of the test" in out and "ok  points 0 of 20" in out, out
+    out = run(COURSE / "grade.sh", "--diff", "3", "ok", folder=work)
+    assert "\n+++ handed-in/tiny/tape.h\n" in out and "\n+    _exit(0);\n" in out and "points" not in out, out
+
+
+def test_what_is_handed_out(_):
+    """Week 6 hides the derivation in the folders up to its own, and the solution has it. answers.md has a place for each question. A reader
+    that ends before make.py does is no error."""
+    for number, hidden in ((6, True), (7, False)):
+        text = make.with_cuts("tiny/batch_norm.h", (ROOT / "tiny/batch_norm.h").read_text(encoding="utf-8"), number)
+        assert ("mean(g * h)" not in text) == hidden, number
+    assert "mean(g * h)" in make.files_of(make.assignment(6), solution=True)["tiny/batch_norm.h"]
+    assert "mean(g" not in make.handout_of(make.assignment(6))
+    form = make.answers_form_of(make.assignment(3))
+    assert form.startswith("# Answers to assignment 3\n\nPartner: \n") and form.count("\n## Question ") == 3, form
+    out = run("bash", "-c", f"{sys.executable} -B {COURSE / 'make.py'} 3 --mistakes --code | true")
+    assert out == "", out
 
 
 def test_patches(work):
