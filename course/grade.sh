@@ -36,6 +36,7 @@ if [ -f "$here/test.cpp" ]; then
   exit
 fi
 
+unset COURSE_ONLY  # all tests count
 hidden=
 csv=/dev/null
 diff=

@@ -107,9 +107,9 @@ def place_of(cut, text):
     return len("".join(lines[:begin])), len("".join(lines[: ends[0]]))
 
 
-def default_stub(one, cut):
+def stub_of(one, cut):
     indent = re.match(r" *", cut["to"])[0] + "  "
-    return f'{indent}// Assignment {one.number}: write this.\n{indent}throw std::logic_error("{cut["name"]}: not written yet");\n'
+    return cut.get("stub", f'{indent}// Assignment {one.number}: write this.\n{indent}throw std::logic_error("{cut["name"]}: not written yet");\n')
 
 
 def with_cuts(name, text, number):
@@ -124,23 +124,23 @@ def with_cuts(name, text, number):
         for cut in one.data["cut"]:
             if cut["file"] == name and (one.number == number or one.number > number and not one.data.get("needed_before")):
                 begin, end = place_of(cut, text)
-                text = text[:begin] + cut.get("stub", default_stub(one, cut)) + text[end:]
+                text = text[:begin] + stub_of(one, cut) + text[end:]
     return text
 
 
 def with_variants(name, text, one):
-    """The text with all wrong solutions and other right ones in it: `course::variant` is the number of the one that runs, 0 for none. Each
-    part that is cut reaches to the end of a function, so a variant that stands before it takes its place."""
+    """The text with all wrong solutions and other right ones in it: `course::variant` is the number of the one that runs, 0 for none, -1
+    for the stub. Each part that is cut reaches to the end of a function, so a variant that stands before it takes its place."""
     for cut in one.data["cut"]:
         if cut["file"] != name:
             continue
         begin, end = place_of(cut, text)
-        body, versions = text[begin:end], ""
+        body, bodies = text[begin:end], {-1: stub_of(one, cut)}
         for number, variant in enumerate(one.variants(), 1):
             if body.count(variant["old"]) == 1 and variant.get("in", cut["name"]) == cut["name"]:
-                last = "return;\n" if cut.get("void") else ""
-                versions += f"if (course::variant == {number}) {{\n{body.replace(variant['old'], variant['new'])}{last}}}\n"
-        text = text[:begin] + versions + text[begin:]
+                bodies[number] = body.replace(variant["old"], variant["new"])
+        last = "return;\n" if cut.get("void") else ""
+        text = text[:begin] + "".join(f"if (course::variant == {number}) {{\n{other}{last}}}\n" for number, other in bodies.items()) + text[begin:]
     return text.replace("#pragma once\n", '#pragma once\n#include "variant.h"\n', 1)
 
 

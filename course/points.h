@@ -83,7 +83,10 @@ class Report {
   }
 
   /// Runs a test, prints a line, and adds up its points. After two that hung, others have 2 s.
+  /// COURSE_ONLY leaves out the tests whose names do not have its text.
   void test(int points, const std::string& name, const std::function<void()>& f) {
+    const char* only = std::getenv("COURSE_ONLY");
+    if (only && name.find(only) == std::string::npos) return;
     of_ += points;
     std::fflush(stdout);
     const std::string passed = "ok " + random_word();  // the code under test may say "ok", too

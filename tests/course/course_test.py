@@ -4,8 +4,8 @@ refused by the test that names what is wrong with it.
 
     course_test.py SOURCE_ROOT COMPILER [NUMBER...] [--verbose]    # all, if no number is given; --verbose prints what refused what
 
-An assignment is compiled twice: as it is handed out, and with the solution and its variants in one program, of which a variable of the
-environment chooses one.
+As it is handed out an assignment is compiled without making a program. One program has the stubs, the solution and its variants; a
+variable of the environment chooses which of them runs.
 """
 import os
 import pathlib
@@ -22,16 +22,17 @@ inline const int variant = std::atoi(std::getenv("COURSE_VARIANT"));
 """
 
 
-def compiled(compiler, folder):
+def compiled(compiler, folder, *options):
     """None if it compiles, else what the compiler says."""
-    done = subprocess.run([compiler, "-std=c++20", "-O2", "-pthread", "-I", folder, "-o", folder / "test", folder / "test.cpp"],
+    done = subprocess.run([compiler, "-std=c++20", "-O2", *options, "-pthread", "-I", folder, "-o", folder / "test", folder / "test.cpp"],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done.stdout if done.returncode else None
 
 
-def points_of(folder, variant=0, seconds=20):
-    """({test: points}, {test: what it says}) of a run in which a test may take `seconds`."""
-    out = subprocess.run([folder / "test"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "COURSE_VARIANT": str(variant), "COURSE_SECONDS": str(seconds)}).stdout
+def points_of(folder, variant=0, seconds=20, only=""):
+    """({test: points}, {test: what it says}) of a run of the tests whose names have the text `only`. Each may take `seconds`."""
+    words = {"COURSE_VARIANT": str(variant), "COURSE_SECONDS": str(seconds), "COURSE_ONLY": only}
+    out = subprocess.run([folder / "test"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **words}).stdout
     lines = re.findall(r"^  (\d+)/\d+  (.*)\n(?:         (.*)\n)?", out, re.M)
     return {name: int(points) for points, name, _ in lines}, {name: said for _, name, said in lines}
 
@@ -49,12 +50,9 @@ def faults_of(make, one, compiler, work):
 
     stubs, whole = work / "stubs", work / "whole"
     make.write_folder(one, stubs)
-    if error := compiled(compiler, stubs):
+    if error := compiled(compiler, stubs, "-fsyntax-only"):
         yield f"the stubs do not compile:\n{error}"
         return
-    got, _ = points_of(stubs)
-    if set(got) != names or sum(got.values()) > make.POINTS // 4:
-        yield f"the stubs get {got}"
     make.write_folder(one, whole, solution=True)
     for name in make.needed_files(one):
         (whole / name).write_text(make.with_variants(name, (whole / name).read_text(encoding="utf-8"), one), encoding="utf-8")
@@ -62,14 +60,18 @@ def faults_of(make, one, compiler, work):
     if error := compiled(compiler, whole):
         yield f"the variants do not compile:\n{error}"
         return
+    got, _ = points_of(whole, -1)
+    if set(got) != names or sum(got.values()) > make.POINTS // 4:
+        yield f"the stubs get {got}"
     if (sum(points_of(whole)[0].values())) != make.POINTS:
         yield f"the solution gets {points_of(whole)}"
     for number, wrong in enumerate(one.data["wrong"], 1):
-        got, said = points_of(whole, number, seconds=1)
+        got, said = points_of(whole, number, seconds=1, only=wrong["refused_by"])
         if got.get(wrong["refused_by"]) != 0:
-            yield f"“{wrong['name']}” is not refused by “{wrong['refused_by']}” but by {[name for name in got if got[name] == 0]}"
+            others, _ = points_of(whole, number, seconds=1)
+            yield f"“{wrong['name']}” is not refused by “{wrong['refused_by']}” but by {[name for name in others if others[name] == 0]}"
         elif "--verbose" in sys.argv:
-            print(f"{wrong['name']}: {said[wrong['refused_by']]}  [{', '.join(name for name in got if got[name] == 0)}]")
+            print(f"{wrong['name']}: {said[wrong['refused_by']]}")
     for number, right in enumerate(one.data.get("right", []), len(one.data["wrong"]) + 1):
         got, said = points_of(whole, number)
         if sum(got.values()) != make.POINTS:

@@ -6,6 +6,7 @@
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,8 +22,16 @@ import slides  # noqa: E402
 
 
 def run(*command, folder=None):
-    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "CXX": sys.argv[2]})
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done.stdout
+
+
+def use_compiler_without_optimisation(folder):
+    """grade.sh takes $CXX. Of its -O2 and the -O0 behind it the last counts, and half the time is enough."""
+    compiler = folder / "compiler"
+    compiler.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.argv[2])} "$@" -O0\n')
+    compiler.chmod(0o755)
+    os.environ["CXX"] = str(compiler)
 
 
 def test_grading(work):
@@ -239,7 +248,8 @@ def main():
         if not name.startswith("test_"):
             continue
         outcome = "passed"
-        with tempfile.TemporaryDirectory(prefix="lathe-course-tools-") as folder:
+        with tempfile.TemporaryDirectory(prefix="lathe-course-tools-") as folder, tempfile.TemporaryDirectory() as tools:
+            use_compiler_without_optimisation(pathlib.Path(tools))
             try:
                 outcome = test(pathlib.Path(folder).resolve()) or outcome
             except (AssertionError, OSError, ValueError, subprocess.CalledProcessError) as error:
