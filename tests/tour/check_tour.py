@@ -112,7 +112,7 @@ def faults_of_chapter(root, page, text, cases, index):
 
 def faults_of_pictures(page, text, figures):
     """`figures`: what draw_figures.py draws, by name."""
-    for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
+    for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text) + re.findall(r"(?<!!)\[[^\]]*\]\(([^)]+\.svg)\)", text):
         path = page.parent / target
         if not path.is_file():
             yield f"{target} is not there"
@@ -182,6 +182,7 @@ def self_test():
     picture = "![x](check_tour.py)"
     assert not list(faults_of_pictures(page, picture, {"check_tour.py": page.read_text(encoding="utf-8")}))
     assert list(faults_of_pictures(page, picture, {"check_tour.py": figure})) and list(faults_of_pictures(page, picture, {}))
+    assert list(faults_of_pictures(page, "[x](no_such.svg)", {}))
     row = "| where is … | |\n|---|---|\n" + "| a | `README.md` |\n" * 20
     assert not list(faults_of_index(root, row))
     for wrong in (row.replace("README.md", "no_such.md"), row.replace("`README.md`", "`README.md` " * 4), ""):

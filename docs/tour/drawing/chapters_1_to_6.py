@@ -1,0 +1,273 @@
+"""The figures of the first page and of chapters 1 to 6."""
+from figure import BLUE, Figure, GREEN, GREY, INK, LIGHT, LINE, ORANGE, PALE, RED
+
+
+def places():
+    """The first page: the filter on its four places of the image."""
+    f = Figure("The filter on its four places of the image, and the number that each place gives", 760, 250)
+    image, taps, result = ((1, 2, 0), (0, 1, 3), (2, 1, 1)), ((1, 0), (-1, 2)), ((3, 7), (0, 2))
+    for place in range(4):
+        p, q = divmod(place, 2)
+        left = 20 + 188 * place
+        f.text(left, 24, f"place {p},{q}", bold=True)
+        for i in range(9):
+            row, column = divmod(i, 3)
+            inside = 0 <= row - p < 2 and 0 <= column - q < 2
+            x, y = left + 48 * column, 40 + 48 * row
+            f.box(x, y, 48, 48, LIGHT[ORANGE] if inside else PALE, LINE)
+            f.text(x + 24, y + 22, image[row][column], "middle", bold=inside)
+            if inside:
+                f.text(x + 24, y + 40, f"· {taps[row - p][column - q]}", "middle", BLUE, size=12)
+        f.box(left + 48 * q, 40 + 48 * p, 96, 96, "none", ORANGE, 3)
+        f.arrow(left + 72, 188, left + 72, 208, LINE)
+        f.box(left + 48, 210, 48, 30, LIGHT[GREEN], GREEN)
+        f.text(left + 72, 230, result[p][q], "middle", bold=True)
+        f.text(left + 104, 230, f"y[{p}][{q}]", size=11)
+    return f
+
+
+def strides():
+    """Chapter 1: three tensors over one strip of memory."""
+    f = Figure("x, x.t() and a slice over one strip of memory", 720, 330)
+    grids = (("x", "strides {4, 1}, offset 0", 20, 3, 4, 4, 1, 0, GREY), ("x.t()", "strides {1, 4}, offset 0", 290, 4, 3, 1, 4, 0, BLUE),
+             ("x.slice(1, 1, 4, 2)", "strides {4, 2}, offset 1", 520, 3, 2, 4, 2, 1, GREEN))
+    for name, strides, left, rows, columns, down, right, offset, color in grids:
+        f.text(left, 24, name, bold=True)
+        f.text(left, 42, strides, size=11)
+        for i in range(rows):
+            for j in range(columns):
+                f.box(left + 44 * j, 56 + 30 * i, 44, 30, LIGHT[color], color)
+                f.text(left + 44 * j + 22, 56 + 30 * i + 20, offset + i * down + j * right, "middle")
+        bottom = 56 + 30 * rows
+        f.arrow(left, bottom + 10, left + 44, bottom + 10, RED)
+        f.text(left + 50, bottom + 14, f"+{right}", fill=RED, size=11)
+        f.arrow(left + 44 * columns + 10, 56, left + 44 * columns + 10, 86, RED)
+        f.text(left + 44 * columns + 17, 76, f"+{down}", fill=RED, size=11)
+    f.text(20, 236, "the memory of all three", bold=True)
+    for at in range(12):
+        taken = at % 4 in (1, 3)
+        f.box(20 + 54 * at, 250, 54, 30, LIGHT[GREEN] if taken else PALE, GREEN if taken else LINE)
+        f.text(47 + 54 * at, 270, at, "middle")
+    f.text(20, 306, "Each cell above says where its number lies. Red: how far the next column and the next row are. Green: what the slice has.", size=11)
+    return f
+
+
+def op():
+    """Chapter 2: the four acts of the program's cube, and its node in the backward pass."""
+    f = Figure("The four acts of cube, and its node in the backward pass, with the numbers of the program", 790, 330)
+    f.text(20, 24, "forward, from left to right", bold=True)
+    f.bar(20, 70, 70, "1 2 -3", GREEN, 34)
+    f.text(55, 62, "x", "middle")
+    acts = (("1 cast", "under Autocast: to f32", 120), ("2 check", "floating? on a CPU?", 280), ("3 dispatch", "cpu::cube(x): the numbers", 440), ("4 record", "a node", 640))
+    for name, says, x in acts:
+        f.bar(x, 70, 90, name, BLUE, 34)
+        f.text(x + 45, 62, says, "middle", size=11)
+    for x, to in ((90, 120), (210, 280), (370, 440), (530, 640)):
+        f.arrow(x, 87, to - 1, 87)
+    f.text(585, 81, "y: 1 8 -27", "middle", size=11)
+    f.arrow(325, 104, 325, 136, RED)
+    f.text(325, 152, "throws: no node, nothing changed", "middle", RED, size=11)
+    f.arrow(730, 87, 779, 87)
+    f.text(755, 81, "y", "middle", size=11)
+    f.arrow(685, 104, 685, 206, LINE, "4 3")
+    f.text(677, 150, "makes", "end", size=11)
+    f.line(20, 174, 770, 174, GREY, "2 3")
+    f.text(20, 198, "backward, from right to left", bold=True)
+    f.box(560, 208, 170, 74, LIGHT[ORANGE], ORANGE)
+    for y, says in ((225, "Node \"cube\""), (241, "Saved: x, version 0"), (256, "dx = dy · 3 · x · x"), (271, "one edge: to the leaf x")):
+        f.text(645, y, says, "middle", size=12 if y == 225 else 11)
+    f.arrow(779, 245, 731, 245)
+    f.text(755, 237, "dy", "middle", size=11)
+    f.text(755, 262, "1 1 1", "middle", size=11)
+    f.arrow(559, 245, 251, 245)
+    f.text(405, 237, "dx = 1 · 3 · 1 · 1,  1 · 3 · 2 · 2,  1 · 3 · 3 · 3", "middle", size=11)
+    f.bar(180, 228, 70, "3 12 27", GREEN, 34)
+    f.text(215, 220, "x.grad()", "middle")
+    f.text(20, 318, "The program calls y.sum().backward(), and the gradient of a sum is 1 for each number: so dy is 1 1 1.", size=11)
+    return f
+
+
+def tape():
+    """Chapter 3: the nodes, and the gradients that arrive at them."""
+    f = Figure("The four nodes of loss = h · h + h with h = w · x + b, and the gradients that arrive", 760, 250)
+    nodes = (("add#4", 60, "dy 1"), ("mul#3", 230, "dy 1"), ("add#2", 400, "dy 1 + 7 + 7 = 15"), ("mul#1", 570, "dy 15"))
+    f.text(20, 24, "the backward pass runs from left to right: the largest number first", bold=True)
+    for name, x, _ in nodes:
+        f.bar(x, 100, 80, name, BLUE, 34)
+    for name, x, arrived in nodes:
+        f.text(x + 80, 152, arrived, "end", RED, size=12)
+    f.text(20, 121, "loss", size=12)
+    f.arrow(46, 117, 59, 117, LINE)
+    f.arrow(140, 117, 229, 117)
+    f.text(184, 111, "1", "middle")
+    f.arrow(310, 110, 399, 110)
+    f.arrow(310, 125, 399, 125)
+    f.text(354, 104, "7", "middle")
+    f.text(354, 140, "7", "middle")
+    f.arrow(480, 117, 569, 117)
+    f.text(524, 111, "15", "middle")
+    f.line(100, 100, 100, 66)
+    f.line(100, 66, 440, 66)
+    f.arrow(440, 66, 440, 99)
+    f.text(270, 60, "1", "middle")
+    f.bar(410, 196, 60, "b", GREEN)
+    f.line(490, 117, 490, 209)
+    f.arrow(490, 209, 471, 209)
+    f.text(498, 190, "15")
+    f.bar(690, 104, 50, "w", GREEN)
+    f.arrow(650, 117, 689, 117)
+    f.text(668, 111, "30", "middle")
+    f.text(640, 209, "x wants no gradient", size=11)
+    f.line(610, 164, 610, 205, LINE, "4 3")
+    f.line(610, 205, 634, 205, LINE, "4 3")
+    return f
+
+
+def views():
+    """Chapter 3b: one storage, three tensors, before and after a write."""
+    f = Figure("Three tensors over one storage, before and after row.mul_(10)", 720, 330)
+    for top, title, values, version in ((0, "before", list(range(12)), 0),
+                                        (165, "after row.mul_(10)", [0, 1, 2, 3, 40, 50, 60, 70, 8, 9, 10, 11], 1)):
+        f.text(20, top + 24, title, bold=True)
+        f.text(700, top + 24, f"version {version}", "end", RED if version else INK, bold=bool(version))
+        f.text(20, top + 62, "storage")
+        for i, value in enumerate(values):
+            changed = top > 0 and 4 <= i < 8
+            f.box(110 + 49 * i, top + 42, 49, 30, LIGHT[RED] if changed else PALE)
+            f.text(134.5 + 49 * i, top + 62, value, "middle", bold=changed)
+        for y, name, cells, color in ((84, "x", range(12), GREY), (106, "row", range(4, 8), BLUE), (128, "corner", (5, 6, 9, 10), GREEN)):
+            f.text(20, top + y + 12, name, fill=INK)
+            for i in cells:
+                f.box(112 + 49 * i, top + y, 45, 16, LIGHT[color], color)
+    return f
+
+
+def filter_through_channels():
+    """Chapter 4: one filter reaches through all channels and makes one channel of y."""
+    f = Figure("One filter reaches through the three channels of an image and makes one channel of y", 760, 400)
+    cell, tap = 14, 20
+    f.text(20, 24, "x: one image, C = 3", bold=True)
+    f.text(280, 24, "filter k: 3 · 3 · 3 taps", bold=True)
+    f.text(540, 24, "y: a channel for each filter", bold=True)
+
+    def plane(x, y, marked, color):
+        for i in range(25):
+            p, q = divmod(i, 5)
+            inside = (p, q) in marked
+            f.box(x + cell * q, y + cell * p, cell, cell, LIGHT[color] if inside else PALE, LINE)
+
+    window = {(p, q) for p in (1, 2, 3) for q in (2, 3, 4)}
+    for c in range(3):
+        top = 54 + 110 * c
+        middle = top + 35
+        f.box(100 - cell, top - cell, 7 * cell, 7 * cell, "#ffffff", GREY)
+        plane(100, top, window, ORANGE)
+        f.box(100 + 2 * cell, top + cell, 3 * cell, 3 * cell, "none", ORANGE, 2)
+        f.text(20, middle + 4, f"channel {c}", size=11)
+        f.arrow(100 + 5 * cell + 18, middle, 300, middle, ORANGE)
+        f.text(244, middle - 6, "9 products", "middle", size=11)
+        for i in range(9):
+            f.box(304 + tap * (i % 3), middle - 30 + tap * (i // 3), tap, tap, LIGHT[BLUE], BLUE)
+        if c == 1:
+            f.line(368, middle, 444, middle)
+        else:
+            f.arrow(368, middle, 446, 199 + (c - 1) * 9)
+    f.box(444, 187, 24, 24, LIGHT[GREEN], GREEN)
+    f.text(456, 204, "+", "middle", bold=True, size=16)
+    f.text(474, 224, "27 products,", size=11)
+    f.text(474, 239, "one number", size=11)
+    plane(580, 54, (), GREEN)
+    f.text(660, 93, "channel k - 1", size=11)
+    plane(580, 164, {(p, q) for p in range(5) for q in range(5)}, GREEN)
+    f.box(580 + 3 * cell, 164 + 2 * cell, cell, cell, GREEN, GREEN)
+    f.text(660, 203, "channel k", size=11, bold=True)
+    plane(580, 274, (), GREEN)
+    f.text(660, 313, "channel k + 1", size=11)
+    f.arrow(470, 199, 580 + 3 * cell - 1, 199, GREEN)
+    f.text(20, 388, "The white border is the padding: pixels that count as 0. The filter goes over all places of the image and fills channel k.", size=11)
+    return f
+
+
+def im2col():
+    """Chapter 4: a window of the image becomes a column."""
+    f = Figure("A window of the image becomes a column, and filters times columns is the result", 760, 350)
+    f.text(20, 24, "image, 4x4; window, 3x3", bold=True)
+    windows = [[(p + r) * 4 + q + s for r in range(3) for s in range(3)] for p in range(2) for q in range(2)]
+    for i in range(16):
+        inside = i in windows[1]
+        f.box(20 + 36 * (i % 4), 40 + 36 * (i // 4), 36, 36, LIGHT[ORANGE] if inside else PALE, ORANGE if inside else LINE)
+        f.text(38 + 36 * (i % 4), 63 + 36 * (i // 4), i, "middle")
+    f.arrow(172, 94, 416, 94, ORANGE)
+    f.text(182, 70, "window 0,1 becomes column 1,", size=11)
+    f.text(182, 85, "row by row", size=11)
+    f.text(440, 24, "columns, 9x4: one for each window", bold=True)
+    for column, window in enumerate(windows):
+        for row, pixel in enumerate(window):
+            color = ORANGE if column == 1 else LINE
+            f.box(420 + 38 * column, 40 + 26 * row, 38, 26, LIGHT[ORANGE] if column == 1 else PALE, color)
+            f.text(439 + 38 * column, 58 + 26 * row, pixel, "middle")
+    f.text(20, 232, "filter, as a row of 9", bold=True)
+    for tap in range(9):
+        f.box(20 + 36 * tap, 246, 36, 28, LIGHT[BLUE], BLUE)
+        f.text(38 + 36 * tap, 265, f"w{tap}", "middle", size=11)
+    f.text(385, 265, "·", "middle", bold=True, size=20)
+    f.text(410, 314, "= result, 2x2", "end", bold=True)
+    for column in range(4):
+        f.box(420 + 38 * column, 294, 38, 30, LIGHT[GREEN], GREEN)
+        f.text(439 + 38 * column, 314, f"{column // 2},{column % 2}", "middle", size=11)
+    for y, word in ((80, "pixel 5 lies in"), (96, "all four windows,"), (112, "so it is in all"), (128, "four columns")):
+        f.text(590, y, word, size=11)
+    return f
+
+
+def winograd_tiles():
+    """Chapter 4b: tiles of 4x4 pixels that begin 2 apart, and their 2x2 outputs."""
+    f = Figure("Four tiles of 4x4 pixels, 2 apart, and the 2x2 outputs of each", 790, 305)
+    cell = 34
+    f.text(20, 24, "6x6 pixels, four tiles of 4x4", bold=True)
+    for i in range(36):
+        p, q = divmod(i, 6)
+        a, b = p < 4 and q < 4, p < 4 and q >= 2
+        f.box(20 + cell * q, 46 + cell * p, cell, cell, LIGHT[GREEN] if a and b else LIGHT[BLUE] if a else LIGHT[ORANGE] if b else PALE, LINE)
+    f.box(20, 46, 4 * cell, 4 * cell, "none", BLUE, 3)
+    f.box(20 + 2 * cell, 46, 4 * cell, 4 * cell, "none", ORANGE, 3)
+    f.text(280, 24, "each tile: 16 products for 4 outputs", bold=True)
+    steps = (("V = B' d B", "4x4 from 4x4 pixels"), ("M = U * V", "16 products"), ("y = A' M A", "2x2 from 4x4"))
+    for i, (name, says) in enumerate(steps):
+        f.bar(330, 46 + 72 * i, 130, name, GREY, 34)
+        f.text(395, 46 + 72 * i + 49, says, "middle", size=11)
+        if i < 2:
+            f.arrow(395, 46 + 72 * i + 53, 395, 46 + 72 * (i + 1) - 1, LINE)
+    f.arrow(20 + 6 * cell + 6, 63, 328, 63, LINE)
+    f.arrow(462, 207, 576, 130, LINE)
+    f.text(580, 24, "4x4 outputs", bold=True)
+    for i in range(16):
+        p, q = divmod(i, 4)
+        color = BLUE if p < 2 and q < 2 else ORANGE if p < 2 else None
+        f.box(580 + cell * q, 46 + cell * p, cell, cell, LIGHT[color] if color else PALE, LINE)
+    f.box(580, 46, 2 * cell, 2 * cell, "none", BLUE, 3)
+    f.box(580 + 2 * cell, 46, 2 * cell, 2 * cell, "none", ORANGE, 3)
+    f.text(580, 204, "Outputs lie side by side,", size=11)
+    f.text(580, 219, "pixels overlap: an output", size=11)
+    f.text(580, 234, "needs 3x3 pixels, so 2x2", size=11)
+    f.text(580, 249, "outputs need 4x4.", size=11)
+    f.text(20, 276, "Blue frame: tile 0,0. Orange frame: tile 0,1. Green: pixels that both read. Tiles 1,0 and 1,1 begin two rows further down.", size=11)
+    f.text(20, 292, "U = G g G' is made of the filter, once for all tiles.", size=11)
+    return f
+
+
+def float_bits():
+    """Chapter 6: the bits of three types."""
+    f = Figure("The bits of f32, bf16 and f16: sign, exponent, fraction", 720, 190)
+    for row, (name, exponent, fraction, says) in enumerate((("f32", 8, 23, ""), ("bf16", 8, 7, "bias 127, as f32; at 1 steps of 2^-7"),
+                                                            ("f16", 5, 10, "bias 15; at 1 steps of 2^-10"))):
+        y = 36 + 44 * row
+        f.text(20, y + 19, name, bold=True)
+        for at in range(1 + exponent + fraction):
+            color = RED if at == 0 else ORANGE if at <= exponent else BLUE
+            f.box(70 + 20 * at, y, 20, 28, LIGHT[color], color)
+            f.text(80 + 20 * at, y + 19, "s" if at == 0 else "e" if at <= exponent else "m", "middle", size=12)
+        f.text(80 + 20 * (1 + exponent + fraction), y + 19, says, size=12)
+    f.text(70, 24, "bias 127; at 1 steps of 2^-23", size=12)
+    f.text(20, 180, "s: sign. e: exponent. m: fraction, the bits after the point", size=12)
+    return f
