@@ -76,23 +76,6 @@ TEST_CASE("tour 1: in NHWC the channels of a pixel are neighbours, in NCHW they 
 
 // --- 2: an op ------------------------------------------------------------------------------------
 
-TEST_CASE("tour 2: without a bias conv2d leaves moments behind, unless no gradient is recorded") {
-  const Tensor x = randn({4, 16, 16, 16}).contiguous(kChannelsLast), bias = zeros({16});
-  for (const int64_t taps : {1, 3}) {  // our own kernels: products, Winograd
-    CAPTURE(taps);
-    const Tensor w = randn({16, 16, taps, taps});
-    // cpu::conv2d_forward_with_moments ran, and not LATHE_DISPATCH: nothing here wants a gradient,
-    // but gradients may be recorded.
-    const Pair pad = taps / 2;
-    const Tensor y = conv2d(x, w, {.pad = pad}), moments = autograd::companion_of(y);
-    REQUIRE(moments.defined());
-    CHECK((moments[0] - y.mean({0, 2, 3})).abs().amax().item<float>() < 1e-4);
-    CHECK(!autograd::companion_of(conv2d(x, w, {.bias = bias, .pad = pad})).defined());
-    const NoGrad off;
-    CHECK(!autograd::companion_of(conv2d(x, w, {.pad = pad})).defined());
-  }
-}
-
 TEST_CASE("tour 2: an op that throws leaves no node behind") {
   const Tensor x = ones({2, 3});
   x.requires_grad_();
@@ -248,6 +231,23 @@ TEST_CASE("tour 5: y takes the biased variance, the running one gets the unbiase
   CHECK(mean.item<double>() == doctest::Approx(0.5 * 3));
   CHECK(var.item<double>() == doctest::Approx(0.5 * 1 + 0.5 * 14. / 3));
   CHECK_THROWS_AS(batch_norm(x.slice(0, 0, 1), {}, {}, {}, {}, {.training = true}), ShapeError);
+}
+
+TEST_CASE("tour 5: without a bias conv2d leaves moments behind, unless no gradient is recorded") {
+  const Tensor x = randn({4, 16, 16, 16}).contiguous(kChannelsLast), bias = zeros({16});
+  for (const int64_t taps : {1, 3}) {  // our own kernels: products, Winograd
+    CAPTURE(taps);
+    const Tensor w = randn({16, 16, taps, taps});
+    // cpu::conv2d_forward_with_moments ran, and not LATHE_DISPATCH: nothing here wants a gradient,
+    // but gradients may be recorded.
+    const Pair pad = taps / 2;
+    const Tensor y = conv2d(x, w, {.pad = pad}), moments = autograd::companion_of(y);
+    REQUIRE(moments.defined());
+    CHECK((moments[0] - y.mean({0, 2, 3})).abs().amax().item<float>() < 1e-4);
+    CHECK(!autograd::companion_of(conv2d(x, w, {.bias = bias, .pad = pad})).defined());
+    const NoGrad off;
+    CHECK(!autograd::companion_of(conv2d(x, w, {.pad = pad})).defined());
+  }
 }
 
 // --- 6: mixed precision --------------------------------------------------------------------------
