@@ -1,9 +1,10 @@
-// Assignment 7: cross-entropy, and SGD with momentum.
+// Assignment 7: cross-entropy, SGD with momentum, and Adam.
 #include "tiny/cross_entropy.h"
 #include "tiny/loader.h"
 #include "tiny/net.h"
 #include "tiny/sgd.h"
 
+#include "adam.h"
 #include "numbers.h"
 
 using namespace course;
@@ -20,6 +21,22 @@ static std::vector<double> steps(double begin, const std::vector<double>& gradie
     backward(sum(p * Tensor({1}, {gradient})));
     sgd.step();
     out.push_back(p.data()[0]);
+  }
+  return out;
+}
+
+/// The same with Adam, for two parameters. The second has no gradient in the first step.
+static std::vector<double> adam_steps(double begin, const std::vector<double>& gradients,
+                                      const AdamOptions& options) {
+  const Tensor p = parameter(Tensor({1}, {begin})), late = parameter(Tensor({1}, {begin}));
+  Adam adam({p, late}, options);
+  std::vector<double> out;
+  for (const double gradient : gradients) {
+    p.meta()->grad = late.meta()->grad = Tensor();
+    backward(sum((out.empty() ? p : p + late) * Tensor({1}, {gradient})));
+    adam.step();
+    out.push_back(p.data()[0]);
+    out.push_back(late.data()[0]);
   }
   return out;
 }
@@ -67,7 +84,7 @@ int main() {
           "row " + std::to_string(n),
           {std::exp(log_p[3 * n]) + std::exp(log_p[3 * n + 1]) + std::exp(log_p[3 * n + 2])}, {1});
   });
-  report.test(2, "large scores do not overflow", [] {
+  report.test(1, "large scores do not overflow", [] {
     expect_close("of 1000, 1000", values(log_softmax(Tensor({1, 2}, {1000, 1000}))),
                  {-std::log(2), -std::log(2)});
     expect_close("of -1000, -1000", values(log_softmax(Tensor({1, 2}, {-1000, -1000}))),
@@ -95,16 +112,29 @@ int main() {
       return cross_entropy(in[0], {2, 0}) * Tensor({}, {3});
     });
   });
-  report.test(2, "plain SGD goes against the gradient", [] {
+  report.test(1, "plain SGD goes against the gradient", [] {
     expect_close("two steps", steps(1, {2, -1}, {.lr = 0.1}), {0.8, 0.9});
   });
   report.test(2, "momentum keeps what earlier steps did", [] {
     expect_close("three steps", steps(1, {1, 1, 0}, {.lr = 0.1, .momentum = 0.9}),
                  {0.9, 0.71, 0.539});
   });
-  report.test(2, "weight decay is a part of the gradient", [] {
+  report.test(1, "weight decay is a part of the gradient", [] {
     expect_close("two steps", steps(1, {0, 0}, {.lr = 0.1, .momentum = 0.5, .weight_decay = 0.5}),
                  {0.95, 0.8775});
+  });
+  report.test(1, "Adam: the first step is lr long, whatever the size of the gradient", [] {
+    for (const double size : {1e-3, 1.0, 1e3})
+      expect_close("p", {adam_steps(1, {-size}, {.lr = 0.1, .eps = 0})[0]}, {1.1});
+  });
+  report.test(2, "Adam: two steps by its formula, each parameter by its own t", [] {
+    // Gradients 1 and 3: m' is 1, then (0.25 + 1.5) / 0.75; v' is 1, then (0.1875 + 2.25) / 0.4375.
+    const double first = 0.1 / (1 + 0.5),
+                 second = 0.1 * (7 / 3.) / (std::sqrt(2.4375 / 0.4375) + 0.5),
+                 late = 0.1 * 3 / (3 + 0.5);
+    expect_close("p and the parameter that begins later",
+                 adam_steps(1, {1, 3}, {.lr = 0.1, .beta1 = 0.5, .beta2 = 0.75, .eps = 0.5}),
+                 {1 - first, 1, 1 - first - second, 1 - late});
   });
   report.test(3, "a network learns, with each of three seeds", [] {
     for (const uint64_t seed : {1, 2, 3}) {
