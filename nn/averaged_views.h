@@ -1,9 +1,10 @@
-// AveragedViews: test-time augmentation of a classifier of images.
+// Test-time augmentation of a classifier of images.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
+#include "lathe/core/function_ref.h"
 #include "lathe/nn/containers.h"
 #include "lathe/nn/module.h"
 
@@ -17,18 +18,21 @@ enum class Views : uint8_t {
 
 /// Averages a classifier's scores over several views of each image. A moved view has the image's
 /// own pixels at its border, mirrored at the outermost ones (PadMode::kReflect).
-/// [N,C,H,W] → [N,classes]. The model is the module "0".
+///   scores  the classifier: [N,C,H,W] → [N,classes]
+/// → [N,classes]
 /// throws: ShapeError unless x has four dimensions; ValueError from pad(), for kMirrorShift of
 /// images with a side of 1.
 /// ref: Krizhevsky et al. 2012; these weights: Jordan 2024 (arXiv:2404.00498).
+LATHE_API Tensor average_views(FunctionRef<Tensor(const Tensor& x)> scores, const Tensor& x,
+                               Views views);
+
+/// A classifier with average_views(). It is the module "0".
 class LATHE_API AveragedViews final : public ModuleHolder {
  public:
   AveragedViews(std::unique_ptr<Module> model, Views views);
   Tensor forward(const Tensor& x) override;
 
  private:
-  Tensor both_sides(const Tensor& x);
-
   Views views_;
 };
 

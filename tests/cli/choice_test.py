@@ -123,7 +123,7 @@ def test_other_validation_images_begin_a_new_best(folder):
     expect(train("a", *SPLIT, "--lr", 0.05, "--scheduler", "plateau"), 0)
     change = ["--epochs", 4, "--lr", 0, "--allow-changes", "--no-quiet"]
     result = expect(lathe("train", "--resume", "a", "--val-split", 0.4, *change), 0)
-    said = "the evaluations use other images than before: the best accuracy so far no longer counts"
+    said = "the evaluations use other images or views than before: the best accuracy so far no longer counts"
     assert said in result.stderr and said in log_of("a"), result.stderr
     assert "evaluated 10 images of train → 20 images of train" in result.stderr, result.stderr
     trainer, last = values_of("a/last.safetensors", "trainer."), rows("a", "val")[-1]
@@ -208,7 +208,7 @@ def test_a_folder_with_val_and_test_chooses_by_val(folder):
     assert "the best checkpoint is chosen on 4 of the training images" in log_of("b")
     expect_one_line(lathe("train", "--resume", "before", "--epochs", 2, "--quiet"), 2, "evaluated 4 images of test → 6 images of val")
     expect(lathe("train", "--resume", "before", "--epochs", 2, "--allow-changes", "--quiet"), 0)
-    assert "the evaluations use other images than before" in log_of("before")
+    assert "the evaluations use other images or views than before" in log_of("before")
     result = expect(lathe("data", "prepare", "x.pack", "--dataset", "folder", "--data-root", "images"), 0)
     assert "the images of images/val are left out" in result.stderr and "8 images for training, 4 for testing" in result.stdout, result
 

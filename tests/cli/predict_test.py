@@ -313,6 +313,14 @@ def test_tta_averages_over_mirror_images(folder):
     losses = [json.loads(expect(lathe("eval", "--run-dir", "a", "--split", "train", "--tta", views, "--json"), 0).stdout.splitlines()[-1])["loss"]
               for views in ("none", "mirror", "shift")]
     assert len(set(losses)) == 3, losses
+    for run, views, other in (("b", "mirror", "none"), ("c", "shift", "mirror")):  # a training's evaluations, too
+        flags = ["--dataset", "folder", "--data-root", "images", "--model", "resnet8", "--image-size", 16, "--batch-size", 8, "--epochs", 1, "--tta", views]
+        assert f"evaluations average the scores over {6 if views == 'shift' else 2} views" in expect(lathe("train", *flags, "--run-dir", run), 0).stderr
+        (reached,) = (row["loss"] for row in map(json.loads, pathlib.Path(run, "metrics.jsonl").read_text().splitlines()) if row["split"] == "val")
+        of_run, of_other = (next(row["loss"] for row in map(json.loads, expect(lathe("eval", "--run-dir", run, "--json", *more), 0).stdout.splitlines()) if row["event"] == "eval")
+                            for more in ((), ("--tta", other)))
+        assert abs(of_run - reached) < 1e-5 < abs(of_other - reached), (views, reached, of_run, of_other)
+    expect_one_line(lathe("train", *flags, "--epochs", 2, "--tta", "none", "--resume", "c"), 2, "tta shift → none")
     expect_one_line(lathe("eval", "--run-dir", "a", "--tta", "flip"), 2, "--tta")
 
 

@@ -26,7 +26,7 @@ REFUSED = {  # anything else, unless --allow-changes is given
     "synthetic-size": 32, "augment": "flip", "image-size": 20, "skip-broken": True, "drop-last": True, "model": "resnet20",
     "stem": "imagenet", "weights": "a/last.safetensors", "new-head": True, "weights-section": "model", "freeze": "conv1", "lora-rank": 2, "lora-alpha": 8, "lora-targets": "layer1", "head-lr": 0.3, "bias-lr": 0.3, "muon-rest": "sgd", "optimizer": "adam", "lr": 0.2, "lr-scale-batch": True, "momentum": 0.8, "nesterov": True,
     "trust-coefficient": 0.5, "weight-decay": 0.3, "no-decay-norm": True, "scheduler": "linear", "step-size": 3, "milestones": "4", "gamma": 0.7, "restart-epochs": 2, "restart-factor": 3,
-    "val-split": 0.25, "power": 3, "patience": 4, "warmup-epochs": 1, "label-smoothing": 0.1, "clip-grad-norm": 2, "ema": 0.9, "batch-size": 4, "accumulate": 2, "sync-batch-norm": True,
+    "val-split": 0.25, "tta": "mirror", "power": 3, "patience": 4, "warmup-epochs": 1, "label-smoothing": 0.1, "clip-grad-norm": 2, "ema": 0.9, "batch-size": 4, "accumulate": 2, "sync-batch-norm": True,
     "amp": "bf16", "loss-scale": 8, "init-scale": 8, "growth-interval": 8, "seed": 5}
 OTHERS = {"help", "config", "recipe", "dry-run", "run-dir", "resume", "allow-changes", "seeds",  # of this call
           "dataset", "download", "device"}  # what else there is depends on the machine

@@ -95,12 +95,16 @@ void say_start(const Settings& settings, const RunData& data, const StartPoint& 
     log.line(recipe);
   say_what_runs(settings, device, counts, start.folder, log);
   log.line(choice_of_best(settings, data));
+  if (views_of(settings))
+    log.line(formatted("evaluations average the scores over {} views of each image: --tta {}",
+                       settings.tta == "mirror" ? 2 : 6, settings.tta));
   const std::string left_out =
       data::left_out_text({data.train_set.get(), data.val_set.get(), data.test_set.get()});
   if (!left_out.empty()) log.line(left_out);
   if (!same.evaluated)
     log.line(
-        "the evaluations use other images than before: the best accuracy so far no longer counts");
+        "the evaluations use other images or views than before: the best accuracy so far no longer "
+        "counts");
   say_if_steps_are_few(settings, start, counts.per_epoch, counts.images, log);
   if (const auto& names = data.train_set->class_names(); names.size() == 1) {
     log.warning(formatted(

@@ -32,7 +32,7 @@ inline constexpr Takes kTrain{
                Group::kModel, Group::kWeights, Group::kPrecision, Group::kCompute, Group::kOneStep,
                Group::kProgress},
     // val-split without split: it looks at all parts.
-    .also = "val-split pin-memory recompute run-dir json"};
+    .also = "tta val-split pin-memory recompute run-dir json"};
 inline constexpr Takes kTrainings{.base = &kTrain, .also = "seeds"};  // others repeat one
 inline constexpr Takes kDoctor{.base = &kTrain, .also = "steps"};  // one profile, no two trainings
 inline constexpr Takes kTips{.base = &kTrain, .also = "seconds"};
@@ -78,7 +78,7 @@ inline constexpr Takes kPredict{
 inline constexpr Takes kReport{
     .groups = {Group::kImages, Group::kBatch, Group::kSplit, Group::kLoading, Group::kModel,
                Group::kPrecision, Group::kCompute, Group::kProgress},
-    .also = "evaluate pin-memory output json"};
+    .also = "tta evaluate pin-memory output json"};
 inline constexpr Takes kWatch{.groups = {Group::kLooks}, .also = "json"};
 
 // --- models and their steps ----

@@ -65,6 +65,7 @@ constexpr TrainingRecipe kRecipes[] = {
      "weight-decay = 0.0167\n"
      "label-smoothing = 0.2\n"
      "eval-every = 0\n"
+     "tta = shift\n"
      "layout = nhwc\n",
      "amp = fp16\n"
      "data-cache = gpu\n"},

@@ -7,7 +7,6 @@
 #include "lathe/core/math_mode.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/thread_pool.h"
-#include "lathe/nn/averaged_views.h"
 #include "lathe/nn/init.h"
 #include "lathe/ops/conv/search/cudnn_settings.h"
 #include "lathe/ops/conv2d.h"
@@ -119,11 +118,16 @@ void place_model(nn::Module& model, Device device, const Settings& settings) {
   model.to(device).to(filter_format(device, settings));
 }
 
+std::optional<nn::Views> views_of(const Settings& settings) {
+  if (settings.tta == "none") return {};
+  return settings.tta == "mirror" ? nn::Views::kMirror : nn::Views::kMirrorShift;
+}
+
 std::unique_ptr<nn::Module> with_views(std::unique_ptr<nn::Module> model,
                                        const Settings& settings) {
-  if (settings.tta == "none") return model;
-  const auto views = settings.tta == "mirror" ? nn::Views::kMirror : nn::Views::kMirrorShift;
-  return std::make_unique<nn::AveragedViews>(std::move(model), views);
+  const auto views = views_of(settings);
+  if (!views) return model;
+  return std::make_unique<nn::AveragedViews>(std::move(model), *views);
 }
 
 Tensor in_layout(const Tensor& x, const Settings& settings) {

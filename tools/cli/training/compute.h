@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lathe/core/device.h"
 #include "lathe/core/function_ref.h"
 #include "lathe/core/tensor.h"
+#include "lathe/nn/averaged_views.h"
 #include "lathe/nn/module.h"
 #include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "lathe/tools/cli/settings/settings.h"
@@ -54,6 +56,9 @@ MemoryFormat filter_format(Device device, const Settings& settings);
 
 /// Moves the model to the device, and its filters to filter_format().
 void place_model(nn::Module& model, Device device, const Settings& settings);
+
+/// The views of each image that --tta asks for, if any.
+std::optional<nn::Views> views_of(const Settings& settings);
 
 /// The model, or with --tta one that averages its scores over views of each image.
 std::unique_ptr<nn::Module> with_views(std::unique_ptr<nn::Module> model, const Settings& settings);

@@ -20,7 +20,8 @@ using BatchObserver = std::function<void(const Tensor& scores, const Tensor& lab
 train::Evaluation evaluate(const SavedRun& run, Input& input, train::Progress& progress,
                            const BatchObserver& observer = {});
 
-/// The loss of evaluations: cross entropy of the model's scores in f32, computed as --layout says.
+/// The loss of a training's evaluations: cross entropy of the model's scores in f32, computed as
+/// --layout says and averaged over views as --tta says.
 train::LossFunction evaluation_loss_of(nn::Module& model, const Settings& settings);
 
 }  // namespace lathe::cli

@@ -45,8 +45,10 @@ constexpr std::string_view kRounding[] = {
 // Which samples are in which batch.
 constexpr std::string_view kBatches[] = {"batch-size",     "accumulate", "drop-last", "seed",
                                          "synthetic-size", "dataset",    "data-root", "val-split"};
-// Which images evaluations look at. With --val-split and for made images the seed decides, too.
-constexpr std::string_view kEvaluated[] = {"synthetic-size", "dataset", "data-root", "val-split"};
+// Which images evaluations look at, and in which views. With --val-split and for made images the
+// seed decides, too.
+constexpr std::string_view kEvaluated[] = {"synthetic-size", "dataset", "data-root", "val-split",
+                                           "tta"};
 
 // Which part of a checkpoint depends on which settings: they must agree with those it was made
 // with.
