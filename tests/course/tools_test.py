@@ -74,7 +74,7 @@ static const int forged = (std::printf("points 20 of 20%s%s\\n", found ? " " : "
     assert run(work / "whole/grade.sh").endswith("\npoints 20 of 20\n")
     make_py("10", "stubs")
     assert "\nstubs  points 0 of 20  (not handed in: " in run(COURSE / "grade.sh", "10", "stubs", folder=work)
-    assert "is there already" in make_py("3", "whole") and "there is no assignment 11" in make_py("11", "x")
+    assert "is there already" in make_py("3", "whole") and "there is no assignment 12" in make_py("12", "x")
 
 
 CHEATS = {  # a line of a forger, and what of it is refused
@@ -160,7 +160,7 @@ def test_handouts(_):
     """Two pages each, with all sections; three questions with answers; listed in README.md and in the teacher's weeks."""
     pages = [(COURSE / name).read_text(encoding="utf-8") for name in ("README.md", "teacher.md")]
     numbers = [one.number for one in make.assignments()]
-    assert numbers == list(range(1, 11)), numbers  # as CMakeLists.txt lists them
+    assert numbers == list(range(1, 12)), numbers  # as CMakeLists.txt lists them
     for one in make.assignments():
         text = (one.folder / "handout.md").read_text(encoding="utf-8")
         assert text.startswith(f"# {one.number}. {one.title}\n"), one.folder.name
