@@ -9,7 +9,7 @@ if [[ ${1:-} =~ ^[0-9]+$ ]]; then
   runs=$1
   shift
 fi
-"$root/tools/build.sh" asan-ubsan fuzz_targets
+"$root/tools/build.sh" asan-ubsan fuzz
 cd "$root/build/asan-ubsan/tests/fuzz"
 [ $# -gt 0 ] || set -- found/*
 [ ! -d /dev/shm ] || export TMPDIR=/dev/shm
@@ -18,7 +18,7 @@ for parser in "$@"; do
   log=$parser.log
   corpus=("found/$parser")
   [ ! -d "$root/tests/fuzz/corpus/$parser" ] || corpus+=("$root/tests/fuzz/corpus/$parser")
-  if ! "./fuzz_$parser" "${corpus[@]}" -runs="$runs" -timeout=20 -print_final_stats=1 -artifact_prefix="$parser-" >"$log" 2>&1; then
+  if ! LATHE_FUZZ_PARSER=$parser ./fuzz "${corpus[@]}" -runs="$runs" -timeout=20 -print_final_stats=1 -artifact_prefix="$parser-" >"$log" 2>&1; then
     tail -n 60 "$log"
     exit 1
   fi

@@ -18,10 +18,9 @@
 #include "lathe/optim/sgd.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
-
 namespace {
 
 struct Training {
@@ -67,8 +66,6 @@ std::string with_checksum(std::string bytes) {
   return bytes;
 }
 
-}  // namespace
-
 std::vector<std::string> seeds() {
   Training training;
   for (const Tensor& parameter : training.model.parameters())
@@ -102,4 +99,7 @@ void feed(const std::string& bytes) {
   if (!kept) throw std::logic_error("what was restored does not come out again");
 }
 
+const Target target("checkpoint", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

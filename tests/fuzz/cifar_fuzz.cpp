@@ -1,14 +1,13 @@
 // CIFAR's binary files.
 #include "lathe/data/images/cifar.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
-
 namespace {
+
 const data::CifarFormat kTwoRecords{
     .name = "two", .records = 2, .label_bytes = 2, .label_at = 1, .classes = {20, 100}};
-}
 
 std::vector<std::string> seeds() {
   const std::string record = std::string("\x03\x04") + std::string(3072, 'x');
@@ -21,4 +20,7 @@ void feed(const std::string& bytes) {
                     [&] { data::read_cifar({path}, kTwoRecords); });
 }
 
+const Target target("cifar", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

@@ -9,10 +9,9 @@
 #include "lathe/core/device.h"
 #include "lathe/core/error.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
-
 namespace {
 
 constexpr cli::Command kSome[] = {
@@ -43,8 +42,6 @@ void check_values(const cli::SettingSources& sources, const std::vector<std::str
       throw std::logic_error("--" + key + " took the value \"" + value + "\"");
   }
 }
-
-}  // namespace
 
 std::vector<std::string> seeds() {
   return {
@@ -84,4 +81,7 @@ void feed(const std::string& bytes) {
   });
 }
 
+const Target target("command_line", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

@@ -3,13 +3,12 @@
 
 #include "lathe/core/error.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/config_file.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
 
 namespace lathe::fuzz {
-
 namespace {
 
 cli::Settings settings_of(const std::string& text) {
@@ -18,8 +17,6 @@ cli::Settings settings_of(const std::string& text) {
   sources.saved_name = "fuzz.toml";
   return cli::merge_settings(sources, cli::kTrain);
 }
-
-}  // namespace
 
 std::vector<std::string> seeds() {
   return {
@@ -42,4 +39,7 @@ void feed(const std::string& bytes) {
   });
 }
 
+const Target target("config", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

@@ -7,10 +7,9 @@
 
 #include "lathe/core/format.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
-
 namespace {
 
 ConvCache small_cache() {
@@ -27,14 +26,10 @@ ConvCache small_cache() {
   return {versions_of(*key.machine), {{key, choice}}};
 }
 
-}  // namespace
-
 std::vector<std::string> seeds() {
   const ConvCache cache = small_cache();
   return {conv_cache_text(cache), conv_cache_text({}), concat(cache.choices.begin()->first)};
 }
-
-namespace {
 
 void read_and_write(const std::string& bytes) {
   if (bytes.starts_with('{')) {
@@ -47,10 +42,11 @@ void read_and_write(const std::string& bytes) {
   }
 }
 
-}  // namespace
-
 void feed(const std::string& bytes) {
   check_allocations(static_cast<int64_t>(bytes.size()), [&] { read_and_write(bytes); });
 }
 
+const Target target("conv_cache", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
 

@@ -5,9 +5,10 @@
 #include <stdexcept>
 
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
+namespace {
 
 std::vector<std::string> seeds() {
   std::string renamed = gpu_description("h200").json;
@@ -26,4 +27,7 @@ void feed(const std::string& bytes) {
   });
 }
 
+const Target target("gpu_description", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

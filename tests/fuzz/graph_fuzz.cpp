@@ -9,11 +9,11 @@
 #include "lathe/ops/creation.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
-
 namespace {
+
 const char* const kText =
     "lathe graph 1\n"
     "input %x: f32[N,3]\n"
@@ -70,7 +70,6 @@ void check_text(const jit::Graph& graph) {
     throw std::logic_error("what was read is not what was printed");
   }
 }
-}  // namespace
 
 std::vector<std::string> seeds() {
   // The second kind of input is the text alone, without a checksum that hides it from the fuzzer.
@@ -94,4 +93,7 @@ void feed(const std::string& bytes) {
   }
 }
 
+const Target target("graph", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

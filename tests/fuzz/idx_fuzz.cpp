@@ -2,9 +2,10 @@
 #include "lathe/data/images/idx.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
+namespace {
 
 std::vector<std::string> seeds() {
   const std::string plain = data::testing::idx({2, 3, 2}, "abcdefghijkl");
@@ -16,4 +17,7 @@ void feed(const std::string& bytes) {
   check_allocations(inflated_bytes(bytes), [&] { data::read_idx(path, 3); });
 }
 
+const Target target("idx", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

@@ -6,9 +6,10 @@
 #include "lathe/tests/data/golden_image_kinds.h"
 #include "lathe/tests/data/golden_images.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
+namespace {
 
 std::vector<std::string> seeds() {
   std::vector<std::string> files;
@@ -40,4 +41,7 @@ void feed(const std::string& bytes) {
   });
 }
 
+const Target target("image", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

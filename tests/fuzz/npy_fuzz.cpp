@@ -4,9 +4,10 @@
 #include <span>
 
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
+namespace {
 
 std::vector<std::string> seeds() {
   const auto file = [](char version, const std::string& literal, const std::string& values) {
@@ -25,4 +26,7 @@ void feed(const std::string& bytes) {
                     [&] { npy::parse(std::as_bytes(std::span(bytes)), "fuzz.npy"); });
 }
 
+const Target target("npy", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

@@ -8,9 +8,10 @@
 #include "lathe/ops/creation.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
+namespace {
 
 std::vector<std::string> seeds() {
   const data::testing::TempDir directory;
@@ -31,4 +32,7 @@ void feed(const std::string& bytes) {
                     [&] { npz::parse(std::as_bytes(std::span(bytes)), "fuzz.npz"); });
 }
 
+const Target target("npz", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

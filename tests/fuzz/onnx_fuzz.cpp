@@ -4,10 +4,11 @@
 #include "lathe/graph/graph.h"
 #include "lathe/graph/onnx/onnx.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 #include "lathe/tests/graph/onnx_files.h"
 
 namespace lathe::fuzz {
+namespace {
 
 using testing::onnx_int;
 using testing::onnx_ints;
@@ -66,4 +67,7 @@ void feed(const std::string& bytes) {
   });
 }
 
+const Target target("onnx", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

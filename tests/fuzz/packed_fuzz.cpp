@@ -4,15 +4,14 @@
 #include "lathe/data/images/packed_file.h"
 #include "lathe/tests/data/packed_bytes.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
+namespace {
 
 std::vector<std::string> seeds() {
   return {data::testing::packed_bytes(data::testing::three_images(), 2, {"cat", "dog"}, 3)};
 }
-
-namespace {
 
 void read_images(const std::string& path) {
   const data::PackedFile file(path);
@@ -23,8 +22,6 @@ void read_images(const std::string& path) {
     });
   }
 }
-
-}  // namespace
 
 void feed(const std::string& bytes) {
   const auto size = static_cast<int64_t>(bytes.size());
@@ -37,4 +34,7 @@ void feed(const std::string& bytes) {
   check_allocations(size, [&] { read_images(path); });
 }
 
+const Target target("packed", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

@@ -12,14 +12,13 @@
 #include "lathe/ops/creation.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 #include "lathe/tests/graph/pt2_files.h"
 
 namespace lathe::fuzz {
+namespace {
 
 using namespace testing;
-
-namespace {
 
 /// Weights that a program may name: w, and those of a batch norm of two channels.
 std::vector<Pt2Weight> weights() {
@@ -136,8 +135,6 @@ void run(jit::Program& model) {
   host.set_limit(0);
 }
 
-}  // namespace
-
 std::vector<std::string> seeds() {
   return {pt2_small_program(),          views(), norm(), classifier(), ":" + pt2_weights({{}}),
           pt2_file(pt2_small_program())};
@@ -163,4 +160,7 @@ void feed(const std::string& bytes) {
   }
 }
 
+const Target target("pt2", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

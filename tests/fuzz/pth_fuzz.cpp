@@ -8,10 +8,9 @@
 #include "lathe/tests/core/golden_pth.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
-
 namespace {
 
 std::string archive_of(std::string_view pickle) {
@@ -23,8 +22,6 @@ std::string archive_of(std::string_view pickle) {
   writer.commit();
   return data::testing::read_file(directory / "x.pth");
 }
-
-}  // namespace
 
 std::vector<std::string> seeds() {
   const std::string storage = "(X\7:::storagectorch\nFloatStorage\nX\1:::0X\3:::cpuK\2tQ";
@@ -44,4 +41,7 @@ void feed(const std::string& bytes) {
                     [&] { pth::parse(std::as_bytes(std::span(file)), "fuzz.pth"); });
 }
 
+const Target target("pth", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

@@ -1,13 +1,14 @@
-// Drives a target without libFuzzer, as an ordinary test: every seed, cut at every length, with
-// every byte changed, and with random changes; then the files of the directories named as
-// arguments. The same inputs in every run.
+// Drives a target without libFuzzer, as an ordinary test: `replay PARSER [DIRECTORY...]`. It gets
+// every seed, cut at every length, with every byte changed, and with random changes, then the files
+// of the directories. The same inputs in every run.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <random>
 
 #include "lathe/tests/data/files.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace {
 
@@ -16,11 +17,14 @@ constexpr size_t kEverywhere =
 constexpr int kRandomInputs = 3000;
 
 struct Replay {
+  explicit Replay(const lathe::fuzz::Target& of) : target(of) {}
+
+  const lathe::fuzz::Target& target;
   int inputs = 0, accepted = 0;
 
   void operator()(const std::string& bytes) {
     ++inputs;
-    accepted += lathe::fuzz::try_input(bytes);
+    accepted += target.try_input(bytes);
   }
 };
 
@@ -38,7 +42,7 @@ std::string mutate(std::string bytes, std::mt19937& random) {
 }
 
 void run_seeds(Replay& replay) {
-  const auto seeds = lathe::fuzz::seeds();
+  const auto seeds = replay.target.seeds();
   for (const std::string& seed : seeds) {
     const int before = replay.accepted;
     replay(seed);
@@ -60,19 +64,20 @@ void run_seeds(Replay& replay) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Replay replay;
+  std::optional<Replay> replay;
   bool ok = true;
   try {
-    run_seeds(replay);
-    for (int i = 1; i < argc; ++i) {
+    replay.emplace(lathe::fuzz::target_named(argc > 1 ? argv[1] : ""));
+    run_seeds(*replay);
+    for (int i = 2; i < argc; ++i) {
       for (const auto& file : std::filesystem::directory_iterator(argv[i]))
-        replay(lathe::data::testing::read_file(file.path()));
+        (*replay)(lathe::data::testing::read_file(file.path()));
     }
   } catch (const std::exception& error) {
     ok = false;
-    std::printf("input %d: %s\n", replay.inputs, error.what());
+    std::printf("input %d: %s\n", replay ? replay->inputs : 0, error.what());
   }
-  std::printf("%d inputs, %d accepted\n%d passed, %d failed, 0 skipped\n", replay.inputs,
-              replay.accepted, ok, !ok);
+  if (replay) std::printf("%d inputs, %d accepted\n", replay->inputs, replay->accepted);
+  std::printf("%d passed, %d failed, 0 skipped\n", ok, !ok);
   return ok ? 0 : 1;
 }

@@ -4,17 +4,16 @@
 #include <span>
 
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
-
 namespace {
+
 std::string file_with(const std::string& header, const std::string& values) {
   std::string length;
   for (int i = 0; i < 8; ++i) length += static_cast<char>(header.size() >> (8 * i) & 0xffu);
   return length + header + values;
 }
-}  // namespace
 
 std::vector<std::string> seeds() {
   return {
@@ -33,4 +32,7 @@ void feed(const std::string& bytes) {
   });
 }
 
+const Target target("safetensors", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz

@@ -2,9 +2,10 @@
 #include "lathe/data/images/tar.h"
 #include "lathe/tests/data/files.h"
 #include "lathe/tests/fuzz/allocation_watch.h"
-#include "lathe/tests/fuzz/fuzz.h"
+#include "lathe/tests/fuzz/target.h"
 
 namespace lathe::fuzz {
+namespace {
 
 std::vector<std::string> seeds() {
   const std::string plain = data::testing::tar({{"d", "", '5'}, {"d/one", std::string(600, 'x')}});
@@ -19,4 +20,7 @@ void feed(const std::string& bytes) {
   });
 }
 
+const Target target("tar", seeds, feed);
+
+}  // namespace
 }  // namespace lathe::fuzz
