@@ -13,6 +13,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/floating_check.h"
+#include "lathe/ops/inplace.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/random_source.h"
 
@@ -45,6 +46,19 @@ void fill(const Tensor& out, const Draw& draw, Generator* generator) {
   }
   const RandomStart start = reserve_words(generator, out.device(), out.numel());
   LATHE_DISPATCH(out.device(), fill_random(out, draw, start));
+}
+
+/// Fills x in place. The gradient of what x was before is then 0, as after fill_().
+template <class Draw>
+const Tensor& redraw(const Tensor& x, const Draw& draw, Generator* generator) {
+  if (autograd::wants_record_in_place(x, {})) {
+    const Tensor drawn = empty_like(x);
+    fill(drawn, draw, generator);
+    return copy_(x, drawn);
+  }
+  fill(x, draw, generator);
+  x.bump_version();
+  return x;
 }
 
 }  // namespace
@@ -136,9 +150,7 @@ const Tensor& uniform_(const Tensor& x, double low, double high, Generator* gene
   autograd::check_in_place("uniform_", x);
   check_floating("uniform_", x);
   LATHE_CHECK(ValueError, low <= high, "uniform_: low ", low, " is above high ", high);
-  fill(x, UniformDraw{low, high}, generator);
-  x.bump_version();
-  return x;
+  return redraw(x, UniformDraw{low, high}, generator);
 }
 
 const Tensor& normal_(const Tensor& x, double mean, double std, Generator* generator) {
@@ -146,9 +158,7 @@ const Tensor& normal_(const Tensor& x, double mean, double std, Generator* gener
   autograd::check_in_place("normal_", x);
   check_floating("normal_", x);
   LATHE_CHECK(ValueError, std >= 0, "normal_: std must not be negative, got ", std);
-  fill(x, NormalDraw{mean, std}, generator);
-  x.bump_version();
-  return x;
+  return redraw(x, NormalDraw{mean, std}, generator);
 }
 
 }  // namespace lathe

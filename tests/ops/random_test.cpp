@@ -65,6 +65,20 @@ TEST_CASE("random: forms in place and after another tensor draw the same numbers
   CHECK(sum(room.slice(1, 1, 6, 2)).item<double>() == 0);  // nothing was written beside it
 }
 
+TEST_CASE("uniform_, normal_: what a tensor was before they fill it has no gradient") {
+  for (const bool normal : {false, true}) {
+    const Tensor x = ones({2, 3}, {.dtype = kF64, .requires_grad = true});
+    const Tensor y = x * 2, row = y[0];
+    Generator g(7), h(7);
+    normal ? normal_(row, 1, 2, &g) : uniform_(row, 1, 2, &g);
+    const Tensor drawn =
+        normal ? randn({3}, {.dtype = kF64}, &h) * 2 + 1 : rand({3}, {.dtype = kF64}, &h) + 1;
+    CHECK(difference(y[0], drawn, 1e-15).empty());
+    sum(y * 3).backward();
+    CHECK(x.grad().to_vector<double>() == std::vector<double>{0, 0, 0, 6, 6, 6});
+  }
+}
+
 TEST_CASE("rand: half types stay below 1") {
   for (const DType dtype : {kF16, kBF16}) {
     const Tensor u = rand({100000}, {.dtype = dtype});
