@@ -2,6 +2,8 @@
 // only (docs/tour/10b-ring.md).
 #pragma once
 
+#include <set>
+
 #include "tiny/loader.h"
 
 namespace course {
@@ -89,5 +91,32 @@ inline std::vector<std::vector<size_t>> buckets_of(const std::vector<size_t>& si
   }
   return buckets;
 }
+
+/// Says which buckets may travel while the backward pass still runs. All ranks send their buckets
+/// in the same order, whatever the order in which their gradients are ready: a bucket travels when
+/// it is complete and all those before it have travelled.
+class Reducer {
+ public:
+  /// Each parameter is in one bucket. No bucket is empty.
+  explicit Reducer(const std::vector<std::vector<size_t>>& buckets) {
+    for (const auto& bucket : buckets) missing_.emplace_back(bucket.begin(), bucket.end());
+  }
+
+  /// The gradient of `parameter` is there. Returns the numbers of the buckets that travel now.
+  /// throws: StateError if it was there before, or if the parameter is in no bucket.
+  std::vector<size_t> ready(size_t parameter) {
+    size_t found = 0;
+    for (auto& bucket : missing_) found += bucket.erase(parameter);
+    tiny::check<tiny::StateError>(found == 1, "Reducer: the gradient of parameter ", parameter,
+                                  " is not awaited");
+    std::vector<size_t> travel;
+    while (next_ < missing_.size() && missing_[next_].empty()) travel.push_back(next_++);
+    return travel;
+  }
+
+ private:
+  std::vector<std::set<size_t>> missing_;  // of each bucket: parameters without a gradient
+  size_t next_ = 0;                        // the first bucket that has not travelled
+};
 
 }  // namespace course

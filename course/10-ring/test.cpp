@@ -62,7 +62,7 @@ int main() {
       }
     }
   });
-  report.test(4, "four ranks with a number for each chunk get the sums", [] { expect_sums(4, 4); });
+  report.test(3, "four ranks with a number for each chunk get the sums", [] { expect_sums(4, 4); });
   report.test(2, "arrays that do not divide, or are shorter than the ring", [] {
     expect_sums(3, 7);
     expect_sums(5, 3);
@@ -88,7 +88,7 @@ int main() {
     for (const Array& array : run({{1, 2}, {3, 6}}, all_reduce_mean).arrays)
       expect_close("of 1 2 and 3 6", array, {2, 4});
   });
-  report.test(4, "buckets begin with the last parameter, and are closed by size", [] {
+  report.test(3, "buckets begin with the last parameter, and are closed by size", [] {
     using Buckets = std::vector<std::vector<size_t>>;
     const auto expect_buckets = [](const std::string& what, const Buckets& got,
                                    const Buckets& expected) {
@@ -101,6 +101,20 @@ int main() {
     expect_buckets("one reaches the size and belongs to it", buckets_of({4, 30, 4, 4}, 10, 10),
                    {{3, 2, 1}, {0}});
     expect_buckets("no parameter", buckets_of({}, 10, 20), {});
+  });
+  report.test(1, "a bucket travels when it is complete, and those before it have gone", [] {
+    Reducer reducer({{3}, {2, 1}, {0}});
+    expect_equal("parameter 2", reducer.ready(2), {});
+    expect_equal("parameter 1: bucket 1 waits for 0", reducer.ready(1), {});
+    expect_equal("parameter 3", reducer.ready(3), {0, 1});
+    expect_equal("parameter 0", reducer.ready(0), {2});
+  });
+  report.test(1, "a gradient that is not awaited is an error", [] {
+    Reducer reducer({{1}, {0}});
+    reducer.ready(1);
+    expect_throws<tiny::StateError>("parameter 1 for the second time", [&] { reducer.ready(1); });
+    expect_throws<tiny::StateError>("parameter 2 of 2", [&] { reducer.ready(2); });
+    expect_equal("parameter 0, after the errors", reducer.ready(0), {1});
   });
   return report.done();
 }
