@@ -13,6 +13,7 @@
 
 #include "lathe/core/pair.h"
 #include "lathe/graph/op_table.h"
+#include "lathe/ops/attention.h"
 #include "lathe/ops/batch_norm.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/conv1d.h"
@@ -39,6 +40,8 @@ namespace lathe::jit {
 
 /// The options of a batch norm that moves its running statistics.
 struct TrainingNorm : BatchNormOptions {};
+/// The options of an attention that drops weights.
+struct DroppingAttention : AttentionOptions {};
 
 // clang-format off
 template <class F> void visit(Conv2dOptions& o, F&& f) { f("bias", o.bias), f("stride", o.stride), f("pad", o.pad), f("dilation", o.dilation), f("groups", o.groups); }
@@ -54,6 +57,8 @@ template <class F> void visit(TrainingNorm& o, F&& f) { f("training", o.training
 template <class F> void visit(CrossEntropyOptions& o, F&& f) { f("weight", o.weight), f("ignore_index", o.ignore_index), f("label_smoothing", o.label_smoothing), f("reduction", o.reduction); }
 template <class F> void visit(NllLossOptions& o, F&& f) { f("weight", o.weight), f("ignore_index", o.ignore_index), f("reduction", o.reduction); }
 template <class F> void visit(DropoutOptions& o, F&& f) { f("p", o.p); }
+template <class F> void visit(AttentionOptions& o, F&& f) { f("mask", o.mask), f("causal", o.causal), f("scale", o.scale.emplace(o.scale.value_or(1))), f("grouped", o.grouped); }
+template <class F> void visit(DroppingAttention& o, F&& f) { f("dropout", o.dropout), visit(static_cast<AttentionOptions&>(o), f); }
 template <class F> void visit(LayerNormOptions& o, F&& f) { f("weight", o.weight), f("bias", o.bias), f("eps", o.eps); }
 template <class F> void visit(GroupNormOptions& o, F&& f) { f("weight", o.weight), f("bias", o.bias), f("eps", o.eps); }
 template <class F> void visit(EmbeddingOptions& o, F&& f) { f("padding_index", o.padding_index); }

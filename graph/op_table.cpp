@@ -68,6 +68,32 @@ Op dropout_op() {
   return op;
 }
 
+Tensor attention(Ts t, const AttentionOptions& o) {
+  return scaled_dot_product_attention(t[0], t[1], t[2], o);
+}
+
+Tensor dropping_attention(Ts t, const DroppingAttention& o) { return attention(t, o); }
+
+/// Of calls with dropout, which draw from the default generator, or of those without.
+Op attention_op(bool drops) {
+  constexpr const char* kName = "scaled_dot_product_attention";
+  Op op = drops ? make_op(kName, 3, {}, dropping_attention) : make_op(kName, 3, {}, attention);
+  op.read = [drops](std::span<const profile::Argument> arguments,
+                    std::vector<Attribute>& attributes, Tensors& tensors) {
+    const auto* const o = arguments.size() == 1 ? arguments[0].as<AttentionOptions>() : nullptr;
+    if (o == nullptr || (o->dropout > 0) != drops) return false;
+    CallWriter out{attributes, tensors};
+    if (drops) {
+      write(DroppingAttention{*o}, out);
+    } else {
+      write(*o, out);
+    }
+    return true;
+  };
+  op.draws = drops;
+  return op;
+}
+
 /// Ops of tensors alone.
 template <Tensor (*op)(const Tensor&)>
 Tensor unary(Ts t) {
@@ -194,6 +220,8 @@ void add_layers(std::vector<Op>& ops) {
   ops.push_back(make_op("batch_norm_relu", 5, {}, +[](Ts t, const BatchNormOptions& o) { return batch_norm_relu(t[0], t[1], t[2], t[3], t[4], checked(o, t[3])); }));
   ops.push_back(make_op("batch_norm_add_relu", 6, {}, +[](Ts t, const BatchNormOptions& o) { return batch_norm_add_relu(t[0], t[1], t[2], t[3], t[4], t[5], checked(o, t[4])); }));
   ops.push_back(dropout_op());
+  ops.push_back(attention_op(false));
+  ops.push_back(attention_op(true));
   ops.push_back(make_op("layer_norm", 1, {"normalized"}, +[](Ts t, const Shape& normalized, const LayerNormOptions& o) { return layer_norm(t[0], normalized, o); }));
   ops.push_back(make_op("group_norm", 1, {"groups"}, +[](Ts t, Dim groups, const GroupNormOptions& o) { return group_norm(t[0], groups, o); }));
 }
@@ -205,8 +233,15 @@ bool is_pointwise(const Op& op) { return op.name != "glu" && op.name != "prelu";
 
 /// What the op's own amp::cast() says.
 std::optional<amp::Policy> amp_policy(std::string_view op) {
-  constexpr std::string_view kHalf[] = {"bmm",          "conv1d", "conv2d", "conv_transpose2d",
-                                        "fused_conv2d", "linear", "matmul", "mlp"};
+  constexpr std::string_view kHalf[] = {"bmm",
+                                        "conv1d",
+                                        "conv2d",
+                                        "conv_transpose2d",
+                                        "fused_conv2d",
+                                        "linear",
+                                        "matmul",
+                                        "mlp",
+                                        "scaled_dot_product_attention"};
   constexpr std::string_view kFloat[] = {
       "acos",       "asin",  "cos", "cosh",        "cross_entropy", "cumsum",   "exp",
       "exp2",       "expm1", "log", "group_norm",  "layer_norm",    "log10",    "log1p",

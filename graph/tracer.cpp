@@ -23,9 +23,13 @@ bool is_random(std::string_view op) {
   return std::find(std::begin(kRandom), std::end(kRandom), op) != std::end(kRandom);
 }
 
+std::string refusal_of_draws(std::string_view op) {
+  return concat(op, " draws random numbers, which a graph does not hold");
+}
+
 /// Why an op that reads traced tensors cannot be part of a graph.
 std::string refusal(std::string_view op) {
-  if (is_random(op)) return concat(op, " draws random numbers, which a graph does not hold");
+  if (is_random(op)) return refusal_of_draws(op);
   if (op.ends_with('_')) return concat(op, " writes into a tensor, which a graph does not hold");
   return concat("graphs do not hold the op ", op);
 }
@@ -250,7 +254,7 @@ void Tracer::begin_writes(const Op& op) {
 /// by several threads, and read from files.
 void Tracer::check_effects(const Node& node) {
   if (purpose_ == Purpose::kStandIn || !node.op->has_effects()) return;
-  if (node.op->draws) fail(refusal(node.op->name));
+  if (node.op->draws) fail(refusal_of_draws(node.op->name));
   fail(concat(node.op->name, " writes into a tensor, which a graph does not hold"));
 }
 

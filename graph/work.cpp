@@ -92,6 +92,13 @@ double broadcast(const Call& c, size_t inputs, int64_t skip) {
   return count;
 }
 
+/// Attention's scores: one for each query and key, of every head.
+double scores(const Call& c, size_t inputs) {
+  const double queries = std::max(c.dim(0, -2), c.dim(3, -2));
+  const double keys = std::max(c.dim(1, -2), c.dim(3, -1));
+  return broadcast(c, inputs, 2) * queries * keys;
+}
+
 /// Places of windows in the last dimensions of x, or of filters turned round.
 double places(const Call& c, int64_t spatial, bool turned) {
   double count = 1;
@@ -112,6 +119,9 @@ double made(const Call& c, size_t inputs, bool pointwise) {
   if (pointwise) return broadcast(c, inputs, 0);
   if (c.is_one_of({"matmul", "bmm"})) {
     return broadcast(c, 2, 2) * c.dim(0, -2) * c.dim(1, c.shape(1).size() > 1 ? -1 : 9);
+  }
+  if (c.is("scaled_dot_product_attention")) {  // not every device does it without all scores
+    return scores(c, inputs) + broadcast(c, inputs, 2) * c.dim(0, -2) * c.dim(2, -1);
   }
   if (c.is_one_of({"linear", "mlp"})) {
     const double rows = c.numbers(0) / std::max(1.0, c.dim(0, -1));
@@ -159,6 +169,9 @@ double made(const Call& c, size_t inputs, bool pointwise) {
 /// Multiplications, comparisons and the like of a result of `count` numbers.
 double steps(const Call& c, size_t inputs, double count) {
   if (c.is_one_of({"matmul", "bmm"})) return count * c.dim(0, -1);
+  if (c.is("scaled_dot_product_attention")) {
+    return c.all_inputs() + scores(c, inputs) * (c.dim(0, -1) + c.dim(2, -1));
+  }
   if (c.is_one_of({"linear", "mlp"})) {
     const double rows = c.numbers(0) / std::max(1.0, c.dim(0, -1));
     double sum = c.numbers(0);

@@ -1,10 +1,16 @@
-// Attention, by matrix products and softmax. Contract: attention.h.
+// Attention: checks, gradient, and the form by matrix products and a softmax. Contract:
+// attention.h; kernels: matmul_kernels/attention_cpu.cpp.
 #include "lathe/ops/attention.h"
 
 #include <cmath>
 #include <limits>
 
+#include "lathe/autograd/engine.h"
+#include "lathe/autograd/record.h"
 #include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/watch.h"
+#include "lathe/core/random/random_start.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -20,6 +26,10 @@
 #include "lathe/ops/where.h"
 
 namespace lathe {
+
+using autograd::Needs;
+using autograd::Saved;
+using autograd::SavedOutput;
 
 static void check_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
   for (const Tensor* t : {&q, &k, &v}) check_floating("scaled_dot_product_attention", *t);
@@ -63,21 +73,15 @@ Masking masking_of(const Tensor& q, const Tensor& k, const AttentionOptions& opt
 
 }  // namespace
 
-Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                                    const AttentionOptions& opt) {
-  check_attention(query, key, value);
+/// By matrix products and a softmax, which hold […,L,S]. The options have a scale.
+static Tensor composed(Tensor q, Tensor k, Tensor v, const AttentionOptions& opt, Masking mask,
+                       Generator* generator) {
   const bool adds = opt.mask.defined() && opt.mask.dtype() != kBool;
-  if (adds) check_floating("scaled_dot_product_attention", opt.mask);
-  // Before the range: inside an op that reads traced tensors, a trace takes no constants.
-  Masking mask = masking_of(query, key, opt);
-  const profile::OpRange range("scaled_dot_product_attention", {query, key, value});
-  auto [q, k, v] = amp::cast(amp::kHalf, query, key, value);
   if (opt.grouped && k.ndim() >= 3 && q.ndim() >= 3 && k.dim(-3) != q.dim(-3)) {
     k = repeated(k, q);
     v = repeated(v, q);
   }
-  const double scale = opt.scale.value_or(1 / std::sqrt(static_cast<double>(q.dim(-1))));
-  Tensor scores = matmul(mul(q, scale), transpose(k, -2, -1));  // […,L,S]
+  Tensor scores = matmul(mul(q, *opt.scale), transpose(k, -2, -1));  // […,L,S]
   if (adds) scores = add(scores, cast(opt.mask, scores.dtype()));
   if (mask.hidden.defined()) scores = masked_fill(scores, mask.hidden, kNever);
   if (adds) {  // The sums say who looks nowhere: large negative numbers are -inf in half precision.
@@ -86,7 +90,136 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   }
   Tensor weights = softmax(scores, -1);
   if (mask.blind.defined()) weights = masked_fill(weights, mask.blind, 0);
-  return matmul(dropout(cast(weights, v.dtype()), {.p = opt.dropout, .train = true}), v);
+  return matmul(
+      dropout(cast(weights, v.dtype()), {.p = opt.dropout, .train = true, .generator = generator}),
+      v);
+}
+
+/// The shape of query's heads: all leading dimensions, broadcast.
+static Shape heads_shape(const Tensor& q, const Tensor& k, const Tensor& v,
+                         const AttentionOptions& opt) {
+  constexpr const char* kName = "scaled_dot_product_attention";
+  const auto leading = [&](const Tensor& t, bool grouped) {
+    Shape shape;
+    for (int d = 0; d + 2 < t.ndim(); ++d) {
+      shape.push_back(grouped && d + 3 == t.ndim() ? 1 : t.dim(d));
+    }
+    return shape;
+  };
+  Shape heads = broadcast_shapes(kName, leading(q, false), leading(k, opt.grouped));
+  heads = broadcast_shapes(kName, heads, leading(v, opt.grouped));
+  return opt.mask.defined() ? broadcast_shapes(kName, heads, leading(opt.mask, false)) : heads;
+}
+
+/// t with the leading dimensions `heads` as one.
+static Tensor flat(const Tensor& t, Shape heads) {
+  const int64_t count = numel_of(heads), rows = t.dim(-2), cols = t.dim(-1);
+  heads.push_back(rows);
+  heads.push_back(cols);
+  return contiguous(reshape(expand(t, heads), {count, rows, cols}));
+}
+
+/// The gradients by the composed form, which can be differentiated again.
+static Tensors composed_gradients(const Tensor& dy, const Tensors& inputs,
+                                  const TiledAttention& how) {
+  Tensors own;  // nodes of their own: inputs may be one tensor
+  for (const Tensor& t : inputs) {
+    own.push_back(t.requires_grad() ? view(t, t.shape()) : t.detach().requires_grad_());
+  }
+  const AttentionOptions opt{
+      .mask = how.mask.defined() ? reshape(how.mask, {own[0].dim(0), own[0].dim(1), own[1].dim(1)})
+                                 : Tensor(),
+      .causal = how.causal,
+      .dropout = how.dropout,
+      .scale = how.scale,
+      .grouped = true};
+  Generator again(how.start.seed);
+  again.set_state(how.start);
+  const Tensor y = composed(own[0], own[1], own[2], opt, masking_of(own[0], own[1], opt), &again);
+  return lathe::grad({y}, own, {.grad_outputs = {dy}, .create_graph = true});
+}
+
+/// q, k, v as cpu::attention_forward() takes them.
+static Tensor tiled(const Tensor& q, const Tensor& k, const Tensor& v, const TiledAttention& how) {
+  const Tensor y = empty({q.dim(0), q.dim(1), v.dim(2)}, {.dtype = q.dtype()});
+  const Tensor logsumexp = empty({q.dim(0), q.dim(1)}, {.dtype = q.dtype()});
+  cpu::attention_forward(y, logsumexp, q, k, v, how);
+  TiledAttention rest = how;
+  rest.mask = {};
+  autograd::record(
+      "scaled_dot_product_attention", y, {q, k, v},
+      [q = Saved(q), k = Saved(k), v = Saved(v), y = SavedOutput(y), sums = Saved(logsumexp),
+       mask = Saved(how.mask), rest](const Tensor& dy, const Needs&) {
+        TiledAttention again = rest;
+        again.mask = mask.get();
+        if (grad_enabled()) return composed_gradients(dy, {q.get(), k.get(), v.get()}, again);
+        const AttentionGradients g{empty_like(q.get()), zeros_like(k.get()), zeros_like(v.get())};
+        cpu::attention_backward(g, contiguous(dy), y.get(), sums.get(), q.get(), k.get(), v.get(),
+                                again);
+        return Tensors{g.dq, g.dk, g.dv};
+      });
+  return y;
+}
+
+/// Whether the CPU's tiles can do it. They have no gradient of the mask, which is most often as
+/// large as the scores; and a watcher may want the ops of a GPU, as train/plan does.
+static bool can_tile(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+  for (const Tensor* t : {&q, &k, &v}) {
+    if (!t->device().is_cpu() || t->numel() == 0 || t->dtype() != q.dtype()) return false;
+  }
+  if (q.dim(-2) == 1) return false;  // decoding: a row of scores is smaller than its keys
+  if (profile::watched()) return false;
+  if (!mask.defined()) return true;
+  const autograd::TensorRef ref = mask;
+  return mask.device().is_cpu() && !autograd::wants_record(&ref, 1);
+}
+
+/// Casts and shapes for tiled(). The options have a scale.
+static Tensor in_tiles(const Tensor& q, Tensor k, Tensor v, const AttentionOptions& opt) {
+  const DType dtype = q.dtype(), wide = compute_dtype(dtype);
+  AttentionOptions how = opt;
+  how.grouped = opt.grouped && k.ndim() >= 3 && q.ndim() >= 3 && k.dim(-3) != q.dim(-3);
+  if (how.grouped && (v.ndim() < 3 || k.dim(-3) != v.dim(-3) || q.dim(-3) % k.dim(-3) != 0)) {
+    k = repeated(k, q);
+    v = repeated(v, q);
+    how.grouped = false;
+  }
+  const Shape heads = heads_shape(q, k, v, how);
+  Shape shared = heads;
+  if (how.grouped) shared[shared.size() - 1] = k.dim(-3);
+  TiledAttention tiles{
+      .scale = *opt.scale, .least = kNever, .dropout = opt.dropout, .causal = opt.causal};
+  Shape full = heads;
+  full.push_back(q.dim(-2));
+  full.push_back(k.dim(-2));
+  if (opt.mask.defined()) {
+    // Sums that f16 or bf16 rounds to -inf are -inf.
+    if (dtype == kF16) tiles.least = -65520;
+    if (dtype == kBF16) tiles.least = -0x1.ffp127;
+    const bool is_bool = opt.mask.dtype() == kBool;
+    tiles.mask = expand(is_bool ? opt.mask : cast(cast(opt.mask, dtype), wide), full).detach();
+  }
+  if (opt.dropout > 0) tiles.start = reserve_words(nullptr, kCPU, numel_of(full));
+  const Tensor y = tiled(flat(cast(q, wide), heads), flat(cast(k, wide), shared),
+                         flat(cast(v, wide), shared), tiles);
+  full[full.size() - 1] = v.dim(-1);
+  return cast(reshape(y, full), dtype);
+}
+
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const AttentionOptions& options) {
+  check_attention(query, key, value);
+  const bool adds = options.mask.defined() && options.mask.dtype() != kBool;
+  if (adds) check_floating("scaled_dot_product_attention", options.mask);
+  LATHE_CHECK(ValueError, options.dropout >= 0 && options.dropout <= 1,
+              "scaled_dot_product_attention: dropout must be in [0, 1], got ", options.dropout);
+  AttentionOptions opt = options;
+  if (!opt.scale) opt.scale = 1 / std::sqrt(static_cast<double>(query.dim(-1)));
+  const profile::OpRange range("scaled_dot_product_attention", {query, key, value});
+  profile::note_arguments(opt);
+  const auto [q, k, v] = amp::cast(amp::kHalf, query, key, value);
+  if (can_tile(q, k, v, opt.mask)) return in_tiles(q, k, v, opt);
+  return composed(q, k, v, opt, masking_of(q, k, opt), nullptr);
 }
 
 }  // namespace lathe

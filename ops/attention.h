@@ -1,8 +1,10 @@
-// Scaled dot-product attention (attention.cpp, made of other ops).
+// Scaled dot-product attention. attention.cpp: checks, gradient, and the form made of other ops;
+// matmul_kernels/attention_cpu.cpp: tiles of the CPU.
 #pragma once
 
 #include <optional>
 
+#include "lathe/core/random/generator.h"
 #include "lathe/core/tensor.h"
 
 namespace lathe {
@@ -22,11 +24,43 @@ struct AttentionOptions {
 /// With `grouped`, query's number of heads (dimension -3) must be a multiple of key's and value's.
 /// If the mask hides every key from a query (all false, or all its sums with the scores are -inf),
 /// the query's result is 0.
+/// Dropout draws one uniform number for each weight, in row-major order of […,L,S].
+/// On the CPU memory grows with L + S, in the backward pass too. It grows with L * S
+///   - on a GPU,
+///   - for second derivatives,
+///   - if the mask needs a gradient,
+///   - if query, key and value differ in dtype,
+///   - while ops are watched (core/hooks/watch.h).
 /// dtypes: floats.   grad: query, key, value, mask, twice differentiable.   amp: half.
 /// throws: ShapeError, DTypeError, ValueError (dropout outside [0, 1]).
 /// ref: Vaswani et al. 2017 (arXiv:1706.03762); torch.nn.functional.scaled_dot_product_attention.
 LATHE_API Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key,
                                               const Tensor& value,
                                               const AttentionOptions& options = {});
+
+/// What the CPU's kernels do beside the products.
+struct TiledAttention {
+  Tensor mask;  // undefined, bool, or of q's dtype; expanded to […,L,S] of q's heads
+  double scale = 1;
+  double least = 0;  // a sum of score and mask up to this is -inf
+  double dropout = 0;
+  bool causal = false;
+  Generator::State start{};  // of the words of dropout
+};
+
+struct AttentionGradients {
+  Tensor dq, dk, dv;
+};
+
+namespace cpu {
+/// All tensors are dense, of f32 or f64, and have elements. q's N heads are a multiple of k's M.
+///   q  [N,L,D]   k  [M,S,D]   v  [M,S,E]   →  y  [N,L,E]   logsumexp  [N,L], inf for a row of 0
+void attention_forward(const Tensor& y, const Tensor& logsumexp, const Tensor& q, const Tensor& k,
+                       const Tensor& v, const TiledAttention& how);
+/// Writes dq, and adds to dk and dv.
+void attention_backward(const AttentionGradients& grads, const Tensor& dy, const Tensor& y,
+                        const Tensor& logsumexp, const Tensor& q, const Tensor& k, const Tensor& v,
+                        const TiledAttention& how);
+}  // namespace cpu
 
 }  // namespace lathe

@@ -1,7 +1,8 @@
-// The ONNX forms of ops that are layers: convolutions, pooling, products, normalisation, lookups.
+// The ONNX forms of layers: convolutions, pooling, products, attention, norms, lookups.
 // onnx_forms.cpp has the others. Contract: onnx_export.h.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "lathe/core/format.h"
@@ -232,6 +233,63 @@ std::string mlp(Emission& e) {
   return x;
 }
 
+// --- attention -----------------------------------------------------------------------------------
+
+/// Input i, each of its heads as often as the queries have heads for it.
+std::string heads_of(Emission& e, size_t i) {
+  const std::string x = e.in(i, e.type().dtype);
+  const std::vector<Size>&queries = e.type(0).shape, &shape = e.type(i).shape;
+  if (!e.flag("grouped") || queries.size() < 3 || shape.size() < 3) return x;
+  const size_t head = shape.size() - 3;
+  const int64_t many = e.fixed(0, queries.size() - 3), few = e.fixed(i, head);
+  if (many == few) return x;
+  std::vector<Size> apart = shape, all = shape;
+  apart.insert(apart.begin() + static_cast<ptrdiff_t>(head) + 1, Size{0, 1});
+  const std::string single = e.reshaped(x, apart);
+  apart[head + 1] = {0, many / few};
+  all[head] = {0, many};
+  return e.reshaped(e.call("Expand", {single, e.sizes(apart)}), all);
+}
+
+/// By matrix products and a softmax. A row of which the mask hides everything becomes 0.
+std::string attention(Emission& e) {
+  if (e.has_attribute("dropout")) e.refuse("dropout draws random numbers");
+  const DType dtype = e.type().dtype;
+  const double never = -std::numeric_limits<double>::infinity();
+  const auto number = [&](double value) { return e.number(value, dtype); };
+  std::vector<int64_t> turned(e.ndim(1));
+  for (size_t d = 0; d < turned.size(); ++d) turned[d] = static_cast<int64_t>(d);
+  std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
+  const std::string q = e.call("Mul", {e.in(0, dtype), number(e.real("scale"))});
+  const std::string k = e.call("Transpose", {heads_of(e, 1)}, {{"perm", turned}});
+  std::string scores = e.call("MatMul", {q, k});
+  const bool is_masked = e.has(3);
+  if (is_masked) {
+    const bool is_bool = e.type(3).dtype == kBool;
+    scores = is_bool ? e.call("Where", {e.in(3), scores, number(never)})
+                     : e.call("Add", {scores, e.in(3, dtype)});
+  }
+  if (e.flag("causal")) {
+    const std::vector<Size>&queries = e.type(0).shape, &keys = e.type(1).shape;
+    const std::string all = e.sizes({queries[queries.size() - 2], keys[keys.size() - 2]});
+    const std::string seen =
+        e.call("Trilu", {e.call("Expand", {e.number(1, kF32), all}), e.number(0, kI64)},
+               {{"upper", int64_t{0}}});
+    scores = e.call("Where", {e.cast(seen, kF32, kBool), scores, number(never)});
+  }
+  const std::vector<int64_t> last = {-1};
+  std::string blind;
+  if (is_masked) {
+    const std::string largest =
+        e.call("ReduceMax", {scores}, {{"axes", last}, {"keepdims", int64_t{1}}});
+    blind = e.call("Equal", {largest, number(never)});
+    scores = e.call("Where", {blind, number(0), scores});
+  }
+  std::string weights = e.call("Softmax", {scores}, {{"axis", int64_t{-1}}});
+  if (is_masked) weights = e.call("Where", {blind, number(0), weights});
+  return e.call("MatMul", {weights, heads_of(e, 2)});
+}
+
 // --- normalisation -------------------------------------------------------------------------------
 
 std::string normalised(Emission& e) {
@@ -322,6 +380,7 @@ constexpr Form kLayerForms[] = {
     {"max_pool2d", max_pool2d},
     {"mlp", mlp},
     {"quantized_max_pool2d", max_pool2d},
+    {"scaled_dot_product_attention", attention},
     {"softmax", along<kSoftmax>},
     {"upsample", upsample},
 };

@@ -171,6 +171,13 @@ void add_layers(Program& p) {
   p(kX, "batch_norm(%x0, " + norm);
   p(kX, "batch_norm_relu(%x0, " + norm);
   p(kX, "batch_norm_add_relu(%x0, %x1, " + norm);
+  const std::string few = p("f32[2,1,4,4]", "narrow(%x1, dim=1, start=0, length=1)");
+  const std::string seen = p("bool[2,3,4,4]", "gt(%x0, %x1)");
+  p(kX, "scaled_dot_product_attention(%x0, %x1, %x0, none, causal=true, scale=0.5, grouped=false)");
+  p(kX, concat("scaled_dot_product_attention(%x0, ", few, ", ", few, ", ", seen,
+               ", causal=false, scale=0.25, grouped=true)"));
+  p(kX, concat("scaled_dot_product_attention(%x0, %x0, %x1, ", left,
+               ", causal=false, scale=0.5, grouped=false)"));
   p(kX, "layer_norm(%x0, none, none, normalized=[4], eps=1e-06)");
   p(kX, "group_norm(%x0, %x2, none, groups=3, eps=1e-05)");
   p("f32[]",

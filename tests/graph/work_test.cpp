@@ -128,6 +128,7 @@ TEST_CASE("graph files: a type smaller than what its op makes does not hide the 
       "add(%l, %r)",
       "matmul(%r, %l)",
       "linear(%r, %r, none)",
+      "scaled_dot_product_attention(%r, %r, %r, none, causal=false, scale=1.0, grouped=false)",
       "cat(%c, %c, %c, %c, %c, %c, %c, %c, %c, %c, %c, %c, %c, %c, %c, %c, dim=0)",
       "index_select(%c, %j, dim=1)",
       "embedding(%l, %j, padding_index=\"none\")",

@@ -6,7 +6,9 @@
 
 #include "compare.h"
 #include "lathe/autograd/autocast.h"
+#include "lathe/core/memory/host_allocator.h"
 #include "lathe/core/random/generator.h"
+#include "lathe/core/thread_pool.h"
 #include "lathe/ops/random.h"
 
 using namespace lathe;
@@ -120,6 +122,100 @@ TEST_CASE("attention: gradients agree with finite differences, twice") {
   };
   // clang-format on
   for (const GradientCase& c : cases) check_gradients(c);
+}
+
+namespace {
+
+/// What attention and its gradients give for {q, k, v}, the loss being the sum of y * dy.
+Tensors with_gradients(const Tensors& in, const Tensor& dy, const AttentionOptions& opt) {
+  Tensors leaves, results;
+  for (const Tensor& t : in) leaves.push_back(t.detach().requires_grad_());
+  const Tensor y = scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], opt);
+  (y * dy).sum().backward();
+  results.push_back(y.detach());
+  for (const Tensor& t : leaves) results.push_back(t.grad());
+  return results;
+}
+
+/// The op made of others: a mask of zeros that requires a gradient asks for it.
+AttentionOptions composed(AttentionOptions opt) {
+  if (!opt.mask.defined()) opt.mask = zeros({1}, {.dtype = kF64});
+  if (opt.mask.dtype() == kBool) {
+    const Tensor never = zeros(opt.mask.shape(), {.dtype = kF64});
+    opt.mask = never.masked_fill(logical_not(opt.mask), -std::numeric_limits<double>::infinity());
+  }
+  opt.mask = opt.mask.detach().to(kF64).requires_grad_();
+  return opt;
+}
+
+}  // namespace
+
+TEST_CASE("attention: tiles agree with the op made of others, values and gradients") {
+  // One tile has 128 queries and 512 keys.
+  const std::pair<int64_t, int64_t> sizes[] = {{1, 1},     {7, 13},     {127, 511}, {128, 512},
+                                               {129, 513}, {257, 1031}, {521, 131}};
+  for (const auto& [L, S] : sizes) {
+    manual_seed(4);
+    const Tensors in{f64({2, 4, L, 5}), f64({2, 2, S, 5}), f64({2, 2, S, 3})};
+    const Tensor dy = f64({2, 4, L, 3}), seen = f64({2, 1, L, S}) > 0, padding = f64({S}) > 0;
+    const AttentionOptions options[] = {{},
+                                        {.causal = true},
+                                        {.scale = 1.5},
+                                        {.mask = seen, .causal = true},
+                                        {.mask = padding},
+                                        {.mask = f64({4, 1, S})},
+                                        {.mask = f64({L, 1}), .dropout = 0.4},
+                                        {.causal = true, .dropout = 0.25}};
+    for (size_t n = 0; n < std::size(options); ++n) {
+      AttentionOptions opt = options[n];
+      opt.grouped = true;
+      manual_seed(5);
+      const Tensors tiles = with_gradients(in, dy, opt);
+      manual_seed(5);
+      const Tensors others = with_gradients(in, dy, composed(opt));
+      for (size_t i = 0; i < tiles.size(); ++i) {
+        INFO("L ", L, " S ", S, " option ", n, " result ", i);
+        CHECK(difference(tiles[i], others[i].to_vector<double>(), 1e-12) == "");
+      }
+      std::vector<Tensor> narrow_in;
+      for (const Tensor& t : in) narrow_in.push_back(t.to(kF32));
+      manual_seed(5);
+      const Tensors narrow = with_gradients(narrow_in, dy.to(kF32), opt);
+      for (size_t i = 0; i < narrow.size(); ++i) {
+        CHECK(difference(narrow[i], tiles[i].to_vector<double>(), 1e-4) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("attention: memory grows with the length, and threads do not change a bit") {
+  const auto peak = [](int64_t L) {
+    const Tensors in{randn({1, 2, L, 8}), randn({1, 2, L, 8}), randn({1, 2, L, 8})};
+    const Tensor dy = randn({1, 2, L, 8});
+    host_allocator().reset_peak();
+    const size_t before = host_allocator().stats().allocated_bytes;
+    with_gradients(in, dy, {.causal = true});
+    return host_allocator().stats().peak_allocated_bytes - before;
+  };
+  const size_t of_8192 = peak(8192);
+  CHECK(of_8192 < 9 * peak(1024));
+  CHECK(of_8192 < size_t{8192} * 8192 * sizeof(float) / 16);
+  // Three heads are shared out as they are; tiles of one head for two threads and more.
+  const int before = num_threads();
+  for (const int64_t heads : {3, 1}) {
+    const Tensors in{randn({heads, 700, 8}), randn({heads, 1100, 8}), randn({heads, 1100, 8})};
+    const Tensor dy = randn({heads, 700, 8});
+    std::vector<std::vector<float>> results;
+    for (const int count : {1, 2, 3}) {
+      set_num_threads(count);
+      manual_seed(6);
+      for (const Tensor& t : with_gradients(in, dy, {.causal = true, .dropout = 0.1}))
+        results.push_back(t.to_vector<float>());
+    }
+    CAPTURE(heads);
+    for (size_t i = 4; i < results.size(); ++i) CHECK(results[i] == results[i % 4]);
+  }
+  set_num_threads(before);
 }
 
 TEST_CASE("attention: sizes that do not fit are named") {

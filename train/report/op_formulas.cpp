@@ -28,6 +28,8 @@ constexpr OpFormula kFormulas[] = {
    "dx = 1/s (g - mean(g) - xn mean(g xn)), where g = w dy, xn = (x - m) / s; dw = sum of dy xn; db = sum of dy"},
   {"lstm", "x h c w b", "y[t] = sigmoid(o) tanh(c), where c = sigmoid(f) c + sigmoid(i) tanh(g), and i, f, g, o are the parts of x[t] + w y[t-1]{b: + b}",
    "from the last t back, with the gradient d of i, f, g, o: dx[t] = d; dh = T(w) d; dc = dc sigmoid(f); dw = sum of d T(h); db = sum of d"},
+  {"scaled_dot_product_attention", "q k v", "y = w @ v, where w = softmax(q @ T(k) scale) over the keys that a query may see",
+   "dv = T(w) @ dy; ds = w (dy @ T(v) - sum of dy y) scale; dq = ds @ k; dk = T(ds) @ q"},
   {"dropout", "x", "y = x / (1-p) for a random part 1-p of the elements, 0 for the others", "dx = dy / (1-p) for the same elements, 0 for the others"},
   {"max_pool2d", "x", "y = the largest x of each window", "dx = dy at the place of that largest one, 0 elsewhere"},
   {"avg_pool2d", "x", "y = the mean of x over each window", "dx = dy / (size of the window), added up where windows overlap"},

@@ -1,0 +1,354 @@
+// CPU kernels of attention. A tile of scores (kQueries × kKeys) is computed, used and overwritten,
+// so memory grows with L + S instead of L * S. The forward pass corrects its sums whenever a later
+// tile holds a larger score (online softmax); the backward pass computes each tile again from the
+// scores' logsumexp. Contracts: attention.h.
+// ref: Dao et al. 2022 (arXiv:2205.14135).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "lathe/core/ceil_div.h"
+#include "lathe/core/compute_alone.h"
+#include "lathe/core/random/philox.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/core/visit.h"
+#include "lathe/ops/attention.h"
+#include "lathe/ops/exp_math.h"
+#include "lathe/ops/matmul_kernels/gemm.h"
+#include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
+
+namespace lathe {
+
+namespace {
+
+using cpu::GemmMode;
+using cpu::MatrixRef;
+using reduce_fold::fold_lanes;
+using reduce_math::Max;
+using reduce_math::Sum;
+
+// A tile of f32 scores takes 256 KiB, which the second-level cache holds.
+constexpr int64_t kQueries = 128, kKeys = 512;
+
+template <class A>
+constexpr A kInf = std::numeric_limits<A>::infinity();
+
+template <class A>
+LATHE_CLONES void scale_row(A* __restrict__ s, A scale, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) s[j] *= scale;
+}
+
+template <class A>
+LATHE_CLONES void add_mask(A* __restrict__ s, const A* __restrict__ mask, int64_t step, A least,
+                           int64_t n) {
+  for (int64_t j = 0; j < n; ++j) {
+    const A sum = s[j] + mask[j * step];
+    s[j] = sum <= least ? -kInf<A> : sum;
+  }
+}
+
+template <class A>
+LATHE_CLONES void hide(A* __restrict__ s, const bool* __restrict__ mask, int64_t step, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) s[j] = mask[j * step] ? s[j] : -kInf<A>;
+}
+
+/// s = exp(s - from)
+template <class A>
+LATHE_CLONES void exp_row(A* __restrict__ s, A from, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) s[j] = math::fast_exp(s[j] - from);
+}
+
+template <class A>
+LATHE_CLONES void keep_row(A* __restrict__ s, const A* __restrict__ kept, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) s[j] *= kept[j];
+}
+
+/// ds = w * (dw - delta) * scale, over dw.
+template <class A>
+LATHE_CLONES void score_grad_row(A* __restrict__ dw, const A* __restrict__ w, A delta, A scale,
+                                 int64_t n) {
+  for (int64_t j = 0; j < n; ++j) dw[j] = w[j] * (dw[j] - delta) * scale;
+}
+
+/// kept[j] = factor of the weight with word first + j of the random call: 0 or `factor`.
+template <class A>
+LATHE_CLONES void draw_row(A* __restrict__ kept, Generator::State start, int64_t first, float p,
+                           A factor, int64_t n) {
+  uint32_t words[kKeys + 8];
+  const int64_t counter = first / 4, ahead = first % 4;
+  for (int64_t c = 0; c < ceil_div(ahead + n, int64_t{4}); ++c) {
+    const uint64_t at = start.offset + static_cast<uint64_t>(counter + c);
+    const Philox4x32 bits = philox4x32_10(start.seed, at, 0);
+    for (int lane = 0; lane < 4; ++lane) words[4 * c + lane] = bits.v[lane];
+  }
+  for (int64_t j = 0; j < n; ++j) {
+    kept[j] = uniform_from_bits(words[ahead + j]) < p ? A(0) : factor;
+  }
+}
+
+/// The matrices of one call, and what is done to a tile of scores.
+template <class A>
+struct Attention {
+  explicit Attention(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in,
+                     const TiledAttention& how_in)
+      : how(how_in),
+        q(q_in.data<A>()),
+        k(k_in.data<A>()),
+        v(v_in.data<A>()),
+        heads(q_in.dim(0)),
+        group(q_in.dim(0) / k_in.dim(0)),
+        L(q_in.dim(1)),
+        S(k_in.dim(1)),
+        D(q_in.dim(2)),
+        E(v_in.dim(2)) {}
+
+  const TiledAttention& how;
+  const A *q, *k, *v;
+  int64_t heads, group, L, S, D, E;
+
+  /// Keys that the queries before `end` may see.
+  int64_t keys_of(int64_t end) const { return how.causal ? std::min(S, end) : S; }
+  MatrixRef<const A> queries(int64_t h, int64_t i, int64_t rows) const {
+    return MatrixRef<const A>::row_major(q + (h * L + i) * D, rows, D);
+  }
+  MatrixRef<const A> keys(int64_t h, int64_t j, int64_t cols) const {
+    return MatrixRef<const A>::row_major(k + (h / group * S + j) * D, cols, D);
+  }
+  MatrixRef<const A> values(int64_t h, int64_t j, int64_t cols) const {
+    return MatrixRef<const A>::row_major(v + (h / group * S + j) * E, cols, E);
+  }
+
+  /// Where row i of head h of the mask begins.
+  int64_t mask_row(int64_t h, int64_t i) const {
+    const Tensor& mask = how.mask;
+    int64_t at = i * mask.stride(-2);
+    for (int d = mask.ndim() - 3; d >= 0; --d) {
+      at += h % mask.dim(d) * mask.stride(d);
+      h /= mask.dim(d);
+    }
+    return at;
+  }
+
+  /// The scores of queries [i, i + rows) and keys [j, j + cols), -inf where hidden.
+  void scores(A* tile, int64_t h, int64_t i, int64_t rows, int64_t j, int64_t cols) const {
+    cpu::gemm(MatrixRef<A>::row_major(tile, rows, cols), queries(h, i, rows),
+              keys(h, j, cols).transposed(), GemmMode::kWrite);
+    for (int64_t r = 0; r < rows; ++r) {
+      A* s = tile + r * cols;
+      scale_row(s, static_cast<A>(how.scale), cols);
+      if (how.mask.defined()) {
+        const int64_t step = how.mask.stride(-1), at = mask_row(h, i + r) + j * step;
+        if (how.mask.dtype() == kBool) {
+          hide(s, how.mask.data<bool>() + at, step, cols);
+        } else {
+          add_mask(s, how.mask.data<A>() + at, step, static_cast<A>(how.least), cols);
+        }
+      }
+      if (how.causal && i + r + 1 < j + cols) {
+        std::fill(s + std::max<int64_t>(0, i + r + 1 - j), s + cols, -kInf<A>);
+      }
+    }
+  }
+
+  void draw(A* kept, int64_t h, int64_t i, int64_t j, int64_t cols) const {
+    const A factor = how.dropout < 1 ? static_cast<A>(1 / (1 - how.dropout)) : A(0);
+    draw_row(kept, how.start, (h * L + i) * S + j, static_cast<float>(how.dropout), factor, cols);
+  }
+};
+
+template <class A>
+void forward_tile(const Attention<A>& a, A* y, A* logsumexp, int64_t h, int64_t i, int64_t rows) {
+  std::vector<A> tile(static_cast<size_t>(rows * std::min(a.S, kKeys)));
+  A largest[kQueries], sum[kQueries] = {}, kept[kKeys];
+  std::fill(largest, largest + rows, -kInf<A>);
+  const auto out = MatrixRef<A>::row_major(y + (h * a.L + i) * a.E, rows, a.E);
+  const int64_t keys = a.keys_of(i + rows);
+  for (int64_t j = 0; j < keys; j += kKeys) {
+    const int64_t cols = std::min(kKeys, keys - j);
+    a.scores(tile.data(), h, i, rows, j, cols);
+    for (int64_t r = 0; r < rows; ++r) {
+      A* s = tile.data() + r * cols;
+      A now = fold_lanes<Max<A>>(s, cols);
+      now = now < largest[r] ? largest[r] : now;
+      const A from = now == -kInf<A> ? A(0) : now;  // all hidden so far: weights of exp(-inf)
+      exp_row(s, from, cols);
+      if (j > 0) {
+        const A shrink = math::fast_exp(largest[r] - from);
+        sum[r] *= shrink;
+        scale_row(out.data + r * a.E, shrink, a.E);
+      }
+      sum[r] += fold_lanes<Sum<A>>(s, cols);
+      largest[r] = now;
+      if (a.how.dropout > 0) {
+        a.draw(kept, h, i + r, j, cols);
+        keep_row(s, kept, cols);
+      }
+    }
+    cpu::gemm(out, MatrixRef<const A>::row_major(tile.data(), rows, cols), a.values(h, j, cols),
+              j == 0 ? GemmMode::kWrite : GemmMode::kAdd);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    const bool blind = sum[r] == 0;
+    // A row that sees nothing has weights of exp(-inf - inf) = 0 in the backward pass, too.
+    logsumexp[h * a.L + i + r] = blind ? kInf<A> : largest[r] + std::log(sum[r]);
+    if (blind) {
+      std::fill_n(out.data + r * a.E, a.E, A(0));
+    } else {
+      scale_row(out.data + r * a.E, A(1) / sum[r], a.E);
+    }
+  }
+}
+
+/// What the backward pass reads and writes.
+template <class A>
+struct BackwardArrays {
+  const A *dy, *y, *logsumexp;
+  A *dq, *dk, *dv;
+};
+
+/// Which gradients a tile adds to: all, dq, or dk and dv.
+enum class GradPart : uint8_t { kAll, kOfQueries, kOfKeys };
+
+/// One thread's memory for the tiles of a backward pass.
+template <class A>
+struct BackwardTiles {
+  explicit BackwardTiles(const Attention<A>& a)
+      : w(static_cast<size_t>(std::min(a.L, kQueries) * std::min(a.S, kKeys))),
+        dw(w.size()),
+        dropped(a.how.dropout > 0 ? w.size() : 0),
+        product(static_cast<size_t>(a.E)) {}
+
+  std::vector<A> w, dw, dropped, product;
+};
+
+/// Adds what the tile of queries from i and keys from j of head h contributes. The tile of the
+/// first keys writes dq.
+template <class A>
+void backward_tile(const Attention<A>& a, const BackwardArrays<A>& b, BackwardTiles<A>& t,
+                   int64_t h, int64_t i, int64_t j, GradPart part) {
+  const int64_t rows = std::min(kQueries, a.L - i), cols = std::min(kKeys, a.keys_of(i + rows) - j);
+  if (cols <= 0) return;
+  A kept[kKeys];
+  const A scale = static_cast<A>(a.how.scale);
+  const int64_t first = h * a.L + i, at = h / a.group * a.S + j;
+  const auto d_out = MatrixRef<const A>::row_major(b.dy + first * a.E, rows, a.E);
+  a.scores(t.w.data(), h, i, rows, j, cols);
+  cpu::gemm(MatrixRef<A>::row_major(t.dw.data(), rows, cols), d_out,
+            a.values(h, j, cols).transposed(), GemmMode::kWrite);
+  for (int64_t r = 0; r < rows; ++r) {
+    A *weights = t.w.data() + r * cols, *grads = t.dw.data() + r * cols;
+    std::copy_n(b.dy + (first + r) * a.E, a.E, t.product.data());
+    keep_row(t.product.data(), b.y + (first + r) * a.E, a.E);
+    const A delta = fold_lanes<Sum<A>>(t.product.data(), a.E);
+    exp_row(weights, b.logsumexp[first + r], cols);
+    if (a.how.dropout > 0) {
+      a.draw(kept, h, i + r, j, cols);
+      A* rest = t.dropped.data() + r * cols;
+      std::copy_n(weights, cols, rest);
+      keep_row(rest, kept, cols);
+      keep_row(grads, kept, cols);
+    }
+    score_grad_row(grads, weights, delta, scale, cols);
+  }
+  const auto d_scores = MatrixRef<const A>::row_major(t.dw.data(), rows, cols);
+  if (part != GradPart::kOfKeys) {
+    cpu::gemm(MatrixRef<A>::row_major(b.dq + first * a.D, rows, a.D), d_scores, a.keys(h, j, cols),
+              j == 0 ? GemmMode::kWrite : GemmMode::kAdd);
+  }
+  if (part == GradPart::kOfQueries) return;
+  const A* used = a.how.dropout > 0 ? t.dropped.data() : t.w.data();
+  cpu::gemm(MatrixRef<A>::row_major(b.dv + at * a.E, cols, a.E),
+            MatrixRef<const A>::row_major(used, rows, cols).transposed(), d_out, GemmMode::kAdd);
+  cpu::gemm(MatrixRef<A>::row_major(b.dk + at * a.D, cols, a.D), d_scores.transposed(),
+            a.queries(h, i, rows), GemmMode::kAdd);
+}
+
+/// Adds to dk and dv of keys [begin, end) of head m, always in this order. GradPart::kAll also adds
+/// to dq of the queries that share the head.
+template <class A>
+void backward_keys(const Attention<A>& a, const BackwardArrays<A>& b, BackwardTiles<A>& t,
+                   int64_t m, int64_t begin, int64_t end, GradPart part) {
+  for (int64_t h = m * a.group; h < (m + 1) * a.group; ++h) {
+    for (int64_t i = 0; i < a.L; i += kQueries) {
+      for (int64_t j = begin; j < end; j += kKeys) backward_tile(a, b, t, h, i, j, part);
+    }
+  }
+}
+
+/// Heads of keys are shared out among the threads. Where there are too few, tiles of keys and tiles
+/// of queries are, and each tile of scores is computed for both: 7 matrix products instead of 5.
+/// Both ways add up in one order, so the number of threads changes no bit.
+template <class A>
+void backward(const Attention<A>& a, const BackwardArrays<A>& b) {
+  const int64_t shared = a.heads / a.group, threads = num_threads();
+  const int64_t work = a.group * a.L * a.S * (3 * a.D + 2 * a.E);  // of a head of keys
+  const auto grain = [&](int64_t tasks) {
+    return std::max<int64_t>(1, (1 << 18) / std::max<int64_t>(1, work * shared / tasks));
+  };
+  if (7 * shared >= 5 * threads * ceil_div(shared, threads)) {
+    parallel_for(shared, grain(shared), [&](int64_t begin, int64_t end) {
+      const ComputeAlone alone;
+      BackwardTiles<A> t(a);
+      for (int64_t m = begin; m < end; ++m) backward_keys(a, b, t, m, 0, a.S, GradPart::kAll);
+    });
+    return;
+  }
+  const int64_t of_keys = ceil_div(a.S, kKeys), of_queries = ceil_div(a.L, kQueries);
+  const int64_t key_tasks = shared * of_keys, tasks = key_tasks + a.heads * of_queries;
+  parallel_for(tasks, grain(tasks), [&](int64_t begin, int64_t end) {
+    const ComputeAlone alone;
+    BackwardTiles<A> t(a);
+    for (int64_t task = begin; task < end; ++task) {
+      if (task < key_tasks) {
+        const int64_t j = task % of_keys * kKeys;
+        backward_keys(a, b, t, task / of_keys, j, std::min(a.S, j + kKeys), GradPart::kOfKeys);
+        continue;
+      }
+      const int64_t h = (task - key_tasks) / of_queries, i = (task - key_tasks) % of_queries;
+      for (int64_t j = 0; j < a.S; j += kKeys) {
+        backward_tile(a, b, t, h, i * kQueries, j, GradPart::kOfQueries);
+      }
+    }
+  });
+}
+
+template <class F>
+void visit_wide(DType dtype, F&& f) {
+  if (dtype == kF64) return f(TypeTag<double>{});
+  f(TypeTag<float>{});
+}
+
+}  // namespace
+
+void cpu::attention_forward(const Tensor& y, const Tensor& logsumexp, const Tensor& q,
+                            const Tensor& k, const Tensor& v, const TiledAttention& how) {
+  visit_wide(q.dtype(), [&](auto tag) {
+    using A = typename decltype(tag)::type;
+    const Attention<A> a(q, k, v, how);
+    const int64_t tiles = ceil_div(a.L, kQueries);
+    const int64_t work = std::min(a.L, kQueries) * a.S * (a.D + a.E);
+    parallel_for(a.heads * tiles, std::max<int64_t>(1, (1 << 18) / work),
+                 [&](int64_t begin, int64_t end) {
+                   const ComputeAlone alone;  // each thread has tiles of its own
+                   for (int64_t t = begin; t < end; ++t) {
+                     const int64_t i = t % tiles * kQueries;
+                     forward_tile(a, y.data<A>(), logsumexp.data<A>(), t / tiles, i,
+                                  std::min(kQueries, a.L - i));
+                   }
+                 });
+  });
+}
+
+void cpu::attention_backward(const AttentionGradients& grads, const Tensor& dy, const Tensor& y,
+                             const Tensor& logsumexp, const Tensor& q, const Tensor& k,
+                             const Tensor& v, const TiledAttention& how) {
+  visit_wide(q.dtype(), [&](auto tag) {
+    using A = typename decltype(tag)::type;
+    const Attention<A> a(q, k, v, how);
+    backward(a, {dy.data<A>(), y.data<A>(), logsumexp.data<A>(), grads.dq.data<A>(),
+                 grads.dk.data<A>(), grads.dv.data<A>()});
+  });
+}
+
+}  // namespace lathe
