@@ -1,6 +1,7 @@
-// Assignment 6: batch norm and its gradient.
+// Assignment 6: batch norm and layer norm, and their gradients.
 #include "tiny/batch_norm.h"
 
+#include "layer_norm.h"
 #include "numbers.h"
 
 using namespace course;
@@ -45,7 +46,7 @@ static std::vector<Tensor> gradients(const Tensor& x, const Tensor& weight, cons
 
 int main() {
   Report report;
-  report.test(3, "the output has mean 0 and variance 1 in each channel", [] {
+  report.test(2, "the output has mean 0 and variance 1 in each channel", [] {
     const Tensor x = made_up({3, 2, 2, 2}, 1), y = Call(2)(x);
     for (int64_t c = 0; c < 2; ++c) {
       const auto [mean, squares] = statistics(y, c);
@@ -55,7 +56,7 @@ int main() {
                    {squares_before / 12 / (squares_before / 12 + kEps)});
     }
   });
-  report.test(3, "the running statistics move a tenth of the way", [] {
+  report.test(2, "the running statistics move a tenth of the way", [] {
     Call call(2);
     const Tensor x = made_up({3, 2, 2, 2}, 1);
     call(x);
@@ -84,7 +85,7 @@ int main() {
     expect_close("dweight", values(got[1]), dweight);
     expect_close("dbias", values(got[2]), dbias);
   });
-  report.test(5, "the gradient of x in training agrees with differences", [] {
+  report.test(4, "the gradient of x in training agrees with differences", [] {
     Tensor weight({2}, {2, -3}), bias({2}, {1, 2});
     for (const Shape& shape : {Shape{3, 2, 2, 2}, Shape{4, 2}})
       expect_gradients("training", {made_up(shape, 1), weight, bias}, [](const Tensors& in) {
@@ -105,6 +106,20 @@ int main() {
     std::vector<double> expected = values(dy);
     for (double& value : expected) value *= 2 / std::sqrt(0.5 + kEps);
     expect_close("dx", values(got[0]), expected);
+  });
+  report.test(1, "layer norm: each row has mean 0 and variance 1, then its weights", [] {
+    // Deviations of 2 and of 1e8 from the rows' means; weights 3 and 4, biases 1 and 2.
+    const Tensor x({2, 2}, {1, 5, 10, 10 + 2e8});
+    expect_close("eps 0", values(layer_norm(x, Tensor({2}, {3, 4}), Tensor({2}, {1, 2}), 0)),
+                 {-2, 6, -2, 6});
+    expect_close("eps 5, a row of the variance 4",
+                 values(layer_norm(Tensor({1, 2}, {1, 5}), Tensor({2}, {3, 3}), Tensor({2}), 5)),
+                 {-2, 2});
+  });
+  report.test(2, "layer norm: the gradients agree with differences", [] {
+    expect_gradients("x, weight and bias",
+                     {made_up({3, 4}, 1), Tensor({4}, {2, -3, 1, 0.5}), made_up({4}, 2)},
+                     [](const Tensors& in) { return layer_norm(in[0], in[1], in[2], kEps); });
   });
   return report.done();
 }
