@@ -56,9 +56,9 @@ def named(chart):
     return re.sub(r"</svg>\s*$", f"{names}</svg>\n", chart)
 
 
-FIGURES = {"places.svg": early.places, "strides.svg": early.strides, "op.svg": early.op, "tape.svg": early.tape,
+FIGURES = {"places.svg": early.places, "notes.svg": early.notes, "strides.svg": early.strides, "op.svg": early.op, "tape.svg": early.tape,
            "views.svg": early.views, "filter.svg": early.filter_through_channels, "im2col.svg": early.im2col, "winograd-tiles.svg": early.winograd_tiles,
-           "float-bits.svg": early.float_bits,
+           "shadows.svg": early.shadows, "float-bits.svg": early.float_bits,
            "streams.svg": late.streams, "segments.svg": late.segments, "search.svg": late.search, "loader.svg": late.loader,
            "launches.svg": late.launches, "buckets.svg": late.buckets, "ring.svg": late.ring, "tiles.svg": late.tiles,
            "fused.svg": late.fused}

@@ -38,11 +38,13 @@ static void print(const char* name, const std::vector<double>& values) {
 
 int main() {
   // Five samples of one channel.
-  const std::vector<double> x_values = {1, 2, 4, 4, 9}, dy_values = {1, 0, -1, 2, 0.5};
+  const std::vector<double> x_values = {1, 2, 4, 4, 9}, dy_values = {-1, 0, 0, 1, 2};
   const Tensor x = lathe::tensor(x_values).reshape({5, 1});
   const Tensor dy = lathe::tensor(dy_values).reshape({5, 1});
   x.requires_grad_();
   const Tensor y = normalized(x);
+  print("x", x_values);
+  print("dy", dy_values);
   print("y", y.detach().to_vector<double>());
   y.backward(dy);
   const std::vector<double> dx = x.grad().to_vector<double>();

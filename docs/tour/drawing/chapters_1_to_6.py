@@ -2,6 +2,48 @@
 from figure import BLUE, Figure, GREEN, GREY, INK, LIGHT, LINE, ORANGE, PALE, RED
 
 
+def notes():
+    """The first page: what the library made for one step: tensors, Metas, nodes and edges."""
+    f = Figure("From loss to w: tensors, their Metas, and the nodes of five ops with their edges", 800, 300)
+
+    def tensor(x, name, numbers, width):
+        f.bar(x, 40, 70, name, GREEN)
+        f.bar(x + 100, 40, 90, "TensorImpl", GREY)
+        f.bar(x + 220, 40, width, numbers, GREY)
+        f.arrow(x + 70, 53, x + 99, 53)
+        f.arrow(x + 190, 53, x + 219, 53)
+        f.text(x + 220 + width / 2, 34, "Storage", "middle", size=11)
+
+    tensor(20, "loss", "1", 40)
+    tensor(490, "w", "1 0 -1 2", 70)
+    f.bar(20, 114, 170, "Meta: grad_fn", ORANGE)
+    f.arrow(140, 66, 140, 113)
+    f.text(148, 94, "meta", size=11)
+    f.arrow(60, 140, 60, 199)
+    f.text(68, 174, "grad_fn", size=11)
+    f.bar(480, 114, 170, "Meta: requires_grad, grad", ORANGE)
+    f.arrow(610, 66, 610, 113)
+    f.text(602, 94, "meta", "end", size=11)
+    f.bar(370, 114, 70, "dw", GREEN)
+    f.arrow(479, 127, 441, 127)
+    f.text(460, 120, "grad", "middle", size=11)
+    for i, name in enumerate(("mul 5", "sum 4", "mul 3", "sub 2", "conv2d 1")):
+        x = 20 + 150 * i
+        f.bar(x, 200, 90, name, BLUE, 34)
+        if i == 2:
+            f.arrow(x + 90, 210, x + 149, 210)
+            f.arrow(x + 90, 225, x + 149, 225)
+        elif i < 4:
+            f.arrow(x + 90, 217, x + 149, 217)
+        if i < 4:
+            f.text(x + 120, 204, "Edge", "middle", size=11)
+    f.arrow(670, 199, 670, 67)
+    f.text(678, 174, "Edge, to a leaf", size=11)
+    f.text(20, 262, "Blue: a Node for each op, with its number. mul 3 multiplies the error by itself, so both its edges lead to sub 2.", size=11)
+    f.text(20, 280, "x and the target want no gradient: their edges lead nowhere. The 0.5 of mul 5 is a number and has no edge.", size=11)
+    return f
+
+
 def places():
     """The first page: the filter on its four places of the image."""
     f = Figure("The filter on its four places of the image, and the number that each place gives", 760, 250)
@@ -253,6 +295,30 @@ def winograd_tiles():
     f.text(580, 249, "outputs need 4x4.", size=11)
     f.text(20, 276, "Blue frame: tile 0,0. Orange frame: tile 0,1. Green: pixels that both read. Tiles 1,0 and 1,1 begin two rows further down.", size=11)
     f.text(20, 292, "U = G g G' is made of the filter, once for all tiles.", size=11)
+    return f
+
+
+def shadows():
+    """Chapter 5: what batch norm's gradient takes from g."""
+    f = Figure("From g to dx: take away the mean, and what points along h", 790, 250)
+    deviations, g = (-3, -2, 0, 0, 5), (-1, 0, 0, 1, 2)
+    mean = sum(g) / 5
+    along = sum(a * b for a, b in zip(g, deviations)) / sum(b * b for b in deviations)  # mean(g h) h = along (x - mean), eps aside
+    panels = (("g", g, BLUE), ("mean(g)", [mean] * 5, ORANGE), ("h · mean(g · h)", [along * b for b in deviations], ORANGE),
+              ("what is left", [a - mean - along * b for a, b in zip(g, deviations)], GREEN))
+    for panel, (name, values, color) in enumerate(panels):
+        left = 20 + 200 * panel
+        f.text(left + 75, 24, name, "middle", bold=True)
+        f.line(left, 150, left + 150, 150, LINE)
+        for i, value in enumerate(values):
+            height = round(abs(value) * 45, 1)
+            if height:
+                f.box(left + 4 + 30 * i, round(150 - height, 1) if value > 0 else 150, 22, height, LIGHT[color], color)
+            label = f"{value:.2f}".rstrip("0").rstrip(".")
+            f.text(left + 15 + 30 * i, round(144 - height, 1) if value >= 0 else round(162 + height, 1), label, "middle", size=10)
+        if panel < 3:
+            f.text(left + 175, 156, "--="[panel], "middle", bold=True, size=18)
+    f.text(20, 238, "What is left adds up to 0, and so do its products with h. Multiply it by s = 0.36274: that is dx.", size=11)
     return f
 
 
