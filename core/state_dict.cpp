@@ -22,9 +22,10 @@ std::optional<int64_t> as_count(const Tensor& number) {
 }
 
 void StateDict::add(std::string name, Tensor tensor) {
-  LATHE_CHECK(ValueError, tensor.defined(), "state dict: entry \"", name, "\" is undefined");
+  LATHE_CHECK(ValueError, tensor.defined(), "state dict: entry \"", full_name(name),
+              "\" is undefined");
   const bool is_new = index_.emplace(name, entries_.size()).second;
-  LATHE_CHECK(ValueError, is_new, "state dict: there is already an entry \"", name,
+  LATHE_CHECK(ValueError, is_new, "state dict: there is already an entry \"", full_name(name),
               "\" (new: ", tensor, ")");
   entries_.emplace_back(std::move(name), std::move(tensor));
 }
@@ -46,7 +47,8 @@ const Tensor* StateDict::find(std::string_view name) const {
 
 const Tensor& StateDict::at(std::string_view name) const {
   const Tensor* tensor = find(name);
-  LATHE_CHECK(ValueError, tensor != nullptr, "state dict: no entry \"", name, "\" among ", size());
+  LATHE_CHECK(ValueError, tensor != nullptr, "state dict: no entry \"", full_name(name),
+              "\" among ", size());
   return *tensor;
 }
 
@@ -58,34 +60,39 @@ static Scalar only_value(std::string_view name, const Tensor& entry) {
 }
 
 Scalar StateDict::exact(std::string_view name, DType wanted) const {
-  const Scalar value = only_value(name, at(name));
+  const Scalar value = only_value(full_name(name), at(name));
   const double v = value.to<double>();
   const bool holds = is_floating(wanted)   ? true
                      : wanted == kBool     ? v == 0 || v == 1
                      : value.is_floating() ? std::floor(v) == v && v >= -0x1p63 && v < 0x1p63
                                            : true;
-  LATHE_CHECK(ValueError, holds, "state dict: \"", name, "\" is ", value, ", which is no ", wanted);
+  LATHE_CHECK(ValueError, holds, "state dict: \"", full_name(name), "\" is ", value,
+              ", which is no ", wanted);
   return value;
 }
 
 int64_t StateDict::count(std::string_view name) const {
-  const Scalar value = only_value(name, at(name));
+  const Scalar value = only_value(full_name(name), at(name));
   const std::optional<int64_t> count = as_count(at(name));
-  LATHE_CHECK(ValueError, count, "state dict: \"", name, "\" must be an integer from 0 to ",
-              kMostCounted, ", got ", value);
+  LATHE_CHECK(ValueError, count, "state dict: \"", full_name(name),
+              "\" must be an integer from 0 to ", kMostCounted, ", got ", value);
   return *count;
 }
 
 StateDict StateDict::section(std::string_view prefix) const {
   StateDict out;
+  out.prefix_ = full_name(prefix);
   for (const auto& [name, tensor] : entries_) {
     if (name.starts_with(prefix)) out.add(name.substr(prefix.size()), tensor);
   }
   return out;
 }
 
+std::string StateDict::full_name(std::string_view name) const { return concat(prefix_, name); }
+
 StateDict StateDict::clone() const {
   StateDict out;
+  out.prefix_ = prefix_;
   for (const auto& [name, tensor] : entries_) {
     const Tensor copy = empty_like(tensor);
     copy_values(copy, tensor);
@@ -98,7 +105,8 @@ void check_entries(std::string_view object, const StateDict& state, const StateD
   std::string faults;
   const auto list = [&](const char* fault, const StateDict& from, const StateDict& in) {
     for (const auto& [name, tensor] : from) {
-      if (!in.contains(name)) faults += concat(faults.empty() ? "" : "; ", fault, name);
+      if (!in.contains(name))
+        faults += concat(faults.empty() ? "" : "; ", fault, state.full_name(name));
     }
   };
   list("missing ", own, state);

@@ -55,8 +55,11 @@ class LATHE_API StateDict {
   /// entry, or if the value is no integer from 0 to kMostCounted (2^53).
   int64_t count(std::string_view name) const;
 
-  /// The entries whose names begin with `prefix`; the prefix is removed from their names.
+  /// The entries whose names begin with `prefix`; the prefix is removed from their names. Messages
+  /// about the section's entries still have it.
   StateDict section(std::string_view prefix) const;
+  /// The name for messages: with the prefixes that section() removed.
+  std::string full_name(std::string_view name) const;
   /// A state dict with the same names and copies of the values, on the same devices.
   StateDict clone() const;
 
@@ -73,6 +76,7 @@ class LATHE_API StateDict {
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
   };
 
+  std::string prefix_;
   std::vector<Entry> entries_;
   std::unordered_map<std::string, size_t, Hash, std::equal_to<>> index_;
 };

@@ -37,13 +37,14 @@ Module::Named<std::string> Module::shared_names() const {
 
 namespace {
 
-/// ", missing: a b" for the first few names.
-void append_names(std::string& text, const char* what, const std::vector<std::string>& names) {
+/// "; 2 missing: a, b" for the first few names, each with `prefix` before it.
+void append_names(std::string& text, const char* what, const std::vector<std::string>& names,
+                  const std::string& prefix) {
   constexpr size_t kMost = 10;
   if (names.empty()) return;
   text += concat(text.empty() ? "" : "; ", names.size(), " ", what, ":");
   for (size_t i = 0; i < names.size() && i < kMost; ++i)
-    text += concat(i == 0 ? " " : ", ", names[i]);
+    text += concat(i == 0 ? " " : ", ", prefix, names[i]);
   if (names.size() > kMost) text += ", …";
 }
 
@@ -96,9 +97,10 @@ LoadReport Module::load_state_dict(const StateDict& state, const LoadOptions& op
   }
 
   std::string problems;
-  if (options.strict) append_names(problems, "missing", report.missing);
-  if (options.strict) append_names(problems, "unexpected", report.unexpected);
-  append_names(problems, "of another shape or dtype", misfits);
+  const std::string prefix = state.full_name("");
+  if (options.strict) append_names(problems, "missing", report.missing, prefix);
+  if (options.strict) append_names(problems, "unexpected", report.unexpected, prefix);
+  append_names(problems, "of another shape or dtype", misfits, prefix);
   LATHE_CHECK(ValueError, problems.empty(), "load_state_dict: ", type_name(),
               " does not take this state: ", problems);
   detach_sources(copies);

@@ -168,17 +168,18 @@ void EMA::load_state_dict(const StateDict& state) {
     faults += concat(faults.empty() ? "" : "; ", text...);
   };
   const Tensor* updates = state.find("num_updates");
-  if (updates == nullptr) complain("missing num_updates");
+  if (updates == nullptr) complain("missing ", state.full_name("num_updates"));
   const auto count = updates != nullptr ? as_count(*updates) : std::nullopt;
-  if (updates != nullptr && !count) complain("num_updates is no count: ", *updates);
+  if (updates != nullptr && !count)
+    complain(state.full_name("num_updates"), " is no count: ", *updates);
   Tensors loaded;
   for (const Entry& e : entries_) {
     const std::string name = concat("average.", e.name);
     const Tensor* t = state.find(name);
     if (t == nullptr) {
-      complain("missing ", name);
+      complain("missing ", state.full_name(name));
     } else if (!(t->shape() == e.average.shape()) || !is_floating(t->dtype())) {
-      complain(name, " is ", *t, " but the average is ", e.average);
+      complain(state.full_name(name), " is ", *t, " but the average is ", e.average);
     } else {
       loaded.push_back(empty_like(e.average));
       copy_values(loaded.back(), *t);
@@ -190,7 +191,7 @@ void EMA::load_state_dict(const StateDict& state) {
            });
   };
   for (const auto& [name, t] : state) {
-    if (!is_known(name)) complain("unexpected ", name);
+    if (!is_known(name)) complain("unexpected ", state.full_name(name));
   }
   LATHE_CHECK(ValueError, faults.empty(), "EMA: the state does not fit: ", faults);
   for (size_t i = 0; i < loaded.size(); ++i) entries_[i].average = loaded[i];

@@ -303,11 +303,13 @@ void GradScaler::load_state_dict(const StateDict& state) {
   };
   for (const char* name : kNames) {
     const Tensor* t = state.find(name);
-    if (t == nullptr) complain("missing ", name);
-    if (t != nullptr && t->numel() != 1) complain(name, " is ", *t, " instead of a number");
+    if (t == nullptr) complain("missing ", state.full_name(name));
+    if (t != nullptr && t->numel() != 1)
+      complain(state.full_name(name), " is ", *t, " instead of a number");
   }
   for (const auto& [name, tensor] : state) {
-    if (std::ranges::find(kNames, name) == std::end(kNames)) complain("unexpected ", name);
+    if (std::ranges::find(kNames, name) == std::end(kNames))
+      complain("unexpected ", state.full_name(name));
   }
   LATHE_CHECK(ValueError, faults.empty(), "GradScaler: the state does not fit: ", faults);
 

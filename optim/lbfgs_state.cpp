@@ -68,7 +68,7 @@ void LBFGS::load_state_dict(const StateDict& state) {
     int64_t length = 0;
     for (const Tensor& p : params_) length += p.numel();
     const auto vector = [&](const std::string& name) {
-      return vector_like(state.at(name), name, params_[0], length);
+      return vector_like(state.at(name), state.full_name(name), params_[0], length);
     };
     loaded.t = state.number<double>("t");
     loaded.curvature = state.number<double>("curvature");

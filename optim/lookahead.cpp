@@ -82,8 +82,8 @@ void Lookahead::load_state_dict(const StateDict& state) {
   for (const Tensor& own : slow_) {
     const std::string name = concat("slow.", loaded.size());
     const Tensor& t = state.at(name);
-    LATHE_CHECK(ValueError, t.shape() == own.shape() && is_floating(t.dtype()), "Lookahead: ", name,
-                " is ", t, " but the slow weight is ", own);
+    LATHE_CHECK(ValueError, t.shape() == own.shape() && is_floating(t.dtype()),
+                "Lookahead: ", state.full_name(name), " is ", t, " but the slow weight is ", own);
     loaded.push_back(empty_like(own));
     copy_values(loaded.back(), t);
   }

@@ -18,12 +18,13 @@ class StateReader {
   explicit StateReader(const StateDict& state) : state_(state) {}
 
   bool contains(const std::string& name) const { return state_.contains(name); }
+  std::string full_name(const std::string& name) const { return state_.full_name(name); }
 
   /// Null if the entry is missing, which is then recorded.
   const Tensor* find(const std::string& name) {
     const Tensor* t = state_.find(name);
     if (t == nullptr) {
-      complain("missing ", name);
+      complain("missing ", full_name(name));
     } else {
       known_.insert(name);
     }
@@ -35,7 +36,7 @@ class StateReader {
     const Tensor* t = find(name);
     if (t == nullptr) return 0;
     if (t->numel() == 1) return t->item<double>();
-    complain(name, " is ", *t, " instead of a number");
+    complain(full_name(name), " is ", *t, " instead of a number");
     return 0;
   }
 
@@ -45,7 +46,7 @@ class StateReader {
     const Tensor* t = state_.find(name);
     if (t == nullptr || t->numel() != 1) return 0;  // number() has recorded that
     const int64_t count = as_count(*t).value_or(0);
-    if (count < 1) complain(name, " is ", value);
+    if (count < 1) complain(full_name(name), " is ", value);
     return count;
   }
 
@@ -57,7 +58,7 @@ class StateReader {
   /// throws: ValueError listing all complaints, and the entries that were never asked for.
   void finish(const char* optimizer) {
     for (const auto& [name, tensor] : state_) {
-      if (!known_.contains(name)) complain("unexpected ", name);
+      if (!known_.contains(name)) complain("unexpected ", full_name(name));
     }
     LATHE_CHECK(ValueError, problems_.empty(), optimizer, ": the state does not fit: ", problems_);
   }
@@ -152,7 +153,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
     }
     group.initial_lr = reader.number(prefix + "initial_lr");
     if (!(std::isfinite(group.initial_lr) && group.initial_lr >= 0))
-      reader.complain(prefix, "initial_lr is ", group.initial_lr);
+      reader.complain(reader.full_name(prefix), "initial_lr is ", group.initial_lr);
     group.counts = {};
     group.rate = {};
     for (HyperParameter& h : group.hyper) h.value = reader.number(concat(prefix, h.name));
@@ -175,7 +176,8 @@ void Optimizer::load_state_dict(const StateDict& state) {
         const Tensor* buffer = reader.find(name);
         if (buffer == nullptr) continue;
         if (!(buffer->shape() == buffer_shape(slot, b)) || !is_floating(buffer->dtype())) {
-          reader.complain(name, " is ", *buffer, " but the parameter is ", slot.param);
+          reader.complain(reader.full_name(name), " is ", *buffer, " but the parameter is ",
+                          slot.param);
           continue;
         }
         if (!own) continue;

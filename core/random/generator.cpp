@@ -188,9 +188,11 @@ void set_random_state(const StateDict& state) {
     const std::optional<Generator::State> entry = as_state(tensor);
     const std::optional<int8_t> index = cuda_index(name);
     if (!index && name != "cpu" && name != "unused") {
-      complain("unexpected ", name);
+      complain("unexpected ", state.full_name(name));
     } else if (!entry) {
-      complain(name, " is ", tensor, " instead of a seed and an offset, i64[2]");
+      complain(state.full_name(name), " is ", tensor, " instead of a seed and an offset, i64[2]");
+    } else if (name == "unused" && entry->offset != 0) {
+      complain(state.full_name(name), " has the offset ", entry->offset, " instead of 0");
     } else if (index) {
       cuda.emplace(*index, *entry);
     } else {
@@ -198,7 +200,7 @@ void set_random_state(const StateDict& state) {
     }
   }
   for (const char* name : {"cpu", "unused"}) {
-    if (!state.contains(name)) complain("missing ", name);
+    if (!state.contains(name)) complain("missing ", state.full_name(name));
   }
   LATHE_CHECK(ValueError, problems.empty(), "random state: it does not fit: ", problems);
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lathe/core/state_entries.h"
 #include "lathe/ops/creation.h"
 
 namespace lathe {
@@ -52,6 +53,23 @@ TEST_CASE("StateDict: sections take prefixes off, add_all puts them on") {
   CHECK(names(outer.section("optimizer.")) == names(inner));
 }
 
+TEST_CASE("StateDict: a section's messages have the names of the whole") {
+  StateDict whole;
+  whole.add_number("a.b.x", 0.5);
+  const StateDict section = whole.section("a.").section("b.").clone();
+  CHECK(section.full_name("x") == "a.b.x");
+  CHECK_THROWS_WITH_AS(section.at("y"), doctest::Contains("no entry \"a.b.y\" among 1"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(section.number<int64_t>("x"), doctest::Contains("\"a.b.x\" is 0.5"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(section.count("x"), doctest::Contains("\"a.b.x\" must be an integer"),
+                       ValueError);
+  StateDict own;
+  own.add_number("z", 1);
+  CHECK_THROWS_WITH_AS(check_entries("part", section, own),
+                       doctest::Contains("missing a.b.z; unexpected a.b.x"), ValueError);
+}
+
 TEST_CASE("StateDict: entries share their values until clone") {
   const Tensor t = zeros({2});
   StateDict state;
@@ -71,7 +89,8 @@ TEST_CASE("StateDict: errors name the entry, and change nothing") {
                        ValueError);
   CHECK(state.size() == 1);
   CHECK_THROWS_WITH_AS(state.at("c"), doctest::Contains("no entry \"c\" among 1"), ValueError);
-  CHECK_THROWS_AS(state.number<double>("a"), ShapeError);
+  CHECK_THROWS_WITH_AS(state.number<double>("a"),
+                       doctest::Contains("\"a\" must have one element (f32[2]"), ShapeError);
 }
 
 TEST_CASE("StateDict: a number that is no integer is not read as one") {
@@ -86,7 +105,8 @@ TEST_CASE("StateDict: a number that is no integer is not read as one") {
   for (const double value : {1.5, 2.85679e151, -1e19, 0x1p63, double(INFINITY), double(NAN)}) {
     StateDict bad;
     bad.add_number("step", value);
-    CHECK_THROWS_AS(bad.number<int64_t>("step"), ValueError);
+    CHECK_THROWS_WITH_AS(bad.number<int64_t>("step"), doctest::Contains("\"step\" is "),
+                         ValueError);
   }
   StateDict least;
   least.add_number("x", -0x1p63);

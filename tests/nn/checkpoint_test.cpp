@@ -180,10 +180,11 @@ TEST_CASE("checkpoint: what does not fit is listed for all parts, and nothing ch
   const std::string before = bytes_of(collect_checkpoint(training.parts()));
   const std::string text = message_of<ValueError>([&] { load_checkpoint(path, training.parts()); });
   CAPTURE(text);
-  for (const char* part : {"c.safetensors: ", "4 missing: fc1.weight", "2 unexpected: weight",
-                           "SGD: the state does not fit: group 0 has 4 parameters here and 2",
-                           "missing group.0.momentum", "unexpected group.0.beta1",
-                           "it holds no scheduler", "it holds no loader"}) {
+  for (const char* part :
+       {"c.safetensors: ", "4 missing: fc1.weight", "2 unexpected: weight",
+        "SGD: the state does not fit: group 0 has 4 parameters here and 2",
+        "missing optimizer.group.0.momentum", "unexpected optimizer.group.0.beta1",
+        "it holds no scheduler", "it holds no loader"}) {
     CHECK_MESSAGE(text.find(part) != std::string::npos, part);
   }
   CHECK(bytes_of(collect_checkpoint(training.parts())) == before);
@@ -197,7 +198,7 @@ TEST_CASE("checkpoint: what does not fit is listed for all parts, and nothing ch
   training.run(step, 6);
   const std::string later = bytes_of(collect_checkpoint(training.parts()));
   CHECK_THROWS_WITH_AS(restore_checkpoint(bad, training.parts(), "bad"),
-                       doctest::Contains("bad: random state: it does not fit: missing cpu"),
+                       doctest::Contains("bad: random state: it does not fit: missing rng.cpu"),
                        ValueError);
   CHECK(bytes_of(collect_checkpoint(training.parts())) == later);
 }
