@@ -10,6 +10,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/log.h"
 #include "lathe/core/seconds_since.h"
+#include "lathe/core/state_entries.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/epoch_run.h"
 #include "lathe/data/worker_threads.h"
@@ -162,6 +163,7 @@ StateDict LoaderCore::state_dict() const {
 }
 
 void LoaderCore::load_state_dict(const StateDict& state) {
+  check_entries("DataLoader", state, state_dict());
   const int64_t epoch = state.count("epoch"), batch = state.count("batch");
   const auto seed = state.number<int64_t>("seed");
   set_epoch(epoch, batch);

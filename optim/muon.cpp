@@ -89,6 +89,9 @@ void Muon::check_together(const HyperParameters& hyper) const {
   const auto o = options_of<MuonOptions>(hyper);
   LATHE_CHECK(ValueError, !o.use_adamw || !o.use_sgd, name_,
               ": a group has both use_adamw and use_sgd");
+  const double steps = hyper("ns_steps");  // as a state has it
+  LATHE_CHECK(ValueError, std::floor(steps) == steps, name_, ": ns_steps must be an integer, got ",
+              steps);
 }
 
 Tensors Muon::prepare_update(const HyperParameters& hyper, std::span<UpdateItem> items) const {

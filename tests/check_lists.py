@@ -6,7 +6,7 @@
 - LATHE_CUDA_LIBRARY_HEADERS names every header that includes one of NVIDIA's, itself or through others: it is not
   installed, and a machine without CUDA does not compile it. But for <cuda_runtime.h>, which tests/emulation has, too.
 - No header that is installed includes one that is not (_private_headers in cmake/LatheInstall.cmake).
-- tests/state/ asks each class of optim/ with a state_dict() what saved_state.h says.
+- tests/state/ asks each class with a state_dict(), each schedule and each sampler what saved_state.h says.
 
     check_lists.py SOURCE_ROOT
 
@@ -80,21 +80,22 @@ def torn_includes(root):
     return [(name, other) for name, text in texts.items() if name not in private for other in OURS.findall(text) if other in private]
 
 
-# The bases of all optimisers, of which tests/state/ takes each from with_optimizer(), and of all schedules.
-BASES = {"Optimizer", "LRScheduler"}
+# The bases of all optimisers, of which tests/state/ takes each from with_optimizer(), and of all schedules; the core of the
+# loaders; and Lora, whose entries load_lora() reads from a file (tests/nn/lora_file_test.cpp).
+ASKED_ELSEWHERE = {"Optimizer", "LRScheduler", "LoaderCore", "Lora"}
 
 
 def states_not_asked(root):
     """Classes that have a saved state, or inherit one, and are not named in tests/state/."""
     tests = "".join(path.read_text(encoding="utf-8") for path in paths_below(root, ["tests/state"], {".cpp"}))
     found = set()
-    for path in paths_below(root, ["optim"], {".h"}):
+    for path in paths_below(root, LIBRARY, {".h"}):
         text = path.read_text(encoding="utf-8")
-        found |= set(re.findall(r"(\w+)(?: final)? : public LRScheduler\b", text))
+        found |= set(re.findall(r"(\w+)(?: final)? : public (?:LRScheduler|Sampler)\b", text))
         for declared in re.finditer(r"^ +StateDict state_dict\(\) const", text, re.M):
             found.add(re.findall(r"^(?:class|struct) (?:LATHE_API )?(\w+)[^;]*?{", text[:declared.start()], re.M)[-1])
-    assert {"Optimizer", "StepLR", "EMA"} <= found, "the classes of optim/ were not found"
-    return sorted(name for name in found - BASES if not re.search(rf'"{name}\b', tests))
+    assert {"Optimizer", "StepLR", "RandomSampler", "Tally"} <= found, "the classes were not found"
+    return sorted(name for name in found - ASKED_ELSEWHERE if not re.search(rf'"{name}\b', tests))
 
 
 def main():

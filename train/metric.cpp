@@ -67,16 +67,20 @@ StateDict Metric::state_dict() const {
 
 void Metric::load_state_dict(const StateDict& state, Device device) {
   const Tensor* const totals = state.find("totals");
-  LATHE_CHECK(ValueError, state.size() == (totals == nullptr ? 0 : 1), "train::Metric: ", name_,
-              " has a state with entries besides totals");
+  for (const auto& [name, tensor] : state)
+    LATHE_CHECK(ValueError, name == "totals", "train::Metric: ", name_,
+                " has a state with an unexpected ", state.full_name(name));
   if (totals == nullptr) {
     totals_ = {};
     return;
   }
-  LATHE_CHECK(DTypeError, totals->dtype() == kF64, "train::Metric: ", name_,
-              " has totals that are no f64 (", *totals, ")");
-  LATHE_CHECK(ValueError, totals->ndim() == 1, "train::Metric: ", name_,
-              " has totals that are no list (", *totals, ")");
+  LATHE_CHECK(DTypeError, totals->dtype() == kF64, "train::Metric: ", name_, ": ",
+              state.full_name("totals"), " is no f64 (", *totals, ")");
+  LATHE_CHECK(ValueError, totals->ndim() == 1, "train::Metric: ", name_, ": ",
+              state.full_name("totals"), " is no list (", *totals, ")");
+  LATHE_CHECK(ValueError, !totals_.defined() || totals->shape() == totals_.shape(),
+              "train::Metric: ", name_, ": ", state.full_name("totals"), " is ", *totals,
+              " instead of ", totals_);
   totals_ = totals->clone().to(device);
 }
 

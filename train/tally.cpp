@@ -27,7 +27,12 @@ Tally::Tally(TallyOptions options)
     : options_(std::move(options)),
       confusion_(static_cast<size_t>(options_.classes * options_.classes)) {}
 
-void Tally::Numbers::add(const Numbers& more) {
+void Tally::Numbers::add(const Numbers& more, const std::vector<Metric>& metrics) {
+  for (size_t m = 0; m < std::min(totals.size(), more.totals.size()); ++m) {
+    const size_t here = totals[m].size(), there = more.totals[m].size();
+    LATHE_CHECK(ShapeError, here == there || here == 0 || there == 0, "tally: metric ",
+                metrics[m].name(), " has ", there, " sums, but ", here, " before");
+  }
   count += more.count;
   top1 += more.top1;
   top5 += more.top5;
@@ -88,7 +93,7 @@ void Tally::read_numbers() {
                                             : std::vector<double>());
   }
   read_ = joined_;
-  read_.add(added);
+  read_.add(added, options_.metrics);
 }
 
 void Tally::read() {
@@ -99,8 +104,8 @@ void Tally::read() {
 
 void Tally::join(const Tally& other) {
   const Numbers more = other.read_;
-  read_.add(more);
-  joined_.add(more);
+  read_.add(more, options_.metrics);
+  joined_.add(more, options_.metrics);
   count_ += other.count_;
 }
 
@@ -179,22 +184,40 @@ void Tally::load_state_dict(const StateDict& state, Device device) {
   for (const auto& [name, to] : {std::pair{"added.loss_sum", loaded.sums_->loss_sum},
                                  std::pair{"added.counts", loaded.sums_->counts}}) {
     const Tensor& from = state.at(name);
-    LATHE_CHECK(ShapeError, from.shape() == to.shape(), "tally: ", name, " is ", from,
-                " instead of ", to);
+    LATHE_CHECK(ShapeError, from.shape() == to.shape(), "tally: ", state.full_name(name), " is ",
+                from, " instead of ", to);
+    LATHE_CHECK(DTypeError, from.dtype() == to.dtype(), "tally: ", state.full_name(name), " is ",
+                from, " instead of ", to);
     copy_values(to, from);
   }
   for (const int64_t added : state.at("added.counts").cpu().to_vector<int64_t>()) {
-    LATHE_CHECK(ValueError, added >= 0 && added <= kMostCounted, "tally: added.counts holds ",
-                added);
+    LATHE_CHECK(ValueError, added >= 0 && added <= kMostCounted,
+                "tally: ", state.full_name("added.counts"), " holds ", added);
   }
   for (Metric& metric : loaded.options_.metrics) {
-    const Tensor* const joined = state.find(concat("metric_joined.", metric.name()));
+    const std::string joined_name = concat("metric_joined.", metric.name());
+    const std::string added_name = concat("metric_added.", metric.name());
+    const Tensor *const joined = state.find(joined_name), *const added = state.find(added_name);
+    const bool had = joined != nullptr || added != nullptr;  // or the metric is new
+    LATHE_CHECK(ValueError, !had || joined != nullptr || loaded.joined_.count == 0,
+                "tally: the state does not fit: missing ", state.full_name(joined_name));
+    LATHE_CHECK(ValueError,
+                !had || added != nullptr || loaded.sums_->counts[0].item<int64_t>() == 0,
+                "tally: the state does not fit: missing ", state.full_name(added_name));
+    LATHE_CHECK(ShapeError,
+                joined == nullptr || added == nullptr || joined->shape() == added->shape(),
+                "tally: ", state.full_name(joined_name), " is ", *joined, " but ",
+                state.full_name(added_name), " is ", *added);
     loaded.joined_.totals.push_back(joined == nullptr ? std::vector<double>()
                                                       : joined->cpu().to_vector<double>());
-    const Tensor* const added = state.find(concat("metric_added.", metric.name()));
-    StateDict own;
-    if (added != nullptr) own.add("totals", *added);
-    metric.load_state_dict(own, device);
+    StateDict totals;
+    if (added != nullptr) totals.add("totals", *added);
+    metric.load_state_dict(totals, device);
+  }
+  const StateDict own = loaded.state_dict();
+  for (const auto& [name, tensor] : state) {
+    LATHE_CHECK(ValueError, own.contains(name) || name.starts_with("metric_"),
+                "tally: the state does not fit: unexpected ", state.full_name(name));
   }
   loaded.read_numbers();
   loaded.count_ = loaded.read_.count;

@@ -42,6 +42,7 @@ class LATHE_API Tally {
   void read();
   /// Adds the numbers of `other` as of its last read(), without its confusion matrix. Both have the
   /// same options.
+  /// throws: ShapeError if a metric has another number of sums there; nothing has changed then.
   void join(const Tally& other);
   /// On a GPU the sums keep their memory, and this queues what sets them to zero.
   void clear();
@@ -49,8 +50,10 @@ class LATHE_API Tally {
   /// All sums except the confusion matrix. A tally that loads it adds on to the same bits. Shares
   /// no memory.
   StateDict state_dict() const;
-  /// Takes over such a state. Further batches come from `device`.
-  /// throws: ValueError, ShapeError, DTypeError; nothing has changed then.
+  /// Takes over such a state. Further batches come from `device`. Ignores the sums of metrics that
+  /// this tally does not have. A metric of which the state has no sums begins with none.
+  /// throws: ValueError, ShapeError, DTypeError for an entry that is missing, unexpected or of
+  /// another shape; nothing has changed then.
   void load_state_dict(const StateDict& state, Device device);
 
   /// The sums of the last read() without the confusion matrix, as numbers that can be added up over
@@ -82,7 +85,7 @@ class LATHE_API Tally {
     double loss_sum = 0;
     std::vector<std::vector<double>> totals = {};  // of each metric; empty before its first batch
 
-    void add(const Numbers& more);
+    void add(const Numbers& more, const std::vector<Metric>& metrics);
   };
 
   void add_to_sums(const Result& result);

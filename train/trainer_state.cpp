@@ -135,6 +135,8 @@ std::string monitor_of(const StateDict& trainer) {
 }  // namespace
 
 void Trainer::Impl::load_state_dict(const StateDict& state) {
+  LATHE_CHECK(ValueError, !monitor_of(state).empty(), "trainer: the state does not fit: missing ",
+              state.full_name("best_"), monitor.name);
   LATHE_CHECK(ValueError, monitor_of(state) == monitor.name,
               "trainer: the saved run chose its best checkpoint by ", monitor_of(state),
               ", but monitor is \"", monitor.name, "\"; set monitor = \"", monitor_of(state),
@@ -143,6 +145,13 @@ void Trainer::Impl::load_state_dict(const StateDict& state) {
               "trainer: the saved run advanced its schedule once ",
               task.options.schedule_by_epoch ? "a step, but schedule_by_epoch is true"
                                              : "an epoch, but schedule_by_epoch is false");
+  const StateDict own = state_dict();
+  for (const auto& [name, value] : state) {
+    const bool is_of_sums = name.starts_with("window.") || name.starts_with("epoch_tally.");
+    const bool is_of_metric = name.starts_with("last_metric.");  // perhaps one of the past
+    LATHE_CHECK(ValueError, is_of_sums || is_of_metric || own.contains(name),
+                "trainer: the state does not fit: unexpected ", state.full_name(name));
+  }
   // Everything is read before anything changes.
   const Position to{.epoch = state.count("epoch"),
                     .step = state.count("step"),
@@ -156,9 +165,9 @@ void Trainer::Impl::load_state_dict(const StateDict& state) {
                   .best = state.number<double>(concat("best_", monitor.name)),
                   .best_epoch = state.count("best_epoch")};
   for (const std::string& name : metric_names()) {
-    const Tensor* const last = state.find(concat("last_metric.", name));
+    const std::string last = concat("last_metric.", name);
     if (name == monitor.name) found.metrics.emplace_back(name, found.value);
-    if (last != nullptr) found.metrics.emplace_back(name, last->item<double>());
+    if (state.contains(last)) found.metrics.emplace_back(name, state.number<double>(last));
   }
   const int64_t skipped = state.count("skipped_steps");
   Tally window(task.sums), epoch_tally(task.sums);

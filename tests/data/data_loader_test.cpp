@@ -92,35 +92,6 @@ TEST_CASE("loader: each begin is the next epoch; set_epoch goes to one, also int
   CHECK(indices_of_epoch(again) == epoch1);
 }
 
-TEST_CASE("loader: its state leads to the batch after the one last used") {
-  const Probe set(20);
-  const DataLoaderOptions options{.batch_size = 3, .shuffle = true, .num_workers = 2, .seed = 9};
-  DataLoader straight(set, options);
-  const auto epoch0 = indices_of_epoch(straight), epoch1 = indices_of_epoch(straight);
-  for (int64_t stop = 0; stop <= 7; ++stop) {
-    CAPTURE(stop);
-    DataLoader first(set, options);
-    indices_of_epoch(first);
-    std::vector<int64_t> seen;
-    StateDict state = first.state_dict();  // between the epochs
-    for (auto& batch : first) {
-      if (stop == 0) break;
-      seen.insert(seen.end(), batch.indices.begin(), batch.indices.end());
-      state = first.state_dict();
-      if (static_cast<int64_t>(seen.size()) >= std::min<int64_t>(3 * stop, 20)) break;
-    }
-    DataLoader second(set, {.batch_size = 3, .shuffle = true});
-    second.load_state_dict(state);
-    const auto rest = indices_of_epoch(second);
-    seen.insert(seen.end(), rest.begin(), rest.end());
-    CHECK(seen == epoch1);
-    CHECK(second.epoch() == 2);
-  }
-  DataLoader loader(set, options);
-  CHECK_THROWS_AS(loader.load_state_dict({}), ValueError);
-  CHECK(indices_of_epoch(loader) == epoch0);
-}
-
 TEST_CASE("loader: an error at any index reaches the caller at its batch, with index and text") {
   for (const int64_t workers : {0, 1, 4}) {
     for (int64_t bad = 0; bad < 64; ++bad) {

@@ -329,20 +329,6 @@ TEST_CASE("collate_loader: batches of any type, the same for any number of worke
   CHECK(results.size() == 1);
 }
 
-TEST_CASE("collate_loader: a loaded state decides order and random numbers") {
-  const auto make = [](uint64_t seed) {
-    return collate_loader(
-        20, [](int64_t i, Key key) { return std::pair(i, key.random().below(1000)); },
-        [](std::vector<std::pair<int64_t, uint64_t>> some) { return some; },
-        {.batch_size = 20, .shuffle = true, .seed = seed});
-  };
-  auto reference = make(5), saved = make(5), loaded = make(6);
-  const auto first = *reference.begin();
-  CHECK(*loaded.begin() != first);
-  loaded.load_state_dict(saved.state_dict());
-  CHECK(*loaded.begin() == first);
-}
-
 TEST_CASE(
     "collate_loader: errors of a sample carry its index, those of collate arrive as they are") {
   for (const int64_t workers : {0, 2}) {
