@@ -86,18 +86,25 @@ TEST_CASE("private pool: segments stay until the graph is gone and the last bloc
 TEST_CASE("private pool: calls in a wrong order name the pool") {
   PoolFixture f;
   const auto all = [](StreamHandle) { return true; };
-  CHECK_THROWS_AS(f.pool->begin_pool(0, all), ValueError);
-  CHECK_THROWS_AS(f.pool->begin_pool(1, nullptr), ValueError);
+  CHECK_THROWS_WITH_AS(f.pool->begin_pool(0, all),
+                       doctest::Contains("begin_pool: 0 is the default pool"), ValueError);
+  CHECK_THROWS_WITH_AS(f.pool->begin_pool(1, nullptr),
+                       doctest::Contains("begin_pool(1): the stream filter is empty"), ValueError);
   CHECK_THROWS_WITH_AS(f.pool->end_pool(3), doctest::Contains("end_pool(3)"), StateError);
-  CHECK_THROWS_AS(f.pool->release_pool(3), ValueError);
-  CHECK_THROWS_AS(f.pool->release_pool(0), ValueError);
+  CHECK_THROWS_WITH_AS(f.pool->release_pool(3),
+                       doctest::Contains("release_pool(3): there is no such private pool"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(f.pool->release_pool(0),
+                       doctest::Contains("release_pool(0): there is no such private pool"),
+                       ValueError);
   f.pool->begin_pool(3, all);
   CHECK_THROWS_WITH_AS(f.pool->begin_pool(3, all), doctest::Contains("served already"), StateError);
   CHECK_THROWS_WITH_AS(f.pool->release_pool(3), doctest::Contains("last user"), StateError);
   f.pool->end_pool(3);
-  CHECK_THROWS_AS(f.pool->end_pool(3), StateError);
+  CHECK_THROWS_WITH_AS(f.pool->end_pool(3),
+                       doctest::Contains("end_pool(3): begin_pool() was not called"), StateError);
   f.pool->release_pool(3);
-  CHECK_THROWS_AS(f.pool->release_pool(3), ValueError);
+  CHECK_THROWS_WITH_AS(f.pool->release_pool(3), doctest::Contains("release_pool(3)"), ValueError);
 }
 
 TEST_CASE("capture: when memory is short nothing is given back or waited for (pytorch#159594)") {
@@ -112,8 +119,11 @@ TEST_CASE("capture: when memory is short nothing is given back or waited for (py
                          doctest::Contains("because a graph is being captured"), OutOfMemoryError);
     // Another thread's stream is not captured, but giving memory back would break the capture.
     CHECK_THROWS_AS(f.pool->allocate(200 * kKiB, kC), OutOfMemoryError);
-    CHECK_THROWS_AS(f.pool->empty_cache(), StateError);
-    CHECK_THROWS_AS(f.pool->set_limit_fraction(0.5), StateError);
+    CHECK_THROWS_WITH_AS(f.pool->empty_cache(),
+                         doctest::Contains("empty_cache: a graph is being captured"), StateError);
+    CHECK_THROWS_WITH_AS(f.pool->set_limit_fraction(0.5),
+                         doctest::Contains("set_limit_fraction: the device cannot be asked"),
+                         StateError);
     f.give(f.take(100 * kKiB, kB));  // what the device still has is had
   }
   CHECK(forbidden() == 0);
@@ -171,7 +181,9 @@ TEST_CASE("capture: an error at its end leaves no pool that believes in it for e
     throw CudaError("cudaStreamEndCapture: capture invalidated");
   };
   CHECK_THROWS_AS(capture_that_fails(), CudaError);
-  CHECK_THROWS_AS(f.pool->end_pool(1), StateError);  // the scope ended it
+  CHECK_THROWS_WITH_AS(f.pool->end_pool(1),
+                       doctest::Contains("end_pool(1): begin_pool() was not called"),
+                       StateError);  // the scope ended it
   f.pool->release_pool(1);
   f.give(f.take(250 * kKiB, kB));  // served by the default pool, with the whole ladder
   CHECK(f.pool->stats().reserved_bytes.current == 256 * kKiB);

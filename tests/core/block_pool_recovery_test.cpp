@@ -117,7 +117,8 @@ TEST_CASE("block pool: callbacks run before cached segments are released, withou
   f.pool->remove_oom_callback(id);
   CHECK_THROWS_AS(f.pool->allocate(1024 * kKiB, kA), OutOfMemoryError);
   CHECK(asked.size() == 1);
-  CHECK_THROWS_AS(f.pool->add_oom_callback(nullptr), ValueError);
+  CHECK_THROWS_WITH_AS(f.pool->add_oom_callback(nullptr),
+                       doctest::Contains("the callback is empty"), ValueError);
 }
 
 TEST_CASE("block pool: what a callback throws leaves allocate, and the pool goes on") {
@@ -142,9 +143,11 @@ TEST_CASE("block pool: a limit releases the cache before it fails an allocation"
   CHECK(f.pool->stats().limit_bytes == 512 * kKiB);
   f.give(f.take(100 * kKiB, kA));
   f.give(block);
-  CHECK_THROWS_AS(f.pool->set_limit_fraction(0), ValueError);
-  CHECK_THROWS_AS(f.pool->set_limit_fraction(1.01), ValueError);
-  CHECK_THROWS_AS(f.pool->set_limit_fraction(std::nan("")), ValueError);
+  CHECK_THROWS_WITH_AS(f.pool->set_limit_fraction(0),
+                       doctest::Contains("in (0, 1] of the memory, got 0"), ValueError);
+  CHECK_THROWS_WITH_AS(f.pool->set_limit_fraction(1.01), doctest::Contains("got 1.01"), ValueError);
+  CHECK_THROWS_WITH_AS(f.pool->set_limit_fraction(std::nan("")), doctest::Contains("got nan"),
+                       ValueError);
 }
 
 TEST_CASE("block pool: empty_cache returns free segments and keeps those in use") {

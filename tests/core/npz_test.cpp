@@ -6,6 +6,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lathe/core/files/crc32.h"
@@ -118,7 +119,8 @@ TEST_CASE("npz: stored and deflated archives bring back names, order and values"
   npz::write(plain, {});
   CHECK(npz::read(plain).empty());
   if (!deflate_available()) {
-    CHECK_THROWS_AS(npz::write(small, sample(), {.compress = true}), ValueError);
+    CHECK_THROWS_WITH_AS(npz::write(small, sample(), {.compress = true}),
+                         doctest::Contains("this build has no zlib"), ValueError);
     return;
   }
   npz::write(small, sample(), {.compress = true});
@@ -130,11 +132,14 @@ TEST_CASE("npz: names and dtypes that no archive can hold are refused, and the o
   const TempDir dir;
   const std::string path = dir / "x.npz";
   npz::write(path, sample());
-  for (const std::string& name :
-       {std::string(""), std::string("\xff"), std::string("a\0b", 3), std::string(65536, 'n')}) {
+  for (const auto& [name, refusal] :
+       {std::pair(std::string(""), " cannot be an array's name in "),
+        {std::string("\xff"), " cannot be an array's name in "},
+        {std::string("a\0b", 3), "a\\u0000b.npy\" cannot be an entry's name"},
+        {std::string(65536, 'n'), "nnn\"… cannot be an entry's name"}}) {
     StateDict state;
     state.add(name, ones({1}));
-    CHECK_THROWS_AS(npz::write(path, state), ValueError);
+    CHECK_THROWS_WITH_AS(npz::write(path, state), doctest::Contains(refusal), ValueError);
   }
   StateDict brain;
   brain.add("w", ones({1}, {.dtype = kBF16}));

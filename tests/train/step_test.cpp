@@ -241,13 +241,15 @@ TEST_CASE("train step: its parts in another order, or a bad loss, are errors") {
   refuses({.accumulate = 0});
   refuses({.clip_grad_norm = -1});
   refuses({.clip_grad_norm = std::numeric_limits<double>::infinity()});
-  CHECK_THROWS_AS(train::Step(net, optimizer, {}), ValueError);
+  CHECK_THROWS_WITH_AS(train::Step(net, optimizer, {}), doctest::Contains("loss function is empty"),
+                       ValueError);
 
   const Batches batches({4}, kCPU);
   train::Step step(net, optimizer, train::classification(net));
-  CHECK_THROWS_AS(step.backward(), StateError);
-  CHECK_THROWS_AS(step.update(), StateError);
-  CHECK_THROWS_AS(step(Tensors{}), ValueError);
+  CHECK_THROWS_WITH_AS(step.backward(), doctest::Contains("forward() must come first"), StateError);
+  CHECK_THROWS_WITH_AS(step.update(), doctest::Contains("needs a batch that ends an update"),
+                       StateError);
+  CHECK_THROWS_WITH_AS(step(Tensors{}), doctest::Contains("it has no tensors"), ValueError);
   CHECK_THROWS_AS(step({batches.all[0][0]}), ValueError);  // no labels
   step.forward(batches.all[0], {});
   CHECK_THROWS_WITH_AS(step.forward(batches.all[0], {}), doctest::Contains("backward()"),
