@@ -19,7 +19,7 @@ list(APPEND _private_headers graph/onnx/onnx_export.h graph/onnx/onnx_file.h gra
      graph/pt2/pt2_inline.h graph/pt2/pt2_json.h graph/pt2/pt2_layers.h graph/pt2/pt2_memory.h graph/pt2/pt2_schema.h
      graph/pt2/pt2_steps.h graph/pt2/pt2_write.h graph/tracer.h nn/lora_adapter.h)
 # Of these, some name libraries that a user of Lathe needs not have.
-list(APPEND _private_headers core/json.h core/text/count_text.h core/text/formatted.h ops/conv/cudnn/conv2d_fuse_or_split_cudnn.h ops/conv/cudnn/conv2d_patterns_cudnn.h
+list(APPEND _private_headers core/json.h core/json_members.h core/text/count_text.h core/text/formatted.h ops/conv/cudnn/conv2d_fuse_or_split_cudnn.h ops/conv/cudnn/conv2d_patterns_cudnn.h
      ops/conv/cpu/conv2d_primitive_dnnl.h ops/matmul_kernels/gemm_kernel_eigen.h
      ops/onednn/onednn.h ops/onednn/onednn_table.h)
 list(APPEND _private_headers distributed/backend.h distributed/buckets.h distributed/control.h

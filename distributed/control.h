@@ -2,16 +2,20 @@
 //
 //   server   {"nonce"}                              to everyone who connects
 //   client   {"hello": rank, "world_size", "host", "pid", "version", "nonce", "proof"}
-//   server   {"refused"} | {"welcome": proof, "missing": [ranks]}, again when a rank has joined
+//   server   {"refused": text} | {"welcome": proof}
+//   server   {"missing": text}                      which ranks; again when a rank has joined
 //   server   {"hosts": [names]}                     all have joined
 //   client   {"set": key, "value"} · {"get": key}   server: {"key", "value"}
-//   both     {"beat"}                               ten times per timeout
+//   both     {"beat": own rank}                     ten times per timeout
 //   client   {"trouble": call, "text"}              a call failed here; what is the cause?
-//   server   {"report"}                             to all
+//   server   {"report": call}                       to all
 //   client   {"calls", "texts": of the last ones}
 //   client   {"fail": text, "cause": rank}          the group cannot go on
-//   client   {"bye"}                                ends in good order
+//   client   {"bye": own rank}                      ends in good order
 //   server   {"failed": text, "rank"} · {"left": rank}
+//
+// Both ends check each message (read_message). A rank that sends a wrong one ends the group, which
+// is told what was wrong. A process that does not know the token is refused, or not heard.
 #pragma once
 
 #include <chrono>
@@ -50,6 +54,25 @@ std::string random_nonce();
 
 /// A line as an object; empty if it is anything else, or not UTF-8.
 nlohmann::json parse_message(const std::string& line);
+
+/// Who sends a message: a rank, or rank 0's server before and after it lets that rank in.
+enum class Sender { kRank, kServerBeforeJoin, kServer };
+
+/// A line that was received.
+struct Message {
+  // Empty if the line is no object, or not UTF-8.
+  nlohmann::json content = nlohmann::json::object();
+  std::string fault = {};  // a message without "value"; empty if nothing is wrong
+
+  bool contains(const char* member) const { return content.contains(member); }
+};
+
+/// A line as a message. Its fault, if it has one:
+///   - it is none of the messages that the sender may send
+///   - a member is missing, or appears twice
+///   - a member has another type, or is an integer out of range
+/// Ignores further members, which another version may have.
+Message read_message(const std::string& line, Sender sender);
 
 /// A message as a line.
 std::string to_line(const nlohmann::json& message);

@@ -97,7 +97,13 @@ bool ControlClient::try_to_connect(Clock::time_point deadline) {
     const bool open = lines_->receive();
     std::string line;
     while (lines_->next(line)) {
-      const nlohmann::json message = parse_message(line);
+      const Message received = read_message(line, Sender::kServerBeforeJoin);
+      const nlohmann::json& message = received.content;
+      if (!received.fault.empty()) {
+        refusal_ = concat("the process at ", place->text(), " sent ", received.fault);
+        refused_ = !by_file;
+        return false;
+      }
       if (message.contains("nonce") && !said_hello) {
         say_hello(text_of(message, "nonce"));
         said_hello = true;
@@ -107,7 +113,7 @@ bool ControlClient::try_to_connect(Clock::time_point deadline) {
         refused_ = !by_file;  // a file may be left of another run, and be written soon
         return false;
       } else if (message.contains("failed")) {
-        handle(message);
+        handle(received);
         return true;
       } else if (message.contains("welcome")) {
         if (text_of(message, "welcome") == proof(options_.token, "server " + own_nonce_))
@@ -152,7 +158,7 @@ void ControlClient::run() {
     std::string line;
     while (!closed_ && lines_->next(line)) {  // at first, what came with the welcome
       heard_ = Clock::now();
-      handle(parse_message(line));
+      handle(read_message(line, Sender::kServer));
     }
     {
       const std::lock_guard lock(mutex_);
@@ -190,7 +196,28 @@ void ControlClient::check_silence() {
   lines_->send(to_line({{"beat", options_.rank}}));
 }
 
-void ControlClient::handle(const nlohmann::json& message) {
+// What is wrong with a message of rank 0, also by what it sent before.
+std::string ControlClient::fault_of(const Message& received) const {
+  if (!received.fault.empty()) return received.fault;
+  const nlohmann::json& message = received.content;
+  if (message.contains("hosts")) {
+    const auto names = static_cast<int64_t>(message["hosts"].size());
+    if (!hosts_.empty()) return "\"hosts\" a second time";
+    if (names != options_.world_size)
+      return concat("a message whose \"hosts\" are ", names, " in a world of ",
+                    options_.world_size);
+  }
+  const int64_t left = integer_of(message, "left", 0), beat = integer_of(message, "beat", 0);
+  if (left < 0 || left >= options_.world_size)
+    return concat("a message whose \"left\" is ", left, " in a world of ", options_.world_size);
+  if (beat != 0) return concat("a message whose \"beat\" is ", beat);
+  return "";
+}
+
+void ControlClient::handle(const Message& received) {
+  const nlohmann::json& message = received.content;
+  if (const std::string fault = fault_of(received); !fault.empty())
+    return set_failure(concat(name_of(0, host_of(0)), " sent ", fault), 0);
   if (message.contains("failed"))
     return set_failure(text_of(message, "failed"), integer_of(message, "rank", -1));
   if (message.contains("report")) {
@@ -201,8 +228,7 @@ void ControlClient::handle(const nlohmann::json& message) {
   }
   const std::lock_guard lock(mutex_);
   if (message.contains("hosts")) {
-    for (const auto& host : message["hosts"])
-      hosts_.push_back(host.is_string() ? host.get<std::string>() : "?");
+    for (const auto& host : message["hosts"]) hosts_.push_back(host.get<std::string>());
   }
   if (message.contains("missing")) missing_ = text_of(message, "missing");
   if (message.contains("key")) values_[text_of(message, "key")] = text_of(message, "value");

@@ -56,7 +56,8 @@ class ControlClient {
   void say_hello(const std::string& nonce);
   void wait_for_all(Clock::time_point deadline);
   void run();
-  void handle(const nlohmann::json& message);
+  void handle(const Message& received);
+  std::string fault_of(const Message& received) const;
   void set_failure(const std::string& text, int64_t rank);
   void check_silence();
   [[noreturn]] void give_up(const std::string& text, int64_t rank) const;

@@ -11,6 +11,8 @@
 #include <memory>
 
 #include "lathe/core/files/file.h"
+#include "lathe/core/format.h"
+#include "lathe/core/printable.h"
 #include "lathe/distributed/control_client.h"
 #include "lathe/distributed/error.h"
 
@@ -78,13 +80,20 @@ std::optional<HostPort> find_place(const GroupOptions& options, std::string& pro
   problem = count >= 0 || errno == ENOENT ? "rank 0 has not written its address there"
                                           : std::strerror(errno);
   if (count < 0) return std::nullopt;
-  const std::string_view line(text, static_cast<size_t>(count));
-  try {
-    return parse_host_port(std::string(line.substr(0, line.find('\n'))),
-                           "process group: rendezvous file");
-  } catch (const ValueError&) {
+  const std::string_view all(text, static_cast<size_t>(count));
+  const std::string_view line = all.substr(0, all.find('\n'));
+  if (line.empty()) return std::nullopt;
+  if (line.size() + 1 < all.size()) {
+    problem = "it holds more than the line of an address";
     return std::nullopt;
   }
+  try {
+    const HostPort place = parse_host_port(std::string(line), "process group: rendezvous file");
+    if (place.port > 0) return place;
+  } catch (const ValueError&) {  // the problem says it
+  }
+  problem = concat("it holds \"", printable(line.substr(0, 60)), "\" instead of HOST:PORT");
+  return std::nullopt;
 }
 
 }  // namespace lathe::distributed

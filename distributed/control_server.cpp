@@ -81,16 +81,34 @@ void ControlServer::read_from(Peer& peer) {
   std::string line;
   while (!peer.closed && peer.lines.next(line)) {
     if (peer.rank >= 0) peer.heard = Clock::now();
-    handle(peer, parse_message(line));
+    handle(peer, read_message(line, Sender::kRank));
   }
   if (!open && !peer.closed) peer_closed(peer);
 }
 
-void ControlServer::handle(Peer& peer, const nlohmann::json& message) {
+// Ends the group if a rank sent what it may not.
+bool ControlServer::is_wrong(const Peer& peer, const Message& received) {
+  std::string fault = received.fault;
+  for (const char* of_itself : {"beat", "bye"}) {
+    const int64_t rank = integer_of(received.content, of_itself, peer.rank);
+    if (fault.empty() && rank != peer.rank)
+      fault = concat("a message whose \"", of_itself, "\" is ", rank);
+  }
+  const int64_t cause = integer_of(received.content, "cause", peer.rank);
+  if (fault.empty() && cause >= options_.world_size)
+    fault = concat("a message whose \"cause\" is ", cause, " in a world of ", options_.world_size);
+  if (fault.empty() && received.contains("hello")) fault = "\"hello\" a second time";
+  if (!fault.empty()) fail(peer.rank, concat(name(peer.rank), " sent ", fault));
+  return !fault.empty();
+}
+
+void ControlServer::handle(Peer& peer, const Message& received) {
+  const nlohmann::json& message = received.content;
   if (peer.rank < 0) {
-    if (message.contains("hello")) let_in(peer, message);
+    if (received.contains("hello")) let_in(peer, received);
     return;
   }
+  if (is_wrong(peer, received)) return;
   if (message.contains("set")) {
     values_[text_of(message, "set")] = text_of(message, "value");
     answer_gets();
@@ -102,8 +120,7 @@ void ControlServer::handle(Peer& peer, const nlohmann::json& message) {
   } else if (message.contains("calls")) {
     peer.calls = integer_of(message, "calls", 0);
     peer.texts.clear();
-    for (const auto& text : message.value("texts", nlohmann::json::array()))
-      peer.texts.push_back(text.is_string() ? text.get<std::string>() : "");
+    for (const auto& text : message["texts"]) peer.texts.push_back(text.get<std::string>());
   } else if (message.contains("fail")) {
     fail(integer_of(message, "cause", peer.rank), text_of(message, "fail"));
   } else if (message.contains("bye")) {
@@ -120,13 +137,16 @@ void ControlServer::refuse(Peer& peer, const nlohmann::json& hello, const std::s
   say_who_is_missing();
 }
 
-void ControlServer::let_in(Peer& peer, const nlohmann::json& hello) {
+void ControlServer::let_in(Peer& peer, const Message& received) {
+  const nlohmann::json& hello = received.content;
   const int64_t rank = integer_of(hello, "hello", -1);
   const int64_t world_size = integer_of(hello, "world_size", -1);
   const std::string host = text_of(hello, "host"), version_there = text_of(hello, "version");
   const std::string expected = proof(options_.token, concat("client ", peer.nonce, " ", rank));
   if (text_of(hello, "proof") != expected)
-    return refuse(peer, hello, "it does not know the job token");
+    return refuse(
+        peer, hello,
+        received.fault.empty() ? "it does not know the job token" : "it sent " + received.fault);
   peer.trusted = true;
   if (!failed_.empty()) {
     peer.lines.send(failed_);
@@ -135,8 +155,10 @@ void ControlServer::let_in(Peer& peer, const nlohmann::json& hello) {
   peer.lines.send(
       to_line({{"welcome", proof(options_.token, "server " + text_of(hello, "nonce"))}}));
   const std::string name = name_of(rank, host);
-  if (version_there != version())
+  // Another version may have other members.
+  if (version_there != version() && (received.fault.empty() || !version_there.empty()))
     return fail(rank, concat(name, " runs Lathe ", version_there, ", rank 0 runs ", version()));
+  if (!received.fault.empty()) return fail(rank, concat(name, " sent ", received.fault));
   if (world_size != options_.world_size)
     return fail(rank, concat(name, " was started for ", world_size, " ranks, rank 0 for ",
                              options_.world_size));

@@ -51,8 +51,9 @@ class ControlServer {
   void poll_once();
   void accept_peers();
   void read_from(Peer& peer);
-  void handle(Peer& peer, const nlohmann::json& message);
-  void let_in(Peer& peer, const nlohmann::json& hello);
+  void handle(Peer& peer, const Message& received);
+  bool is_wrong(const Peer& peer, const Message& received);
+  void let_in(Peer& peer, const Message& received);
   void refuse(Peer& peer, const nlohmann::json& hello, const std::string& why);
   void peer_closed(Peer& peer);
   void check_time();

@@ -319,9 +319,12 @@ TEST_CASE("a place where ranks cannot meet is named") {
     CHECK(rank_1_at(place) ==
           concat("process group: rendezvous: ", place, " is not a regular file"));
   }
-  // A file that rank 0 has not written.
+  // Files that rank 0 has not written.
+  data::testing::write_file(folder / "empty", "");
+  CHECK(rank_1_at(folder / "empty").ends_with("rank 0 has not written its address there"));
   data::testing::write_file(folder / "long", std::string(size_t{1} << 20, '7'));
-  CHECK(rank_1_at(folder / "long").ends_with("rank 0 has not written its address there"));
+  CHECK(rank_1_at(folder / "long")
+            .ends_with("it holds \"" + std::string(60, '7') + "\" instead of HOST:PORT"));
   // A file that cannot be read is not one that is not there.
   std::filesystem::create_symlink("loop", folder / "loop");
   CHECK(rank_1_at(folder / "loop").ends_with("within 0.3 s: Too many levels of symbolic links"));
