@@ -22,7 +22,8 @@ const Node* with_effects(const Graph& graph) {
 
 Graph graph_of(const safetensors::Contents& contents, std::string_view name) {
   const auto text = contents.metadata.find(kGraphKey);
-  LATHE_CHECK(DataError, text != contents.metadata.end(), name, ": there is no graph in this file");
+  LATHE_CHECK(DataError, text != contents.metadata.end(), name,
+              ": there is no graph in this file: its metadata lack ", kGraphKey);
   Graph graph = parse(text->second, name);
   if (const Node* const node = with_effects(graph)) {
     LATHE_FAIL(DataError, name, ": ", node->op->name, " writes into tensors or draws random ",

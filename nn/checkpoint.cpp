@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "lathe/core/error.h"
+#include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/random/random_state.h"
 
 namespace lathe {
@@ -50,11 +51,22 @@ int64_t version_of(const safetensors::Metadata& metadata, std::string_view file)
   const std::string& text = found->second;
   int64_t version = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
-  LATHE_CHECK(DataError,
-              error == std::errc() && end == text.data() + text.size() && version >= 1 &&
-                  metadata.contains(kPartsKey),
+  LATHE_CHECK(DataError, error == std::errc() && end == text.data() + text.size() && version >= 1,
               file, ": not a checkpoint: its version is \"", text, "\"");
   return version;
+}
+
+/// Checks that the metadata list the parts, each once.
+void check_parts(const safetensors::Metadata& metadata, std::string_view file) {
+  const auto found = metadata.find(kPartsKey);
+  LATHE_CHECK(DataError, found != metadata.end(), file, ": not a checkpoint: its metadata lack ",
+              kPartsKey);
+  std::vector<std::string> names = checkpoint_parts(metadata);
+  std::ranges::sort(names);
+  const bool good = !found->second.ends_with(',') && std::ranges::find(names, "") == names.end() &&
+                    std::ranges::adjacent_find(names) == names.end();
+  LATHE_CHECK(DataError, good, file, ": ", kPartsKey, " is ", safetensors::in_quotes(found->second),
+              ", which is no list of different parts");
 }
 
 /// Gives the parts their earlier state back, the last one first.
@@ -120,6 +132,7 @@ Checkpoint read_checkpoint(const std::string& path) {
   const int64_t version = version_of(out.metadata, path);
   LATHE_CHECK(DataError, version <= kCheckpointVersion, path, ": checkpoint version ", version,
               " is newer than this library's ", kCheckpointVersion);
+  check_parts(out.metadata, path);
   LATHE_CHECK(DataError, out.has_checksum, path,
               ": the checkpoint's checksum is gone (damaged, or rewritten by another program)");
   return out;

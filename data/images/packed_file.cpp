@@ -209,6 +209,9 @@ PackedFile::PackedFile(const std::string& path) : file_(path) {
   const auto version = static_cast<uint32_t>(number_at(head, 8, 4));
   LATHE_CHECK(DataError, version == kPackedVersion, path, ": is a packed file of version ", version,
               "; this program reads version ", kPackedVersion);
+  const auto reserved = static_cast<uint32_t>(number_at(head, 12, 4));
+  LATHE_CHECK(DataError, reserved == 0, path, ": has ", reserved,
+              " behind its version instead of 0");
   const std::string tail_bytes = text_of(file_, bytes - kTailBytes, kTailBytes);
   LATHE_CHECK(DataError, tail_bytes.ends_with(kTailMagic), path,
               ": does not end as a packed file; it was cut off, or something was appended");

@@ -162,6 +162,7 @@ TEST_CASE("packed file: values that do not fit are found though the checksum is 
   };
   for (const Change& change : {
            Change{8, little(2, 4), "version 2"},
+           {12, little(1, 4), "has 1 behind its version"},
            {tail, little(0, 8), "declares 0 images"},
            {tail, little(1ull << 62, 8), "more than 2^63"},
            {tail, little(4, 8), "bytes, but declares"},

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,7 +16,9 @@
 #include "lathe/core/files/file_lock.h"
 #include "lathe/core/files/paths.h"
 #include "lathe/core/json.h"
+#include "lathe/core/json_members.h"
 #include "lathe/core/log.h"
+#include "lathe/core/printable.h"
 
 namespace lathe {
 
@@ -252,7 +255,10 @@ std::string conv_cache_text(const ConvCache& cache) {
 
 ConvCache parse_conv_cache(std::string_view text) {
   try {
-    return cache_of(Json::parse(text));
+    const Json json = Json::parse(text);
+    const std::optional<std::string> twice = doubled_member(text);
+    LATHE_CHECK(DataError, !twice, "convolution cache: \"", printable(*twice), "\" appears twice");
+    return cache_of(json);
   } catch (const Json::parse_error& error) {
     LATHE_FAIL(DataError, "convolution cache: is not valid JSON at its byte ", error.byte);
   } catch (const Json::exception&) {  // a number that does not fit a double
