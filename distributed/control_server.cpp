@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "lathe/core/format.h"
+#include "lathe/core/printable.h"
 #include "lathe/core/start_thread.h"
 #include "lathe/core/version.h"
 
@@ -97,6 +98,9 @@ bool ControlServer::is_wrong(const Peer& peer, const Message& received) {
   const int64_t cause = integer_of(received.content, "cause", peer.rank);
   if (fault.empty() && cause >= options_.world_size)
     fault = concat("a message whose \"cause\" is ", cause, " in a world of ", options_.world_size);
+  if (const std::string key = text_of(received.content, "set");
+      fault.empty() && received.contains("set") && values_.contains(key))
+    fault = concat("a second value of \"", printable(key), "\"");
   if (fault.empty() && received.contains("hello")) fault = "\"hello\" a second time";
   if (!fault.empty()) fail(peer.rank, concat(name(peer.rank), " sent ", fault));
   return !fault.empty();

@@ -266,6 +266,8 @@ TEST_CASE("control messages: a rank that sends a wrong one ends the group, and i
         Line{"[]", "a line that is no message"}, Line{"", "a line that is no message"},
         Line{"{\"get\":\"\xff\"}", "a line that is no message"}})
     check_contains(verdict_on({wrong.text}), "rank 1 (a) sent " + wrong.refusal, wrong.text);
+  const std::string set = to_line({{"set", "k"}, {"value", "v"}});
+  check_contains(verdict_on({set, set}), "rank 1 (a) sent a second value of \"k\"", set);
 }
 
 TEST_CASE("control messages: a process that greets with a wrong one is not taken for rank 0") {
