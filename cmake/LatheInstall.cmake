@@ -23,9 +23,9 @@ list(APPEND _private_headers core/json.h core/json_members.h core/text/count_tex
      ops/conv/cpu/conv2d_primitive_dnnl.h ops/matmul_kernels/gemm_kernel_eigen.h
      ops/onednn/onednn.h ops/onednn/onednn_table.h)
 list(APPEND _private_headers distributed/backend.h distributed/buckets.h distributed/control.h
-     distributed/control_client.h distributed/control_server.h distributed/device_backend.h distributed/device_calls.h
+     distributed/control_client.h distributed/control_server.h distributed/device_answers.h distributed/device_backend.h distributed/device_calls.h
      distributed/group_state.h distributed/hex.h distributed/reducer.h
-     distributed/socket.h train/step_impl.h train/trainer_impl.h)
+     distributed/socket.h distributed/tensor_list.h train/step_impl.h train/trainer_impl.h)
 if(LATHE_HAS_CUDA_LIBRARIES)
   list(REMOVE_ITEM _private_headers core/gpu/launch.h)  # programs start kernels of their own through it, too
 endif()

@@ -59,6 +59,8 @@ constexpr MessageKind kMessageKinds[] = {
     {Sender::kRank, {{"calls", Is::kCount}, {"texts", Is::kTexts}}},
     {Sender::kRank, {{"fail", Is::kText}, {"cause", Is::kRank}}},
     {Sender::kRank, {{"bye", Is::kRank}}},
+    {Sender::kRankWithDevice,
+     {{"problem", Is::kText}, {"device", Is::kText}, {"gpu", Is::kText}, {"id", Is::kText}}},
 };
 
 bool is_text(const json& value) { return value.is_string(); }

@@ -55,8 +55,9 @@ std::string random_nonce();
 /// A line as an object; empty if it is anything else, or not UTF-8.
 nlohmann::json parse_message(const std::string& line);
 
-/// Who sends a message: a rank, or rank 0's server before and after it lets that rank in.
-enum class Sender { kRank, kServerBeforeJoin, kServer };
+/// Who sends a message: a rank, or rank 0's server before and after it lets that rank in; or a rank
+/// that says to all others whether it can use NCCL (device_answers.h).
+enum class Sender { kRank, kServerBeforeJoin, kServer, kRankWithDevice };
 
 /// A line that was received.
 struct Message {

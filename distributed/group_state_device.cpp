@@ -11,16 +11,14 @@
 // capture, and the collective a node of the graph, which runs beside the others. Its own end is
 // nothing that could be asked. So each launch of the graph is watched, as one call. Each rank must
 // launch its graph of the same step.
-#include <algorithm>
 #include <exception>
 #include <memory>
 
 #include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/format.h"
-#include "lathe/core/json.h"
 #include "lathe/core/log.h"
-#include "lathe/distributed/control.h"
+#include "lathe/distributed/device_answers.h"
 #include "lathe/distributed/group_state.h"
 
 namespace lathe::distributed::detail {
@@ -107,38 +105,6 @@ void GroupState::watch_launch(DeviceBackend& backend) {
   start(std::move(call));
 }
 
-namespace {
-
-/// Whether all ranks can have a backend; what stands against it otherwise.
-struct Answers {
-  std::string problem;    // of the first rank that has one
-  std::string collision;  // of ranks that use the same GPU
-  int64_t second = -1;    // the last one of these
-  std::string id;         // of the communicator, from rank 0
-};
-
-Answers judge(const std::vector<std::string>& texts, const std::vector<std::string>& hosts) {
-  Answers out;
-  std::vector<std::string> gpus;
-  for (size_t rank = 0; rank < texts.size(); ++rank) {
-    const nlohmann::json answer = parse_message(texts[rank]);
-    const std::string name = name_of(static_cast<int64_t>(rank), hosts[rank]);
-    const std::string problem = text_of(answer, "problem");
-    if (!problem.empty() && out.problem.empty()) out.problem = concat(name, ": ", problem);
-    if (rank == 0) out.id = text_of(answer, "id");
-    gpus.push_back(hosts[rank] + " " + text_of(answer, "gpu"));
-    const auto same = static_cast<size_t>(std::ranges::find(gpus, gpus.back()) - gpus.begin());
-    if (!problem.empty() || same == rank || !out.collision.empty()) continue;
-    out.second = static_cast<int64_t>(rank);
-    out.collision = concat(name_of(static_cast<int64_t>(same), hosts[same]), " and ", name,
-                           " use the same GPU, ", text_of(answer, "device"),
-                           "; NCCL needs one for each rank: start as many ranks as there are GPUs");
-  }
-  return out;
-}
-
-}  // namespace
-
 DeviceBackend* GroupState::backend_for(Device device) {
   if (!device.is_cuda() || options_.world_size == 1) return nullptr;
   if (!asked_for_device_) {
@@ -155,36 +121,36 @@ DeviceBackend* GroupState::backend_for(Device device) {
 }
 
 void GroupState::connect_device(Device device) {
-  nlohmann::json own = {{"problem", device_backend_problem(device)}, {"device", concat(device)}};
-  if (text_of(own, "problem").empty()) {
+  DeviceAnswer own{.problem = device_backend_problem(device), .device = concat(device)};
+  if (own.problem.empty()) {
     try {
-      own["gpu"] = identity_of(device);
-      if (options_.rank == 0) own["id"] = make_communicator_id();
+      own.gpu = identity_of(device);
+      if (options_.rank == 0) own.id = make_communicator_id();
     } catch (const Error& error) {  // the others wait for this rank's answer
-      own["problem"] = error.message();
+      own.problem = error.message();
     }
   }
-  const Answers all = judge(all_gather_text(to_line(own)), hosts_);
+  const DeviceVerdict verdict = judge(all_gather_text(line_of(own)), hosts_);
   asked_for_device_ = true;
-  if (!all.problem.empty()) {
-    warn_once("process group: GPUs", concat("process group: tensors on GPUs travel through host "
-                                            "memory, because of ",
-                                            all.problem));
-    return;
-  }
-  if (!all.collision.empty()) {
-    device_problem_ = "process group: " + all.collision;
+  if (!verdict.failure.empty()) {
+    device_problem_ = "process group: " + verdict.failure;
     try {
       wait(*start(Call{"barrier", "barrier", [](Backend& backend) { backend.barrier(); }}));
     } catch (const DistributedError&) {  // a rank has thrown already: so all know
     }
     return;
   }
+  if (!verdict.problem.empty()) {
+    warn_once("process group: GPUs", concat("process group: tensors on GPUs travel through host "
+                                            "memory, because of ",
+                                            verdict.problem));
+    return;
+  }
   std::unique_ptr<DeviceBackend> made;
   try {
     made =
         make_device_backend(static_cast<int>(options_.rank), static_cast<int>(options_.world_size),
-                            device, limits_.call.count(), all.id);
+                            device, limits_.call.count(), verdict.id);
   } catch (const Error& error) {  // the others meet over NCCL, and would wait for this rank
     abort(error.message());
     throw;

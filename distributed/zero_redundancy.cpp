@@ -12,11 +12,11 @@
 #include "lathe/core/cuda_backend.h"
 #include "lathe/core/format.h"
 #include "lathe/core/hooks/range.h"
-#include "lathe/core/json.h"
 #include "lathe/core/stream.h"
 #include "lathe/distributed/buckets.h"
 #include "lathe/distributed/control.h"
 #include "lathe/distributed/replicate.h"
+#include "lathe/distributed/tensor_list.h"
 
 namespace lathe::distributed {
 
@@ -159,34 +159,37 @@ class ZeroRedundancyOptimizer::Shares final : public optim::StateShares {
 
   StateDict gather(const StateDict& own) const override {
     ProcessGroup& group = open();
-    nlohmann::json list = nlohmann::json::array();
+    safetensors::Metadata on_gpus;  // the names of these entries; the others are on the CPU
     for (const auto& [name, tensor] : own) {
-      const Shape& shape = tensor.shape();
-      list.push_back({name, static_cast<int>(tensor.dtype()),
-                      std::vector<int64_t>(shape.begin(), shape.end()), tensor.device().is_cuda()});
+      if (tensor.device().is_cuda()) on_gpus.emplace(name, "");
     }
-    std::vector<nlohmann::json> lists;
-    for (const std::string& text : group.all_gather_text(list.dump()))
-      lists.push_back(nlohmann::json::parse(text));
+    constexpr const char* kWhat = "ZeroRedundancyOptimizer: the state";
+    std::vector<safetensors::Header> lists;
+    for (const std::string& text : group.all_gather_text(tensor_list(own, on_gpus)))
+      lists.push_back(read_tensor_list(group, kWhat, static_cast<int64_t>(lists.size()), text));
     StateDict out;
-    std::vector<size_t> next(lists.size());
     for (size_t number = 0; number < owners_.size(); ++number) {
-      const auto rank = static_cast<size_t>(owners_[number]);
+      safetensors::Header& list = lists[static_cast<size_t>(owners_[number])];
       const std::string prefix = concat("state.", number, ".");
-      for (; next[rank] < lists[rank].size(); ++next[rank]) {
-        const nlohmann::json& entry = lists[rank][next[rank]];
-        const auto name = entry[0].get<std::string>();
-        if (!name.starts_with(prefix)) break;
-        const auto dtype = static_cast<DType>(entry[1].get<int>());
-        const Device device = entry[3].get<bool>() ? params_[number].device() : kCPU;
-        const Tensor tensor = owners_[number] == rank_
-                                  ? own.at(name)
-                                  : empty(Shape(entry[2].get<std::vector<int64_t>>()),
-                                          {.dtype = dtype, .device = device});
+      for (; !list.entries.empty(); list.entries.pop_front()) {
+        const safetensors::HeaderEntry& entry = list.entries.front();
+        if (!entry.name.starts_with(prefix)) break;
+        const bool on_gpu = list.metadata.contains(entry.name);
+        const Tensor tensor =
+            owners_[number] == rank_
+                ? own.at(entry.name)
+                : empty(entry.shape,
+                        {.dtype = entry.dtype, .device = on_gpu ? params_[number].device() : kCPU});
         group.broadcast_(tensor, owners_[number]).wait();
         // One at a time: a GPU has no place for the state of all ranks.
-        out.add(name, owners_[number] == rank_ ? tensor : tensor.to(kCPU));
+        out.add(entry.name, owners_[number] == rank_ ? tensor : tensor.to(kCPU));
       }
+    }
+    for (const safetensors::Header& list : lists) {
+      if (list.entries.empty()) continue;
+      fail_tensor_list(
+          group, kWhat, &list - lists.data(),
+          concat("its entry \"", list.entries.front().name, "\" is not of its next parameter"));
     }
     return out;
   }

@@ -74,8 +74,8 @@ MAY_INCLUDE = {
     "data/images": OPS | {"core/files", "core/formats", "core/text", "data", "data/transforms"},
     "data/device": OPS | {"data", "data/images", "data/transforms"},
     # What ranks exchange are tensors, gradients, layers and parts of an epoch: so it stands on all of these. NCCL is opened as
-    # the libraries of kernels are.
-    "distributed": OPS | KERNELS | {"core/files", "nn", "optim", "data"},
+    # the libraries of kernels are. A list of tensors travels as the header of a safetensors file.
+    "distributed": OPS | KERNELS | {"core/files", "core/formats", "nn", "optim", "data"},
     "train": LIBRARY,  # what trains stands on all of the library
     # What looks on a step or a run from outside. The root knows neither.
     "train/plan": LIBRARY | {"train/report"},  # a roofline has a picture

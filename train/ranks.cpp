@@ -12,10 +12,10 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
-#include "lathe/core/json.h"
 #include "lathe/core/random/generator.h"
 #include "lathe/core/start_thread.h"
 #include "lathe/distributed/replicate.h"
+#include "lathe/distributed/tensor_list.h"
 
 namespace lathe::train {
 std::vector<double> RankSums::wait() {
@@ -46,29 +46,17 @@ std::string Ranks::from_first(const std::string& text) const {
 
 std::optional<Checkpoint> Ranks::from_first(const std::optional<Checkpoint>& checkpoint) const {
   if (!group_) return checkpoint;
-  nlohmann::json header;
-  if (is_first() && checkpoint) {
-    header["metadata"] = checkpoint->metadata;
-    header["tensors"] = nlohmann::json::array();
-    for (const auto& [name, value] : checkpoint->tensors) {
-      const std::vector<int64_t> sizes(value.shape().begin(), value.shape().end());
-      header["tensors"].push_back({name, concat(value.dtype()), sizes});
-    }
-  }
-  const auto replace = nlohmann::json::error_handler_t::replace;
-  header = nlohmann::json::parse(from_first(header.dump(-1, ' ', false, replace)));
-  if (header.is_null()) return std::nullopt;
-  Checkpoint out{.tensors = {},
-                 .metadata = header["metadata"].get<safetensors::Metadata>(),
-                 .has_checksum = true};
-  for (const auto& entry : header["tensors"]) {
-    const auto name = entry[0].get<std::string>();
-    const Tensor value = is_first()
-                             ? checkpoint->tensors.at(name).detach().contiguous()
-                             : empty(Shape(entry[2].get<std::vector<int64_t>>()),
-                                     {.dtype = dtype_from_name(entry[1].get<std::string>())});
+  const std::string list = from_first(
+      checkpoint ? distributed::tensor_list(checkpoint->tensors, checkpoint->metadata) : "");
+  if (list.empty()) return std::nullopt;
+  const safetensors::Header sent =
+      distributed::read_tensor_list(*group_, "train::Ranks: the checkpoint", 0, list);
+  Checkpoint out{.tensors = {}, .metadata = sent.metadata, .has_checksum = true};
+  for (const safetensors::HeaderEntry& entry : sent.entries) {
+    const Tensor value = is_first() ? checkpoint->tensors.at(entry.name).detach().contiguous()
+                                    : empty(entry.shape, {.dtype = entry.dtype});
     group_->broadcast_(value).wait();
-    out.tensors.add(name, value);
+    out.tensors.add(entry.name, value);
   }
   return is_first() ? checkpoint : out;
 }

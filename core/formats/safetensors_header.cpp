@@ -180,8 +180,8 @@ void check_names(Header& header, std::string_view file) {
 }
 
 /// Checks that each entry's size fits its shape and dtype, and that the entries in header.order
-/// fill [0, data_bytes) without hole or overlap.
-void check_ranges(Header& header, uint64_t data_bytes, std::string_view file) {
+/// fill [0, data_bytes) without hole or overlap. Without data_bytes they may end anywhere.
+void check_ranges(Header& header, std::optional<uint64_t> data_bytes, std::string_view file) {
   for (const HeaderEntry& e : header.entries) {
     // A size of 0 counts as 1 here, because the other sizes must be sane too.
     CheckedSize bytes = size_of(e.dtype);
@@ -204,8 +204,9 @@ void check_ranges(Header& header, uint64_t data_bytes, std::string_view file) {
                 e.begin < at ? " (overlap)" : " (hole)");
     at = e.end;
   }
-  LATHE_CHECK(DataError, static_cast<uint64_t>(at) == data_bytes, file, ": the entries hold ", at,
-              " bytes of values but the file holds ", data_bytes);
+  const uint64_t found = data_bytes.value_or(static_cast<uint64_t>(at));
+  LATHE_CHECK(DataError, static_cast<uint64_t>(at) == found, file, ": the entries hold ", at,
+              " bytes of values but the file holds ", found);
 }
 
 std::string json_string(std::string_view text, const char* what) {
@@ -230,7 +231,8 @@ std::string in_quotes(std::string_view text) {
          (cut ? "…" : "");
 }
 
-Header parse_header(std::string_view text, uint64_t data_bytes, std::string_view file) {
+Header parse_header(std::string_view text, std::optional<uint64_t> data_bytes,
+                    std::string_view file) {
   LATHE_CHECK(DataError, text.starts_with('{'), file, ": the header does not begin with '{'");
   Header header = HeaderReader(text, file).read();
   header.order.resize(header.entries.size());

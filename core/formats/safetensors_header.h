@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,10 +33,11 @@ struct Header {
   Metadata metadata;
 };
 
-/// Reads a header and checks all of it against `data_bytes`, the size of the values after it. Takes
-/// at most three times the text's size in addition to the text.
+/// Reads a header and checks all of it, also against `data_bytes`, the size of the values after it,
+/// if that is known. Takes at most three times the text's size in addition to the text.
 /// throws: DataError that names `file`, the entry and the values.
-Header parse_header(std::string_view json, uint64_t data_bytes, std::string_view file);
+Header parse_header(std::string_view json, std::optional<uint64_t> data_bytes,
+                    std::string_view file);
 
 /// The header of `tensors`, with zeros for the checksum's digits, padded with blanks so that the
 /// values start at a multiple of 8. `order` becomes the order of the values: larger elements first,
