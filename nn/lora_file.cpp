@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <type_traits>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "lathe/core/formats/safetensors.h"
 #include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/json.h"
+#include "lathe/core/json_members.h"
 #include "lathe/core/text/suggestion.h"
 #include "lathe/nn/lora.h"
 #include "lathe/nn/lora_adapter.h"
@@ -72,6 +74,8 @@ LoraOptions read_config(const std::string& path) {
   const std::string text = read_file(path, kMostConfig);
   const json config = json::parse(text, nullptr, false);
   LATHE_CHECK(DataError, config.is_object(), path, ": is no JSON object");
+  const std::optional<std::string> twice = doubled_member(text);
+  LATHE_CHECK(DataError, !twice, path, ": ", in_quotes(*twice), " appears twice");
   const auto kind = value_of<std::string>(config, "peft_type", "", path);
   LATHE_CHECK(DataError, kind == "LORA", path, ": peft_type is ", in_quotes(kind),
               "; only LORA is read");

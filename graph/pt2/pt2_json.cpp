@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "lathe/core/error.h"
 #include "lathe/core/format.h"
 #include "lathe/core/formats/safetensors_header.h"
+#include "lathe/core/json_members.h"
 #include "lathe/graph/pt2/pt2_schema.h"
 
 namespace lathe::jit::pt2 {
@@ -119,6 +121,8 @@ Json parse_json(std::string_view json, const std::string& file) {
   try {
     Json out = Json::parse(json);
     if (!out.is_object()) wrong(file, "is no JSON object");
+    const std::optional<std::string> twice = doubled_member(json);
+    if (twice) wrong(file + ":", in_quotes(*twice) + " appears twice");
     return out;
   } catch (const Json::exception& error) {
     wrong(file + ":", concat("damaged JSON, ", error.what()));
