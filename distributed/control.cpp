@@ -140,11 +140,6 @@ std::string random_nonce() {
   return sha256_hex(bits).substr(0, 32);
 }
 
-nlohmann::json parse_message(const std::string& line) {
-  nlohmann::json message = nlohmann::json::parse(line, nullptr, false);
-  return message.is_object() ? message : nlohmann::json::object();
-}
-
 Message read_message(const std::string& line, Sender sender) {
   json parsed = json::parse(line, nullptr, false);
   if (!parsed.is_object()) return {.fault = "a line that is no message"};

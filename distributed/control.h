@@ -52,9 +52,6 @@ std::string proof(const std::string& token, const std::string& text);
 /// 32 random hexadecimal digits.
 std::string random_nonce();
 
-/// A line as an object; empty if it is anything else, or not UTF-8.
-nlohmann::json parse_message(const std::string& line);
-
 /// Who sends a message: a rank, or rank 0's server before and after it lets that rank in; or a rank
 /// that says to all others whether it can use NCCL (device_answers.h).
 enum class Sender { kRank, kServerBeforeJoin, kServer, kRankWithDevice };

@@ -48,11 +48,11 @@ json next_message(Lines& lines) {
   const auto deadline = Clock::now() + kLongest;
   std::string line;
   for (bool open = true; open && Clock::now() < deadline; open = lines.receive()) {
-    if (lines.next(line)) return parse_message(line);
+    if (lines.next(line)) return json::parse(line);
     pollfd entry = {lines.socket(), POLLIN, 0};
     poll(&entry, 1, 100);
   }
-  return lines.next(line) ? parse_message(line) : json::object();
+  return lines.next(line) ? json::parse(line) : json::object();
 }
 
 struct Line {
