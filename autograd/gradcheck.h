@@ -30,8 +30,8 @@ struct GradReport {
 /// its input's strides, unless elements of the input overlap. The backward pass runs twice; the
 /// check fails if the two runs give different gradients.
 ///   inputs  f64 on any device. Integer and undefined tensors are passed to `f` unchecked.
-/// If `f` is linear in the checked inputs, gradcheck() can miss an error in the use of dy, the
-/// gradient of `f`'s result. In this case square the result in `f`.
+/// Let `f` return the op's result or its square, and not its sum: a sum gives all elements the same
+/// dy, so an op that confuses the elements of dy would pass.
 /// throws: DTypeError for f32 or half inputs.
 LATHE_API GradReport gradcheck(const std::function<Tensor(const Tensors&)>& f,
                                const Tensors& inputs, const GradcheckOptions& options = {});
