@@ -100,26 +100,34 @@ int main() {
     const Tensor loss = sum(x * x);
     backward(loss);
     expect_throws<StateError>("a second pass over one tape", [&] { backward(loss); });
+    const Tensor shared = x * x;
+    backward(sum(shared));
+    expect_throws<StateError>("a second loss over an op that ran", [&] { backward(sum(shared)); });
   });
   report.test(1, "what an op saved is released when it has run", [] {
     const auto saved = std::make_shared<int>(0);
-    const Tensor x = parameter(Tensor({1}, {3}));
-    const Tensor y = record("saving", copy_of(x), {x},
-                            [saved](const Tensor& dy, const Needs&) { return std::vector{dy}; });
+    Tensor y = parameter(Tensor({1}, {3})) * Tensor({1}, {2});
+    const std::weak_ptr<Meta> input = y.meta();
+    y = record("saving", copy_of(y), {y},
+               [saved](const Tensor& dy, const Needs&) { return std::vector{dy}; });
     backward(sum(y));  // y is alive, and with it the node that made it
     expect_equal("owners of what was saved", saved.use_count(), 1);
+    expect(input.expired(), "the op still has its inputs");
   });
   report.test(1, "a gradient of the wrong shape is an error that names the op", [] {
-    const Tensor x = parameter(Tensor({2}, {1, 2}));
-    const Tensor y = record("broken", x * x, {x},
-                            [](const Tensor&, const Needs&) { return std::vector{Tensor({3})}; });
-    try {
-      backward(sum(y));
-    } catch (const ShapeError& error) {
-      return expect(std::string(error.what()).find("broken") != std::string::npos,
-                    std::string("no name in: ") + error.what());
+    for (const Shape& shape : {Shape{3}, Shape{2, 1}}) {
+      const Tensor x = parameter(Tensor({2}, {1, 2}));
+      const Tensor y = record("broken", x * x, {x}, [shape](const Tensor&, const Needs&) {
+        return std::vector{Tensor(shape)};
+      });
+      std::string said = "no error";
+      try {
+        backward(sum(y));
+      } catch (const ShapeError& error) {
+        said = error.what();
+      }
+      expect(said.find("broken") != std::string::npos, "no name in: " + said);
     }
-    expect(false, "no error");
   });
   return report.done();
 }

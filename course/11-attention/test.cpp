@@ -98,8 +98,14 @@ int main() {
       expect_rows("tiles of " + std::to_string(tile), 7, 7, {.tile = tile, .causal = true});
   });
   report.test(1, "large scores do not overflow", [] {
-    const Tensor q({1, 1}, {1000}), k({3, 1}, {1, -1, 1}), v({3, 1}, {1, 5, 3});
-    expect_close("y", values(attention(q, k, v, {.tile = 1})), {2});
+    const Tensor q = parameter(Tensor({1, 1}, {1000})), k = parameter(Tensor({3, 1}, {1, -1, 1})),
+                 v = parameter(Tensor({3, 1}, {1, 5, 3}));
+    const Tensor y = attention(q, k, v, {.tile = 1});
+    expect_close("y", values(y), {2});
+    backward(sum(y));
+    expect_close("dq", values(grad(q)), {0});
+    expect_close("dk", values(grad(k)), {-500, 0, 500});
+    expect_close("dv", values(grad(v)), {0.5, 0, 0.5});
   });
   report.test(4, "the gradients of q, k and v agree with differences", [] {
     for (const int64_t tile : {2, 64})
