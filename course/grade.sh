@@ -62,13 +62,19 @@ trap 'rm -rf "$work"' EXIT
 
 # collect <folder>: makes $work/graded of the course's files and those that the folder hands in. Sets $missing.
 collect() {
-  local file
+  local file place
   rm -rf "$work/graded"
   python3 "$here/make.py" "$number" "$work/graded" ${hidden:+--hidden "$hidden"} >/dev/null || exit 1
   cp "$work/graded/answers.md" "$work/form"
   missing=
-  for file in $files answers.md; do  # in tiny/, or beside answers.md
-    cp "$1/$file" "$work/graded/$file" 2>/dev/null || cp "$1/$(basename "$file")" "$work/graded/$file" 2>/dev/null || missing="$missing $file"
+  for file in $files answers.md; do
+    place=$1/$file
+    [ -e "$place" ] || [ -L "$place" ] || place=$1/$(basename "$file")  # in tiny/, or beside answers.md
+    if [ "$(realpath -- "$place")" != "$(realpath -- "$1")/${place#"$1"/}" ]; then  # it may lead to a solution, or to a file of yours
+      missing="$missing $file (a link)"
+    elif [ ! -f "$place" ] || ! cp "$place" "$work/graded/$file"; then
+      missing="$missing $file"
+    fi
   done
   if [[ $missing != *answers.md ]] && cmp -s "$work/form" "$work/graded/answers.md"; then
     missing="$missing answers.md, which is as it was handed out"
@@ -109,6 +115,7 @@ if [ -n "$diff" ]; then
 fi
 
 summary=()
+declare -A owner=([solution]="the course's solution")  # of each form of a file: who had it first
 echo "folder,tests,tests of,hidden,hidden of,questions,questions of,late days,total,remarks" >"$csv" || exit 2
 for folder; do
   collect "$folder"
@@ -121,6 +128,14 @@ for folder; do
   fi
   tests=("$here/$name/test.cpp")
   [ -z "$hidden" ] || tests+=("$hidden/${name%%-*}"*.cpp)
+  while read -r form file; do
+    if [ -n "${owner[$form]:-}" ]; then
+      echo "  equals ${owner[$form]}: $file"
+      remarks="${remarks:+$remarks; }$file equals ${owner[$form]}"
+    else
+      owner[$form]="folder $folder"
+    fi
+  done < <(python3 "$here/handed_in.py" "$number" "$work/graded" --forms)
   line=$folder
   own=()
   hidden_got=0
@@ -144,7 +159,7 @@ for folder; do
     fi
   done
   summary+=("$line${remarks:+  ($remarks)}")
-  printf '"%s",%s,%s,%s,%s,,5,,,"%s"\n' "${folder//\"/\"\"}" "${own[@]}" "$hidden_got" "$hidden_of" "$remarks" >>"$csv"
+  printf '"%s",%s,%s,%s,%s,,5,,,"%s"\n' "${folder//\"/\"\"}" "${own[@]}" "$hidden_got" "$hidden_of" "${remarks//\"/\"\"}" >>"$csv"
 done
 echo
 printf '%s\n' "${summary[@]}"

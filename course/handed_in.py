@@ -3,12 +3,14 @@
 
     handed_in.py NUMBER FOLDER          # prints lines to look at; the exit status is 1 if one of them is refused
     handed_in.py NUMBER FOLDER --diff   # prints the changed lines
+    handed_in.py NUMBER FOLDER --forms  # prints a number for each changed file, the same if only blanks and comments differ (for grade.sh)
 
 FOLDER has the files as make.py names them. Only lines that the stub has not are looked at, and of these only code and texts, not comments.
 A program under test can do whatever the tests can, so this stops tricks and no determined forger.
 """
 import argparse
 import difflib
+import hashlib
 import pathlib
 import re
 import sys
@@ -27,10 +29,10 @@ TOKEN = re.compile(r"""
 # Without an honest use in these files: names of points.h (an overload of one may suit a test better), the system, and what gets round
 # access rights or the compiler.
 REFUSED = set("""
-    course Report expect expect_close expect_equal expect_gradients expect_throws friend extern asm exit _exit _Exit quick_exit atexit at_quick_exit fork vfork syscall popen dlopen dlsym getenv
+    course Report expect expect_close expect_equal expect_gradients expect_throws friend extern asm exit _exit _Exit quick_exit atexit at_quick_exit _Pragma fork vfork syscall popen dlopen dlsym getenv
     secure_getenv environ
 """.split())
-REFUSED_CALLS = set("alarm dup dup2 fdopen kill mmap open pipe raise read signal system write".split())  # not as names of variables
+REFUSED_CALLS = set("alarm dprintf dup dup2 fdopen kill mmap open pipe pwrite raise read signal system write writev".split())  # not as names of variables
 HARMLESS = {"__func__", "__restrict", "__restrict__"}  # of the words with two underscores, which are the compiler's
 LOOK_AT = set("abort cerr clog const_cast cout fopen fprintf fputs freopen fstream fwrite ifstream made_up ofstream printf putchar puts reinterpret_cast values volatile".split())
 
@@ -61,6 +63,20 @@ def findings_of(text, stub):
     return sorted(found)
 
 
+def form_of(text):
+    """The text without blanks and comments."""
+    return "\n".join(match[0].strip() for match in TOKEN.finditer(text) if not match["comment"])
+
+
+def forms_of(one, folder):
+    """(form's number, or "solution" if it is that of the course, name) of each file to hand in whose form is another than the stub's."""
+    solution = make.files_of(one, solution=True)
+    for name, text, stub in changed(one, folder):
+        form = form_of(text)
+        if form != form_of(stub):
+            yield "solution" if form == form_of(solution[name]) else hashlib.sha256(form.encode()).hexdigest(), name
+
+
 def changed(one, folder):
     """(name, text in the folder, text of the stub) of each file to hand in that is another than the stub."""
     stubs = make.files_of(one)
@@ -75,9 +91,14 @@ def main():
     parser.add_argument("number", type=int)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--diff", action="store_true", help="print the changed lines")
+    parser.add_argument("--forms", action="store_true", help="print a number for each changed file (for grade.sh)")
     args = parser.parse_args()
-    refused = False
-    for name, text, stub in changed(make.assignment(args.number), args.folder):
+    one, refused = make.assignment(args.number), False
+    if args.forms:
+        for form, name in forms_of(one, args.folder):
+            print(form, name)
+        return 0
+    for name, text, stub in changed(one, args.folder):
         if args.diff:
             print("".join(line if line.endswith("\n") else line + "\n" for line in difflib.unified_diff(
                 stub.splitlines(keepends=True), text.splitlines(keepends=True), f"stub/{name}", f"handed-in/{name}")), end="")

@@ -35,9 +35,9 @@ def use_compiler_without_optimisation(folder):
 
 
 def test_grading(work):
-    """Five folders: the solution, one with a file that does not compile, one that ends before its tests, one that does so and prints all
-    points and the word that it finds in the environment, and one without a file but with a test that gives all points. Beside them a
-    hidden test. --allow, so that the tests run in those that end."""
+    """Six folders: the solution, one with a file that does not compile, another whose file differs from that by a comment, one that ends
+    before its tests, one that does so and prints all points and the word that it finds in the environment, and one with a link for a file and
+    with a test that gives all points. Beside them a hidden test. --allow, so that the tests run in those that end."""
     make_py = lambda *words: run(sys.executable, "-B", COURSE / "make.py", *words, folder=work)
     make_py("3", "whole", "--solution")
     shutil.copytree(work / "whole", work / "broken")
@@ -46,6 +46,9 @@ def test_grading(work):
     (work / "flat/answers.md").write_text("1. So.\n", encoding="utf-8")
     with open(work / "broken/tiny/tape.h", "a", encoding="utf-8") as file:
         file.write("no C++\n")
+    shutil.copytree(work / "broken", work / "twin")
+    with open(work / "twin/tiny/tape.h", "a", encoding="utf-8") as file:
+        file.write("\n  // mine\n")
     shutil.copytree(work / "whole", work / "ends")
     with open(work / "ends/tiny/tape.h", "a", encoding="utf-8") as file:
         file.write("#include <cstdlib>\nconst int ended = (std::puts(\"all points\"), std::exit(0), 0);\n")
@@ -61,14 +64,16 @@ static const int forged = (std::printf("points 20 of 20%s%s\\n", found ? " " : "
     (work / "hidden/03-more.cpp").write_text(example)
     (work / "hidden/04-other.cpp").write_text("no C++\n")
     (work / "cheat").mkdir()
+    (work / "cheat/tiny").symlink_to(work / "whole/tiny")
     (work / "cheat/test.cpp").write_text('#include <cstdio>\nint main() { std::puts("points 20 of 20"); }\n')
-    out = run(COURSE / "grade.sh", "--hidden", "hidden", "--csv", "points.csv", "--allow", "3", "flat", "broken", "ends", "forges", "cheat", folder=work)
+    out = run(COURSE / "grade.sh", "--hidden", "hidden", "--csv", "points.csv", "--allow", "3", "flat", "broken", "twin", "ends", "forges", "cheat", folder=work)
     same = "not handed in: answers.md, which is as it was handed out"
-    summary = out.strip().splitlines()[-5:]
-    assert summary == ["flat  points 20 of 20  points 2 of 2", f"broken  points 0 of 20  points 0 of 2  ({same})", f"ends  points 0 of 20  points 0 of 2  ({same}; refused)",
-                       f"forges  points 0 of 20  points 0 of 2  ({same}; refused)", "cheat  points 0 of 20  points 0 of 2  (not handed in: tiny/tape.h answers.md)"], out
+    summary = out.strip().splitlines()[-6:]
+    assert summary == ["flat  points 20 of 20  points 2 of 2  (tiny/tape.h equals the course's solution)", f"broken  points 0 of 20  points 0 of 2  ({same})",
+                       f"twin  points 0 of 20  points 0 of 2  ({same}; tiny/tape.h equals folder broken)", f"ends  points 0 of 20  points 0 of 2  ({same}; refused)",
+                       f"forges  points 0 of 20  points 0 of 2  ({same}; refused)", "cheat  points 0 of 20  points 0 of 2  (not handed in: tiny/tape.h (a link) answers.md)"], out
     table = (work / "points.csv").read_text()
-    assert table.startswith('folder,tests,tests of,hidden,hidden of,questions,questions of,late days,total,remarks\n"flat",20,20,2,2,,5,,,""\n"broken",0,20,0,2,,5,,,"not handed in') and table.count("\n") == 6, table
+    assert table.startswith('folder,tests,tests of,hidden,hidden of,questions,questions of,late days,total,remarks\n"flat",20,20,2,2,,5,,,"tiny/tape.h equals the course\'s solution"\n"broken",0,20,0,2,,5,,,"not handed in') and table.count("\n") == 7, table
     assert "  1/1  the example of tape.h: 135" in out and "does not compile" in out and "not handed in: tiny/tape.h" in out, out
     assert "\npoints 20 of 20\n  ended before the last test: points 0 of 20\n" in out, out
     assert run(work / "whole/grade.sh").endswith("\npoints 20 of 20\n")
@@ -91,6 +96,9 @@ CHEATS = {  # a line of a forger, and what of it is refused
     'inline int g() { return L\'"\', std::exit(0), L\'"\'; }': "exit",
     "inline int h() { /* *\\\n/ return fork(); /* */ }": "a line that goes on in the next",
     'extern "C" int dup(int);': "extern",
+    'inline int i() { return dprintf(3, "ok") + pwrite(3, "ok", 2, 0); }': "dprintf",
+    "inline long j(const iovec* all) { return writev(3, all, 1); }": "writev",
+    '_Pragma("GCC poison throw")': "_Pragma",
 }
 
 
