@@ -59,6 +59,7 @@ read -r name files <<<"$(python3 "$here/make.py" "$number" --list)"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+python3 "$here/make.py" "$number" "$work/plain" >/dev/null || exit 1  # the folder may have been made without --hidden
 
 # collect <folder>: makes $work/graded of the course's files and those that the folder hands in. Sets $missing.
 collect() {
@@ -76,7 +77,7 @@ collect() {
       missing="$missing $file"
     fi
   done
-  if [[ $missing != *answers.md ]] && cmp -s "$work/form" "$work/graded/answers.md"; then
+  if [[ $missing != *answers.md* ]] && { cmp -s "$work/form" "$work/graded/answers.md" || cmp -s "$work/plain/answers.md" "$work/graded/answers.md"; }; then
     missing="$missing answers.md, which is as it was handed out"
   fi
 }

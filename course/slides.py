@@ -2,7 +2,9 @@
 """Slides for the chapters of the tour, made from their headings, sentences, blocks and figures; handouts on paper.
 
     slides.py FOLDER [CHAPTER...]           # FOLDER/03-the-tape.pdf and the like; CHAPTER is a page's name, such as 03-the-tape
+    slides.py FOLDER --without=SECTION …    # without the slides of the sections with this heading; may be given several times
     slides.py FOLDER --markdown             # only the Markdown, to be changed by hand
+    slides.py FOLDER/CHAPTER.md             # the PDF of Markdown that was changed by hand, beside it
     slides.py FOLDER --handout [NUMBER...]  # handouts instead, FOLDER/03-tape.pdf and the like, two pages of A4 each
     slides.py FOLDER --handout --hidden=DIR # the same with the teacher's questions, as in make.py
 
@@ -162,8 +164,8 @@ def slides_in(pieces, sentences):
     return slides
 
 
-def slides_of(page):
-    """The slides of a chapter as Markdown."""
+def slides_of(page, without=()):
+    """The slides of a chapter as Markdown, but for those of the sections whose headings are in `without`."""
     head, *sections = re.split(r"^## ", page, flags=re.M)
     title, _, intro = head.partition("\n")
     printed = [block for block in BLOCK.findall(intro) if block.startswith("```text")]
@@ -172,6 +174,8 @@ def slides_of(page):
     sections = [f"What the program prints\n{''.join(printed)}\n"] * bool(printed) + sections
     for section in sections:
         heading, _, body = section.partition("\n")
+        if heading in without:
+            continue
         if heading.startswith("For reference"):
             body = TABLE.sub(lambda _: "\nThe chapter has the table." + MARK * (MARK in body) + "\n", body)
         sentences = {}
@@ -207,18 +211,27 @@ def write_handouts(folder, numbers, hidden=None):
 def main():
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     if not words:
-        sys.exit("slides.py FOLDER [CHAPTER...] [--markdown]\nslides.py FOLDER --handout [NUMBER...]")
+        sys.exit("slides.py FOLDER [CHAPTER...] [--without=SECTION...] [--markdown]\nslides.py FOLDER/CHAPTER.md\nslides.py FOLDER --handout [NUMBER...]")
     folder = pathlib.Path(words[0]).resolve()
+    if folder.suffix == ".md":
+        if not folder.is_file():
+            sys.exit(f"slides.py: {folder} is not there")
+        write_pdf(folder, folder.with_suffix(".pdf"))
+        print(folder.with_suffix(".pdf"))
+        return
     folder.mkdir(parents=True, exist_ok=True)
     if "--handout" in sys.argv:
         hidden = [pathlib.Path(word.removeprefix("--hidden=")) for word in sys.argv if word.startswith("--hidden=")]
         write_handouts(folder, words[1:], *hidden)
         return
-    for page in sorted(TOUR.glob("*.md")):
-        if page.name == "README.md" or words[1:] and page.stem not in words[1:]:
-            continue
+    pages = [page for page in sorted(TOUR.glob("*.md")) if page.name != "README.md" and (not words[1:] or page.stem in words[1:])]
+    without = [word.removeprefix("--without=") for word in sys.argv if word.startswith("--without=")]
+    for heading in without:
+        if not any(f"\n## {heading}\n" in page.read_text(encoding="utf-8") for page in pages):
+            sys.exit(f"slides.py: no section of these chapters is called: {heading}")
+    for page in pages:
         markdown = folder / f"{page.stem}.md"
-        markdown.write_text(slides_of(page.read_text(encoding="utf-8")), encoding="utf-8")
+        markdown.write_text(slides_of(page.read_text(encoding="utf-8"), without), encoding="utf-8")
         if "--markdown" not in sys.argv:
             write_pdf(markdown, folder / f"{page.stem}.pdf")
         print(markdown if "--markdown" in sys.argv else folder / f"{page.stem}.pdf")

@@ -62,6 +62,7 @@ static const int forged = (std::printf("points 20 of 20%s%s\\n", found ? " " : "
     (work / "hidden").mkdir()
     example = re.search(r"^```cpp\n(.*?)^```", (COURSE / "teacher.md").read_text(encoding="utf-8"), re.S | re.M)[1]
     (work / "hidden/03-more.cpp").write_text(example)
+    (work / "hidden/03-questions.md").write_text("1. Why?\n\n## Answers\n\n1. So.\n")  # the folders were made without it
     (work / "hidden/04-other.cpp").write_text("no C++\n")
     (work / "cheat").mkdir()
     (work / "cheat/tiny").symlink_to(work / "whole/tiny")
@@ -230,6 +231,24 @@ def test_slides(_):
             assert slide.count("\n- ") != 1 or "<!-- -->" in slide, f"{page.name}: a bullet alone: {slide}"
         assert "```cpp\n}\n```" not in made, f"{page.name}: a bracket alone"
         assert slides.MARK not in made and not re.search("^(?:- )?" + slides.MARK, text, re.M), f"{page.name}: a mark in the wrong place"
+
+
+def test_changed_slides(work):
+    """--without leaves out a section and no other. Each that teacher.md names is there. Markdown that was changed becomes a PDF."""
+    page = "# T\n\nIntro.\n\n## A\n\nOne.\n\n## B\n\nTwo.\n"
+    assert slides.slides_of(page, ["A"]) == slides.slides_of(page.replace("## A\n\nOne.\n\n", "")), slides.slides_of(page, ["A"])
+    slides_py = lambda *words: run(sys.executable, "-B", COURSE / "slides.py", *words, folder=work)
+    named = sorted(set(re.findall('--without="(.*?)"', (COURSE / "teacher.md").read_text(encoding="utf-8"))))
+    assert len(named) == 3, named
+    slides_py("made", "03-the-tape", "05-batch-norm", "--markdown", *[f"--without={one}" for one in named])
+    made = "".join(path.read_text(encoding="utf-8") for path in sorted((work / "made").glob("*.md")))
+    assert "backward_by_hand(const" not in made and "## Why it is fused" in made and not any(f"## {one}\n" in made for one in named), made
+    assert "is called: C" in slides_py("made", "03-the-tape", "--markdown", "--without=C")
+    assert "is not there" in slides_py("made/other.md")
+    if not (shutil.which("pandoc") and shutil.which("chromium")):
+        return "skipped"
+    slides_py("made/03-the-tape.md")
+    assert (work / "made/03-the-tape.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_marked_sentences(_):
