@@ -17,6 +17,7 @@ sys.path.insert(0, str(HERE / "drawing"))
 
 import chapters_1_to_6 as early  # noqa: E402
 import chapters_7_to_12 as late  # noqa: E402
+import training  # noqa: E402
 from figure import INK  # noqa: E402
 
 # What the style sheet of a chart says of each class (train/report/line_chart.cpp), for light pages.
@@ -56,7 +57,7 @@ def named(chart):
     return re.sub(r"</svg>\s*$", f"{names}</svg>\n", chart)
 
 
-FIGURES = {"places.svg": early.places, "notes.svg": early.notes, "strides.svg": early.strides, "op.svg": early.op, "tape.svg": early.tape,
+FIGURES = {"places.svg": early.places, "loss-curves.svg": training.loss_curves, "broken.svg": training.broken, "notes.svg": early.notes, "strides.svg": early.strides, "op.svg": early.op, "tape.svg": early.tape,
            "views.svg": early.views, "filter.svg": early.filter_through_channels, "im2col.svg": early.im2col, "winograd-tiles.svg": early.winograd_tiles,
            "shadows.svg": early.shadows, "float-bits.svg": early.float_bits,
            "streams.svg": late.streams, "segments.svg": late.segments, "search.svg": late.search, "loader.svg": late.loader,

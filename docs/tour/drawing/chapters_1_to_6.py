@@ -3,7 +3,7 @@ from figure import BLUE, Figure, GREEN, GREY, INK, LIGHT, LINE, ORANGE, PALE, RE
 
 
 def notes():
-    """The first page: what the library made for one step: tensors, Metas, nodes and edges."""
+    """Chapter 3: what the library made for the step of the first page: tensors, Metas, nodes and edges."""
     f = Figure("From loss to w: tensors, their Metas, and the nodes of five ops with their edges", 800, 300)
 
     def tensor(x, name, numbers, width):
