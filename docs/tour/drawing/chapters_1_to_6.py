@@ -94,6 +94,26 @@ def strides():
     return f
 
 
+def image_orders():
+    """Chapter 1: an image of three channels in NCHW and in NHWC order."""
+    f = Figure("An image of three channels and 2 x 2 pixels, in NCHW and in NHWC order", 790, 250)
+    colors = (RED, GREEN, BLUE)
+    f.text(20, 24, "one image: 3 channels of 2 x 2 pixels", bold=True)
+    for c, color in enumerate(colors):
+        for i in range(4):
+            x, y = 20 + 110 * c + 40 * (i % 2), 36 + 26 * (i // 2)
+            f.box(x, y, 40, 26, LIGHT[color], color)
+            f.text(x + 20, y + 18, f"{'RGB'[c]}{i}", "middle", size=12)
+    orders = (("NCHW: plane after plane", 120, [(c, i) for c in range(3) for i in range(4)], 4), ("NHWC: pixel after pixel", 190, [(c, i) for i in range(4) for c in range(3)], 1))
+    for name, y, cells, step in orders:
+        f.text(20, y + 10, name, bold=True)
+        for at, (c, i) in enumerate(cells):
+            f.box(20 + 46 * at, y + 18, 46, 26, LIGHT[colors[c]], colors[c], 2.5 if i == 0 else 1)
+            f.text(43 + 46 * at, y + 36, f"{'RGB'[c]}{i}", "middle", size=12, bold=i == 0)
+        f.text(585, y + 36, f"channels of a pixel: {'side by side' if step == 1 else '4 apart'}", size=11)
+    return f
+
+
 def op():
     """Chapter 2: the four acts of the program's cube, and its node in the backward pass."""
     f = Figure("The four acts of cube, and its node in the backward pass, with the numbers of the program", 790, 330)
@@ -336,4 +356,35 @@ def float_bits():
         f.text(80 + 20 * (1 + exponent + fraction), y + 19, says, size=12)
     f.text(70, 24, "bias 127; at 1 steps of 2^-23", size=12)
     f.text(20, 180, "s: sign. e: exponent. m: fraction, the bits after the point", size=12)
+    return f
+
+
+# Chapter 6: the gradients of the second convolution's output in step 40 of tiny/main.cpp, by their exponents from -45 to -10; 0 left out.
+GRADIENTS = (63, 146, 289, 654, 1629, 5178, 4121, 496, 129, 212, 442, 828, 1770, 3477, 7077, 9806, 4525, 6532,
+             5838, 4974, 7825, 9156, 6161, 2916, 1658, 979, 169, 140, 177, 156, 84, 54, 40, 28, 10, 3)
+
+
+def window():
+    """Chapter 6: gradients below the numbers of f16, and the same times 65536."""
+    f = Figure("Gradients of a small network by size, without a scale and times 65536, and the numbers of f16", 800, 370)
+
+    def place(exponent):
+        return 50 + 11 * (exponent + 46)
+
+    for top, shift, says in ((40, 0, "as they are: 75 in 100 are below the window"), (205, 16, "times 65536 = 2¹⁶: 3 in 100 are below it")):
+        f.text(20, top - 14, says, bold=True)
+        f.box(place(-24), top, place(16) - place(-24), 120, LIGHT[GREEN], GREEN)
+        f.text(place(16) - 6, top + 16, "numbers of f16: 2⁻²⁴ to 65504", "end", GREEN, size=11)
+        f.line(place(-14), top, place(-14), top + 120, GREEN, "4 3")
+        if not shift:
+            f.text(place(-14) + 5, top + 34, "normal from here on", fill=GREEN, size=11)
+        for i, count in enumerate(GRADIENTS):
+            exponent = i - 45 + shift
+            height = max(1, round(count / 90))
+            color = RED if exponent < -24 else BLUE
+            f.box(place(exponent), top + 120 - height, 10, height, color, color)
+        f.line(40, top + 120, 760, top + 120)
+        for exponent, name in ((-40, "2⁻⁴⁰"), (-24, "2⁻²⁴"), (-14, "2⁻¹⁴"), (0, "1"), (15, "2¹⁵")):
+            f.text(place(exponent) + 5, top + 135, name, "middle", size=11)
+    f.text(20, 362, "Red: becomes 0, or at best the smallest number. Blue: kept.", size=11)
     return f

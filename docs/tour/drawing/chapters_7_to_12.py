@@ -36,7 +36,7 @@ def streams():
 
 def segments():
     """Chapter 7: the segments and blocks of the program, step by step."""
-    f = Figure("The segments of the made-up device, and the blocks in them", 840, 410)
+    f = Figure("The segments of the made-up device, and the blocks in them", 840, 420)
     small, large = 200, 250  # pixels of a segment of 2 MiB and of one of 20 MiB
     f.text(20, 24, "stream one: 2 MiB, small requests", bold=True)
     f.text(300, 24, "stream one: 20 MiB, large requests", bold=True)
@@ -58,13 +58,15 @@ def segments():
         segment(300, y, large, ((0, 38, "big", BLUE),), "big: 3 MiB" if y == 40 else "")
     segment(590, 118, small, ((0, 100, "d", ORANGE),), "d: stream two has a segment of its own")
     segment(20, 206, small, ((0, 6, "", GREEN), (6, 100, "c, waits", RED)), "c is given back, but stream two used it")
+    segment(300, 206, large, ((0, 38, "big", BLUE),))
     segment(590, 206, small, ((0, 100, "e", BLUE), (100, 100, "f", BLUE)), "so e and f get a new one")
     segment(20, 284, small, ((0, 6, "", GREEN), (6, 100, "g", BLUE)), "the event is done: g gets the place of c")
     segment(300, 284, large, ((0, 38, "big", BLUE), (38, 150, "x, 12 MiB", GREEN)), "a step: x fits behind big,")
     segment(300, 346, large, ((0, 112, "y, 9 MiB", GREEN),), "y does not, and gets 20 MiB more")
     f.text(20, 360, "Blue and green: blocks of stream one.", size=11)
     f.text(20, 376, "Orange: stream two. White: free.", size=11)
-    f.text(20, 392, "A segment serves one stream.", size=11)
+    f.text(20, 392, "A segment serves one stream. Small ones are", size=11)
+    f.text(20, 408, "drawn on a scale eight times as large.", size=11)
     return f
 
 
@@ -98,7 +100,7 @@ def loader():
     f.box(20, 140, 110, 40, PALE, LINE)
     f.text(75, 157, "next job: 8", "middle", size=12)
     f.text(75, 172, "8 &lt; 2 + 8", "middle", size=11)
-    jobs = (4, 5, 6, 7)
+    jobs = (7, 6, 5, 4)
     for i, job in enumerate(jobs):
         y = 60 + 58 * i
         f.bar(205, y, 90, f"reads job {job}", ORANGE, 34)
@@ -115,7 +117,9 @@ def loader():
         f.text(x, round(y + 12, 1), state, "middle", size=11)
     f.text(490, 162, "taken: 2", "middle", bold=True)
     f.text(490, 180, "b &lt; taken + 8", "middle", size=11)
-    f.arrow(297, 168, 337, 168, ORANGE)
+    for i, job in enumerate(jobs):
+        x, y = places[job]
+        f.arrow(297, (88 if job == 4 else 77) + 58 * i, x - 35, y, ORANGE)
     x, y = places[2]
     f.arrow(x + 35, y, 676, y, GREEN)
     f.bar(678, 151, 94, "batch 2 next", GREEN, 34)
