@@ -1,0 +1,176 @@
+// The exercises of docs/tour that tiny/ is enough for, solved with it. Those with Lathe are in
+// tests/tour.
+#include <doctest/doctest.h>
+
+#include "../../tiny/net.h"
+
+namespace tiny {
+namespace {
+
+/// 1, 2, 3, … of a shape.
+Tensor counting(const Shape& shape) {
+  Tensor x(shape);
+  for (int64_t i = 0; i < x.numel(); ++i) x.data()[i] = i + 1;
+  return x;
+}
+
+void check_equal(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  const Tensor x = copy_of(a), y = copy_of(b);
+  for (int64_t i = 0; i < x.numel(); ++i) CHECK(x.data()[i] == doctest::Approx(y.data()[i]));
+}
+
+TEST_CASE("tour 1.1 in tiny: two transposes permute the strides") {
+  const Tensor y = transpose(transpose(Tensor({2, 3, 4}), 1, 2), 0, 1);
+  CHECK(y.shape() == Shape{4, 2, 3});
+  CHECK(y.strides() == Strides{1, 12, 4});
+}
+
+TEST_CASE("tour 1.2 in tiny: the diagonal has the stride 5") {
+  const Tensor x = counting({4, 4});
+  Tensor diagonal = x.as_strided({4}, {5}, 0);
+  copy_(diagonal, Tensor({4}, {-1, -1, -1, -1}));
+  for (int64_t i = 0; i < 16; ++i) CHECK(x.data()[i] == (i % 5 == 0 ? -1 : i + 1));
+}
+
+TEST_CASE("tour 1.3 in tiny: is_contiguous() minds dimensions of size 1, where nobody steps") {
+  const auto is_row_major = [](const Tensor& t) {
+    int64_t expected = 1;
+    for (size_t d = t.ndim(); d-- > 0; expected *= t.dim(d))
+      if (t.dim(d) != 1 && t.strides()[d] != expected) return false;
+    return true;
+  };
+  const Tensor x({3, 4});
+  CHECK(is_row_major(x));
+  CHECK(!is_row_major(transpose(x)));
+  const Tensor column = slice(x, 0, 0, 1);  // [1,4] with the strides 4, 1
+  CHECK(is_row_major(column));
+  CHECK(is_row_major(transpose(transpose(column))));
+  const Tensor turned = transpose(Tensor({4, 1}));  // [1,4] with the strides 1, 1
+  CHECK(is_row_major(turned));
+  CHECK(!turned.is_contiguous());  // tiny compares all strides, so it copies once too often
+}
+
+/// Runs a node when as many gradients have come as edges lead to it.
+struct Counting {
+  std::map<Node*, int> edges;
+  std::map<Node*, Tensor> sums;
+  std::map<Meta*, Tensor> leaves;
+
+  void count(Node& node) {
+    for (const auto& input : node.inputs)
+      if (input && input->maker && edges[input->maker.get()]++ == 0) count(*input->maker);
+  }
+  static void add(Tensor& sum, const Tensor& dx) {
+    sum = sum.defined() ? sum_of_gradients(sum, dx) : dx;
+  }
+  void run(Node& node, const Tensor& dy) {
+    const auto gradients = node.backward(dy, Needs(node.inputs.size(), true));
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      Meta* const input = node.inputs[i].get();
+      if (input == nullptr) continue;
+      Node* const maker = input->maker.get();
+      add(maker ? sums[maker] : leaves[input], gradients[i]);
+      if (maker && --edges[maker] == 0) run(*maker, sums[maker]);
+    }
+  }
+};
+
+TEST_CASE("tour 3.2 in tiny: a pass that counts gives the same gradients") {
+  const Tensor w = parameter(Tensor({}, {3})), b = parameter(Tensor({}, {1}));
+  const Tensor h = w * Tensor({}, {2}) + b, loss = h * h + h;
+  Counting pass;
+  pass.count(*loss.meta()->maker);
+  pass.run(*loss.meta()->maker, Tensor({}, {1}));
+  backward(loss);
+  check_equal(pass.leaves.at(w.meta().get()), grad(w));
+  check_equal(pass.leaves.at(b.meta().get()), grad(b));
+  CHECK(grad(w).item() == 30);
+  CHECK(grad(b).item() == 15);
+}
+
+TEST_CASE("tour 3.3 in tiny: detach() has the number and no edge") {
+  const Tensor w = parameter(Tensor({}, {3})), b = parameter(Tensor({}, {1}));
+  const Tensor h = w * Tensor({}, {2}) + b;
+  backward(h * detach(h));
+  CHECK(grad(w).item() == 14);
+}
+
+TEST_CASE("tour 3b.3 in tiny: the gradient of repeating is a sum") {
+  const Tensor m = counting({2, 3}), dy({2, 3}, {1, 0, -1, 2, 2, 2});
+  const Tensor c = parameter(Tensor({2, 1}, {5, 7}));
+  backward(sum(m * c * dy));
+  check_equal(grad(c), sum_to(dy * m, {2, 1}));
+  check_equal(grad(c), Tensor({2, 1}, {-2, 30}));
+}
+
+TEST_CASE("tour 4.1 and 4.2 in tiny: both gradients of a convolution by matmul()") {
+  const Tensor x = parameter(counting({2, 3, 5, 5})), w = parameter(counting({4, 3, 3, 3}));
+  const Tensor y = conv2d(x, w, {.pad = 1});
+  const Tensor dy = counting(y.shape());
+  backward(sum(y * dy));
+  const Conv2dSizes z = conv2d_sizes(x.shape(), w.shape(), {.pad = 1});
+  Tensor dw({z.K, z.CRS()}), dx(x.shape());
+  for (int64_t n = 0; n < z.N; ++n) {
+    const Tensor dy_n = image_of(dy, n, z.K, z.PQ());
+    dw = dw + matmul(dy_n, transpose(patches_of(detach(x), n, z)));
+    const Tensor columns = matmul(transpose(reshape(detach(w), {z.K, z.CRS()})), dy_n);
+    double* to = image_of(dx, n, z.C, z.H * z.W).data();
+    for_each_patch_pixel(z,
+                         [&](int64_t patch, int64_t pixel) { to[pixel] += columns.data()[patch]; });
+  }
+  check_equal(reshape(dw, w.shape()), grad(w));
+  check_equal(dx, grad(x));
+}
+
+TEST_CASE("tour 4.3 in tiny: a 1 x 1 convolution is one product for each image") {
+  const Tensor x = counting({1, 3, 2, 2}), w = counting({4, 3, 1, 1});
+  check_equal(reshape(matmul(reshape(w, {4, 3}), reshape(x, {3, 4})), {1, 4, 2, 2}), conv2d(x, w));
+}
+
+TEST_CASE("tour 5.1 in tiny: in evaluation the statistics are constants") {
+  for (const std::vector<double>& g : {std::vector<double>{1, 0, -1}, {1, 2, 3}}) {
+    const Tensor x = parameter(counting({3, 1})), dy({3, 1}, g);
+    Tensor mean({1}), var({1}, {9});
+    backward(sum(batch_norm(x, Tensor({1}, {6}), Tensor({1}), mean, var, {}) * dy));
+    for (int i = 0; i < 3; ++i) CHECK(grad(x).data()[i] == doctest::Approx(2 * g[i]).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("tour 5.2 in tiny: four zeros before the batch norm's gradient, none behind it") {
+  const Tensor x = parameter(Tensor({5, 1}, {1, 2, 4, 4, 9})), dy({5, 1}, {-1, 0, 0, 1, 2});
+  Tensor mean({1}), var({1}, {1});
+  backward(
+      sum(relu(batch_norm(x, Tensor({1}, {1}), Tensor({1}), mean, var, {.training = true})) * dy));
+  const double expected[] = {0.14128, 0.04582, -0.14510, -0.14510, 0.10309};
+  for (int i = 0; i < 5; ++i)
+    CHECK(grad(x).data()[i] == doctest::Approx(expected[i]).epsilon(1e-4));
+}
+
+TEST_CASE("tour 7.1 in tiny: requests of 1 MiB, and of a byte more") {
+  for (const size_t more : {0, 1}) {
+    Device device(size_t{1} << 30);
+    Pool pool(device);
+    for (int i = 0; i < 20; ++i) pool.allocate(Pool::kMiB + more);
+    CHECK(pool.stats().device_calls == (more ? 2 : 10));
+  }
+}
+
+TEST_CASE("tour 7.2 in tiny: growing requests, each given back") {
+  Device device(size_t{1} << 30);
+  Pool pool(device);
+  for (size_t mib = 12; mib <= 20; mib += 2) pool.deallocate(pool.allocate(mib * Pool::kMiB));
+  CHECK(pool.stats().reserved_bytes == 80 * Pool::kMiB);
+}
+
+TEST_CASE("tour 7.3 in tiny: the pool gives back what it keeps, and asks again") {
+  Device device(64 * Pool::kMiB);
+  Pool pool(device);
+  pool.deallocate(pool.allocate(40 * Pool::kMiB));
+  CHECK(pool.allocate(60 * Pool::kMiB) != nullptr);
+  CHECK(pool.stats().device_calls == 4);  // take, take refused, give back, take
+  CHECK(pool.stats().reserved_bytes == 60 * Pool::kMiB);
+}
+
+}  // namespace
+}  // namespace tiny
