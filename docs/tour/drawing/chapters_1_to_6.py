@@ -359,9 +359,9 @@ def float_bits():
     return f
 
 
-# Chapter 6: the gradients of the second convolution's output in step 40 of tiny/main.cpp, by their exponents from -45 to -10; 0 left out.
-GRADIENTS = (63, 146, 289, 654, 1629, 5178, 4121, 496, 129, 212, 442, 828, 1770, 3477, 7077, 9806, 4525, 6532,
-             5838, 4974, 7825, 9156, 6161, 2916, 1658, 979, 169, 140, 177, 156, 84, 54, 40, 28, 10, 3)
+# Chapter 6: the gradients of the second convolution's output in step 40 of tiny/main.cpp with a rate of 0.005, by their exponents from -41 to -9.
+GRADIENTS = (1, 0, 0, 0, 1, 4, 2, 8, 14, 36, 70, 116, 283, 473, 975, 1934, 3903, 8462, 29438, 31942, 43610, 31763,
+             16454, 5946, 4461, 5466, 6189, 4940, 2724, 1081, 266, 131, 11)
 
 
 def window():
@@ -371,7 +371,7 @@ def window():
     def place(exponent):
         return 50 + 11 * (exponent + 46)
 
-    for top, shift, says in ((40, 0, "as they are: 75 in 100 are below the window"), (205, 16, "times 65536 = 2¹⁶: 3 in 100 are below it")):
+    for top, shift, says in ((40, 0, "as they are: 4 in 100 are below the window, 92 in 100 in its coarse part"), (205, 16, "times 65536 = 2¹⁶: one is below it, 135 are in its coarse part")):
         f.text(20, top - 14, says, bold=True)
         f.box(place(-24), top, place(16) - place(-24), 120, LIGHT[GREEN], GREEN)
         f.text(place(16) - 6, top + 16, "numbers of f16: 2⁻²⁴ to 65504", "end", GREEN, size=11)
@@ -379,12 +379,14 @@ def window():
         if not shift:
             f.text(place(-14) + 5, top + 34, "normal from here on", fill=GREEN, size=11)
         for i, count in enumerate(GRADIENTS):
-            exponent = i - 45 + shift
-            height = max(1, round(count / 90))
-            color = RED if exponent < -24 else BLUE
+            if not count:
+                continue
+            exponent = i - 41 + shift
+            height = max(1, round(count / 500))
+            color = RED if exponent < -24 else ORANGE if exponent < -14 else BLUE
             f.box(place(exponent), top + 120 - height, 10, height, color, color)
         f.line(40, top + 120, 760, top + 120)
         for exponent, name in ((-40, "2⁻⁴⁰"), (-24, "2⁻²⁴"), (-14, "2⁻¹⁴"), (0, "1"), (15, "2¹⁵")):
             f.text(place(exponent) + 5, top + 135, name, "middle", size=11)
-    f.text(20, 362, "Red: becomes 0, or at best the smallest number. Blue: kept.", size=11)
+    f.text(20, 362, "Red: becomes 0, or at best the smallest number. Orange: subnormal, loses bits. Blue: kept.", size=11)
     return f
