@@ -16,14 +16,14 @@ namespace {
 constexpr int64_t kColumns = 64;  // adjacent lines that are folded together
 constexpr int64_t kRows = 4;      // dense lines that are folded side by side
 
-struct Sum {
+struct RunningSum {
   static constexpr int kStart = 0;
   template <class A>
   static A fold(A a, A b) {
     return a + b;
   }
 };
-struct Product {
+struct RunningProduct {
   static constexpr int kStart = 1;
   template <class A>
   static A fold(A a, A b) {
@@ -94,11 +94,11 @@ void run(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool revers
 }  // namespace
 
 void cpu::cumsum(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool reverse) {
-  run<Sum>(y, x, n, inner, reverse);
+  run<RunningSum>(y, x, n, inner, reverse);
 }
 
 void cpu::cumprod(const Tensor& y, const Tensor& x, int64_t n, int64_t inner) {
-  run<Product>(y, x, n, inner, false);
+  run<RunningProduct>(y, x, n, inner, false);
 }
 
 }  // namespace lathe
