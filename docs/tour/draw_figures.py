@@ -61,7 +61,7 @@ FIGURES = {"places.svg": early.places, "loss-curves.svg": training.loss_curves, 
            "views.svg": early.views, "filter.svg": early.filter_through_channels, "im2col.svg": early.im2col, "winograd-tiles.svg": early.winograd_tiles,
            "shadows.svg": early.shadows, "float-bits.svg": early.float_bits,
            "streams.svg": late.streams, "segments.svg": late.segments, "search.svg": late.search, "loader.svg": late.loader,
-           "launches.svg": late.launches, "buckets.svg": late.buckets, "ring.svg": late.ring, "tiles.svg": late.tiles,
+           "launches.svg": late.launches, "buckets.svg": late.buckets, "ring.svg": late.ring, "tiles.svg": late.tiles, "attention.svg": late.attention,
            "fused.svg": late.fused}
 
 

@@ -211,6 +211,33 @@ def ring():
     return f
 
 
+def attention():
+    """Chapter 11: scores, weights and results of three places, for all keys and for those that do not come later."""
+    f = Figure("Scores, weights and results of three places, with all keys and without those that come later", 800, 330)
+    queries, keys, values = ((2, 0), (0, 2), (2, 2)), ((1, 0), (0, 1), (1, 1)), ((4, 0), (0, 4), (8, 8))
+    for top, says, hidden in ((40, "every query sees every key", False), (200, "no query sees a later key", True)):
+        f.text(20, top - 18, says, bold=True)
+        for left, name in ((110, "scores"), (350, "weights"), (590, "result")):
+            f.text(left, top, name)
+        for i, query in enumerate(queries):
+            y = top + 10 + 34 * i
+            f.text(96, y + 22, f"query {i + 1}", "end", size=12)
+            scores = [sum(a * b for a, b in zip(query, key)) / 2**0.5 for key in keys]
+            powers = [0 if hidden and j > i else math.exp(score) for j, score in enumerate(scores)]
+            weights = [power / sum(powers) for power in powers]
+            for j in range(3):
+                later = hidden and j > i
+                f.box(110 + 60 * j, y, 60, 34, LIGHT[GREY] if later else PALE, LINE)
+                f.text(140 + 60 * j, y + 22, "-∞" if later else f"{scores[j]:.2f}", "middle")
+                f.box(350 + 60 * j, y, 60, 34, LIGHT[GREY] if later else "#ffffff", LINE)
+                f.box(350 + 60 * j, y + 30, round(60 * weights[j], 1), 4, BLUE, BLUE)
+                f.text(380 + 60 * j, y + 20, f"{weights[j]:.2f}", "middle")
+            f.arrow(298, y + 17, 342, y + 17, LINE)
+            f.arrow(538, y + 17, 582, y + 17, LINE)
+            f.text(590, y + 22, "  ".join(f"{sum(w * v[c] for w, v in zip(weights, values)):.2f}" for c in range(2)))
+    return f
+
+
 def tiles():
     """Chapter 11: the scores, as a whole and tile by tile, and the correction of what was added up."""
     f = Figure("Scores in memory, all of them or one tile at a time, and the correction of the sum so far", 830, 470)
