@@ -142,7 +142,7 @@ def op():
     f.text(755, 237, "dy", "middle", size=11)
     f.text(755, 262, "1 1 1", "middle", size=11)
     f.arrow(559, 245, 251, 245)
-    f.text(405, 237, "dx = 1 · 3 · 1 · 1,  1 · 3 · 2 · 2,  1 · 3 · 3 · 3", "middle", size=11)
+    f.text(405, 237, "dx = 1 · 3 · 1 · 1,  1 · 3 · 2 · 2,  1 · 3 · (-3) · (-3)", "middle", size=11)
     f.bar(180, 228, 70, "3 12 27", GREEN, 34)
     f.text(215, 220, "x.grad()", "middle")
     f.text(20, 318, "The program calls y.sum().backward(), and the gradient of a sum is 1 for each number: so dy is 1 1 1.", size=11)
