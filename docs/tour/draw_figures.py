@@ -57,7 +57,8 @@ def named(chart):
     return re.sub(r"</svg>\s*$", f"{names}</svg>\n", chart)
 
 
-FIGURES = {"places.svg": early.places, "loss-curves.svg": training.loss_curves, "broken.svg": training.broken, "notes.svg": early.notes, "strides.svg": early.strides, "op.svg": early.op, "orders.svg": early.image_orders, "window.svg": early.window, "tape.svg": early.tape,
+FIGURES = {"places.svg": early.places, "loss-curves.svg": training.loss_curves, "broken.svg": training.broken, "tamed.svg": training.tamed, "valley.svg": training.valley,
+           "notes.svg": early.notes, "strides.svg": early.strides, "op.svg": early.op, "orders.svg": early.image_orders, "window.svg": early.window, "tape.svg": early.tape,
            "views.svg": early.views, "filter.svg": early.filter_through_channels, "im2col.svg": early.im2col, "winograd-tiles.svg": early.winograd_tiles,
            "shadows.svg": early.shadows, "float-bits.svg": early.float_bits,
            "streams.svg": late.streams, "segments.svg": late.segments, "search.svg": late.search, "loader.svg": late.loader,

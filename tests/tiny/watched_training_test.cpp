@@ -1,4 +1,5 @@
-// What docs/tour/training.md says of the steps of tiny/main.cpp: the losses behind its figures.
+// What docs/tour/training.md and recipe.md say of the steps of tiny/main.cpp: the losses behind
+// their figures.
 #include <doctest/doctest.h>
 
 #include "../../tiny/loader.h"
@@ -12,6 +13,7 @@ struct Change {
   double rate = 0.05, momentum = 0.9;
   double largest_norm = 1e9;  // of all gradients together, for clipping
   bool zero_grad = true;
+  int64_t batch_size = 64, classes = 10;
 };
 
 void clip(const Net& net, double largest_norm) {
@@ -25,11 +27,12 @@ void clip(const Net& net, double largest_norm) {
 
 /// The loss of each of the first `steps` steps of main.cpp, with a change.
 std::vector<double> losses_of(const Change& change, size_t steps) {
-  static const Dataset set = made_up_images(2000, 1);
+  static Dataset set = made_up_images(2000, 1);
+  set.classes = change.classes;
   Generator random(0);
   Net net(set.height, set.width, set.classes, random);
   Sgd sgd(net.parameters(), {change.rate, change.momentum, 5e-4});
-  Epoch epoch(set, {.batch_size = 64, .shuffle = true, .seed = 1}, 0);
+  Epoch epoch(set, {.batch_size = change.batch_size, .shuffle = true, .seed = 1}, 0);
   std::vector<double> losses;
   while (losses.size() < steps) {
     const std::optional<Batch> batch = epoch.next();
@@ -58,6 +61,12 @@ TEST_CASE("tour, training: a rate of 0.05 triples the loss before it falls") {
 TEST_CASE("tour, training: a smaller rate and clipping have no spike") {
   check_losses({.rate = 0.005}, {2.34, 2.45, 2.33, 2.25, 2.20, 2.24});
   check_losses({.largest_norm = 1}, {2.34, 2.44, 2.36, 2.18, 2.04, 2.04});
+}
+
+TEST_CASE("tour, training: the first loss is that of guessing, and small batches jump") {
+  check_losses({.classes = 100}, {4.97});
+  check_losses({.rate = 0.005, .batch_size = 16}, {2.40, 2.26, 2.56, 2.40, 2.28});
+  check_losses({.rate = 0.005, .batch_size = 256}, {2.45});
 }
 
 TEST_CASE("tour, training: three of the six breakages") {

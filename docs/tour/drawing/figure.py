@@ -21,6 +21,9 @@ class Figure:
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{stroke}" stroke-width="{width}"{dashes}/>')
 
+    def ellipse(self, x, y, radius_x, radius_y, stroke=LINE):
+        self.parts.append(f'<ellipse cx="{x}" cy="{y}" rx="{radius_x:.1f}" ry="{radius_y:.1f}" fill="none" stroke="{stroke}" stroke-width="1"/>')
+
     def arrow(self, x1, y1, x2, y2, stroke=INK, dash=None):
         """With a head, on a straight line; heads are polygons, because not every renderer draws markers."""
         length = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5

@@ -1,5 +1,5 @@
-"""The figures of the page on training. The losses are what tiny/main.cpp computes in the 32 steps of its first epoch, with the changes
-that docs/tour/training.md names."""
+"""The figures of the pages on training. The losses are what tiny/main.cpp computes in the 32 steps of its first epoch, with the changes
+that docs/tour/training.md and docs/tour/recipe.md name."""
 import math
 
 from figure import BLUE, Figure, GREEN, GREY, INK, LINE, ORANGE, RED
@@ -67,20 +67,29 @@ def curve(f, x, y, width, height, name, color, up, dash=None):
         f.line(round(x1, 1), round(y1, 1), round(x2, 1), round(y2, 1), color, dash, 2)
 
 
-def loss_curves():
-    """Too large a rate, two smaller ones, and three cures."""
-    f = Figure("The loss of each step: three rates, and three ways to tame the largest", 800, 330)
-    panels = ((50, "three rates", (("rate 0.05", RED), ("rate 0.005", BLUE), ("rate 0.0005", LINE))),
-              (450, "a rate of 0.05, tamed", (("rate 0.05", RED), ("clipped", GREEN), ("warm-up", BLUE), ("Adam", ORANGE))))
-    for x, title, curves in panels:
-        f.text(x, 22, title, bold=True)
-        axes(f, x, 40, 320, 240, [(loss, 30 * loss) for loss in (0, 2, 4, 6, 8)])
-        for name, color in curves:
-            curve(f, x, 40, 320, 240, name, color, lambda loss: 30 * loss)
-    for x, y, name, color in ((114, 66, "0.05: triples first", RED), (250, 205, "0.0005: hardly moves", LINE), (210, 246, "0.005: falls nearly steadily", BLUE),
-                              (514, 66, "nothing done", RED), (600, 120, "Adam, rate 0.003", ORANGE), (600, 138, "warm-up", BLUE), (600, 156, "clipped at a norm of 1", GREEN)):
-        f.text(x, y, name, fill=color, size=12)
+def loss_panel(title, curves, names):
+    """Curves of a loss up to 8. `names`: (x, y, name, colour)."""
+    f = Figure(title, 640, 330)
+    axes(f, 50, 24, 480, 256, [(loss, 32 * loss) for loss in (0, 2, 4, 6, 8)])
+    for name, color in curves:
+        curve(f, 50, 24, 480, 256, name, color, lambda loss: 32 * loss)
+    for x, y, name, color in names:
+        f.text(x, y, name, fill=color)
     return f
+
+
+def loss_curves():
+    """Too large a rate, one that fits, and one that is too small."""
+    return loss_panel("The loss of each step, with three rates", (("rate 0.05", RED), ("rate 0.005", BLUE), ("rate 0.0005", LINE)),
+                      ((142, 56, "rate 0.05: triples before it falls", RED), (350, 198, "rate 0.0005: hardly moves", LINE),
+                       (258, 244, "rate 0.005: falls nearly steadily", BLUE)))
+
+
+def tamed():
+    """Three cures for a rate that is too large."""
+    return loss_panel("The loss of each step: a rate of 0.05, and three cures", (("rate 0.05", RED), ("clipped", GREEN), ("warm-up", BLUE), ("Adam", ORANGE)),
+                      ((142, 56, "rate 0.05, nothing done", RED), (300, 102, "Adam, rate 0.003", ORANGE), (300, 122, "warm-up to 0.05", BLUE),
+                       (300, 142, "rate 0.05, clipped at a norm of 1", GREEN)))
 
 
 def broken():
@@ -98,4 +107,43 @@ def broken():
     for at, name, color in ((30, "5.0 for 0.05", RED), (50, "+= for -=, uphill", ORANGE), (70, "without the label", BLUE), (208, "without zero_grad()", GREEN),
                             (249, "without momentum", LINE), (274, "as it should be", INK)):
         f.text(632, at, name, fill=color, size=12)
+    return f
+
+
+def descent(rate, steps, momentum=0.0, adam=False):
+    """The places of a descent of (a² + 25 b²) / 2 from a = 10, b = 1. Adam's means are those of the page, with 0.9 and 0.999."""
+    place, v, square = [10.0, 1.0], [0.0, 0.0], [0.0, 0.0]
+    places = [tuple(place)]
+    for t in range(1, steps + 1):
+        for i, gradient in enumerate((place[0], 25 * place[1])):
+            if adam:
+                v[i], square[i] = 0.9 * v[i] + 0.1 * gradient, 0.999 * square[i] + 0.001 * gradient**2
+                place[i] -= rate * v[i] / (1 - 0.9**t) / math.sqrt(square[i] / (1 - 0.999**t))
+            else:
+                v[i] = momentum * v[i] + gradient
+                place[i] -= rate * v[i]
+        places.append(tuple(place))
+    return places
+
+
+def valley():
+    """Ten steps through a valley that is 25 times as steep across as along."""
+    f = Figure("Ten steps in a narrow valley: SGD, SGD with momentum, and Adam", 640, 668)
+    rows = ((20, 132, "SGD, rate 0.07: zigzags and creeps. Rate 0.1 (red): leaves the valley", ((descent(0.07, 10), BLUE), (descent(0.1, 2), RED))),
+            (246, 350, "SGD with momentum 1/2, rate 0.1", ((descent(0.1, 10, momentum=0.5), GREEN),)),
+            (462, 566, "Adam, rate 1", ((descent(1, 10, adam=True), ORANGE),)))
+    for title_y, y, title, paths in rows:
+        at = lambda place: (round(70 + 46 * place[0], 1), round(y - 46 * place[1], 1))
+        f.text(12, title_y, title, bold=True)
+        for loss in (2, 8, 18, 32, 50):  # on the ellipse a² + 25 b² is twice the loss
+            f.ellipse(70, y, 46 * (2 * loss) ** 0.5, 46 * (2 * loss / 25) ** 0.5, GREY)
+        f.box(67, y - 3, 6, 6, INK, INK)
+        f.text(60, y + 4, "loss 0", "end", size=12)
+        for path, color in paths:
+            points = [at(place) for place in path]
+            for begin, end in zip(points, points[1:]):
+                f.line(*begin, *end, color, None, 2)
+            for px, py in points:
+                f.box(round(px - 2.5, 1), round(py - 2.5, 1), 5, 5, color, color)
+        f.text(*at((10.2, 0.9)), "a = 10, b = 1", size=12)
     return f
