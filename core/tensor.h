@@ -105,7 +105,7 @@ class LATHE_API Tensor {
   /// Pointer to the first element; null if the tensor has no elements.
   void* raw_data() const;
   /// The value of a one-element tensor, converted to T as to_vector() does. Waits for the device.
-  /// throws: ShapeError for another number of elements.
+  /// throws: ShapeError unless the tensor has one element.
   template <class T>
   T item() const {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {

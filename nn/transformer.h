@@ -95,7 +95,7 @@ class LATHE_API TransformerEncoder final
   /// Like forward() with is_causal, for tokens that follow the tokens in `caches`. There is one
   /// cache for each layer; an empty list becomes caches without tokens. If decode() throws, the
   /// caches keep their earlier tokens.
-  /// throws: ValueError for another number of caches, or caches of different lengths; StateError in
+  /// throws: ValueError unless there is one cache for each layer, all of one length; StateError in
   /// training mode.
   Tensor decode(const Tensor& src, std::vector<KeyValueCache>& caches);
 

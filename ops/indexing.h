@@ -61,7 +61,7 @@ class TensorIndex {
   TensorIndex(NoneType none) : kind_(none) {}
   TensorIndex(EllipsisType rest) : kind_(rest) {}
   /// "..." is Ellipsis.
-  /// throws: ValueError for another text.
+  /// throws: ValueError unless the text is "...".
   TensorIndex(const char* text);
   /// An entry of an index list that is a tensor. A tensor of integers holds indices. A bool tensor
   /// is a mask; a mask with k dimensions takes the place of k entries of the index list.

@@ -28,7 +28,7 @@ LATHE_API Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scal
 /// A copy of x with `value` in the slices index[0], index[1], … along `dim`.
 ///   index  [K] or 0-d; a negative one counts from the end
 /// grad: x, twice differentiable; 0 for elements that were overwritten.
-/// throws: also ValueError and DTypeError as scatter() with a number.
+/// throws: what scatter() with a number throws.
 LATHE_API Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Scalar value);
 
 /// A copy of x with source's slice k in place of slice index[k] along `dim`, for every k.

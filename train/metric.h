@@ -35,7 +35,7 @@ class LATHE_API Metric {
   using Value = std::function<double(std::span<const double> totals)>;
 
   /// `name` is used for columns and keys. It consists of letters, digits and _-./@.
-  /// throws: ValueError for another name, or an empty function.
+  /// throws: ValueError for a name with other characters, or an empty function.
   Metric(std::string name, Sums sums, Value value, Better better = Better::kHigher);
 
   const std::string& name() const { return name_; }
@@ -59,7 +59,7 @@ class LATHE_API Metric {
   StateDict state_dict() const;
   /// Loads the state_dict() of a metric of the same kind. The totals are then on `device`, and all
   /// further batches must be there, too.
-  /// throws: ValueError, DTypeError for another kind of state. Nothing has changed then.
+  /// throws: ValueError, DTypeError unless it is such a state. Nothing has changed then.
   void load_state_dict(const StateDict& state, Device device);
 
  private:

@@ -32,13 +32,13 @@ LATHE_API safetensors::Contents read_tensor_file(const std::string& path,
 
 /// Writes tensors in the format of the suffix of `path`, .safetensors or .npz. At any moment `path`
 /// is the complete old file or the complete new one.
-/// throws: ValueError for another suffix, and for metadata if the format has none; the errors of
-/// safetensors::write or npz::write.
+/// throws: ValueError unless the suffix is one of the two, or for metadata in a .npz file; the
+/// errors of safetensors::write or npz::write.
 LATHE_API void write_tensor_file(const std::string& path, const StateDict& tensors,
                                  const safetensors::Metadata& metadata = {});
 
 /// Writes one tensor to a .npy file: save(x, "x.npy"). nn::save writes a module.
-/// throws: ValueError for another suffix; the errors of npy::write.
+/// throws: ValueError unless `path` ends in .npy; the errors of npy::write.
 LATHE_API void save(const Tensor& tensor, const std::string& path);
 
 }  // namespace lathe

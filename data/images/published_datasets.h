@@ -112,7 +112,8 @@ struct PublishedFiles {
 };
 
 /// The files of cifar10, cifar100, mnist or fashion-mnist; each file plain or as .gz.
-/// throws: ValueError for another name; DataError naming the places searched and what is missing.
+/// throws: ValueError unless `name` is one of these four; DataError naming the places searched and
+/// what is missing.
 PublishedFiles find_published(const std::string& name, const std::filesystem::path& root,
                               bool train);
 

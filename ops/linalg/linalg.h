@@ -144,8 +144,8 @@ struct MatrixNormOptions {
 ///        2, -2: the largest, the smallest singular value
 ///        1, -1: the largest, the smallest sum of |x| of a column; inf, -inf: of a row
 ///   →    a's shape without `dim`; with keepdim these dimensions stay, with size 1
-/// throws: ValueError for another ord, and for NaN or infinity in a if ord needs singular values;
-/// ShapeError for the largest or smallest of no values.
+/// throws: ValueError unless ord is one of these, and for NaN or infinity in a if ord needs
+/// singular values; ShapeError for the largest or smallest of no values.
 LATHE_API Tensor matrix_norm(const Tensor& a, std::string_view ord = "fro",
                              const MatrixNormOptions& options = {});
 LATHE_API Tensor matrix_norm(const Tensor& a, double ord, const MatrixNormOptions& options = {});

@@ -71,7 +71,7 @@ struct MultiMarginOptions {
 /// The sum over all classes c except y of weight[y] max(0, margin - x[y] + x[c])^p / C.
 ///   x  [N,C] or [C]   y  [N] or 0-d, classes   →  y's shape
 /// dtypes: y i64 or i32.
-/// throws: also ValueError for another p, IndexError for a class outside [0, C).
+/// throws: also ValueError unless p is 1 or 2, IndexError for a class outside [0, C).
 LATHE_API Tensor multi_margin_loss(const Tensor& x, const Tensor& y,
                                    const MultiMarginOptions& options = {});
 
