@@ -15,14 +15,14 @@ LATHE_API bool autocast_enabled(Device device) noexcept;
 LATHE_API DType autocast_dtype(Device device) noexcept;
 }  // namespace amp
 
-/// { Autocast half(device, kF16); … }: in this scope, convolutions and matrix products on this kind
-/// of device run in the half type. Parameters, their gradients, and ops that need the range of f32
-/// stay in f32. Scopes nest. Scopes for the CPU and for GPUs are independent, and each thread has
-/// its own. Autocast keeps the half copy of a parameter until the thread's outermost scope ends or
-/// the parameter changes.
+/// { Autocast half(device, kF16); … }: in this scope, convolutions and matrix products on devices
+/// of `device`'s type (CPU or GPU) run in the half type. Parameters, their gradients, and ops that
+/// need the range of f32 stay in f32. Scopes nest. Scopes for the CPU and for GPUs are independent,
+/// and each thread has its own. Autocast keeps the half copy of a parameter until the thread's
+/// outermost scope ends or the parameter changes.
 ///   dtype    kF16 or kBF16
 ///   enabled  false: turns autocast off inside an outer scope
-/// throws: DTypeError for any other dtype.
+/// throws: DTypeError unless `dtype` is kF16 or kBF16.
 class LATHE_API Autocast {
  public:
   [[nodiscard]] explicit Autocast(Device device, DType dtype = kF16, bool enabled = true);

@@ -24,7 +24,7 @@ LATHE_API Tensors checkpoint(const TensorsFunction& f, const Tensors& inputs);
 ///   f  a function from const Tensors& to Tensor or Tensors. A copy is kept until the graph is
 ///      freed; the objects that f refers to must live as long.
 /// The second call starts from the same state of the default generators and under the same Autocast
-/// scopes as the first one. Other threads should draw no random numbers meanwhile.
+/// scopes as the first one. Other threads should draw no random numbers during either call.
 ///   - A Generator that f holds is not reset: f draws other numbers from it in the second call.
 ///   - Side effects of f happen twice: batch norm, for instance, updates its running statistics
 ///     twice.

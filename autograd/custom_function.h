@@ -52,7 +52,7 @@ class LATHE_API FunctionContext {
   void save_for_backward(const Tensors& tensors) { unsaved_ = tensors; }
   /// Call it in a custom function's backward. Returns the tensors that forward gave to
   /// save_for_backward(), in order.
-  /// throws: StateError if one of these tensors was modified in place since.
+  /// throws: StateError if one of these tensors was modified in place after forward.
   Tensors saved_tensors() const;
 
   /// True if a custom function's backward should compute the gradient of input i. The inputs are

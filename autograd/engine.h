@@ -41,9 +41,9 @@ struct GradOptions {
 
 /// Returns the gradients of the sum of outputs[k] * grad_outputs[k] with respect to the inputs.
 /// Leaves Tensor::grad() of all tensors unchanged. Inputs may be leaves or results of ops.
-/// throws: StateError if an output or an input does not require grad, if no output depends on an
-/// input (unless allow_unused), or if the graph was freed; ShapeError if an output without a
-/// grad_output has more than one element, or a grad_output does not match its output.
+/// throws: StateError if an output or an input does not require grad, if an input affects none of
+/// the outputs (unless allow_unused), or if the autograd graph was freed; ShapeError if an output
+/// without a grad_output has more than one element, or a grad_output does not match its output.
 LATHE_API Tensors grad(const Tensors& outputs, const Tensors& inputs,
                        const GradOptions& options = {});
 

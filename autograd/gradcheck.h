@@ -24,11 +24,11 @@ struct GradReport {
   explicit operator bool() const { return ok; }
 };
 
-/// Compares the gradient of f for every floating input with finite differences. `f` gets the inputs
-/// and returns one tensor of any shape. gradcheck() sums the elements of this result with fixed
-/// weights that all differ, so that errors do not cancel. `f` gets copies of the inputs. A copy has
-/// its input's strides, unless elements of the input overlap. The backward pass runs twice; the
-/// check fails if the two runs give different gradients.
+/// Compares the gradient of f for every floating input with finite differences. `f` gets copies of
+/// the inputs and returns one tensor of any shape. gradcheck() sums the elements of this result
+/// with fixed weights that all differ, so that errors do not cancel. A copy has its input's
+/// strides, unless elements of the input overlap. The backward pass runs twice; the check fails if
+/// the two runs give different gradients.
 ///   inputs  f64 on any device. Integer and undefined tensors are passed to `f` unchecked.
 /// Let `f` return the op's result or its square, and not its sum: a sum gives all elements the same
 /// dy, so an op that confuses the elements of dy would pass.

@@ -30,7 +30,7 @@ namespace lathe {
 ///     the old values. Without Recompute this is an error.
 ///   on  false: turns off an outer Recompute while this one is alive
 /// throws: in the backward pass StateError if x, a residual, the weight or the bias was modified in
-/// place since.
+/// place after the batch norm.
 class LATHE_API Recompute {
  public:
   [[nodiscard]] explicit Recompute(bool on = true) noexcept;
@@ -58,10 +58,10 @@ inline constexpr int kMostSteps = 3;
 /// How many kernels must run to compute t's values again; 0 if t is kept.
 LATHE_API int recompute_steps(const Tensor& t);
 
-/// Makes the Recomputation of an op's result, which runs `steps` kernels. `make_compute` returns a
-/// function that computes the result without recording, with the same values each time.
-/// `make_compute` wraps the tensors that this function needs in Saved objects (saved.h). The
-/// function must not hold the result itself.
+/// Makes the Recomputation of an op's result. `steps` is how many kernels compute the result again.
+/// `make_compute` returns a function that computes the result without recording, with the same
+/// values each time. `make_compute` wraps the tensors that this function needs in Saved objects
+/// (saved.h). The function must not hold the result itself.
 LATHE_API RecomputationPtr make_recomputation(int steps,
                                               FunctionRef<std::function<Tensor()>()> make_compute);
 
@@ -70,7 +70,8 @@ LATHE_API bool computes_again() noexcept;
 
 /// From now on, an op that saves y for its gradient (class Saved) keeps `recomputation` instead of
 /// y's values. This ends when y is written in place, or when the node of the op that made y
-/// releases `recomputation`: this node must own it, because y refers to it only weakly.
+/// releases `recomputation`: this node must own `recomputation`, because y holds only a weak
+/// reference to it.
 LATHE_API void set_recomputation(const Tensor& y, const RecomputationPtr& recomputation);
 
 /// Called when an op saves t for its gradient (class Saved). Returns a function that computes t's

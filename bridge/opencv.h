@@ -70,7 +70,7 @@ inline Tensor as_tensor(const cv::Mat& image) {
 /// be gaps between the tensor's rows, but not within a row. After writing through the image, call
 /// t.bump_version().
 /// dtypes: u8, i8, i16, i32, f16, f32, f64.
-/// throws: ShapeError for another number of dimensions, or more channels than OpenCV's 512;
+/// throws: ShapeError unless t has 2 or 3 dimensions and 1 to 512 channels (OpenCV's limit);
 /// ValueError naming the strides if a row has gaps; DTypeError for another dtype; DeviceError
 /// unless the tensor is on the CPU; StateError if it requires grad.
 inline cv::Mat as_mat(const Tensor& t) {
@@ -176,7 +176,8 @@ inline Tensor to_batch(const std::vector<cv::Mat>& images, const ImageOptions& o
 /// By default the image is CV_8U; floating values are multiplied by 255, rounded and limited to 0
 /// to 255.
 /// dtypes: u8, f16, bf16, f32, f64.
-/// throws: ShapeError for another shape or no pixels; DTypeError for another dtype.
+/// throws: ShapeError unless t is [C,H,W] with C of 1, 3 or 4 and H, W > 0; DTypeError for another
+/// dtype.
 inline cv::Mat to_mat(const Tensor& t, const ImageOptions& options = {}) {
   LATHE_CHECK(ShapeError, t.ndim() == 3 && t.numel() > 0, "to_mat: an image is [C,H,W] (t: ", t,
               ")");

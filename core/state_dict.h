@@ -56,7 +56,7 @@ class LATHE_API StateDict {
   int64_t count(std::string_view name) const;
 
   /// The entries whose names begin with `prefix`; the prefix is removed from their names. Messages
-  /// about the section's entries still have it.
+  /// about the section's entries still show the prefix.
   StateDict section(std::string_view prefix) const;
   /// The name for messages: with the prefixes that section() removed.
   std::string full_name(std::string_view name) const;

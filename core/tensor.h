@@ -150,9 +150,9 @@ class LATHE_API Tensor {
   void set_grad(const Tensor& grad) const;
   /// Adds d(this)/d(leaf) to the grad() of every leaf, or only of the leaves in options.inputs.
   /// Warns once if this is a loss in host memory that is NaN.
-  /// throws: StateError if this tensor does not require grad, if the graph was freed, or if an
-  /// input is no leaf that requires grad; ShapeError if the gradient does not match this tensor, or
-  /// if none is given and this tensor has more than one element.
+  /// throws: StateError if this tensor does not require grad, if the autograd graph was freed, or
+  /// if one of options.inputs is not a leaf that requires grad; ShapeError if the gradient does not
+  /// match this tensor, or if none is given and this tensor has more than one element.
   void backward() const;
   void backward(const Tensor& gradient) const;
   void backward(const BackwardOptions& options) const;

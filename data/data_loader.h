@@ -21,9 +21,9 @@ namespace lathe::data {
 /// num_workers, prefetch_factor or timing. Besides the batch in use, at most
 /// num_workers * prefetch_factor batches exist.
 ///
-/// If Dataset::read throws, the iterator's ++ (or begin()) throws when it would return that batch,
-/// with the sample's index in the message. The iterator is then at its end, and the next begin()
-/// starts the next epoch. If worker_init_fn throws, the next ++ throws its exception.
+/// If Dataset::read throws, the iterator's ++ (or begin()) throws when it would return the batch of
+/// the failed sample. The message has the sample's index. The iterator is then at its end, and the
+/// next begin() starts the next epoch. If worker_init_fn throws, the next ++ throws its exception.
 ///
 /// An iterator may be destroyed at any time. Its threads finish the sample that they are reading.
 /// Then they end or, with persistent_workers, wait for the next epoch.

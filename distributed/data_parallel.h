@@ -54,18 +54,19 @@ struct DataParallelOptions {
 class Reducer;
 
 /// Averages a model's gradients over all ranks in every backward pass. The model's names, state and
-/// optimisers stay as they are. A DistributedDataParallel cannot be copied or moved. Group and
-/// model must outlive it. While it exists, do not change the model's device or dtype, or which
-/// parameters require grad.
+/// optimisers stay as they are. A DistributedDataParallel cannot be copied or moved. The process
+/// group and the model must outlive it. While it exists, do not change the model's device or dtype,
+/// or which parameters require grad.
 ///   - All ranks must run the same backward passes, one at a time.
-///   - If a backward pass fails on one rank, the group ends, and all ranks' errors name that rank.
+///   - If a backward pass fails on one rank, the process group ends, and all ranks' errors name
+///     that rank.
 ///   - A backward pass over NCCL can be captured into a CUDA graph, after the first backward pass
 ///     and without find_unused_parameters. In the capture, it throws StateError for a parameter
 ///     without a gradient.
 class LATHE_API DistributedDataParallel {
  public:
   /// Copies the parameters and buffers of rank 0 to all ranks. Waits for all ranks.
-  /// throws: on all ranks, DistributedError naming rank and entry if the models or options differ;
+  /// throws: on all ranks, DistributedError naming the rank and the tensor or option that differs;
   /// ValueError if `compress` is not a half dtype, a bucket size is below 1, or no parameter
   /// requires grad; StateError if another DistributedDataParallel has one of the parameters.
   DistributedDataParallel(ProcessGroup& group, nn::Module& model,

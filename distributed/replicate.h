@@ -23,7 +23,7 @@ LATHE_API void check_same(ProcessGroup& group, const char* what,
                           const std::vector<std::string>& texts);
 
 /// Returns when all ranks have called it. Call it before all ranks throw the same error. Otherwise
-/// the others might only report that the first rank has left.
+/// one rank could throw and leave early, and the others would only report that this rank has left.
 LATHE_API void wait_until_all_know(ProcessGroup& group);
 
 }  // namespace lathe::distributed

@@ -18,12 +18,12 @@ namespace lathe::distributed {
 LATHE_API Tensor all_reduce(ProcessGroup& group, const Tensor& t);
 
 /// Makes every batch norm of the model normalise, in training, with the mean and variance of all
-/// ranks' batches together. The ranks' batches may have different sizes. Evaluation, names and
-/// state stay as they are. All ranks must run the same forward passes. The model then refers to the
-/// group, which must outlive the model's training. Each layer sends two sums in the forward pass
-/// and two in the backward pass, and runs as single ops without fused kernels. In training, a
-/// function that jit::compile() made runs the model without a graph. Does nothing in a group of one
-/// process.
+/// ranks' batches together. The ranks' batches may have different sizes. Evaluation mode, names and
+/// state dict stay as they are. All ranks must run the same forward passes. The model then refers
+/// to the group, which must outlive the model's training. Each batch norm sends two sums in the
+/// forward pass and two in the backward pass, and runs as single ops without fused kernels. In
+/// training, a function that jit::compile() made runs the model without a traced graph. Does
+/// nothing in a group of one process.
 /// → the number of batch norms
 LATHE_API int64_t convert_sync_batch_norm(ProcessGroup& group, nn::Module& model);
 

@@ -33,8 +33,8 @@ namespace lathe::distributed {
 /// data with the other ranks, so all ranks must call them in the same order.
 ///   - state_dict() returns the whole state on every rank; tensors from other ranks are in host
 ///     memory. Any number of ranks can load it.
-///   - If step() or state_dict() fails on one rank, the group ends, and all ranks' errors name that
-///     rank.
+///   - If step() or state_dict() fails on one rank, the process group ends, and all ranks' errors
+///     name that rank.
 ///   - A step can be captured into a CUDA graph if the group's calls run over NCCL. Otherwise, with
 ///     several ranks, a captured step throws StateError, and nothing has changed.
 /// A ZeroRedundancyOptimizer cannot be copied or moved. The group must outlive the
@@ -51,8 +51,8 @@ class LATHE_API ZeroRedundancyOptimizer {
   ZeroRedundancyOptimizer(const ZeroRedundancyOptimizer&) = delete;
   ZeroRedundancyOptimizer& operator=(const ZeroRedundancyOptimizer&) = delete;
 
-  /// The rank that keeps the state of parameter `number`. Parameters are numbered through all
-  /// groups.
+  /// The rank that keeps the state of parameter `number`. The numbers run through all parameter
+  /// groups of the optimiser.
   int64_t owner(size_t number) const;
 
  private:

@@ -18,7 +18,7 @@
 
 namespace lathe::jit {
 
-/// A function that compile() made. Copies share their graphs. Several threads may call a
+/// A function that compile() made. Copies share the traced graphs. Several threads may call a
 /// CompiledFunction at the same time if they may call f at the same time. During the first call
 /// with inputs of a new kind, no other thread may write the buffers of `module`, because the trace
 /// restores them. Other threads may draw random numbers meanwhile.

@@ -36,9 +36,9 @@ class LATHE_API GraphModule final : public nn::Module, public nn::KnowsHead {
  public:
   /// The module's tensors share the graph's memory. All of its parameters require gradients; this
   /// does not change the graph's own tensors. `name` stands for the graph in messages.
-  /// throws: StateError if a parameter, buffer or constant is not bound; DataError for a name that
-  /// a module cannot have or that has more than 1,000 bytes, for modules nested more than 64 deep,
-  /// and for a module with more than 10,000 tensors and modules.
+  /// throws: StateError if a parameter, buffer or constant is not bound; DataError if the name of a
+  /// parameter or buffer is not allowed in a module or has more than 1,000 bytes, if modules are
+  /// nested more than 64 deep, or if one holds more than 10,000 tensors and modules.
   explicit GraphModule(Graph graph, std::string_view name = "graph");
   ~GraphModule() override;
   GraphModule(GraphModule&&) = delete;

@@ -25,9 +25,9 @@ LATHE_API void fold_constants(Graph& graph);
 ///   w' = w * s, b' = (b - mean) * s + bias, s = weight / sqrt(var + eps), per output channel
 /// The graph gets nodes that compute the new filters; fold_constants() then runs these nodes.
 ///   - If the batch norm includes a relu or a residual, these become nodes of their own.
-///   - The pass folds if filters and statistics have the same dtype, or if the filters are half and
-///     the statistics f32. If a cast made the filters half, the pass multiplies their f32 values
-///     from before the cast, and rounds once.
+///   - The pass folds only if filters and statistics have the same dtype, or the filters are half
+///     and the statistics f32. If a cast made the filters half, the pass multiplies their f32
+///     values from before the cast, and rounds once.
 /// Results change by rounding.
 LATHE_API void fold_batch_norm(Graph& graph);
 

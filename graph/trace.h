@@ -30,8 +30,8 @@ struct TraceOptions {
 /// multiple of the batch size. A tensor that `f` makes from none of its inputs must be the same in
 /// both calls, or have a row for each sample and equal rows. `f` gets copies of the examples, with
 /// their strides. The graph shares the tensors that `f` uses. If Autocast is on, around trace() or
-/// within `f`, its casts become nodes of the graph. Run such a graph without Autocast: it gives the
-/// dtypes and bits that `f` gives with Autocast.
+/// within `f`, the casts that it makes become nodes of the graph. Run such a graph without
+/// Autocast: it gives the dtypes and bits that `f` gives with Autocast.
 /// Tracing does not see
 ///   - a branch that both calls take in the same way
 ///   - memory that the program reads through data()

@@ -20,18 +20,18 @@
 
 namespace lathe::nn {
 
-/// A model that knows which layer makes its result, such as a program from a file, whose parameters
-/// may come in any order.
+/// A model that knows which layer makes its result. A program from a file needs this, because its
+/// parameters may come in any order.
 class LATHE_API KnowsHead {
  public:
   virtual ~KnowsHead() = default;
-  /// The names of the layer's parameters; none if no single layer makes the result.
+  /// The names of the parameters of the layer that makes the result; none if no single layer does.
   virtual std::vector<std::string> head_parameters() const = 0;
 };
 
-/// The name of a model's head (its classifier). The head is the module of its head_parameters(), or
-/// else the last module that has parameters of its own. The name is empty if the head is the whole
-/// model, or if its parameters are not in one module.
+/// The name of a model's head (its classifier). The head is the module of the model's
+/// head_parameters() (KnowsHead) or, without these, the last module with parameters of its own. The
+/// name is empty if the head is the whole model, or if its parameters are not in one module.
 LATHE_API std::string head_of(const Module& model);
 
 /// True if `name` is the name of an entry below `module`; `module` is not below itself. Every name

@@ -75,7 +75,7 @@ struct WhiteningOptions {
 /// Fills w [2D,C,R,S], D = C·R·S, with filters whose results for these images are uncorrelated and
 /// of equal mean square. Let M be the mean of p·pᵀ over all patches p of the images, C x R x S
 /// numbers each. It has eigenvectors e_1, e_2, … of falling eigenvalues v_1, v_2, …. Filter i is
-/// e_i / sqrt(v_i + eps), and filter D + i is its negative; eps keeps those of small eigenvalues
+/// e_i / sqrt(v_i + eps), and filter D + i is its negative; eps keeps filters of small eigenvalues
 /// from growing without bound. Such filters are usually not trained. Computed on the CPU in f64.
 ///   images  [N,C,H,W], floating, normalised as in training; some thousand are enough
 /// throws: ShapeError, DTypeError, ValueError without a patch or for eps < 0.

@@ -110,7 +110,7 @@ class LATHE_API Lora {
 /// not fused with the norm before it.
 /// throws, and nothing has changed then:
 ///   ValueError  rank or alpha not positive, dropout outside [0,1); a target that matches no module
-///               (with the nearest name) or none of these layers
+///               (with the nearest name) or no layer that can have an adapter
 ///   StateError  a layer that has an adapter already
 LATHE_API Lora add_lora(Module& model, const LoraOptions& options = {});
 

@@ -28,7 +28,8 @@ struct PackOptions {
 /// Packs the first lengths[n] elements of each sequence n of x [T,N,…].
 /// grad: x.
 /// throws: ShapeError unless x has at least two dimensions and a sequence for each length;
-/// ValueError for a length outside [1, T], or for lengths that grow with enforce_sorted.
+/// ValueError for a length outside [1, T] or, with enforce_sorted, for a length above the one
+/// before.
 /// ref: torch.nn.utils.rnn.pack_padded_sequence.
 LATHE_API PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<int64_t>& lengths,
                                               const PackOptions& options = {});

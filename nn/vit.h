@@ -62,8 +62,11 @@ class LATHE_API ViTEncoder final : public Module {
 
 /// [N,in_channels,image_size,image_size] → [N,classes]. The encoder gets a class token, which is
 /// learnt, followed by the patches of the image. The head reads the encoder's result for the class
-/// token. Names, shapes and initial values are torchvision's: class_token = 0, conv_proj
-/// (trunc_normal, std = 1/sqrt(fan_in)), encoder, heads = 0.
+/// token. Names, shapes and initial values are torchvision's:
+///   class_token  0
+///   conv_proj    weight trunc_normal(std = 1/sqrt(fan_in)), bias 0
+///   encoder      as in ViTEncoder and ViTBlock
+///   heads        0
 class LATHE_API VisionTransformer final : public Module {
  public:
   /// throws: ValueError unless all numbers of the layout, image_size, in_channels and classes are

@@ -31,8 +31,8 @@ struct FileWeights {
 ///     trainer.* are left out, except for those that the model has.
 ///   - If no name of the file is a name of the model, prefixes are removed, also several in a row:
 ///     "module." (DistributedDataParallel), "_orig_mod." (torch.compile), "model." (Lightning).
-///     "backbone.", "net." and "encoder." (a part of a larger model) are removed only if all of the
-///     model's names are there afterwards, except for those of its last layer.
+///     "backbone.", "net." and "encoder." (a part of a larger model) are removed only if all names
+///     of the model, except for those of its last layer, are there afterwards.
 ///   - A missing num_batches_tracked, as in old .pth files, is added as 0. A floating
 ///     num_batches_tracked is rounded to an integer, or set to 0 if it is no valid count.
 /// `section` names the dictionary of a .pth file to read, as in pth::ReadOptions.

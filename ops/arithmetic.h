@@ -18,8 +18,8 @@ LATHE_API Tensor addcmul(const Tensor& input, const Tensor& a, const Tensor& b, 
 LATHE_API Tensor addcdiv(const Tensor& input, const Tensor& a, const Tensor& b, Scalar value = 1);
 
 /// log(e^a + e^b), without overflow.
-/// dtypes: floats.   grad: a, b, twice differentiable; where both are the same infinity, only a
-/// gets it.
+/// dtypes: floats.   grad: a, b, twice differentiable; where both are the same infinity, a gets the
+/// whole gradient.
 LATHE_API Tensor logaddexp(const Tensor& a, const Tensor& b);
 
 struct NanToNumOptions {

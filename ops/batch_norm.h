@@ -64,8 +64,8 @@ struct BatchNormStats {
 };
 
 /// Everything that one normalisation reads, except residual, dy and y, which the kernels take as
-/// arguments. x and these three are dense in one common order, row-major or NHWC. On a GPU, dy may
-/// have any strides.
+/// arguments. x, residual, dy and y are dense in one common order, row-major or NHWC. The exception
+/// is dy on a GPU, which may have any strides.
 struct BatchNormCall {
   BatchNormForm form;
   Tensor x;
@@ -112,9 +112,9 @@ struct BatchNormCoefficients {
   Tensor scale, shift;
 };
 
-/// The last step of batch norm's backward pass: dx = g_factor * g + x_factor * x + constant, where
-/// g is dy where the relu passed it, else 0. g and x are dense in the same order. g_factor,
-/// x_factor and constant are [C], in the statistics' dtype.
+/// The last step of batch norm's backward pass: dx = g_factor * g + x_factor * x + constant. g is
+/// dy, with 0 for the elements that the relu did not pass. g and x are dense in the same order.
+/// g_factor, x_factor and constant are [C], in the statistics' dtype.
 struct BatchNormCombined {
   Tensor g, x, g_factor, x_factor, constant;
 };

@@ -89,9 +89,9 @@ struct DivOptions {
 /// a / b, rounded as options.rounding_mode says. kFloor is Python's a // b. With kTrunc or kFloor,
 /// integers give an integer result, which wraps on overflow.
 /// grad: a, b, twice differentiable; 0 with kTrunc and kFloor.
-/// throws: DTypeError for bool with kTrunc and kFloor; ValueError for an integer divided by 0. On a
-/// GPU the quotient of such a division is 0, and the next call that waits for the device throws an
-/// IndexError with the divisor's position.
+/// throws: DTypeError for bool with kTrunc and kFloor; on a CPU, ValueError for an integer divided
+/// by 0. On a GPU the quotient of such a division is 0, and the next call that waits for the device
+/// throws an IndexError with the divisor's position.
 LATHE_API Tensor div(const Tensor& a, const Tensor& b, DivOptions options);
 LATHE_API Tensor div(const Tensor& a, Scalar b, DivOptions options);
 LATHE_API Tensor div(Scalar a, const Tensor& b, DivOptions options);
@@ -179,7 +179,7 @@ inline Tensor operator>=(const Tensor& a, Scalar b) { return ge(a, b); }
 inline Tensor operator>=(Scalar a, const Tensor& b) { return le(b, a); }
 
 // &, |, ^ and ~ (or !) are the logical and, or, xor and not of bool tensors, element by element.
-// throws: DTypeError for another dtype; there are no bitwise operations on integers.
+// throws: DTypeError unless all operands are bool: there are no bitwise operations on integers.
 LATHE_API Tensor operator&(const Tensor& a, const Tensor& b);
 LATHE_API Tensor operator|(const Tensor& a, const Tensor& b);
 LATHE_API Tensor operator^(const Tensor& a, const Tensor& b);

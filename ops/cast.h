@@ -16,9 +16,9 @@ LATHE_API Tensor cast(const Tensor& x, DType dtype);
 /// grad: x, twice differentiable.   throws: NoCudaError without a GPU.
 LATHE_API Tensor to_device(const Tensor& x, Device device);
 
-/// x in dense memory in the order `format`, or x itself if it already is. With one channel or one
-/// pixel, x's memory fits both orders. The result is then a view of x with the strides of `format`,
-/// so that later ops keep that order. Also x.contiguous(format).
+/// x in dense memory in the order `format`, or x itself if x already is dense in this order. With
+/// one channel or one pixel, x's memory fits both orders. The result is then a view of x with the
+/// strides of `format`, so that later ops keep that order. Also x.contiguous(format).
 /// grad: x, twice differentiable.   throws: ShapeError for kChannelsLast unless x is 4-d.
 LATHE_API Tensor contiguous(const Tensor& x, MemoryFormat format = kContiguous);
 

@@ -14,7 +14,8 @@ struct DiagonalOptions {
 };
 /// A view of the diagonals of x's matrices, whose rows are dimension dim1 and columns dim2.
 ///   →  x's shape without dim1 and dim2, then the length of the diagonal
-/// throws: IndexError (dimensions out of range, or the same one twice).
+/// throws: ShapeError if x has fewer than 2 dimensions; IndexError if dim1 or dim2 is out of range,
+/// or both are the same.
 LATHE_API Tensor diagonal(const Tensor& x, const DiagonalOptions& options = {});
 
 struct DiagEmbedOptions {
@@ -27,7 +28,7 @@ struct DiagEmbedOptions {
 LATHE_API Tensor diag_embed(const Tensor& x, const DiagEmbedOptions& options = {});
 
 /// For a vector [n], the matrix with x on its diagonal. For a matrix [m,n], a copy of its diagonal.
-/// throws: ShapeError for other numbers of dimensions.
+/// throws: ShapeError unless x is 1-d or 2-d.
 LATHE_API Tensor diag(const Tensor& x, int64_t offset = 0);
 
 /// The sum of the main diagonal of a matrix; integers and bool → i64.

@@ -21,10 +21,10 @@ struct Conv2dEpilogue {
 /// NaN.
 ///   x  [N,C,H,W] or [C,H,W]     w  [K,C/groups,R,S]     residual  [N,K,P,Q]     →  as conv2d
 /// The result has the bits of the separate ops conv2d, add and relu, with two exceptions:
-///   - `constant_filters` may choose another engine, with other roundings.
+///   - With then.constant_filters another engine may run, with other roundings.
 ///   - One kernel of cuDNN may compute relu((conv2d + residual) + bias) in f32 and round to f16
 ///     once. The separate ops round each result.
-/// cuDNN's one kernel runs on a GPU if no gradient is recorded and all of this holds:
+/// This kernel of cuDNN runs on a GPU if no gradient is recorded and all of this holds:
 ///   - the convolution computes in f16, x is NHWC, C and K are multiples of 8; there are no groups
 ///   - there is a bias, and then.relu is set; the residual, if there is one, is f16
 ///   - cudnn::set_benchmark() is on without set_deterministic(), and the search found such a kernel

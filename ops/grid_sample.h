@@ -34,7 +34,7 @@ LATHE_API Tensor grid_sample(const Tensor& x, const Tensor& grid,
 /// grid_sample's options.
 ///   theta  [N,2,3]   →  [N,rows,columns,2]
 /// dtypes: floats.
-/// throws: also ValueError for negative sizes.
+/// throws: ShapeError, DTypeError, DeviceError; ValueError for negative `rows` or `columns`.
 LATHE_API Tensor affine_grid(const Tensor& theta, int64_t rows, int64_t columns,
                              bool align_corners = false);
 

@@ -26,12 +26,13 @@ LATHE_API Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, co
                            Scalar alpha = 1);
 
 /// y[i,j,k] = x[i,index[i,j,k],k] (for dim = 1).
-///   index  as many dimensions as x; none is longer than x's, except dim   →  index's shape
+///   index  as many dimensions as x; each at most as long as x's, but `dim` may have any length
+///   →      index's shape
 /// dtypes: any.   grad: x, twice differentiable.
 LATHE_API Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 
 /// A copy of x with source[i,j,k] added to element [i,index[i,j,k],k] (for dim = 1).
-///   index   as many dimensions as x; none is longer than x's, except dim
+///   index   as many dimensions as x; each at most as long as x's, but `dim` may have any length
 ///   source  x's dtype; no dimension shorter than index's; only the part of index's shape is read
 ///   →       x's shape
 /// dtypes: numbers.   grad: x, source, twice differentiable.

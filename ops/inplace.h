@@ -35,8 +35,8 @@ LATHE_API const Tensor& sigmoid_(const Tensor& x);
 LATHE_API const Tensor& relu_(const Tensor& x);
 // clang-format on
 
-/// Gives x the values and the history of `value`, which has x's shape and dtype. The other in-place
-/// ops call it if gradients are recorded. `op` is the caller's name for errors.
+/// Gives x the values and the autograd history of `value`, which has x's shape and dtype. The other
+/// in-place ops call it if gradients are recorded. `op` is the calling op's name, for errors.
 LATHE_API const Tensor& assign_(const char* op, const Tensor& x, const Tensor& value);
 
 }  // namespace lathe

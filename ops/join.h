@@ -21,8 +21,8 @@ LATHE_API Tensor cat(const Tensors& parts, int64_t dim = 0);
 LATHE_API Tensor stack(const Tensors& parts, int64_t dim = 0);
 
 /// hstack() is cat along dimension 1 (0 if the parts are 1-d), vstack() along dimension 0, dstack()
-/// along dimension 2. vstack() first makes [1,n] of a part [n]; dstack() makes [1,n,1] of it, and
-/// [m,n,1] of a part [m,n].
+/// along dimension 2. vstack() first reshapes a part [n] to [1,n]. dstack() first reshapes a part
+/// [n] to [1,n,1], and a part [m,n] to [m,n,1].
 /// grad: every part, twice differentiable.   throws: as cat.
 LATHE_API Tensor hstack(const Tensors& parts);
 LATHE_API Tensor vstack(const Tensors& parts);

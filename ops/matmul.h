@@ -26,8 +26,8 @@ LATHE_API Tensor mv(const Tensor& a, const Tensor& x);
 struct AddmmOptions {
   Scalar beta = 1, alpha = 1;
 };
-/// beta * input + alpha * (a x b). With beta = 0, addmm does not read input: its NaN has no effect,
-/// and it gets no gradient.
+/// beta * input + alpha * (a x b). With beta = 0, addmm does not read input: a NaN in input has no
+/// effect, and input gets no gradient.
 ///   a  [m,k]     b  [k,n]     input  a shape that broadcasts to [m,n]     →  [m,n]
 /// dtypes: as matmul, the same for all three tensors; for integers, beta and alpha must be
 /// integers.

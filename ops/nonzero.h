@@ -20,7 +20,8 @@ LATHE_API Tensor nonzero(const Tensor& x);
 /// throws: ShapeError, DTypeError, DeviceError.
 LATHE_API Tensor masked_select(const Tensor& x, const Tensor& mask);
 
-/// A copy of x in which source's elements, in row-major order, replace those where mask is true.
+/// A copy of x in which the elements where mask is true are replaced by source's elements, in
+/// row-major order.
 ///   mask  bool, broadcasts to x's shape   source  any shape, x's dtype
 /// dtypes: any.   grad: x, source, twice differentiable.   amp: none, the result follows x.
 /// throws: ShapeError, DTypeError, DeviceError; IndexError if source has too few elements (on a GPU

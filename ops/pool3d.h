@@ -35,7 +35,7 @@ struct AvgPool3dOptions {
 /// grad: x, twice differentiable.
 LATHE_API Tensor avg_pool3d(const Tensor& x, const AvgPool3dOptions& options);
 
-/// The means of windows that cover the volume, as many as `out` says in each dimension.
+/// The means of windows that cover the volume. `out` is the number of windows along each dimension.
 /// Window i of n along a dimension of size D spans [floor(i D/n), ceil((i+1) D/n)).
 /// grad: x, twice differentiable.
 LATHE_API Tensor adaptive_avg_pool3d(const Tensor& x, const Triple& out);

@@ -30,7 +30,8 @@ LATHE_API Tensor kron(const Tensor& a, const Tensor& b);
 /// each element of a with each of b.
 ///   →  a's other dimensions, then b's others
 /// Dtypes, gradients and mixed precision are those of matmul.
-/// throws: what matmul throws; ValueError unless dims is from 0 to the dimensions of a and of b.
+/// throws: what matmul throws; ValueError if `dims` is negative or above the number of dimensions
+/// of a or b.
 LATHE_API Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims = 2);
 LATHE_API Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& a_dims,
                            const Dims& b_dims);

@@ -40,8 +40,8 @@ LATHE_API Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);
 LATHE_API Tensor rand_like(const Tensor& like, Generator* generator = nullptr);
 LATHE_API Tensor randn_like(const Tensor& like, Generator* generator = nullptr);
 
-// Fill x in place with uniform numbers in [low, high), or with normal numbers. The gradient of what
-// x was before is then 0.
+// Fill x in place with uniform numbers in [low, high), or with normal numbers. The values that x
+// had before get a gradient of 0.
 LATHE_API const Tensor& uniform_(const Tensor& x, double low, double high,
                                  Generator* generator = nullptr);
 LATHE_API const Tensor& normal_(const Tensor& x, double mean, double std,

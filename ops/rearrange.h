@@ -77,7 +77,8 @@ enum class MeshIndexing : uint8_t {
 };
 /// The coordinates of the points of a grid: result k holds each point's coordinate on axis k. The
 /// results are views that cannot be written in place.
-///   axes  [n0], [n1], … (0-d: one point)   →  as many tensors of shape [n0,n1,…], or [n1,n0,…]
+///   axes  [n0], [n1], … (0-d: one point)   →  for each axis a tensor [n0,n1,…] (kIJ) or
+///         [n1,n0,…] (kXY)
 /// grad: every axis, twice differentiable.
 /// throws: ValueError for no axes; ShapeError, DTypeError, DeviceError.
 LATHE_API Tensors meshgrid(const Tensors& axes, MeshIndexing indexing = MeshIndexing::kIJ);

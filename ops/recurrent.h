@@ -8,8 +8,8 @@
 namespace lathe {
 
 /// The tensors of one layer in one direction. H is the size of the state. G is the number of gates:
-/// 4 for lstm, 3 for gru, 1 for rnn_tanh and rnn_relu. With w_out, the state h of lstm has P
-/// numbers in place of H: in its argument h, in y and in the result's h.
+/// 4 for lstm, 3 for gru, 1 for rnn_tanh and rnn_relu. With w_out (lstm only), each h has P numbers
+/// in place of H: lstm's argument h, y, and h in the result.
 struct RecurrentLayer {
   Tensor w_x, w_h;            // [G*H,in] and [G*H,H]; with w_out [G*H,P]
   Tensor b_x = {}, b_h = {};  // [G*H] or undefined
@@ -34,7 +34,8 @@ struct RecurrentResult {
 ///           D = 2 if bidirectional, else 1
 ///   layers  for each layer its forward direction, then its backward one
 /// dtypes: floats.   grad: x, h, c and the layers' tensors, twice differentiable.   amp: half.
-/// throws: ShapeError, DTypeError, ValueError for a number of layers that does not fit.
+/// throws: ShapeError, DTypeError; ValueError unless `layers` has layers*D elements, as h's first
+/// dimension says.
 /// ref: Hochreiter and Schmidhuber 1997; torch.nn.LSTM.
 LATHE_API RecurrentResult lstm(const Tensor& x, const Tensor& h, const Tensor& c,
                                const std::vector<RecurrentLayer>& layers,

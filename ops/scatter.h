@@ -13,7 +13,7 @@ namespace lathe {
 
 /// A copy of x with source[i,j,k] written to element [i,index[i,j,k],k] (for dim = 1). scatter_add
 /// (ops/index.h) adds instead of writing.
-///   index   as many dimensions as x; none is longer than x's, except dim
+///   index   as many dimensions as x; each at most as long as x's, but `dim` may have any length
 ///   source  x's dtype; no dimension shorter than index's; only the part of index's shape is read
 ///   →       x's shape
 /// grad: x, source, twice differentiable; 0 for elements that were overwritten.

@@ -12,7 +12,7 @@ namespace lathe {
 /// ln |Γ(x)|; +inf at 0, at negative integers and at infinities.
 LATHE_API Tensor lgamma(const Tensor& x);
 
-/// The derivative of lgamma; NaN at negative integers and -inf, -inf at 0, +inf at -0.
+/// The derivative of lgamma; NaN at negative integers and at -inf; -inf at 0; +inf at -0.
 LATHE_API Tensor digamma(const Tensor& x);
 
 /// Derivative n of digamma; n = 0 is digamma itself. Infinite at 0 and at negative integers.

@@ -38,8 +38,8 @@ struct UpsampleOptions {
 /// There is no low-pass filter, even if the result is smaller than x.
 /// dtypes: floats; sums in f32 or wider.   grad: x, twice differentiable.
 /// amp: none, the result follows x.
-/// throws: ShapeError, ValueError (not exactly one of size and scale, align_corners in a
-/// nearest mode), DTypeError.
+/// throws: ShapeError, DTypeError; ValueError unless exactly one of size and scale is set, and for
+/// align_corners in a nearest mode.
 /// ref: torch.nn.functional.interpolate.
 LATHE_API Tensor upsample(const Tensor& x, const UpsampleOptions& options);
 /// PyTorch's name for upsample.

@@ -28,9 +28,13 @@ struct VmapOptions {
 ///     whole batch is faster.
 ///   - If f writes into a sample in place, it changes the input.
 /// grad: that of the ops in f.
-/// throws: ValueError (no batch dimension, in_dims or out_dims of another length, an empty batch, f
-/// returns nothing or another number of tensors), ShapeError (batches of different sizes, outputs
-/// of different shapes), IndexError for an in_dims or out_dims that is out of range; what f throws.
+/// throws: what f throws, and
+///   - ValueError if no input has a batch dimension, the batch is empty, in_dims or out_dims is not
+///     as long as the list of inputs or results, or f returns no tensors or not always the same
+///     number
+///   - ShapeError for batches of different sizes, a 0-d input without kWhole, or results of
+///     different shapes
+///   - IndexError for a number in in_dims or out_dims that is out of range
 LATHE_API Tensors vmap(const TensorsFunction& f, const Tensors& inputs,
                        const VmapOptions& options = {});
 

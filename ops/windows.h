@@ -14,7 +14,8 @@ namespace lathe {
 
 /// A view of the windows of `size` neighbours along `dim`, one every `step` elements: PyTorch's
 /// x.unfold(dim, size, step). If windows overlap, the view cannot be written in place.
-///   →  x's shape with (n - size) / step + 1 in place of n, and a last dimension of `size`
+///   →  x's shape, with (n - size) / step + 1 in place of n (the size of `dim`), and a new last
+///      dimension of `size`
 /// dtypes: any.
 /// throws: ValueError unless size >= 0 and step > 0; ShapeError for a size above n; IndexError.
 LATHE_API Tensor windows(const Tensor& x, int64_t dim, int64_t size, int64_t step);

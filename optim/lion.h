@@ -36,7 +36,8 @@ void visit_options(LionOptions& all, Visit visit, const LionGroup& own = {}) {
 }
 
 /// Moves every element by lr, against the sign of a momentum. Its lr is usually 3 to 10 times
-/// smaller than AdamW's, its weight decay as many times larger. Needs half the state of Adam.
+/// smaller than AdamW's, and its weight decay larger by the same factor. Needs half the state of
+/// Adam.
 ///   p *= 1 - lr·weight_decay
 ///   p -= lr·sign(beta1·m + (1 - beta1)·g)
 ///   m = beta2·m + (1 - beta2)·g

@@ -79,8 +79,8 @@ void visit_options(MuonOptions& all, Visit visit, const MuonGroup& own = {}) {
 ///   p *= 1 - lr·weight_decay
 ///   p -= lr·s·u,   s = sqrt(max(1, rows / columns)), or with match_rms_adamw
 ///                  0.2·sqrt(max(rows, columns))
-/// normalize is for filters before a batch norm, whose results do not depend on their length: a
-/// learning rate then turns the filters of all layers by the same angle.
+/// normalize is for filters before a batch norm: the length of such filters does not change the
+/// norm's results. With normalize, a learning rate turns the filters of all layers by one angle.
 /// All other parameters belong in groups {.use_adamw = true}, which AdamW updates, or
 /// {.use_sgd = true}, which SGD updates with the group's momentum, nesterov and weight_decay:
 ///   auto [hidden, others] = split_for_muon(model);

@@ -21,8 +21,8 @@ namespace lathe::optim {
 ///   optim::EMA::Applied averaged(swa);
 ///   optim::update_bn(model, [&] { return it == loader.end() ? Tensor() : (it++)->x; });
 /// throws: ValueError for a batch norm with a momentum of 0, and for a module other than
-/// nn::BatchNorm that has running statistics, as models from files have; what the module throws.
-/// All statistics are as before then.
+/// nn::BatchNorm that has running statistics (models from files have such modules); what the module
+/// throws. All statistics are as before then.
 /// ref: Izmailov et al. 2018 (arXiv:1803.05407), algorithm 1; PyTorch's swa_utils.update_bn.
 LATHE_API void update_bn(nn::Module& module, const std::function<Tensor()>& next);
 

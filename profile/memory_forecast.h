@@ -34,10 +34,10 @@ struct ForecastOptions {
   int64_t small_batch = 32, large_batch = 64;
 };
 
-/// Measures the peaks of two batch sizes and of the update. Makes two steps of small_batch, because
-/// the first one allocates memory that stays, then one of large_batch. Restarts the peaks of
-/// `device` (reset_memory_peak()). The forecast misses memory that does not grow in a straight line
-/// with the batch:
+/// Measures the peaks of two batch sizes and of the update. Makes two steps of small_batch and one
+/// of large_batch. The first step is not measured, because it allocates memory that stays. Restarts
+/// the peaks of `device` (reset_memory_peak()). The forecast misses memory that does not grow in a
+/// straight line with the batch:
 ///   - memory of an algorithm that is chosen only for larger batches
 ///   - scratch memory of the CPU's convolutions, which has a minimum size
 ///   gradients  the forward and the backward pass with that many samples

@@ -59,7 +59,8 @@ class LATHE_API Metric {
   StateDict state_dict() const;
   /// Loads the state_dict() of a metric of the same kind. The totals are then on `device`, and all
   /// further batches must be there, too.
-  /// throws: ValueError, DTypeError unless it is such a state. Nothing has changed then.
+  /// throws: ValueError, DTypeError unless `state` is from a metric of the same kind. Nothing has
+  /// changed then.
   void load_state_dict(const StateDict& state, Device device);
 
  private:

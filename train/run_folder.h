@@ -48,8 +48,8 @@ inline constexpr std::string_view kOptionsKey = "lathe.options";
 /// hundredth of a step. From a GPU it takes some milliseconds and overlaps with the next step.
 inline constexpr int64_t kStepsBetweenCandidates = 50;
 
-/// Decides which state is good, and writes the checkpoints of a run. The step of a state is the
-/// number of updates that led to it.
+/// Knows which training state is good (its own loss is finite), and writes the checkpoints of a
+/// run. The step of a state is the number of updates that led to it.
 class LATHE_API RunFolder {
  public:
   /// `present` is a function that makes a checkpoint of the present state. The checkpoint may share
@@ -61,11 +61,11 @@ class LATHE_API RunFolder {
   // --- which state is good ----
   /// Says that the present state is good. Call it before the first step.
   void begin(int64_t step);
-  /// Begins to copy the present state, the candidate for the next good state. Training may change
-  /// the present state as soon as the call returns.
+  /// Begins to copy the present state. The copy is the candidate for the next good state. Training
+  /// may go on as soon as the call returns: the copy gets the values from the time of the call.
   void take_candidate();
-  /// Says that the loss of the state that take_candidate() copies is finite. The copy becomes the
-  /// good state as soon as it is complete.
+  /// Says that the loss of the state that take_candidate() copied is finite. Waits until the copy
+  /// is complete. From then on, the copy is the good state.
   void accept_candidate(int64_t step);
   /// Says that all losses of the steps before `step` are finite.
   void losses_are_finite(int64_t step) { finite_until_ = step; }
@@ -79,10 +79,10 @@ class LATHE_API RunFolder {
   /// are averages, with which training does not continue. Does nothing for "last" after
   /// seal_last().
   void save(std::string_view name, int64_t step, bool averages = false);
-  /// Saves the last good state as "last", and waits for the disk. Writes nothing if the file has
-  /// this state already, or a newer good one.
-  ///   step  that training has reached; if the good state is older, the file says that the steps
-  ///         after it may have diverged
+  /// Saves the good state as last.safetensors, and waits for the disk. Writes nothing if this file
+  /// already holds the good state, or a newer state that is known to be good.
+  ///   step  the step that training has reached. If the good state is older, the file says that the
+  ///         steps after the good state may have diverged.
   /// → the step of the state in last.safetensors
   int64_t save_good(int64_t step);
   /// From now on save() does not overwrite last.safetensors, so that the run can be resumed from
@@ -94,7 +94,7 @@ class LATHE_API RunFolder {
 
   // --- what there is ----
   std::string last_file() const { return (folder_ / "last.safetensors").string(); }
-  /// True if last.safetensors exists or will soon: found_last() was called, or "last" was saved.
+  /// True after save("last", …) or found_last(): last.safetensors exists or is being written.
   bool has_last() const { return has_last_; }
   void found_last() { has_last_ = true; }
   /// True if "best" was saved since the last call of take_best_saved().

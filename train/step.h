@@ -68,9 +68,9 @@ struct StepOptions {
 /// Several Steps may take turns, as for a GAN: each begins an update by clearing the gradients of
 /// its own optimiser.
 ///
-/// Model, optimiser, EMA and group must outlive the Step. With amp, the Step calls the optimiser's
-/// set_half_copies(). A Step cannot be copied or moved, and is not thread-safe. With `capture` on a
-/// GPU:
+/// Model, optimiser, EMA and process group must outlive the Step. With amp, the Step calls the
+/// optimiser's set_half_copies(). A Step cannot be copied or moved, and is not thread-safe. With
+/// `capture` on a GPU:
 ///   - The first two batches of a shape run without a CUDA graph. The step of the third batch is
 ///     captured into one.
 ///   - The returned results keep their values until the next call.
@@ -104,8 +104,9 @@ class LATHE_API Step {
   /// Computes the loss, or launches a CUDA graph that makes the whole step.
   /// throws: StateError if backward() or update() has not been called for the previous batch.
   Result forward(const Tensors& batch, const BatchOptions& options);
-  /// Computes the batch's gradients and adds them to the gradients since the last update. With a
-  /// group, backward() of the last batch before an update also averages the sums over the ranks.
+  /// Computes the batch's gradients and adds them to the gradients since the last update. With
+  /// StepOptions::group, backward() of an update's last batch also averages the sums over the
+  /// ranks.
   void backward();
   /// True if update() must be called after this batch.
   bool ends_update() const;

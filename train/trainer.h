@@ -95,8 +95,8 @@ struct Unchanged {
 ///   - A signal, pause_after or stop() ends it after the present step. pause_after counts the
 ///     updates of the whole run, time_limit the seconds of this process.
 ///   - A loss is not finite, DetectAnomaly finds a bad value, or the loss scale would fall below
-///     its floor. The trainer throws DivergedError, and first saves the last state whose own loss
-///     is known to be finite: a later state may have caused the bad loss.
+///     its floor. The trainer saves the last state whose own loss is known to be finite, because a
+///     later state may have caused the bad loss. Then it throws DivergedError.
 ///   - Any other error occurs. The trainer saves the present state and passes the error on. On a
 ///     CPU it first undoes an unfinished step. If the present state may be bad, or the GPU has
 ///     failed, it saves the last good state instead.

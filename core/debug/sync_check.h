@@ -23,7 +23,8 @@ struct SyncPlace : profile::CallPlace {
   int64_t count = 0;
 };
 
-/// Thrown instead of waiting. The message begins with the path of the layer that called the op.
+/// Thrown before an op waits for a GPU, by a SyncCheck of SyncMode::kError. The message begins with
+/// the path of the layer that called the op.
 class LATHE_API SyncError : public StateError {
  public:
   SyncError(const std::string& message, SyncPlace found)

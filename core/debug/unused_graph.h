@@ -12,7 +12,8 @@
 
 namespace lathe::debug {
 
-/// A place of the program that records ops in vain. The field `layer` of its base is empty.
+/// A place of the program that records ops which no backward pass reaches. The field `layer` of its
+/// base is empty.
 struct UnusedPlace : profile::CallPlace {
   int64_t ops = 0;
   std::string first;  // the op that was recorded first

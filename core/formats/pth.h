@@ -45,7 +45,7 @@ struct ReadOptions {
 /// - views beyond their storage, or tensors that together have more bytes than 64 MiB plus 32 times
 ///   the file
 /// - damaged or hostile archives (zip.h)
-/// - files of PyTorch before 1.6: save them again with a newer one
+/// - files of PyTorch before 1.6: save them again with a newer PyTorch
 LATHE_API StateDict read(const std::string& path, const ReadOptions& options = {});
 
 /// Like read(), but from the bytes of a .pth file in memory. `name` stands for the file in

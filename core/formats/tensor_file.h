@@ -16,8 +16,8 @@ enum class TensorFileFormat { kSafetensors, kNpz, kPth };
 LATHE_API std::string_view name_of(TensorFileFormat format);
 
 /// Finds the format of a file from its first bytes, and for a zip archive from its entries. A file
-/// whose first eight bytes can be the length of a safetensors header counts as safetensors; the
-/// reader of safetensors then says what is wrong.
+/// whose first eight bytes can be the length of a safetensors header counts as safetensors. If it
+/// is none, safetensors::read says what is wrong.
 /// throws: FileError; DataError for a damaged archive and for a file without weights. The message
 /// says what the file is: empty, text, a web page, a pointer of Git LFS, HDF5, gzip, an image, a
 /// single array.
@@ -32,8 +32,8 @@ LATHE_API safetensors::Contents read_tensor_file(const std::string& path,
 
 /// Writes tensors in the format of the suffix of `path`, .safetensors or .npz. At any moment `path`
 /// is the complete old file or the complete new one.
-/// throws: ValueError unless the suffix is one of the two, or for metadata in a .npz file; the
-/// errors of safetensors::write or npz::write.
+/// throws: ValueError for any other suffix, and for metadata in a .npz file; the errors of
+/// safetensors::write or npz::write.
 LATHE_API void write_tensor_file(const std::string& path, const StateDict& tensors,
                                  const safetensors::Metadata& metadata = {});
 

@@ -42,7 +42,7 @@ struct LATHE_API LiveTensor {
   std::string place() const;      // "train.cpp:42 (train())", see user_call() in stack.h
 };
 
-/// A call of the program whose live tensors or autograd nodes become more from step to step.
+/// A call of the program that keeps more from step to step: bytes, tensors or autograd nodes.
 struct Growth {
   std::string op, place;
   double bytes_per_step = 0, tensors_per_step = 0;
@@ -69,9 +69,10 @@ class LATHE_API LiveMemory {
 
   /// Ends a training step: notes what is alive. Call it when the temporaries of the step are gone.
   void step();
-  /// The calls whose live tensors or autograd nodes grow in number: in most steps, and from the
-  /// first step to the last. Calls that keep a graph come first, then calls with the most bytes.
-  /// The first step counts as warm-up. Empty before the fourth step().
+  /// The calls that keep more and more: their live bytes, or the number of their live tensors and
+  /// autograd nodes, reach a new maximum in most steps. The first step is not counted: it is
+  /// warm-up. Calls that keep an autograd graph come first, then all others, each sorted by bytes.
+  /// Empty before the fourth step().
   std::vector<Growth> growth() const;
   /// growth() as text, a sentence for each call; "" if nothing grows.
   std::string growth_text() const;
@@ -107,7 +108,7 @@ void note_maker(const void* node, const char* op, std::vector<const void*> input
 std::string largest_alive(Device device, bool pinned);
 }  // namespace detail
 
-/// The library calls these when a storage or a graph node is made or freed.
+/// The library calls these when a storage or an autograd node is made or freed.
 inline void note_alive(const Storage& storage) noexcept {
   if (detail::notes_live()) [[unlikely]]
     detail::note_alive(storage);

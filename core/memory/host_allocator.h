@@ -64,7 +64,7 @@ class LATHE_API HostAllocator final : public Allocator {
   /// reserved now affects only further blocks.
   void set_limit(size_t bytes);
 
-  /// The most bytes that free blocks above 4 KiB may keep cached. Initially half of
+  /// Sets how many bytes of free blocks above 4 KiB may stay cached. Initially half of
   /// usable_memory().
   void set_cache_limit(size_t bytes);
 

@@ -16,7 +16,7 @@ namespace lathe {
 /// philox4x32_10(start.seed, start.offset + i / 4, 0). Value i is made of word i, with two
 /// exceptions:
 ///   - Normal numbers 2k and 2k + 1 are both made of words 2k and 2k + 1.
-///   - An integer i from a range wider than 32 bits is made of words 2i and 2i + 1.
+///   - Integer number i, if its range is wider than 32 bits, is made of words 2i and 2i + 1.
 /// So the values do not depend on the number of threads.
 /// Thread-safe: calls from several threads get their runs in the order in which they arrive.
 class LATHE_API Generator {

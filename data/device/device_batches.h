@@ -36,7 +36,8 @@ struct PrefetchOptions {
 
 /// A batch of prefetch_drawn(): the random numbers that were drawn for the samples, and the
 /// samples' rows in options.resident. A few bytes per sample. make_batch() makes the images and
-/// labels from them, on the stream that uses the batch. It can be captured into a CUDA graph.
+/// labels from these tensors, on the stream that uses the batch. make_batch() can be captured into
+/// a CUDA graph.
 struct DrawnBatch {
   Tensor windows;  // as draw_windows() gives them: transforms/augment_rows.h
   Tensor rows;     // i64 [n], of the samples in the resident images

@@ -16,8 +16,8 @@ namespace lathe::data {
 /// images, as they are before the transform, are in memory; there is no limit.
 ///
 /// A CachedImages decodes JPEG files at full size. An ImageFolder decodes them only as large as the
-/// transform needs (ImageFolderOptions::scaled_decoding), so the pixels of the two may differ a
-/// little.
+/// transform needs (ImageFolderOptions::scaled_decoding), so its pixels may differ a little from
+/// those of a CachedImages.
 class LATHE_API CachedImages final : public ImageDataset {
  public:
   /// Copies the transform of `source`. Later changes of that transform have no effect here.

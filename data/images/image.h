@@ -49,7 +49,8 @@ struct GridOptions {
 ///   images  [N,C,H,W], N > 0
 ///   →       [C, rows*(H+pad)+pad, columns*(W+pad)+pad], of the images' dtype and device
 /// grad: none.
-/// throws: ShapeError, also for a grid that is too large; ValueError (columns < 1, pad < 0).
+/// throws: ShapeError unless images is [N,C,H,W] with N > 0, or if the grid is too large;
+/// ValueError if columns < 1 or pad < 0.
 LATHE_API Tensor make_grid(const Tensor& images, const GridOptions& options = {});
 
 }  // namespace lathe::image

@@ -116,8 +116,8 @@ class LATHE_API StoredImages : public ImageDataset {
 
   /// Reads the data set `name` (cifar10, cifar100, mnist, fashion-mnist). `root` is the directory
   /// of the files, a directory above it, or empty for the usual places (require_dataset()).
-  /// throws: ValueError for a data set that it does not know; what Transform::output, read_cifar
-  /// and read_idx_images throw.
+  /// throws: ValueError for any other name; what Transform::output, read_cifar and read_idx_images
+  /// throw.
   StoredImages(const std::string& name, const std::string& root, const ImageOptions& options = {});
 
   /// A data set of images that the caller gives.

@@ -25,8 +25,8 @@ class LATHE_API PackedImages final : public ImageDataset {
  public:
   /// Opens the packed file `path`, and takes its training images or, without `train`, its test
   /// images.
-  /// throws: what PackedFile and Transform::output throw; DataError if the file has no images of
-  /// this part.
+  /// throws: what PackedFile and Transform::output throw; DataError if the file has no training
+  /// images or, without `train`, no test images.
   explicit PackedImages(const std::string& path, bool train = true,
                         const Transform& transform = {});
 

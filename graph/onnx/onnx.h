@@ -60,7 +60,8 @@ LATHE_API OnnxModel load_onnx(std::string_view bytes, std::string_view name);
 /// The model is in training mode. Warns once about a file whose batch norms seem to be folded into
 /// convolutions.
 /// Memory: as load_onnx(), plus 2 KiB for each module that dots in the names make.
-/// throws: as load_onnx(); DataError for a name that no module can have.
+/// throws: as load_onnx(); DataError for a parameter or buffer whose name is not allowed in a
+/// module.
 LATHE_API GraphModule load_onnx_module(const std::string& path);
 /// Like load_onnx_module() of a path, for a file's bytes; `name` stands for the file in messages.
 /// throws: DataError.

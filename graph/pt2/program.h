@@ -143,7 +143,8 @@ class LATHE_API Program final : public nn::Module, public nn::KnowsHead {
 ///   - with `classes`: a program whose last layer cannot be replaced; the message says why
 /// Memory: about the file's size if it is mostly weights. In any case at most
 ///   - 64 MiB plus 32 times the file's size for tensors,
-///   - while it is read, 200 times the size of its JSON, which is no larger than the file.
+///   - 200 times the size of the file's JSON while load_program() reads. The JSON is no larger than
+///     the file.
 LATHE_API Program load_program(const std::string& path, const ProgramOptions& options = {});
 /// Like load_program() of a path, for a file's bytes; `name` stands for the file in messages.
 /// throws: DataError; ValueError.
@@ -151,8 +152,8 @@ LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_vie
                                const ProgramOptions& options = {});
 /// Makes a program from a file's bytes, or from Program::architecture(), and from `weights`: the
 /// values of all parameters and persistent buffers, by the names of state_dict(). Copies the
-/// weights. With `classes`, the program has a new last layer: its values come from `weights`
-/// if they are there, in place of the old layer's; otherwise they are drawn at random.
+/// weights. With options.classes the program has a new last layer with the old one's names. Its
+/// values are those that `weights` has under these names or, without such entries, random.
 /// throws: DataError; ValueError if weights are missing, unknown or of another shape.
 /// Memory: that of load_program() of a path, for a file that contains `weights`.
 LATHE_API Program load_program(std::span<const std::byte> bytes, std::string_view name,

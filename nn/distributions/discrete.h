@@ -27,8 +27,8 @@ class LATHE_API Bernoulli final : public Distribution {
 };
 
 /// A class number, i64, of 0 … C-1. probs and logits are […batch,C]. The given probs need not sum
-/// to 1, and the given logits may be off by a constant: the constructor normalises both. It has no
-/// mean.
+/// to 1, and the given logits may be off by a constant: the constructor normalises both. A
+/// Categorical has no mean.
 class LATHE_API Categorical final : public Distribution {
  public:
   explicit Categorical(const ProbsOrLogits& p);

@@ -25,9 +25,9 @@ struct CholeskyOptions {
 };
 /// The lower triangular l with a = l l^T. Reads the lower triangle of a only.
 ///   a  […,n,n], symmetric   →  […,n,n]
-/// grad: a, as for a symmetric a: a symmetric matrix, although only the lower triangle is read.
-/// throws: ValueError if a matrix is not positive definite, with the order of the first leading
-/// minor that is not positive (or is NaN).
+/// grad: a; the gradient is a symmetric matrix, although only the lower triangle is read.
+/// throws: ValueError if a matrix is not positive definite. The message names the order of the
+/// first leading minor that is not positive (or is NaN).
 LATHE_API Tensor cholesky(const Tensor& a, const CholeskyOptions& options = {});
 
 struct SolveOptions {
@@ -62,7 +62,8 @@ LATHE_API Tensor det(const Tensor& a);
 struct Slogdet {
   Tensor sign, logabsdet;  // […]: det = sign * exp(logabsdet)
 };
-/// The determinant where it would overflow. A singular matrix has sign 0 and logabsdet -inf.
+/// The determinant as its sign and the logarithm of its absolute value, which do not overflow. A
+/// singular matrix has sign 0 and logabsdet -inf.
 ///   a  […,n,n]
 /// grad: a, through logabsdet; sign is a constant. The backward pass throws ValueError for a
 /// singular matrix.
@@ -75,7 +76,8 @@ struct Qr {
   Tensor q, r;  // […,m,k] with orthonormal columns; […,k,n], upper triangular; k = min(m, n)
 };
 /// a = q r, by Householder reflections. r's diagonal may be negative, as LAPACK's.
-/// throws: in the backward pass ValueError for complete with m > n, whose q is not a function of a.
+/// throws: ValueError in the backward pass if options.complete is set and m > n, because a does not
+/// determine q then.
 LATHE_API Qr qr(const Tensor& a, const QrOptions& options = {});
 
 struct SvdOptions {
@@ -86,8 +88,8 @@ struct Svd {
 };
 /// The singular value decomposition a = u diag(s) vh, by Jacobi rotations.
 /// grad: a. Gradients of u and vh exist if the singular values differ, and are meaningful if the
-/// loss does not depend on the signs of singular vectors. Gradients of the columns of u and the
-/// rows of vh after the first k are ignored.
+/// loss does not depend on the signs of singular vectors. With full_matrices, gradients of u's
+/// columns and vh's rows after the first min(m, n) are ignored.
 /// throws: ValueError for NaN and infinity.
 LATHE_API Svd svd(const Tensor& a, const SvdOptions& options = {});
 
@@ -97,10 +99,10 @@ struct EighOptions {
 struct Eigh {
   Tensor eigenvalues, eigenvectors;  // […,n], ascending; […,n,n], in columns
 };
-/// Eigenvalues and eigenvectors of symmetric matrices. Reads one triangle. A matrix with NaN or
-/// infinity has NaN results.
+/// Eigenvalues and eigenvectors of symmetric matrices. Reads only the lower triangle (the upper one
+/// with options.upper). A matrix with NaN or infinity has NaN results.
 ///   a  […,n,n]
-/// grad: a, as for a symmetric a: a symmetric matrix. A gradient of eigenvectors exists if the
+/// grad: a; the gradient is a symmetric matrix. A gradient of eigenvectors exists if the
 /// eigenvalues differ, and is meaningful if the loss does not depend on the signs of eigenvectors.
 LATHE_API Eigh eigh(const Tensor& a, const EighOptions& options = {});
 

@@ -17,14 +17,15 @@ struct CtcOptions {
 /// repetitions and then blanks taken out, is the target.
 ///   logp            [T,N,C], log-probabilities of the classes at each step, or [T,C] of one
 ///                   sequence
-///   targets         [N,S], or [sum of target_lengths], one after another; classes but the blank
+///   targets         [N,S], or [sum of target_lengths], one after another; class numbers, without
+///                   the blank
 ///   input_lengths   [N], at most T: the steps of each sequence that count
 ///   target_lengths  [N], at most S
 ///   →               0-d, or [N] for Reduction::kNone (0-d for one sequence)
 /// kMean divides each loss by its target's length (at least 1) before it takes the mean.
 /// dtypes: floats; half types are computed in f32; targets i64 or i32.
-/// grad: logp, twice differentiable. PyTorch's gradient of logp differs, but behind a log_softmax
-/// the gradients of its input agree.
+/// grad: logp, twice differentiable. PyTorch's gradient of logp differs. If logp comes from a
+/// log_softmax, the gradients of the log_softmax's input agree.
 /// amp: float.
 /// throws: ShapeError, DTypeError, DeviceError; ValueError for lengths or a blank out of range;
 /// IndexError for a class out of range.

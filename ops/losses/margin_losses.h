@@ -71,7 +71,8 @@ struct MultiMarginOptions {
 /// The sum over all classes c except y of weight[y] max(0, margin - x[y] + x[c])^p / C.
 ///   x  [N,C] or [C]   y  [N] or 0-d, classes   →  y's shape
 /// dtypes: y i64 or i32.
-/// throws: also ValueError unless p is 1 or 2, IndexError for a class outside [0, C).
+/// throws: ShapeError, DTypeError, DeviceError; ValueError unless p is 1 or 2; IndexError for a
+/// class outside [0, C).
 LATHE_API Tensor multi_margin_loss(const Tensor& x, const Tensor& y,
                                    const MultiMarginOptions& options = {});
 
@@ -82,7 +83,8 @@ struct MultilabelMarginOptions {
 ///   x  [N,C] or [C]   y  x's shape: the classes of each row, ended by -1   →  [N] or 0-d
 /// Makes tensors [N,T,C], where the longest row has T classes. To find T it waits for the device.
 /// dtypes: y i64 or i32.
-/// throws: also IndexError for a class outside [0, C) before the -1.
+/// throws: ShapeError, DTypeError, DeviceError; IndexError for a class outside [0, C) before the
+/// -1.
 LATHE_API Tensor multilabel_margin_loss(const Tensor& x, const Tensor& y,
                                         const MultilabelMarginOptions& options = {});
 

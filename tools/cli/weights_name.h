@@ -8,8 +8,8 @@
 
 namespace lathe::cli {
 
-/// True if `word` names an existing file whose name ends like a file of weights or of a model's
-/// graph.
+/// True if `word` names an existing file whose name has the ending of a weights file or of a file
+/// with a whole model.
 inline bool names_weights(std::string_view word) {
   constexpr std::string_view kEndings[] = {".safetensors", ".pth",  ".pt",   ".pt2",
                                            ".npz",         ".onnx", ".lathe"};

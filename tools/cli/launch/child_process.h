@@ -40,7 +40,8 @@ class ChildProcess {
   ChildProcess& operator=(ChildProcess&& other) noexcept;
 
   pid_t pid() const { return pid_; }
-  /// The descriptors of the program's output. Reading never blocks; -1 after they were closed.
+  /// The descriptors of the program's output, or -1 after close_output(). Reading from them never
+  /// blocks.
   int standard_output() const { return pipes_[0]; }
   int standard_error() const { return pipes_[1]; }
   void close_output(int descriptor);

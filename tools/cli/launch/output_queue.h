@@ -24,8 +24,8 @@ class OutputQueue {
 
   int descriptor() const { return descriptor_; }
   bool waits() const { return written_ < text_.size(); }
-  /// True if so much is queued that nothing should be added. The caller then does not read the
-  /// ranks' output, so the ranks wait.
+  /// True if the queue is too long for more text. The caller then does not read the ranks' output,
+  /// so the ranks wait.
   bool is_full() const { return text_.size() - written_ >= kMost; }
   /// "stdout: closed"; "" as long as the descriptor can be written.
   const std::string& problem() const { return problem_; }

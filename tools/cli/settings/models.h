@@ -23,7 +23,8 @@ std::unique_ptr<nn::Module> make_named_model(std::string_view name,
 
 bool is_model_name(std::string_view model);
 
-/// What a file holds, by its ending: a program of torch.export.save, an ONNX model, or a graph.
+/// What a file holds, by its ending: a program of torch.export.save, an ONNX model, or a Lathe
+/// graph (jit::save()).
 inline bool is_program_file(std::string_view file) { return file.ends_with(".pt2"); }
 inline bool is_onnx_file(std::string_view file) { return file.ends_with(".onnx"); }
 inline bool is_lathe_file(std::string_view file) { return file.ends_with(".lathe"); }

@@ -25,8 +25,8 @@ std::string_view command_for(std::string_view word);
 std::string flag_hint(std::string_view word, const Takes& takes,
                       const std::vector<std::string_view>& keys, std::string_view prefix);
 
-/// Names (`words`, with a space between two) that other programs have for one flag of lathe, such
-/// as fp16 for --amp fp16. `text` is what follows the flag: " fp16".
+/// Other programs' names for one `flag` of lathe, such as fp16 for --amp fp16. `words` has these
+/// names, separated by spaces. `text` is what follows the flag: " fp16".
 struct OtherFlags {
   std::string_view flag, text, words;
 };

@@ -18,8 +18,8 @@
 namespace lathe::cli {
 
 /// Key of a checkpoint's metadata. The value under this key is the program of --model FILE without
-/// the weights, in base64, so that a run does not need FILE any more. If FILE is a graph, the value
-/// is the graph's text.
+/// the weights, in base64, so that a run does not need FILE any more. If FILE holds a Lathe graph
+/// (is_graph_file()), the value is the text of this graph.
 inline constexpr std::string_view kProgramKey = "lathe.program";
 
 struct CarriedProgram {

@@ -25,8 +25,8 @@ class RunProfile {
  public:
   /// Begins to count steps, for --profile-steps. The step before the first profiled one is recorded
   /// as warm-up and dropped. `most`: the number of steps that the process makes if it does not end
-  /// early. If `asked` begins after these `most` steps, the last of them are profiled instead, as
-  /// many as asked, and a line in the log says so.
+  /// early. If `asked` begins after these `most` steps, the same number of steps at the end is
+  /// profiled instead, and a line in the log says so.
   RunProfile(const ProfileSteps& asked, int64_t most, Device device,
              const std::filesystem::path& folder, Log& log);
   /// If the run ends during the profiled steps, writes the profile of the steps so far. Warns if no
