@@ -3,8 +3,8 @@
 every renderer shows them. tests/tour/check_tour.py compares the files with what this script draws.
 
     draw_figures.py               # writes the SVG files
-    draw_figures.py --plain FILE  # turns a chart that `lathe … --svg FILE` has drawn into one without a style sheet; names dots of
-                                  # chapter 4's
+    draw_figures.py --plain FILE  # turns a chart that `lathe … --svg FILE` has drawn into one without a style sheet; numbers dots
+                                  # of chapter 4's
     draw_figures.py --pdf DIR     # all figures of the tour as PDF, for slides and LaTeX; needs rsvg-convert (librsvg2-bin)
 """
 import pathlib
@@ -42,24 +42,29 @@ def plain(chart):
     return re.sub(r' class="([^"]+)"', lambda match: " " + CHART_CLASSES[match[1]], chart)
 
 
-# Chapter 4: the names of layers in roofline.svg: the number of the dot in its series "forward", the place beside it, and the name.
-DOTS = ((5, 10, 5, "start", "512 channels, 4x4"), (8, -9, -4, "end", "64 channels"), (9, 9, 14, "start", "256 channels"), (10, 9, 3, "start", "128 channels"))
+TWO_DOTS = "#d27f8c"  # a dot of the series "backward_input" on one of the series "forward", which shines through
 
 
-def named(chart):
-    """The chart of ResNet-18's roofline with names at some dots; other charts, and a chart with names, as they are."""
-    if "resnet18 on cpu: convolutions and the roofline" not in chart or DOTS[0][-1] in chart:
+def numbered(chart):
+    """The chart of ResNet-18's roofline with the numbers of its layers, from the fewest operations per byte on, and a legend of dots; other
+    charts as they are. Chapter 4 has a table of the numbers."""
+    if "resnet18 on cpu: convolutions and the roofline" not in chart:
         return chart
+    chart = re.sub(r'<text [^>]*font-size="11">[^<]*</text>', "", chart)  # numbers from an earlier call
     left, top = (float(number) + 2 for number in re.search(r'<svg x="([\d.]+)" y="([\d.]+)" [^>]*viewBox="-2 -2 ', chart).groups())
-    dots = re.findall(r"M([\d.]+) ([\d.]+)h0", re.search(r'stroke="#d55e00" d="([^"]*h0)"', chart)[1])
-    names = "".join(f'<text x="{float(dots[i][0]) + left + dx:.1f}" y="{float(dots[i][1]) + top + dy:.1f}" text-anchor="{anchor}" font-size="11">{name}</text>'
-                    for i, dx, dy, anchor, name in DOTS)
-    return re.sub(r"</svg>\s*$", f"{names}</svg>\n", chart)
+    highest = {}  # of the dots at each x
+    for x, y in re.findall(r"M([\d.]+) ([\d.]+)h0", chart):
+        highest[float(x)] = min(float(y), highest.get(float(x), float(y)))
+    numbers = "".join(f'<text x="{x + left - 8:.1f}" y="{highest[x] + top + 4:.1f}" text-anchor="end" font-size="11">{number}</text>' for number, x in enumerate(sorted(highest), 1))
+    chart = re.sub(r"━(</tspan> (?:forward|backward))", "●\\1", chart)
+    if TWO_DOTS not in chart:
+        chart = re.sub(r"(backward_input)</text>", f'\\1<tspan dx="12" fill="{TWO_DOTS}">●</tspan> forward and backward_input</text>', chart)
+    return re.sub(r"</svg>\s*$", f"{numbers}</svg>\n", chart)
 
 
 FIGURES = {"places.svg": early.places, "loss-curves.svg": training.loss_curves, "broken.svg": training.broken, "tamed.svg": training.tamed, "valley.svg": training.valley,
            "notes.svg": early.notes, "strides.svg": early.strides, "op.svg": early.op, "orders.svg": early.image_orders, "window.svg": early.window, "tape.svg": early.tape,
-           "views.svg": early.views, "filter.svg": early.filter_through_channels, "im2col.svg": early.im2col, "winograd-tiles.svg": early.winograd_tiles,
+           "views.svg": early.views, "write-view.svg": early.write_view, "filter.svg": early.filter_through_channels, "im2col.svg": early.im2col, "winograd-tiles.svg": early.winograd_tiles,
            "shadows.svg": early.shadows, "float-bits.svg": early.float_bits,
            "streams.svg": late.streams, "segments.svg": late.segments, "search.svg": late.search, "loader.svg": late.loader,
            "launches.svg": late.launches, "buckets.svg": late.buckets, "ring.svg": late.ring, "tiles.svg": late.tiles, "attention.svg": late.attention,
@@ -69,7 +74,7 @@ FIGURES = {"places.svg": early.places, "loss-curves.svg": training.loss_curves, 
 def main():
     if sys.argv[1:2] == ["--plain"]:
         picture = pathlib.Path(sys.argv[2])
-        picture.write_text(named(plain(picture.read_text(encoding="utf-8"))), encoding="utf-8")
+        picture.write_text(numbered(plain(picture.read_text(encoding="utf-8"))), encoding="utf-8")
         return
     if sys.argv[1:2] == ["--pdf"]:
         folder = pathlib.Path(sys.argv[2])

@@ -11,6 +11,9 @@
   three exercises, whose solutions are test cases of tests/tour named "tour CHAPTER.NUMBER: …". The tour's README links all
   of them. What a chapter claims beyond what it quotes and prints is asserted by test cases named "tour CHAPTER: …", at least
   one. The pages between the chapters have no such cases; the program of most is tiny/.
+- A chapter, and the page with one step, ends with "## The one thing to remember", "## Exercises", "## Now write it" where
+  course/README.md has assignments for it, and what is for reference. "Now write it" links each of these assignments and says how
+  many minutes its reading takes.
 - The pictures are there, without a style sheet. docs/tour/draw_figures.py draws them as they are, or a command of ours drew them.
 - examples/from_scratch.cpp has at most 300 lines and includes nothing of Lathe.
 - The index of questions in docs/map.md names one to three files for each question, and they exist.
@@ -20,6 +23,7 @@ import pathlib
 import re
 import runpy
 import sys
+import tomllib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
@@ -87,6 +91,31 @@ def faults_of_exercises(page, text):
             path = (page.parent / target).resolve()
             if not path.is_file() or signature not in re.sub(r"\s+", " ", path.read_text(encoding="utf-8")):
                 yield f"exercise {number}: {target} does not have {signature}"
+
+
+def assignments_of_pages(root):
+    """For each page of the tour: the handouts that course/README.md lists for it, with the minutes of their reading."""
+    pages = {}
+    for handout, row in re.findall(r"^\| \d+ \| \[[^\]]+\]\(([^)]+)\)(.*)$", (root / "course/README.md").read_text(encoding="utf-8"), re.M):
+        read = tomllib.loads((root / "course" / handout).with_name("assignment.toml").read_text(encoding="utf-8"))["read"]
+        for page in re.findall(r"\(\.\./docs/tour/([^)]+)\)", row):
+            pages.setdefault(page, []).append((handout, sum(one["minutes"] for one in read)))
+    return pages
+
+
+def faults_of_end(text, assignments):
+    """What is missing or out of order at the end of a page. `assignments`: (handout, minutes)."""
+    headings = re.findall(r"^## (.*)$", text, re.M)
+    at = headings.index("Exercises") if "Exercises" in headings else 0
+    if not at or headings[at - 1] != "The one thing to remember":
+        yield "does not say the one thing to remember before the exercises"
+    yield from (f"has “{heading}” before the exercises" for heading in headings[:at] if heading.startswith("For reference"))
+    write = text.partition("\n## Now write it\n")[2].partition("\n## ")[0]
+    if assignments and headings[at + 1 : at + 2] != ["Now write it"]:
+        yield "has no “Now write it” after the exercises"
+    for handout, minutes in assignments:
+        if not re.search(rf"\(\.\./\.\./course/{re.escape(handout)}\).*\b{minutes} minutes of reading", write):
+            yield f"does not say that course/{handout} takes {minutes} minutes of reading"
 
 
 def faults_of_chapter(root, page, text, cases, index):
@@ -179,6 +208,12 @@ def self_test():
                   exercise.replace("B.", " "), exercise.partition("  <details>")[0] + exercise, exercise.replace("</details>", ""), exercise.replace("Answer", "Hint")):
         assert list(faults_of_exercises(page, wrong)), wrong
     figure = "<rect/>"
+    end = ("## The one thing to remember\n\nA.\n\n## Exercises\n\n## Now write it\n\n[B](../../course/1/h.md): 5 minutes of reading.\n\n"
+           "## For reference: C\n")
+    assert not list(faults_of_end(end, [("1/h.md", 5)])) and not list(faults_of_end(end.replace("## Now", "## Not"), []))
+    for wrong in (end.replace("thing", "word"), end.replace("5", "6"), end.replace("## Now", "## Not"), end.replace("1/h", "2/h"),
+                  "## For reference: C\n\n" + end):
+        assert list(faults_of_end(wrong, [("1/h.md", 5)])), wrong
     assert not list(faults_of_figures({"a.svg": figure}, ["![x](a.svg)"]))
     assert list(faults_of_figures({"a.svg": figure}, ["![x](b.svg)"]))
     assert list(faults_of_figures({"a.svg": '<rect class="x"/>'}, ["![x](a.svg)"]))
@@ -203,7 +238,7 @@ def main():
     cases = set(re.findall(r'TEST_CASE\(\s*"tour (\d+b?(?:\.\d)?): ', "".join(
         path.read_text(encoding="utf-8") for path in paths_below(root, ["tests/tour"], {".cpp"}))))
     index = (tour / "README.md").read_text(encoding="utf-8")
-    faults = []
+    faults, assignments = [], assignments_of_pages(root)
     pages = [page for page in paths_below(root, ["docs/tour"], {".md"}) if page.parent == tour]
     figures = drawn_figures(root)
     for page in pages:
@@ -211,6 +246,8 @@ def main():
         found = [*faults_of_quotes(root, page, text), *faults_of_pictures(page, text, figures)]
         if page.name != "README.md":
             found += faults_of_chapter(root, page, text, cases, index)
+        if page.name[0].isdigit() or page.name == "one-step.md":
+            found += faults_of_end(text, assignments.get(page.name, []))
         faults += [f"docs/tour/{page.name}: {fault}" for fault in found]
     faults += faults_of_figures(figures, [page.read_text(encoding="utf-8") for page in pages])
     numbers = [page.name.partition("-")[0] for page in pages if page.name[:2].isdigit()]

@@ -39,8 +39,8 @@ def notes():
             f.text(x + 120, 204, "Edge", "middle", size=11)
     f.arrow(670, 199, 670, 67)
     f.text(678, 174, "Edge, to a leaf", size=11)
-    f.text(20, 262, "Blue: a Node for each op, with its number. mul 3 multiplies the error by itself, so both its edges lead to sub 2.", size=11)
-    f.text(20, 280, "x and the target want no gradient: their edges lead nowhere. The 0.5 of mul 5 is a number and has no edge.", size=11)
+    f.lines(20, 262, ("Blue: a Node for each op, with its number. mul 3 multiplies the error by itself, so both its edges lead to sub 2.",
+                      "x and the target want no gradient: their edges lead nowhere. The 0.5 of mul 5 is a number and has no edge."), 18)
     return f
 
 
@@ -204,6 +204,39 @@ def views():
     return f
 
 
+def write_view():
+    """Chapter 3b: the history of g before and after a write through a view, and the gradients that go back."""
+    f = Figure("The history of g before and after tail.mul_(10), and the gradients that go back along it", 780, 330)
+    f.text(20, 24, "before: g = w * 2, and tail is a view of its last two numbers", bold=True)
+    f.bar(20, 44, 70, "w: 1 2 3", GREEN, 34)
+    f.bar(150, 44, 80, "mul", BLUE, 34)
+    f.bar(290, 44, 90, "g: 2 4 6", GREEN, 34)
+    f.arrow(90, 61, 149, 61)
+    f.arrow(230, 61, 289, 61)
+    f.bar(440, 44, 90, "tail: 4 6", GREEN, 34)
+    f.arrow(380, 61, 439, 61, LINE, "4 3")
+    f.text(410, 54, "view", "middle", size=11)
+    f.line(20, 98, 760, 98, GREY, "2 3")
+    f.text(20, 122, "after tail.mul_(10): g has a new op, with two inputs", bold=True)
+    f.bar(20, 150, 70, "w: 1 2 3", GREEN, 34)
+    f.bar(150, 150, 80, "mul", BLUE, 34)
+    f.bar(310, 220, 110, "mul by 10", BLUE, 34)
+    f.bar(500, 150, 110, "write_view", ORANGE, 34)
+    f.bar(670, 150, 90, "g: 2 40 60", GREEN, 34)
+    f.arrow(90, 167, 149, 167)
+    f.arrow(230, 167, 499, 167)
+    f.text(365, 160, "the old values: 2 4 6", "middle", size=11)
+    f.arrow(215, 184, 309, 237)
+    f.text(258, 226, "slice: 4 6", "end", size=11)
+    f.arrow(420, 237, 540, 185)
+    f.text(492, 226, "the new part: 40 60", "start", size=11)
+    f.arrow(610, 167, 669, 167)
+    f.text(20, 282, "Back, from dg = 1 1 1:", size=12, bold=True, fill=RED)
+    f.lines(180, 282, ("write_view hands 1 0 0 to the old values, and 1 1 to the new part.", "mul by 10 makes 10 10 of the 1 1, and the slice puts them into their places: 0 10 10.",
+                       "They meet at the first mul: 1 10 10. Times 2 that is dw = 2 20 20."))
+    return f
+
+
 def filter_through_channels():
     """Chapter 4: one filter reaches through all channels and makes one channel of y."""
     f = Figure("One filter reaches through the three channels of an image and makes one channel of y", 760, 400)
@@ -236,8 +269,7 @@ def filter_through_channels():
             f.arrow(368, middle, 446, 199 + (c - 1) * 9)
     f.box(444, 187, 24, 24, LIGHT[GREEN], GREEN)
     f.text(456, 204, "+", "middle", bold=True, size=16)
-    f.text(474, 224, "27 products,", size=11)
-    f.text(474, 239, "one number", size=11)
+    f.lines(474, 224, ("27 products,", "one number"))
     plane(580, 54, (), GREEN)
     f.text(660, 93, "channel k - 1", size=11)
     plane(580, 164, {(p, q) for p in range(5) for q in range(5)}, GREEN)
@@ -260,8 +292,7 @@ def im2col():
         f.box(20 + 36 * (i % 4), 40 + 36 * (i // 4), 36, 36, LIGHT[ORANGE] if inside else PALE, ORANGE if inside else LINE)
         f.text(38 + 36 * (i % 4), 63 + 36 * (i // 4), i, "middle")
     f.arrow(172, 94, 416, 94, ORANGE)
-    f.text(182, 70, "window 0,1 becomes column 1,", size=11)
-    f.text(182, 85, "row by row", size=11)
+    f.lines(182, 70, ("window 0,1 becomes column 1,", "row by row"))
     f.text(440, 24, "columns, 9x4: one for each window", bold=True)
     for column, window in enumerate(windows):
         for row, pixel in enumerate(window):
@@ -277,8 +308,7 @@ def im2col():
     for column in range(4):
         f.box(420 + 38 * column, 294, 38, 30, LIGHT[GREEN], GREEN)
         f.text(439 + 38 * column, 314, f"{column // 2},{column % 2}", "middle", size=11)
-    for y, word in ((80, "pixel 5 lies in"), (96, "all four windows,"), (112, "so it is in all"), (128, "four columns")):
-        f.text(590, y, word, size=11)
+    f.lines(590, 80, ("pixel 5 lies in", "all four windows,", "so it is in all", "four columns"), 16)
     return f
 
 
@@ -309,10 +339,7 @@ def winograd_tiles():
         f.box(580 + cell * q, 46 + cell * p, cell, cell, LIGHT[color] if color else PALE, LINE)
     f.box(580, 46, 2 * cell, 2 * cell, "none", BLUE, 3)
     f.box(580 + 2 * cell, 46, 2 * cell, 2 * cell, "none", ORANGE, 3)
-    f.text(580, 204, "Outputs lie side by side,", size=11)
-    f.text(580, 219, "pixels overlap: an output", size=11)
-    f.text(580, 234, "needs 3x3 pixels, so 2x2", size=11)
-    f.text(580, 249, "outputs need 4x4.", size=11)
+    f.lines(580, 204, ("Outputs lie side by side,", "pixels overlap: an output", "needs 3x3 pixels, so 2x2", "outputs need 4x4."))
     f.text(20, 276, "Blue frame: tile 0,0. Orange frame: tile 0,1. Green: pixels that both read. Tiles 1,0 and 1,1 begin two rows further down.", size=11)
     f.text(20, 292, "U = G g G' is made of the filter, once for all tiles.", size=11)
     return f
@@ -366,18 +393,19 @@ GRADIENTS = (1, 0, 0, 0, 1, 4, 2, 8, 14, 36, 70, 116, 283, 473, 975, 1934, 3903,
 
 def window():
     """Chapter 6: gradients below the numbers of f16, and the same times 65536."""
-    f = Figure("Gradients of a small network by size, without a scale and times 65536, and the numbers of f16", 800, 370)
+    f = Figure("Gradients of a small network by size, without a scale and times 65536, and the numbers of f16", 800, 400)
 
     def place(exponent):
         return 50 + 11 * (exponent + 46)
 
-    for top, shift, says in ((40, 0, "as they are: 4 in 100 are below the window, 92 in 100 in its coarse part"), (205, 16, "times 65536 = 2¹⁶: one is below it, 135 are in its coarse part")):
+    for top, shift, says in ((40, 0, "without a scale: 4 in 100 are too small for f16, 92 in 100 are subnormal"),
+                             (228, 16, "times 65536 = 2¹⁶: 1 of 200,704 is too small, 135 are subnormal, all others normal")):
         f.text(20, top - 14, says, bold=True)
         f.box(place(-24), top, place(16) - place(-24), 120, LIGHT[GREEN], GREEN)
-        f.text(place(16) - 6, top + 16, "numbers of f16: 2⁻²⁴ to 65504", "end", GREEN, size=11)
+        f.text(place(16) - 6, top + 16, "f16: 2⁻²⁴ to 65504", "end", GREEN, size=11)
         f.line(place(-14), top, place(-14), top + 120, GREEN, "4 3")
-        if not shift:
-            f.text(place(-14) + 5, top + 34, "normal from here on", fill=GREEN, size=11)
+        f.text(place(-14) - 5, top + 16, "subnormal", "end", GREEN, size=11)
+        f.text(place(-14) + 5, top + 16, "normal", fill=GREEN, size=11)
         for i, count in enumerate(GRADIENTS):
             if not count:
                 continue
@@ -388,5 +416,5 @@ def window():
         f.line(40, top + 120, 760, top + 120)
         for exponent, name in ((-40, "2⁻⁴⁰"), (-24, "2⁻²⁴"), (-14, "2⁻¹⁴"), (0, "1"), (15, "2¹⁵")):
             f.text(place(exponent) + 5, top + 135, name, "middle", size=11)
-    f.text(20, 362, "Red: becomes 0, or at best the smallest number. Orange: subnormal, loses bits. Blue: kept.", size=11)
+    f.text(20, 392, "A bar for each power of two. Red: becomes 0, or at best the smallest number. Orange: loses bits. Blue: keeps all of them.", size=11)
     return f

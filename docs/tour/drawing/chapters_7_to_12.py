@@ -7,9 +7,7 @@ from figure import BLUE, Figure, GREEN, GREY, INK, LIGHT, LINE, ORANGE, PALE, RE
 def streams():
     """Chapter 7: what the host queues, and when two streams work."""
     f = Figure("Host and two streams: launches, two events, and a block that waits", 740, 250)
-    for y, name in ((40, "host"), (100, "stream 1"), (160, "stream 2")):
-        f.text(20, y + 18, name)
-        f.line(95, y + 13, 720, y + 13, GREY)
+    f.timeline(("host", "stream 1", "stream 2"), 40, 60, 95, 720)
     x = 100
     for label, width in (("A", 26), ("event 1", 56), ("B", 26), ("wait", 36), ("C", 26), ("record_stream", 98), ("free x", 46)):
         f.bar(x, 40, width, label, GREY)
@@ -35,38 +33,37 @@ def streams():
 
 
 def segments():
-    """Chapter 7: the segments and blocks of the program, step by step."""
-    f = Figure("The segments of the made-up device, and the blocks in them", 840, 420)
-    small, large = 200, 250  # pixels of a segment of 2 MiB and of one of 20 MiB
-    f.text(20, 24, "stream one: 2 MiB, small requests", bold=True)
-    f.text(300, 24, "stream one: 20 MiB, large requests", bold=True)
-    f.text(590, 24, "later segments of 2 MiB", bold=True)
-
-    def segment(x, y, width, blocks, note=""):
-        """`blocks`: (begin, width, label, color), in pixels from x."""
-        f.box(x, y, width, 34, "#ffffff", LINE)
-        for begin, wide, label, color in blocks:
-            f.box(x + begin, y, wide, 34, LIGHT[color], color)
-            if label:
-                f.text(x + begin + wide / 2, y + 22, label, "middle", size=12)
-        if note:
-            f.text(x, y + 49, note, size=11)
-
-    rows = ((40, "a, b and big", "b", BLUE), (118, "b is given back: c gets its place", "c", BLUE))
-    for y, says, name, color in rows:
-        segment(20, y, small, ((0, 6, "", GREEN), (6, 100, name, color)), "a: 1000 bytes, rounded up to 1 KiB" if y == 40 else says)
-        segment(300, y, large, ((0, 38, "big", BLUE),), "big: 3 MiB" if y == 40 else "")
-    segment(590, 118, small, ((0, 100, "d", ORANGE),), "d: stream two has a segment of its own")
-    segment(20, 206, small, ((0, 6, "", GREEN), (6, 100, "c, waits", RED)), "c is given back, but stream two used it")
-    segment(300, 206, large, ((0, 38, "big", BLUE),))
-    segment(590, 206, small, ((0, 100, "e", BLUE), (100, 100, "f", BLUE)), "so e and f get a new one")
-    segment(20, 284, small, ((0, 6, "", GREEN), (6, 100, "g", BLUE)), "the event is done: g gets the place of c")
-    segment(300, 284, large, ((0, 38, "big", BLUE), (38, 150, "x, 12 MiB", GREEN)), "a step: x fits behind big,")
-    segment(300, 346, large, ((0, 112, "y, 9 MiB", GREEN),), "y does not, and gets 20 MiB more")
-    f.text(20, 360, "Blue and green: blocks of stream one.", size=11)
-    f.text(20, 376, "Orange: stream two. White: free.", size=11)
-    f.text(20, 392, "A segment serves one stream. Small ones are", size=11)
-    f.text(20, 408, "drawn on a scale eight times as large.", size=11)
+    """Chapter 7: the segments and blocks of the program, after each of its steps."""
+    f = Figure("The segments of the made-up device and their blocks, after each of five steps", 890, 416)
+    # A MiB has 60 pixels in a small segment and 6 in a large one. Below: left edge, width, heading; of a block its label, begin, width.
+    segments = {"one": (235, 120, "small, stream one"), "large": (365, 120, "large, stream one"), "two": (495, 120, "small, stream two"),
+                "more": (625, 120, "small, stream one"), "y": (755, 120, "large, stream one")}
+    names = {"a": ("", 0, 4), "b": ("b", 4, 60), "c": ("c", 4, 60), "c waits": ("c waits", 4, 60), "g": ("g", 4, 60), "big": ("", 0, 18), "x": ("x", 18, 72),
+             "d": ("d", 0, 60), "e": ("e", 0, 60), "f": ("f", 60, 60), "y": ("y", 0, 54)}
+    steps = ((("a, b and big come",), {"one": "a b", "large": "big"}, "a b big"),
+             (("b goes: c gets its place.", "Stream two asks for d"), {"one": "a c", "large": "big", "two": "d"}, "c d"),
+             (("c goes, but stream two used it,", "so e and f go elsewhere"), {"one": "a,c waits", "large": "big", "two": "d", "more": "e f"}, "c waits e f"),
+             (("the event is done:", "g gets the place of c"), {"one": "a g", "large": "big", "two": "d", "more": "e f"}, "g"),
+             (("a training step: x fits behind", "big, y does not"), {"one": "a g", "large": "big x", "two": "d", "more": "e f", "y": "y"}, "x y"))
+    for key, (x, _, says) in segments.items():
+        f.text(x, 24, "20 MiB" if key in ("large", "y") else "2 MiB", bold=True)
+        f.text(x, 40, says, size=11)
+    for row, (says, blocks, new) in enumerate(steps):
+        y = 56 + 60 * row
+        f.text(20, y + 16, row + 1, bold=True)
+        f.lines(38, y + 16, says)
+        for key, inside in blocks.items():
+            x, width, _ = segments[key]
+            f.box(x, y, width, 34, "#ffffff", LINE)
+            for block in inside.split("," if "," in inside else " "):
+                label, begin, wide = names[block]
+                color = RED if block == "c waits" else ORANGE if block == "d" else BLUE
+                is_new = f" {block} " in f" {new} "
+                f.box(x + begin, y, wide, 34, LIGHT[color] if is_new else PALE, color if is_new else LINE, 2 if is_new else 1)
+                f.text(x + begin + wide / 2, y + 22, label, "middle", size=11, bold=is_new)
+    f.lines(20, 370, ("Each row has all segments after its step. In colour: what the step changed. Grey: as it was. White: free.",
+                      "Blue: blocks of stream one. Orange: of stream two. Red: given back, but waits for stream two.",
+                      "The block at the left of the first segment is a, 1 KiB. That of the second is big, 3 MiB. Small segments are drawn on a scale ten times as large."), 17)
     return f
 
 
@@ -123,8 +120,7 @@ def loader():
     x, y = places[2]
     f.arrow(x + 35, y, 676, y, GREEN)
     f.bar(678, 151, 94, "batch 2 next", GREEN, 34)
-    f.text(678, 205, "then 3, 4, …,", size=11)
-    f.text(678, 220, "in order", size=11)
+    f.lines(678, 205, ("then 3, 4, …,", "in order"))
     f.text(20, 318, "Batches 0 and 1 were taken, so places 0 and 1 are free for jobs 8 and 9. Job 10 must wait until batch 2 is taken.", size=11)
     return f
 
@@ -134,9 +130,7 @@ def launches():
     f = Figure("A step kernel by kernel: the GPU waits for the host. As a graph: one launch", 760, 260)
     for top, title in ((0, "kernel by kernel: a call takes longer than the kernel that it queues"), (130, "as a graph: one call queues all kernels")):
         f.text(20, top + 24, title, bold=True)
-        for y, name in ((38, "host"), (82, "GPU")):
-            f.text(20, top + y + 18, name)
-            f.line(75, top + y + 13, 740, top + y + 13, GREY)
+        f.timeline(("host", "GPU"), top + 38, 44, 75, 740)
     for i in range(8):
         x = 80 + 72 * i
         f.bar(x, 38, 66, f"launch {i + 1}", GREY)
@@ -261,8 +255,7 @@ def tiles():
             f.box(left + 200, 108, 14, 48, LIGHT[GREEN], GREEN)
             f.box(left + 217, 108, 14, 48, LIGHT[GREEN], GREEN)
             f.box(left + 234, 108, 40, 48, LIGHT[GREEN], GREEN)
-            for at, word in ((134, "largest score, sum,"), (149, "weighted values")):
-                f.text(left + 282, at - 4, word, size=11)
+            f.lines(left + 282, 130, ("largest score, sum,", "weighted values"))
     f.text(171, 276, "L = 2048: 16 MiB, twice", "middle")
     f.text(521, 276, "tile of 128: 64 KiB, for any L", "middle")
     f.line(20, 296, 810, 296, GREY, "2 3")

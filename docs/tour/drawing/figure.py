@@ -17,6 +17,11 @@ class Figure:
         weight = ' font-weight="bold"' if bold else ""
         self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{fill}" font-size="{size}"{weight}>{text}</text>')
 
+    def lines(self, x, y, texts, step=15, size=11):
+        """Lines of small text, one below the other."""
+        for i, text in enumerate(texts):
+            self.text(x, y + step * i, text, size=size)
+
     def line(self, x1, y1, x2, y2, stroke=INK, dash=None, width=1.2):
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{stroke}" stroke-width="{width}"{dashes}/>')
@@ -36,6 +41,12 @@ class Figure:
         """A piece of work on a timeline."""
         self.box(x, y, width, height, LIGHT[color], color)
         self.text(x + width / 2, y + height / 2 + 4.5, label, "middle", size=12)
+
+    def timeline(self, names, y, step, left, right):
+        """Rows of a timeline: a name and a grey line each, on which bars are put."""
+        for i, name in enumerate(names):
+            self.text(20, y + step * i + 18, name)
+            self.line(left, y + step * i + 13, right, y + step * i + 13, GREY)
 
     def svg(self):
         return self.head + "\n" + "\n".join(self.parts) + "\n</svg>\n"
