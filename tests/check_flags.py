@@ -12,6 +12,7 @@ import sys
 from check_docs import Command, Tree
 
 BEGIN, END = "<!-- from tools/cli/settings/settings_table.cpp -->\n", "<!-- end -->"
+TRAINING = ["bench tips", "ckpt verify-resume", "doctor", "train"]  # the page calls these four "training"
 
 
 def cell(text):
@@ -34,7 +35,8 @@ def tables_of(command, table):
         default = command.defaults.get(key, "").replace("std::", "").strip("{}")
         default = {"false": "off", "true": "on"}.get(default, default.replace("'", ""))
         takers = sorted(name for name, keys in command.commands.items() if key in keys)
-        who = ", ".join(takers) if len(takers) < 5 else f"{len(takers)} commands"
+        names = ", ".join(takers) if len(takers) < 5 else f"{len(takers)} commands"
+        who = "training" if takers == TRAINING else names
         lines.append(f"| `--{key}`{' ' + cell(value) if value else ''} | {cell(default)} | {cell(field('help'))} | {who} |")
     return "\n".join(lines[1:]) + "\n"
 
