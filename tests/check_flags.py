@@ -35,7 +35,7 @@ def tables_of(command, table):
         default = command.defaults.get(key, "").replace("std::", "").strip("{}")
         default = {"false": "off", "true": "on"}.get(default, default.replace("'", ""))
         takers = sorted(name for name, keys in command.commands.items() if key in keys)
-        names = ", ".join(takers) if len(takers) < 5 else f"{len(takers)} commands"
+        names = ", ".join(takers) if len(takers) < 5 else str(len(takers))
         who = "training" if takers == TRAINING else names
         lines.append(f"| `--{key}`{' ' + cell(value) if value else ''} | {cell(default)} | {cell(field('help'))} | {who} |")
     return "\n".join(lines[1:]) + "\n"
