@@ -62,8 +62,7 @@ def places():
                 f.text(x + 24, y + 40, f"· {taps[row - p][column - q]}", "middle", BLUE, size=12)
         f.box(left + 48 * q, 40 + 48 * p, 96, 96, "none", ORANGE, 3)
         f.arrow(left + 72, 188, left + 72, 208, LINE)
-        f.box(left + 48, 210, 48, 30, LIGHT[GREEN], GREEN)
-        f.text(left + 72, 230, result[p][q], "middle", bold=True)
+        f.cell(left + 48, 210, 48, 30, result[p][q], LIGHT[GREEN], GREEN, bold=True)
         f.text(left + 104, 230, f"y[{p}][{q}]", size=11)
     return f
 
@@ -78,8 +77,7 @@ def strides():
         f.text(left, 42, strides, size=11)
         for i in range(rows):
             for j in range(columns):
-                f.box(left + 44 * j, 56 + 30 * i, 44, 30, LIGHT[color], color)
-                f.text(left + 44 * j + 22, 56 + 30 * i + 20, offset + i * down + j * right, "middle")
+                f.cell(left + 44 * j, 56 + 30 * i, 44, 30, offset + i * down + j * right, LIGHT[color], color)
         bottom = 56 + 30 * rows
         f.arrow(left, bottom + 10, left + 44, bottom + 10, RED)
         f.text(left + 50, bottom + 14, f"+{right}", fill=RED, size=11)
@@ -88,8 +86,7 @@ def strides():
     f.text(20, 236, "the memory of all three", bold=True)
     for at in range(12):
         taken = at % 4 in (1, 3)
-        f.box(20 + 54 * at, 250, 54, 30, LIGHT[GREEN] if taken else PALE, GREEN if taken else LINE)
-        f.text(47 + 54 * at, 270, at, "middle")
+        f.cell(20 + 54 * at, 250, 54, 30, at, LIGHT[GREEN] if taken else PALE, GREEN if taken else LINE)
     f.text(20, 306, "Each cell above says where its number lies. Red: how far the next column and the next row are. Green: what the slice has.", size=11)
     return f
 
@@ -101,15 +98,12 @@ def image_orders():
     f.text(20, 24, "one image: 3 channels of 2 x 2 pixels", bold=True)
     for c, color in enumerate(colors):
         for i in range(4):
-            x, y = 20 + 110 * c + 40 * (i % 2), 36 + 26 * (i // 2)
-            f.box(x, y, 40, 26, LIGHT[color], color)
-            f.text(x + 20, y + 18, f"{'RGB'[c]}{i}", "middle", size=12)
+            f.cell(20 + 110 * c + 40 * (i % 2), 36 + 26 * (i // 2), 40, 26, f"{'RGB'[c]}{i}", LIGHT[color], color, size=12)
     orders = (("NCHW: plane after plane", 120, [(c, i) for c in range(3) for i in range(4)], 4), ("NHWC: pixel after pixel", 190, [(c, i) for i in range(4) for c in range(3)], 1))
     for name, y, cells, step in orders:
         f.text(20, y + 10, name, bold=True)
         for at, (c, i) in enumerate(cells):
-            f.box(20 + 46 * at, y + 18, 46, 26, LIGHT[colors[c]], colors[c], 2.5 if i == 0 else 1)
-            f.text(43 + 46 * at, y + 36, f"{'RGB'[c]}{i}", "middle", size=12, bold=i == 0)
+            f.cell(20 + 46 * at, y + 18, 46, 26, f"{'RGB'[c]}{i}", LIGHT[colors[c]], colors[c], 2.5 if i == 0 else 1, 12, i == 0)
         f.text(585, y + 36, f"channels of a pixel: {'side by side' if step == 1 else '4 apart'}", size=11)
     return f
 
@@ -195,8 +189,7 @@ def views():
         f.text(20, top + 62, "storage")
         for i, value in enumerate(values):
             changed = top > 0 and 4 <= i < 8
-            f.box(110 + 49 * i, top + 42, 49, 30, LIGHT[RED] if changed else PALE)
-            f.text(134.5 + 49 * i, top + 62, value, "middle", bold=changed)
+            f.cell(110 + 49 * i, top + 42, 49, 30, value, LIGHT[RED] if changed else PALE, bold=changed)
         for y, name, cells, color in ((84, "x", range(12), GREY), (106, "row", range(4, 8), BLUE), (128, "corner", (5, 6, 9, 10), GREEN)):
             f.text(20, top + y + 12, name, fill=INK)
             for i in cells:
@@ -289,25 +282,20 @@ def im2col():
     windows = [[(p + r) * 4 + q + s for r in range(3) for s in range(3)] for p in range(2) for q in range(2)]
     for i in range(16):
         inside = i in windows[1]
-        f.box(20 + 36 * (i % 4), 40 + 36 * (i // 4), 36, 36, LIGHT[ORANGE] if inside else PALE, ORANGE if inside else LINE)
-        f.text(38 + 36 * (i % 4), 63 + 36 * (i // 4), i, "middle")
+        f.cell(20 + 36 * (i % 4), 40 + 36 * (i // 4), 36, 36, i, LIGHT[ORANGE] if inside else PALE, ORANGE if inside else LINE)
     f.arrow(172, 94, 416, 94, ORANGE)
     f.lines(182, 70, ("window 0,1 becomes column 1,", "row by row"))
     f.text(440, 24, "columns, 9x4: one for each window", bold=True)
     for column, window in enumerate(windows):
         for row, pixel in enumerate(window):
-            color = ORANGE if column == 1 else LINE
-            f.box(420 + 38 * column, 40 + 26 * row, 38, 26, LIGHT[ORANGE] if column == 1 else PALE, color)
-            f.text(439 + 38 * column, 58 + 26 * row, pixel, "middle")
+            f.cell(420 + 38 * column, 40 + 26 * row, 38, 26, pixel, LIGHT[ORANGE] if column == 1 else PALE, ORANGE if column == 1 else LINE)
     f.text(20, 232, "filter, as a row of 9", bold=True)
     for tap in range(9):
-        f.box(20 + 36 * tap, 246, 36, 28, LIGHT[BLUE], BLUE)
-        f.text(38 + 36 * tap, 265, f"w{tap}", "middle", size=11)
+        f.cell(20 + 36 * tap, 246, 36, 28, f"w{tap}", LIGHT[BLUE], BLUE, size=11)
     f.text(385, 265, "·", "middle", bold=True, size=20)
     f.text(410, 314, "= result, 2x2", "end", bold=True)
     for column in range(4):
-        f.box(420 + 38 * column, 294, 38, 30, LIGHT[GREEN], GREEN)
-        f.text(439 + 38 * column, 314, f"{column // 2},{column % 2}", "middle", size=11)
+        f.cell(420 + 38 * column, 294, 38, 30, f"{column // 2},{column % 2}", LIGHT[GREEN], GREEN, size=11)
     f.lines(590, 80, ("pixel 5 lies in", "all four windows,", "so it is in all", "four columns"), 16)
     return f
 
@@ -378,8 +366,7 @@ def float_bits():
         f.text(20, y + 19, name, bold=True)
         for at in range(1 + exponent + fraction):
             color = RED if at == 0 else ORANGE if at <= exponent else BLUE
-            f.box(70 + 20 * at, y, 20, 28, LIGHT[color], color)
-            f.text(80 + 20 * at, y + 19, "s" if at == 0 else "e" if at <= exponent else "m", "middle", size=12)
+            f.cell(70 + 20 * at, y, 20, 28, "s" if at == 0 else "e" if at <= exponent else "m", LIGHT[color], color, size=12)
         f.text(80 + 20 * (1 + exponent + fraction), y + 19, says, size=12)
     f.text(70, 24, "bias 127; at 1 steps of 2^-23", size=12)
     f.text(20, 180, "s: sign. e: exponent. m: fraction, the bits after the point", size=12)

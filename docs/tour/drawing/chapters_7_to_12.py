@@ -35,32 +35,31 @@ def streams():
 def segments():
     """Chapter 7: the segments and blocks of the program, after each of its steps."""
     f = Figure("The segments of the made-up device and their blocks, after each of five steps", 890, 416)
-    # A MiB has 60 pixels in a small segment and 6 in a large one. Below: left edge, width, heading; of a block its label, begin, width.
-    segments = {"one": (235, 120, "small, stream one"), "large": (365, 120, "large, stream one"), "two": (495, 120, "small, stream two"),
-                "more": (625, 120, "small, stream one"), "y": (755, 120, "large, stream one")}
-    names = {"a": ("", 0, 4), "b": ("b", 4, 60), "c": ("c", 4, 60), "c waits": ("c waits", 4, 60), "g": ("g", 4, 60), "big": ("", 0, 18), "x": ("x", 18, 72),
-             "d": ("d", 0, 60), "e": ("e", 0, 60), "f": ("f", 60, 60), "y": ("y", 0, 54)}
-    steps = ((("a, b and big come",), {"one": "a b", "large": "big"}, "a b big"),
-             (("b goes: c gets its place.", "Stream two asks for d"), {"one": "a c", "large": "big", "two": "d"}, "c d"),
-             (("c goes, but stream two used it,", "so e and f go elsewhere"), {"one": "a,c waits", "large": "big", "two": "d", "more": "e f"}, "c waits e f"),
-             (("the event is done:", "g gets the place of c"), {"one": "a g", "large": "big", "two": "d", "more": "e f"}, "g"),
-             (("a training step: x fits behind", "big, y does not"), {"one": "a g", "large": "big x", "two": "d", "more": "e f", "y": "y"}, "x y"))
-    for key, (x, _, says) in segments.items():
-        f.text(x, 24, "20 MiB" if key in ("large", "y") else "2 MiB", bold=True)
-        f.text(x, 40, says, size=11)
-    for row, (says, blocks, new) in enumerate(steps):
+    # A MiB has 60 pixels in a small segment and 6 in a large one. Of a segment: left edge, bytes, kind. Of a block: label, begin, width, color.
+    segments = {"one": (235, "2 MiB", "small, stream one"), "large": (365, "20 MiB", "large, stream one"), "two": (495, "2 MiB", "small, stream two"),
+                "more": (625, "2 MiB", "small, stream one"), "last": (755, "20 MiB", "large, stream one")}
+    blocks = {"a": ("", 0, 4, BLUE), "b": ("b", 4, 60, BLUE), "c": ("c", 4, 60, BLUE), "c waits": ("c waits", 4, 60, RED), "g": ("g", 4, 60, BLUE),
+              "big": ("", 0, 18, BLUE), "x": ("x", 18, 72, BLUE), "d": ("d", 0, 60, ORANGE), "e": ("e", 0, 60, BLUE), "f": ("f", 60, 60, BLUE), "y": ("y", 0, 54, BLUE)}
+    steps = ((("a, b and big come",), {"one": ("a", "b"), "large": ("big",)}, ("a", "b", "big")),
+             (("b goes: c gets its place.", "Stream two asks for d"), {"one": ("a", "c"), "two": ("d",)}, ("c", "d")),
+             (("c goes, but stream two used it,", "so e and f go elsewhere"), {"one": ("a", "c waits"), "more": ("e", "f")}, ("c waits", "e", "f")),
+             (("the event is done:", "g gets the place of c"), {"one": ("a", "g")}, ("g",)),
+             (("a training step: x fits behind", "big, y does not"), {"large": ("big", "x"), "last": ("y",)}, ("x", "y")))
+    for x, size, kind in segments.values():
+        f.text(x, 24, size, bold=True)
+        f.text(x, 40, kind, size=11)
+    inside = {}  # the blocks of each segment
+    for row, (says, changed, new) in enumerate(steps):
         y = 56 + 60 * row
+        inside |= changed
         f.text(20, y + 16, row + 1, bold=True)
         f.lines(38, y + 16, says)
-        for key, inside in blocks.items():
-            x, width, _ = segments[key]
-            f.box(x, y, width, 34, "#ffffff", LINE)
-            for block in inside.split("," if "," in inside else " "):
-                label, begin, wide = names[block]
-                color = RED if block == "c waits" else ORANGE if block == "d" else BLUE
-                is_new = f" {block} " in f" {new} "
-                f.box(x + begin, y, wide, 34, LIGHT[color] if is_new else PALE, color if is_new else LINE, 2 if is_new else 1)
-                f.text(x + begin + wide / 2, y + 22, label, "middle", size=11, bold=is_new)
+        for segment, names in inside.items():
+            x = segments[segment][0]
+            f.box(x, y, 120, 34, "#ffffff", LINE)
+            for name in names:
+                label, begin, width, color = blocks[name]
+                f.cell(x + begin, y, width, 34, label, *((LIGHT[color], color, 2) if name in new else (PALE, LINE, 1)), size=11, bold=name in new)
     f.lines(20, 370, ("Each row has all segments after its step. In colour: what the step changed. Grey: as it was. White: free.",
                       "Blue: blocks of stream one. Orange: of stream two. Red: given back, but waits for stream two.",
                       "The block at the left of the first segment is a, 1 KiB. That of the second is big, 3 MiB. Small segments are drawn on a scale ten times as large."), 17)
@@ -221,8 +220,7 @@ def attention():
             weights = [power / sum(powers) for power in powers]
             for j in range(3):
                 later = hidden and j > i
-                f.box(110 + 60 * j, y, 60, 34, LIGHT[GREY] if later else PALE, LINE)
-                f.text(140 + 60 * j, y + 22, "-∞" if later else f"{scores[j]:.2f}", "middle")
+                f.cell(110 + 60 * j, y, 60, 34, "-∞" if later else f"{scores[j]:.2f}", LIGHT[GREY] if later else PALE)
                 f.box(350 + 60 * j, y, 60, 34, LIGHT[GREY] if later else "#ffffff", LINE)
                 f.box(350 + 60 * j, y + 30, round(60 * weights[j], 1), 4, BLUE, BLUE)
                 f.text(380 + 60 * j, y + 20, f"{weights[j]:.2f}", "middle")
@@ -262,8 +260,7 @@ def tiles():
     f.text(45, 320, "the correction, for one query with the scores 1 3 | 2 5", bold=True)
     for x, scores, color, largest, total in ((75, (1, 3), GREY, "largest 3", "sum exp(-2) + 1 = 1.135"), (560, (2, 5), ORANGE, "largest 5", "sum 0.154 + exp(-3) + 1 = 1.203")):
         for i, score in enumerate(scores):
-            f.box(x + 40 * i, 336, 40, 28, LIGHT[color], color)
-            f.text(x + 40 * i + 20, 355, score, "middle")
+            f.cell(x + 40 * i, 336, 40, 28, score, LIGHT[color], color)
         f.arrow(x + 40, 366, x + 40, 384, LINE)
         f.box(x - 30, 386, 210 if x < 300 else 255, 44, LIGHT[GREEN], GREEN)
         f.text(x - 20, 404, largest)

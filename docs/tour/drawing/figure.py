@@ -37,6 +37,11 @@ class Figure:
         points = [(x2, y2), (x2 - 8 * ux - 4 * uy, y2 - 8 * uy + 4 * ux), (x2 - 8 * ux + 4 * uy, y2 - 8 * uy - 4 * ux)]
         self.parts.append(f'<polygon points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}" fill="{stroke}"/>')
 
+    def cell(self, x, y, width, height, text, fill=PALE, stroke=LINE, stroke_width=1, size=13, bold=False):
+        """A box with a text in its middle."""
+        self.box(x, y, width, height, fill, stroke, stroke_width)
+        self.text(f"{x + width / 2:g}", f"{y + height / 2 + 5:g}", text, "middle", size=size, bold=bold)
+
     def bar(self, x, y, width, label, color, height=26):
         """A piece of work on a timeline."""
         self.box(x, y, width, height, LIGHT[color], color)
