@@ -47,7 +47,8 @@ LATHE_API const Tensor& uniform_(const Tensor& x, double low, double high,
 LATHE_API const Tensor& normal_(const Tensor& x, double mean, double std,
                                 Generator* generator = nullptr);
 
-// The random number that a kernel puts into element i of a tensor; i counts row by row.
+// The distribution that fill_random draws every element of a tensor from. uniform(i) is the number
+// in [0, 1) that the generator makes for element i, in row-major order.
 struct UniformDraw {
   double low, high;  // low + (high - low) * uniform(i)
 };

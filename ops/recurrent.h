@@ -34,8 +34,8 @@ struct RecurrentResult {
 ///           D = 2 if bidirectional, else 1
 ///   layers  for each layer its forward direction, then its backward one
 /// dtypes: floats.   grad: x, h, c and the layers' tensors, twice differentiable.   amp: half.
-/// throws: ShapeError, DTypeError; ValueError unless `layers` has layers*D elements, as h's first
-/// dimension says.
+/// throws: ShapeError, DTypeError; ValueError unless `layers` has as many elements as h's first
+/// dimension has entries.
 /// ref: Hochreiter and Schmidhuber 1997; torch.nn.LSTM.
 LATHE_API RecurrentResult lstm(const Tensor& x, const Tensor& h, const Tensor& c,
                                const std::vector<RecurrentLayer>& layers,

@@ -17,7 +17,7 @@ LATHE_API std::string_view name_of(TensorFileFormat format);
 
 /// Finds the format of a file from its first bytes, and for a zip archive from its entries. A file
 /// whose first eight bytes can be the length of a safetensors header counts as safetensors. If it
-/// is none, safetensors::read says what is wrong.
+/// is damaged or of another format, safetensors::read says so.
 /// throws: FileError; DataError for a damaged archive and for a file without weights. The message
 /// says what the file is: empty, text, a web page, a pointer of Git LFS, HDF5, gzip, an image, a
 /// single array.

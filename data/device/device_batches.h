@@ -62,7 +62,7 @@ LATHE_API std::pair<Tensor, Tensor> make_batch(const PrefetchOptions& options,
 /// The host waits only for the loader. The host may release pinned memory
 /// (DataLoaderOptions::pin_memory) while the GPU still reads it: the allocator does not hand the
 /// block out again before the copy is done. Batch k+1 is taken early only if the loader has it
-/// ready. Otherwise the host would wait for the loader before it queues the step on batch k. The
+/// ready, so that the host never waits for batch k+1 before it queues the step on batch k. The
 /// loader's state_dict() belongs to the batch that was handed out, not to the batch that was copied
 /// ahead.
 template <class B>
