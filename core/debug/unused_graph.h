@@ -31,12 +31,13 @@ class LATHE_API UnusedGraph {
   UnusedGraph& operator=(const UnusedGraph&) = delete;
 
   /// The places in the program whose recorded ops no backward pass has reached so far. The place
-  /// with the most ops comes first. Call it when no further backward pass is to come. A place is
-  /// the innermost line of the program that called only ops which no backward pass reached. For an
-  /// evaluation, the place is the line that calls the model. It is not a line inside the model,
-  /// because training calls those lines too. If backward passes have reached no op at all, the
-  /// place is the innermost line that the calls of all ops have in common. Only the 127 innermost
-  /// frames of a call are examined.
+  /// with the most ops comes first. Call it when no further backward pass is to come.
+  /// To find the place of an op, it goes through the lines of the program that called the op, from
+  /// the innermost outwards. The place is the first line whose calls led only to ops that no
+  /// backward pass reached. For an evaluation, the place is the line that calls the model. It is
+  /// not a line inside the model, because training calls those lines too. If backward passes have
+  /// reached no op at all, the place is the innermost line that the calls of all ops have in
+  /// common. Only the 127 innermost frames of a call are examined.
   std::vector<UnusedPlace> places() const;
   /// A line for each place; "" if there is none.
   std::string text() const;
