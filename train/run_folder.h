@@ -79,10 +79,11 @@ class LATHE_API RunFolder {
   /// are averages, with which training does not continue. Does nothing for "last" after
   /// seal_last().
   void save(std::string_view name, int64_t step, bool averages = false);
-  /// Saves the good state as last.safetensors, and waits for the disk. Writes nothing if this file
-  /// already holds the good state, or a newer state that is known to be good.
-  ///   step  the step that training has reached. If the good state is older, the file says that the
-  ///         steps after the good state may have diverged.
+  /// Saves the good state (see the top of this file) as last.safetensors, and waits for the disk.
+  /// Writes nothing if this file already holds the good state, or a newer one that was saved by
+  /// save() and has turned out to be good.
+  ///   step  the step that training has reached. If it is later than the good state's step, the
+  ///         file says that the steps in between may have diverged.
   /// → the step of the state in last.safetensors
   int64_t save_good(int64_t step);
   /// From now on save() does not overwrite last.safetensors, so that the run can be resumed from
