@@ -50,8 +50,8 @@ class LATHE_API GraphModule final : public nn::Module, public nn::KnowsHead {
   /// throws: what Graph::run() throws.
   Tensors run(const Tensors& inputs);
 
-  /// Returns the graph in training mode, with its dropouts. The graph shares the module's tensors,
-  /// and a GraphModule made from a copy of the graph is the same model. Use the graph to give the
+  /// Returns the graph in training mode, with its dropouts. The graph shares the module's tensors.
+  /// So does a GraphModule made from a copy of the graph: training one trains the other. Use the graph to give the
   /// model another last layer (replace_head()), or to store its text().
   const Graph& training_graph() const;
 
