@@ -12,8 +12,9 @@ namespace lathe {
 LATHE_API void copy_values(const Tensor& dst, const Tensor& src);
 
 /// Like copy_values(), but only queues the copy on the GPU's current stream and does not wait for
-/// it. After the call, the GPU may still read a pinned src, or write a pinned dst that has src's
-/// dtype, shape and order of elements. Do not touch such a tensor until an event says that the copy
+/// it. After the call, the GPU may still read a pinned src, or write a pinned dst. (A pinned dst of
+/// another dtype, shape or order of elements than src is complete after the call.) Do not touch
+/// such a tensor until an event says that the copy
 /// is done; freeing it is always allowed. On a GPU other than the first, the call waits for copies
 /// from or to pinned memory.
 LATHE_API void copy_values_async(const Tensor& dst, const Tensor& src);

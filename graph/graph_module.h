@@ -51,8 +51,8 @@ class LATHE_API GraphModule final : public nn::Module, public nn::KnowsHead {
   Tensors run(const Tensors& inputs);
 
   /// Returns the graph in training mode, with its dropouts. The graph shares the module's tensors.
-  /// So does a GraphModule made from a copy of the graph: training one trains the other. Use the graph to give the
-  /// model another last layer (replace_head()), or to store its text().
+  /// So does a GraphModule made from a copy of the graph: training one trains the other. Use the
+  /// graph to give the model another last layer (replace_head()), or to store its text().
   const Graph& training_graph() const;
 
   /// The graph in evaluation mode, for save() and save_onnx(). It shares the memory of the module's

@@ -8,8 +8,8 @@
 namespace lathe {
 
 /// The tensors of one layer in one direction. H is the size of the state. G is the number of gates:
-/// 4 for lstm, 3 for gru, 1 for rnn_tanh and rnn_relu. With w_out (lstm only), every h has P numbers
-/// in place of H, and so has y. P is the size of the projection.
+/// 4 for lstm, 3 for gru, 1 for rnn_tanh and rnn_relu. With w_out (lstm only), every h and y have P
+/// numbers in place of H. P is the size of the projection.
 struct RecurrentLayer {
   Tensor w_x, w_h;            // [G*H,in] and [G*H,H]; with w_out [G*H,P]
   Tensor b_x = {}, b_h = {};  // [G*H] or undefined

@@ -20,8 +20,8 @@ struct LookaheadOptions {
 /// Calls an optimiser's step(). After every k-th call, for the slow weights s and the parameters p:
 ///   s += alpha·(p - s);   p = s
 /// The slow weights begin as the parameters, in f32 for half parameters. On a GPU, their update
-/// takes one launch per dtype. The update leaves the optimiser's state (momentum and the like) as it
-/// is. A Lookahead cannot be copied or moved. The optimiser must outlive it.
+/// takes one launch per dtype. The update does not change the optimiser's state (momentum and the
+/// like). A Lookahead cannot be copied or moved. The optimiser must outlive it.
 ///   - A call counts even if StepOptions::found_inf makes the optimiser skip its step.
 ///   - The host counts the calls. So a captured CUDA graph must contain k calls, and the first of
 ///     them must follow an update of the slow weights.

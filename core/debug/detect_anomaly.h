@@ -46,7 +46,8 @@ struct DetectAnomalyOptions {
 
 /// While a DetectAnomaly lives, it checks each result of the ops that its thread calls, and each
 /// gradient of the backward pass. Throws AnomalyError at the first NaN or infinity: from the op
-/// itself, from the next op if the op is made of other ops, or from backward(). Infinities that a
+/// itself, or from backward(). If the op is made of other ops, the next call of any op throws
+/// instead. Infinities that a
 /// call asks for (full, masked_fill, …) or that came in with an input are allowed. An in-place op
 /// has already written its tensor when it throws. For a gradient, the error also names the forward
 /// call, if a DetectAnomaly was alive during that call.
