@@ -209,8 +209,8 @@ struct OneCycleLROptions {
 LATHE_API double one_cycle_factor(int64_t step, const OneCycleLROptions& options);
 
 /// Raises the learning rate once to its peak, then lowers it to nearly 0. The peak is the rate that
-/// the optimiser was made with: lr = initial · one_cycle_factor(epoch). Call step() after every optimiser step, not
-/// once per epoch. The momentum does not change.
+/// the optimiser was made with: lr = initial · one_cycle_factor(epoch). Call step() after every
+/// optimiser step, not once per epoch. The momentum does not change.
 /// throws: ValueError if total_steps < 1, pct_start is outside [0, 1] ([0, 0.5] with three_phase),
 /// or a factor is not positive and finite.
 /// ref: Smith and Topin 2017 (arXiv:1708.07120); the phases are PyTorch's and fastai's.

@@ -20,7 +20,6 @@
 namespace lathe::cli {
 namespace {
 
-// By what factor: docs/build.md.
 constexpr const char* kWithoutOneDnn =
     "this build is without oneDNN, with which a ResNet-18 trains several times as fast; install "
     "libdnnl-dev and build again";
