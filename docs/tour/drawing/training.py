@@ -43,6 +43,18 @@ LOSSES = {
         1.41e+08),
 }
 
+# (training images, test images) after each epoch of the runs of docs/tour/generalisation.md: the program prints them.
+AS_THEY_ARE = (
+    (1.36, 1.40), (1.26, 1.36), (1.17, 1.29), (1.07, 1.25), (1.00, 1.26), (0.90, 1.16), (0.75, 1.08), (0.69, 1.06), (0.59, 1.00), (0.55, 1.05),
+    (0.55, 1.11), (0.56, 1.18), (0.42, 1.10), (0.40, 1.08), (0.33, 1.09), (0.27, 1.05), (0.26, 1.08), (0.25, 1.14), (0.23, 1.12), (0.21, 1.17),
+    (0.17, 1.11), (0.18, 1.13), (0.16, 1.17), (0.14, 1.16), (0.13, 1.16), (0.13, 1.17), (0.13, 1.18), (0.12, 1.19), (0.11, 1.20), (0.11, 1.21),
+    (0.10, 1.20), (0.10, 1.22), (0.10, 1.22), (0.10, 1.22), (0.09, 1.22), (0.09, 1.22), (0.09, 1.23), (0.09, 1.23), (0.09, 1.22), (0.09, 1.23))
+SHIFTED = (
+    (1.39, 1.40), (1.35, 1.37), (1.38, 1.35), (1.25, 1.22), (1.24, 1.21), (1.15, 1.09), (1.10, 1.05), (1.03, 0.93), (1.02, 0.89), (0.94, 0.77),
+    (0.93, 0.71), (0.88, 0.66), (0.84, 0.62), (0.82, 0.60), (0.80, 0.57), (0.81, 0.56), (0.78, 0.51), (0.77, 0.49), (0.79, 0.50), (0.75, 0.48),
+    (0.80, 0.54), (0.75, 0.48), (0.73, 0.48), (0.72, 0.48), (0.71, 0.47), (0.72, 0.48), (0.70, 0.48), (0.71, 0.48), (0.72, 0.49), (0.69, 0.47),
+    (0.69, 0.48), (0.67, 0.46), (0.68, 0.47), (0.69, 0.47), (0.68, 0.47), (0.67, 0.46), (0.67, 0.46), (0.67, 0.45), (0.66, 0.45), (0.67, 0.45))
+
 
 def axes(f, x, y, width, height, marks):
     """The axes of a panel, with an axis of 32 steps. `marks`: (what to write, its place in pixels above the axis)."""
@@ -146,4 +158,30 @@ def valley():
             for px, py in points:
                 f.box(round(px - 2.5, 1), round(py - 2.5, 1), 5, 5, color, color)
         f.text(*at((10.2, 0.9)), "a = 10, b = 1", size=12)
+    return f
+
+
+def memorised():
+    """The loss of the training images and of the test images, epoch by epoch: the images as they are, and shifted ones."""
+    f = Figure("Loss of 200 training images and of 1000 test images, epoch by epoch", 700, 330)
+    for x, title, epochs in ((50, "the images as they are", AS_THEY_ARE), (400, "shifted anew in each epoch", SHIFTED)):
+        f.text(x, 20, title, bold=True)
+        f.line(x, 40, x, 280)
+        for loss in (0, 0.5, 1, 1.5):
+            y = 280 - 160 * loss
+            f.line(x, y, x + 270, y, GREY if loss else INK, "2 3" if loss else None, 0.8 if loss else 1.2)
+            f.text(x - 6, y + 4, loss, "end", size=11)
+        place = lambda epoch, loss: (round(x + 270 * (epoch - 1) / 39, 1), round(280 - 160 * loss, 1))
+        for epoch in (1, 10, 20, 30, 40):
+            f.text(place(epoch, 0)[0], 296, epoch, "middle", size=11)
+        f.text(x + 135, 314, "epoch", "middle", size=11)
+        for which, color in ((0, BLUE), (1, RED)):
+            points = [place(number + 1, losses[which]) for number, losses in enumerate(epochs)]
+            for begin, end in zip(points, points[1:]):
+                f.line(*begin, *end, color, None, 2)
+    for x, y, name, color in ((210, 76, "test images", RED), (178, 222, "training images", BLUE), (560, 160, "training images", BLUE), (560, 234, "test images", RED)):
+        f.text(x, y, name, fill=color)
+    x = round(50 + 270 * 8 / 39, 1)
+    f.line(x, 52, x, 280, INK, "4 3", 1)
+    f.text(x + 4, 58, "epoch 9: stop here", size=12)
     return f
