@@ -203,7 +203,8 @@ def faults_of_names(tree, span):
 
 
 def prose_of(text):
-    return re.sub(r"^( *)```.*?^ *```", "", text, flags=re.S | re.M)
+    """A page without its blocks of code, the `<pre>` of folded answers among them."""
+    return re.sub(r"^ *```.*?^ *```|<pre>.*?</pre>", "", text, flags=re.S | re.M)
 
 
 def faults_of_spans(tree, command, text, folder):
@@ -383,7 +384,8 @@ def self_test(tree, command):
              "`/no/such.h`", "[x](cli.md)", "[x](cli.md#settings)", "`--epochs 3`", "`--no-pin-memory`", "`nvcc --zz-none`",
              "`lathe train --epochs 3`", "`launch()`", "`Tensor::dim()`", "`launch()` (`core/gpu/launch.h`)",
              "`safetensors::write()` in `core/formats/safetensors.cpp`", "`RELU_AUX_BIAS`", "`--no-NAME`", "`--keep K` (3)",
-             "`lathe launch -n 4 --nodes 2 train --epochs 3`", "```sh\nlathe train --epochs 3  # or --zz-none\n```"]
+             "`lathe launch -n 4 --nodes 2 train --epochs 3`", "```sh\nlathe train --epochs 3  # or --zz-none\n```",
+             "<pre>\n[](int zz_none) { return 1; }\n</pre>"]
     for text in wrong:
         assert seen(text + "\n"), f"not seen: {text}"
     for text in right:

@@ -2,6 +2,7 @@
 // tests/tour.
 #include <doctest/doctest.h>
 
+#include "../../tiny/loader.h"
 #include "../../tiny/net.h"
 
 namespace tiny {
@@ -147,6 +148,51 @@ TEST_CASE("tour 5.2 in tiny: four zeros before the batch norm's gradient, none b
     CHECK(grad(x).data()[i] == doctest::Approx(expected[i]).epsilon(1e-4));
 }
 
+/// The nearest number of f16; infinity where there is none.
+double f16(double x) {
+  const int exponent = std::max(std::ilogb(x), -14);  // below 2^-14 numbers lie no closer
+  const double step = std::ldexp(1.0, exponent - 10), y = std::nearbyint(x / step) * step;
+  return std::abs(y) > 65504 ? std::copysign(INFINITY, y) : y;
+}
+
+struct Lost {
+  int64_t zeros, infinities;
+};
+
+/// What f16 makes of the gradients of the second convolution's output in main.cpp's first step.
+Lost lost_in_f16(const Batch& batch, double scale) {
+  Generator random(0);
+  Net net(28, 28, 10, random);
+  Tensor rounded;
+  const auto as_f16 = [&](const Tensor& x) {
+    return record("as_f16", copy_of(x), {x}, [&](const Tensor& dy, const Needs&) {
+      return std::vector{rounded = map(dy, f16)};
+    });
+  };
+  const Tensor a = max_pool2d(relu(net.bn1(net.conv1(batch.x), true)), 2);
+  const Tensor b = max_pool2d(relu(net.bn2(as_f16(net.conv2(a)), true)), 2);
+  const Tensor scores = net.fc(reshape(b, {b.dim(0), b.numel() / b.dim(0)}));
+  backward(cross_entropy(scores, batch.labels) * Tensor({}, {scale}));
+  const double *const begin = rounded.data(), *const end = begin + rounded.numel();
+  return {std::count(begin, end, 0),
+          std::count_if(begin, end, [](double g) { return std::isinf(g); })};
+}
+
+TEST_CASE("tour 6.4 in tiny: f16 loses gradients at both ends") {
+  CHECK(f16(65519) == 65504);
+  CHECK(std::isinf(f16(65520)));
+  CHECK(f16(2049) == 2048);
+  CHECK(f16(0x1p-24) == 0x1p-24);
+  CHECK(f16(0x1p-25) == 0);
+  CHECK(f16(0) == 0);
+  const Dataset set = made_up_images(2000, 1);
+  const Batch batch = *Epoch(set, {.batch_size = 64, .shuffle = true, .seed = 1}, 0).next();
+  CHECK(std::abs(lost_in_f16(batch, 1).zeros - 1012) <= 2);
+  CHECK(lost_in_f16(batch, 0x1p16).zeros == 0);
+  CHECK(lost_in_f16(batch, 0x1p24).infinities == 0);
+  CHECK(std::abs(lost_in_f16(batch, 0x1p25).infinities - 125) <= 2);
+}
+
 TEST_CASE("tour 7.1 in tiny: requests of 1 MiB, and of a byte more") {
   for (const size_t more : {0, 1}) {
     Device device(size_t{1} << 30);
@@ -170,6 +216,77 @@ TEST_CASE("tour 7.3 in tiny: the pool gives back what it keeps, and asks again")
   CHECK(pool.allocate(60 * Pool::kMiB) != nullptr);
   CHECK(pool.stats().device_calls == 4);  // take, take refused, give back, take
   CHECK(pool.stats().reserved_bytes == 60 * Pool::kMiB);
+}
+
+/// Mirrors the images of a batch that draw a 1.
+void mirror(Batch& batch, uint64_t seed, uint64_t epoch) {
+  const int64_t W = batch.x.dim(3), pixels = batch.x.dim(2) * W;
+  for (size_t n = 0; n < batch.indices.size(); ++n)
+    if (Random(seed, epoch, batch.indices[n], 1).below(2) == 1)
+      for (double* row = batch.x.data() + n * pixels; row != batch.x.data() + (n + 1) * pixels;
+           row += W)
+        std::reverse(row, row + W);
+}
+
+TEST_CASE("tour 9.4 in tiny: what an image draws does not depend on its batch") {
+  const Dataset set = made_up_images(2000, 1);
+  const auto mirrored = [&](uint64_t epoch) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < set.size(); ++i) count += Random(1, epoch, i, 1).below(2);
+    return count;
+  };
+  CHECK(mirrored(0) == 1018);
+  CHECK(mirrored(1) == 1024);
+
+  // From batch `first` on, with batches of a size: the pixels of each image.
+  const auto images_from = [&](int64_t first, int64_t size) {
+    const std::vector<int64_t> order = random_order(set.size(), 1, 0);
+    std::map<int64_t, std::vector<double>> images;
+    for (int64_t at = first * size; at < set.size(); at += size) {
+      const auto begin = order.begin() + at, end = begin + std::min(size, order.end() - begin);
+      Batch batch = make_batch(set, {begin, end});
+      mirror(batch, 1, 0);
+      const int64_t pixels = set.height * set.width;
+      const double* from = batch.x.data();
+      for (const int64_t index : batch.indices) {
+        images[index].assign(from, from + pixels);
+        from += pixels;
+      }
+    }
+    return images;
+  };
+  const auto whole = images_from(0, 64);
+  CHECK(images_from(0, 50) == whole);
+  const auto resumed = images_from(2, 64);
+  CHECK(resumed.size() == 2000 - 2 * 64);
+  for (const auto& [index, pixels] : resumed) CHECK(pixels == whole.at(index));
+}
+
+/// The softmax of each row of s [N,C].
+Tensor softmax(const Tensor& s) {
+  const Tensor w = map(log_softmax(s), [](double v) { return std::exp(v); });
+  return record("softmax", w, {s}, [w = Saved(w)](const Tensor& dw, const Needs&) {
+    const Tensor a = dw * w.get(), sums = sum_to(a, {a.dim(0), 1});
+    return std::vector{a + map(sums, [](double v) { return -v; }) * w.get()};
+  });
+}
+
+TEST_CASE("tour 11.4 in tiny: scores far apart leave no gradient") {
+  const Tensor k({3, 2}, {1, 0, 0, 1, 1, 1}), v({3, 2}, {4, 0, 0, 4, 8, 8});
+  struct Row {
+    double factor, weight, result, dq;  // of the third query: for the third key; by one number
+  };
+  for (const Row& row :
+       {Row{1, 0.673, 6.0371, 0.9339}, {4, 0.993, 7.9584, 0.1169}, {16, 1, 8, 2.022e-08}}) {
+    const Tensor q = parameter(Tensor({3, 2}, {2, 0, 0, 2, 2, 2}));
+    const Tensor scores = matmul(q, transpose(k)) * Tensor({}, {row.factor / std::sqrt(2)});
+    const Tensor weights = softmax(scores), result = matmul(weights, v);
+    backward(sum(result));
+    CHECK(std::abs(weights.data()[8] - row.weight) < 0.0006);
+    CHECK(result.data()[4] == doctest::Approx(row.result).epsilon(1e-4));
+    CHECK(std::abs(grad(q).data()[4] - row.dq) < 1e-3 * row.dq);
+    CHECK(weights.data()[0] == doctest::Approx(weights.data()[2]));  // a tie stays a tie
+  }
 }
 
 }  // namespace

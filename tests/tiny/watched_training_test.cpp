@@ -1,5 +1,5 @@
-// What docs/tour/training.md and recipe.md say of the steps of tiny/main.cpp: the losses behind
-// their figures.
+// What docs/tour says of the steps of tiny/main.cpp: the losses and the dead filters of the page on
+// training, and the gradients of chapter 6.
 #include <doctest/doctest.h>
 
 #include "../../tiny/loader.h"
@@ -25,32 +25,90 @@ void clip(const Net& net, double largest_norm) {
     p.meta()->grad = map(grad(p), [&](double g) { return factor * g; });
 }
 
-/// The loss of each of the first `steps` steps of main.cpp, with a change.
-std::vector<double> losses_of(const Change& change, size_t steps) {
-  static Dataset set = made_up_images(2000, 1);
-  set.classes = change.classes;
-  Generator random(0);
-  Net net(set.height, set.width, set.classes, random);
-  Sgd sgd(net.parameters(), {change.rate, change.momentum, 5e-4});
-  Epoch epoch(set, {.batch_size = change.batch_size, .shuffle = true, .seed = 1}, 0);
-  std::vector<double> losses;
-  while (losses.size() < steps) {
-    const std::optional<Batch> batch = epoch.next();
-    if (change.zero_grad) sgd.zero_grad();
-    const Tensor loss = cross_entropy(net.forward(batch->x, true), batch->labels);
-    backward(loss);
-    clip(net, change.largest_norm);
-    sgd.step();
-    losses.push_back(loss.item());
-  }
-  return losses;
+/// How many channels of y [N,C,H,W], which is not negative, are 0 throughout. `alive` gets those
+/// that are not.
+int64_t dead_channels(const Tensor& y, std::vector<bool>& alive) {
+  const int64_t C = y.dim(1), pixels = y.dim(2) * y.dim(3);
+  alive.resize(C);
+  for (int64_t i = 0; i < y.numel(); ++i)
+    if (y.data()[i] > 0) alive[i / pixels % C] = true;
+  return std::count(alive.begin(), alive.end(), false);
 }
 
+/// The training of main.cpp with a change, step by step.
+class Training {
+ public:
+  explicit Training(const Change& change) : change_(change) {}
+  /// Makes the next step and returns its loss.
+  double step() {
+    std::optional<Batch> batch = epoch_ ? epoch_->next() : std::nullopt;
+    if (!batch) {
+      sgd_.set_lr(change_.rate * static_cast<double>(3 - epochs_) / 3);
+      epoch_.emplace(images(),
+                     LoaderOptions{.batch_size = change_.batch_size, .shuffle = true, .seed = 1},
+                     epochs_++);
+      batch = epoch_->next();
+    }
+    if (change_.zero_grad) sgd_.zero_grad();
+    const Tensor loss = cross_entropy(forward(batch->x), batch->labels);
+    backward(loss);
+    clip(net_, change_.largest_norm);
+    sgd_.step();
+    return loss.item();
+  }
+
+  /// The gradient of the second convolution's output in the last step.
+  const Tensor& gradient() const { return gradient_; }
+  /// Filters of the second convolution that were 0 throughout the last step's batch.
+  int64_t dead_in_batch() const { return dead_in_batch_; }
+  /// Those that are 0 throughout all images, in evaluation.
+  int64_t dead() {
+    const NoGrad off;
+    std::vector<bool> alive;
+    int64_t dead = 0;
+    Epoch epoch(images(), {.batch_size = 64}, 0);
+    while (const std::optional<Batch> batch = epoch.next()) {
+      const Tensor a = max_pool2d(relu(net_.bn1(net_.conv1(batch->x), false)), 2);
+      dead = dead_channels(relu(net_.bn2(net_.conv2(a), false)), alive);
+    }
+    return dead;
+  }
+
+ private:
+  static const Dataset& images() {
+    static const Dataset set = made_up_images(2000, 1);
+    return set;
+  }
+  /// Net::forward() in training, watched.
+  Tensor forward(const Tensor& x) {
+    const Tensor a = max_pool2d(relu(net_.bn1(net_.conv1(x), true)), 2);
+    const Tensor y = net_.conv2(a);
+    const Tensor watched = record("watch", copy_of(y), {y}, [this](const Tensor& dy, const Needs&) {
+      gradient_ = copy_of(dy);
+      return std::vector{dy};
+    });
+    const Tensor positive = relu(net_.bn2(watched, true));
+    std::vector<bool> alive;
+    dead_in_batch_ = dead_channels(positive, alive);
+    const Tensor b = max_pool2d(positive, 2);
+    return net_.fc(reshape(b, {b.dim(0), b.numel() / b.dim(0)}));
+  }
+
+  Change change_;
+  Generator random_{0};
+  Net net_{28, 28, change_.classes, random_};
+  Sgd sgd_{net_.parameters(), {.momentum = change_.momentum, .weight_decay = 5e-4}};
+  std::optional<Epoch> epoch_;
+  uint64_t epochs_ = 0;  // that have begun
+  Tensor gradient_;
+  int64_t dead_in_batch_ = 0;
+};
+
 void check_losses(const Change& change, const std::vector<double>& expected) {
-  const std::vector<double> losses = losses_of(change, expected.size());
+  Training training(change);
   for (size_t i = 0; i < expected.size(); ++i) {
     CAPTURE(i);
-    CHECK(std::abs(losses[i] - expected[i]) < 0.006 + 1e-3 * expected[i]);
+    CHECK(std::abs(training.step() - expected[i]) < 0.006 + 1e-3 * expected[i]);
   }
 }
 
@@ -74,6 +132,100 @@ TEST_CASE("tour, training: three of the six breakages") {
                {2.34, 3.40, 7.57, 8.82, 8.96, 6.18, 1.81, 1.03, 8.78, 20.30, 7.19, 2.53, 2.17});
   check_losses({.rate = 5}, {2.34, 191.23, 11656.13, 35174.62});
   check_losses({.momentum = 0}, {2.34, 3.40, 6.34, 7.14, 5.50, 3.25, 1.18, 0.87, 0.73});
+}
+
+/// How many numbers of x have which exponent. Zeros are left out.
+std::map<int, int64_t> by_exponent(const Tensor& x) {
+  std::map<int, int64_t> counts;
+  for (int64_t i = 0; i < x.numel(); ++i)
+    if (x.data()[i] != 0) ++counts[std::ilogb(x.data()[i])];
+  return counts;
+}
+
+/// The numbers below 2^exponent, as a share of those that are not 0.
+double share_below(const Tensor& x, int exponent) {
+  int64_t below = 0, all = 0;
+  for (const auto& [at, count] : by_exponent(x)) {
+    all += count;
+    if (at < exponent) below += count;
+  }
+  return static_cast<double>(below) / static_cast<double>(all);
+}
+
+TEST_CASE("tour 6: the gradients of step 40 by size, as the figure has them") {
+  Training training({.rate = 0.005});
+  training.step();
+  CHECK(share_below(training.gradient(), -24) == doctest::Approx(0.010).epsilon(0.05));
+  double loss = 0;
+  for (int step = 2; step <= 40; ++step) loss = training.step();
+  CHECK(loss == doctest::Approx(0.08).epsilon(0.06));
+  // GRADIENTS of docs/tour/drawing/chapters_1_to_6.py, from 2^-41 on. The last bits of exp() and
+  // log() differ from one C library to another, so a gradient may be on the other side of a border.
+  const std::vector<int64_t> expected{1,     0,     0,     0,     1,     4,    2,    8,    14,
+                                      36,    70,    116,   283,   473,   975,  1934, 3903, 8462,
+                                      29438, 31942, 43610, 31763, 16454, 5946, 4461, 5466, 6189,
+                                      4940,  2724,  1081,  266,   131,   11};
+  std::map<int, int64_t> counts = by_exponent(training.gradient());
+  int64_t all = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CAPTURE(i);
+    const int64_t count = counts[static_cast<int>(i) - 41];
+    CHECK(std::abs(count - expected[i]) <= 2);
+    all += count;
+  }
+  CHECK(all == 64 * 16 * 14 * 14);
+}
+
+/// What chapter 6 says of the gradients of step 40 of a run.
+void check_step_40(const Training& training, int64_t zeros, double below, double below_scaled) {
+  const Tensor& dy = training.gradient();
+  CHECK(std::count(dy.data(), dy.data() + dy.numel(), 0) == zeros);
+  CHECK(std::abs(share_below(dy, -24) - below) < 0.001);
+  CHECK(std::abs(share_below(dy, -24 - 16) - below_scaled) < 0.001);
+}
+
+TEST_CASE("tour 6: clipped, a quarter of the gradients of step 40 is too small for f16") {
+  Training training({.largest_norm = 1});
+  double loss = 0;
+  for (int step = 1; step <= 40; ++step) {
+    loss = training.step();
+    CHECK(training.dead_in_batch() == 0);
+  }
+  CHECK(std::abs(loss - 0.02) < 0.006);
+  check_step_40(training, 0, 0.262, 0);
+}
+
+TEST_CASE("tour, training: with a rate of 0.05 filters die when the loss has come down") {
+  Training training({});
+  for (int step = 1; step <= 32; ++step) {
+    CAPTURE(step);
+    training.step();
+    if (step <= 9) CHECK(training.dead_in_batch() == 0);
+    if (step == 10) CHECK(training.dead_in_batch() == 2);
+    if (step == 14) CHECK(training.dead_in_batch() == 11);
+  }
+  CHECK(training.dead() == 7);
+  double loss = 0;
+  for (int step = 33; step <= 40; ++step) loss = training.step();
+  CHECK(std::abs(loss - 0.03) < 0.006);
+  check_step_40(training, 112896, 0.753, 0.032);  // as chapter 6 says
+}
+
+TEST_CASE("tour, training: with a rate of 0.5 all filters are 0 first in step 10") {
+  Training training({.rate = 0.5});
+  for (int step = 1; step <= 10; ++step) {
+    CAPTURE(step);
+    training.step();
+    CHECK((training.dead_in_batch() == 16) == (step == 10));
+  }
+}
+
+TEST_CASE("tour, training: without momentum no filter dies of a rate of 0.05") {
+  Training training({.momentum = 0});
+  for (int step = 1; step <= 14; ++step) {
+    training.step();
+    CHECK(training.dead_in_batch() == 0);
+  }
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 - An exercise says what it needs, behind "*Needs*". A signature there, `…` ([name](path)), is in that file, line breaks aside.
   It ends with an answer, folded.
 - There are twelve chapters, some with a second part ("03b"). Each has a program of at most 80 lines, a block of output, and
-  three exercises, whose solutions are test cases of tests/tour named "tour CHAPTER.NUMBER: …". The tour's README links all
-  of them. What a chapter claims beyond what it quotes and prints is asserted by test cases named "tour CHAPTER: …", at least
+  three exercises, or four. Their solutions are test cases of tests/tour named "tour CHAPTER.NUMBER: …", or of tests/tiny named
+  "tour CHAPTER.NUMBER in tiny: …". The tour's README links all of them. What a chapter claims beyond what it quotes and prints is asserted by test cases named "tour CHAPTER: …", at least
   one. The pages between the chapters have no such cases; the program of most is tiny/.
 - A chapter, and the page with one step, ends with "## The one thing to remember", "## Exercises", "## Now write it" where
   course/README.md has assignments for it, and what is for reference. "Now write it" links each of these assignments and says how
@@ -134,7 +134,7 @@ def faults_of_chapter(root, page, text, cases, index):
     last = text.partition("\n## Exercises\n")[2]
     yield from faults_of_exercises(page, last)
     exercises = re.findall(r"^- \*\*(\d+[bc]?\.\d)\*\* ", last, re.M)
-    if exercises != [f"{number}.{k}" for k in (1, 2, 3)]:
+    if exercises not in ([f"{number}.{k}" for k in range(1, count + 1)] for count in (3, 4)):
         yield f"has the exercises {exercises}"
     if page.name in BETWEEN_CHAPTERS:
         return  # exercises for paper, and for tiny/
@@ -236,8 +236,8 @@ def main():
     self_test()
     root = pathlib.Path(sys.argv[1]).resolve()
     tour = root / "docs/tour"
-    cases = set(re.findall(r'TEST_CASE\(\s*"tour (\d+b?(?:\.\d)?): ', "".join(
-        path.read_text(encoding="utf-8") for path in paths_below(root, ["tests/tour"], {".cpp"}))))
+    cases = set(re.findall(r'TEST_CASE\(\s*"tour (\d+b?(?:\.\d)?)(?: in tiny)?: ', "".join(
+        path.read_text(encoding="utf-8") for path in paths_below(root, ["tests/tour", "tests/tiny"], {".cpp"}))))
     index = (tour / "README.md").read_text(encoding="utf-8")
     faults, assignments = [], assignments_of_pages(root)
     pages = [page for page in paths_below(root, ["docs/tour"], {".md"}) if page.parent == tour]
