@@ -11,7 +11,7 @@
   three exercises, or four. Their solutions are test cases of tests/tour named "tour CHAPTER.NUMBER: …", or of tests/tiny named
   "tour CHAPTER.NUMBER in tiny: …". The tour's README links all of them. What a chapter claims beyond what it quotes and prints is asserted by test cases named "tour CHAPTER: …", at least
   one. The pages between the chapters have no such cases; the program of most is tiny/.
-- A chapter, and the page with one step, ends with "## The one thing to remember", "## Exercises", "## Now write it" where
+- A page ends with "## The one thing to remember", "## Exercises", "## Now write it" where
   course/README.md has assignments for it, and what is for reference. "Now write it" links each of these assignments and says how
   many minutes its reading takes.
 - The pictures are there, without a style sheet. docs/tour/draw_figures.py draws them as they are, or a command of ours drew them.
@@ -247,7 +247,6 @@ def main():
         found = [*faults_of_quotes(root, page, text), *faults_of_pictures(page, text, figures)]
         if page.name != "README.md":
             found += faults_of_chapter(root, page, text, cases, index)
-        if page.name[0].isdigit() or page.name == "one-step.md":
             found += faults_of_end(text, assignments.get(page.name, []))
         faults += [f"docs/tour/{page.name}: {fault}" for fault in found]
     faults += faults_of_figures(figures, [page.read_text(encoding="utf-8") for page in pages])
