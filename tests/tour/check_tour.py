@@ -9,11 +9,11 @@
   It ends with an answer, folded.
 - There are twelve chapters, some with a second part ("03b"). Each has a program of at most 80 lines, a block of output, and
   three exercises, or four. Their solutions are test cases of tests/tour named "tour CHAPTER.NUMBER: …", or of tests/tiny named
-  "tour CHAPTER.NUMBER in tiny: …". The tour's README links all of them. What a chapter claims beyond what it quotes and prints is asserted by test cases named "tour CHAPTER: …", at least
-  one. The pages between the chapters have no such cases; the program of most is tiny/.
-- A page ends with "## The one thing to remember", "## Exercises", "## Now write it" where
-  course/README.md has assignments for it, and what is for reference. "Now write it" links each of these assignments and says how
-  many minutes its reading takes.
+  "tour CHAPTER.NUMBER in tiny: …". The tour's README links all of them. What a chapter claims beyond what it quotes and
+  prints is asserted by test cases named "tour CHAPTER: …", at least one. The pages between the chapters have no such cases;
+  the program of most is tiny/.
+- A page ends with "## The one thing to remember", "## Exercises", "## Now write it" where course/README.md has assignments
+  for it, and what is for reference. "Now write it" links each of these assignments and says how many minutes its reading takes.
 - The pictures are there, without a style sheet. docs/tour/draw_figures.py draws them as they are, or a command of ours drew them.
 - examples/from_scratch.cpp has at most 300 lines and includes nothing of Lathe.
 - The index of questions in docs/map.md names one to three files for each question, and they exist.
