@@ -7,6 +7,7 @@
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/init.h"
 #include "lathe/nn/pool2d.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/pool2d.h"
 #include "lathe/ops/views.h"
 
@@ -15,7 +16,6 @@ namespace lathe::nn {
 namespace {
 
 constexpr int64_t kSmallest = 9;  // 8x8 after `whiten`, which three max-pools make one pixel
-constexpr int64_t kWidest = 256;  // filters of the last group
 constexpr int64_t kWhitenSide = 2;
 
 void add_conv(Sequential& layers, int64_t in, int64_t out) {
@@ -28,6 +28,27 @@ void add_norm(Sequential& layers, int64_t channels) {
   const BatchNorm2d& norm =
       layers.add<BatchNorm2d>(channels, BatchNormOptions{.eps = 1e-12, .momentum = 0.4});
   norm.weight.requires_grad_(false);
+}
+
+/// x + body(x).
+struct Shortcut final : Module {
+  Sequential body{*this, "body"};
+  Tensor forward(const Tensor& x) override { return body(x) + x; }
+};
+
+void add_group(Sequential& layers, int64_t in, int64_t out, bool residual) {
+  add_conv(layers, in, out);
+  layers.add<MaxPool2d>(2);
+  add_norm(layers, out);
+  layers.add<GELU>();
+  Sequential& rest = residual ? layers.add<Shortcut>().body : layers;
+  add_conv(rest, out, out);
+  add_norm(rest, out);
+  if (residual) {
+    rest.add<GELU>();
+    add_conv(rest, out, out);
+    add_norm(rest, out);
+  }
   layers.add<GELU>();
 }
 
@@ -36,19 +57,15 @@ void add_norm(Sequential& layers, int64_t channels) {
 CifarNet::CifarNet(const CifarNetOptions& options)
     : whiten(*this, "whiten", options.in_channels,
              2 * options.in_channels * kWhitenSide * kWhitenSide, {.kernel = kWhitenSide}),
-      head(*this, "head", kWidest, options.classes, {.bias = false, .init = false}) {
+      head(*this, "head", options.widths.back(), options.classes, {.bias = false, .init = false}) {
   whiten.weight.requires_grad_(false);
   groups.add<GELU>();
   int64_t in = whiten.weight.dim(0);
-  for (const int64_t out : {int64_t{64}, kWidest, kWidest}) {
-    add_conv(groups, in, out);
-    groups.add<MaxPool2d>(2);
-    add_norm(groups, out);
-    add_conv(groups, out, out);
-    add_norm(groups, out);
+  for (const int64_t out : options.widths) {
+    add_group(groups, in, out, options.residual);
     in = out;
   }
-  init::normal_(head.weight, 0, 1.0 / kWidest);
+  init::normal_(head.weight, 0, 1.0 / static_cast<double>(in));
 }
 
 Tensor CifarNet::forward(const Tensor& x) {
@@ -62,5 +79,12 @@ Tensor CifarNet::forward(const Tensor& x) {
 void CifarNet::whiten_images(const Tensor& images) { init::whitening_(whiten.weight, images); }
 
 CifarNet cifarnet(const CifarNetOptions& options) { return CifarNet(options); }
+
+CifarNet cifarnet_wide(const CifarNetOptions& options) {
+  return CifarNet({.classes = options.classes,
+                   .in_channels = options.in_channels,
+                   .widths = {128, 384, 512},
+                   .residual = true});
+}
 
 }  // namespace lathe::nn

@@ -47,6 +47,7 @@ constexpr ModelKind kKinds[] = {
     {"resnet44", 32, 1, 1, false, kCifar<resnet44>},
     {"resnet56", 32, 1, 1, false, kCifar<resnet56>},
     {"cifarnet", 32, 9, 1, false, simple<CifarNet, CifarNetOptions, cifarnet>},
+    {"cifarnet_wide", 32, 9, 1, false, simple<CifarNet, CifarNetOptions, cifarnet_wide>},
     {"vgg11", 224, 32, 1, false, vgg<vgg11, false>},
     {"vgg13", 224, 32, 1, false, vgg<vgg13, false>},
     {"vgg16", 224, 32, 1, false, vgg<vgg16, false>},

@@ -1,8 +1,8 @@
 // Makes the image classifiers of this library by name: "resnet50", "vgg16_bn", "vit_b_16", ….
 //   auto model = nn::make_model("resnet50", {.classes = 10});
-// Names are torchvision's, except for resnet8 … resnet56 (resnet.h), cifarnet (cifarnet.h) and
-// vit_s_16 (vit.h). This header includes all models. lathe.h includes only resnet.h, to keep
-// compile times short.
+// Names are torchvision's, except for resnet8 … resnet56 (resnet.h), cifarnet and cifarnet_wide
+// (cifarnet.h) and vit_s_16 (vit.h). This header includes all models. lathe.h includes only
+// resnet.h, to keep compile times short.
 #pragma once
 
 #include <cstdint>

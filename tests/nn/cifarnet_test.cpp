@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+#include <span>
 #include <vector>
 
 #include "golden_cifarnet.h"
@@ -27,8 +27,10 @@
 using namespace lathe;
 using namespace lathe::test;
 
-TEST_CASE("CifarNet in f64: ten training steps and an evaluation give PyTorch's losses") {
-  nn::CifarNet net;
+namespace {
+
+/// Ten training steps and an evaluation, as golden_cifarnet.py makes them.
+std::vector<double> losses_of(nn::CifarNet net) {
   net.to(kF64);
   fill(net);
   auto [filters, others] = optim::split_for_muon(net);
@@ -53,12 +55,23 @@ TEST_CASE("CifarNet in f64: ten training steps and an evaluation give PyTorch's 
   const NoGrad off;
   const Batch batch = batch_of(10, 8, 16, kF64);
   losses.push_back(cross_entropy(net(batch.x), batch.y).item<double>());
-  REQUIRE(losses.size() == std::size(kCifarNetLosses));
+  return losses;
+}
+
+void check_losses(const std::vector<double>& losses, std::span<const double> pytorch) {
+  REQUIRE(losses.size() == pytorch.size());
   for (size_t i = 0; i < losses.size(); ++i) {
-    const double want = kCifarNetLosses[i];
-    CHECK_MESSAGE(std::fabs(losses[i] - want) <= 1e-9 * want, "step ", i, ": got ", losses[i],
-                  ", PyTorch ", want);
+    CHECK_MESSAGE(std::fabs(losses[i] - pytorch[i]) <= 1e-9 * pytorch[i], "step ", i, ": got ",
+                  losses[i], ", PyTorch ", pytorch[i]);
   }
+}
+
+}  // namespace
+
+TEST_CASE("CifarNet in f64: ten training steps and an evaluation give PyTorch's losses") {
+  check_losses(losses_of(nn::CifarNet()), kCifarNetLosses);
+  check_losses(losses_of(nn::CifarNet({.widths = {16, 24, 32}, .residual = true})),
+               kResidualLosses);
 }
 
 TEST_CASE("CifarNet: what it begins with, what is trained, and what it refuses") {
@@ -84,6 +97,25 @@ TEST_CASE("CifarNet: what it begins with, what is trained, and what it refuses")
   CHECK_THROWS_WITH_AS((*net)(zeros({1, 3, 8, 9})),
                        doctest::Contains("CifarNet: images need at least 9 x 9 pixels"),
                        ShapeError);
+}
+
+TEST_CASE("CifarNet: the wide one has airbench96's filters") {
+  const auto wide = nn::make_model("cifarnet_wide", {.classes = 10});
+  CHECK(nn::count_parameters(*wide) == 9'918'776);
+  std::vector<Shape> filters;
+  for (const auto& [name, p] : wide->named_parameters()) {
+    if (p.ndim() == 4 && name != "whiten.weight") filters.push_back(p.shape());
+  }
+  CHECK(filters == std::vector<Shape>{{128, 24, 3, 3},
+                                      {128, 128, 3, 3},
+                                      {128, 128, 3, 3},
+                                      {384, 128, 3, 3},
+                                      {384, 384, 3, 3},
+                                      {384, 384, 3, 3},
+                                      {512, 384, 3, 3},
+                                      {512, 512, 3, 3},
+                                      {512, 512, 3, 3}});
+  CHECK_THROWS_AS(nn::CifarNet({.widths = {8, 0, 8}}), ValueError);
 }
 
 TEST_CASE("CifarNet: whiten_images fills the first layer, which stays untrained") {

@@ -14,18 +14,35 @@ from torch.nn import functional as F
 STEPS, COUNT, SIDE = 10, 8, 16
 
 
-def group(before, width):
-    conv1, conv2 = nn.Conv2d(before, width, 3, padding=1, bias=False), nn.Conv2d(width, width, 3, padding=1, bias=False)
-    norm1, norm2 = (nn.BatchNorm2d(width, eps=1e-12, momentum=0.4) for _ in range(2))
-    return [conv1, nn.MaxPool2d(2), norm1, nn.GELU(), conv2, norm2, nn.GELU()]
+def conv(before, width):
+    return nn.Conv2d(before, width, 3, padding=1, bias=False)
+
+
+def norm(width):
+    return nn.BatchNorm2d(width, eps=1e-12, momentum=0.4)
+
+
+class Shortcut(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.body = nn.Sequential(conv(width, width), norm(width), nn.GELU(), conv(width, width), norm(width))
+
+    def forward(self, x):
+        return self.body(x) + x
+
+
+def group(before, width, residual):
+    rest = [Shortcut(width)] if residual else [conv(width, width), norm(width)]
+    return [conv(before, width), nn.MaxPool2d(2), norm(width), nn.GELU(), *rest, nn.GELU()]
 
 
 class CifarNet(nn.Module):
-    def __init__(self):
+    def __init__(self, widths, residual):
         super().__init__()
         self.whiten = nn.Conv2d(3, 24, 2)
-        self.groups = nn.Sequential(nn.GELU(), *group(24, 64), *group(64, 256), *group(256, 256))
-        self.head = nn.Linear(256, 10, bias=False)
+        groups = [group(before, width, residual) for before, width in zip((24, *widths), widths)]
+        self.groups = nn.Sequential(nn.GELU(), *sum(groups, []))
+        self.head = nn.Linear(widths[-1], 10, bias=False)
 
     def forward(self, x):
         return self.head(self.groups(self.whiten(x)).amax((2, 3)))
@@ -33,6 +50,7 @@ class CifarNet(nn.Module):
 
 def orthogonalized(x):
     """Three steps of Newton and Schulz for a matrix that is not taller than wide."""
+    assert x.shape[0] <= x.shape[1], x.shape
     x = x / x.norm().clamp(min=1e-7)
     for _ in range(3):
         gram = x @ x.T
@@ -40,10 +58,9 @@ def orthogonalized(x):
     return x
 
 
-def main():
-    net = CifarNet().double()
-    fill(net)
-    norms = {f"groups.{i}.weight" for i, layer in enumerate(net.groups) if isinstance(layer, nn.BatchNorm2d)}
+def losses_of(net):
+    fill(net.double())
+    norms = {f"{name}.weight" for name, layer in net.named_modules() if isinstance(layer, nn.BatchNorm2d)}
     filters, others = [], []
     for name, p in net.named_parameters():
         if name == "whiten.weight" or name in norms:
@@ -68,15 +85,21 @@ def main():
     net.eval()
     x, y = batch(STEPS, COUNT, SIDE, torch.float64)
     losses.append(F.cross_entropy(net(x), y).item())
+    return losses
+
+
+def main():
     print(f"""// Losses of CifarNet as PyTorch {torch.__version__.split('+')[0]} computes them. Written by golden_cifarnet.py.
 #pragma once
 
 // clang-format off
-// {STEPS} training steps, then an evaluation.
-inline constexpr double kCifarNetLosses[] = {{""")
-    for loss in losses:
-        print(f"    {loss!r},")
-    print("};\n// clang-format on")
+// {STEPS} training steps, then an evaluation.""")
+    for name, net in (("kCifarNetLosses", CifarNet((64, 256, 256), False)), ("kResidualLosses", CifarNet((16, 24, 32), True))):
+        print(f"inline constexpr double {name}[] = {{")
+        for loss in losses_of(net):
+            print(f"    {loss!r},")
+        print("};")
+    print("// clang-format on")
 
 
 if __name__ == "__main__":
