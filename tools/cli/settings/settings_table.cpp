@@ -32,7 +32,7 @@ constexpr Setting kSettings[] = {
   {.key = "synthetic-size", .heading = "Data", .target = &S::synthetic_size, .group = G::kImages, .unit = "N", .min = 1, .max = 1e9,
    .help = "Training images of the synthetic set; its test set has a fifth as many"},
   {.key = "augment", .heading = "Data", .target = &S::augment, .group = G::kTrainingImages, .unit = "LIST", .automatic = "by data set",
-   .help = "Random changes of training images: none, or some of crop, flip, resized-crop, cutout, shift (by up to 2 pixels, with a mirrored border), alternating-flip (each image in every other epoch)"},
+   .help = "Random changes of training images: none, or some of crop, flip, resized-crop, cutout (a square of 8 x 8), shift (by up to 2 pixels, with a mirrored border), alternating-flip (each image in every other epoch). cutout:12 and shift:4 set other sizes"},
   {.key = "image-size", .heading = "Data", .target = &S::image_size, .group = G::kBatch, .unit = "N", .min = 1, .max = 4096, .automatic = "32; 28 for MNIST",
    .help = "Pad images with zeros to N x N. With resized-crop, and for folders (224) and packed files, resize them instead"},
   {.key = "skip-broken", .heading = "Data", .target = &S::skip_broken, .group = G::kImages,

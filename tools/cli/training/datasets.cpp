@@ -29,8 +29,7 @@ namespace lathe::cli {
 namespace {
 
 constexpr int64_t kCropPad = 4;
-constexpr int64_t kShift = 2;
-constexpr int64_t kCutout = 8;
+constexpr int64_t kLargestChange = 4096;  // as --image-size
 
 data::SyntheticOptions synthetic_options(const Settings& settings, Part part) {
   const int64_t side = settings.image_size.value_or(32);
@@ -50,6 +49,39 @@ bool is_packed(const Settings& settings) { return settings.dataset == "packed"; 
 /// Whether the name is a published set with official files, which can be downloaded.
 bool is_published(const Settings& settings) {
   return !is_image_folder(settings) && !is_packed(settings) && settings.dataset != "synthetic";
+}
+
+/// A random change of --augment. `size`, in pixels, is of shift and cutout: "cutout:12".
+struct Augmentation {
+  std::string_view name;
+  int64_t size = 0;
+};
+constexpr Augmentation kAugmentations[] = {{"none"},
+                                           {"crop"},
+                                           {"flip"},
+                                           {"resized-crop"},
+                                           {"shift", 2},
+                                           {"cutout", 8},
+                                           {"alternating-flip"}};
+
+/// One word of --augment.
+/// throws: UsageError for an unknown name, and for a size that does not belong there.
+Augmentation augmentation_of(std::string_view word) {
+  const size_t colon = word.find(':');
+  const auto* const found =
+      std::ranges::find(kAugmentations, word.substr(0, colon), &Augmentation::name);
+  if (found == std::end(kAugmentations)) {
+    throw UsageError(
+        formatted("--augment: expected none, or some of crop, flip, resized-crop, shift, "
+                  "alternating-flip, cutout, got \"{}\"",
+                  word));
+  }
+  Augmentation change = *found;
+  if (colon == std::string_view::npos) return change;
+  if (change.size == 0)
+    throw UsageError(formatted("--augment: only shift and cutout have a size, got \"{}\"", word));
+  change.size = parse_integer("--augment", word.substr(colon + 1), 1, kLargestChange);
+  return change;
 }
 
 bool draws_crops(const Settings& settings) {
@@ -93,26 +125,21 @@ data::Transform transform_for(const data::ImageDataset& images, const Settings& 
   const bool resized = has_other_sizes(images, settings) || draws_crops(settings);
   data::Transform transform = resized ? sized(images, settings, augmented) : data::Transform();
   const std::string augment = settings.augment.value_or("none");
-  bool cuts_out = false;
-  constexpr std::string_view kNames[] = {
-      "none", "crop", "flip", "resized-crop", "shift", "cutout", "alternating-flip"};
-  for (const std::string& name : split_list(augment)) {
-    if (std::ranges::find(kNames, name) == std::end(kNames))
-      throw UsageError(
-          formatted("--augment: expected none, or some of crop, flip, resized-crop, shift, "
-                    "alternating-flip, cutout, got \"{}\"",
-                    augment));
+  int64_t cutout = 0;
+  for (const std::string& word : split_list(augment)) {
+    const auto [name, size] = augmentation_of(word);
     if (!augmented) continue;
     const int64_t side = resized ? settings.image_size.value_or(32) : images.height();
     if (name == "crop") transform = transform.then(data::pad_crop(side, kCropPad));
     if (name == "shift")
-      transform = compose(transform, data::reflect_pad(kShift), data::pad_crop(side, 0));
+      transform = compose(transform, data::reflect_pad(size), data::pad_crop(side, 0));
     if (name == "flip") transform = transform.then(data::hflip());
     if (name == "alternating-flip") transform = transform.then(data::alternating_hflip());
-    if (name == "cutout") cuts_out = true;
+    if (name == "cutout") cutout = size;
   }
   transform = transform.then(data::normalize(images.mean(), images.std()));
-  return cuts_out ? transform.then(data::cutout(kCutout)) : transform;  // the mean pixel is 0 now
+  // The mean pixel is 0 now.
+  return cutout > 0 ? transform.then(data::cutout(cutout)) : transform;
 }
 
 bool is_here(const Settings& settings) {
@@ -274,6 +301,8 @@ std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part 
   throw CommandError(ExitCode::kData, e.message());
 } catch (const ValueError& e) {
   throw UsageError(e.message());
+} catch (const ShapeError& e) {  // the images are too small for a change
+  throw UsageError(formatted("--augment {}: {}", settings.augment.value_or("none"), e.message()));
 }
 
 ModelInput model_input(const Settings& settings, const data::ImageDataset& images) {
