@@ -100,7 +100,7 @@ class Command:
         for name, text in re.findall(r"^inline constexpr Takes (k\w+)(.*?);$", texts, re.M | re.S):
             groups = set(re.findall(r"Group::(k\w+)", text))
             takes[name] = {key for key, group in self.groups.items() if group in groups}
-            takes[name].update(*(keys.split() for keys in re.findall(r'\.also = "([^"]+)"', text)),
+            takes[name].update(*("".join(re.findall(r'"([^"]+)"', keys)).split() for keys in re.findall(r'\.also =\s*((?:"[^"]+"\s*)+)', text)),
                                *(takes[base] for base in re.findall(r"\.base = &(k\w+)", text)))
         automatic = dict(re.findall(r'\{\.key = "([\w-]+)"[^{]*?\.automatic = "([^"]+)"', table))
         defaults = re.findall(r"^  [\w:<>]+ (\w+) = ([^;]+);", header, re.M)

@@ -6,7 +6,7 @@
 import json
 import pathlib
 
-from driver import expect, expect_one_line, lathe, main
+from driver import SANITIZED, Skip, expect, expect_one_line, lathe, main
 
 MODEL = ["--model", "resnet8", "--image-size", 8, "--device", "cpu"]  # what a GPU adds: device_test.py
 SMALL = [*MODEL, "--batch-size", 64]
@@ -44,6 +44,36 @@ def test_the_optimiser_is_chosen(folder):
     momentum, plain, adam = numbers(), numbers("--momentum", 0), numbers("--optimizer", "adamw")
     assert (momentum[0], plain[0], adam[0]) == (12, 8, 16)  # 75,290 parameters: value, gradient, buffers
     assert plain[1] < momentum[1] < adam[1]
+
+
+def test_a_recipe_is_planned_to_its_end(folder):
+    """One layer of each kind and the products of the optimizer by hand, and the whole training by its steps."""
+    if SANITIZED:
+        raise Skip("the products of the optimizer take a minute there")
+    rows = rows_of("--gpu", "h100", "--recipe", "cifar10-94-fast", "--device", "cpu")
+    launches = [row for row in rows if "launch" in row]
+    step, = [row for row in rows if "plan" in row]
+    run, = [row for row in rows if "recipe" in row]
+    assert (step["plan"], step["batch_size"], step["amp"], step["optimizer"]) == ("cifarnet", 2000, "fp16", "muon"), step
+    assert (run["epochs"], run["steps"], run["evaluations"], run["views"]) == (8, 200, 1, 6), run
+    backward = next(i for i, row in enumerate(launches) if row["op"] == "backward pass")
+    for name in ("seconds_fast", "seconds_slow"):
+        forward = sum(row[name] for row in launches[:backward])
+        assert abs(run[f"evaluation_{name}"] / (6 * 10000 / 2000 * forward) - 1) < 1e-9
+        assert abs(run[name] / (200 * step[name] + run[f"evaluation_{name}"]) - 1) < 1e-9
+    layers = {row["layer"]: row for row in launches[:backward]}
+    numbers = lambda layer: tuple(layers[layer][key] for key in ("read_bytes", "written_bytes", "flops"))
+    pixels, pooled = 2000 * 31 * 31, 2000 * 15 * 15
+    assert numbers("groups.1") == (2 * (24 * pixels + 64 * 24 * 9), 2 * 64 * pixels, 2 * pixels * 64 * 24 * 9)
+    assert numbers("groups.2") == (2 * 64 * pixels, (2 + 4) * 64 * pooled, 0)  # values, and i32 of where they were
+    assert numbers("groups.4") == (2 * 64 * pooled, 2 * 64 * pooled, 0)
+    filters = {(64, 24 * 9): 1, (64, 64 * 9): 1, (256, 64 * 9): 1, (256, 256 * 9): 3}
+    orthogonal = 3 * sum(count * (2 * 2 * m * m * n + 2 * m ** 3) for (m, n), count in filters.items())
+    head = 3 * 2 * 2000 * 256 * 10
+    assert sum(row["flops"] for row in launches if row["kind"] == "matrix products") == orthogonal + head
+    wide = rows_of("--gpu", "a100", "--recipe", "cifar10-94-fast", "--device", "cpu", "--model", "resnet8", "--batch-size", 1000)
+    other, = [row for row in wide if "recipe" in row]
+    assert other["steps"] == 400 and other["seconds_fast"] < other["seconds_slow"], other
 
 
 def test_plan_says_what_it_assumes(folder):

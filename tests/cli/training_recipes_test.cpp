@@ -101,6 +101,16 @@ TEST_CASE("training recipes: cifar10-94-fast has airbench94's rates, for the mea
   CHECK(std::abs(*run.lr * *run.weight_decay - 2e-6 * batch) < 1e-5);
 }
 
+TEST_CASE("training recipes: a plan has the part for a GPU on any machine") {
+  SettingSources sources = with_recipe("cifar10-94-fast");
+  CHECK(merge_settings(sources, kPlan).amp == "fp16");
+  CHECK(merge_settings(sources, kPlan).batch_size == 2000);
+  sources.flags["device"] = "cpu";  // where it measures nothing
+  CHECK(merge_settings(sources, kPlan).amp == "fp16");
+  sources.flags["amp"] = "bf16";
+  CHECK(merge_settings(sources, kPlan).amp == "bf16");
+}
+
 TEST_CASE("training recipes: a run says where it is not its recipe") {
   SettingSources sources = with_recipe("cifar10-94");
   sources.has_gpu = a_gpu;
@@ -122,7 +132,8 @@ TEST_CASE("training recipes: each has a name and a line of its own, and settings
     CHECK(recipe_choices().find(recipe.name) != std::string::npos);
     Settings settings;
     apply_recipe(settings, recipe.name, true);
-    CHECK(settings.dataset.has_value());
+    CHECK(settings.dataset == "cifar10");  // commands/planned_run.cpp counts its images
+    CHECK(settings.epochs.has_value());
     CHECK(settings.model.has_value());
     for (const Setting& setting : all_settings()) {
       if (!kTrain.has(setting)) CHECK(value_text(settings, setting) == value_text({}, setting));

@@ -20,6 +20,7 @@ struct StepCase {
   std::string optimizer = "sgd", amp = "fp16";
   double momentum = 0.9, clip = 0;
   bool no_decay_norm = false;  // norms and biases are a second group
+  bool muon_sgd = false;       // as --muon-rest sgd: SGD updates what is no hidden matrix
   bool recompute = false, channels_last = true;
   int64_t side = 32;
 };
@@ -35,6 +36,14 @@ inline std::unique_ptr<optim::Optimizer> optimizer_of(const StepCase& c, nn::Mod
     options.weight_decay = 5e-4;
     if constexpr (requires { options.momentum; }) options.momentum = c.momentum;
     Group first, rest;
+    if constexpr (requires { rest.use_adamw; }) {
+      optim::MuonSplit split = optim::split_for_muon(model);
+      first.params = split.hidden;
+      rest.params = split.others;
+      first.normalize = c.muon_sgd;
+      (c.muon_sgd ? rest.use_sgd : rest.use_adamw) = true;
+      return std::make_unique<O>(std::vector<Group>{first, rest}, options);
+    }
     constexpr bool kAdapts = requires { rest.adapt; };
     if (!c.no_decay_norm && !kAdapts) return std::make_unique<O>(model.parameters(), options);
     if constexpr (kAdapts) rest.adapt = false;

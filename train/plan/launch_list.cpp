@@ -62,9 +62,13 @@ class Launches {
                first = op_->kind == Kind::kOp &&
                        is_one_of(op_->name, {"cross_entropy", "backward pass"});
     skipped_[static_cast<size_t>(i)] = skips;
+    const bool updates = op_->kind == Kind::kOptimizer && !in_update_;
+    if (!skips && updates) add_optimizer(true);
     if (!skips && first) add(i, i + 1);
+    if (updates) in_update_ = true;
     int next = i + 1;
     while (next < static_cast<int>(step_.ops.size()) && op_at(next).parent == i) next = visit(next);
+    if (updates) in_update_ = false;
     op_ = &op_at(i);
     if (!skips && !first) add(i, next);
     return next;
@@ -77,7 +81,8 @@ class Launches {
       const OpNote& outer = op_at(op_->parent);
       if (outer.kind == Kind::kBackward && op_->name == "sum" && sums_in_product(outer))
         return true;
-      if (skipped_[static_cast<size_t>(op_->parent)] || outer.kind == Kind::kOptimizer ||
+      const bool updates = outer.kind == Kind::kOptimizer && step_.optimizer != "Muon";
+      if (skipped_[static_cast<size_t>(op_->parent)] || updates ||
           outer.name == "GradScaler.update")
         return true;
     }
@@ -102,6 +107,7 @@ class Launches {
   }
 
   Launch& put(LaunchKind kind, std::string kernel, double read, double written) {
+    if (in_update_ && kind != LaunchKind::kMatmul) kind = LaunchKind::kOptimizer;
     Launch launch{.number = static_cast<int>(op_ - step_.ops.data()),
                   .op = op_->kind == Kind::kBackward ? op_->name + " backward" : op_->name,
                   .layer = layer(),
@@ -119,7 +125,10 @@ class Launches {
   /// The launches of op i, whose inner ranges end before `next`.
   void add(int i, int next) {
     if (op_->wraps || op_->kind == Kind::kView) return;
-    if (op_->kind == Kind::kOptimizer) return add_optimizer();
+    if (op_->kind == Kind::kOptimizer) {  // the optimiser may stand inside its loss scaler
+      if (!in_update_) add_optimizer(false);
+      return;
+    }
     if (op_->kind == Kind::kBackward) return add_backward(i, next);
     if (op_->name == "conv2d") return add_convolution();
     if (op_->name == "conv2d_input_grad") return add_input_grad();
@@ -384,15 +393,18 @@ class Launches {
         4 * dense_bytes(kF32, target.shape));
   }
 
-  void add_optimizer() {
-    for (const OptimizerLaunch& launch : optimizer_launches(step_))
-      put(LaunchKind::kOptimizer, launch.kernel, launch.read_bytes, launch.written_bytes);
+  void add_optimizer(bool before_ops) {
+    for (const OptimizerLaunch& launch : optimizer_launches(step_)) {
+      if (launch.before_ops == before_ops)
+        put(LaunchKind::kOptimizer, launch.kernel, launch.read_bytes, launch.written_bytes);
+    }
   }
 
   const StepRecording& step_;
   const Tf32Scope tf32_;
   const BlockOps taken_in_;
   std::vector<bool> skipped_;
+  bool in_update_ = false;  // the op is one that the optimiser runs
   std::vector<Launch> list_;
   const OpNote* op_ = nullptr;
 };

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 
 #include "lathe/core/ceil_div.h"
 
@@ -17,7 +19,8 @@ struct RuleKernel {
   std::string_view name;
   double read = 0, written = 0;
   bool reads_gradient = true;
-  bool per_chunk = false;  // the bytes are those of a chunk's sums instead
+  bool per_chunk = false;   // the bytes are those of a chunk's sums instead
+  bool before_ops = false;  // as in OptimizerLaunch
 };
 
 /// How an optimiser updates: the arrays of one parameter in the kernel's table, and the kernels
@@ -34,17 +37,18 @@ Rule update_with(size_t buffers) {
 }
 
 /// optim/update.h lists the buffers; update_layerwise_cuda.cu has the kernels of the last three.
-Rule rule_of(const StepRecording& step) {
-  const std::string& name = step.optimizer;
-  const size_t momentum = step.momentum ? 1 : 0;
+Rule rule_of(const std::string& name, bool has_momentum) {
+  const size_t momentum = has_momentum ? 1 : 0;
   if (name == "Adam" || name == "AdamW") return update_with(2);
   if (name == "Adagrad" || name == "Lion") return update_with(1);
   if (name == "Adadelta" || name == "Adamax" || name == "NAdam" || name == "RAdam")
     return update_with(2);
   if (name == "RMSprop") return update_with(1 + momentum);
-  // The directions, then the step. The products between them are not planned, and what AdamW
-  // updates counts as if it were a matrix.
-  if (name == "Muon") return {6, {{"update_kernel", 8, 8}, {"update_kernel", 12, 12}}};
+  if (name == "Muon") {  // the directions, then the step
+    return {6,
+            {{.name = "update_kernel", .read = 12, .written = 12, .before_ops = true},
+             {.name = "update_kernel", .read = 12, .written = 12}}};
+  }
   if (name == "LARS") return {5, {{"layer_norms_kernel", 4, 0}, {"layer_step_kernel", 8, 8}}};
   if (name == "LAMB")
     return {6, {{"layer_norms_kernel", 12, 8}, {"layer_step_kernel", 12, 4, false}}};
@@ -72,12 +76,16 @@ constexpr int64_t kChunk = 4096;
 
 class OptimizerLaunches {
  public:
-  explicit OptimizerLaunches(const StepRecording& step) : rule_(rule_of(step)) {
+  explicit OptimizerLaunches(const StepRecording& step) {
     find_groups(step);
     const bool scaled = step.amp == "fp16";
     if (scaled || step.clip_grad_norm > 0) add_checks();
-    for (const Sizes& sizes : groups_) {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const Sizes& sizes = groups_[g];
+      const std::string& name = step.group_rules.empty() ? step.optimizer : step.group_rules[g];
+      rule_ = rule_of(name, step.momentum);
       if (scaled) add_counts(sizes.halves.size() + sizes.wide.size());
+      if (name == "Muon") add_copies(step.parameters[g], step.normalizes, scaled);
       add_updates(sizes.halves, 2, 2);
       add_updates(sizes.wide, 4, 0);
     }
@@ -106,12 +114,12 @@ class OptimizerLaunches {
       all.wide.insert(all.wide.end(), sizes.wide.begin(), sizes.wide.end());
     }
     for_each_table(all.wide, 1, [&](double numbers, double) {
-      list_.push_back({"norm_parts_kernel", 4 * numbers, 0});
+      list_.push_back({"norm_parts_kernel", 4 * numbers, 0, true});
     });
     for_each_table(all.halves, 1, [&](double numbers, double) {
-      list_.push_back({"norm_parts_kernel", 2 * numbers, 0});
+      list_.push_back({"norm_parts_kernel", 2 * numbers, 0, true});
     });
-    list_.push_back({"begin_step_kernel", 0, 0});
+    list_.push_back({"begin_step_kernel", 0, 0, true});
     counted_ = kCounts;
   }
 
@@ -123,6 +131,28 @@ class OptimizerLaunches {
       list_.push_back({"count_step_kernel", 0, 0});
   }
 
+  /// Muon's copies: of the directions of all matrices of one shape, and of the matrices that got a
+  /// norm. With a loss scale these have stayed as they were if a gradient is not finite: two
+  /// launches that a step on the CPU, where it looks first, does not make.
+  void add_copies(const std::vector<TensorNote>& matrices, bool normalizes, bool scaled) {
+    std::map<std::pair<int64_t, int64_t>, int64_t> batches;  // rows and all numbers → matrices
+    for (const TensorNote& p : matrices) ++batches[{p.shape[0], numel_of(p.shape)}];
+    const auto copy = [&](int64_t numbers) {
+      const double bytes = 4 * static_cast<double>(numbers);
+      list_.push_back({"copy", bytes, bytes});
+    };
+    for (const auto& [size, count] : batches) copy(size.second * count);
+    if (!normalizes) return;
+    for (const TensorNote& p : matrices) {
+      const double bytes = 4 * static_cast<double>(numel_of(p.shape));
+      if (scaled) {
+        list_.push_back({"pointwise", 0, 0});
+        list_.push_back({"pointwise", 2 * bytes, bytes});
+      }
+      copy(numel_of(p.shape));
+    }
+  }
+
   void add_updates(const std::vector<int64_t>& sizes, double gradient, double copy) {
     for_each_table(sizes, rule_.arrays, [&](double numbers, double chunks) {
       for (const RuleKernel& kernel : rule_.kernels) {
@@ -131,8 +161,9 @@ class OptimizerLaunches {
           continue;
         }
         const double read = kernel.read + (kernel.reads_gradient ? gradient : 0);
+        const double written = kernel.written + (kernel.before_ops ? 0 : copy);
         list_.push_back(
-            {std::string(kernel.name), read * numbers, (kernel.written + copy) * numbers});
+            {std::string(kernel.name), read * numbers, written * numbers, kernel.before_ops});
       }
     });
   }
@@ -151,7 +182,7 @@ class OptimizerLaunches {
     }
   }
 
-  const Rule rule_;
+  Rule rule_;  // of the group
   std::vector<Sizes> groups_;
   size_t counted_ = 0;  // that begin_step_kernel still has room for
   std::vector<OptimizerLaunch> list_;

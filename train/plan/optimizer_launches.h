@@ -12,11 +12,13 @@ namespace lathe::plan {
 struct OptimizerLaunch {
   std::string kernel;
   double read_bytes = 0, written_bytes = 0;
+  bool before_ops = false;  // before the ops that the update runs, newton_schulz() of Muon
 };
 
 /// The launches of the recording's optimiser over its parameters, in order. With a loss scale or a
 /// limit for the norm, the gradients are looked at first (GradScaler::step, fused). LARS, LAMB and
-/// NovoGrad measure the norms of layers after that.
+/// NovoGrad measure the norms of layers after that. Of Muon these are its own kernels and copies;
+/// newton_schulz() and the norms are ops of the recording.
 LATHE_API std::vector<OptimizerLaunch> optimizer_launches(const StepRecording& step);
 
 }  // namespace lathe::plan

@@ -148,6 +148,17 @@ StepRecording record_small_step(const train::StepSetup& setup, int64_t batch) {
   recording.half_copies = !is_one_of(recording.optimizer, {"LARS", "LAMB", "NovoGrad"});
   recording.momentum = is_one_of(recording.optimizer, {"SGD", "RMSprop"}) &&
                        optimizer->hyper_parameter("momentum") != 0;
+  if (recording.optimizer == "Muon") {
+    for (size_t g = 0; g < optimizer->num_groups(); ++g) {
+      const auto is = [&](const char* option) {
+        return optimizer->hyper_parameter(option, g) != 0;
+      };
+      const bool matrices = !is("use_adamw") && !is("use_sgd");
+      recording.group_rules.emplace_back(matrices ? "Muon" : is("use_sgd") ? "SGD" : "AdamW");
+      if (matrices && is("normalize")) recording.normalizes = true;
+      if (is("use_sgd") && is("momentum")) recording.momentum = true;
+    }
+  }
   // No step may be skipped, as one with infinite gradients would be: a scale of 1, and bf16, which
   // has f16's size and f32's range.
   train::StepOptions options = setup.options;

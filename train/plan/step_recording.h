@@ -62,8 +62,11 @@ struct StepRecording {
   bool channels_last = false;
   std::string amp = "off";
   double clip_grad_norm = 0;
-  std::string optimizer;    // Optimizer::name()
-  bool momentum = false;    // of SGD and RMSprop: there is one
+  std::string optimizer;  // Optimizer::name()
+  bool momentum = false;  // of SGD and RMSprop: there is one
+  /// Of Muon: what updates each of its groups, "Muon", "AdamW" or "SGD". Empty otherwise.
+  std::vector<std::string> group_rules = {};
+  bool normalizes = false;  // of Muon: its matrices get a norm before the step
   std::vector<OpNote> ops;  // in the order of their begins; parents come before what is inside them
   int first_op = 0;         // of the last step; those before made the model and earlier steps
   std::unordered_map<uint64_t, int> op_of_node;    // the op that recorded a node

@@ -17,10 +17,12 @@
 #include "lathe/core/text/terminal.h"
 #include "lathe/core/text/text_table.h"
 #include "lathe/core/text/wrapping.h"
+#include "lathe/tools/cli/commands/planned_run.h"
 #include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/replaceable.h"
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/settings/described_gpu.h"
+#include "lathe/tools/cli/settings/training_recipes.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/optimizers.h"
@@ -74,6 +76,8 @@ train::StepSetup step_setup(const Settings& settings) {
   setup.optimizer = [&settings](nn::Module& model) {
     Settings update = settings;
     update.lr = 1e-8;
+    for (std::optional<double>* const own : {&update.bias_lr, &update.head_lr})
+      if (*own) *own = update.lr;
     update.weight_decay = 5e-4;
     return make_optimizer(update, model);
   };
@@ -389,6 +393,7 @@ ExitCode run_plan(const Invocation& call) {
   if (!settings.model) settings.model = "resnet18";
   take_model_file(settings);
   const int64_t batch = settings.batch_size.value_or(128);
+  settings.batch_size = there.batch_size = batch;
   const int64_t side = settings.image_size.value_or(32);
   const train::StepSetup setup = step_setup(settings);
   const plan::StepRecording small = plan::record_small_step(setup, kSmall),
@@ -427,6 +432,7 @@ ExitCode run_plan(const Invocation& call) {
         std::vector{Unmeasured::kReluBits, Unmeasured::kResidualGrad,
                     Unmeasured::kDependentLaunch}})
     print_unmeasured(out, gpu, launches, batch, parts);
+  if (settings.recipe != kNoRecipe) print_run(out, settings, gpu, launches, batch);
   print_memory(out, gpu, script, batch);
   if (!settings.svg.empty()) {
     write_file_atomic(settings.svg, memory_svg(gpu, script, settings, batch));

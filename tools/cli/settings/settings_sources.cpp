@@ -86,7 +86,7 @@ Settings merge_settings(const SettingSources& sources, const Takes& takes) {
   const Settings given = merge_over({}, sources, takes);
   if (given.recipe == kNoRecipe || given.recipe == kListRecipes) return given;
   Settings recipe;
-  apply_recipe(recipe, given.recipe, given.device != "cpu" && sources.has_gpu());
+  apply_recipe(recipe, given.recipe, takes.for_gpu || (given.device != "cpu" && sources.has_gpu()));
   // How images are kept is chosen for the recipe's data set. Others may not fit it.
   if (given.dataset && given.dataset != recipe.dataset) recipe.data_cache = given.data_cache;
   return merge_over(std::move(recipe), sources, takes);

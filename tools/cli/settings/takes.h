@@ -15,6 +15,7 @@ struct Takes {
   const Takes* base = nullptr;  // whose settings it takes, too
   std::array<Group, 16> groups = {};
   std::string_view also = {};  // keys, with a space between two
+  bool for_gpu = false;        // what a recipe says for a GPU counts on any machine
 
   bool has(const Setting& setting) const;
   /// True if this is `other` or is based on `other`.
@@ -58,7 +59,10 @@ inline constexpr Takes kFindWorkers{
 inline constexpr Takes kPlan{
     .groups = {Group::kModel, Group::kShape, Group::kBatch, Group::kPrecision, Group::kRoofline},
     // Of kOptimizer, kGradients and kCompute what changes the launches of a step.
-    .also = "optimizer momentum no-decay-norm clip-grad-norm device tf32 recompute gpu svg json"};
+    .also =
+        "recipe optimizer momentum muon-rest no-decay-norm clip-grad-norm device tf32 "
+        "recompute gpu svg json",
+    .for_gpu = true};
 inline constexpr Takes kAlgosPlan{
     .groups = {Group::kModel, Group::kShape, Group::kBatch, Group::kPrecision},
     // Of kCompute what cuDNN is asked with.
