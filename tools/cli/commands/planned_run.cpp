@@ -13,10 +13,6 @@ namespace {
 // Of CIFAR-10, on which all recipes train.
 constexpr int64_t kTrainingImages = 50'000, kTestImages = 10'000;
 
-int64_t views_of(const Settings& settings) {
-  return settings.tta == "none" ? 1 : settings.tta == "mirror" ? 2 : 6;
-}
-
 /// Those of the forward pass and the loss.
 std::vector<plan::Launch> forward_of(const std::vector<plan::Launch>& step) {
   const auto end = std::ranges::find(step, "backward pass", &plan::Launch::op);
@@ -33,7 +29,7 @@ void print_run(const Output& out, const Settings& settings, const GpuDescription
   const int64_t steps = epochs * per_epoch;
   const int64_t evaluations =
       settings.eval_every > 0 ? ceil_div(epochs, settings.eval_every) : int64_t{1};
-  const int64_t views = views_of(settings);
+  const int64_t views = settings.tta == "none" ? 1 : settings.tta == "mirror" ? 2 : 6;
   const double passes =
       static_cast<double>(evaluations * views * kTestImages) / static_cast<double>(batch);
   const std::vector<plan::Launch> forward = forward_of(launches);
