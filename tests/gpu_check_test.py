@@ -29,6 +29,7 @@ LATHE = PROGRAM.format(name="lathe") + '''case "$*" in
   info) echo "cuda:0  pretended GPU" ;;
   "bench step --help") echo "$FAKE_STEP_HELP" ;;
   "bench conv --help") echo "  --search-per-engine N" ;;
+  "train --recipe cifar10-94-fast "*) echo "the recipe with $6 $7" ;;
   *capture*) echo "$LATHE_ALGO_CACHE" >"$LATHE_ALGO_CACHE" ;;
 esac
 case "$1 $2" in
@@ -144,7 +145,7 @@ class GpuCheck(unittest.TestCase):
                      "| resnet18 | 64 | fp16 | eager | 8 | 200 | 200 to 200 | 2.00 |", "| [64,64,32,32] | 256 | 9.0 | 12.0 |",
                      "Kernels of Lathe, batch 32: 8 us of kernels per step, 9 us from step to step.", "| 1000.0 | 3.0 |  | `k` |",
                      "Kernels of PyTorch eager, batch 64: 1000 us of kernels per step.", "amp fp16, 7 fused convolutions: ours differ",
-                     "Test programs: 8 passed, 0 failed, 2 skipped, in 3 source files.", '{"deviceVer":900}', "cuda:0  pretended GPU",
+                     "Test programs: 8 passed, 0 failed, 2 skipped, in 3 source files.", "the recipe with --dataset synthetic", '{"deviceVer":900}', "cuda:0  pretended GPU",
                      "measured by test_cuda fused_b_test.cpp:\n```\nerror 1e-4, choices in .\n```"):
             self.assertIn(line, page)
         self.assertNotIn("measured by test_cuda a_test.cpp", page)

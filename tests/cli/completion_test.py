@@ -24,7 +24,7 @@ CASES = [
     ("lathe completion ", ["bash", "fish", "zsh"]),
     ("lathe train --opt", ["--optimizer"]),
     ("lathe train --optimizer la", ["lamb", "lars"]),
-    ("lathe train --recipe cif", ["cifar10-94", "cifar10-94-fast", "cifar10-resnet20"]),
+    ("lathe train --recipe cif", ["cifar10-94", "cifar10-94-fast", "cifar10-96", "cifar10-resnet20"]),
     ("lathe train --quiet --dataset cifar", ["cifar10", "cifar100"]),
     ("lathe train --no-quie", ["--no-quiet"]),
     ("lathe train --conf", ["--config"]),

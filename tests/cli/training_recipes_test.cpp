@@ -101,6 +101,17 @@ TEST_CASE("training recipes: cifar10-94-fast has airbench94's rates, for the mea
   CHECK(std::abs(*run.lr * *run.weight_decay - 2e-6 * batch) < 1e-5);
 }
 
+TEST_CASE("training recipes: cifar10-96 has the rates of cifar10-94-fast times 9 / 11.5") {
+  const Settings run = merge_settings(with_recipe("cifar10-96"), kTrain),
+                 fast = merge_settings(with_recipe("cifar10-94-fast"), kTrain);
+  CHECK(run.model == "cifarnet_wide");
+  CHECK(run.augment == "shift:4,alternating-flip,cutout:12");
+  constexpr double kFactor = 9 / 11.5;
+  CHECK(*run.lr / *fast.lr == doctest::Approx(kFactor).epsilon(0.02));
+  CHECK(*run.bias_lr / *fast.bias_lr == doctest::Approx(kFactor).epsilon(0.002));
+  CHECK(4 * *run.head_lr / *fast.head_lr == doctest::Approx(kFactor).epsilon(0.005));
+}
+
 TEST_CASE("training recipes: a plan has the part for a GPU on any machine") {
   SettingSources sources = with_recipe("cifar10-94-fast");
   CHECK(merge_settings(sources, kPlan).amp == "fp16");

@@ -32,7 +32,8 @@ PLAN = (
     Step("tables", 20, "our kernels by CUPTI (PyTorch's come with torch-A and torch-B)", least=8),
     Step("batch-norm", 13, "batch norm with 256 and 512 threads in a block, three shapes", least=4),
     Step("ncu", 12, "Nsight Compute on the hot kernels", "its table", 6),
-    Step("train", 35, "an epoch of CIFAR-10, or of what data is there", "its last lines", 10),
+    Step("train", 18, "an epoch of CIFAR-10, or of what data is there", "its last lines", 8),
+    Step("recipe", 17, "a training by `--recipe cifar10-94-fast`, on the same data", "its last lines", 8),
     Step("unmeasured", 45, "the step as a graph with each part of LATHE_UNMEASURED, with all and with none, both batches", least=8, extra=True),
     Step("kernels", 45, "`lathe bench kernels`: bandwidths next to a copy's", least=15, extra=True),
     Step("sanitizer", 60, "memcheck and racecheck of single kernels", "their summaries", 25, extra=True),
@@ -79,7 +80,7 @@ class Steps:
                 "ours-B": lambda: self.ours(b), "torch-A": lambda: self.torch(a), "torch-B": lambda: self.torch(b),
                 "compile": self.compile, "tests": self.test, "losses": self.losses, "memcheck": self.memcheck,
                 "autotune": self.autotune, "conv": self.conv, "tables": self.tables, "batch-norm": self.batch_norm, "ncu": self.ncu,
-                "train": self.train, "unmeasured": self.unmeasured, "kernels": lambda: self.bench("kernels"), "sanitizer": self.sanitizer,
+                "train": self.train, "recipe": self.recipe, "unmeasured": self.unmeasured, "kernels": lambda: self.bench("kernels"), "sanitizer": self.sanitizer,
                 "autotune-B": lambda: self.autotune_alone(b)}
 
     def call(self, name, *words, limit=3600, may_fail=False, row=None, **env):
@@ -284,6 +285,13 @@ class Steps:
         text = self.call("train", self.lathe, "train", "--device", "cuda", *self.data(), "--model", self.options.model, "--amp", "fp16",
                          "--epochs", 1, "--run-dir", self.scratch / "run")
         self.report.event("text", name="lathe train", text=text[-2000:])
+
+    def recipe(self):
+        """The seconds to the end and the accuracy count only with CIFAR-10."""
+        recipe = "cifar10-94-fast"
+        text = self.call("recipe", self.lathe, "train", "--recipe", recipe, "--device", "cuda", *self.data(), "--run-dir",
+                         self.scratch / "recipe")
+        self.report.event("text", name=f"lathe train --recipe {recipe}", text=text[-2000:])
 
     def sanitizer(self):
         program, sanitizer = next((p for p in self.tests if p.name == "test_cuda"), None), machine.tool("compute-sanitizer")
