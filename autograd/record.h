@@ -1,4 +1,4 @@
-// The last of the four acts of an op (docs/tour/02-an-op.md): it records how its gradient is
+// The last of the four acts of an op (docs/tour/03-an-op.md): it records how its gradient is
 // computed.
 #pragma once
 

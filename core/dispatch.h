@@ -1,4 +1,4 @@
-// The third of the four acts of an op (docs/tour/02-an-op.md): it calls the kernel for the device.
+// The third of the four acts of an op (docs/tour/03-an-op.md): it calls the kernel for the device.
 // There are two backends, known at build time.
 #pragma once
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Slides for the chapters of the tour, made from their headings, sentences, blocks and figures; handouts on paper.
 
-    slides.py FOLDER [CHAPTER...]           # FOLDER/03-the-tape.pdf and the like; CHAPTER is a page's name, such as 03-the-tape
+    slides.py FOLDER [CHAPTER...]           # FOLDER/02-the-tape.pdf and the like; CHAPTER is a page's name, such as 02-the-tape
     slides.py FOLDER --without=SECTION …    # without the slides of the sections with this heading; may be given several times
     slides.py FOLDER --markdown             # only the Markdown, to be changed by hand
     slides.py FOLDER/CHAPTER.md             # the PDF of Markdown that was changed by hand, beside it

@@ -240,15 +240,15 @@ def test_changed_slides(work):
     slides_py = lambda *words: run(sys.executable, "-B", COURSE / "slides.py", *words, folder=work)
     named = sorted(set(re.findall('--without="(.*?)"', (COURSE / "teacher.md").read_text(encoding="utf-8"))))
     assert len(named) == 3, named
-    slides_py("made", "03-the-tape", "05-batch-norm", "--markdown", *[f"--without={one}" for one in named])
+    slides_py("made", "02-the-tape", "05-batch-norm", "--markdown", *[f"--without={one}" for one in named])
     made = "".join(path.read_text(encoding="utf-8") for path in sorted((work / "made").glob("*.md")))
     assert "backward_by_hand(const" not in made and "## Why it is fused" in made and not any(f"## {one}\n" in made for one in named), made
-    assert "is called: C" in slides_py("made", "03-the-tape", "--markdown", "--without=C")
+    assert "is called: C" in slides_py("made", "02-the-tape", "--markdown", "--without=C")
     assert "is not there" in slides_py("made/other.md")
     if not (shutil.which("pandoc") and shutil.which("chromium")):
         return "skipped"
-    slides_py("made/03-the-tape.md")
-    assert (work / "made/03-the-tape.pdf").read_bytes().startswith(b"%PDF")
+    slides_py("made/02-the-tape.md")
+    assert (work / "made/02-the-tape.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_marked_sentences(_):
@@ -257,7 +257,7 @@ def test_marked_sentences(_):
     made = slides.slides_of("# T\n\nIntro.\n\n## A\n\nOne (`f(x)`). Two: see `a.b`.<!-- slide --> Three.\nFour.<!-- slide -->\n\nFive.\n\n## B\n\nSix. Seven.\n")
     assert "## A\n\n- Two: see `a.b`.\n\n- Four.\n" in made and not re.search("One|Three|Five", made), made
     assert "## B\n\n- Six.\n\n- Seven.\n" in made, made
-    chapters = "".join(slides.slides_of((ROOT / f"docs/tour/{name}.md").read_text(encoding="utf-8")) for name in ("03-the-tape", "03b-in-place"))
+    chapters = "".join(slides.slides_of((ROOT / f"docs/tour/{name}.md").read_text(encoding="utf-8")) for name in ("02-the-tape", "03b-in-place"))
     for conclusion in ("So the engine takes the largest number first", "that is why a training loop calls `zero_grad()`", "*the gradient of repeating is a sum*", "It is the storage, and the version"):
         assert conclusion in chapters, conclusion
     for lines, blocks, height in ((16, 1, 0), (26, 1, 15), (27, 2, 0), (55, 3, 20)):

@@ -1,4 +1,4 @@
-// What docs/tour/03-the-tape.md says of Jacobians: the function of its example, by differences and by the tape.
+// What docs/tour/02-the-tape.md says of Jacobians: the function of its example, by differences and by the tape.
 #include <doctest/doctest.h>
 
 #include "../../tiny/net.h"

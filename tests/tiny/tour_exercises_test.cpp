@@ -77,7 +77,7 @@ struct Counting {
   }
 };
 
-TEST_CASE("tour 3.2 in tiny: a pass that counts gives the same gradients") {
+TEST_CASE("tour 2.2 in tiny: a pass that counts gives the same gradients") {
   const Tensor w = parameter(Tensor({}, {3})), b = parameter(Tensor({}, {1}));
   const Tensor h = w * Tensor({}, {2}) + b, loss = h * h + h;
   Counting pass;
@@ -90,7 +90,7 @@ TEST_CASE("tour 3.2 in tiny: a pass that counts gives the same gradients") {
   CHECK(grad(b).item() == 15);
 }
 
-TEST_CASE("tour 3.3 in tiny: detach() has the number and no edge") {
+TEST_CASE("tour 2.3 in tiny: detach() has the number and no edge") {
   const Tensor w = parameter(Tensor({}, {3})), b = parameter(Tensor({}, {1}));
   const Tensor h = w * Tensor({}, {2}) + b;
   backward(h * detach(h));

@@ -1,4 +1,4 @@
-// Solutions of the exercises of docs/tour, chapters 1 to 5: tensor, op, tape, convolution, batch
+// Solutions of the exercises of docs/tour, chapters 1 to 5: tensor, tape, op, convolution, batch
 // norm. Each case is named after its exercise. Chapters 6 to 10: solutions_6_to_10_test.cpp.
 #include <doctest/doctest.h>
 
@@ -59,66 +59,9 @@ TEST_CASE("tour 1.3: row-major order is a property of the strides alone") {
     CHECK(is_row_major(t) == t.is_contiguous());
 }
 
-// --- 2: an op ------------------------------------------------------------------------------------
+// --- 2: the tape ---------------------------------------------------------------------------------
 
-/// x / (1 + x²): made of ops, so the gradient comes by itself.
-Tensor witch(const Tensor& x) { return x / (x.square() + 1); }
-
-TEST_CASE("tour 2.1: an op made of ops has a gradient") {
-  const auto f = [](const Tensors& in) { return witch(in[0]).square(); };
-  const Tensors at{tensor({-2.0, -0.3, 0.7, 3.0}, kF64)};
-  CHECK(gradcheck(f, at));
-  CHECK(gradgradcheck(f, at));
-  const Tensor x = ones({1});
-  x.requires_grad_();
-  CHECK(witch(x).grad_fn() == "div");  // the last of the ops; no op is called witch
-}
-
-/// exp, whose gradient is written with its output: dx = dy · y. It saves y and not x.
-Tensor own_exp(const Tensor& x) {
-  const Tensor y = [&] {
-    const NoGrad off;
-    return exp(x);
-  }();
-  autograd::record("own_exp", y, {x},
-                   [y = autograd::SavedOutput(y)](const Tensor& dy, const Needs&) {
-                     return Tensors{dy * y.get()};
-                   });
-  return y;
-}
-
-TEST_CASE("tour 2.2: an op that saves its output, and notices when it was changed") {
-  const auto f = [](const Tensors& in) { return own_exp(in[0]).square(); };
-  CHECK(gradcheck(f, {tensor({-1.0, 0.5}, kF64)}));
-  CHECK(gradgradcheck(f, {tensor({-1.0, 0.5}, kF64)}));
-  const Tensor x = ones({2});
-  x.requires_grad_();
-  const Tensor y = own_exp(x);
-  {
-    const NoGrad off;
-    y.mul_(2);  // the version rises: what the gradient needs is gone
-  }
-  CHECK_THROWS_AS(y.sum().backward(), StateError);
-}
-
-TEST_CASE("tour 2.3: gradcheck names the element of a wrong gradient") {
-  const auto wrong_cube = [](const Tensor& x) {
-    const Tensor y = x.detach() * x.detach() * x.detach();
-    autograd::record("wrong_cube", y, {x},
-                     [x = autograd::Saved(x)](const Tensor& dy, const Needs&) {
-                       return Tensors{dy * 3 * x.get()};  // should be x²
-                     });
-    return y;
-  };
-  const GradReport report = gradcheck([&](const Tensors& in) { return wrong_cube(in[0]).square(); },
-                                      {tensor({1.0, 2.0}, kF64)});
-  CHECK(!report.ok);
-  CHECK(report.text.find("element [1]") != std::string::npos);  // at x = 1 both are right
-}
-
-// --- 3: the tape ---------------------------------------------------------------------------------
-
-TEST_CASE("tour 3.1: an op runs once, with the sum of its gradients") {
+TEST_CASE("tour 2.1: an op runs once, with the sum of its gradients") {
   const Tensor w = tensor(3.f);
   w.requires_grad_();
   const Tensor h = w * 2;
@@ -162,7 +105,7 @@ Tensor by_counting(const Tensor& loss, const Tensor& w) {
   return dw;
 }
 
-TEST_CASE("tour 3.2: counting consumers is another valid order") {
+TEST_CASE("tour 2.2: counting consumers is another valid order") {
   const Tensor w = tensor(3.f);
   w.requires_grad_();
   const Tensor h = w * 2;
@@ -173,12 +116,69 @@ TEST_CASE("tour 3.2: counting consumers is another valid order") {
   CHECK(dw.item<float>() == 2 * 6 * 2 + (2 * 3 + 6));
 }
 
-TEST_CASE("tour 3.3: detach cuts an edge") {
+TEST_CASE("tour 2.3: detach cuts an edge") {
   const Tensor w = tensor(3.f);
   w.requires_grad_();
   const Tensor h = w * 2;
   (h * h.detach()).backward();  // the second factor is a constant 6
   CHECK(w.grad().item<float>() == 12);
+}
+
+// --- 3: an op ------------------------------------------------------------------------------------
+
+/// x / (1 + x²): made of ops, so the gradient comes by itself.
+Tensor witch(const Tensor& x) { return x / (x.square() + 1); }
+
+TEST_CASE("tour 3.1: an op made of ops has a gradient") {
+  const auto f = [](const Tensors& in) { return witch(in[0]).square(); };
+  const Tensors at{tensor({-2.0, -0.3, 0.7, 3.0}, kF64)};
+  CHECK(gradcheck(f, at));
+  CHECK(gradgradcheck(f, at));
+  const Tensor x = ones({1});
+  x.requires_grad_();
+  CHECK(witch(x).grad_fn() == "div");  // the last of the ops; no op is called witch
+}
+
+/// exp, whose gradient is written with its output: dx = dy · y. It saves y and not x.
+Tensor own_exp(const Tensor& x) {
+  const Tensor y = [&] {
+    const NoGrad off;
+    return exp(x);
+  }();
+  autograd::record("own_exp", y, {x},
+                   [y = autograd::SavedOutput(y)](const Tensor& dy, const Needs&) {
+                     return Tensors{dy * y.get()};
+                   });
+  return y;
+}
+
+TEST_CASE("tour 3.2: an op that saves its output, and notices when it was changed") {
+  const auto f = [](const Tensors& in) { return own_exp(in[0]).square(); };
+  CHECK(gradcheck(f, {tensor({-1.0, 0.5}, kF64)}));
+  CHECK(gradgradcheck(f, {tensor({-1.0, 0.5}, kF64)}));
+  const Tensor x = ones({2});
+  x.requires_grad_();
+  const Tensor y = own_exp(x);
+  {
+    const NoGrad off;
+    y.mul_(2);  // the version rises: what the gradient needs is gone
+  }
+  CHECK_THROWS_AS(y.sum().backward(), StateError);
+}
+
+TEST_CASE("tour 3.3: gradcheck names the element of a wrong gradient") {
+  const auto wrong_cube = [](const Tensor& x) {
+    const Tensor y = x.detach() * x.detach() * x.detach();
+    autograd::record("wrong_cube", y, {x},
+                     [x = autograd::Saved(x)](const Tensor& dy, const Needs&) {
+                       return Tensors{dy * 3 * x.get()};  // should be x²
+                     });
+    return y;
+  };
+  const GradReport report = gradcheck([&](const Tensors& in) { return wrong_cube(in[0]).square(); },
+                                      {tensor({1.0, 2.0}, kF64)});
+  CHECK(!report.ok);
+  CHECK(report.text.find("element [1]") != std::string::npos);  // at x = 1 both are right
 }
 
 // --- 4: convolution ------------------------------------------------------------------------------

@@ -3,7 +3,7 @@ from figure import BLUE, Figure, GREEN, GREY, INK, LIGHT, LINE, ORANGE, PALE, RE
 
 
 def notes():
-    """Chapter 3: what the library made for the step of the first page: tensors, Metas, nodes and edges."""
+    """Chapter 2: what the library made for the step of the first page: tensors, Metas, nodes and edges."""
     f = Figure("From loss to w: tensors, their Metas, and the nodes of five ops with their edges", 800, 300)
 
     def tensor(x, name, numbers, width):
@@ -108,43 +108,8 @@ def image_orders():
     return f
 
 
-def op():
-    """Chapter 2: the four acts of the program's cube, and its node in the backward pass."""
-    f = Figure("The four acts of cube, and its node in the backward pass, with the numbers of the program", 790, 330)
-    f.text(20, 24, "forward, from left to right", bold=True)
-    f.bar(20, 70, 70, "1 2 -3", GREEN, 34)
-    f.text(55, 62, "x", "middle")
-    acts = (("1 cast", "under Autocast: to f32", 120), ("2 check", "floating? on a CPU?", 280), ("3 dispatch", "cpu::cube(x): the numbers", 440), ("4 record", "a node", 640))
-    for name, says, x in acts:
-        f.bar(x, 70, 90, name, BLUE, 34)
-        f.text(x + 45, 62, says, "middle", size=11)
-    for x, to in ((90, 120), (210, 280), (370, 440), (530, 640)):
-        f.arrow(x, 87, to - 1, 87)
-    f.text(585, 81, "y: 1 8 -27", "middle", size=11)
-    f.arrow(325, 104, 325, 136, RED)
-    f.text(325, 152, "throws: no node, nothing changed", "middle", RED, size=11)
-    f.arrow(730, 87, 779, 87)
-    f.text(755, 81, "y", "middle", size=11)
-    f.arrow(685, 104, 685, 206, LINE, "4 3")
-    f.text(677, 150, "makes", "end", size=11)
-    f.line(20, 174, 770, 174, GREY, "2 3")
-    f.text(20, 198, "backward, from right to left", bold=True)
-    f.box(560, 208, 170, 74, LIGHT[ORANGE], ORANGE)
-    for y, says in ((225, "Node \"cube\""), (241, "Saved: x, version 0"), (256, "dx = dy · 3 · x · x"), (271, "one edge: to the leaf x")):
-        f.text(645, y, says, "middle", size=12 if y == 225 else 11)
-    f.arrow(779, 245, 731, 245)
-    f.text(755, 237, "dy", "middle", size=11)
-    f.text(755, 262, "1 1 1", "middle", size=11)
-    f.arrow(559, 245, 251, 245)
-    f.text(405, 237, "dx = 1 · 3 · 1 · 1,  1 · 3 · 2 · 2,  1 · 3 · (-3) · (-3)", "middle", size=11)
-    f.bar(180, 228, 70, "3 12 27", GREEN, 34)
-    f.text(215, 220, "x.grad()", "middle")
-    f.text(20, 318, "The program calls y.sum().backward(), and the gradient of a sum is 1 for each number: so dy is 1 1 1.", size=11)
-    return f
-
-
 def tape():
-    """Chapter 3: the nodes, and the gradients that arrive at them."""
+    """Chapter 2: the nodes, and the gradients that arrive at them."""
     f = Figure("The four nodes of loss = h · h + h with h = w · x + b, and the gradients that arrive", 760, 250)
     nodes = (("add#4", 60, "dy 1"), ("mul#3", 230, "dy 1"), ("add#2", 400, "dy 1 + 7 + 7 = 15"), ("mul#1", 570, "dy 15"))
     f.text(20, 24, "the backward pass runs from left to right: the largest number first", bold=True)
@@ -176,6 +141,41 @@ def tape():
     f.text(640, 209, "x wants no gradient", size=11)
     f.line(610, 164, 610, 205, LINE, "4 3")
     f.line(610, 205, 634, 205, LINE, "4 3")
+    return f
+
+
+def op():
+    """Chapter 3: the four acts of the program's cube, and its node in the backward pass."""
+    f = Figure("The four acts of cube, and its node in the backward pass, with the numbers of the program", 790, 330)
+    f.text(20, 24, "forward, from left to right", bold=True)
+    f.bar(20, 70, 70, "1 2 -3", GREEN, 34)
+    f.text(55, 62, "x", "middle")
+    acts = (("1 cast", "under Autocast: to f32", 120), ("2 check", "floating? on a CPU?", 280), ("3 dispatch", "cpu::cube(x): the numbers", 440), ("4 record", "a node", 640))
+    for name, says, x in acts:
+        f.bar(x, 70, 90, name, BLUE, 34)
+        f.text(x + 45, 62, says, "middle", size=11)
+    for x, to in ((90, 120), (210, 280), (370, 440), (530, 640)):
+        f.arrow(x, 87, to - 1, 87)
+    f.text(585, 81, "y: 1 8 -27", "middle", size=11)
+    f.arrow(325, 104, 325, 136, RED)
+    f.text(325, 152, "throws: no node, nothing changed", "middle", RED, size=11)
+    f.arrow(730, 87, 779, 87)
+    f.text(755, 81, "y", "middle", size=11)
+    f.arrow(685, 104, 685, 206, LINE, "4 3")
+    f.text(677, 150, "makes", "end", size=11)
+    f.line(20, 174, 770, 174, GREY, "2 3")
+    f.text(20, 198, "backward, from right to left", bold=True)
+    f.box(560, 208, 170, 74, LIGHT[ORANGE], ORANGE)
+    for y, says in ((225, "Node \"cube\""), (241, "Saved: x, version 0"), (256, "dx = dy · 3 · x · x"), (271, "one edge: to the leaf x")):
+        f.text(645, y, says, "middle", size=12 if y == 225 else 11)
+    f.arrow(779, 245, 731, 245)
+    f.text(755, 237, "dy", "middle", size=11)
+    f.text(755, 262, "1 1 1", "middle", size=11)
+    f.arrow(559, 245, 251, 245)
+    f.text(405, 237, "dx = 1 · 3 · 1 · 1,  1 · 3 · 2 · 2,  1 · 3 · (-3) · (-3)", "middle", size=11)
+    f.bar(180, 228, 70, "3 12 27", GREEN, 34)
+    f.text(215, 220, "x.grad()", "middle")
+    f.text(20, 318, "The program calls y.sum().backward(), and the gradient of a sum is 1 for each number: so dy is 1 1 1.", size=11)
     return f
 
 

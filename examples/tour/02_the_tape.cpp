@@ -1,4 +1,4 @@
-// Chapter 3: the tape. Prints the graph that a small program records, runs the backward pass by
+// Chapter 2: the tape. Prints the graph that a small program records, runs the backward pass by
 // hand as autograd/engine.cpp does, and compares with backward().
 #include <lathe/autograd/meta.h>
 #include <lathe/autograd/node.h>

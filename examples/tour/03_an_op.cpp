@@ -1,4 +1,4 @@
-// Chapter 2: an op in four acts, written outside of the library: cast, check, dispatch, record.
+// Chapter 3: an op in four acts, written outside of the library: cast, check, dispatch, record.
 #include <lathe/lathe.h>
 #include <lathe/ops/autocast.h>
 
