@@ -1,5 +1,5 @@
 // Attention: checks, gradient, and the form by matrix products and a softmax. Contract:
-// attention.h; kernels: matmul_kernels/attention_cpu.cpp.
+// attention.h; kernels: matmul_kernels/attention_cpu.cpp, matmul_kernels/attention_few_cpu.cpp.
 #include "lathe/ops/attention.h"
 
 #include <cmath>
@@ -111,12 +111,16 @@ static Shape heads_shape(const Tensor& q, const Tensor& k, const Tensor& v,
   return opt.mask.defined() ? broadcast_shapes(kName, heads, leading(opt.mask, false)) : heads;
 }
 
+/// t with the leading dimensions `heads`.
+static Tensor with_heads(const Tensor& t, Shape heads) {
+  heads.push_back(t.dim(-2));
+  heads.push_back(t.dim(-1));
+  return expand(t, heads);
+}
+
 /// t with the leading dimensions `heads` as one.
-static Tensor flat(const Tensor& t, Shape heads) {
-  const int64_t count = numel_of(heads), rows = t.dim(-2), cols = t.dim(-1);
-  heads.push_back(rows);
-  heads.push_back(cols);
-  return contiguous(reshape(expand(t, heads), {count, rows, cols}));
+static Tensor flat(const Tensor& t, const Shape& heads) {
+  return contiguous(reshape(with_heads(t, heads), {numel_of(heads), t.dim(-2), t.dim(-1)}));
 }
 
 /// The gradients by the composed form, which can be differentiated again.
@@ -167,11 +171,18 @@ static bool can_tile(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   for (const Tensor* t : {&q, &k, &v}) {
     if (!t->device().is_cpu() || t->numel() == 0 || t->dtype() != q.dtype()) return false;
   }
-  if (q.dim(-2) == 1) return false;  // decoding: a row of scores is smaller than its keys
   if (profile::watched()) return false;
   if (!mask.defined()) return true;
   const autograd::TensorRef ref = mask;
   return mask.device().is_cpu() && !autograd::wants_record(&ref, 1);
+}
+
+/// Whether reading the keys takes longer than multiplying them.
+static bool are_few(const Tensor& q, const Tensor& k, const Tensor& v,
+                    const AttentionOptions& opt) {
+  constexpr int64_t kFewQueries = 8;
+  const autograd::TensorRef inputs[] = {q, k, v};
+  return q.dim(-2) <= kFewQueries && opt.dropout == 0 && !autograd::wants_record(inputs, 3);
 }
 
 /// Casts and shapes for tiled(). The options have a scale.
@@ -200,6 +211,17 @@ static Tensor in_tiles(const Tensor& q, Tensor k, Tensor v, const AttentionOptio
     tiles.mask = expand(is_bool ? opt.mask : cast(cast(opt.mask, dtype), wide), full).detach();
   }
   if (opt.dropout > 0) tiles.start = reserve_words(nullptr, kCPU, numel_of(full));
+  if (are_few(q, k, v, opt)) {
+    full[full.size() - 1] = v.dim(-1);
+    const Tensor y = empty(full, {.dtype = dtype});
+    const auto rows = [](const Tensor& t) { return t.stride(-1) == 1 ? t : contiguous(t); };
+    cpu::attention_of_few(y, with_heads(rows(q), heads), with_heads(rows(k), shared),
+                          with_heads(rows(v), shared), tiles);
+    // No gradient is wanted, so this only marks y under InferenceMode.
+    autograd::record("scaled_dot_product_attention", y, {},
+                     [](const Tensor&, const Needs&) { return Tensors(); });
+    return y;
+  }
   const Tensor y = tiled(flat(cast(q, wide), heads), flat(cast(k, wide), shared),
                          flat(cast(v, wide), shared), tiles);
   full[full.size() - 1] = v.dim(-1);

@@ -1,5 +1,5 @@
 // Scaled dot-product attention. attention.cpp: checks, gradient, and the form made of other ops;
-// matmul_kernels/attention_cpu.cpp: tiles of the CPU.
+// matmul_kernels/: attention_cpu.cpp, tiles of the CPU; attention_few_cpu.cpp, few queries.
 #pragma once
 
 #include <optional>
@@ -61,6 +61,11 @@ void attention_forward(const Tensor& y, const Tensor& logsumexp, const Tensor& q
 void attention_backward(const AttentionGradients& grads, const Tensor& dy, const Tensor& y,
                         const Tensor& logsumexp, const Tensor& q, const Tensor& k, const Tensor& v,
                         const TiledAttention& how);
+/// For few queries, without dropout. The tensors have one floating dtype, elements, and dense rows;
+/// y is dense. q's N heads, the product of its leading dimensions, are a multiple of k's and v's.
+///   q  […,L,D]   k  […,S,D]   v  […,S,E]   →  y  […,L,E], of q's heads
+void attention_of_few(const Tensor& y, const Tensor& q, const Tensor& k, const Tensor& v,
+                      const TiledAttention& how);
 }  // namespace cpu
 
 }  // namespace lathe

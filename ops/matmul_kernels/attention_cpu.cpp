@@ -1,11 +1,10 @@
-// CPU kernels of attention. A tile of scores (kQueries × kKeys) is computed, used and overwritten,
-// so memory grows with L + S instead of L * S. The forward pass corrects its sums whenever a later
-// tile holds a larger score (online softmax); the backward pass computes each tile again from the
-// scores' logsumexp. Contracts: attention.h.
+// CPU kernels of attention by tiles. A tile of scores (kQueries × kKeys) is computed, used and
+// overwritten, so memory grows with L + S instead of L * S. The forward pass corrects its sums
+// whenever a later tile holds a larger score (online softmax); the backward pass computes each tile
+// again from the scores' logsumexp. Contracts: attention.h.
 // ref: Dao et al. 2022 (arXiv:2205.14135).
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "lathe/core/ceil_div.h"
@@ -15,6 +14,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/exp_math.h"
+#include "lathe/ops/matmul_kernels/attention_rows.h"
 #include "lathe/ops/matmul_kernels/gemm.h"
 #include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
 
@@ -22,6 +22,10 @@ namespace lathe {
 
 namespace {
 
+using attention_rows::exp_row;
+using attention_rows::finish_scores;
+using attention_rows::kInf;
+using attention_rows::scale_row;
 using cpu::GemmMode;
 using cpu::MatrixRef;
 using reduce_fold::fold_lanes;
@@ -30,34 +34,6 @@ using reduce_math::Sum;
 
 // A tile of f32 scores takes 256 KiB, which the second-level cache holds.
 constexpr int64_t kQueries = 128, kKeys = 512;
-
-template <class A>
-constexpr A kInf = std::numeric_limits<A>::infinity();
-
-template <class A>
-LATHE_CLONES void scale_row(A* __restrict__ s, A scale, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) s[j] *= scale;
-}
-
-template <class A>
-LATHE_CLONES void add_mask(A* __restrict__ s, const A* __restrict__ mask, int64_t step, A least,
-                           int64_t n) {
-  for (int64_t j = 0; j < n; ++j) {
-    const A sum = s[j] + mask[j * step];
-    s[j] = sum <= least ? -kInf<A> : sum;
-  }
-}
-
-template <class A>
-LATHE_CLONES void hide(A* __restrict__ s, const bool* __restrict__ mask, int64_t step, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) s[j] = mask[j * step] ? s[j] : -kInf<A>;
-}
-
-/// s = exp(s - from)
-template <class A>
-LATHE_CLONES void exp_row(A* __restrict__ s, A from, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) s[j] = math::fast_exp(s[j] - from);
-}
 
 template <class A>
 LATHE_CLONES void keep_row(A* __restrict__ s, const A* __restrict__ kept, int64_t n) {
@@ -119,36 +95,11 @@ struct Attention {
     return MatrixRef<const A>::row_major(v + (h / group * S + j) * E, cols, E);
   }
 
-  /// Where row i of head h of the mask begins.
-  int64_t mask_row(int64_t h, int64_t i) const {
-    const Tensor& mask = how.mask;
-    int64_t at = i * mask.stride(-2);
-    for (int d = mask.ndim() - 3; d >= 0; --d) {
-      at += h % mask.dim(d) * mask.stride(d);
-      h /= mask.dim(d);
-    }
-    return at;
-  }
-
   /// The scores of queries [i, i + rows) and keys [j, j + cols), -inf where hidden.
   void scores(A* tile, int64_t h, int64_t i, int64_t rows, int64_t j, int64_t cols) const {
     cpu::gemm(MatrixRef<A>::row_major(tile, rows, cols), queries(h, i, rows),
               keys(h, j, cols).transposed(), GemmMode::kWrite);
-    for (int64_t r = 0; r < rows; ++r) {
-      A* s = tile + r * cols;
-      scale_row(s, static_cast<A>(how.scale), cols);
-      if (how.mask.defined()) {
-        const int64_t step = how.mask.stride(-1), at = mask_row(h, i + r) + j * step;
-        if (how.mask.dtype() == kBool) {
-          hide(s, how.mask.data<bool>() + at, step, cols);
-        } else {
-          add_mask(s, how.mask.data<A>() + at, step, static_cast<A>(how.least), cols);
-        }
-      }
-      if (how.causal && i + r + 1 < j + cols) {
-        std::fill(s + std::max<int64_t>(0, i + r + 1 - j), s + cols, -kInf<A>);
-      }
-    }
+    for (int64_t r = 0; r < rows; ++r) finish_scores(tile + r * cols, how, h, i + r, j, cols);
   }
 
   void draw(A* kept, int64_t h, int64_t i, int64_t j, int64_t cols) const {
