@@ -67,18 +67,32 @@ def resnet20(**options):
     return ResNet((16, 32, 64), 3, False, **options)
 
 
-def cifarnet(classes=10):
+class Shortcut(nn.Module):
+    def __init__(self, *body):
+        super().__init__()
+        self.body = nn.Sequential(*body)
+
+    def forward(self, x):
+        return self.body(x) + x
+
+
+def cifarnet(classes=10, widths=(64, 256, 256), residual=False):
     """nn/cifarnet.h: Jordan 2024 (arXiv:2404.00498)."""
     def norm(channels):
         layer = nn.BatchNorm2d(channels, eps=1e-12, momentum=0.4)
         layer.weight.requires_grad_(False)
         return layer
 
+    def conv(before, width):
+        return nn.Conv2d(before, width, 3, 1, 1, bias=False)
+
     layers, before = [nn.Conv2d(3, 24, 2), nn.GELU()], 24
     layers[0].weight.requires_grad_(False)
-    for width in (64, 256, 256):
-        layers += [nn.Conv2d(before, width, 3, 1, 1, bias=False), nn.MaxPool2d(2), norm(width), nn.GELU(),
-                   nn.Conv2d(width, width, 3, 1, 1, bias=False), norm(width), nn.GELU()]
+    for width in widths:
+        rest = [conv(width, width), norm(width)]
+        if residual:
+            rest = [Shortcut(*rest, nn.GELU(), conv(width, width), norm(width))]
+        layers += [conv(before, width), nn.MaxPool2d(2), norm(width), nn.GELU(), *rest, nn.GELU()]
         before = width
     return nn.Sequential(*layers, nn.MaxPool2d(3), nn.Flatten(), nn.Linear(before, classes, bias=False))
 
@@ -93,6 +107,8 @@ def make(name, image_size=32, classes=10):
         return ResNet((16, 32, 64), CIFAR[name], False, classes=classes)
     if name == "cifarnet":
         return cifarnet(classes)
+    if name == "cifarnet_wide":
+        return cifarnet(classes, (128, 384, 512), True)
     if name == "resnet18" and image_size <= 64:
         return resnet18(classes=classes)
     from torchvision import models
