@@ -1,5 +1,5 @@
-// Attention by tiles: y = softmax(Q K' / sqrt(D)) V without the L x S matrix of scores, forward and
-// backward (docs/tour/11-attention.md). Q is [L,D], K and V are [S,D].
+// Attention by tiles: y = softmax(Q K^T / sqrt(D)) V without the L x S matrix of scores, forward
+// and backward (docs/tour/11-attention.md). Q is [L,D], K and V are [S,D].
 #pragma once
 
 #include <limits>

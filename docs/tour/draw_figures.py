@@ -3,8 +3,8 @@
 every renderer shows them. tests/tour/check_tour.py compares the files with what this script draws.
 
     draw_figures.py               # writes the SVG files
-    draw_figures.py --plain FILE  # turns a chart that `lathe … --svg FILE` has drawn into one without a style sheet; numbers dots
-                                  # of chapter 4's
+    draw_figures.py --plain FILE  # turns a chart that `lathe … --svg FILE` has drawn into one without a style sheet; numbers
+                                  # and shapes for the dots of chapter 4's
     draw_figures.py --pdf DIR     # all figures of the tour as PDF, for slides and LaTeX; needs rsvg-convert (librsvg2-bin)
 """
 import pathlib
@@ -42,23 +42,29 @@ def plain(chart):
     return re.sub(r' class="([^"]+)"', lambda match: " " + CHART_CLASSES[match[1]], chart)
 
 
-TWO_DOTS = "#d27f8c"  # a dot of the series "backward_input" on one of the series "forward", which shines through
+# Marks of chapter 4's roofline, by series of the chart: the name that the chapter has, the letter of the legend, and a path that begins at a
+# dot's centre. The last one is open, so that a mark below it is seen.
+MARKS = {"forward": ("forward pass", "●", "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z"),
+         "backward_weight": ("gradient of the filters", "▲", "m0 -5.5l5 9h-10z"),
+         "backward_input": ("gradient of the image", "□", "m-5 -5h10v10h-10z")}
 
 
 def numbered(chart):
-    """The chart of ResNet-18's roofline with the numbers of its layers, from the fewest operations per byte on, and a legend of dots; other
-    charts as they are. Chapter 4 has a table of the numbers."""
-    if "resnet18 on cpu: convolutions and the roofline" not in chart:
+    """The chart of ResNet-18's roofline as lathe drew it, with a shape for each pass in place of dots, and with the numbers of its layers,
+    from the fewest operations per byte on; other charts as they are. Chapter 4 has a table of the numbers."""
+    if "resnet18 on cpu: convolutions and the roofline" not in chart or not re.search(r"M[\d.]+ [\d.]+h0", chart):
         return chart
-    chart = re.sub(r'<text [^>]*font-size="11">[^<]*</text>', "", chart)  # numbers from an earlier call
     left, top = (float(number) + 2 for number in re.search(r'<svg x="([\d.]+)" y="([\d.]+)" [^>]*viewBox="-2 -2 ', chart).groups())
     highest = {}  # of the dots at each x
     for x, y in re.findall(r"M([\d.]+) ([\d.]+)h0", chart):
         highest[float(x)] = min(float(y), highest.get(float(x), float(y)))
-    numbers = "".join(f'<text x="{x + left - 8:.1f}" y="{highest[x] + top + 4:.1f}" text-anchor="end" font-size="11">{number}</text>' for number, x in enumerate(sorted(highest), 1))
-    chart = re.sub(r"━(</tspan> (?:forward|backward))", "●\\1", chart)
-    if TWO_DOTS not in chart:
-        chart = re.sub(r"(backward_input)</text>", f'\\1<tspan dx="12" fill="{TWO_DOTS}">●</tspan> forward and backward_input</text>', chart)
+    numbers = "".join(f'<text x="{x + left - 9:.1f}" y="{highest[x] + top + 4:.1f}" text-anchor="end" font-size="11">{number}</text>' for number, x in enumerate(sorted(highest), 1))
+    for series, (name, letter, shape) in MARKS.items():
+        colour = re.search(rf'fill="(#\w+)">━</tspan> {series}\b', chart)[1]
+        fill = 'fill="none" stroke-width="1.8"' if letter == "□" else f'fill="{colour}" stroke-width="0"'
+        dots = re.search(rf'<path {CHART_CLASSES["line dots"]} stroke="{colour}" d="([^"]*)"/>', chart)
+        chart = chart.replace(dots[0], f'<path {fill} stroke="{colour}" d="{dots[1].replace("h0", shape)}"/>')
+        chart = re.sub(rf"━(</tspan>) {series}\b", rf"{letter}\1 {name}", chart)
     return re.sub(r"</svg>\s*$", f"{numbers}</svg>\n", chart)
 
 

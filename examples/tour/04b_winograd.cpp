@@ -18,7 +18,7 @@ int main() {
             << d[1] * g[0] + d[2] * g[1] + d[3] * g[2] << "\nfour products: " << y0 << ' ' << y1
             << "\n  they are     " << m[0] << ' ' << m[1] << ' ' << m[2] << ' ' << m[3] << '\n';
 
-  // The same as matrices: y = A' [(G g) * (B' d)], and for a tile on both sides.
+  // The same as matrices: y = A^T [(G g) * (B^T d)], and for a tile on both sides.
   const Tensor bt = lathe::tensor(
       {{1., 0., -1., 0.}, {0., 1., 1., 0.}, {0., -1., 1., 0.}, {0., -1., 0., 1.}}, lathe::kF64);
   const Tensor gm =

@@ -97,6 +97,41 @@ TEST_CASE("tour 2.3 in tiny: detach() has the number and no edge") {
   CHECK(grad(w).item() == 14);
 }
 
+/// v³ of each number, with the gradient dy · slope(v).
+Tensor cube(const Tensor& x, double (*slope)(double)) {
+  const Tensor y = map(x, [](double v) { return v * v * v; });
+  return record("cube", y, {x}, [x = Saved(x), slope](const Tensor& dy, const Needs&) {
+    return std::vector{dy * map(x.get(), slope)};
+  });
+}
+
+TEST_CASE("tour 3.4 in tiny: differences find a wrong gradient, if h is neither large nor small") {
+  const auto right = [](double v) { return 3 * v * v; };
+  const auto wrong = [](double v) { return 3 * v; };
+  const auto difference = [&](Tensor x, int64_t i, double h) {
+    const double was = x.data()[i];
+    x.data()[i] = was + h;
+    const double above = sum(cube(x, right)).item();
+    x.data()[i] = was - h;
+    const double below = sum(cube(x, right)).item();
+    x.data()[i] = was;
+    return (above - below) / (2 * h);
+  };
+  const Tensor w = parameter(Tensor({2}, {1, 2})), v = parameter(copy_of(w));
+  backward(sum(cube(w, right)));
+  backward(sum(cube(v, wrong)));
+  const double rights[] = {3, 12}, wrongs[] = {3, 6};
+  for (int i = 0; i < 2; ++i) {
+    CHECK(grad(w).data()[i] == rights[i]);
+    CHECK(grad(v).data()[i] == wrongs[i]);
+    CHECK(std::abs(difference(detach(w), i, 1e-5) - rights[i]) < 1e-9);
+  }
+  const auto error = [&](double h) { return std::abs(difference(Tensor({1}, {2}), 0, h) - 12); };
+  CHECK(error(0.01) == doctest::Approx(1e-4).epsilon(1e-3));
+  CHECK(error(1e-8) > 10 * error(1e-5));
+  CHECK(error(1e-12) > 1000 * error(1e-8));
+}
+
 TEST_CASE("tour 3b.3 in tiny: the gradient of repeating is a sum") {
   const Tensor m = counting({2, 3}), dy({2, 3}, {1, 0, -1, 2, 2, 2});
   const Tensor c = parameter(Tensor({2, 1}, {5, 7}));

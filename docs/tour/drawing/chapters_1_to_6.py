@@ -312,7 +312,7 @@ def winograd_tiles():
     f.box(20, 46, 4 * cell, 4 * cell, "none", BLUE, 3)
     f.box(20 + 2 * cell, 46, 4 * cell, 4 * cell, "none", ORANGE, 3)
     f.text(280, 24, "each tile: 16 products for 4 outputs", bold=True)
-    steps = (("V = B' d B", "4x4 from 4x4 pixels"), ("M = U * V", "16 products"), ("y = A' M A", "2x2 from 4x4"))
+    steps = (("V = Bᵀ d B", "4x4 from 4x4 pixels"), ("M = U * V", "16 products"), ("y = Aᵀ M A", "2x2 from 4x4"))
     for i, (name, says) in enumerate(steps):
         f.bar(330, 46 + 72 * i, 130, name, GREY, 34)
         f.text(395, 46 + 72 * i + 49, says, "middle", size=11)
@@ -329,7 +329,7 @@ def winograd_tiles():
     f.box(580 + 2 * cell, 46, 2 * cell, 2 * cell, "none", ORANGE, 3)
     f.lines(580, 204, ("Outputs lie side by side,", "pixels overlap: an output", "needs 3x3 pixels, so 2x2", "outputs need 4x4."))
     f.text(20, 276, "Blue frame: tile 0,0. Orange frame: tile 0,1. Green: pixels that both read. Tiles 1,0 and 1,1 begin two rows further down.", size=11)
-    f.text(20, 292, "U = G g G' is made of the filter, once for all tiles.", size=11)
+    f.text(20, 292, "U = G g Gᵀ is made of the filter, once for all tiles.", size=11)
     return f
 
 

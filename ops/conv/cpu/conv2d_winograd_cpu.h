@@ -2,13 +2,13 @@
 //
 // A block of tiles goes through input transform, products and output transform while it is in the
 // second-level cache:
-//   V[s] = B' d B  [tiles, in]    for each of the 36 positions s of F(4x4,3x3); of F(2x2,3x3): 16,
+//   V[s] = B^T d B  [tiles, in]   for each of the 36 positions s of F(4x4,3x3); of F(2x2,3x3): 16,
 //                                 of stride 2: 81, several of which share a filter U
-//   M[s] = V[s] U[s]  [tiles, out],  U = G g G' of the filters, 64 in and 64 out at a time
-//   y    = A' M A + bias
+//   M[s] = V[s] U[s]  [tiles, out],  U = G g G^T of the filters, 64 in and 64 out at a time
+//   y    = A^T M A + bias
 // The input gradient is the convolution of dy with the filters turned by 180 degrees. The weight
-// gradient is P[s] = (A dy A')[s]' V[s], summed over the tiles; dw = G' P G. The matrices and the
-// choice of their points: winograd_transforms.h. Where Winograd is taken: conv2d_choice_cpu.h.
+// gradient is P[s] = (A dy A^T)[s]^T V[s], summed over the tiles; dw = G^T P G. The matrices and
+// the choice of their points: winograd_transforms.h. Where Winograd is taken: conv2d_choice_cpu.h.
 //
 // Results have the same bits for any number of threads: no sum is divided among them but that of
 // the weight gradient, whose parts depend on the sizes alone.

@@ -59,19 +59,19 @@ struct WinogradKernels {
   // from the first that is read to the first that the next tile reads.
   int64_t inputs, outputs, positions, filters, step;
 
-  /// v[., channels] of one tile = B' d B, d [inputs, inputs] pixels. v's data points at the tile's
+  /// v[., channels] of one tile = B^T d B, d [inputs, inputs] pixels. v's data points at the tile's
   /// row.
   void (*transform_input)(const WinogradMatrices& v, const float* const* d, int64_t channels);
-  /// v[., channels] of one tile = A dy A', dy [outputs, outputs] pixels.
+  /// v[., channels] of one tile = A dy A^T, dy [outputs, outputs] pixels.
   void (*transform_output_grad)(const WinogradMatrices& v, const float* const* dy,
                                 int64_t channels);
-  /// y [outputs, outputs] pixels = A' m A, then the epilogue.
+  /// y [outputs, outputs] pixels = A^T m A, then the epilogue.
   void (*transform_output)(float* const* y, const WinogradMatrices& m, int64_t channels,
                            const WinogradEpilogue& then);
-  /// u[in, out] = G g G' of filters [outs, ins].
+  /// u[in, out] = G g G^T of filters [outs, ins].
   void (*transform_filters)(const WinogradMatrices& u, const WinogradFilters& g, int64_t ins,
                             int64_t outs);
-  /// dw[out, tap, in] = G' p G of p[out, in], at dw + tap * tap_step + out * out_step + in.
+  /// dw[out, tap, in] = G^T p G of p[out, in], at dw + tap * tap_step + out * out_step + in.
   void (*transform_filters_grad)(float* dw, int64_t tap_step, int64_t out_step,
                                  const WinogradMatrices& p, int64_t outs, int64_t ins);
   void (*product)(const WinogradProduct& p);

@@ -2,13 +2,13 @@
 // winograd_vector.h, which makes those of whole tiles of them; in an unnamed namespace like it.
 //
 // F(m x m, 3x3) computes m x m outputs from a tile of (m+2) x (m+2) inputs d and a filter g as
-//   y = A' [(G g G') * (B' d B)] A,
+//   y = A^T [(G g G^T) * (B^T d B)] A,
 // * element by element: (m+2)^2 products where direct sums have 9 m^2. It follows from
 // multiplying polynomials by their values at m + 1 points and infinity. Points are 0, 1, -1 for
 // m = 2 and 0, 5/8, -5/8, 3/2, -3/2 for m = 4. The usual 0, 1, -1, 2, -2 have twice the error
 // (64 to 256 channels, normal values, root mean square: 0.8 and 1.7e-6 to 1.4 and 3.2e-6), since
 // the powers of points far from 1 differ more in size. All constants of A and B are exact in f32.
-// The gradient of the filter is the transposed map:  dg = G' [(B' d B) * (A dy A')] G.
+// The gradient of the filter is the transposed map:  dg = G^T [(B^T d B) * (A dy A^T)] G.
 //
 // With stride 2, an output is a sum over every other input with the two outer taps, and one product
 // with the middle tap: along one side y[k] = d[2k] g0 + d[2k+2] g2 + d[2k+1] g1. The first two are
@@ -42,7 +42,7 @@ struct F4 {
   static constexpr float kA = 1 / (2 * a2 * (a2 - b2));  // likewise for a and -a
   static constexpr float kB = 1 / (2 * b2 * (b2 - a2));  // and for b and -b
 
-  /// B' d
+  /// B^T d
   [[gnu::always_inline]] static void input(const Vec* d, Vec* v) {
     v[0] = d[4] - (a2 + b2) * d[2] + a2 * b2 * d[0];
     const Vec even_a = d[4] - b2 * d[2], odd_a = d[3] - b2 * d[1];
@@ -53,7 +53,7 @@ struct F4 {
     v[4] = even_b - b * odd_b;
     v[5] = d[5] - (a2 + b2) * d[3] + a2 * b2 * d[1];
   }
-  /// A' m
+  /// A^T m
   [[gnu::always_inline]] static void output(const Vec* m, Vec* y) {
     const Vec sum_a = m[1] + m[2], difference_a = m[1] - m[2];
     const Vec sum_b = m[3] + m[4], difference_b = m[3] - m[4];
@@ -84,7 +84,7 @@ struct F4 {
     u[4] = even_b - odd_b;
     u[5] = g[2];
   }
-  /// G' p
+  /// G^T p
   [[gnu::always_inline]] static void filter_grad(const Vec* p, Vec* g) {
     const Vec sum_a = p[1] + p[2], sum_b = p[3] + p[4];
     g[0] = kZero * p[0] + kA * sum_a + kB * sum_b;

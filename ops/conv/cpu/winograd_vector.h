@@ -40,8 +40,8 @@ template <class F>
 
 // --- two dimensions --------------------------------------------------------------------------
 
-/// M d M' for the 1-d transform M of kFrom values to kTo. get(i, j) reads d, put(i, j, v) takes the
-/// result.
+/// M d M^T for the 1-d transform M of kFrom values to kTo. get(i, j) reads d, put(i, j, v) takes
+/// the result.
 template <int kFrom, int kTo, class Get, class Put>
 [[gnu::always_inline]] inline void transform_2d(void (*transform)(const Vec*, Vec*), Get get,
                                                 Put put) {
