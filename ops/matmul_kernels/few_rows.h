@@ -117,8 +117,8 @@ LATHE_CLONES void add_rows(Rows<A> out, Rows<const A> x, Rows<const T> b, int64_
       add_columns(y + e, x[r], b.data + e, b.step, n, std::make_integer_sequence<int, 4>());
     for (; e + kOne <= E; e += kOne)
       add_columns(y + e, x[r], b.data + e, b.step, n, std::make_integer_sequence<int, 1>());
-    for (; e < E; ++e) {
-      for (int64_t j = 0; j < n; ++j) y[e] += x[r][j] * static_cast<A>(b[j][e]);
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t last = e; last < E; ++last) y[last] += x[r][j] * static_cast<A>(b[j][last]);
     }
   }
 }

@@ -1,6 +1,6 @@
 // Matrix products of plain host memory, used by matmul and the im2col convolution. gemm.cpp:
-// sharing the work among threads; gemm_kernel.h: Eigen's kernels per instruction set; gemm_dnnl.cpp
-// or gemm_eigen.cpp: large f32 products.
+// sharing the work among threads; gemm_few.cpp: few rows; gemm_kernel.h: Eigen's kernels per
+// instruction set; gemm_dnnl.cpp or gemm_eigen.cpp: large f32 products.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,15 @@ void gemm_serial(const MatrixRef<T>& c, const MatrixRef<const T>& a, const Matri
 template <class T>
 void gemm(const MatrixRef<T>& c, const MatrixRef<const T>& a, const MatrixRef<const T>& b,
           GemmMode mode);
+
+/// The most rows for gemm_few().
+inline constexpr int64_t kFewRows = 8;
+
+/// Like gemm(), for c of at most kFewRows rows. b is read once, in its own dtype: T may be a half
+/// type. The order of summation depends on the sizes alone.
+template <class A, class T>
+void gemm_few(const MatrixRef<A>& c, const MatrixRef<const A>& a, const MatrixRef<const T>& b,
+              GemmMode mode);
 
 /// Large f32 products of row-major c on all threads (gemm_dnnl.cpp, gemm_eigen.cpp).
 void fast_gemm(const MatrixRef<float>& c, const MatrixRef<const float>& a,

@@ -142,14 +142,30 @@ void multiply_integers(const Tensor& y, const Tensor& a, const Tensor& b) {
   });
 }
 
+/// Few rows of a half type, without a converted copy of b.
+template <class T>
+void multiply_few(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode mode) {
+  const Tensor left = prepared(a, kF32), right = prepared(b, b.dtype());
+  gemm_few(batch_ref<float>(y).first, batch_ref<const float>(left).first,
+           batch_ref<const T>(right).first, mode);
+}
+
+/// y's dtype is the compute dtype of a and b.
 void multiply(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode mode) {
   if (y.numel() == 0) return;
   if (a.dim(-1) == 0) {
     if (mode == GemmMode::kWrite) fill_values(y, 0);
-  } else if (y.dtype() == kF64) {
-    multiply_floats<double>(y, a, b, mode);
+    return;
+  }
+  if (y.ndim() == 2 && y.dim(0) <= kFewRows && a.dtype() == b.dtype()) {
+    if (a.dtype() == kBF16) return multiply_few<BFloat16>(y, a, b, mode);
+    if (a.dtype() == kF16) return multiply_few<Half>(y, a, b, mode);
+  }
+  const Tensor left = prepared(a, y.dtype()), right = prepared(b, y.dtype());
+  if (y.dtype() == kF64) {
+    multiply_floats<double>(y, left, right, mode);
   } else {
-    multiply_floats<float>(y, a, b, mode);
+    multiply_floats<float>(y, left, right, mode);
   }
 }
 
@@ -173,7 +189,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   }
   const DType dtype = compute_dtype(a.dtype());
   Tensor y = empty(shape, {.dtype = dtype});
-  multiply(y, prepared(a, dtype), prepared(b, dtype), GemmMode::kWrite);
+  multiply(y, a, b, GemmMode::kWrite);
   return rounded_product(y, a.dtype());
 }
 
@@ -182,8 +198,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   const Tensor transposed = alias(w, {w.dim(1), w.dim(0)}, {w.stride(1), w.stride(0)}, w.offset());
   Tensor y = empty({x.dim(0), w.dim(0)}, {.dtype = dtype});
   if (bias.defined()) copy_values(y, bias);
-  multiply(y, prepared(x, dtype), prepared(transposed, dtype),
-           bias.defined() ? GemmMode::kAdd : GemmMode::kWrite);
+  multiply(y, x, transposed, bias.defined() ? GemmMode::kAdd : GemmMode::kWrite);
   return rounded_product(y, x.dtype());
 }
 

@@ -1,4 +1,5 @@
-// Attention of a few queries in every dtype and layout, against sums in f64 that are written out.
+// A few rows: attention of a few queries, and products of a few rows, in every dtype and layout,
+// against sums in f64 that are written out.
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -10,6 +11,7 @@
 #include "lathe/core/random/generator.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/attention.h"
+#include "lathe/ops/matmul.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/triangle.h"
 #include "lathe/ops/where.h"
@@ -130,6 +132,47 @@ TEST_CASE("few queries: threads do not change a bit, and the cache is not copied
     }
     CHECK(results[1] == results[0]);
     CHECK(results[2] == results[0]);
+  }
+  set_num_threads(before);
+}
+
+TEST_CASE("few rows: products in every dtype and layout, with threads that change no bit") {
+  const NoGrad off;
+  manual_seed(3);
+  const int64_t terms[] = {1, 15, 16, 17, 32, 67, 1031}, columns[] = {1, 7, 63, 64, 65, 131, 2053};
+  const int before = num_threads();
+  for (const DType dtype : {kF64, kF32, kBF16, kF16}) {
+    for (const int64_t rows : {1, 2, 3, 8, 9}) {
+      for (size_t n = 0; n < std::size(terms) * std::size(columns); ++n) {
+        const int64_t K = terms[n % 7], N = columns[n / 7];
+        const Tensor x = randn_of({rows, K}, dtype),
+                     b = laid_out(randn_of({1, K, N}, dtype), static_cast<int>(n) % 4)[0];
+        const Tensor bias = randn_of({N}, dtype);
+        INFO("rows ", rows, " K ", K, " N ", N, " ", dtype, " layout ", n % 4);
+        const Values left = x.to_vector<double>(), right = b.to_vector<double>(),
+                     plus = bias.to_vector<double>();
+        Values want, sums;
+        for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
+          for (size_t j = 0; j < static_cast<size_t>(N); ++j) {
+            double sum = 0;
+            for (size_t k = 0; k < static_cast<size_t>(K); ++k) {
+              sum += left[i * static_cast<size_t>(K) + k] * right[k * static_cast<size_t>(N) + j];
+            }
+            want.push_back(sum);
+            sums.push_back(sum + plus[j]);
+          }
+        }
+        std::vector<Values> results;
+        for (const int count : {1, 2}) {
+          set_num_threads(count);
+          const Tensor y = matmul(x, b), z = linear(x, b.t(), bias);
+          CHECK(difference(y, want, tolerance_of(dtype)) == "");
+          CHECK(difference(z, sums, tolerance_of(dtype)) == "");
+          if (rows <= 8) results.push_back(z.to_vector<double>());
+        }
+        if (rows <= 8) CHECK(results[0] == results[1]);
+      }
+    }
   }
   set_num_threads(before);
 }
