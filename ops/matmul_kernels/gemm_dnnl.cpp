@@ -6,6 +6,10 @@ namespace lathe::cpu {
 
 namespace {
 
+// OpenMP's threads sleep between products. Fewer multiplications than these take less time than it
+// takes to wake them.
+constexpr int64_t kWorthWaking = 2'500'000;
+
 struct Operand {
   char transpose;
   int64_t leading;
@@ -21,7 +25,7 @@ Operand operand(const MatrixRef<const float>& m) {
 
 void fast_gemm(const MatrixRef<float>& c, const MatrixRef<const float>& a,
                const MatrixRef<const float>& b, GemmMode mode) {
-  const OmpThreads threads;
+  const OmpThreads threads(c.rows * c.cols * a.cols < kWorthWaking ? 1 : dnnl_threads());
   const Operand left = operand(a), right = operand(b);
   const float beta = mode == GemmMode::kAdd ? 1.f : 0.f;
   translate_dnnl_errors("matmul", [&] {

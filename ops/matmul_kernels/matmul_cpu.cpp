@@ -1,9 +1,11 @@
 // Matrix products on the CPU: dtypes and strides, over ops/matmul_kernels/gemm.h. Contracts:
 // matmul.h.
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "lathe/core/ceil_div.h"
+#include "lathe/core/compute_alone.h"
 #include "lathe/core/config.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/thread_pool.h"
@@ -96,7 +98,7 @@ void multiply_floats(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode
   const auto left = batch_ref<const T>(a), right = batch_ref<const T>(b);
   const int64_t count = y.ndim() == 3 ? y.dim(0) : 1;
   const int64_t work = std::max<int64_t>(y.dim(-2) * y.dim(-1) * a.dim(-1), 1);
-  constexpr int64_t kSmall = 1 << 18, kGrain = 1 << 16;  // multiplications
+  constexpr int64_t kLarge = 5'000'000, kGrain = 1 << 16;  // multiplications
   if (work == a.dim(-1) && a.stride(-1) == 1 && b.stride(-2) == 1) {
     parallel_for(count, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -106,13 +108,20 @@ void multiply_floats(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode
     });
     return;
   }
-  if (count == 1 || work >= kSmall) {  // few or large products: all threads work on each
+  if (count == 1 || work >= kLarge) {  // few or large products: all threads work on each
     for (int64_t i = 0; i < count; ++i) gemm(out[i], left[i], right[i], mode);
-  } else {
-    parallel_for(count, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) gemm_serial(out[i], left[i], right[i], mode);
-    });
+    return;
   }
+  parallel_for(count, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+    const ComputeAlone alone;
+    for (int64_t i = begin; i < end; ++i) {
+      if constexpr (std::is_same_v<T, float>) {
+        gemm(out[i], left[i], right[i], mode);
+      } else {
+        gemm_serial(out[i], left[i], right[i], mode);
+      }
+    }
+  });
 }
 
 /// Integer sums are taken modulo 2^64, then modulo the type's width, as integers wrap.
