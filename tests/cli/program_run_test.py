@@ -4,11 +4,12 @@
     program_run_test.py LATHE --program=BEGUN_BY_PROGRAM [--sanitized]
 """
 import json
+import pathlib
 import subprocess
 import sys
 
 from driver import environment, expect, expect_one_line, lathe, main
-from runs import rows_of
+from runs import rows_of, write_png
 
 PROGRAM = next(word.partition("=")[2] for word in sys.argv if word.startswith("--program="))
 DATA = ["--dataset", "synthetic", "--synthetic-size", 60, "--augment", "none"]
@@ -89,6 +90,27 @@ def test_a_run_that_no_flags_continue_is_refused(folder):
     expect_one_line(lathe("train", "--resume", "a", *SAME), 3, "a program that does not choose its best by accuracy", "resume it with that program")
     program("b", 4, "by-epoch")
     expect_one_line(lathe("train", "--resume", "b", *SAME), 3, "a program that steps its schedule once an epoch")
+
+
+def test_other_commands_take_it_where_the_model_is_named(folder):
+    program("a")
+    write_png(pathlib.Path("x.png"), 4, [bytes(12)] * 4)
+    for command in (["predict", "x.png"], ["predict", "--index", 0], ["eval"]):
+        expect_one_line(lathe(*command, "--run-dir", "a"), 2, "a is the run of a program, and only that program knows the model. Load a/best.safetensors "
+                        "in the program, or name the model here: --model NAME, FILE.pt2 or FILE.onnx")
+    expect_one_line(lathe("eval", "--run-dir", "a", "--model", "resnet8"), 2, "which data set it is for; name that with --dataset")
+    best = max(rows_of("a", "val"), key=lambda row: row["accuracy"])
+    shown = expect(lathe("eval", "--run-dir", "a", "--model", "resnet8", *DATA[:4], "--json"), 0).stdout.splitlines()
+    seen = next(row for row in map(json.loads, shown) if row["event"] == "eval")
+    assert seen["accuracy"] == best["accuracy"] and abs(seen["loss"] - best["loss"]) < 1e-4 * best["loss"], (seen, best)
+    expect(lathe("predict", "--run-dir", "a", "--model", "resnet8", "x.png"), 0)
+    for command in ("doctor", "ckpt verify-resume"):
+        expect_one_line(lathe(*command.split(), "--run-dir", "a"), 2, f"--run-dir: a has no config.toml (the run of a program has none), and lathe {command} needs "
+                        "its settings: give them as flags")
+    expect(lathe("report", "a"), 0)
+    page = pathlib.Path("a/report.html").read_text()
+    assert "The run could not be evaluated: a is the run of a program" in page and "config.toml is missing" not in page, page[:3000]
+    assert "missing" not in expect(lathe("watch", "a", "--once"), 0).stdout
 
 
 main(globals())

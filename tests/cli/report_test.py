@@ -155,8 +155,10 @@ def test_what_is_missing_or_cut_off_is_said(folder):
     expect(lathe("report", "begun"), 0)
     assert "There are no metrics to draw" in page_of("begun/report.html").text
     pathlib.Path("empty").mkdir()
-    expect_one_line(lathe("report", "empty"), 3, "empty: holds no run")
-    expect_one_line(lathe("report", "nowhere"), 3, "nowhere: is no folder")
+    (folder / "other/b").mkdir(parents=True)
+    expect_one_line(lathe("report", "empty"), 3, "lathe: empty: is an empty folder, and no run")
+    expect_one_line(lathe("report", "other"), 3, "lathe: other: holds no run")
+    expect_one_line(lathe("report", "nowhere"), 3, "lathe: nowhere: there is no such folder")
     expect_one_line(lathe("report", "a", "--output", "no/where.html"), 1, "no/where.html")
 
 
@@ -299,7 +301,7 @@ def test_watch_shows_a_run_and_ends_with_it(folder):
     assert remark, page_of("a/report.html").text[:500]
     assert watch.wait(60) == 0 and "no process on this machine is training it" in watch.stdout.read()
     pathlib.Path("empty").mkdir()
-    expect_one_line(lathe("watch", "empty"), 3, "empty: holds no run")
+    expect_one_line(lathe("watch", "empty"), 3, "empty: is an empty folder, and no run")
 
 
 main(globals())

@@ -24,7 +24,11 @@ constexpr cli::Command kSome[] = {
      .min_words = 1,
      .max_words = 1,
      .run = nullptr},
-    {.name = "eval", .help = "Eval", .takes = cli::kEval, .reads_run = true, .run = nullptr},
+    {.name = "eval",
+     .help = "Eval",
+     .takes = cli::kEval,
+     .reads_run = cli::ReadsRun::kWeights,
+     .run = nullptr},
 };
 
 std::map<std::string, std::string, std::less<>> environment;

@@ -108,8 +108,13 @@ TEST_CASE("run files: what is missing, damaged or unknown is said, and the rest 
   const Folder folder;
   CHECK_THROWS_AS(report::read_run_files(folder.path), FileError);
   fs::create_directories(folder.path);
+  CHECK_THROWS_WITH_AS(report::read_run_files(folder.path), doctest::Contains("is an empty folder"),
+                       DataError);
+  std::ofstream(folder.path / "other") << "file";
   CHECK_THROWS_WITH_AS(report::read_run_files(folder.path), doctest::Contains("holds no run"),
                        DataError);
+  CHECK_THROWS_WITH_AS(report::read_run_files(folder.path / "other"),
+                       doctest::Contains("other: is no folder"), FileError);
   std::ofstream(folder.path / "metrics.jsonl")
       << R"({"epoch":1,"step":4,"split":"val","loss":2,"perplexity":7.5,"lr":0.1,)"
       << R"("time":"2020-01-01T00:00:00.000Z"})"

@@ -191,10 +191,12 @@ std::string RunFiles::name() const {
 }
 
 RunFiles read_run_files(const fs::path& folder, const ReadSettings& settings) {
-  LATHE_CHECK(FileError, is_folder(folder), folder.string(), ": is no folder",
-              is_there(folder) ? "" : ": No such file or directory");
+  LATHE_CHECK(FileError, is_there(folder), folder.string(), ": there is no such folder");
+  LATHE_CHECK(FileError, is_folder(folder), folder.string(), ": is no folder");
   const bool any = std::ranges::any_of(
       kReadFiles, [&](const char* name) { return path_kind(folder / name) != PathKind::kNothing; });
+  LATHE_CHECK(DataError, any || !names_in(folder).empty(), folder.string(),
+              ": is an empty folder, and no run");
   LATHE_CHECK(DataError, any, folder.string(),
               ": holds no run (none of config.toml, env.json, metrics.jsonl, log.txt)");
   RunFiles run;

@@ -351,9 +351,7 @@ Loaded load(const Invocation& call) {
   if (const auto model = metadata.find("lathe.model"); !settings.model && model != metadata.end())
     settings.model = model->second;
   if (!settings.model && is_model_file(file)) settings.model = file;
-  if (!settings.model)
-    throw UsageError(
-        formatted("{} does not say which model it is of; name that with --model", file));
+  if (!settings.model) fail_unknown_model(call.settings, file);
   take_carried_program(settings, file);
   take_model_file(settings);
   if (says_input) settings.image_size = out.input.side;

@@ -17,6 +17,7 @@
 #include "lathe/tools/cli/signals.h"
 #include "lathe/tools/cli/training/evaluate.h"
 #include "lathe/tools/cli/training/input.h"
+#include "lathe/tools/cli/training/program_run.h"
 #include "lathe/tools/cli/training/saved_run.h"
 #include "lathe/train/report/html.h"
 #include "lathe/train/report/report_page.h"
@@ -33,8 +34,10 @@ constexpr int64_t kWorst = 24;  // mistakes that are shown
 /// The settings of the run in `folder`, with those of the call.
 Settings settings_of_run(const Invocation& call, const fs::path& folder) {
   SettingSources sources = call.sources;
-  sources.config_path = (folder / "config.toml").string();
-  sources.config = read_config(sources.config_path);
+  if (!is_run_of_program(folder)) {
+    sources.config_path = (folder / "config.toml").string();
+    sources.config = read_config(sources.config_path);
+  }
   sources.of_finished_run = true;
   Settings settings = merge_settings(sources, kReport);
   settings.run_dir = folder.string();

@@ -2,12 +2,14 @@
 #include "lathe/tools/cli/observe/run_of_folder.h"
 
 #include "lathe/tools/cli/settings/config_file.h"
+#include "lathe/tools/cli/training/program_run.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
 namespace lathe::cli {
 
 report::RunFiles run_of_folder(const std::filesystem::path& folder) {
   return reading_data([&] {
+    if (is_run_of_program(folder)) return report::read_run_files(folder);
     return report::read_run_files(folder, [](const std::string& text) {
       report::RunFiles::Entries entries;
       for (const ConfigEntry& entry : parse_config(text, "config.toml"))

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/run_config.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/settings/settings_sources.h"
 #include "lathe/tools/cli/settings/takes.h"
@@ -28,7 +29,7 @@ struct Command {
   std::string_view known_words = {};  // "bash|zsh|fish", for completions; {}: files
   size_t min_words = 0, max_words = 0;
   // --run-dir is a finished run; its config.toml is read unless --config is given.
-  bool reads_run = false;
+  ReadsRun reads_run = ReadsRun::kNo;
   // The words are a program and its arguments: whatever follows the first word is the program's.
   bool runs_program = false;
   ExitCode (*run)(const Invocation&);

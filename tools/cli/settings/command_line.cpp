@@ -214,12 +214,6 @@ void check_words(const std::vector<std::string>& words, const Command& command) 
     throw UsageError(formatted("expected {}, got \"\"", command.words));
 }
 
-PathKind kind_of_run(const std::string& folder) try {
-  return path_kind(folder);
-} catch (const FileError& e) {
-  throw CommandError(ExitCode::kData, formatted("--run-dir: {}", e.message()));
-}
-
 }  // namespace
 
 CommandLine parse_command_line(std::vector<std::string> arguments,
@@ -251,16 +245,10 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
   sources.config = config_of(sources);
   Settings settings = merge_settings(sources, command->takes);
   if (settings.recipe == kListRecipes) return {nullptr, {}, recipe_list(help_width())};
-  if (command->reads_run && sources.config_path.empty() && !settings.run_dir.empty()) {
-    const PathKind kind = kind_of_run(settings.run_dir);
-    if (kind == PathKind::kFile) {
-      throw UsageError(
-          formatted("--run-dir: {0} is a file; did you mean --weights {0}?", settings.run_dir));
-    }
-    if (kind == PathKind::kNothing)
-      throw CommandError(ExitCode::kData, formatted("--run-dir: there is no {}", settings.run_dir));
-    sources.config_path = settings.run_dir + "/config.toml";
-    sources.config = read_config(sources.config_path);
+  const bool reads_run = command->reads_run != ReadsRun::kNo && !settings.run_dir.empty();
+  if (reads_run && sources.config_path.empty()) {
+    sources.config_path = config_of_run(settings.run_dir, command->reads_run, command->name);
+    if (!sources.config_path.empty()) sources.config = read_config(sources.config_path);
     sources.of_finished_run = true;
     settings = merge_settings(sources, command->takes);
   }

@@ -92,12 +92,13 @@ std::string help_text(const Command& command, int width) {
     append_wrapped(out, command.example, 2, 4, width);
   }
   const Settings defaults;
+  const bool reads_run = command.reads_run != ReadsRun::kNo;
   std::string_view heading;
   for (const Setting& setting : all_settings()) {
     if (!command.takes.has(setting)) continue;
     if (setting.heading != heading) out += formatted("\n{}:\n", setting.heading);
     heading = setting.heading;
-    append_flag(out, flag_of(setting), meaning_of(setting, defaults, command.reads_run), width);
+    append_flag(out, flag_of(setting), meaning_of(setting, defaults, reads_run), width);
   }
   out += "\nOther:\n";
   append_flag(out, "--config FILE",

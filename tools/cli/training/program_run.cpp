@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "lathe/core/error.h"
+#include "lathe/core/files/paths.h"
 #include "lathe/core/format.h"
+#include "lathe/core/formats/safetensors_header.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/core/text/small_letters.h"
 #include "lathe/tools/cli/exit_codes.h"
@@ -38,6 +41,17 @@ bool is_given(const SettingSources& call, std::string_view key) {
 }
 
 }  // namespace
+
+bool is_run_of_program(const std::filesystem::path& folder) try {
+  if (path_kind(folder / "config.toml") != PathKind::kNothing) return false;
+  for (const char* name : {"last.safetensors", "best.safetensors"}) {
+    const std::filesystem::path file = folder / name;
+    if (is_there(file)) return !safetensors::read_metadata(file.string()).contains(kConfigKey);
+  }
+  return false;
+} catch (const Error&) {
+  return false;
+}
 
 std::string record_of(const Checkpoint& from) {
   std::string out;

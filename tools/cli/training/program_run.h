@@ -2,6 +2,7 @@
 // command's settings.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,10 @@
 #include "lathe/tools/cli/training/resume.h"
 
 namespace lathe::cli {
+
+/// True if `folder` holds the run of a program: it has checkpoints, of which none can be of the
+/// command, and no config.toml. False also if a checkpoint cannot be read.
+bool is_run_of_program(const std::filesystem::path& folder);
 
 /// Writes the settings in a program's checkpoint as the text of a config file: options of its
 /// trainer, hyper-parameters of its optimiser, and `lathe.model` and `lathe.dataset` of its

@@ -97,14 +97,22 @@ std::string weights_of(const Settings& settings) {
       formatted("{} holds neither best.safetensors nor last.safetensors", settings.run_dir));
 }
 
+void fail_unknown_model(const Settings& settings, const std::string& file) {
+  if (!settings.weights.empty() || settings.run_dir.empty())
+    throw UsageError(
+        formatted("{} does not say which model it is of; name that with --model", file));
+  throw UsageError(
+      formatted("{} is the run of a program, and only that program knows the model. Load {} in the "
+                "program, or name the model here: --model NAME, FILE.pt2 or FILE.onnx",
+                settings.run_dir, file));
+}
+
 SavedRun open_saved_run(const Settings& asked) {
   SavedRun run{.settings = asked};
   const std::string weights = weights_of(asked);
   Log log(asked.quiet);
   add_what_file_says(run.settings, weights, log);
-  if (!run.settings.model)
-    throw UsageError(
-        formatted("{} does not say which model it is of; name that with --model", weights));
+  if (!run.settings.model) fail_unknown_model(asked, weights);
   take_carried_program(run.settings, weights);
   take_model_file(run.settings);
   if (!run.settings.dataset)

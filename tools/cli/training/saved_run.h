@@ -26,6 +26,11 @@ struct SavedRun {
 /// file, or --weights is a folder.
 std::string weights_of(const Settings& settings);
 
+/// Fails because nothing says which model the weights in `file` are of. If `file` is from the
+/// --run-dir of a program's run, the message says so.
+/// throws: UsageError.
+[[noreturn]] void fail_unknown_model(const Settings& settings, const std::string& file);
+
 /// Fails if `file` is a folder, and names the checkpoint in it if there is one.
 /// throws: CommandError (kData).
 void refuse_folder(const std::string& file);
