@@ -21,9 +21,10 @@ namespace lathe {
 
 namespace {
 
+// A path ends at its first NUL in the message, too, so that the reason can be read.
 [[noreturn]] void fail_with_errno(const char* verb, const std::string& path) {
   const int reason = errno;
-  fail<FileError>({nullptr, 0}, "file: cannot ", verb, " ", path, ": ",
+  fail<FileError>({nullptr, 0}, path.c_str(), ": cannot ", verb, ": ",
                   std::generic_category().message(reason));
 }
 
@@ -94,7 +95,7 @@ bool claim(int descriptor) {
 
 void sync_directory(const Descriptor& directory, const std::string& path) {
   if (!sync_file(directory.value) && errno != EINVAL)  // EINVAL: directories have no sync there
-    fail_with_errno("sync the directory of", path);
+    fail_with_errno("sync its directory", path);
 }
 
 }  // namespace
@@ -111,7 +112,7 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
   struct stat info;
   if (::fstat(opened.value, &info) != 0) fail_with_errno("examine", path_);
   if (!S_ISREG(info.st_mode)) {
-    fail<FileError>({nullptr, 0}, "file: cannot read ", path_, ": not a regular file");
+    fail<FileError>({nullptr, 0}, path_, ": cannot read: not a regular file");
   }
   size_ = info.st_size;
   descriptor_ = std::exchange(opened.value, -1);
@@ -131,8 +132,8 @@ void InputFile::read(void* to, int64_t bytes, int64_t offset) const {
   });
   if (done < 0) fail_with_errno("read", path_);
   if (done < bytes) {
-    fail<FileError>({nullptr, 0}, "file: expected ", bytes, " bytes from byte ", offset, " of ",
-                    path_, ", which ends at byte ", offset + done);
+    fail<FileError>({nullptr, 0}, path_, ": expected ", bytes, " bytes from byte ", offset,
+                    ", but it ends at byte ", offset + done);
   }
 }
 
@@ -156,7 +157,7 @@ std::string read_file(const std::string& path, int64_t limit_bytes) {
     content.resize(before + static_cast<size_t>(done));
     const auto size = static_cast<int64_t>(content.size());
     if (size > limit_bytes) {
-      fail<FileError>({nullptr, 0}, "file: ", path, " is larger than the limit of ",
+      fail<FileError>({nullptr, 0}, path, ": is larger than the limit of ",
                       readable_bytes(static_cast<uint64_t>(limit_bytes)));
     }
     if (done < room) return content;
@@ -169,7 +170,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(end_of_links(path).strin
   const bool exists = ::stat(path_.c_str(), &info) == 0;
   if (!exists && errno != ENOENT && errno != ENOTDIR) fail_with_errno("examine", path);
   if (exists && !S_ISREG(info.st_mode)) {
-    fail<FileError>({nullptr, 0}, "file: cannot replace ", path, ": not a regular file");
+    fail<FileError>({nullptr, 0}, path, ": cannot replace: not a regular file");
   }
   static std::atomic<uint64_t> counter{0};
   // A process that was killed here may have left a file of this name: in a container all processes
@@ -202,7 +203,7 @@ void AtomicFile::discard() noexcept {
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
-  LATHE_CHECK(StateError, descriptor_ >= 0, "file: write to ", path_, " after commit or an error");
+  LATHE_CHECK(StateError, descriptor_ >= 0, path_, ": write after commit or an error");
   const WriteSignals signals;
   const int64_t done = transfer(
       static_cast<int64_t>(bytes), file_faults().write, ENOSPC, [&](int64_t at, size_t count) {
@@ -215,7 +216,7 @@ void AtomicFile::write(const void* data, size_t bytes) {
 }
 
 void AtomicFile::sync() {
-  LATHE_CHECK(StateError, descriptor_ >= 0, "file: sync of ", path_, " after commit or an error");
+  LATHE_CHECK(StateError, descriptor_ >= 0, path_, ": sync after commit or an error");
   if (!sync_file(descriptor_)) {
     discard();
     fail_with_errno("write", path_);
@@ -223,12 +224,12 @@ void AtomicFile::sync() {
 }
 
 void AtomicFile::commit() {
-  LATHE_CHECK(StateError, descriptor_ >= 0, "file: commit of ", path_, " after commit or an error");
+  LATHE_CHECK(StateError, descriptor_ >= 0, path_, ": commit after commit or an error");
   // The directory is opened before the rename, so that only its sync can fail afterwards.
   const Descriptor directory = open_directory_of(path_);
   if (directory.value < 0) {
     discard();
-    fail_with_errno("open the directory of", path_);
+    fail_with_errno("open its directory", path_);
   }
   // The lock of claim() is held until the file has its name.
   const Descriptor lock{::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0)};
@@ -247,7 +248,7 @@ void AtomicFile::commit() {
 
 void sync_directory_of(const std::string& path) {
   const Descriptor directory = open_directory_of(path);
-  if (directory.value < 0) fail_with_errno("open the directory of", path);
+  if (directory.value < 0) fail_with_errno("open its directory", path);
   sync_directory(directory, path);
 }
 

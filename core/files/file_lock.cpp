@@ -30,10 +30,10 @@ bool try_lock(int descriptor, const std::string& path) {
     if (reason == EINTR) continue;
     if (reason == EWOULDBLOCK) return false;
     const bool has_none = reason == ENOSYS || reason == ENOLCK || reason == EOPNOTSUPP;
-    LATHE_CHECK(FileError, has_none, "file: cannot lock ", path, ": ",
-                std::generic_category().message(reason));
+    LATHE_CHECK(FileError, has_none, path,
+                ": cannot lock: ", std::generic_category().message(reason));
     warn_once("file lock",
-              concat("file: ", path, " cannot be locked, because its file system has no locks (",
+              concat(path, ": cannot be locked, because its file system has no locks (",
                      std::generic_category().message(reason),
                      "); see to it that no second process writes there"));
     break;
@@ -44,14 +44,14 @@ bool try_lock(int descriptor, const std::string& path) {
 FileLock::FileLock(const std::string& path, int patience_ms)
     : descriptor_(open_to_lock(path.c_str())) {
   using Clock = std::chrono::steady_clock;
-  LATHE_CHECK(FileError, descriptor_ >= 0, "file: cannot lock ", path, ": ",
-              std::generic_category().message(errno));
+  LATHE_CHECK(FileError, descriptor_ >= 0, path,
+              ": cannot lock: ", std::generic_category().message(errno));
   const auto end = Clock::now() + std::chrono::milliseconds(patience_ms);
   try {
     while (!try_lock(descriptor_, path)) {
-      LATHE_CHECK(LockHeldError, Clock::now() < end, "file: another process ",
-                  patience_ms > 0 ? concat("has held ", path, " for more than ", patience_ms, " ms")
-                                  : concat("holds ", path));
+      LATHE_CHECK(
+          LockHeldError, Clock::now() < end, path, ": another process ",
+          patience_ms > 0 ? concat("has held it for more than ", patience_ms, " ms") : "holds it");
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   } catch (...) {

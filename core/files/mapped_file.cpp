@@ -78,8 +78,8 @@ MappedFile::MappedFile(std::string path) : file_(std::move(path)) {
       ::mmap(nullptr, static_cast<size_t>(size()), PROT_READ, MAP_SHARED, file_.descriptor_, 0);
   if (data == MAP_FAILED) {
     const int reason = errno;
-    fail<FileError>({nullptr, 0}, "file: cannot map ", this->path(), ": ",
-                    std::generic_category().message(reason));
+    fail<FileError>({nullptr, 0}, this->path(),
+                    ": cannot map: ", std::generic_category().message(reason));
   }
   data_ = static_cast<const std::byte*>(data);
 }
@@ -90,8 +90,8 @@ MappedFile::~MappedFile() {
 
 void MappedFile::check_range(int64_t offset, int64_t count) const {
   if (offset >= 0 && count >= 0 && offset <= size() && count <= size() - offset) return;
-  fail<FileError>({nullptr, 0}, "file: expected ", count, " bytes from byte ", offset, " of ",
-                  path(), ", which has ", size());
+  fail<FileError>({nullptr, 0}, path(), ": expected ", count, " bytes from byte ", offset,
+                  ", but it has ", size());
 }
 
 void MappedFile::check_present(int64_t offset, int64_t count) const {
@@ -102,11 +102,11 @@ void MappedFile::check_present(int64_t offset, int64_t count) const {
   if (last != std::byte{0}) return;
   const int64_t now = file_.current_size();
   if (now < offset + count) {
-    fail<FileError>({nullptr, 0}, "file: ", path(), " was cut off while it was in use: it has ",
-                    now, " bytes instead of ", size());
+    fail<FileError>({nullptr, 0}, path(), ": was cut off while it was in use: it has ", now,
+                    " bytes instead of ", size());
   }
   if (cut_off_.load(std::memory_order_acquire)) {
-    fail<FileError>({nullptr, 0}, "file: ", path(), " cannot be read at byte ", offset,
+    fail<FileError>({nullptr, 0}, path(), ": cannot be read at byte ", offset,
                     " or behind: it was cut off for a time, or its device has an error");
   }
 }

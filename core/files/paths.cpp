@@ -12,8 +12,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// A path ends at its first NUL in the message, too, so that the reason can be read.
 [[noreturn]] void fail_to(const char* verb, const fs::path& path, const std::error_code& reason) {
-  fail<FileError>({nullptr, 0}, "file: cannot ", verb, " ", path.string(), ": ", reason.message());
+  fail<FileError>({nullptr, 0}, path.c_str(), ": cannot ", verb, ": ", reason.message());
 }
 
 /// The type that fs::status or fs::symlink_status gives. "Not found" is one.
@@ -40,7 +41,7 @@ PathKind kind_of_target(const fs::path& path) {
   if (kind != PathKind::kNowhere) return kind;
   std::error_code unreadable;  // then the message names no target
   const fs::path target = fs::read_symlink(path, unreadable);
-  fail<FileError>({nullptr, 0}, "file: ", path.string(), " is a symbolic link to ", target.string(),
+  fail<FileError>({nullptr, 0}, path.string(), ": is a symbolic link to ", target.string(),
                   ", which is not there");
 }
 

@@ -41,7 +41,7 @@ def test_algos_clear_removes_the_file_and_nothing_else(folder):
 
 def test_algos_say_what_is_wrong_with_a_file(folder):
     expect_one_line(lathe("algos", "show"), 2, "algos: no file is named; give --algo-cache FILE or set LATHE_ALGO_CACHE")
-    expect_one_line(lathe("algos", "show", "--algo-cache", "nowhere"), 3, "nowhere: No such file or directory")
+    expect_one_line(lathe("algos", "show", "--algo-cache", "nowhere"), 3, "nowhere: cannot open: No such file or directory")
     text = EXAMPLE_CACHE.read_text()
     (folder / "cut").write_text(text[:500])
     os.mkfifo("fifo")

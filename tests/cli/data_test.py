@@ -117,7 +117,7 @@ def test_broken_files_are_skipped_named_and_counted(folder):
     sweep = ["find-lr", *read[2:], "--model", "resnet8", "--sweep-steps", 20]
     for command in (read, ["find-workers", *read[2:]], sweep, ["eval", "--run-dir", "b", "--split", "train", "--no-skip-broken"],
                     ["predict", "--run-dir", "b", "--split", "train", "--index", "0:10", "--no-skip-broken"]):
-        expect_one_line(lathe(*command), 3, f"{broken}: No such file")
+        expect_one_line(lathe(*command), 3, f"{broken}: cannot open: No such file")
     expect(lathe(*sweep, "--skip-broken"), 0, f"skipped {broken}")
     for command in (["bench", "loader"], ["find-workers"]):
         expect_one_line(lathe(*command, "--data-cache", "gpu"), 2, "--data-cache gpu: this command times threads")
@@ -171,7 +171,7 @@ def test_prepare_replaces_packed_files_alone(folder):
     assert pathlib.Path("link.pack").is_symlink() and pathlib.Path("a.pack").stat().st_size > len(small)
 
     os.symlink("loop.pack", "loop.pack")
-    expect_one_line(lathe("data", "prepare", "loop.pack", *SYNTHETIC), 1, "loop.pack: Too many levels")
+    expect_one_line(lathe("data", "prepare", "loop.pack", *SYNTHETIC), 1, "loop.pack: cannot look at: Too many levels")
     assert pathlib.Path("loop.pack").is_symlink()
     expect_one_line(lathe("data", "prepare", "", *SYNTHETIC), 2, 'expected the new file, got ""')
     expect_one_line(lathe("data", "prepare", "b.pack", "c.pack", *SYNTHETIC), 2, 'unexpected argument "c.pack"')
@@ -251,7 +251,7 @@ def test_verify_names_every_broken_file(folder):
     pathlib.Path("p").write_bytes(data[:-1])
     expect_one_line(lathe("data", "verify", "p"), 7, "p: does not end as a packed file")
     expect_one_line(lathe("train", "--data-root", "p", *MODEL), 3, "p: does not end as a packed file")
-    expect_one_line(lathe("train", "--dataset", "packed", "--data-root", "q", *MODEL), 3, "q: No such file")
+    expect_one_line(lathe("train", "--dataset", "packed", "--data-root", "q", *MODEL), 3, "q: cannot open: No such file")
     expect_one_line(lathe("train", "--dataset", "packed", *MODEL), 2, "--data-root FILE")
     expect_one_line(lathe("data", "prepare", "x"), 2, "--dataset")
 

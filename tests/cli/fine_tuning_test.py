@@ -185,7 +185,7 @@ def test_a_folder_of_images_is_found_however_it_is_named(folder):
     for command in ("train", "find-lr", "bench tips", "doctor"):
         flags = ["--batch-size", 999, "--drop-last"] if command in ("train", "find-lr") else ["--augment", "crop,fli"]
         expect_one_line(lathe(*command.split(), "--data-root", "pets", "--image-size", 16, "--threads", 1, *flags), 2)
-    expect_one_line(lathe("train", "--data-root", "pets", "--weights", "none.pth"), 3, "cannot open none.pth: No such file or directory")
+    expect_one_line(lathe("train", "--data-root", "pets", "--weights", "none.pth"), 3, "lathe: none.pth: cannot open: No such file or directory\n")
     expect_one_line(lathe("train", "pets", *few), 2, 'unexpected argument "pets"; did you mean --data-root pets?')
     expect_one_line(lathe("train", "--dataset", "pets", *few), 2, 'got "pets"; did you mean --data-root pets?')
     expect_one_line(lathe("train", "cats", *few), 2, 'unexpected argument "cats"\n')

@@ -93,7 +93,7 @@ def test_a_disk_that_fails_when_it_is_looked_at(folder):
     metrics, last = pathlib.Path("a/metrics.jsonl").read_bytes(), last_of("a")
     for n, *call in ((1, "eval", "--run-dir", "a"), (1, "predict", "--run-dir", "a"), (1, "train", "--resume", "a"), (2, "train", "--resume", "a")):
         result = with_fault(f"STAT:{n}", *call, *(["--quiet"] if call[0] != "predict" else []))
-        expect_one_line(result, 3, f"file: cannot look at a/{'last' if 'train' in call and n == 1 else 'best'}.safetensors: Input/output error")
+        expect_one_line(result, 3, f"a/{'last' if 'train' in call and n == 1 else 'best'}.safetensors: cannot look at: Input/output error")
         assert pathlib.Path("a/metrics.jsonl").read_bytes() == metrics and last_of("a") == last, (n, call)
     pathlib.Path("mine.pack").write_bytes(b"not a packed file")
     for n in range(1, 10):

@@ -205,16 +205,16 @@ def test_a_checkpoint_that_cannot_be_looked_at_is_not_missing(folder):
         os.symlink(folder / "store" / name, f"a/{name}")
     (folder / "store").rename(folder / "away")
     for resume in ("auto", "a"):
-        expect_one_line(train("a", "--resume", resume), 3, "a/last.safetensors is a symbolic link to ", "which is not there")
+        expect_one_line(train("a", "--resume", resume), 3, "a/last.safetensors: is a symbolic link to ", "which is not there")
     for command in (["eval"], ["predict"], ["predict", "x.png"]):
-        expect(lathe(*command, "--run-dir", "a"), 3, "a/best.safetensors is a symbolic link to ", "which is not there")
+        expect(lathe(*command, "--run-dir", "a"), 3, "a/best.safetensors: is a symbolic link to ", "which is not there")
     os.symlink(folder / "nowhere", "run")
-    expect_one_line(train("run", "--resume", "auto"), 3, "run is a symbolic link to ")
+    expect_one_line(train("run", "--resume", "auto"), 3, "run: is a symbolic link to ")
     os.unlink("a/best.safetensors")
     os.symlink("best.safetensors", "a/best.safetensors")
-    expect(lathe("eval", "--run-dir", "a", "--quiet"), 3, "cannot look at a/best.safetensors: Too many levels of symbolic links")
+    expect(lathe("eval", "--run-dir", "a", "--quiet"), 3, "a/best.safetensors: cannot look at: Too many levels of symbolic links")
     expect(lathe("report", "a", "--output", "r.html"), 0)
-    assert "cannot look at a/best.safetensors: Too many levels" in pathlib.Path("r.html").read_text()
+    assert "a/best.safetensors: cannot look at: Too many levels" in pathlib.Path("r.html").read_text()
     assert pathlib.Path("a/metrics.jsonl").read_bytes() == before
     os.unlink("a/best.safetensors")
     (folder / "away").rename(folder / "store")

@@ -24,7 +24,7 @@ namespace lathe::test {
 /// Images [1,2,2] of two classes; sample `bad` is on a disk that does not answer.
 inline std::shared_ptr<const data::Dataset> images(int64_t count, int64_t bad) {
   return std::make_shared<data::FunctionDataset>(data::from_function(count, [bad](int64_t i) {
-    if (i == bad) throw FileError("file: cannot read images/" + std::to_string(i));
+    if (i == bad) throw FileError("images/" + std::to_string(i) + ": cannot read");
     return data::Example{full({1, 2, 2}, static_cast<double>(i % 2)),
                          full({}, i % 2, {.dtype = kI64})};
   }));

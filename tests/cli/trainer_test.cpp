@@ -104,7 +104,7 @@ TEST_CASE("trainer: so it is on a GPU" * lathe::test::cuda_case()) {
 TEST_CASE("trainer: a sample that cannot be read ends in exit code 3, with the weights saved") {
   Run run({.bad_train = 5});  // in the third batch
   add_linear(run.model);
-  CHECK(run.failure("sample 5: file: cannot read images/5") == ExitCode::kData);
+  CHECK(run.failure("sample 5: images/5: cannot read") == ExitCode::kData);
   const auto saved = run.saved();
   CHECK(saved.metadata.at("lathe.step") == "2");
   CHECK(saved.tensors.at("1.weight").to_vector<float>() ==
@@ -117,7 +117,7 @@ TEST_CASE("trainer: an error after the loss diverged unseen on a GPU saves the l
   run.model.add<Steep>();  // the first step makes the weights NaN, the second one's loss
   run.to(Device(DeviceType::kCUDA));
   const auto before = run.model.state_dict().clone();
-  CHECK(run.failure("sample 5: file: cannot read images/5") == ExitCode::kData);
+  CHECK(run.failure("sample 5: images/5: cannot read") == ExitCode::kData);
   const auto saved = run.saved();
   CHECK(saved.metadata.at("lathe.step") == "0");
   for (const auto& [name, values] : before) {
@@ -275,7 +275,7 @@ TEST_CASE("trainer: a folder that takes no weights is the error, and is not trie
   Run run;
   add_linear(run.model);
   const ArmedFault full_disk(file_faults().write, 1, FaultPoint::kForever);
-  CHECK(run.failure("file: cannot write") == ExitCode::kError);
+  CHECK(run.failure(": cannot write: ") == ExitCode::kError);
   CHECK(file_faults().write.calls() == 1);
   CHECK_FALSE(std::filesystem::exists(run.folder.path() / "last.safetensors"));
 }

@@ -63,14 +63,13 @@ TEST_CASE("FileLock: gives up with the path and the time, and is free after its 
     CHECK_THROWS_WITH_AS(
         FileLock(lock.path, 20),
         doctest::Contains(
-            ("another process has held " + lock.path + " for more than 20 ms").c_str()),
+            (lock.path + ": another process has held it for more than 20 ms").c_str()),
         FileError);
   }
   const FileLock again(lock.path, 0);
-  CHECK_THROWS_WITH_AS(
-      FileLock(lock.path, 0),
-      doctest::Contains(("file: another process holds " + lock.path + "\n").c_str()),
-      LockHeldError);
+  CHECK_THROWS_WITH_AS(FileLock(lock.path, 0),
+                       doctest::Contains((lock.path + ": another process holds it\n").c_str()),
+                       LockHeldError);
 }
 
 TEST_CASE("FileLock: of a folder, whatever is deleted in it") {
@@ -78,11 +77,11 @@ TEST_CASE("FileLock: of a folder, whatever is deleted in it") {
   std::filesystem::create_directory(lock.path);
   {
     const FileLock held(lock.path, 0);
-    CHECK_THROWS_WITH_AS(FileLock(lock.path, 0), doctest::Contains("another process holds "),
+    CHECK_THROWS_WITH_AS(FileLock(lock.path, 0), doctest::Contains(": another process holds it"),
                          LockHeldError);
   }
   const FileLock again(lock.path, 0);
-  CHECK_THROWS_WITH_AS(FileLock(lock.path + "/no/folder", 0), doctest::Contains("cannot lock "),
+  CHECK_THROWS_WITH_AS(FileLock(lock.path + "/no/folder", 0), doctest::Contains(": cannot lock: "),
                        FileError);
 }
 
@@ -111,21 +110,20 @@ TEST_CASE("FileLock: a file system without locks is a warning, once; other reaso
     CHECK_NOTHROW(FileLock(lock.path, 0));
   }
   flock_error = EIO;
-  CHECK_THROWS_WITH_AS(
-      FileLock(lock.path, 0),
-      doctest::Contains(("file: cannot lock " + lock.path + ": Input/output error").c_str()),
-      FileError);
+  CHECK_THROWS_WITH_AS(FileLock(lock.path, 0),
+                       doctest::Contains((lock.path + ": cannot lock: Input/output error").c_str()),
+                       FileError);
   flock_error = 0;
   set_log_handler(before);
   REQUIRE(warnings.size() == 1);
-  CHECK(warnings[0] == "file: " + lock.path +
-                           " cannot be locked, because its file system has no locks (Function not "
+  CHECK(warnings[0] == lock.path +
+                           ": cannot be locked, because its file system has no locks (Function not "
                            "implemented); see to it that no second process writes there");
 }
 
 TEST_CASE("FileLock: a path that cannot be made is an error with the system's reason") {
   CHECK_THROWS_WITH_AS(FileLock("/no/such/folder/lock"),
-                       doctest::Contains("cannot lock /no/such/folder/lock: No such file"),
+                       doctest::Contains("/no/such/folder/lock: cannot lock: No such file"),
                        FileError);
 }
 

@@ -66,7 +66,7 @@ TEST_CASE("mapped file: what cannot be opened, or is not there, is named") {
        {std::pair<int64_t, int64_t>{0, 4}, {3, 1}, {4, 0}, {-1, 2}, {1, -1}, {2, INT64_MAX}}) {
     CAPTURE(offset);
     CAPTURE(count);
-    CHECK(message_of<FileError>([&] { text_of(file, offset, count); }).find("which has 3") !=
+    CHECK(message_of<FileError>([&] { text_of(file, offset, count); }).find("but it has 3") !=
           std::string::npos);
   }
 }

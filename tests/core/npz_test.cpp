@@ -235,7 +235,7 @@ TEST_CASE("npz: a file that is cut short after it was opened is a FileError, nev
   const std::string text = message_of<FileError>([&] {
     for (const zip::Entry& entry : archive.entries()) zip::read_all(archive, entry, 1 << 20);
   });
-  CHECK_MESSAGE(text.find("which ends at byte 100") != std::string::npos, text);
+  CHECK_MESSAGE(text.find("but it ends at byte 100") != std::string::npos, text);
 }
 
 struct Refused {

@@ -58,8 +58,8 @@ TEST_CASE("paths: what cannot be looked at is an error with path and reason") {
   for (const fs::path& path : {at.root / "a", at.root / "a" / "x", at.root / std::string(300, 'n'),
                                at.root / std::string("file\0x", 6)}) {
     CAPTURE(path);
-    const std::string begin = "file: cannot look at " + path.string().substr(0, 40);
-    CHECK_THROWS_WITH_AS(path_kind(path), Contains(begin.substr(0, 40).c_str()), FileError);
+    CHECK_THROWS_WITH_AS(path_kind(path), Contains(": cannot look at: "), FileError);
+    CHECK_THROWS_WITH_AS(path_kind(path), Contains(path.string().substr(0, 20).c_str()), FileError);
     CHECK_THROWS_AS(is_there(path), FileError);
     CHECK_THROWS_AS(is_file(path), FileError);
     CHECK_THROWS_AS(is_folder(path), FileError);
@@ -75,7 +75,7 @@ TEST_CASE("paths: a link to what is not there is an error that names both") {
   for (const auto ask : {is_there, is_file, is_folder})
     CHECK_THROWS_WITH_AS(
         ask(at.root / "nowhere"),
-        Contains("/nowhere is a symbolic link to unmounted/file, which is not there"), FileError);
+        Contains("/nowhere: is a symbolic link to unmounted/file, which is not there"), FileError);
 }
 
 TEST_CASE(
@@ -101,7 +101,7 @@ TEST_CASE("paths: the end of links") {
   CHECK(end_of_links(at.root / "nowhere") == at.root / "unmounted/file");
   CHECK(end_of_links(at.root / "none") == at.root / "none");
   CHECK_THROWS_WITH_AS(end_of_links(at.root / "a"),
-                       Contains("/a: Too many levels of symbolic links"), FileError);
+                       Contains("/a: cannot follow: Too many levels of symbolic links"), FileError);
 }
 
 TEST_CASE("paths: one file under two names, and the content of a folder") {
@@ -116,13 +116,13 @@ TEST_CASE("paths: one file under two names, and the content of a folder") {
   CHECK(names_in(at.root / "folder").empty());
   CHECK_THROWS_WITH_AS(names_in(at.root / "none"), Contains("No such file or directory"),
                        FileError);
-  CHECK_THROWS_WITH_AS(names_in(at.root / "a"), Contains("file: cannot list"), FileError);
+  CHECK_THROWS_WITH_AS(names_in(at.root / "a"), Contains("a: cannot list: "), FileError);
   make_folders(at.root / "x/y");
   make_folders(at.root / "x/y");
   CHECK(is_folder(at.root / "x/y"));
-  CHECK_THROWS_WITH_AS(make_folders(at.root / "file/y"), Contains("file: cannot make the folder"),
-                       FileError);
-  CHECK_THROWS_WITH_AS(remove_path(at.root / "x"), Contains("file: cannot remove"), FileError);
+  CHECK_THROWS_WITH_AS(make_folders(at.root / "file/y"),
+                       Contains("file/y: cannot make the folder: "), FileError);
+  CHECK_THROWS_WITH_AS(remove_path(at.root / "x"), Contains("x: cannot remove: "), FileError);
   remove_path(at.root / "x/y");
   remove_path(at.root / "x/y");
   CHECK(!is_there(at.root / "x/y"));

@@ -97,7 +97,7 @@ TEST_CASE("fetch: file and directory are synced before a download counts" * need
   }
   const ArmedFault broken(file_faults().sync, 2);
   CHECK(fetch_error<FileError>(download, dir) ==
-        "file: cannot sync the directory of " + (dir / "f").string() + ": Input/output error");
+        (dir / "f").string() + ": cannot sync its directory: Input/output error");
   CHECK(read_file(dir / "f") == content());  // complete, but a power cut may take it back
 }
 

@@ -110,7 +110,7 @@ TEST_CASE("record images: the samples of stored ones, from mapped files") {
   CHECK(read_batch(records, std::vector<int64_t>{19}).size() == 1);
   CHECK(message_of<FileError>([&] {
           read_batch(records, std::vector<int64_t>{20});
-        }).find("test.bin was cut off while it was in use") != std::string::npos);
+        }).find("test.bin: was cut off while it was in use") != std::string::npos);
   CHECK_THROWS_AS(RecordImages("cifar100", root.path(), {.train = false}), DataError);
 }
 

@@ -109,7 +109,8 @@ TEST_CASE("checkpoint writer: after an error nothing more is written, and every 
   CheckpointWriter writer(folder.path(), 1);
   const ArmedFault fault(file_faults().write, 1);  // the first alone
   writer.save(collect_checkpoint({{"model", number}}), "best", 1);
-  CHECK_THROWS_WITH_AS(writer.finish(), doctest::Contains("best.safetensors: No space left"),
+  CHECK_THROWS_WITH_AS(writer.finish(),
+                       doctest::Contains("best.safetensors: cannot write: No space left"),
                        FileError);
   CHECK_THROWS_AS(writer.save(collect_checkpoint({{"model", number}}), "last", 2), FileError);
   CHECK_THROWS_AS(writer.finish(), FileError);

@@ -55,13 +55,9 @@ struct Files {
   std::vector<std::string> paths;
   int64_t problems = 0;
 
-  // `why` may say of the file itself what core/files/file.h says of any.
+  // `why` may begin with the name, as messages about files do.
   void skip(const std::string& name, std::string why) {
     ++problems;
-    for (const char* verb : {"open", "read", "look at"}) {
-      const std::string begin = formatted("file: cannot {} {}: ", verb, name);
-      if (why.starts_with(begin)) why.erase(0, begin.size());
-    }
     if (!why.starts_with(name)) why = formatted("{}: {}", name, why);
     write_stderr_line(formatted("lathe: skipped {}", printable(why)));
   }
