@@ -72,6 +72,20 @@ TEST_CASE("other names: flags of other trainers lead to ours") {
   for (const Case& c : cases) CHECK_MESSAGE(hint(c.word) == c.hint, c.word);
 }
 
+TEST_CASE("other names: a mistyped name leads where the name does") {
+  const Case cases[] = {
+      {"lerning-rate", "; did you mean --lr?"},
+      {"learnig_rate", "; did you mean --lr?"},
+      {"batchsise", "; did you mean --batch-size?"},
+      {"moemntum", "; did you mean --momentum?"},
+      {"channel-last", "; did you mean --layout nhwc?"},
+      {"weigth-decay", "; did you mean --weight-decay?"},
+      {"epcohs", "; did you mean --epochs?"},
+  };
+  for (const Case& c : cases) CHECK_MESSAGE(hint(c.word) == c.hint, c.word);
+  CHECK(hint("lerning-rate", kEval).find("--lr?") == std::string::npos);
+}
+
 TEST_CASE("other names: for what is no flag the way is named") {
   CHECK(hint("lr-find") == "; lathe find-lr suggests a learning rate");
   CHECK(hint("auto-lr-find") == hint("lr-find"));

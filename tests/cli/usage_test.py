@@ -26,7 +26,15 @@ def test_mistakes_in_the_call_are_one_line_and_exit_2(folder):
     alone = expect(lathe(), 2)
     assert not alone.stdout and "lathe train --model" in alone.stderr
     expect_one_line(lathe("inf"), 2, "inf: unknown command; did you mean lathe info?")
-    expect_one_line(lathe("--json", "info"), 2, "--json: the command comes first")
+    for call, says in (("--json info", "--json: the command comes first; did you mean lathe info --json?"),
+                       ("--json data fetch", "--json: the command comes first; did you mean lathe data fetch --json?"),
+                       ("--lr 0.1", "--lr: the command comes first; did you mean lathe train --lr?"),
+                       ("--lerning-rate=0.1", "--lerning-rate: the command comes first; did you mean lathe train --lr?"),
+                       ("--worst 4", "--worst: the command comes first; did you mean lathe eval --worst?"),
+                       ("--zzzzzzzz", "--zzzzzzzz: the command comes first; lathe --help lists all"),
+                       ("-", "-: the command comes first; lathe --help lists all"),
+                       ("train --lerning-rate 0.1", "--lerning-rate: unknown flag; did you mean --lr?")):
+        expect_one_line(lathe(*call.split()), 2, f"lathe: {says}\n")
     expect_one_line(lathe("info", "--jsn"), 2, "--jsn: unknown flag; did you mean --json?")
     expect_one_line(lathe("info", "x"), 2, 'unexpected argument "x"')
     expect_one_line(lathe("export", "a"), 2, "export: unknown command; did you mean lathe ckpt convert FILE OUT.onnx?")

@@ -56,9 +56,6 @@ bool is_prefix(const std::string& word, std::span<const Command> commands) {
 [[noreturn]] void fail_unknown_command(const std::vector<std::string>& arguments,
                                        std::span<const Command> commands) {
   std::string word = arguments[0];
-  if (word.starts_with("-")) {
-    throw UsageError(formatted("{}: the command comes first; see lathe --help", word));
-  }
   std::vector<std::string_view> names;
   for (const Command& c : commands) names.push_back(c.name);
   if (is_prefix(word, commands)) {
@@ -115,6 +112,23 @@ class Flags {
   }
   const std::vector<std::string>& words() const { return words_; }
 
+  bool has(const std::string& flag) const {
+    const std::string key = flag.substr(std::min<size_t>(2, flag.size()));
+    return letters_.contains(flag) ||
+           (flag.starts_with("--") && (units_.contains(key) || switches_.contains(key)));
+  }
+
+  /// flag_hint() for a flag as it was typed.
+  std::string hint(const std::string& flag, std::string_view prefix) const {
+    std::vector<std::string_view> keys = {"help"};
+    for (const auto& [known, unit] : units_) keys.push_back(known);
+    for (const auto& [known, meaning] : switches_) {
+      if (meaning.second) keys.push_back(known);
+    }
+    const std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+    return flag_hint(word, command_.takes, keys, prefix);
+  }
+
  private:
   void add(const Setting& setting) {
     const std::string key(setting.key);
@@ -160,16 +174,10 @@ class Flags {
   }
 
   [[noreturn]] void fail_unknown_flag(const std::string& flag) const {
-    std::vector<std::string_view> keys = {"help"};
-    for (const auto& [known, unit] : units_) keys.push_back(known);
-    for (const auto& [known, meaning] : switches_) {
-      if (meaning.second) keys.push_back(known);
-    }
-    const std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
-    const std::string hint = flag_hint(word, command_.takes, keys, "--");
+    const std::string meant = hint(flag, "--");
     throw UsageError(
         formatted("{}: unknown flag{}", flag,
-                  hint.empty() ? formatted("; lathe help {} lists all", command_.name) : hint));
+                  meant.empty() ? formatted("; lathe help {} lists all", command_.name) : meant));
   }
 
   const Command& command_;
@@ -179,6 +187,31 @@ class Flags {
   std::map<std::string, std::string, std::less<>> values_;                     // key → text
   std::vector<std::string> words_;
 };
+
+// The command that may have been meant by a call that begins with a flag: one that follows, or else
+// the first one that has the flag.
+const Command* command_of_flag(const std::vector<std::string>& arguments, const std::string& flag,
+                               std::span<const Command> commands) {
+  for (auto at = arguments.begin() + 1; at != arguments.end(); ++at) {
+    std::vector<std::string> rest(at, arguments.end());
+    if (const Command* const found = take_command(rest, commands)) return found;
+  }
+  const auto found =
+      std::ranges::find_if(commands, [&](const Command& c) { return Flags(c).has(flag); });
+  return found == commands.end() ? nullptr : &*found;
+}
+
+[[noreturn]] void fail_without_command(const std::vector<std::string>& arguments,
+                                       std::span<const Command> commands) {
+  const std::string flag = arguments[0].substr(0, arguments[0].find('='));
+  const Command* const meant = command_of_flag(arguments, flag, commands);
+  const Command& command = meant ? *meant : commands.front();
+  const std::string hint = Flags(command).has(flag)
+                               ? formatted("; did you mean lathe {} {}?", command.name, flag)
+                               : Flags(command).hint(flag, formatted("lathe {} --", command.name));
+  throw UsageError(formatted("{}: the command comes first{}", flag,
+                             hint.empty() ? "; lathe --help lists all" : hint));
+}
 
 bool asks_for_help(const std::vector<std::string>& arguments, const Command& command) {
   const auto is_end = [&](const std::string& argument) {
@@ -234,6 +267,7 @@ CommandLine parse_command_line(std::vector<std::string> arguments,
     const bool help = arguments.size() == 2 && (arguments[1] == "--help" || arguments[1] == "-h");
     if (help && is_prefix(first, commands))
       return {nullptr, {}, overview(commands, first, help_width())};
+    if (first.starts_with("-")) fail_without_command(arguments, commands);
     fail_unknown_command(arguments, commands);
   }
   if (asks_for_help(arguments, *command)) return {nullptr, {}, help_text(*command, help_width())};

@@ -207,6 +207,15 @@ bool has(const std::vector<std::string_view>& keys, std::string_view key) {
   return std::ranges::find(keys, key) != keys.end();
 }
 
+/// Adds the parts of a text with a space between two.
+void append_words(std::vector<std::string_view>& words, std::string_view text) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    words.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
 /// The longest flag that the word goes on from: "log-every-n-steps" from "log-every".
 std::string_view begin_of(std::string_view word, const std::vector<std::string_view>& keys) {
   std::string_view longest;
@@ -276,14 +285,27 @@ std::string flag_hint(std::string_view word, const Takes& takes,
     if (answer.is_for(takes) && has_word(answer.words, dashed))
       return formatted("; {}", answer.text);
   }
+  // Commands beside train read --run-dir.
+  const auto fits = [&](const OtherFlags& other) {
+    return has(keys, other.flag) && (other.flag != "run-dir" || takes == kTrainings);
+  };
+  std::vector<std::string_view> others;
   for (const OtherFlags& other : kOtherFlags) {
-    // Commands beside train read --run-dir.
-    const bool fits = has(keys, other.flag) && (other.flag != "run-dir" || takes == kTrainings);
-    if (fits && has_word(other.words, dashed)) return meant(other.flag, other.text);
+    if (!fits(other)) continue;
+    if (has_word(other.words, dashed)) return meant(other.flag, other.text);
+    append_words(others, other.words);
   }
-  constexpr size_t kLettersToOneEdit = 3;
-  const size_t edits = std::max<size_t>(1, dashed.size() / kLettersToOneEdit);
-  if (const std::string near = nearest(dashed, keys, edits); !near.empty()) return meant(near, "");
+  // Few letters are mistyped in a word that is nearly known, and more in one that is somewhat
+  // similar. A name of another program counts only in the first case.
+  const size_t few = dashed.size() / 6, more = std::max<size_t>(1, dashed.size() / 3);
+  std::string near = nearest(dashed, keys, few);
+  if (const std::string other = near.empty() ? nearest(dashed, others, few) : ""; !other.empty()) {
+    const auto* const row = std::ranges::find_if(
+        kOtherFlags, [&](const OtherFlags& o) { return fits(o) && has_word(o.words, other); });
+    return meant(row->flag, row->text);
+  }
+  if (near.empty()) near = nearest(dashed, keys, more);
+  if (!near.empty()) return meant(near, "");
   const std::string_view begin = begin_of(dashed, keys);
   return begin.empty() ? "" : meant(begin, "");
 }

@@ -16,12 +16,13 @@ namespace lathe::cli {
 std::string_view command_for(std::string_view word);
 
 /// A hint such as "; did you mean --batch-size?" for a flag that the command lacks. It names a flag
-/// of the command if `word` is another program's name for it, a longer form of it, or mistyped. ""
-/// if nothing is similar.
+/// of the command if `word` is another program's name for it, a longer form of it, or one of these
+/// mistyped. "" if nothing is similar.
 ///   word    without leading dashes; '_' is read as '-'
 ///   takes   the settings that the command takes
 ///   keys    the command's flags
-///   prefix  "--" for flags; "" for keys of a config file, where the hint is a line of such a file
+///   prefix  "--" or "lathe train --" for flags; "" for keys of a config file, where the hint is a
+///           line of such a file
 std::string flag_hint(std::string_view word, const Takes& takes,
                       const std::vector<std::string_view>& keys, std::string_view prefix);
 
