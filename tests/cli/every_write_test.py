@@ -44,7 +44,7 @@ def log_of(run):
     for line in (run / "log.txt").read_text().splitlines(keepends=True):
         assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S.*\n", line), line
         text = line[20:]
-        about_it = re.match(r"lathe: |(warning: )?(stopped (in|after) step|going on from|[^ ]+: cannot |run holds no checkpoint)", text)
+        about_it = re.match(r"lathe: |(warning: )?(stopped (in|after) step|going on from|this run is complete|[^ ]+: cannot |run holds no checkpoint)", text)
         if not about_it and text not in lines:
             lines.append(text)
     return lines

@@ -44,6 +44,24 @@ def test_each_position_alone(folder):
         check_equal(run, "whole")
 
 
+def test_a_run_that_is_complete_says_so_and_how_to_go_on(folder):
+    first = expect(train("a", "--no-quiet"), 0)
+    assert "complete" not in first.stderr, first.stderr
+    before = {file.name: file.read_bytes() for file in pathlib.Path("a").iterdir() if file.name != "log.txt"}
+    best = 100 * max(row["accuracy"] for row in rows_of("a") if row["split"] == "val")
+    says = (f"this run is complete: 3 of 3 epochs, best accuracy {best:.2f} %. `lathe report a` makes its report; "
+            "`lathe train --resume a --epochs N` with a larger N trains longer; another --run-dir begins a new run\n")
+    again = expect(train("a", "--resume", "auto", "--no-quiet"), 0, says)
+    assert again.stdout.startswith("test accuracy"), again.stdout
+    assert before == {file.name: file.read_bytes() for file in pathlib.Path("a").iterdir() if file.name != "log.txt"}
+    longer = expect(lathe("train", "--resume", "a", "--epochs", 4), 0)
+    assert "complete" not in longer.stderr and rows_of("a")[-1]["epoch"] == 4, longer.stderr
+    expect(train("b", "--max-steps", 2, "--quiet"), 0)
+    expect(lathe("train", "--resume", "b"), 0, "this run is complete: 1 of ", "`lathe train --resume b --max-steps N`")
+    expect(train("c", "--stop-after", 2, "--quiet"), 0)
+    assert "complete" not in expect(lathe("train", "--resume", "c"), 0).stderr
+
+
 def test_a_run_that_is_resumed_elsewhere_or_from_an_older_file(folder):
     expect(train("whole", "--save-every", 2, "--keep", 100), 0)
     steps = sorted(int(p.stem[5:]) for p in pathlib.Path("whole").glob("step-*.safetensors"))
