@@ -182,8 +182,14 @@ def test_seeds_make_a_run_each_and_print_the_mean(folder):
     subprocess.run(["rm", "-r", "s/seed-5"], check=True)
     kept = pathlib.Path("s/seed-3/last.safetensors").stat()
     again = expect(train(*flags, "--seed", 3, "--seeds", 3, "--run-dir", "s", "--resume", "auto"), 0)
-    assert f"3 seeds: accuracy {100 * mean:.2f} %, standard error {100 * error:.2f} (" in again.stdout, again.stdout
+    line = re.escape(f"3 seeds: accuracy {100 * mean:.2f} %, standard error {100 * error:.2f} (")
+    assert re.search(line + r"\d+\.\d\d to \d+\.\d\d %\), \d+:\d\d a training: s\n", again.stdout), again.stdout
     assert pathlib.Path("s/seed-3/last.safetensors").stat().st_mtime_ns == kept.st_mtime_ns
+    # The duration is of those that this call began: of one in the call above, of none when all have ended.
+    done = expect(train(*flags, "--seed", 3, "--seeds", 3, "--run-dir", "s", "--resume", "auto"), 0)
+    assert re.search(line + r"\d+\.\d\d to \d+\.\d\d %\): s\n", done.stdout), done.stdout
+    rows = [json.loads(text) for text in expect(train(*flags, "--seed", 3, "--seeds", 3, "--run-dir", "s", "--resume", "auto", "--json"), 0).stdout.splitlines()]
+    assert rows[-1]["seconds"] is None and all(row["seconds"] < 1 for row in rows if row["event"] == "done"), rows
 
     expect_one_line(train("--seeds", 2), 2, "--seeds 2 needs --run-dir")
     expect_one_line(train("--seeds", 2, "--run-dir", "s", "--resume", "s/seed-3"), 2, "--resume auto")

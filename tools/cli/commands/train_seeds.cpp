@@ -14,6 +14,7 @@
 #include "lathe/train/metrics_row.h"
 #include "lathe/train/progress.h"
 #include "lathe/train/row.h"
+#include "lathe/train/trainer.h"
 
 namespace lathe::cli {
 namespace {
@@ -21,11 +22,17 @@ namespace {
 // What one training reached.
 class NoteResult : public train::Observer {
  public:
-  void on_end(train::Trainer&, const train::FitResult& result) override { result_ = result; }
+  void on_end(train::Trainer& trainer, const train::FitResult& result) override {
+    result_ = result;
+    whole_ = trainer.begin_step() == 0;
+  }
   const train::FitResult& result() const { return result_; }
+  /// This process made all of its steps.
+  bool is_whole() const { return whole_; }
 
  private:
   train::FitResult result_;
+  bool whole_ = false;
 };
 
 struct Mean {
@@ -74,11 +81,11 @@ ExitCode train_seeds(
     if (const ExitCode end = train(one, note); end != ExitCode::kDone) return end;
     if (!note->result().evaluated) return ExitCode::kDone;  // --dry-run, or a pause
     accuracies.push_back(accuracy_of(note->result()));
-    seconds.push_back(note->result().seconds);
+    if (note->is_whole()) seconds.push_back(note->result().seconds);
   }
   const Mean accuracy = mean_of(accuracies);
   const auto [least, most] = std::ranges::minmax(accuracies);
-  const double mean_seconds = mean_of(seconds).value;
+  const double mean_seconds = seconds.empty() ? std::nan("") : mean_of(seconds).value;
   out.row(Row()
               .add("event", "seeds")
               .add("seeds", settings.seeds)
@@ -86,11 +93,12 @@ ExitCode train_seeds(
               .add("accuracy_error", accuracy.error)
               .add("seconds", mean_seconds)
               .add("run_dir", settings.run_dir));
+  const std::string each =
+      seconds.empty() ? "" : formatted(", {} a training", train::duration_text(mean_seconds));
   out.sentence(
-      formatted("{} seeds: accuracy {:.2f} %, standard error {:.2f} ({:.2f} to {:.2f} %), {} "
-                "a training: {}",
+      formatted("{} seeds: accuracy {:.2f} %, standard error {:.2f} ({:.2f} to {:.2f} %){}: {}",
                 settings.seeds, 100 * accuracy.value, 100 * accuracy.error, 100 * least, 100 * most,
-                train::duration_text(mean_seconds), settings.run_dir));
+                each, settings.run_dir));
   return ExitCode::kDone;
 }
 
