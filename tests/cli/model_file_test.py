@@ -289,7 +289,10 @@ def test_a_program_that_gives_probabilities(folder):
     of_graph = expect(lathe("predict", "--weights", "soft.onnx", "a.png"), 0).stdout
     assert expect(lathe("predict", "--model", "soft.pt2", "a.png"), 0).stdout == of_graph
     result = expect(lathe("train", *DATA, "--model", "soft.pt2", "--max-steps", 2, "--epochs", 1, "--run-dir", "a"), 0)
-    assert "warning: --model soft.pt2 ends in a softmax or sigmoid, but the loss expects logits" in result.stderr, result.stderr
+    warning = "warning: --model soft.pt2 ends in a softmax or sigmoid, but the loss expects logits: export it without that last op\n"
+    assert warning in result.stderr, result.stderr
+    expect(lathe("find-lr", *DATA, "--model", "soft.pt2", "--sweep-steps", 12), 0, warning)
+    assert warning in lathe("doctor", *DATA, "--model", "soft.pt2").stderr
     expect(lathe("ckpt", "convert", "a/last.safetensors", "a.lathe"), 0)
     of_graph = expect(lathe("predict", "--weights", "a.lathe", "a.png"), 0).stdout
     assert expect(lathe("predict", "--weights", "a/last.safetensors", "a.png"), 0).stdout == of_graph

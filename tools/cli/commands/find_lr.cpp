@@ -175,6 +175,7 @@ ExitCode run_find_lr(const Invocation& call) {
   check_last_batch(settings, shape, device, images->size(), settings.sweep_steps);
   manual_seed(static_cast<uint64_t>(settings.seed));
   const auto model = make_model(settings, shape);
+  warn_of_probabilities(*model, settings, log);
   if (!settings.weights.empty()) {
     for (const std::string& line :
          load_weights(*model, settings.weights, settings.new_head, settings.weights_section))

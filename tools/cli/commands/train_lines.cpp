@@ -80,14 +80,6 @@ void say_what_trains(nn::Module& model, const Settings& settings, const Tuned& t
     say_what_onnx_lacks(*graph, *settings.model, log);
 }
 
-void warn_of_probabilities(nn::Module& model, const Settings& settings, Log& log) {
-  if (!gives_probabilities(model)) return;
-  log.warning(
-      formatted("--model {} ends in a softmax or sigmoid, but the loss expects logits: export it "
-                "without that last op",
-                *settings.model));
-}
-
 void say_start(const Settings& settings, const RunData& data, const StartPoint& start,
                const Unchanged& same, const RunCounts& counts, Device device, Log& log) {
   say_how_it_computes(settings, device, log);

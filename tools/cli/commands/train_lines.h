@@ -25,10 +25,6 @@ struct RunCounts {
 /// file may be constants. Warns of a new head that is frozen, and of an ONNX file without norms.
 void say_what_trains(nn::Module& model, const Settings& settings, const Tuned& tuned, Log& log);
 
-/// Warns if the model of a file gives probabilities, because the loss takes logits. The model must
-/// be on the CPU.
-void warn_of_probabilities(nn::Module& model, const Settings& settings, Log& log);
-
 /// Says which model is trained on which data, from where training goes on, and what may be a
 /// mistake in the data. Call it when the run has its folder.
 void say_start(const Settings& settings, const RunData& data, const StartPoint& start,

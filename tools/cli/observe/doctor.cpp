@@ -57,6 +57,15 @@ std::array<std::string, 2> choose(Settings& settings, bool gpu_is_missing) {
   return {std::move(run), std::move(model)};
 }
 
+/// Warns of what a training warns of, too.   → biases_before_norm()
+std::vector<std::string> look_at_model(const Settings& settings, const data::ImageDataset& images) {
+  const auto model =
+      make_empty_model(settings, {.classes = images.classes(), .in_channels = images.channels()});
+  Log log(settings.quiet);
+  warn_of_probabilities(*model, settings, log);
+  return biases_before_norm(*model);
+}
+
 /// Watches the counted steps of a trial.
 class Watched {
  public:
@@ -229,8 +238,7 @@ ExitCode run_doctor(const Invocation& call) {
         "{}: doctor measures no steps and checks the settings as for a GPU with tensor cores",
         missing));
   }
-  facts.biases = biases_before_norm(*make_empty_model(
-      settings, {.classes = data.images->classes(), .in_channels = data.images->channels()}));
+  facts.biases = look_at_model(settings, *data.images);
   if (device) {
     facts.step = look_at_steps(settings, *device, data);
     print_steps(facts, *device, out);

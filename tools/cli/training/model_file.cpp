@@ -348,6 +348,14 @@ bool gives_probabilities(nn::Module& model) {
   return gives;
 }
 
+void warn_of_probabilities(nn::Module& model, const Settings& settings, Log& log) {
+  if (!gives_probabilities(model)) return;
+  log.warning(
+      formatted("--model {} ends in a softmax or sigmoid, but the loss expects logits: export it "
+                "without that last op",
+                *settings.model));
+}
+
 safetensors::Metadata program_entry(const nn::Module& model) {
   if (const auto* const program = dynamic_cast<const Program*>(&model))
     return {{std::string(kProgramKey), to_base64(program->architecture())}};

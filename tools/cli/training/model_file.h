@@ -12,6 +12,7 @@
 #include "lathe/graph/pt2/program.h"
 #include "lathe/nn/checkpoint.h"
 #include "lathe/nn/module.h"
+#include "lathe/tools/cli/output.h"
 #include "lathe/tools/cli/settings/settings.h"
 #include "lathe/tools/cli/training/compute.h"
 
@@ -77,6 +78,9 @@ jit::Graph traced_program(jit::Program& program, int64_t batch, bool any_batch);
 /// True if the model's results are probabilities. The models of the library give logits; for a file
 /// its graph tells (graph_file.h). The model must be on the CPU.
 bool gives_probabilities(nn::Module& model);
+
+/// Warns if gives_probabilities(model), because a training's loss takes logits.
+void warn_of_probabilities(nn::Module& model, const Settings& settings, Log& log);
 
 /// The metadata that checkpoints of a run with this model carry: the entry kProgramKey if the model
 /// is a file's, otherwise nothing.
