@@ -119,6 +119,26 @@ TEST_CASE("report page: curves of what there is, by split, accuracy in percent")
   CHECK(has(report_page(RunFiles{.folder = "/x/y"}, nullptr), "There are no metrics to draw."));
 }
 
+TEST_CASE("report page: one loss far above the others is cut off, and said") {
+  RunFiles run = made_run();
+  run.metrics.clear();
+  for (int64_t epoch = 1; epoch <= 5; ++epoch) {
+    const auto e = static_cast<double>(epoch);
+    run.metrics.push_back(row_of(epoch, 10 * epoch, "train", 2 - 0.2 * e, 0.5));
+    run.metrics.push_back(row_of(epoch, 10 * epoch, "val", 2.2 - 0.2 * e, 0.5));
+  }
+  CHECK_FALSE(has(report_page(run, nullptr), "cut off"));
+  run.metrics[1].loss = 282;
+  const std::string page = report_page(run, nullptr);
+  CHECK(has(page, "cut off: up to 282</text>"));
+  // The axis covers 1 to 1.8, and a twentieth more: epoch 5 of train is at its foot, epoch 1 nearly
+  // at its head (312 units high).
+  CHECK(has(page, "d=\"M0.0 14.9L160.0 "));
+  CHECK(has(page, "L640.0 312.0\""));
+  run.metrics[3].loss = 281;  // two of ten are not single values
+  CHECK_FALSE(has(report_page(run, nullptr), "cut off"));
+}
+
 TEST_CASE("report page: the memory of the five tags that hold most, if they hold a fiftieth") {
   RunFiles run = made_run();
   for (report::MetricsPoint& row : run.metrics) {

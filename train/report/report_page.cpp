@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <set>
 
 #include "lathe/core/format.h"
@@ -61,9 +62,33 @@ bool has_points(const ChartLine& line) {
 
 bool has_value(const LineChart& picture) { return std::ranges::any_of(picture.lines, has_points); }
 
+/// Cuts off single values that would flatten a chart, such as a first validation loss of 282: if
+/// nine tenths of the values lie in the lowest tenth of the axis, the axis ends above all values
+/// that are within ten times the range of these nine tenths. A mark says how high the highest is.
+void cut_outliers(LineChart& picture) {
+  constexpr size_t kFewest = 5;  // of fewer values none stands out
+  std::vector<ChartPoint> points;
+  for (const ChartLine& line : picture.lines) {
+    std::ranges::copy_if(line.points, std::back_inserter(points),
+                         [](const ChartPoint& p) { return std::isfinite(p.y); });
+  }
+  if (points.size() < kFewest) return;
+  std::ranges::sort(points, {}, &ChartPoint::y);
+  const double low = points.front().y, usual = points[9 * (points.size() - 1) / 10].y - low;
+  const auto cut =
+      std::ranges::find_if(points, [&](const ChartPoint& p) { return p.y - low > 10 * usual; });
+  if (!(usual > 0) || cut == points.end()) return;
+  const double top = std::prev(cut)->y;
+  picture.y.high = top + 0.05 * (top - low);
+  picture.marks.push_back({points.back().x, formatted("cut off: up to {:.4g}", points.back().y)});
+}
+
+enum class Outliers { kShown, kCut };
+
 /// A chart over the steps with a line per run and split. "" if there is nothing to draw.
 std::string chart(const std::vector<const RunFiles*>& runs, const std::string& title,
-                  const std::vector<std::string>& splits, const Value& value) {
+                  const std::vector<std::string>& splits, const Value& value,
+                  Outliers outliers = Outliers::kShown) {
   LineChart picture{.title = title, .x = {.label = "step"}, .y = {}, .lines = {}};
   for (const RunFiles* run : runs) {
     for (const std::string& split : splits) {
@@ -73,6 +98,7 @@ std::string chart(const std::vector<const RunFiles*>& runs, const std::string& t
       if (has_points(line)) picture.lines.push_back(std::move(line));
     }
   }
+  if (outliers == Outliers::kCut) cut_outliers(picture);
   return picture.lines.empty() ? "" : svg_of(picture);
 }
 
@@ -123,12 +149,12 @@ std::string charts(const std::vector<const RunFiles*>& runs) {
   const auto accuracy = [](const MetricsPoint& p) { return 100 * p.accuracy; };
   std::string all;
   if (one) {
-    all += chart(runs, "Loss", {"train", "val"}, loss);
+    all += chart(runs, "Loss", {"train", "val"}, loss, Outliers::kCut);
     all += chart(runs, "Accuracy, %", {"train", "val"}, accuracy);
   } else {
-    all += chart(runs, "Loss of evaluations", {"val"}, loss);
+    all += chart(runs, "Loss of evaluations", {"val"}, loss, Outliers::kCut);
     all += chart(runs, "Accuracy of evaluations, %", {"val"}, accuracy);
-    all += chart(runs, "Loss in training", {"train"}, loss);
+    all += chart(runs, "Loss in training", {"train"}, loss, Outliers::kCut);
   }
   for (const std::string& name : metric_names(runs)) {
     all += chart(runs, name, {"train", "val"},
