@@ -12,7 +12,7 @@
   functor calls a function of libm, which a GPU rounds in another way, its error stands in ulps_of() of tests/cuda/unary_test.cpp
   or binary_test.cpp. UnaryOp ends with the tests that return bool, where the loop of unary_test.cpp ends.
 - An op with kernels and gradients is in graph/op_table.cpp, or stands in NOT_IN_GRAPHS: jit::trace refuses a function that calls it.
-- The op has its line in op_table_test.cpp, which compares the columns amp and cpu with what the op does.
+- The op has its line in an op_rows_*.cpp, for which op_table_test.cpp compares the columns amp and cpu with what the op does.
 """
 import pathlib
 import re
@@ -22,7 +22,7 @@ from tree_files import paths_below
 
 COLUMNS = ["API", "grad", "grad²", "amp", "cpu", "cuda", "test"]
 NOT_IN_UMBRELLA = {"strided_adjoint.h", "resample.h"}  # parts of other ops
-NO_DTYPE_OF_THEIR_OWN = {"randperm"}  # op_table_test.cpp feeds them nothing
+NO_DTYPE_OF_THEIR_OWN = {"randperm"}  # op_rows_*.cpp feed them nothing
 
 # Ops with kernels that graph/op_table.cpp does not have. A function that calls one of these cannot be traced.
 NOT_IN_GRAPHS = set("""
@@ -123,7 +123,7 @@ def problems_of_row(row, root, cuda_words, umbrella, measured):
         if row["grad²"] and not row["grad"]:
             yield f"{function}: grad² without grad"
         if function not in measured | NO_DTYPE_OF_THEIR_OWN:
-            yield f"{function}: no line in tests/ops/op_table_test.cpp"
+            yield f"{function}: no line in an op_rows_*.cpp of tests/ops"
 
 
 def problems_of_graphs(rows, table):
@@ -200,7 +200,8 @@ def main():
         if room.name == "CMakeLists.txt" and room.parent.parent == root / "ops":
             cuda_words += re.findall(r"\b(\w+)_cuda\.cu\b", room.read_text(encoding="utf-8"))
     table = Table(read("ops/README.md"))
-    measured = set(re.findall(r'\{"(\w+)", \[\]\(T x\)', read("tests/ops/op_table_test.cpp")))
+    lines = "".join(path.read_text(encoding="utf-8") for path in sorted((root / "tests/ops").glob("op_rows_*.cpp")))
+    measured = set(re.findall(r'\{"(\w+)", \[\]\(T x\)', lines))
     problems = list(table.problems)
     assert words and table.rows and measured, "nothing was read"
 
