@@ -266,6 +266,30 @@ def test_images_without_a_test_part_are_divided(folder):
     assert expect(lathe("data", "verify", "folder", "--json"), 0).stdout.splitlines() == rows_of_verify
 
 
+def test_few_images_get_small_batches_and_small_images(folder):
+    grey_classes(folder / "a/train", dark=30, light=30)
+    grey_classes(folder / "a/test", dark=2, light=2)
+    call = ["train", "--data-root", "a", "--device", "cpu", "--model", "resnet8", "--max-steps", 1]
+    result = lathe(*call, "--run-dir", "run")
+    if "this build has no libpng" in result.stderr:
+        raise Skip("no libpng")
+    chosen = "chosen for about 60 training images: --image-size 64, --batch-size 8, --lr 0.00625, --epochs 60\n"
+    expect(result, 0, chosen)
+    config = pathlib.Path("run/config.toml").read_text()
+    for line in ("image-size = 64", "batch-size = 8", "lr = 0.00625", "epochs = 60"):
+        assert f"\n{line}\n" in config, config
+    assert "chosen for" not in expect(lathe("train", "--resume", "run", "--max-steps", 2), 0).stderr
+    # Everything that is given stays, and a run that has other values keeps them.
+    given = [*call, "--image-size", 16, "--batch-size", 20, "--lr", 0.1, "--epochs", 2]
+    assert "chosen for" not in expect(lathe(*given, "--run-dir", "given"), 0).stderr
+    expect(lathe("train", "--resume", "given", "--max-steps", 2, "--quiet"), 0)
+    config = pathlib.Path("given/config.toml").read_text()
+    assert "\nimage-size = 16\n" in config and "\nbatch-size = 20\n" in config and "\nlr = 0.1\n" in config, config
+    expect(lathe("find-lr", *call[1:-2], "--sweep-steps", 12), 0, "chosen for about 60 training images: --image-size 64, --batch-size 8\n")
+    grey_classes(folder / "b", dark=5, light=5)
+    expect(lathe("train", "--data-root", "b", *call[3:], "--val-split", 0.2, "--run-dir", "b-run"), 0, "chosen for about 6 training images: ")
+
+
 def test_folders_that_are_no_classes_are_not_divided(folder):
     """A folder above the right one, parts without classes, and one folder alone. Without --dataset, too, where there are images."""
     grey_classes(folder / "above/shapes/train", dark=2, light=2)

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
+
 #include "lathe/tools/cli/exit_codes.h"
 
 using namespace lathe::cli;
@@ -173,6 +175,82 @@ TEST_CASE("defaults: a packed file is trained on as its images ask for") {
     CHECK(settings.augment == augment);
     CHECK(settings.data_cache == "none");
   }
+}
+
+TEST_CASE(
+    "defaults: a folder of images is trained on in small batches, at a rate that suits them") {
+  struct Row {
+    int64_t images, batch;
+    double lr;
+  };
+  for (const auto& [images, batch, lr] : {Row{150, 16, 0.0125},
+                                          {256, 32, 0.025},
+                                          {kMostCountedImages, 128, 0.1},
+                                          {2, 8, 0.00625},
+                                          {1, 8, 0.00625},
+                                          {129, 20, 0.015625},  // 129 % 16 is 1
+                                          {97, 20, 0.015625}}) {
+    CAPTURE(images);
+    for (Machine machine : {kCpu, kGpu}) {
+      machine.folder_images = images;
+      Settings settings = with_dataset("folder");
+      settings.model = "resnet8";
+      complete(settings, machine);
+      CHECK(settings.batch_size == batch);
+      CHECK(settings.lr == lr);
+      CHECK(settings.image_size == (machine.has_cuda ? 224 : 64));
+    }
+  }
+}
+
+TEST_CASE("defaults: of a folder nothing is chosen that was given, or that weights decide") {
+  Machine machine = kCpu;
+  machine.folder_images = 150;
+  const auto chosen = [&](const std::function<void(Settings&)>& give) {
+    Settings settings = with_dataset("folder");
+    settings.model = "resnet8";
+    give(settings);
+    const Settings asked = settings;
+    complete(settings, machine);
+    return folder_remark(asked, settings, machine);
+  };
+  CHECK(chosen([](Settings&) {}) ==
+        "chosen for about 150 training images: --image-size 64, --batch-size 16, --lr 0.0125, "
+        "--epochs 60");
+  CHECK(chosen([](Settings& s) {
+          s.image_size = 96;
+          s.lr = 0.3;
+          s.epochs = 5;
+        }) == "chosen for about 150 training images: --batch-size 16");
+  CHECK(chosen([](Settings& s) {
+          s.batch_size = 4;
+          s.image_size = 32;
+          s.epochs = 1;
+        }) == "chosen for about 150 training images: --lr 0.1");
+  CHECK(chosen([](Settings& s) {
+          s.optimizer = "adamw";
+          s.image_size = 32;
+          s.epochs = 1;
+        }) == "chosen for about 150 training images: --batch-size 16, --lr 0.001");
+  CHECK(chosen([](Settings& s) {
+          s.weights = "w.pth";
+          s.new_head = true;
+          s.epochs = 1;
+        }) == "chosen for about 150 training images: --image-size 224, --batch-size 16, --lr 0.01");
+  CHECK(chosen([](Settings& s) {
+          s.model = "resnet18";
+          s.epochs = 1;
+        }) ==
+        "chosen for about 150 training images: --image-size 224, --batch-size 16, --lr 0.0125");
+  CHECK(chosen([](Settings& s) { s.dataset = "cifar10"; }).empty());
+  machine.folder_images = kMostCountedImages;
+  CHECK(chosen([](Settings& s) {
+          s.image_size = 64;
+          s.lr = 1;
+          s.epochs = 1;
+        }) == "chosen for more than 1023 training images: --batch-size 128");
+  machine.folder_images = 0;  // no training begins
+  CHECK(chosen([](Settings&) {}).empty());
 }
 
 TEST_CASE("defaults: digits are not mirrored, nor clothes in a few epochs") {

@@ -7,6 +7,7 @@
 #include "lathe/tools/cli/settings/command.h"
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/datasets.h"
+#include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
@@ -17,7 +18,9 @@ ExitCode run_bench_loader(const Invocation& call) {
   const Output out(settings.json);
   if (!settings.dataset) settings.dataset = "synthetic";
   if (!settings.model) settings.model = "resnet8";
-  complete(settings, look_around(settings));
+  Machine machine = look_around(settings);
+  machine.folder_images = count_folder_images(settings);
+  complete(settings, machine);
   refuse_resident_images(settings);
   const auto images = open_dataset(settings, Part::kTrain, true);
   data::DataLoader loader = make_loader(images, settings, true);

@@ -14,6 +14,7 @@
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/last_batch.h"
 #include "lathe/tools/cli/training/loss_scale.h"
@@ -157,9 +158,15 @@ ExitCode run_find_lr(const Invocation& call) {
   if (const std::string remark = choose_model(settings, settings.weights); !remark.empty())
     log.choice(remark);
   take_model_file(settings);
-  const Machine machine = look_around(settings);
+  Machine machine = look_around(settings);
   if (const std::string remark = choose_run(settings, machine); !remark.empty()) log.choice(remark);
+  machine.folder_images = count_folder_images(settings);
+  Settings open = settings;
+  open.lr = settings.min_lr;  // these two are no choice of the search
+  open.epochs = 1;
   complete(settings, machine);
+  if (const std::string remark = folder_remark(open, settings, machine); !remark.empty())
+    log.choice(remark);
   if (const std::string remark = choose_stem(settings, settings.weights); !remark.empty())
     log.choice(remark);
   settings.lr = settings.min_lr;

@@ -11,6 +11,7 @@
 #include "lathe/tools/cli/training/broken_files.h"
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
+#include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/input.h"
 #include "lathe/tools/cli/training/reading_data.h"
 #include "lathe/train/progress.h"
@@ -69,7 +70,9 @@ ExitCode run_find_workers(const Invocation& call) {
   const Output out(settings.json);
   if (!settings.dataset) settings.dataset = "synthetic";
   if (!settings.model) settings.model = "resnet8";
-  complete(settings, look_around(settings));
+  Machine machine = look_around(settings);
+  machine.folder_images = count_folder_images(settings);
+  complete(settings, machine);
   refuse_resident_images(settings);
   const FoundSetting found(settings.write_config, "workers");
   const Device device = prepare_compute(settings);

@@ -79,12 +79,16 @@ void choose(Settings& settings, const StartPoint& start, const SettingSources& c
     machine = look_around(settings);
     remark = choose_run(settings, machine);
   }
+  if (!start.from) machine.folder_images = count_folder_images(settings);
+  const Settings open = settings;
   complete(settings, machine);
   if (start.folder.empty() && *settings.dataset == "folder")
     refuse_among_classes(settings.data_root,
                          settings.run_dir.empty() ? kUsualRuns : settings.run_dir.c_str());
   if (!remark.empty()) log.choice(remark);
   if (!model.empty()) log.choice(model);
+  if (const std::string chosen = folder_remark(open, settings, machine); !chosen.empty())
+    log.choice(chosen);
   if (start.from && !settings.stem) settings.stem = start.before->stem;
   const std::string stem = choose_stem(settings, weights);
   if (!stem.empty()) log.choice(stem);

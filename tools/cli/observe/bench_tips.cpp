@@ -18,6 +18,7 @@
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/trial.h"
 
@@ -180,8 +181,9 @@ ExitCode run_bench_tips(const Invocation& call) {
   const StopRequests signals;  // a trial removes its folder
   const std::string model = choose_model(settings, settings.weights);
   take_model_file(settings);
-  const Machine here = look_around(settings);
+  Machine here = look_around(settings);
   const std::string run = choose_run(settings, here);
+  here.folder_images = count_folder_images(settings);
   complete(settings, here);
   choose_stem(settings, settings.weights);
   if (!settings.seconds) settings.seconds = 240;

@@ -20,6 +20,7 @@
 #include "lathe/tools/cli/training/compute.h"
 #include "lathe/tools/cli/training/datasets.h"
 #include "lathe/tools/cli/training/fine_tuning.h"
+#include "lathe/tools/cli/training/folder_images.h"
 #include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/trial.h"
 
@@ -51,6 +52,7 @@ std::array<std::string, 2> choose(Settings& settings, bool gpu_is_missing) {
   Machine machine = look_around(seen);
   machine.has_cuda = machine.has_cuda || gpu_is_missing;
   std::string run = choose_run(settings, machine);
+  machine.folder_images = count_folder_images(settings);
   complete(settings, machine);
   choose_stem(settings, settings.weights);
   if (gpu_is_missing) complete_for_gpu(settings);

@@ -2,8 +2,10 @@
 #include "lathe/tools/cli/settings/defaults.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "lathe/core/text/formatted.h"
+#include "lathe/nn/models.h"
 #include "lathe/tools/cli/exit_codes.h"
 #include "lathe/tools/cli/settings/models.h"
 #include "lathe/tools/cli/shell_word.h"
@@ -24,6 +26,9 @@ constexpr int64_t kUsualBatch = 128;
 constexpr int64_t kGreyEpochs = 2, kGreyBatch = 64;  // on a CPU
 constexpr int64_t kSyntheticEpochs = 3, kEpochs = 30;
 constexpr int64_t kMostUnmirroredEpochs = 3;
+// Of a folder of images (docs/results/own-images.json).
+constexpr int64_t kFolderSideOnCpu = 64, kFolderSteps = 8, kLeastFolderBatch = 8;
+constexpr int64_t kSmallFolderEpochs = 60;
 
 struct Step {
   double lr, weight_decay;
@@ -62,6 +67,38 @@ Step step_of(std::string_view model, std::string_view optimizer) {
 }
 
 bool is_grey(std::string_view dataset) { return dataset == "mnist" || dataset == "fashion-mnist"; }
+
+// resnet8 to resnet56, whose time grows with the pixels of an image. The others have a first layer
+// that leaves as many pixels of a large image as of a small one.
+bool is_small_resnet(std::string_view model) {
+  const nn::ModelKind* const kind = nn::find_model_kind(model);
+  return kind != nullptr && model.starts_with("resnet") && !kind->has_stem;
+}
+
+// At most an eighth of the images. Not so that a last batch has one image, because a batch norm
+// cannot take it.
+int64_t folder_batch(int64_t images) {
+  int64_t batch = kLeastFolderBatch;
+  while (2 * batch * kFolderSteps <= images && batch < kUsualBatch) batch *= 2;
+  while (images > batch && images % batch == 1) batch += kLeastFolderBatch / 2;
+  return batch;
+}
+
+// Weights, and the program of a file, come with the size and the rate that they were made for.
+void complete_for_folder(Settings& settings, const Machine& machine) {
+  const bool is_new =
+      settings.weights.empty() && !settings.program && !is_model_file(*settings.model);
+  if (!settings.image_size && !machine.has_cuda && is_new && is_small_resnet(*settings.model))
+    settings.image_size = kFolderSideOnCpu;
+  if (!settings.epochs && machine.folder_images < kMostCountedImages)
+    settings.epochs = kSmallFolderEpochs;
+  if (settings.batch_size) return;
+  settings.batch_size = folder_batch(machine.folder_images);
+  const bool scales = is_new && settings.optimizer == "sgd" && !settings.lr_scale_batch;
+  if (settings.lr || !scales) return;
+  const auto step = static_cast<double>(*settings.batch_size * settings.accumulate);
+  settings.lr = step_of(*settings.model, "sgd").lr * step / static_cast<double>(kUsualBatch);
+}
 
 int64_t image_size_for(std::string_view dataset, std::string_view model, const Machine& machine) {
   // A ResNet takes them as they are. Other families halve images five times, so they need 32.
@@ -169,6 +206,7 @@ int64_t batch_of_rank(int64_t batch_size, int64_t ranks) {
 void complete(Settings& settings, const Machine& machine) {
   const std::string& dataset = *settings.dataset;
   const bool grey_on_cpu = is_grey(dataset) && !machine.has_cuda;
+  if (dataset == "folder" && machine.folder_images > 0) complete_for_folder(settings, machine);
   if (!settings.epochs) {
     const bool synthetic_on_cpu = dataset == "synthetic" && !machine.has_cuda;
     settings.epochs = grey_on_cpu ? kGreyEpochs : synthetic_on_cpu ? kSyntheticEpochs : kEpochs;
@@ -188,6 +226,19 @@ void complete(Settings& settings, const Machine& machine) {
   if (!settings.gamma) settings.gamma = usual_gamma(settings.scheduler);
   if (!settings.threads) settings.threads = machine.usable_cpus;
   if (!settings.workers) settings.workers = 1;
+}
+
+std::string folder_remark(const Settings& asked, const Settings& chosen, const Machine& machine) {
+  if (chosen.dataset != "folder" || machine.folder_images == 0) return "";
+  std::vector<std::string> flags;
+  if (!asked.image_size) flags.push_back(formatted("--image-size {}", *chosen.image_size));
+  if (!asked.batch_size) flags.push_back(formatted("--batch-size {}", *chosen.batch_size));
+  if (!asked.lr) flags.push_back(formatted("--lr {}", number_text(*chosen.lr)));
+  if (!asked.epochs) flags.push_back(formatted("--epochs {}", *chosen.epochs));
+  if (flags.empty()) return "";
+  const bool all = machine.folder_images < kMostCountedImages;
+  return formatted("chosen for {} {} training images: {}", all ? "about" : "more than",
+                   all ? machine.folder_images : kMostCountedImages - 1, joined(flags, ", "));
 }
 
 void complete_for_gpu(Settings& settings) {

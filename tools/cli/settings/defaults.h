@@ -13,6 +13,9 @@ namespace lathe::cli {
 /// --image-size of folders of images, unless it is given.
 inline constexpr int64_t kFolderImageSize = 224;
 
+/// The training images of a folder are counted up to here. More of them change no choice.
+inline constexpr int64_t kMostCountedImages = 1024;
+
 /// The training images of a packed file.
 struct PackedKind {
   int64_t channels = 3;
@@ -32,6 +35,9 @@ struct Machine {
   bool fashion_mnist_found = false;       // or may be downloaded
   std::optional<PackedKind> packed = {};  // --data-root is a packed file
   DataRoot data_root = DataRoot::kOther;
+  // Training images in --data-root, a folder, up to kMostCountedImages; 0: they are not counted,
+  // because no training begins.
+  int64_t folder_images = 0;
   std::string other_form = {};  // data::other_form_of(CIFAR-10), or if that is empty (CIFAR-100)
 };
 
@@ -57,10 +63,21 @@ double usual_gamma(std::string_view scheduler);
 /// throws: UsageError if the ranks cannot share it equally.
 int64_t batch_of_rank(int64_t batch_size, int64_t ranks);
 
-/// Chooses all other open settings. Dataset and model must be set. Two things stay open: what
+/// Chooses all other open settings. Dataset and model must be set. For a training on a folder of
+/// images (Machine::folder_images)
+///   - batches are at most an eighth of the images, so that an epoch has eight steps;
+///   - without --lr, the learning rate of SGD is as much smaller as the batches that it chose;
+///   - a small ResNet on a CPU gets images of 64 x 64;
+///   - fewer images get more epochs.
+/// Two things stay open: what
 /// complete_for_gpu() chooses, and the stem, which weights may determine (choose_stem of
 /// training/fine_tuning.h).
 void complete(Settings& settings, const Machine& machine);
+
+/// What complete() has chosen for a training on a folder of images, as flags:
+/// "chosen for about 150 training images: --image-size 64, --batch-size 16". "" for other data.
+///   asked  the settings before complete()
+std::string folder_remark(const Settings& asked, const Settings& chosen, const Machine& machine);
 
 /// Chooses the open settings of a GPU: TF32 and page-locked memory are on, and convolution engines
 /// are timed unless the run must be deterministic. Do not call it on a CPU: a config file written

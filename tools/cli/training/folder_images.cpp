@@ -4,6 +4,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
+#include "lathe/tools/cli/settings/defaults.h"
 #include "lathe/tools/cli/training/reading_data.h"
 
 namespace lathe::cli {
@@ -57,6 +58,27 @@ std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part p
     fail_layout(root, found);
   const bool is_divided = part == Part::kVal && settings.val_split > 0;
   return data::open_image_folder(root, found, is_divided ? Part::kTrain : part, {.broken = broken});
+}
+
+int64_t count_folder_images(const Settings& settings) try {
+  if (settings.dataset != "folder") return 0;
+  const ImageFolders found = look_into(settings.data_root);
+  if (found.layout <= FolderLayout::kOther) return 0;
+  const bool has_parts = found.layout == FolderLayout::kParts;
+  const fs::path root = has_parts ? found.train : fs::path(settings.data_root);
+  // What --val-split leaves, and the test part that it takes where there is none.
+  const double left =
+      (1 - settings.val_split) * (found.tests().empty() ? 1 - settings.val_split : 1);
+  int64_t images = 0;
+  const auto part = [&] { return static_cast<int64_t>(static_cast<double>(images) * left); };
+  for (const auto& entry :
+       fs::recursive_directory_iterator(root, fs::directory_options::follow_directory_symlink)) {
+    if (data::is_image_name(entry.path().native())) ++images;
+    if (part() >= kMostCountedImages) return kMostCountedImages;
+  }
+  return part();
+} catch (const std::exception&) {  // opening the images says what is wrong
+  return 0;
 }
 
 std::string shown_path(const std::string& file) {

@@ -29,6 +29,10 @@ void refuse_among_classes(const std::filesystem::path& root,
 std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part part,
                                                 data::BrokenImage broken);
 
+/// The number of training images for Machine::folder_images. With --val-split it is about as many
+/// as that leaves. 0 if --dataset is not folder, or the folder has none or cannot be read.
+int64_t count_folder_images(const Settings& settings);
+
 /// The path for people: relative to the working directory if the file lies in or below it,
 /// otherwise unchanged.
 std::string shown_path(const std::string& file);
