@@ -17,6 +17,7 @@ DATA = ["--dataset", "synthetic", "--synthetic-size", 200, "--model", "resnet8",
 BATCH = ["--model", "resnet8", "--image-size", 16, "--threads", 1]  # each thread has workspaces of its own
 WORKERS = ["--dataset", "synthetic", "--synthetic-size", 64, "--image-size", 16, "--batch-size", 16]
 KEPT = (3 * 16 * 16**2 + 2 * 32 * 8**2 + 2 * 64 * 4**2) * 4  # bytes for an image: what the convolutions give, for the backward
+CLEAR = [*DATA, "--batch-size", 50]  # the losses of larger batches fluctuate less, so that there is a suggestion
 MIB = 1 << 20
 
 
@@ -25,12 +26,12 @@ def rows(result):
 
 
 def test_find_lr_sweeps_and_suggests(folder):
-    steps = ["--min-lr", 1e-4, "--max-lr", 1, "--sweep-steps", 25]
-    *points, done = rows(lathe("find-lr", *DATA, *steps, "--csv", "range.csv", "--json"))
-    assert [p["step"] for p in points] == list(range(len(points)))  # two and a half epochs of ten batches
-    assert done["event"] == "done" and (len(points) == 25 or done["diverged"]), (len(points), done)
+    steps = ["--min-lr", 1e-4, "--max-lr", 1, "--sweep-steps", 60]
+    *points, done = rows(lathe("find-lr", *CLEAR, *steps, "--csv", "range.csv", "--json"))
+    assert [p["step"] for p in points] == list(range(len(points)))  # fifteen epochs of four batches
+    assert done["event"] == "done" and (len(points) == 60 or done["diverged"]), (len(points), done)
     for p in points:
-        assert abs(p["lr"] / (1e-4 * 1e4 ** (p["step"] / 24)) - 1) < 1e-9, p
+        assert abs(p["lr"] / (1e-4 * 1e4 ** (p["step"] / 59)) - 1) < 1e-9, p
     lowest = min(points, key=lambda p: p["smoothed_loss"])
     assert done["lowest"] == lowest["lr"] and 0 < done["suggestion"] <= done["lowest"]
     assert lowest["smoothed_loss"] < points[0]["loss"], "it learns on its way"
@@ -38,9 +39,14 @@ def test_find_lr_sweeps_and_suggests(folder):
         table = list(csv.DictReader(file))
     assert [float(r["loss"]) for r in table] == [p["loss"] for p in points]
     assert [path.name for path in folder.iterdir()] == ["range.csv"], "nothing else is left"
-    shown = expect(lathe("find-lr", *DATA, *steps, "--csv", "range.csv", "--quiet"), 0)  # its own file is replaced
+    shown = expect(lathe("find-lr", *CLEAR, *steps, "--csv", "range.csv", "--quiet"), 0)  # its own file is replaced
     assert shown.stderr == "" and "suggestion: --lr " in shown.stdout and "*" in shown.stdout
     assert 16 + 2 + 2 <= len(shown.stdout.splitlines()) <= 16 + 2 + 3 and all(len(line) <= 100 for line in shown.stdout.splitlines())
+
+
+def test_find_lr_names_no_rate_from_few_steps(folder):
+    *points, done = rows(lathe("find-lr", *DATA, "--min-lr", 1e-4, "--max-lr", 1, "--sweep-steps", 25, "--json"))
+    assert len(points) == 25 and done["suggestion"] is None and done["remark"].startswith("too few steps were made, at least 40 are needed"), done
 
 
 def test_find_lr_stops_when_the_loss_explodes(folder):
@@ -85,12 +91,12 @@ def test_a_step_of_find_lr_is_the_mean_over_its_images(folder):
 def test_find_lr_writes_its_curve_and_its_suggestion(folder):
     steps = ["--min-lr", 1e-4, "--max-lr", 1, "--sweep-steps", 60, "--svg", "curve.svg", "--write-config", "my.toml"]
     (folder / "my.toml").write_text("# mine\nlr = 7 # old\nmomentum = 0.8\n")
-    result = expect(lathe("find-lr", *DATA, *steps, "--config", "my.toml", "--quiet"), 0)
+    result = expect(lathe("find-lr", *CLEAR, *steps, "--config", "my.toml", "--quiet"), 0)
     lr = re.search(r"suggestion: --lr (\S+),", result.stdout)[1]
     assert (folder / "my.toml").read_text() == f"# mine\nlr = {lr} # old\nmomentum = 0.8\n", result.stdout
     assert f"my.toml: lr = {lr}" in result.stdout
     assert xml.etree.ElementTree.parse("curve.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
-    expect(lathe("find-lr", *DATA, *steps, "--config", "my.toml", "--quiet"), 0)  # its own picture is replaced
+    expect(lathe("find-lr", *CLEAR, *steps, "--config", "my.toml", "--quiet"), 0)  # its own picture is replaced
     plan = expect(lathe("train", *DATA, "--config", "my.toml", "--dry-run"), 0).stdout
     assert re.search(rf"^lr = {lr}$", plan, re.M) and "momentum = 0.8" in plan, plan
 

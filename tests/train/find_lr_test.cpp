@@ -37,6 +37,17 @@ LrRange swept(LrRangeOptions options) {
   return range;
 }
 
+/// What is suggested if step i of 100 has the loss f(i / 100), with pseudo-random noise from -0.5 to
+/// 0.5.
+LrSuggestion noisy(uint32_t seed, double (*f)(double)) {
+  LrRange range({});
+  for (int64_t step = 0;; ++step) {
+    seed = seed * 1664525 + 1013904223;
+    const double noise = static_cast<double>(seed >> 8) / (1 << 24) - 0.5;
+    if (!range.add(f(static_cast<double>(step) / 100) + noise)) return range.suggestion();
+  }
+}
+
 }  // namespace
 
 TEST_CASE("lr range: learning rates rise by a constant factor between the ends") {
@@ -80,7 +91,7 @@ TEST_CASE("lr range: suggests where the loss falls most steeply") {
   CHECK(smooth > -2);
   CHECK(smooth < -1.2);
 
-  LrRange rising({.steps = 9});
+  LrRange rising({.steps = 9, .smoothing = 0});
   while (rising.add(1 + static_cast<double>(rising.points().size()) / 10)) {
   }
   CHECK(rising.suggestion().lr == 0);
@@ -89,6 +100,7 @@ TEST_CASE("lr range: suggests where the loss falls most steeply") {
   single.add(1);
   CHECK(single.suggestion().lr == 0);
   CHECK(single.suggestion().remark == LrRemark::kTooFewSteps);
+  CHECK(swept({.steps = 39}).suggestion().remark == LrRemark::kTooFewSteps);
 }
 
 TEST_CASE("lr range: the first tenth suggests nothing, however steeply the loss falls there") {
@@ -110,27 +122,30 @@ TEST_CASE("lr range: the first tenth suggests nothing, however steeply the loss 
 }
 
 TEST_CASE("lr range: a fall that may be chance suggests nothing") {
-  // A pseudo-random sequence of losses around a line that falls by `fall` in all.
-  const auto suggested = [](uint32_t seed, double fall) {
-    LrRange range({});
-    for (int64_t step = 0;; ++step) {
-      seed = seed * 1664525 + 1013904223;
-      const double noise = static_cast<double>(seed >> 8) / (1 << 24) - 0.5;
-      if (!range.add(2 - fall * static_cast<double>(step) / 100 + noise)) return range.suggestion();
-    }
-  };
-  int flat = 0, falling = 0, chance = 0;
+  int flat = 0, chance = 0;
   for (uint32_t seed = 1; seed <= 100; ++seed) {
-    const LrSuggestion none = suggested(seed, 0), some = suggested(seed, 1.5);
+    const LrSuggestion none = noisy(seed, [](double) { return 2.0; });
     flat += none.lr > 0 ? 1 : 0;
-    falling += some.lr > 0 ? 1 : 0;
     chance += none.remark == LrRemark::kMayBeChance ? 1 : 0;
-    if (seed == 1) CHECK(some.remark == LrRemark::kStillFalls);
   }
-  CHECK(flat <= 10);
+  CHECK(flat <= 3);
   CHECK(chance >= 30);
-  CHECK(falling == 100);
   CHECK(swept({}).suggestion().remark == LrRemark::kNone);
+}
+
+TEST_CASE("lr range: a place that half of the steps does not confirm is no suggestion") {
+  // A line is steepest nowhere. Other falls are steepest at half of the range, within the noise.
+  int line = 0, steep = 0;
+  for (uint32_t seed = 1; seed <= 100; ++seed) {
+    const LrSuggestion of_line = noisy(seed, [](double t) { return 2 - 1.5 * t; });
+    const LrSuggestion of_fall =
+        noisy(seed, [](double t) { return 2 - 0.75 * std::tanh((t - 0.5) / 0.05); });
+    line += of_line.remark == LrRemark::kUnsteady ? 1 : 0;
+    CHECK((of_line.remark == LrRemark::kUnsteady) == (of_line.lr == 0));
+    steep += of_fall.lr > 1e-3 && of_fall.lr < 0.1 ? 1 : 0;
+  }
+  CHECK(line >= 75);
+  CHECK(steep >= 90);
 }
 
 TEST_CASE("lr range: the steepest place is found over an eighth of the points") {
@@ -146,7 +161,7 @@ TEST_CASE("lr range: the steepest place is found over an eighth of the points") 
 
 TEST_CASE("lr range: a loss that falls until it is no number does not fall beyond the last rate") {
   LrRange range({.steps = 64, .smoothing = 0});
-  for (int i = 0; i < 40; ++i) range.add(10 - 0.1 * i - 0.01 * (i % 3));
+  for (int i = 0; i < 40; ++i) range.add(10 - 4 * std::tanh((i - 20) / 8.0));
   CHECK_FALSE(range.add(std::nan("")));
   CHECK(range.suggestion().lr > 0);
   CHECK(range.suggestion().remark == LrRemark::kNone);

@@ -14,6 +14,25 @@ namespace {
 
 bool lower(const LrRangePoint& a, const LrRangePoint& b) { return a.smoothed < b.smoothed; }
 
+/// The rate around which the smoothed loss falls most steeply, of the points from `first` to `end`.
+/// 0: it falls nowhere. The rates are equally spaced on the logarithmic axis, so differences of the
+/// loss are slopes. They are taken over several points, because single losses are noisy.
+double steepest_fall(const std::vector<LrRangePoint>& points, size_t first, size_t end) {
+  const size_t last = points.size() - 1, reach = std::max<size_t>(points.size() / 16, 1);
+  double steepest = 0, lr = 0;
+  for (size_t i = first; i <= end; ++i) {
+    const size_t before = std::max(i - std::min(i, reach), first);
+    const size_t after = std::min(i + reach, last);
+    const double slope =
+        (points[after].smoothed - points[before].smoothed) / static_cast<double>(after - before);
+    if (slope < steepest) {
+      steepest = slope;
+      lr = points[i].lr;
+    }
+  }
+  return lr;
+}
+
 struct Losses {
   double low, high;
 };
@@ -79,31 +98,45 @@ double LrRange::standard_error() const {
   return count > 0 ? std::sqrt(sum / static_cast<double>(count) * of_mean) : 0;
 }
 
+// An exponential mean is that of about 1 / (1-b) losses.
+bool LrRange::few_points() const {
+  return static_cast<double>(points_.size()) * (1 - options_.smoothing) < 4;
+}
+
+// Half of the steps is a test of its own, with other batches.
+bool LrRange::is_steady() const {
+  double rates[2];
+  for (const size_t half : {0, 1}) {
+    LrRangeOptions options = options_;
+    options.steps = std::max<int64_t>(options.steps / 2, 2);
+    options.smoothing = options_.smoothing * options_.smoothing;  // over as many learning rates
+    LrRange part(options);
+    for (size_t i = half; i < points_.size(); i += 2) {
+      part.add(points_[i].loss);
+      part.points_.back().lr = points_[i].lr;
+    }
+    const size_t first = part.first_used();
+    if (part.points_.size() < first + 2) return false;
+    const auto end = static_cast<size_t>(&part.lowest() - part.points_.data());
+    rates[half] = steepest_fall(part.points_, first, end);
+  }
+  const auto [low, high] = std::minmax(rates[0], rates[1]);
+  return low > 0 && std::log10(high / low) <= 0.5;
+}
+
 LrSuggestion LrRange::suggestion() const {
   const size_t first = first_used();
-  if (points_.size() < first + 3) return {0, LrRemark::kTooFewSteps};
+  if (points_.size() < first + 3 || few_points()) return {0, LrRemark::kTooFewSteps};
   const auto end = static_cast<size_t>(&lowest() - points_.data());
   const double fall = points_[first].smoothed - lowest().smoothed;
   if (end <= first || fall <= 0) return {0, LrRemark::kNoFall};
   // The first mean and the lowest of about ten independent ones differ by chance: by 1.5 standard
   // errors on average, give or take 1.2.
   if (fall <= 5 * standard_error()) return {0, LrRemark::kMayBeChance};
-  // The learning rates are equally spaced on the logarithmic axis, so differences of the loss are
-  // slopes. They are taken over several points, because single losses are noisy.
-  const size_t last = points_.size() - 1, reach = std::max<size_t>(points_.size() / 16, 1);
-  double steepest = 0;
-  LrSuggestion found;
-  for (size_t i = first; i <= end; ++i) {
-    const size_t before = std::max(i - std::min(i, reach), first);
-    const size_t after = std::min(i + reach, last);
-    const double slope =
-        (points_[after].smoothed - points_[before].smoothed) / static_cast<double>(after - before);
-    if (slope < steepest) {
-      steepest = slope;
-      found.lr = points_[i].lr;
-    }
-  }
-  if (!diverged_ && end == last) found.remark = LrRemark::kStillFalls;
+  const double lr = steepest_fall(points_, first, end);
+  if (lr > 0 && !is_steady()) return {0, LrRemark::kUnsteady};
+  LrSuggestion found{lr, LrRemark::kNone};
+  if (!diverged_ && end + 1 == points_.size()) found.remark = LrRemark::kStillFalls;
   return found;
 }
 

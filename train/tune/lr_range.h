@@ -28,6 +28,7 @@ enum class LrRemark {
   kTooFewSteps,  // were made
   kNoFall,       // of the loss
   kMayBeChance,  // the loss falls by no more than it fluctuates
+  kUnsteady,     // two halves of the steps suggest different rates
   kStillFalls,   // at the highest rate: look further
 };
 
@@ -64,13 +65,18 @@ class LATHE_API LrRange {
   /// The first point that a suggestion may come from. The means before it are of few losses.
   size_t first_used() const;
   /// The learning rate around which the smoothed loss falls most steeply over log(lr), measured
-  /// over an eighth of the points, from first_used() to the lowest point. None if the smoothed loss
-  /// falls nowhere there, or by no more than five standard errors of such a mean: then its fall
-  /// may be chance.
+  /// over an eighth of the points, from first_used() to the lowest point. None if
+  ///   - there are fewer than 4 / (1 - smoothing) points: 40 with the usual smoothing;
+  ///   - the smoothed loss falls nowhere there;
+  ///   - it falls by no more than five standard errors of such a mean: its fall may be chance;
+  ///   - the odd steps alone and the even steps alone suggest rates that differ by more than half a
+  ///     decade, or one half suggests none: the place of the fall is chance.
   LrSuggestion suggestion() const;
 
  private:
   double standard_error() const;
+  bool few_points() const;
+  bool is_steady() const;
 
   LrRangeOptions options_;
   std::vector<LrRangePoint> points_;
