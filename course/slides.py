@@ -166,6 +166,7 @@ def slides_in(pieces, sentences):
 
 def slides_of(page, without=()):
     """The slides of a chapter as Markdown, but for those of the sections whose headings are in `without`."""
+    page = re.sub(r"\nNext: [^\n]*\n\Z|\n *<pre>.*?</pre>", "", page, flags=re.S)  # the link to the next page, and the code of answers
     head, *sections = re.split(r"^## ", page, flags=re.M)
     title, _, intro = head.partition("\n")
     printed = [block for block in BLOCK.findall(intro) if block.startswith("```text")]

@@ -229,6 +229,7 @@ def test_slides(_):
         assert not re.search(r"^## .*\n\s*(?=##|\Z)", made, re.M), page.name
         for slide in re.split(r"^## .*\n", made, flags=re.M)[1:]:
             assert slide.count("\n- ") != 1 or "<!-- -->" in slide, f"{page.name}: a bullet alone: {slide}"
+        assert "</pre>" not in made and "\nNext: " not in made and "- Next: " not in made, f"{page.name}: code of an answer, or the next page"
         assert "```cpp\n}\n```" not in made, f"{page.name}: a bracket alone"
         assert slides.MARK not in made and not re.search("^(?:- )?" + slides.MARK, text, re.M), f"{page.name}: a mark in the wrong place"
 

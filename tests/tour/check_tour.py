@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the guided tour (docs/tour) and what leads to it against the tree.
 
-    check_tour.py SOURCE_ROOT
+    check_tour.py SOURCE_ROOT [--write]
 
 - A block of C++ in a chapter stands behind "From [file](path):" and is in that file: each line, in order; between two lines
   that the block has one after the other nothing is left out, except at a line "…".
@@ -14,6 +14,7 @@
   the program of most is tiny/.
 - A page ends with "## The one thing to remember", "## Exercises", "## Now write it" where course/README.md has assignments
   for it, and what is for reference. "Now write it" links each of these assignments and says how many minutes its reading takes.
+- The last line of a page links the next one, in the order of the table in the tour's README. `--write` writes these lines.
 - The pictures are there, without a style sheet. docs/tour/draw_figures.py draws them as they are, or a command of ours drew them.
 - examples/from_scratch.cpp has at most 300 lines and includes nothing of Lathe.
 - The index of questions in docs/map.md names one to three files for each question, and they exist.
@@ -39,6 +40,8 @@ DRAWN = ('<?xml version="1.0" encoding="UTF-8" standalone="no"?>\n<!DOCTYPE svg 
 BETWEEN_CHAPTERS = {"one-step.md": ("0", "examples/tour/one_step.cpp"), "training.md": ("0b", "tiny/main.cpp"), "recipe.md": ("5b", "tiny/main.cpp"),
                     "generalisation.md": ("5c", "tests/tiny/generalisation.h")}
 ANSWER = re.compile(r"\n  <details><summary>Answer</summary>(?:(?!</?details>).)*\w(?:(?!</?details>).)*</details>\s*\Z", re.S)
+ROW = re.compile(r"^\|([^|]*)\| \[[^\]]+\]\(([\w-]+\.md)\) \|", re.M)  # of the table in the tour's README
+NEXT = re.compile(r"\nNext: .*\n\Z")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.S | re.M)
 
 
@@ -119,6 +122,24 @@ def faults_of_end(text, assignments):
             yield f"does not say that course/{handout} takes {minutes} minutes of reading"
 
 
+def next_lines(index, texts):
+    """For each page in the README's table the line that it ends with. A page that is marked *later* may be skipped, so the line also names
+    the first one behind it that is not. `texts`: the pages by name."""
+    rows = [(name, "*later*" in mark) for mark, name in ROW.findall(index)]
+    link = {name: f"[{re.match(r'# (.*)', texts[name])[1]}]({name})" for name, _ in rows}
+    lines = {}
+    for at, (name, _) in enumerate(rows, 1):
+        now = next((i for i in range(at, len(rows)) if not rows[i][1]), len(rows))
+        named = [link[later] + " (*later*)" for later, _ in rows[at:now]] + [link[one] for one, _ in rows[now : now + 1]]
+        lines[name] = "\nNext: " + (", then ".join(named) or "the [course](../../course/README.md)") + ".\n"
+    return lines
+
+
+def faults_of_next(text, line):
+    if (found := NEXT.search(text)) is None or found[0] != line:
+        yield f"does not end with “{line.strip()}”: python3 tests/tour/check_tour.py . --write"
+
+
 def faults_of_chapter(root, page, text, cases, index):
     if f"]({page.name})" not in index:
         yield "is not in the list of the tour's README"
@@ -131,7 +152,7 @@ def faults_of_chapter(root, page, text, cases, index):
         yield f"{program.name} has {count} lines, more than 80"
     if not re.search(r"^```text\n", text, re.M):
         yield "has no output"
-    last = text.partition("\n## Exercises\n")[2]
+    last = NEXT.sub("", text).partition("\n## Exercises\n")[2]
     yield from faults_of_exercises(page, last)
     exercises = re.findall(r"^- \*\*(\d+[bc]?\.\d)\*\* ", last, re.M)
     if exercises not in ([f"{number}.{k}" for k in range(1, count + 1)] for count in (3, 4)):
@@ -215,6 +236,13 @@ def self_test():
     for wrong in (end.replace("thing", "word"), end.replace("5", "6"), end.replace("## Now", "## Not"), end.replace("1/h", "2/h"),
                   "## For reference: C\n\n" + end):
         assert list(faults_of_end(wrong, [("1/h.md", 5)])), wrong
+    table = "| | chapter |\n| 1 | [A](a.md) | x |\n| 2, *later* | [B](b.md) | x |\n| 3 | [C](c.md) | x |\n"
+    lines = next_lines(table, {"a.md": "# 1. A\n", "b.md": "# 2. B\n", "c.md": "# 3. C\n"})
+    assert lines == {"a.md": "\nNext: [2. B](b.md) (*later*), then [3. C](c.md).\n", "b.md": "\nNext: [3. C](c.md).\n",
+                     "c.md": "\nNext: the [course](../../course/README.md).\n"}, lines
+    assert not list(faults_of_next("# 2. B\n" + lines["b.md"], lines["b.md"]))
+    for wrong in ("# 2. B\n", "# 2. B\n" + lines["a.md"], "# 2. B\n" + lines["b.md"] + "\nMore.\n"):
+        assert list(faults_of_next(wrong, lines["b.md"])), wrong
     assert not list(faults_of_figures({"a.svg": figure}, ["![x](a.svg)"]))
     assert list(faults_of_figures({"a.svg": figure}, ["![x](b.svg)"]))
     assert list(faults_of_figures({"a.svg": '<rect class="x"/>'}, ["![x](a.svg)"]))
@@ -242,12 +270,16 @@ def main():
     faults, assignments = [], assignments_of_pages(root)
     pages = [page for page in paths_below(root, ["docs/tour"], {".md"}) if page.parent == tour]
     figures = drawn_figures(root)
+    lines = next_lines(index, {page.name: page.read_text(encoding="utf-8") for page in pages})
     for page in pages:
+        if "--write" in sys.argv[2:] and page.name in lines:
+            page.write_text(NEXT.sub("", page.read_text(encoding="utf-8")).rstrip("\n") + "\n" + lines[page.name], encoding="utf-8")
         text = page.read_text(encoding="utf-8")
         found = [*faults_of_quotes(root, page, text), *faults_of_pictures(page, text, figures)]
         if page.name != "README.md":
             found += faults_of_chapter(root, page, text, cases, index)
             found += faults_of_end(text, assignments.get(page.name, []))
+            found += faults_of_next(text, lines.get(page.name, "\nNext: \n"))
         faults += [f"docs/tour/{page.name}: {fault}" for fault in found]
     faults += faults_of_figures(figures, [page.read_text(encoding="utf-8") for page in pages])
     numbers = [page.name.partition("-")[0] for page in pages if page.name[:2].isdigit()]
