@@ -68,7 +68,7 @@ def numbered(chart):
     return re.sub(r"</svg>\s*$", f"{numbers}</svg>\n", chart)
 
 
-FIGURES = {"places.svg": early.places, "loss-curves.svg": training.loss_curves, "broken.svg": training.broken, "tamed.svg": training.tamed, "valley.svg": training.valley, "memorised.svg": training.memorised,
+FIGURES = {"places.svg": early.places, "step-size.svg": training.step_size, "loss-curves.svg": training.loss_curves, "broken.svg": training.broken, "tamed.svg": training.tamed, "valley.svg": training.valley, "memorised.svg": training.memorised,
            "notes.svg": early.notes, "strides.svg": early.strides, "op.svg": early.op, "orders.svg": early.image_orders, "window.svg": early.window, "tape.svg": early.tape,
            "views.svg": early.views, "write-view.svg": early.write_view, "filter.svg": early.filter_through_channels, "im2col.svg": early.im2col, "winograd-tiles.svg": early.winograd_tiles,
            "shadows.svg": early.shadows, "float-bits.svg": early.float_bits,

@@ -1,4 +1,5 @@
-// What docs/tour/recipe.md says of a narrow valley, (a² + 25 b²) / 2 from a = 10 and b = 1.
+// What docs/tour/recipe.md says of a narrow valley, (a² + 25 b²) / 2 from a = 10 and b = 1, and
+// docs/tour/one-step.md of the loss along its gradient.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -46,6 +47,28 @@ Place after_adam(int steps, double rate, bool turned) {
 
 void check_near(const Place& place, const Place& expected) {
   for (int i = 0; i < 2; ++i) CHECK(std::abs(place[i] - expected[i]) < 1e-9);
+}
+
+/// The loss of one-step.md after an update with this rate.
+double loss_on_paper(double rate) {
+  const Tensor x({1, 1, 3, 3}, {1, 2, 0, 0, 1, 3, 2, 1, 1});
+  const Tensor minus_target({1, 1, 2, 2}, {-2, -7, 0, -3}), half({}, {0.5});
+  const Tensor w = parameter(Tensor({1, 1, 2, 2}, {1, 0, -1, 2}));
+  const auto loss = [&] {
+    const Tensor error = conv2d(x, w, {}) + minus_target;
+    return sum(error * error) * half;
+  };
+  backward(loss());
+  Sgd({w}, {.lr = rate}).step();
+  return loss().item();
+}
+
+TEST_CASE("tour, one step: along the gradient the loss is 1 - 2r + 15r²") {
+  for (const double rate : {0.0, 0.01, 1.0 / 15, 0.125, 2.0 / 15, 0.2})
+    CHECK(loss_on_paper(rate) == doctest::Approx(1 - 2 * rate + 15 * rate * rate));
+  CHECK(loss_on_paper(0.125) == 0.984375);
+  CHECK(loss_on_paper(0.01) == doctest::Approx(0.9815));
+  CHECK(loss_on_paper(1.0 / 15) == doctest::Approx(14.0 / 15));
 }
 
 TEST_CASE("tour, recipe: SGD zigzags below the rate 0.08, and leaves the valley above") {

@@ -13,8 +13,21 @@ struct Change {
   double rate = 0.05, momentum = 0.9;
   double largest_norm = 1e9;  // of all gradients together, for clipping
   bool zero_grad = true;
+  bool label = true;  // false: as if cross_entropy()'s gradient did not subtract 1 at the label
   int64_t batch_size = 64, classes = 10;
 };
+
+/// The mean score of each image's label. Its gradient is 1/N there.
+Tensor mean_of_labels(const Tensor& scores, const Labels& labels) {
+  Tensor share(scores.shape());
+  const int64_t N = scores.dim(0), C = scores.dim(1);
+  for (int64_t n = 0; n < N; ++n) share.data()[n * C + labels[n]] = 1.0 / static_cast<double>(N);
+  return sum(scores * share);
+}
+
+double mean_of(const Tensor& x) {
+  return std::accumulate(x.data(), x.data() + x.numel(), 0.0) / static_cast<double>(x.numel());
+}
 
 void clip(const Net& net, double largest_norm) {
   double squares = 0;
@@ -50,8 +63,9 @@ class Training {
       batch = epoch_->next();
     }
     if (change_.zero_grad) sgd_.zero_grad();
-    const Tensor loss = cross_entropy(forward(batch->x), batch->labels);
-    backward(loss);
+    const Tensor scores = forward(batch->x), loss = cross_entropy(scores, batch->labels);
+    mean_score_ = mean_of(scores);
+    backward(change_.label ? loss : loss + mean_of_labels(scores, batch->labels));
     clip(net_, change_.largest_norm);
     sgd_.step();
     return loss.item();
@@ -59,6 +73,10 @@ class Training {
 
   /// The gradient of the second convolution's output in the last step.
   const Tensor& gradient() const { return gradient_; }
+  /// Of the last step's batch: the mean of all scores.
+  double mean_score() const { return mean_score_; }
+  /// The sum of the squares of what the linear layer reads of an image, in the mean.
+  double squares() const { return squares_; }
   /// Filters of the second convolution that were 0 throughout the last step's batch.
   int64_t dead_in_batch() const { return dead_in_batch_; }
   /// Those that are 0 throughout all images, in evaluation.
@@ -91,6 +109,7 @@ class Training {
     std::vector<bool> alive;
     dead_in_batch_ = dead_channels(positive, alive);
     const Tensor b = max_pool2d(positive, 2);
+    squares_ = mean_of(b * b) * static_cast<double>(b.numel() / b.dim(0));
     return net_.fc(reshape(b, {b.dim(0), b.numel() / b.dim(0)}));
   }
 
@@ -102,6 +121,7 @@ class Training {
   uint64_t epochs_ = 0;  // that have begun
   Tensor gradient_;
   int64_t dead_in_batch_ = 0;
+  double mean_score_ = 0, squares_ = 0;
 };
 
 void check_losses(const Change& change, const std::vector<double>& expected) {
@@ -132,6 +152,38 @@ TEST_CASE("tour, training: three of the six breakages") {
                {2.34, 3.40, 7.57, 8.82, 8.96, 6.18, 1.81, 1.03, 8.78, 20.30, 7.19, 2.53, 2.17});
   check_losses({.rate = 5}, {2.34, 191.23, 11656.13, 35174.62});
   check_losses({.momentum = 0}, {2.34, 3.40, 6.34, 7.14, 5.50, 3.25, 1.18, 0.87, 0.73});
+}
+
+TEST_CASE("tour, training: without the label all scores fall, and a small rate keeps the loss") {
+  check_losses({.label = false}, {2.34, 2.90, 2.78, 5.10, 9.89, 16.47, 48.05});
+  Training large({.label = false});
+  for (int step = 1; step <= 4; ++step) large.step();
+  CHECK(large.mean_score() == doctest::Approx(-27).epsilon(0.02));
+  Training small({.rate = 0.005, .momentum = 0, .label = false});
+  double last = 0;
+  for (int step = 1; step <= 96; ++step) {
+    last = small.step();
+    CHECK(last > 2.2);
+    CHECK(last < 2.6);
+    if (step == 1) CHECK(small.mean_score() == doctest::Approx(-0.33).epsilon(0.01));
+  }
+  CHECK(small.mean_score() == doctest::Approx(-54).epsilon(0.02));
+  CHECK(small.squares() == doctest::Approx(2800).epsilon(0.02));
+}
+
+TEST_CASE("tour, training: without the label a loss leaves 2.4 where the step is too long") {
+  Training training({.rate = 0.005, .label = false});
+  std::vector<double> losses, squares;
+  for (int step = 1; step <= 32; ++step) {
+    losses.push_back(training.step());
+    squares.push_back(training.squares());
+  }
+  CHECK(squares[0] == doctest::Approx(1126).epsilon(0.001));
+  CHECK(*std::max_element(losses.begin(), losses.begin() + 23) < 2.54);
+  CHECK(squares[23] == doctest::Approx(7200).epsilon(0.01));  // below 3.8 / 0.005 · 10
+  CHECK(squares[24] == doctest::Approx(8640).epsilon(0.01));
+  const double expected[] = {2.60, 2.80, 3.11, 4.90, 7.33, 14.62, 17.67, 25.07, 46.49};
+  for (int i = 0; i < 9; ++i) CHECK(losses[23 + i] == doctest::Approx(expected[i]).epsilon(0.01));
 }
 
 /// How many numbers of x have which exponent. Zeros are left out.

@@ -58,6 +58,7 @@ SHIFTED = (
 
 def axes(f, x, y, width, height, marks):
     """The axes of a panel, with an axis of 32 steps. `marks`: (what to write, its place in pixels above the axis)."""
+    f.text(x, y - 8, "loss", "end", size=11)
     f.line(x, y, x, y + height)
     f.line(x, y + height, x + width, y + height)
     for name, up in marks:
@@ -122,6 +123,36 @@ def broken():
     return f
 
 
+def step_size():
+    """The loss of docs/tour/one-step.md along its gradient, 1 - 2r + 15r², and what the slope promises."""
+    f = Figure("The loss along the gradient, for each learning rate", 640, 320)
+    at = lambda rate, loss: (round(60 + 3000 * rate, 1), round(30 + 600 * (1.1 - loss), 1))
+    parabola = lambda rate: 1 - 2 * rate + 15 * rate * rate
+    f.line(*at(0, 1.1), *at(0, 0.7))
+    f.line(*at(0, 0.7), *at(0.16, 0.7))
+    for loss in (0.7, 0.8, 0.9, 1, 1.1):
+        f.line(*at(0, loss), *at(0.16, loss), INK if loss == 1 else GREY, "2 3", 0.8)
+        f.text(54, at(0, loss)[1] + 4, loss, "end", size=11)
+    for rate, name in ((0, "0"), (0.01, "0.01"), (1 / 15, "1/15"), (0.125, "1/8"), (2 / 15, "2/15")):
+        x, y = at(rate, parabola(rate))
+        f.line(x, y, x, at(0, 0.7)[1], GREY, "2 3", 0.8)
+        f.text(x + (-4 if name == "1/8" else 4 if name == "2/15" else 0), 286, name, "end" if name == "1/8" else "start" if name == "2/15" else "middle", size=11)
+    f.text(300, 304, "learning rate r", "middle", size=11)
+    f.text(12, 18, "loss after the step", size=11)
+    f.line(*at(0, 1), *at(0.15, 0.7), ORANGE, "5 3", 2)
+    rates = [0.004 * i for i in range(41)]
+    for begin, end in zip(rates, rates[1:]):
+        f.line(*at(begin, parabola(begin)), *at(end, parabola(end)), BLUE, None, 2)
+    for rate in (0, 0.01, 1 / 15, 0.125, 2 / 15):
+        x, y = at(rate, parabola(rate))
+        f.box(round(x - 3, 1), round(y - 3, 1), 6, 6, BLUE, BLUE)
+    f.text(72, 236, "1 - 2r: what the gradient promises", fill=ORANGE)
+    f.text(120, 80, "1 - 2r + 15r²: the loss", fill=BLUE)
+    f.text(*(at(1 / 15, 0.933)[0], at(1 / 15, 0.933)[1] + 20), "the best rate", "middle", size=12)
+    f.text(548, 76, "too far", size=12)
+    return f
+
+
 def descent(rate, steps, momentum=0.0, adam=False):
     """The places of a descent of (a² + 25 b²) / 2 from a = 10, b = 1. Adam's means are those of the page, with 0.9 and 0.999."""
     place, v, square = [10.0, 1.0], [0.0, 0.0], [0.0, 0.0]
@@ -167,6 +198,7 @@ def memorised():
     for x, title, epochs in ((50, "the images as they are", AS_THEY_ARE), (400, "shifted anew in each epoch", SHIFTED)):
         f.text(x, 20, title, bold=True)
         f.line(x, 40, x, 280)
+        f.text(x - 6, 34, "loss", "end", size=11)
         for loss in (0, 0.5, 1, 1.5):
             y = 280 - 160 * loss
             f.line(x, y, x + 270, y, GREY if loss else INK, "2 3" if loss else None, 0.8 if loss else 1.2)
