@@ -174,18 +174,20 @@ static bool can_tile(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   if (profile::watched()) return false;
   if (!mask.defined()) return true;
   const autograd::TensorRef ref = mask;
-  return mask.device().is_cpu() && !autograd::wants_record(&ref, 1);
+  return mask.device().is_cpu() && mask.numel() > 0 && !autograd::wants_record(&ref, 1);
 }
 
-/// Whether reading the keys takes longer than multiplying them.
-static bool are_few(const Tensor& q, const Tensor& k, const Tensor& v,
+/// Whether attention_of_few() can do it, and reading the keys takes longer than multiplying them.
+///   queries  those of all heads that share a head of keys
+static bool are_few(int64_t queries, const Tensor& q, const Tensor& k, const Tensor& v,
                     const AttentionOptions& opt) {
-  constexpr int64_t kFewQueries = 8;
+  constexpr int64_t kFewQueries = 8, kFewOfAllHeads = 64;
   const autograd::TensorRef inputs[] = {q, k, v};
-  return q.dim(-2) <= kFewQueries && opt.dropout == 0 && !autograd::wants_record(inputs, 3);
+  return q.dim(-2) <= kFewQueries && queries <= kFewOfAllHeads && opt.dropout == 0 &&
+         !autograd::wants_record(inputs, 3);
 }
 
-/// Casts and shapes for tiled(). The options have a scale.
+/// Casts and shapes for tiled() and attention_of_few(). The options have a scale.
 static Tensor in_tiles(const Tensor& q, Tensor k, Tensor v, const AttentionOptions& opt) {
   const DType dtype = q.dtype(), wide = compute_dtype(dtype);
   AttentionOptions how = opt;
@@ -211,7 +213,8 @@ static Tensor in_tiles(const Tensor& q, Tensor k, Tensor v, const AttentionOptio
     tiles.mask = expand(is_bool ? opt.mask : cast(cast(opt.mask, dtype), wide), full).detach();
   }
   if (opt.dropout > 0) tiles.start = reserve_words(nullptr, kCPU, numel_of(full));
-  if (are_few(q, k, v, opt)) {
+  const int64_t sharing = numel_of(heads) / numel_of(shared);  // heads of queries for one of keys
+  if (are_few(sharing * q.dim(-2), q, k, v, opt)) {
     full[full.size() - 1] = v.dim(-1);
     const Tensor y = empty(full, {.dtype = dtype});
     const auto rows = [](const Tensor& t) { return t.stride(-1) == 1 ? t : contiguous(t); };

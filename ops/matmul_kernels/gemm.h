@@ -43,7 +43,7 @@ void gemm(const MatrixRef<T>& c, const MatrixRef<const T>& a, const MatrixRef<co
 inline constexpr int64_t kFewRows = 8;
 
 /// Like gemm(), for c of at most kFewRows rows. b is read once, in its own dtype: T may be a half
-/// type. The order of summation depends on the sizes alone.
+/// type. The order of summation depends on the sizes and on which step of b is 1.
 template <class A, class T>
 void gemm_few(const MatrixRef<A>& c, const MatrixRef<const A>& a, const MatrixRef<const T>& b,
               GemmMode mode);

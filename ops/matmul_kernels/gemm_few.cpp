@@ -17,8 +17,8 @@ using few_rows::Rows;
 // Columns of c at a time where b's columns are dense.
 constexpr int64_t kColumns = 64;
 // Columns of c and rows of b at a time where b's rows are dense. Pieces of rows should be long,
-// because memory is read ahead.
-constexpr int64_t kLongColumns = 512, kTerms = 4;
+// because memory is read ahead, but every thread should get some.
+constexpr int64_t kLongColumns = 512, kTerms = 4, kPieces = 8;
 
 /// Columns [first, last) of c, where b's columns are dense.
 template <class A, class T>
@@ -90,7 +90,8 @@ void gemm_few(const MatrixRef<A>& c, const MatrixRef<const A>& a, const MatrixRe
   const bool by_rows = b.col_step == 1 && b.cols > 1;
   const auto right = by_rows ? b : with_dense_rows(b.transposed(), right_room).transposed();
   constexpr int64_t kTaskWork = 1 << 16;  // multiplications worth another thread
-  const int64_t unit = by_rows ? kLongColumns : kColumns;
+  const int64_t long_columns = ceil_div(ceil_div(c.cols, kPieces), kColumns) * kColumns;
+  const int64_t unit = by_rows ? std::min(kLongColumns, long_columns) : kColumns;
   const int64_t grain = ceil_div(ceil_div(kTaskWork, c.rows * a.cols), unit) * unit;
   parallel_for(c.cols, grain, [&](int64_t first, int64_t last) {
     if (by_rows) {

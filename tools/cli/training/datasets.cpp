@@ -135,7 +135,15 @@ data::Transform transform_for(const data::ImageDataset& images, const Settings& 
       transform = compose(transform, data::reflect_pad(size), data::pad_crop(side, 0));
     if (name == "flip") transform = transform.then(data::hflip());
     if (name == "alternating-flip") transform = transform.then(data::alternating_hflip());
-    if (name == "cutout") cutout = size;
+    if (name == "cutout") {
+      if (size >= 2 * side) {
+        throw UsageError(
+            formatted("--augment: a square of {0} x {0} covers images of {1} x {1} wherever it is; "
+                      "cutout:{2} is the largest that does not",
+                      size, side, 2 * side - 1));
+      }
+      cutout = size;
+    }
   }
   transform = transform.then(data::normalize(images.mean(), images.std()));
   // The mean pixel is 0 now.
