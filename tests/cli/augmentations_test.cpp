@@ -72,6 +72,7 @@ TEST_CASE("--augment: a word that it does not know, and a size that does not fit
         "cutout, got \"fli\"");
   CHECK(message_of("flip:3") == "--augment: only shift and cutout have a size, got \"flip:3\"");
   CHECK(message_of("cutout:0") == "--augment: expected 1 to 4096, got 0");
+  CHECK(message_of("cutout:17") == "--augment: cutout:17 is larger than the images (16 x 16)");
   CHECK(message_of("shift:") == "--augment: expected a whole number, got \"\"");
   CHECK(message_of("shift:16") ==
         "--augment shift:16: reflect_pad: an image of 16x16 is too small for a border of 16");

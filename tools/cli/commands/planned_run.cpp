@@ -5,6 +5,7 @@
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/text/formatted.h"
+#include "lathe/tools/cli/exit_codes.h"
 #include "lathe/train/plan/gpu_model.h"
 
 namespace lathe::cli {
@@ -26,6 +27,12 @@ void print_run(const Output& out, const Settings& settings, const GpuDescription
   const int64_t epochs = *settings.epochs;
   const int64_t per_epoch =
       settings.drop_last ? kTrainingImages / batch : ceil_div(kTrainingImages, batch);
+  if (per_epoch == 0) {
+    throw UsageError(
+        formatted("--batch-size {}: an epoch of {} images has no whole batch, and {} "
+                  "drops the others",
+                  batch, kTrainingImages, settings.recipe));
+  }
   const int64_t steps = epochs * per_epoch;
   const int64_t evaluations =
       settings.eval_every > 0 ? ceil_div(epochs, settings.eval_every) : int64_t{1};

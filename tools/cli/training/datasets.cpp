@@ -136,11 +136,9 @@ data::Transform transform_for(const data::ImageDataset& images, const Settings& 
     if (name == "flip") transform = transform.then(data::hflip());
     if (name == "alternating-flip") transform = transform.then(data::alternating_hflip());
     if (name == "cutout") {
-      if (size >= 2 * side) {
-        throw UsageError(
-            formatted("--augment: a square of {0} x {0} covers images of {1} x {1} wherever it is; "
-                      "cutout:{2} is the largest that does not",
-                      size, side, 2 * side - 1));
+      if (size > side) {
+        throw UsageError(formatted("--augment: cutout:{} is larger than the images ({} x {})", size,
+                                   side, side));
       }
       cutout = size;
     }
@@ -309,8 +307,10 @@ std::shared_ptr<data::ImageDataset> open_dataset(const Settings& settings, Part 
   throw CommandError(ExitCode::kData, e.message());
 } catch (const ValueError& e) {
   throw UsageError(e.message());
-} catch (const ShapeError& e) {  // the images are too small for a change
-  throw UsageError(formatted("--augment {}: {}", settings.augment.value_or("none"), e.message()));
+} catch (const ShapeError& e) {  // such as images that are too small for a change
+  const std::string changes = settings.augment.value_or("none");
+  throw UsageError(changes == "none" ? e.message()
+                                     : formatted("--augment {}: {}", changes, e.message()));
 }
 
 ModelInput model_input(const Settings& settings, const data::ImageDataset& images) {
