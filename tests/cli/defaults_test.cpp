@@ -236,7 +236,12 @@ TEST_CASE("defaults: of a folder nothing is chosen that was given, or that weigh
           s.weights = "w.pth";
           s.new_head = true;
           s.epochs = 1;
-        }) == "chosen for about 150 training images: --image-size 224, --batch-size 16, --lr 0.01");
+        }).empty());
+  CHECK(chosen([](Settings& s) {
+          s.accumulate = 8;
+          s.image_size = 32;
+          s.epochs = 1;
+        }) == "chosen for about 150 training images: --batch-size 16, --lr 0.0125");
   CHECK(chosen([](Settings& s) {
           s.model = "resnet18";
           s.epochs = 1;

@@ -113,4 +113,17 @@ def test_other_commands_take_it_where_the_model_is_named(folder):
     assert "missing" not in expect(lathe("watch", "a", "--once"), 0).stdout
 
 
+def test_a_folder_that_is_no_run_is_called_what_it_is(folder):
+    (folder / "empty").mkdir()
+    (folder / "all/b").mkdir(parents=True)
+    (folder / "file").touch()
+    for command in (["eval"], ["predict", "x.png"], ["doctor"], ["ckpt", "verify-resume"]):
+        expect_one_line(lathe(*command, "--run-dir", "nowhere"), 3, "--run-dir: there is no nowhere")
+        expect_one_line(lathe(*command, "--run-dir", "empty"), 3, "--run-dir: empty is an empty folder")
+        expect_one_line(lathe(*command, "--run-dir", "all"), 3, "--run-dir: all holds no run (no config.toml, log, metrics or checkpoint)\n")
+        expect_one_line(lathe(*command, "--run-dir", "file"), 2, "--run-dir: file is a file; did you mean --weights file?")
+    (folder / "all/b/config.toml").touch()
+    expect_one_line(lathe("eval", "--run-dir", "all"), 3, "all holds no run", "; did you mean --run-dir all/b?\n")
+
+
 main(globals())

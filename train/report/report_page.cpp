@@ -62,9 +62,10 @@ bool has_points(const ChartLine& line) {
 
 bool has_value(const LineChart& picture) { return std::ranges::any_of(picture.lines, has_points); }
 
-/// Cuts off single values that would flatten a chart, such as a first validation loss of 282: if
-/// nine tenths of the values lie in the lowest tenth of the axis, the axis ends above all values
-/// that are within ten times the range of these nine tenths. A mark says how high the highest is.
+/// Cuts off a value that would flatten a chart, such as a first validation loss of 282: if nine
+/// tenths of the values lie in the lowest tenth of the axis, the axis ends above all values that
+/// are within ten times the range of these nine tenths. A mark says how high the highest is. Cuts
+/// nothing if more than one value of a line would be cut off.
 void cut_outliers(LineChart& picture) {
   constexpr size_t kFewest = 5;  // of fewer values none stands out
   std::vector<ChartPoint> points;
@@ -79,6 +80,10 @@ void cut_outliers(LineChart& picture) {
       std::ranges::find_if(points, [&](const ChartPoint& p) { return p.y - low > 10 * usual; });
   if (!(usual > 0) || cut == points.end()) return;
   const double top = std::prev(cut)->y;
+  const auto is_above = [&](const ChartPoint& p) { return std::isfinite(p.y) && p.y > top; };
+  for (const ChartLine& line : picture.lines) {
+    if (std::ranges::count_if(line.points, is_above) > 1) return;
+  }
   picture.y.high = top + 0.05 * (top - low);
   picture.marks.push_back({points.back().x, formatted("cut off: up to {:.4g}", points.back().y)});
 }

@@ -100,7 +100,7 @@ double LrRange::standard_error() const {
 
 // An exponential mean is that of about 1 / (1-b) losses.
 bool LrRange::few_points() const {
-  return static_cast<double>(points_.size()) * (1 - options_.smoothing) < 4;
+  return static_cast<double>(points_.size()) < std::round(4 / (1 - options_.smoothing));
 }
 
 // Half of the steps is a test of its own, with other batches.

@@ -34,14 +34,15 @@ constexpr int kPlotLines = 16, kBesidePlot = 11;  // columns of numbers at its l
 const char* text_of(train::LrRemark remark) {
   switch (remark) {
     case train::LrRemark::kTooFewSteps:
-      return "too few steps were made, at least 40 are needed: more --sweep-steps may help, or a "
+      return "too few steps were made to suggest a learning rate: more --sweep-steps may help, or "
+             "a "
              "lower --max-lr if the loss diverged";
     case train::LrRemark::kNoFall: return "the loss falls at no learning rate";
     case train::LrRemark::kMayBeChance:
       return "the loss falls by no more than its random fluctuation; more --sweep-steps may help";
     case train::LrRemark::kUnsteady:
-      return "the curve is too noisy: half of the steps suggests a learning rate more than three "
-             "times that of the other half; more --sweep-steps may help";
+      return "the curve is too noisy: its odd and its even steps do not suggest the same learning "
+             "rate; more --sweep-steps may help";
     case train::LrRemark::kStillFalls:
       return "the loss still falls at the highest learning rate: try a higher --max-lr";
     case train::LrRemark::kNone: break;

@@ -58,7 +58,8 @@ namespace {
 
 // Chooses dataset, model and stem, and downloads the data set if asked to. If nothing was given and
 // the download fails, another choice is made. A run that goes on keeps its stem.
-void choose(Settings& settings, const StartPoint& start, const SettingSources& call, Log& log) {
+void choose(Settings& settings, const StartPoint& start, const SettingSources& call,
+            const Ranks& ranks, Log& log) {
   // The names and shapes of weights tell the model, if nothing else does.
   const std::string weights = start.record ? start.file.string()
                               : start.from ? ""
@@ -79,7 +80,7 @@ void choose(Settings& settings, const StartPoint& start, const SettingSources& c
     machine = look_around(settings);
     remark = choose_run(settings, machine);
   }
-  if (!start.from) machine.folder_images = count_folder_images(settings);
+  if (!start.from && ranks.size() == 1) machine.folder_images = count_folder_images(settings);
   const Settings open = settings;
   complete(settings, machine);
   if (start.folder.empty() && *settings.dataset == "folder")
@@ -268,7 +269,7 @@ Settings choose_on_ranks(const Invocation& call, StartPoint& start, const Ranks&
   ranks.wait_for_each([&] {
     start = ranks.is_first() ? find_start(call, log) : StartPoint{.settings = call.settings};
     settings = start.settings;
-    if (ranks.is_first()) choose(settings, start, call.sources, log);
+    if (ranks.is_first()) choose(settings, start, call.sources, ranks, log);
   });
   share_start(ranks, start, settings, call.sources);
   ranks.wait_for_each([&] {

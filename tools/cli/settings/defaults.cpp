@@ -75,7 +75,7 @@ bool is_small_resnet(std::string_view model) {
   return kind != nullptr && model.starts_with("resnet") && !kind->has_stem;
 }
 
-// At most an eighth of the images. Not so that a last batch has one image, because a batch norm
+// About an eighth of the images. Not so that a last batch has one image, because a batch norm
 // cannot take it.
 int64_t folder_batch(int64_t images) {
   int64_t batch = kLeastFolderBatch;
@@ -85,19 +85,21 @@ int64_t folder_batch(int64_t images) {
 }
 
 // Weights, and the program of a file, come with the size and the rate that they were made for.
+bool is_begun(const Settings& settings) {
+  return !settings.weights.empty() || settings.program || is_model_file(*settings.model);
+}
+
 void complete_for_folder(Settings& settings, const Machine& machine) {
-  const bool is_new =
-      settings.weights.empty() && !settings.program && !is_model_file(*settings.model);
-  if (!settings.image_size && !machine.has_cuda && is_new && is_small_resnet(*settings.model))
+  if (is_begun(settings)) return;
+  if (!settings.image_size && !machine.has_cuda && is_small_resnet(*settings.model))
     settings.image_size = kFolderSideOnCpu;
   if (!settings.epochs && machine.folder_images < kMostCountedImages)
     settings.epochs = kSmallFolderEpochs;
   if (settings.batch_size) return;
   settings.batch_size = folder_batch(machine.folder_images);
-  const bool scales = is_new && settings.optimizer == "sgd" && !settings.lr_scale_batch;
-  if (settings.lr || !scales) return;
-  const auto step = static_cast<double>(*settings.batch_size * settings.accumulate);
-  settings.lr = step_of(*settings.model, "sgd").lr * step / static_cast<double>(kUsualBatch);
+  if (settings.lr || settings.optimizer != "sgd" || settings.lr_scale_batch) return;
+  settings.lr = step_of(*settings.model, "sgd").lr * static_cast<double>(*settings.batch_size) /
+                static_cast<double>(kUsualBatch);
 }
 
 int64_t image_size_for(std::string_view dataset, std::string_view model, const Machine& machine) {
@@ -229,7 +231,7 @@ void complete(Settings& settings, const Machine& machine) {
 }
 
 std::string folder_remark(const Settings& asked, const Settings& chosen, const Machine& machine) {
-  if (chosen.dataset != "folder" || machine.folder_images == 0) return "";
+  if (chosen.dataset != "folder" || machine.folder_images == 0 || is_begun(chosen)) return "";
   std::vector<std::string> flags;
   if (!asked.image_size) flags.push_back(formatted("--image-size {}", *chosen.image_size));
   if (!asked.batch_size) flags.push_back(formatted("--batch-size {}", *chosen.batch_size));

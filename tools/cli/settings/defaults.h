@@ -36,7 +36,7 @@ struct Machine {
   std::optional<PackedKind> packed = {};  // --data-root is a packed file
   DataRoot data_root = DataRoot::kOther;
   // Training images in --data-root, a folder, up to kMostCountedImages; 0: they are not counted,
-  // because no training begins.
+  // because no training begins or several ranks train.
   int64_t folder_images = 0;
   std::string other_form = {};  // data::other_form_of(CIFAR-10), or if that is empty (CIFAR-100)
 };
@@ -65,7 +65,7 @@ int64_t batch_of_rank(int64_t batch_size, int64_t ranks);
 
 /// Chooses all other open settings. Dataset and model must be set. For a training on a folder of
 /// images (Machine::folder_images)
-///   - batches are at most an eighth of the images, so that an epoch has eight steps;
+///   - batches are about an eighth of the images, but at least 8;
 ///   - without --lr, the learning rate of SGD is as much smaller as the batches that it chose;
 ///   - a small ResNet on a CPU gets images of 64 x 64;
 ///   - fewer images get more epochs.

@@ -136,7 +136,7 @@ constexpr Setting kSettings[] = {
    .help = "Passes over the training images"},
   {.key = "max-steps", .heading = "Optimisation", .target = &S::max_steps, .group = G::kTraining, .unit = "N", .max = 1e15,
    .help = "Stop after N steps; 0: after the last epoch"},
-  {.key = "batch-size", .heading = "Optimisation", .target = &S::batch_size, .group = G::kBatch, .unit = "N", .min = 1, .max = 1e6, .automatic = "128; on a CPU 64 for MNIST and Fashion-MNIST; for folders an eighth of the images or less",
+  {.key = "batch-size", .heading = "Optimisation", .target = &S::batch_size, .group = G::kBatch, .unit = "N", .min = 1, .max = 1e6, .automatic = "128; on a CPU 64 for MNIST and Fashion-MNIST; for folders about an eighth of the images",
    .help = "Images in a step. For bench infer: images in a call (32); calls with one image are measured, too"},
   {.key = "accumulate", .heading = "Optimisation", .target = &S::accumulate, .group = G::kGradients, .unit = "N", .min = 1, .max = 1e6,
    .help = "Batches whose gradients are averaged before a step"},

@@ -1,6 +1,9 @@
 // open_folder() and what is said with names of flags. Contract: folder_images.h.
 #include "lathe/tools/cli/training/folder_images.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "lathe/core/error.h"
 #include "lathe/core/text/formatted.h"
 #include "lathe/tools/cli/exit_codes.h"
@@ -60,24 +63,43 @@ std::shared_ptr<data::ImageDataset> open_folder(const Settings& settings, Part p
   return data::open_image_folder(root, found, is_divided ? Part::kTrain : part, {.broken = broken});
 }
 
+/// The images in a class folder and below it, without hidden files and folders; more than `most`
+/// are not counted.
+static int64_t count_images(const fs::path& folder, int64_t most) {
+  int64_t images = 0;
+  fs::recursive_directory_iterator entry(folder, fs::directory_options::follow_directory_symlink);
+  for (; entry != fs::recursive_directory_iterator() && images < most; ++entry) {
+    if (entry->path().filename().native().starts_with('.')) {
+      entry.disable_recursion_pending();
+    } else if (data::is_image_name(entry->path().native())) {
+      ++images;
+    }
+  }
+  return images;
+}
+
 int64_t count_folder_images(const Settings& settings) try {
   if (settings.dataset != "folder") return 0;
   const ImageFolders found = look_into(settings.data_root);
   if (found.layout <= FolderLayout::kOther) return 0;
   const bool has_parts = found.layout == FolderLayout::kParts;
   const fs::path root = has_parts ? found.train : fs::path(settings.data_root);
-  // What --val-split leaves, and the test part that it takes where there is none.
-  const double left =
-      (1 - settings.val_split) * (found.tests().empty() ? 1 - settings.val_split : 1);
+  // What is left by --val-split, which also takes the test part where there is none.
+  const auto left = [&](int64_t images) {
+    for (int k = found.tests().empty() ? 2 : 1; k > 0; --k)
+      images -= std::llround(settings.val_split * static_cast<double>(images));
+    return std::min(images, kMostCountedImages);
+  };
   int64_t images = 0;
-  const auto part = [&] { return static_cast<int64_t>(static_cast<double>(images) * left); };
-  for (const auto& entry :
-       fs::recursive_directory_iterator(root, fs::directory_options::follow_directory_symlink)) {
-    if (data::is_image_name(entry.path().native())) ++images;
-    if (part() >= kMostCountedImages) return kMostCountedImages;
+  for (const auto& entry : fs::directory_iterator(root)) {
+    if (entry.path().filename().native().starts_with('.') || !entry.is_directory()) continue;
+    images += count_images(entry.path(), 4 * kMostCountedImages);
+    if (left(images) == kMostCountedImages) break;
   }
-  return part();
-} catch (const std::exception&) {  // opening the images says what is wrong
+  return left(images);
+} catch (const Error&) {  // opening the images meets the same error, and says it
+  return 0;
+} catch (const fs::filesystem_error&) {
   return 0;
 }
 

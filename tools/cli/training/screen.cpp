@@ -22,11 +22,11 @@ using train::End;
 namespace {
 
 // What to say of a run that has no step left to make when it is resumed.
-std::string complete_text(const train::Trainer& trainer, const Settings& settings, End end) {
+std::string complete_text(const train::Trainer& trainer, End end) {
   const std::string folder = shell_word(trainer.folder().string());
-  const char* const limit = end == End::kEarly       ? "--early-stopping"
-                            : settings.max_steps > 0 ? "--max-steps"
-                                                     : "--epochs";
+  const char* const limit = end == End::kEarly   ? "--early-stopping"
+                            : end == End::kSteps ? "--max-steps"
+                                                 : "--epochs";
   return formatted(
       "this run is complete: {} of {} epochs, best accuracy {:.2f} %. `lathe report {}` makes its "
       "report; `lathe train --resume {} {} N` with a larger N trains longer; another --run-dir "
@@ -88,7 +88,7 @@ void Screen::on_save(train::Trainer&, std::string_view) {
 void Screen::on_trained(train::Trainer& trainer, End end) {
   if (end == End::kTime) log_.line("the time limit is reached");
   if (end != End::kTime && trainer.step() > 0 && trainer.step() == trainer.begin_step())
-    log_.line(complete_text(trainer, settings_, end));
+    log_.line(complete_text(trainer, end));
   if (end == End::kEarly) {
     log_.line(formatted("stopped early: no evaluation since epoch {} was better than {:.2f} %",
                         trainer.best_epoch(), 100 * trainer.best()));
