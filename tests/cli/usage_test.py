@@ -311,7 +311,7 @@ def test_closed_and_full_stdout_exit_1(folder):
     expect_one_line(closed, 1, "stdout: closed")
     read, write = os.pipe()
     os.close(read)
-    expect_one_line(lathe("info", stdout=write), 1, "stdout: closed")
+    expect_one_line(lathe("info", stdout=write), 1, "stdout: closed by its reader, as `| head` does\n")
     os.close(write)
 
 

@@ -38,9 +38,10 @@ void write_all(int descriptor, std::string_view text, std::string_view what) {
     const ssize_t written = write(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
-      const bool closed = errno == EPIPE || errno == EBADF;
-      throw CommandError(ExitCode::kError,
-                         formatted("{}: {}", what, closed ? "closed" : std::strerror(errno)));
+      const char* const cause = errno == EPIPE   ? "closed by its reader, as `| head` does"
+                                : errno == EBADF ? "closed"
+                                                 : std::strerror(errno);
+      throw CommandError(ExitCode::kError, formatted("{}: {}", what, cause));
     }
     text.remove_prefix(static_cast<size_t>(written));
   }
