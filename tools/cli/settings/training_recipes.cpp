@@ -72,8 +72,10 @@ constexpr TrainingRecipe kRecipes[] = {
     // The network, images and epochs of Jordan's airbench96 (arXiv:2404.00498; 96.03 % in the mean
     // of 400 runs), with the optimizer of cifar10-94-fast. airbench96 itself has SGD, Lookahead and
     // a batch of 1024. Its rates are 9 / 11.5 of airbench94's; so are these of cifar10-94-fast's,
-    // for a head of 512 in place of 256 filters: 0.67 * 2000 / 512^2 * 9 / 11.5. There the cut-out
-    // square lies in the image, here the image's border may cut it off.
+    // for a head of 512 in place of 256 filters: 0.67 * 2000 / 512^2 * 9 / 11.5. Three more
+    // differences: there the cut-out square lies in the image, here the image's border may cut it
+    // off; there batch norms have a momentum of 0.1, here of 0.4; there the biases of `whiten` rest
+    // after 3 epochs, here they do not.
     {"cifar10-96", "Wide CifarNet on CIFAR-10, made for 96 % in 37 epochs (not run to its end yet)",
      "dataset = cifar10\n"
      "model = cifarnet_wide\n"
