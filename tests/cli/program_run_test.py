@@ -113,6 +113,18 @@ def test_other_commands_take_it_where_the_model_is_named(folder):
     assert "missing" not in expect(lathe("watch", "a", "--once"), 0).stdout
 
 
+def test_a_damaged_checkpoint_is_named(folder):
+    program("a")
+    for name, reasons in (("last", ["could not be evaluated: a is the run of a program"]),  # the best one says whose run it is
+                          ("best", ["could not be evaluated: a/last.safetensors: ", "There is no config.toml either"])):
+        (folder / f"a/{name}.safetensors").write_bytes(b"damaged")
+        expect(lathe("report", "a"), 0)
+        page = pathlib.Path("a/report.html").read_text()
+        watched = expect(lathe("watch", "a", "--once"), 0).stdout
+        assert all(reason in page for reason in reasons) and "config.toml is missing" not in page, page[:3000]
+        assert "missing" not in watched and (name == "last" or "a/last.safetensors: " in watched), watched
+
+
 def test_a_folder_that_is_no_run_is_called_what_it_is(folder):
     (folder / "empty").mkdir()
     (folder / "all/b").mkdir(parents=True)

@@ -2,6 +2,7 @@
 #include "lathe/tools/cli/training/program_run.h"
 
 #include <algorithm>
+#include <exception>
 #include <vector>
 
 #include "lathe/core/error.h"
@@ -42,14 +43,18 @@ bool is_given(const SettingSources& call, std::string_view key) {
 
 }  // namespace
 
-bool is_run_of_program(const std::filesystem::path& folder) try {
+bool is_run_of_program(const std::filesystem::path& folder) {
   if (path_kind(folder / "config.toml") != PathKind::kNothing) return false;
+  std::exception_ptr unreadable;  // the error of the first one that is
   for (const char* name : {"last.safetensors", "best.safetensors"}) {
     const std::filesystem::path file = folder / name;
-    if (is_there(file)) return !safetensors::read_metadata(file.string()).contains(kConfigKey);
+    try {
+      if (is_there(file)) return !safetensors::read_metadata(file.string()).contains(kConfigKey);
+    } catch (const Error&) {
+      if (!unreadable) unreadable = std::current_exception();
+    }
   }
-  return false;
-} catch (const Error&) {
+  if (unreadable) std::rethrow_exception(unreadable);
   return false;
 }
 

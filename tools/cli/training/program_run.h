@@ -13,8 +13,10 @@
 
 namespace lathe::cli {
 
-/// True if `folder` holds the run of a program: it has checkpoints, of which none can be of the
-/// command, and no config.toml. False also if a checkpoint cannot be read.
+/// True if `folder` holds the run of a program: it has no config.toml, and the first of its
+/// checkpoints last and best that can be read is not of the command. False without checkpoints.
+/// throws: what the first one threw if there are checkpoints and none can be read (DataError,
+/// FileError).
 bool is_run_of_program(const std::filesystem::path& folder);
 
 /// Writes the settings in a program's checkpoint as the text of a config file: options of its
