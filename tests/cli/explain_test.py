@@ -62,6 +62,29 @@ def test_explain_takes_a_data_set(folder):
     assert "on the first batch of synthetic, [10,3,16,16]" in text and "  cast, a part of conv2d  conv1\n" in text, text[:3000]
 
 
+def test_explain_and_graph_of_a_run_have_its_settings_and_weights(folder):
+    trained = ["--dataset", "synthetic", "--synthetic-size", 20, "--seed", 3]
+    expect(lathe("train", *trained, "--augment", "none", "--model", "resnet20", "--batch-size", 10, "--image-size", 16, "--amp", "bf16", "--max-steps", 1, "--threads", 1, "--quiet",
+                 "--run-dir", "a"), 0)
+    *ops, done = rows_of("explain", "--run-dir", "a", "--threads", 1)
+    assert (done["model"], done["input"]) == ("resnet20", "[10,3,16,16]") and any(op["op"] == "cast" for op in ops), done
+    *_, same = rows_of("explain", *trained, "--model", "resnet20", "--batch-size", 10, "--image-size", 16, "--amp", "bf16", "--threads", 1, "--stem", "cifar",
+                       "--weights", "a/best.safetensors")
+    *_, fresh = rows_of("explain", "--config", "a/config.toml", "--threads", 1)
+    assert done["loss"] == same["loss"] != fresh["loss"], (done, same, fresh)
+    other = rows_of("explain", "--run-dir", "a", "--threads", 1, "--batch-size", 5)[-1]
+    assert other["input"] == "[5,3,16,16]", other
+    assert "-> bf16[10,16,16,16]" in expect(lathe("graph", "--run-dir", "a", "--threads", 1), 0).stdout
+    for command in ("explain", "graph"):
+        expect_one_line(lathe(command, "a"), 2, 'unexpected argument "a"; did you mean --run-dir a?')
+        expect_one_line(lathe(command, "--run-dir", "nowhere"), 3, "--run-dir: there is no nowhere")
+    for command in ("summary", "find-lr"):  # they have no --run-dir
+        expect_one_line(lathe(command, "a"), 2, 'unexpected argument "a"; did you mean --config a/config.toml?')
+    (folder / "a/config.toml").unlink()  # as a program's run, of a model of the library
+    *_, bare = rows_of("explain", "--run-dir", "a", "--threads", 1)
+    assert (bare["model"], bare["input"]) == ("resnet20", "[128,3,32,32]"), bare
+
+
 def test_ranges_say_what_f16_cannot_hold(folder):
     *rows, done = rows_of("explain", *SMALL, "--ranges")
     first, last = rows[0], rows[-1]

@@ -16,6 +16,7 @@
 #include "lathe/tools/cli/training/model_file.h"
 #include "lathe/tools/cli/training/random_batch.h"
 #include "lathe/tools/cli/training/reading_data.h"
+#include "lathe/tools/cli/training/saved_run.h"
 
 namespace lathe::cli {
 namespace {
@@ -65,8 +66,13 @@ Batch batch_of_dataset(const Settings& settings, Device device) {
 }  // namespace
 
 report::RecordedStep record_step(Settings& settings) {
-  const std::string chosen = choose_model(settings, settings.weights);
+  const bool is_of_run = !settings.run_dir.empty();
+  const std::string file = is_of_run ? weights_of(settings) : settings.weights;
+  if (is_of_run) take_carried_program(settings, file);
+  const std::string chosen = choose_model(settings, file);
+  if (!settings.model && is_of_run) fail_unknown_model(settings, file);
   if (!settings.model) settings.model = "resnet8";
+  settings.weights = file;
   take_model_file(settings);
   const bool reads_data = settings.dataset.has_value();
   if (reads_data) complete(settings, look_around(settings));

@@ -8,7 +8,8 @@ namespace lathe::cli {
 
 /// Records one forward and backward pass of the model, with the cross-entropy as loss. The batch
 /// comes from --dataset, or else holds normal random numbers. Chooses the open settings. With
-/// --weights and no --model, the file decides the model, and a line on stderr names the model.
+/// --run-dir the weights are those of the run (weights_of()). With weights and no --model, the file
+/// decides the model, and a line on stderr names the model.
 /// throws: what `find-lr` throws: UsageError, CommandError (kData) and others.
 report::RecordedStep record_step(Settings& settings);
 

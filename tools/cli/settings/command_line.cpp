@@ -227,10 +227,13 @@ bool asks_for_help(const std::vector<std::string>& arguments, const Command& com
 std::string hint_for(const std::string& word, const Command& command) {
   if (!command.words.empty()) return formatted("; expected {}", command.words);
   std::error_code unreadable;  // then there is no hint
-  const bool is_run =
-      std::filesystem::exists(std::filesystem::path(word) / "config.toml", unreadable);
-  if (is_run && command.takes.has(*find_setting("run-dir")))
-    return formatted("; did you mean --run-dir {}?", word);
+  const std::filesystem::path config = std::filesystem::path(word) / "config.toml";
+  if (std::filesystem::exists(config, unreadable)) {
+    if (command.takes.has(*find_setting("run-dir")))
+      return formatted("; did you mean --run-dir {}?", word);
+    if (command.takes.has(*find_setting("model")))
+      return formatted("; did you mean --config {}?", config.string());
+  }
   if (names_weights(word) && command.takes.has(*find_setting("weights")))
     return formatted("; did you mean --weights {}?", word);
   const bool is_data = command.takes.has(*find_setting("data-root"));

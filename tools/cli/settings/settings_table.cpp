@@ -206,7 +206,7 @@ constexpr Setting kSettings[] = {
   {.key = "seeds", .heading = "Run", .target = &S::seeds, .group = G::kNone, .unit = "N", .min = 1, .max = 1000,
    .help = "Trainings to make, with the seeds --seed, --seed + 1 and so on, each in a folder of --run-dir; prints their mean accuracy with its standard error, and the mean duration of those that this call began"},
   {.key = "run-dir", .heading = "Run", .target = &S::run_dir, .group = G::kNone, .unit = "DIR",
-   .help = "Run folder; training makes it (otherwise runs/DATASET-MODEL-DATE-N), eval and predict read it"},
+   .help = "Run folder; training makes it (otherwise runs/DATASET-MODEL-DATE-N), eval, predict, explain and graph read it"},
   {.key = "eval-every", .heading = "Run", .target = &S::eval_every, .group = G::kTraining, .unit = "EPOCHS", .max = 1e9,
    .help = "Epochs between two evaluations; 0: only at the end"},
   {.key = "log-every", .heading = "Run", .target = &S::log_every, .group = G::kTraining, .unit = "STEPS", .min = 1, .max = 1e9,

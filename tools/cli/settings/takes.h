@@ -92,10 +92,10 @@ inline constexpr Takes kSummary{
 inline constexpr Takes kExplain{
     .groups = {Group::kImages, Group::kBatch, Group::kModel, Group::kWeights, Group::kShape,
                Group::kPrecision, Group::kCompute},
-    .also = "ranges json"};
+    .also = "ranges run-dir json"};
 inline constexpr Takes kGraph{.groups = {Group::kImages, Group::kBatch, Group::kModel,
                                          Group::kShape, Group::kPrecision, Group::kCompute},
-                              .also = "output json"};
+                              .also = "output run-dir json"};
 inline constexpr Takes kBenchStep{
     .groups = {Group::kModel, Group::kShape, Group::kBatch, Group::kPrecision, Group::kCompute,
                Group::kOneStep, Group::kStepChecks, Group::kRoofline},
