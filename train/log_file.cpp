@@ -72,6 +72,9 @@ class LineWriter : public Observer {
   void on_message(Trainer&, MessageKind kind, std::string_view text) override {
     file_.add(formatted("{}{}", kind == MessageKind::kWarning ? "warning: " : "", text));
   }
+  void on_end(Trainer& trainer, const FitResult& result) override {
+    if (const std::string text = end_text(trainer, result); !text.empty()) file_.add(text);
+  }
 
  private:
   LogFile file_;

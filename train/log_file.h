@@ -13,8 +13,8 @@
 
 namespace lathe::train {
 
-/// Makes an observer that writes the trainer's messages, and a line for each epoch, to log.txt in
-/// the run folder. Does nothing without a run folder.
+/// Makes an observer that writes the trainer's messages, a line for each epoch and end_text()
+/// (progress.h) to log.txt in the run folder. Does nothing without a run folder.
 LATHE_API std::shared_ptr<Observer> log_file();
 
 /// Writes lines, each preceded by the time. If writing fails, the training goes on, and the log

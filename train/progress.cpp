@@ -126,6 +126,26 @@ std::string epoch_text(const EpochReport& s, size_t columns) {
   return before + least;
 }
 
+std::string end_text(const Trainer& trainer, const FitResult& result) {
+  const std::string folder = trainer.folder().string();
+  if (result.end == End::kSignal || result.end == End::kPause) {
+    const std::string by = result.signal != 0 ? formatted(" by signal {}", result.signal) : "";
+    const std::string last = (trainer.folder() / "last.safetensors").string();
+    return formatted("stopped after step {}{}{}", result.steps, by,
+                     folder.empty() ? "" : formatted("; {} has the state to go on from", last));
+  }
+  if (result.end == End::kTime)
+    return formatted("the time limit is reached, after step {}", result.steps);
+  if (result.steps > 0 && result.steps == trainer.begin_step()) {
+    return formatted("nothing left to train: the run{} is finished, in epoch {} of {} at step {}",
+                     folder.empty() ? "" : formatted(" in {}", folder), result.epochs,
+                     trainer.options().epochs, result.steps);
+  }
+  if (result.end == End::kEarly)
+    return formatted("stopped early: no evaluation since epoch {} was better", result.best_epoch);
+  return "";
+}
+
 std::string plain_text(const ProgressState& state, const std::string& unit) {
   return formatted("{} {}", state.label, numbers(state, unit));
 }
@@ -193,7 +213,11 @@ class ProgressBar : public Observer {
     if (trainer.is_first_rank())
       write_stderr_line(formatted("{}{}", kind == MessageKind::kWarning ? "warning: " : "", text));
   }
-  void on_end(Trainer&, const FitResult&) override { bar_.clear(); }
+  void on_end(Trainer& trainer, const FitResult& result) override {
+    bar_.clear();
+    const std::string text = end_text(trainer, result);
+    if (trainer.is_first_rank() && !text.empty()) write_stderr_line(text);
+  }
 
  private:
   Progress bar_{"auto", false};

@@ -16,7 +16,8 @@
 namespace lathe::train {
 
 /// Makes an observer that shows the progress of a training on stderr: one line that is redrawn on a
-/// terminal, and otherwise a line every ten seconds. It also prints a line after each epoch.
+/// terminal, and otherwise a line every ten seconds. It also prints a line after each epoch, and
+/// end_text().
 LATHE_API std::shared_ptr<Observer> progress_bar();
 
 /// A duration as text: "0:07", "12:34", "1:02:03"; "?" if unknown.
@@ -39,6 +40,11 @@ inline constexpr size_t kEpochColumns = 80;
 /// One line about an epoch. If it would be longer than `columns`, parts are left out in this order:
 /// the learning rate, the word "saved", the time.
 LATHE_API std::string epoch_text(const EpochReport& report, size_t columns = kEpochColumns);
+
+/// One line about the end of a training, for Observer::on_end(). It says that a resumed run had no
+/// step left, that the time limit or early stopping ended the run, or where a run that stopped can
+/// go on. "" if all epochs or steps were trained.
+LATHE_API std::string end_text(const Trainer& trainer, const FitResult& result);
 
 enum class ProgressMode { kBar, kPlain, kNone };
 

@@ -2,15 +2,25 @@
 #include "lathe/train/observer.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "lathe/core/files/file.h"
 #include "lathe/ops/binary.h"  // small_training.h multiplies
 #include "lathe/tests/cli/temporary_folder.h"
 #include "lathe/tests/train/small_training.h"
+#include "lathe/train/log_file.h"
+#include "lathe/train/progress.h"
 #include "lathe/train/trainer.h"
 
 using namespace lathe;
@@ -65,6 +75,18 @@ std::string joined(const std::vector<std::string>& lines) {
   return all;
 }
 
+/// What `run` writes to stderr, which is no terminal meanwhile.
+std::string errors_of(const std::filesystem::path& file, const std::function<void()>& run) {
+  const int to = open(file.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+  const int before = dup(STDERR_FILENO);
+  REQUIRE(dup2(to, STDERR_FILENO) == STDERR_FILENO);
+  run();
+  dup2(before, STDERR_FILENO);
+  close(before);
+  close(to);
+  return read_file(file.string(), INT64_MAX);
+}
+
 }  // namespace
 
 TEST_CASE("observers: each function is called where the header says") {
@@ -88,4 +110,43 @@ TEST_CASE("observers: each function is called where the header says") {
   expected.insert(expected.end(), evaluation.begin(), evaluation.end());
   for (const char* next : {"row test 6", "evaluation test 6", "end"}) expected.emplace_back(next);
   CHECK(joined(ear->heard) == joined(expected));
+}
+
+TEST_CASE("progress bar and log file: an end that no line of an epoch shows is told") {
+  const TemporaryFolder folder;
+  const std::filesystem::path run = folder.path() / "a";
+  const auto fit = [&](train::TrainerOptions options) {
+    Net net;
+    options.run_dir = run;
+    options.resume = "auto";
+    return errors_of(folder.path() / "errors", [&] {
+      train::Trainer trainer(net.model, *net.optimizer, std::move(options));
+      trainer.add(train::progress_bar()).add(train::log_file()).fit(net.train, net.test);
+    });
+  };
+  const auto lines_of = [](const std::string& text) {
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  const std::string usual = fit({.epochs = 2});
+  CHECK(lines_of(usual) == 2);  // its epochs
+  const std::string finished = "nothing left to train: the run in " + run.string() +
+                               " is finished, in epoch 2 of 2 at step 12\n";
+  CHECK(fit({.epochs = 2}) == finished);
+  CHECK(read_file((run / "log.txt").string(), INT64_MAX).ends_with(' ' + finished));
+  CHECK(fit({.epochs = 3, .pause_after = 14}) == "stopped after step 14; " +
+                                                     (run / "last.safetensors").string() +
+                                                     " has the state to go on from\n");
+  CHECK(fit({.epochs = 9, .time_limit = 1e-9})
+            .ends_with("\nthe time limit is reached, after step 14\n"));
+  CHECK(fit({.epochs = 3}).starts_with("epoch 3/3"));
+}
+
+TEST_CASE("progress bar: early stopping is told") {
+  const TemporaryFolder folder;
+  Net net;
+  const std::string text = errors_of(folder.path() / "errors", [&] {
+    train::Trainer trainer(net.model, *net.optimizer, {.epochs = 50, .early_stopping = 1});
+    trainer.add(train::progress_bar()).fit(net.train, net.test);
+  });
+  CHECK(text.find("\nstopped early: no evaluation since epoch ") != std::string::npos);
 }
