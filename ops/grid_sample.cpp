@@ -20,7 +20,7 @@ namespace lathe {
 
 namespace {
 
-/// Positions inside [0, size - 1]; outside, the nearest end, with no gradient.
+/// Positions in [0, size - 1]; outside, the nearest end, with no gradient.
 Tensor clipped(const Tensor& at, int64_t size) {
   const Tensor fixed = at.detach(), last = clamp(fixed, 0, size - 1);
   return where(logical_and(gt(fixed, 0), lt(fixed, size - 1)), at, last);
@@ -42,11 +42,12 @@ Tensor positions(const Tensor& points, int64_t size, const GridSampleOptions& op
                                       : mul(sub(mul(add(points, 1), n), 1), 0.5);
   switch (opt.padding) {
     case SamplePadding::kZeros: return at;
-    case SamplePadding::kBorder: return clipped(at, size);
+    case SamplePadding::kBorder: return clipped(where(isnan(at.detach()), 0, at), size);
     case SamplePadding::kReflection: break;
   }
   const double edge = opt.align_corners ? 0 : 0.5;
-  return clipped(reflected(at, -edge, n - 1 + edge), size);
+  const Tensor finite = where(isfinite(at.detach()), at, 0);
+  return clipped(reflected(finite, -edge, n - 1 + edge), size);
 }
 
 /// x [N,C,H,W] at whole positions [N,P,Q] → [N,C,P*Q]; 0 outside.

@@ -11,6 +11,8 @@ enum class SampleMode : uint8_t {
   kBilinear,
   kNearest,  // halves to even; grid gets a gradient of 0
 };
+/// A coordinate that is NaN, and with kReflection one that is infinite, counts as the middle of the
+/// first pixel, and gets a gradient of 0. With kZeros it gives NaN, or 0 by SampleMode::kNearest.
 enum class SamplePadding : uint8_t {
   kZeros,       // 0 outside the image
   kBorder,      // the nearest pixel of the image

@@ -95,6 +95,36 @@ TEST_CASE("grid_sample: of kNearest, a point that is infinite or NaN lies outsid
   CHECK(at.grad().to_vector<double>() == Values(10, 0));
 }
 
+TEST_CASE(
+    "grid_sample: a NaN inside a border or a reflection is the first pixel, without gradient") {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Values xy = {nan, 0.2, 0.3, nan, nan, nan, inf, 0.1, -inf, 0.1, 1e30, 0.1};
+  const struct {
+    GridSampleOptions opt;
+    Values want;  // PyTorch's
+  } cases[] = {{{kBilinear, kBorder, false}, {6.2, 3.1, 1, 8.6, 5.6, 8.6}},
+               {{kNearest, kBorder, false}, {5, 3, 1, 8, 5, 8}},
+               {{kBilinear, kReflection, false}, {6.2, 3.1, 1, 5.6, 5.6, 5.6}},
+               {{kNearest, kReflection, false}, {5, 3, 1, 5, 5, 5}}};
+  for (const Device device : devices()) {
+    for (const auto& [opt, want] : cases) {
+      CAPTURE(concat(static_cast<int>(opt.mode), " ", static_cast<int>(opt.padding)));
+      const TensorOptions as{.dtype = kF64, .device = device};
+      const Tensor x = (arange(12, as) + 1).view({1, 1, 3, 4}).detach().requires_grad_();
+      const Tensor at = tensor(xy).to(device).view({1, 1, 6, 2}).detach().requires_grad_();
+      const Tensor y = grid_sample(x, at, opt);
+      CHECK(difference(y.detach().cpu(), want, 1e-12) == "");
+      y.sum().backward();
+      CHECK(x.grad().sum().item<double>() == doctest::Approx(6));
+      // x grows by 1 from column to column and by 4 from row to row: 4/2 and 3/2 times that.
+      const Values slopes = {0, 6, 2, 0, 0, 0, 0, 6, 0, 6, 0, 6};
+      const Values got = at.grad().to_vector<double>();
+      CHECK(difference(tensor(got), opt.mode == kNearest ? Values(12, 0) : slopes, 1e-12) == "");
+    }
+  }
+}
+
 TEST_CASE("affine_grid: values, and grid_sample of the identity is the image") {
   const Tensor theta = tensor({{0.5, 0.1, 0.2}, {-0.3, 0.8, -0.1}}, kF64).view({1, 2, 3});
   const std::pair<bool, Values> cases[] = {
