@@ -66,9 +66,11 @@ Tensor median(const Tensor& x) {
   if (x.numel() == 0 && is_floating(x.dtype())) return mean(x);  // NaN
   const Tensor fixed = x.detach(), middle = median(reshape(fixed, {x.numel()}), 0).values;
   if (!is_floating(x.dtype())) return middle;
-  // max() shares the gradient among the elements that are the median.
+  // max() shares the gradient among the elements that are the median. A negative median takes part
+  // with the other sign: max() could not tell -inf from the elements that do not take part.
   const Tensor ties = logical_or(eq(fixed, middle), isnan(fixed));
-  return max(where(ties, x, -std::numeric_limits<double>::infinity()));
+  const Tensor sign = sub(1, mul(cast(lt(middle, 0), x.dtype()), 2));
+  return mul(max(where(ties, mul(x, sign), -std::numeric_limits<double>::infinity())), sign);
 }
 
 ValuesAndIndices median(const Tensor& x, int64_t dim_in, ReduceOptions opt) {

@@ -108,6 +108,28 @@ TEST_CASE("median: of all elements, equal medians share the gradient") {
   const double third = 1.0 / 3;
   CHECK(difference(gradient({1, 2, 2, 3, 2}), {0, third, third, 0, third}, 0) == "");
   CHECK(difference(gradient({1, kNaN, 2, kNaN}), {0, 0.5, 0, 0.5}, 0) == "");
+  CHECK(difference(gradient({-1, -2, -3, -2}), {0, 0.5, 0, 0.5}, 0) == "");
+}
+
+TEST_CASE("median: infinite medians have PyTorch's gradients and indices") {
+  const double inf = std::numeric_limits<double>::infinity();
+  const struct {
+    Values x, gradient;
+    int index;
+  } cases[] = {{{-inf, -inf, 1}, {0.5, 0.5, 0}, 1},
+               {{inf, -inf, inf, -inf}, {0, 0.5, 0, 0.5}, 3},
+               {{inf, inf, 1}, {0.5, 0.5, 0}, 0},
+               {{-inf, -inf, -inf}, {1.0 / 3, 1.0 / 3, 1.0 / 3}, 1}};
+  for (const Device device : devices()) {
+    for (const auto& c : cases) {
+      const Tensor x = tensor(c.x).to(device).requires_grad_();
+      const Tensor y = median(x);
+      CHECK(y.item<double>() == c.x[static_cast<size_t>(c.index)]);
+      y.backward();
+      CHECK(difference(x.grad().cpu(), c.gradient, 1e-15) == "");
+      CHECK(median(x, 0).indices.item<int>() == c.index);
+    }
+  }
 }
 
 TEST_CASE("quantile: the end of a line of more than 2^24 elements") {
