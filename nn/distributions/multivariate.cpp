@@ -40,6 +40,17 @@ Tensor factor_of_inverse(const Tensor& precision) {
   return linalg::solve_triangular(upper, eye(precision.dim(-1), precision.options()));
 }
 
+/// factor(), a Cholesky factor of the matrix `what`. Errors begin with the distribution's name.
+template <class F>
+Tensor factor_for(const char* what, const F& factor) {
+  try {
+    return factor();
+  } catch (const ValueError& e) {
+    LATHE_FAIL(ValueError, "MultivariateNormal: ", what,
+               " must be positive definite: ", e.message());
+  }
+}
+
 /// The Cholesky factor of the covariance.
 Tensor factor_of(const Tensor& loc, const CovarianceOptions& c) {
   const int given =
@@ -56,8 +67,14 @@ Tensor factor_of(const Tensor& loc, const CovarianceOptions& c) {
                   matrix.dim(-2) == loc.dim(-1),
               "MultivariateNormal: expected loc […,d] and a matrix […,d,d] (loc: ", loc,
               ", matrix: ", matrix, ")");
-  if (c.covariance_matrix.defined()) return linalg::cholesky(matrix);
-  if (c.precision_matrix.defined()) return factor_of_inverse(matrix);
+  LATHE_CHECK(DTypeError,
+              matrix.dtype() == loc.dtype() && (loc.dtype() == kF32 || loc.dtype() == kF64),
+              "MultivariateNormal: expected loc and matrix in f32 or in f64 (loc: ", loc,
+              ", matrix: ", matrix, ")");
+  if (c.covariance_matrix.defined())
+    return factor_for("covariance_matrix", [&] { return linalg::cholesky(matrix); });
+  if (c.precision_matrix.defined())
+    return factor_for("precision_matrix", [&] { return factor_of_inverse(matrix); });
   const Tensor diagonals = diagonal(matrix, {.dim1 = -2, .dim2 = -1});
   check_each("MultivariateNormal", "the diagonal of scale_tril", "positive", gt(diagonals, 0),
              diagonals);

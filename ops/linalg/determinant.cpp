@@ -45,7 +45,7 @@ Tensor det(const Tensor& a_in) {
   Tensor y = determinant(a).det;
   record("det", y, {a}, [a = Saved(a), y = SavedOutput(y)](const Tensor& dy, const Needs&) {
     if (!grad_enabled()) return Tensors{mul(per_matrix(dy), cofactors(a.get()))};
-    const Tensor inverse = transposed(inv(a.get()));  // its gradient is an op
+    const Tensor inverse = transposed(inverse_for("det", a.get()));  // an op, which has a gradient
     return Tensors{mul(per_matrix(mul(dy, y.get())), inverse)};
   });
   return y;
@@ -58,7 +58,7 @@ Slogdet slogdet(const Tensor& a_in) {
   const Determinant d = determinant(a);
   profile::note_output(d.sign);
   record("slogdet", d.logabsdet, {a}, [a = Saved(a)](const Tensor& dy, const Needs&) {
-    return Tensors{mul(per_matrix(dy), transposed(inv(a.get())))};
+    return Tensors{mul(per_matrix(dy), transposed(inverse_for("slogdet", a.get())))};
   });
   return {d.sign, d.logabsdet};
 }

@@ -68,12 +68,6 @@ Svd thin_svd(const Tensor& a) {
   return svd(a.detach(), {.full_matrices = false});
 }
 
-void check_finite(const char* op, const Tensor& a) {
-  check_matrices(op, a);
-  LATHE_CHECK(ValueError, all(isfinite(a.detach())).item<bool>(), op,
-              ": expected finite elements (a: ", a, ")");
-}
-
 }  // namespace
 
 Tensor pinv(const Tensor& a_in, const PinvOptions& opt) {

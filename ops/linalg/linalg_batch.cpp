@@ -4,6 +4,8 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 
 namespace lathe::linalg {
@@ -18,6 +20,12 @@ void check_square(const char* op, const Tensor& a) {
   check_matrices(op, a);
   LATHE_CHECK(ShapeError, a.dim(-2) == a.dim(-1), op, ": expected square matrices, got ", a.dim(-2),
               " by ", a.dim(-1), " (a: ", a, ")");
+}
+
+void check_finite(const char* op, const Tensor& a) {
+  check_matrices(op, a);
+  LATHE_CHECK(ValueError, all(isfinite(a.detach())).item<bool>(), op,
+              ": expected finite elements (a: ", a, ")");
 }
 
 static Shape with_leading(Shape leading, const Shape& matrix) {

@@ -12,9 +12,14 @@ namespace lathe::linalg {
 void check_matrices(const char* op, const Tensor& a);
 /// As check_matrices(); ShapeError unless the matrices are square.
 void check_square(const char* op, const Tensor& a);
+/// As check_matrices(); ValueError unless all elements are finite. Waits for the device.
+void check_finite(const char* op, const Tensor& a);
 /// a and b with their leading dimensions broadcast.
 /// throws: ShapeError, DTypeError, DeviceError.
 std::pair<Tensor, Tensor> same_batch(const char* op, const Tensor& a, const Tensor& b);
+
+/// inv(a) for the op `caller`, with whose name errors begin (solve.cpp).
+Tensor inverse_for(const char* caller, const Tensor& a);
 
 /// The matrices of a as kernels take them: [B,m,n], dense, f64, on the CPU. Without history.
 Tensor to_kernel(const Tensor& a);

@@ -29,6 +29,12 @@ Tensor matrix_exp_gradient(const Tensor& dy, const Tensor& a) {
   return narrow(narrow(matrix_exp(block), -2, 0, n), -1, n, n);
 }
 
+/// The singular values of […,m,n]. Errors begin with "matrix_norm".
+Tensor singular_values(const Tensor& a) {
+  check_finite("matrix_norm", a);
+  return svd(a, {.full_matrices = false}).s;
+}
+
 /// The norm of […,m,n] over its last two dimensions, which stay with size 1.
 Tensor norm_of_matrices(const Tensor& a, double ord) {
   const bool largest = ord > 0;
@@ -42,7 +48,7 @@ Tensor norm_of_matrices(const Tensor& a, double ord) {
   if (std::isinf(ord)) return extreme(sum(abs(a), {-1}, {.keepdim = true}), -2);
   LATHE_CHECK(ValueError, std::fabs(ord) == 2,
               "matrix_norm: expected ord \"fro\", \"nuc\", 1, -1, 2, -2, inf or -inf, got ", ord);
-  return unsqueeze(extreme(svd(a, {.full_matrices = false}).s, -1), -1);
+  return unsqueeze(extreme(singular_values(a), -1), -1);
 }
 
 /// The matrices that `dim` names, last.
@@ -86,7 +92,7 @@ Tensor matrix_norm(const Tensor& a_in, std::string_view ord, const MatrixNormOpt
               "\"");
   const Tensor a = with_matrices_last(amp::cast(amp::kFloat, a_in), opt);
   if (ord == "fro") return as_asked(vector_norm(a, 2, {-2, -1}, {.keepdim = true}), opt);
-  const Tensor total = sum(svd(a, {.full_matrices = false}).s, {-1}, {.keepdim = true});
+  const Tensor total = sum(singular_values(a), {-1}, {.keepdim = true});
   return as_asked(unsqueeze(total, -1), opt);
 }
 

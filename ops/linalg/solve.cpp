@@ -35,19 +35,20 @@ Tensor cholesky_gradient(const Tensor& dl, const Tensor& l) {
   return mul(add(da, transposed(da)), 0.5);
 }
 
-/// solve() of square matrices and matrices of one batch, under the caller's name.
-Tensor solve_matrices(const char* op, const Tensor& a, const Tensor& b) {
+/// solve() of square matrices and matrices of one batch, recorded as `op`. Errors begin with
+/// `caller`, the op that the user called.
+Tensor solve_matrices(const char* op, const char* caller, const Tensor& a, const Tensor& b) {
   const Tensor lhs = to_kernel(a), rhs = to_kernel(b);
   const Tensor solution = result_for(lhs, {b.dim(-2), b.dim(-1)});
   const cpu::Failures failures = cpu::batched_solve(solution, lhs, rhs);
   for (size_t i = 0; i < failures.size(); ++i) {
-    LATHE_CHECK(ValueError, failures[i] == 0, op, ": ", name_of(a, static_cast<int64_t>(i)),
+    LATHE_CHECK(ValueError, failures[i] == 0, caller, ": ", name_of(a, static_cast<int64_t>(i)),
                 " is singular: pivot ", failures[i], " is 0 (a: ", a, ")");
   }
   Tensor x = from_kernel(solution, a);
   record(op, x, {a, b},
-         [op, a = Saved(a), x = SavedOutput(x)](const Tensor& dx, const Needs& need) {
-           const Tensor db = solve_matrices(op, transposed(a.get()), dx);
+         [op, caller, a = Saved(a), x = SavedOutput(x)](const Tensor& dx, const Needs& need) {
+           const Tensor db = solve_matrices(op, caller, transposed(a.get()), dx);
            Tensor da;
            if (need[0]) da = neg(matmul(db, transposed(x.get())));
            return Tensors{da, db};
@@ -118,8 +119,8 @@ Tensor solve(const Tensor& a_in, const Tensor& b_in, const SolveOptions& opt) {
   }
   check_sizes("solve", a, b, opt.left);
   const auto [lhs, rhs] = same_batch("solve", a, b);
-  if (opt.left) return solve_matrices("solve", lhs, rhs);
-  return transposed(solve_matrices("solve", transposed(lhs), transposed(rhs)));
+  if (opt.left) return solve_matrices("solve", "solve", lhs, rhs);
+  return transposed(solve_matrices("solve", "solve", transposed(lhs), transposed(rhs)));
 }
 
 Tensor solve_triangular(const Tensor& a_in, const Tensor& b_in, const SolveTriangularOptions& opt) {
@@ -132,11 +133,13 @@ Tensor solve_triangular(const Tensor& a_in, const Tensor& b_in, const SolveTrian
       solve_lower_or_upper(transposed(lhs), transposed(rhs), !opt.upper, opt.unitriangular));
 }
 
-Tensor inv(const Tensor& a_in) {
+Tensor inverse_for(const char* caller, const Tensor& a_in) {
   const profile::OpRange range("inv", {a_in});
   const Tensor a = amp::cast(amp::kFloat, a_in);
-  check_square("inv", a);
-  return solve_matrices("inv", a, expand(eye(a.dim(-1), a.options()), a.shape()));
+  check_square(caller, a);
+  return solve_matrices("inv", caller, a, expand(eye(a.dim(-1), a.options()), a.shape()));
 }
+
+Tensor inv(const Tensor& a) { return inverse_for("inv", a); }
 
 }  // namespace lathe::linalg

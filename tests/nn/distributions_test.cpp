@@ -379,7 +379,14 @@ TEST_CASE("distributions: what is out of range is named") {
                        Contains("the sum of value must be 1"), ValueError);
   CHECK_THROWS_WITH_AS(
       MultivariateNormal(zeros({2}), {.covariance_matrix = tensor({{1.0f, 2.0f}, {2.0f, 1.0f}})}),
-      Contains("leading minor of order 2"), ValueError);
+      Contains("MultivariateNormal: covariance_matrix must be positive definite: cholesky: the "
+               "matrix is not positive definite: its leading minor of order 2"),
+      ValueError);
+  CHECK_THROWS_WITH_AS(MultivariateNormal(zeros({2}), {.precision_matrix = zeros({2, 2})}),
+                       Contains("MultivariateNormal: precision_matrix must be"), ValueError);
+  CHECK_THROWS_WITH_AS(
+      MultivariateNormal(zeros({2}), {.covariance_matrix = eye(2, {.dtype = kI64})}),
+      Contains("MultivariateNormal: expected loc and matrix in f32"), DTypeError);
   CHECK_THROWS_WITH_AS(MultivariateNormal(zeros({2}), {}), Contains("set one of"), ValueError);
   CHECK_THROWS_AS(MultivariateNormal(zeros({2}), {.scale_tril = eye(3)}), ShapeError);
   // If the sizes are read before the check, only a sanitizer sees it at 1; 9 do not fit a Shape.
