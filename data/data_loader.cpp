@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lathe/core/device.h"
+#include "lathe/core/error.h"
 
 namespace lathe::data {
 
@@ -11,8 +12,13 @@ DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options)
     : DataLoader(std::shared_ptr<const Dataset>(std::shared_ptr<void>(), &dataset),
                  std::move(options)) {}
 
+static std::shared_ptr<const Dataset> not_null(std::shared_ptr<const Dataset> dataset) {
+  LATHE_CHECK(ValueError, dataset != nullptr, "DataLoader: the data set is null");
+  return dataset;
+}
+
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options)
-    : dataset_(std::move(dataset)), core_(dataset_->size(), std::move(options)) {}
+    : dataset_(not_null(std::move(dataset))), core_(dataset_->size(), std::move(options)) {}
 
 Pass<Batch> DataLoader::start() {
   const bool pinned = options().pin_memory && cuda_is_available();

@@ -40,7 +40,7 @@ class LATHE_API DataLoader {
   using Iterator = BatchIterator<Batch>;
 
   /// The loader refers to `dataset`, which must outlive the loader and its iterators.
-  /// throws: ValueError for options that are out of range or exclude each other.
+  /// throws: ValueError for options that are out of range or exclude each other, and for null.
   explicit DataLoader(const Dataset& dataset, DataLoaderOptions options = {});
   explicit DataLoader(const Dataset&& dataset, DataLoaderOptions options = {}) = delete;
   /// Keeps the data set alive.

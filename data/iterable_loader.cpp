@@ -51,6 +51,7 @@ class Shards {
     if (shard.ended) return batch;
     try {
       if (!shard.stream) shard.stream = dataset_->open(number, options_.seed, epoch_);
+      LATHE_CHECK(DataError, shard.stream != nullptr, "the data set's open() returned null");
       if (!fill(shard, stop, *batch)) return nullptr;
     } catch (...) {
       shard.ended = true;
@@ -146,6 +147,7 @@ IterableLoader::IterableLoader(const IterableDataset& dataset, IterableLoaderOpt
 IterableLoader::IterableLoader(std::shared_ptr<const IterableDataset> dataset,
                                IterableLoaderOptions options)
     : dataset_(std::move(dataset)), options_(std::move(options)) {
+  LATHE_CHECK(ValueError, dataset_ != nullptr, "IterableLoader: the data set is null");
   // LoaderCore checks the options that both loaders have and resolves the number of workers.
   const LoaderCore core(1, {.batch_size = options_.batch_size,
                             .num_workers = options_.num_workers,

@@ -61,7 +61,7 @@ class LATHE_API IterableLoader {
   using Iterator = BatchIterator<Batch>;
 
   /// The loader refers to `dataset`, which must outlive the loader and its iterators.
-  /// throws: ValueError for options out of range, or a data set without shards.
+  /// throws: ValueError for options out of range, or a data set that is null or has no shards.
   explicit IterableLoader(const IterableDataset& dataset, IterableLoaderOptions options = {});
   explicit IterableLoader(const IterableDataset&& dataset,
                           IterableLoaderOptions options = {}) = delete;

@@ -6,6 +6,7 @@
 namespace lathe::nn {
 
 void ModuleHolder::hold(const std::string& name, std::unique_ptr<Module> module) {
+  LATHE_CHECK(ValueError, module != nullptr, type_name(), ": the module \"", name, "\" is null");
   owned_.reserve(owned_.size() + 1);  // nothing below throws once the module has its place
   take(*module, name);
   owned_.push_back(std::move(module));

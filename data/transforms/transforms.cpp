@@ -46,9 +46,13 @@ ImageView view_of(const PixelPlan& plan, Scratch& scratch) {
 }  // namespace
 
 Transform::Transform(std::shared_ptr<const PixelStage> stage)
-    : stages_{{std::move(stage), nullptr}} {}
+    : stages_{{std::move(stage), nullptr}} {
+  LATHE_CHECK(ValueError, stages_.front().pixel != nullptr, "Transform: the stage is null");
+}
 Transform::Transform(std::shared_ptr<const ImageStage> stage)
-    : stages_{{nullptr, std::move(stage)}} {}
+    : stages_{{nullptr, std::move(stage)}} {
+  LATHE_CHECK(ValueError, stages_.front().image != nullptr, "Transform: the stage is null");
+}
 
 ImageSpec Transform::output(const ImageSpec& in) const {
   ImageSpec spec = in;

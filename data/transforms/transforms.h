@@ -50,8 +50,8 @@ class LATHE_API Transform {
   };
 
   Transform() = default;
-  explicit Transform(std::shared_ptr<const PixelStage> stage);
-  explicit Transform(std::shared_ptr<const ImageStage> stage);
+  explicit Transform(std::shared_ptr<const PixelStage> stage);  // ValueError for null
+  explicit Transform(std::shared_ptr<const ImageStage> stage);  // likewise
 
   /// Channels, size and dtype of the image that the transform makes from an image of spec `in`.
   /// throws: ShapeError, ValueError, DTypeError if the stages do not fit `in`.

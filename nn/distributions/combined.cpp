@@ -10,6 +10,16 @@
 
 namespace lathe::distributions {
 
+static const Distribution& not_null(const char* name, const char* what,
+                                    const std::shared_ptr<const Distribution>& d) {
+  LATHE_CHECK(ValueError, d != nullptr, name, ": ", what, " is null");
+  return *d;
+}
+
+static const Distribution& base_of(const std::shared_ptr<const Distribution>& base) {
+  return not_null("Independent", "base", base);
+}
+
 /// The batch of `base`.
 /// throws: ValueError unless it has `dims` dimensions.
 static const Shape& batch_with(int dims, const Distribution& base) {
@@ -21,8 +31,9 @@ static const Shape& batch_with(int dims, const Distribution& base) {
 
 // Both arguments of Distribution() check `dims_in`, because either may be evaluated first.
 Independent::Independent(std::shared_ptr<const Distribution> base_in, int dims_in)
-    : Distribution("Independent", without_last(batch_with(dims_in, *base_in), dims_in),
-                   joined(last_of(batch_with(dims_in, *base_in), dims_in), base_in->event_shape())),
+    : Distribution("Independent", without_last(batch_with(dims_in, base_of(base_in)), dims_in),
+                   joined(last_of(batch_with(dims_in, base_of(base_in)), dims_in),
+                          base_of(base_in).event_shape())),
       base(std::move(base_in)),
       dims(dims_in) {}
 Tensor Independent::draw(const Shape& sample_shape, Generator* generator) const {
@@ -34,7 +45,9 @@ Tensor Independent::log_prob(const Tensor& value) const {
 }
 Tensor Independent::entropy() const { return sum_rightmost(base->entropy(), dims); }
 
-static const Distribution& with_components(const Categorical& mixture, const Distribution& d) {
+static const Distribution& with_components(const Categorical& mixture,
+                                           const std::shared_ptr<const Distribution>& component) {
+  const Distribution& d = not_null("MixtureSameFamily", "component", component);
   const Shape& batch = d.batch_shape();
   LATHE_CHECK(ShapeError, batch == joined(mixture.batch_shape(), {mixture.probs.dim(-1)}),
               "MixtureSameFamily: the batch shape of the components must be ",
@@ -46,8 +59,8 @@ static const Distribution& with_components(const Categorical& mixture, const Dis
 MixtureSameFamily::MixtureSameFamily(const Categorical& mixture_in,
                                      std::shared_ptr<const Distribution> component_in)
     : Distribution("MixtureSameFamily",
-                   without_last(with_components(mixture_in, *component_in).batch_shape(), 1),
-                   component_in->event_shape()),
+                   without_last(with_components(mixture_in, component_in).batch_shape(), 1),
+                   with_components(mixture_in, component_in).event_shape()),
       mixture(mixture_in),
       component(std::move(component_in)) {}
 

@@ -14,7 +14,7 @@ namespace lathe::distributions {
 /// summed over them. Independent(Normal(loc, scale), 1) is a normal vector.
 class LATHE_API Independent final : public Distribution {
  public:
-  /// throws: ValueError unless 0 <= dims <= the number of base's batch dimensions.
+  /// throws: ValueError for a null base; unless 0 <= dims <= its number of batch dimensions.
   template <class D>
   requires(std::is_base_of_v<Distribution, D>) Independent(D over, int count)
       : Independent(std::make_shared<const D>(std::move(over)), count) {}
@@ -38,7 +38,7 @@ class LATHE_API Independent final : public Distribution {
 /// entropy().
 class LATHE_API MixtureSameFamily final : public Distribution {
  public:
-  /// throws: ShapeError unless the batches fit.
+  /// throws: ShapeError unless the batches fit; ValueError for a null component.
   template <class D>
   requires(std::is_base_of_v<Distribution, D>)
       MixtureSameFamily(const Categorical& choice, D family)

@@ -254,6 +254,8 @@ TEST_CASE("loader: options and samplers that do not fit are refused") {
   const auto refused = [&](DataLoaderOptions options) {
     return message_of<ValueError>([&] { DataLoader(set, options); });
   };
+  CHECK(message_of<ValueError>([] { DataLoader{std::shared_ptr<const Dataset>()}; }) ==
+        "DataLoader: the data set is null");
   CHECK(refused({.batch_size = 0}) == "DataLoader: batch_size must be positive, got 0");
   CHECK(refused({.num_workers = -1}) == "DataLoader: num_workers must not be negative, got -1");
   CHECK(refused({.num_workers = 5000}) == "DataLoader: 5000 workers are more than 1024");

@@ -124,6 +124,16 @@ TEST_CASE("iterable loader: options and data sets that do not fit are refused") 
   const Streams none({}), set({1});
   CHECK(message_of<ValueError>([&] { IterableLoader{none}; }) ==
         "IterableLoader: the data set must have at least 1 shard, got 0");
+  CHECK(message_of<ValueError>([] { IterableLoader{std::shared_ptr<const IterableDataset>()}; }) ==
+        "IterableLoader: the data set is null");
+  struct NoStream final : IterableDataset {
+    int64_t shards() const override { return 1; }
+    SampleSpec spec() const override { return {{{"x", {}, kI64}}}; }
+    std::unique_ptr<SampleStream> open(int64_t, uint64_t, int64_t) const override { return {}; }
+  } closed;
+  IterableLoader of_closed(closed, {.batch_size = 1});
+  CHECK(message_of<DataError>([&] { of_closed.begin(); }) ==
+        "shard 0, sample 0: the data set's open() returned null");
   CHECK_THROWS_AS(IterableLoader(set, {.batch_size = 0}), ValueError);
   CHECK_THROWS_AS(IterableLoader(set, {.num_workers = -1}), ValueError);
   CHECK_THROWS_AS(IterableLoader(set, {.prefetch_factor = 0}), ValueError);

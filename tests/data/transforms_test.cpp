@@ -301,6 +301,10 @@ TEST_CASE("transforms: what does not fit is refused with the values") {
         "normalize: std 0 must be positive and finite, got 0");
   CHECK_THROWS_AS(normalize({std::numeric_limits<double>::quiet_NaN()}, {1.0}), ValueError);
   CHECK_THROWS_AS(to_float().output({17, 1, 1}), ShapeError);
+  CHECK(message_of<ValueError>([] { Transform{std::shared_ptr<const PixelStage>()}; }) ==
+        "Transform: the stage is null");
+  CHECK(message_of<ValueError>([] { Transform{std::shared_ptr<const ImageStage>()}; }) ==
+        "Transform: the stage is null");
 }
 
 }  // namespace

@@ -67,4 +67,6 @@ TEST_CASE("AveragedViews: mirror images and shifts with their weights") {
       CHECK(max(abs(averaged(x.contiguous(format)) - want)).item<double>() < 1e-14);
     CHECK_THROWS_AS(averaged(x[0]), ShapeError);
   }
+  CHECK_THROWS_WITH_AS(nn::AveragedViews(nullptr, nn::Views::kMirror),
+                       doctest::Contains("AveragedViews: the module \"0\" is null"), ValueError);
 }

@@ -394,6 +394,10 @@ TEST_CASE("distributions: what is out of range is named") {
     CHECK_THROWS_WITH_AS(Independent(Normal(0.0, 1.0), dims),
                          Contains(concat("of Normal, 0, got ", dims).c_str()), ValueError);
   }
+  const std::shared_ptr<const Distribution> none;
+  CHECK_THROWS_WITH_AS(Independent(none, 0), Contains("Independent: base is null"), ValueError);
+  CHECK_THROWS_WITH_AS(MixtureSameFamily(Categorical({.probs = ones({2})}), none),
+                       Contains("MixtureSameFamily: component is null"), ValueError);
   CHECK_THROWS_WITH_AS(Dirichlet(tensor(1.0f)), Contains("Dirichlet: expected vectors"),
                        ShapeError);
   const Uniform uniform(tensor({0.0, 1.0}, kF64), 2.0);
