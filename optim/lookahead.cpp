@@ -3,6 +3,7 @@
 #include "lathe/optim/lookahead.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "lathe/core/copy.h"
@@ -32,44 +33,74 @@ Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& options)
   }
 }
 
-Tensor Lookahead::step(const StepOptions& options) {
+std::vector<UpdateItem> Lookahead::gather(bool may_skip) {
+  const bool on_device = may_skip && !params_.empty() && params_.front().device().is_cuda();
   std::vector<UpdateItem> items;
-  if ((steps_ + 1) % options_.k == 0) {
-    for (size_t i = 0; i < params_.size(); ++i) {
-      const Tensor& p = params_[i];
-      LATHE_CHECK(StateError,
-                  p.shape() == slow_[i].shape() && same_order(p, slow_[i]) &&
-                      p.device() == slow_[i].device() &&
-                      (p.dtype() == kF64) == (slow_[i].dtype() == kF64),
-                  "Lookahead: parameter ", i, " no longer fits its slow weight (parameter: ", p,
-                  ", slow: ", slow_[i], ")");
-      items.push_back({.n = p.numel(),
-                       .dtype = p.dtype(),
-                       .device = p.device(),
-                       .step = 1,
-                       .param = p.raw_data(),
-                       .grad = p.raw_data(),  // not used
-                       .buffers = {slow_[i].raw_data()}});
-    }
-    std::ranges::stable_sort(items, {}, &UpdateItem::kind);
+  if (!on_device && !is_due()) return items;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const Tensor& p = params_[i];
+    LATHE_CHECK(StateError,
+                p.shape() == slow_[i].shape() && same_order(p, slow_[i]) &&
+                    p.device() == slow_[i].device() &&
+                    (p.dtype() == kF64) == (slow_[i].dtype() == kF64),
+                "Lookahead: parameter ", i, " no longer fits its slow weight (parameter: ", p,
+                ", slow: ", slow_[i], ")");
+    LATHE_CHECK(DeviceError, !on_device || p.device() == params_.front().device(),
+                "Lookahead: a step that a GPU may skip needs all parameters there, and parameter ",
+                i, " is on ", p.device(), ", others on ", params_.front().device());
+    items.push_back({.n = p.numel(),
+                     .dtype = p.dtype(),
+                     .device = p.device(),
+                     .step = steps_ + 1,
+                     .param = p.raw_data(),
+                     .grad = p.raw_data(),  // not used
+                     .buffers = {slow_[i].raw_data()},
+                     .counted = true});
   }
-  Tensor total = optimizer_.step(options);
+  if (on_device && !count_.defined()) {
+    const profile::MemoryTagScope tag(profile::MemoryTag::kOptimizer);
+    count_ = empty({}, {.dtype = kI64, .device = params_.front().device()});
+    fill_values(count_, steps_);
+  }
+  for (UpdateItem& item : items) item.count = count_.defined() ? count_.data<int64_t>() : nullptr;
+  std::ranges::stable_sort(items, {}, &UpdateItem::kind);
+  if (!items.empty()) items.front().counted = false;  // they share one count
+  return items;
+}
+
+void Lookahead::follow(std::vector<UpdateItem> items, const Tensor& found_inf) {
+  const bool on_device = found_inf.defined() && found_inf.device().is_cuda();
+  if (found_inf.defined() && !on_device && found_inf.item<float>() != 0) return;
   ++steps_;
+  if (items.empty()) return;
+  for (UpdateItem& item : items) item.found_inf = on_device ? found_inf.data<float>() : nullptr;
   for (auto begin = items.begin(); begin != items.end();) {
     const auto end = std::find_if(
         begin, items.end(), [&](const UpdateItem& item) { return item.device != begin->device; });
     LATHE_DISPATCH(begin->device, rule_update(std::span<const UpdateItem>(begin, end), options_));
     begin = end;
   }
-  if (items.empty()) return total;
   for (const Tensor& p : params_) p.bump_version();
   for (const Tensor& s : slow_) s.bump_version();
+}
+
+Tensor Lookahead::step(const StepOptions& options) {
+  std::vector<UpdateItem> items = gather(options.found_inf.defined());
+  Tensor total = optimizer_.step(options);
+  follow(std::move(items), options.found_inf);
+  return total;
+}
+
+Tensor Lookahead::step(GradScaler& scaler, const ScaledStepOptions& options) {
+  std::vector<UpdateItem> items = gather(scaler.enabled());
+  Tensor total = scaler.step(optimizer_, options);
+  follow(std::move(items), scaler.found_inf(optimizer_));
   return total;
 }
 
 StateDict Lookahead::state_dict() const {
   StateDict out;
-  out.add_number("steps", steps_);
+  out.add_number("steps", count_.defined() ? count_.item<int64_t>() : steps_);
   for (size_t i = 0; i < slow_.size(); ++i) out.add(concat("slow.", i), slow_[i]);
   return out;
 }
@@ -89,6 +120,7 @@ void Lookahead::load_state_dict(const StateDict& state) {
   }
   slow_ = std::move(loaded);
   steps_ = steps;
+  count_ = {};
 }
 
 }  // namespace lathe::optim

@@ -2,10 +2,13 @@
 //   optim::AdamW fast(model.parameters(), {.lr = 1e-3});
 //   optim::Lookahead optimizer(fast);
 //   … optimizer.step();                          // in place of fast.step()
+//   … optimizer.step(scaler); scaler.update();   // in place of scaler.step(fast)
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "lathe/optim/grad_scaler.h"
 #include "lathe/optim/optimizer.h"
 
 namespace lathe::optim {
@@ -17,14 +20,16 @@ struct LookaheadOptions {
   double alpha = 0.5;  // how far the slow weights go towards the fast ones
 };
 
-/// Calls an optimiser's step(). After every k-th call, for the slow weights s and the parameters p:
+/// Calls an optimiser's step(). After every k-th step, for the slow weights s and the parameters p:
 ///   s += alpha·(p - s);   p = s
 /// The slow weights begin as the parameters, in f32 for half parameters. On a GPU, their update
 /// takes one launch per dtype. The update does not change the optimiser's state (momentum and the
 /// like). A Lookahead cannot be copied or moved. The optimiser must outlive it.
-///   - A call counts even if StepOptions::found_inf makes the optimiser skip its step.
-///   - The host counts the calls. So a captured CUDA graph must contain k calls, and the first of
-///     them must follow an update of the slow weights.
+///   - A step that StepOptions::found_inf or the scaler skips does not count. From the first call
+///     with a found_inf on a GPU, the count is in the GPU's memory: the host does not wait for it,
+///     and each call launches the update, which does nothing unless it is due.
+///   - Until then the host counts the calls. So a captured CUDA graph without a found_inf must
+///     contain k calls, and the first of them must follow an update of the slow weights.
 /// ref: Zhang et al. 2019 (arXiv:1907.08610).
 class LATHE_API Lookahead {
  public:
@@ -34,15 +39,20 @@ class LATHE_API Lookahead {
   Lookahead(const Lookahead&) = delete;
   Lookahead& operator=(const Lookahead&) = delete;
 
-  /// Calls the optimiser's step(), and after every k-th call updates the slow weights.
+  /// Calls the optimiser's step(), and after every k-th one updates the slow weights.
   /// → what Optimizer::step() returns
   /// throws: what Optimizer::step() throws; StateError if a parameter no longer fits its slow
-  /// weight. Nothing has changed then.
+  /// weight; DeviceError for a found_inf on a GPU if parameters are elsewhere. Nothing has changed
+  /// then.
   Tensor step(const StepOptions& options = {});
+  /// Calls scaler.step(optimizer()) instead.
+  /// → what GradScaler::step() returns
+  /// throws: what GradScaler::step() and the other form throw.
+  Tensor step(GradScaler& scaler, const ScaledStepOptions& options = {});
   Optimizer& optimizer() const { return optimizer_; }
 
   /// Entries: steps, and slow.0, slow.1, … in the order of Optimizer::params(). The optimiser's own
-  /// state is not among them.
+  /// state is not among them. Waits for the device if the count is in its memory.
   StateDict state_dict() const;
   /// Loads the state_dict() of a Lookahead; copies the tensors.
   /// throws: ValueError for an entry that is missing, unexpected or of another shape. Nothing has
@@ -50,10 +60,17 @@ class LATHE_API Lookahead {
   void load_state_dict(const StateDict& state);
 
  private:
+  /// All slow weights, ready for an update. `may_skip`: a flag in the GPU's memory will decide.
+  std::vector<UpdateItem> gather(bool may_skip);
+  /// What comes after a step of the optimiser, which `found_inf` may have skipped.
+  void follow(std::vector<UpdateItem> items, const Tensor& found_inf);
+  bool is_due() const { return count_.defined() || (steps_ + 1) % options_.k == 0; }
+
   Optimizer& optimizer_;
   const LookaheadOptions options_;
   Tensors params_, slow_;
-  int64_t steps_ = 0;
+  int64_t steps_ = 0;  // not used once count_ is defined
+  Tensor count_;       // i64 on the GPU, from the first step that it may skip
 };
 
 }  // namespace lathe::optim

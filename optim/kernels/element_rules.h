@@ -251,15 +251,18 @@ struct MuonDirection {
   }
 };
 
-/// The slow weights s of Lookahead (Zhang et al. 2019, arXiv:1907.08610):
+/// The slow weights s of Lookahead (Zhang et al. 2019, arXiv:1907.08610), after every k-th step:
 ///   s ← s + alpha · (p - s),   p ← s
 template <class C>
 struct LookaheadRule {
   static constexpr int kBuffers = 1;
   C alpha;
+  bool due;  // false where only the GPU counts, which is asked after every step
 
-  LATHE_HD static LookaheadRule at(int64_t, const LookaheadOptions& o) { return {C(o.alpha)}; }
-  LATHE_HD C operator()(C p, C, C* b) const { return b[0] += alpha * (p - b[0]); }
+  LATHE_HD static LookaheadRule at(int64_t t, const LookaheadOptions& o) {
+    return {.alpha = C(o.alpha), .due = t % o.k == 0};
+  }
+  LATHE_HD C operator()(C p, C, C* b) const { return due ? b[0] += alpha * (p - b[0]) : p; }
 };
 
 ///   m ← momentum · m + (1 - momentum) · g

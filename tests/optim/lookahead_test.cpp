@@ -4,10 +4,15 @@
 #include <doctest/doctest.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "lathe/core/copy.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/cast.h"
 #include "lathe/ops/random.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/sgd.h"
@@ -45,6 +50,63 @@ TEST_CASE("Lookahead: every k-th step goes back towards the slow weights, in eve
       }
       CHECK(optimizer.state_dict().at("slow.1").to_vector<double>() ==
             std::vector<double>(3, slow));
+    }
+  }
+}
+
+/// One step with the gradient g on every element; an infinite one is to be skipped.
+using ScaledStep = void (*)(Lookahead& optimizer, optim::GradScaler& scaler, const Tensor& g);
+
+TEST_CASE("Lookahead: a step that is skipped does not count") {
+  const std::pair<const char*, ScaledStep> ways[] = {
+      {"scaler",
+       [](Lookahead& o, optim::GradScaler& scaler, const Tensor& g) {
+         o.optimizer().params()[0].set_grad(g * scaler.get_scale());
+         o.step(scaler);
+         scaler.update();
+       }},
+      {"fused",
+       [](Lookahead& o, optim::GradScaler& scaler, const Tensor& g) {
+         o.optimizer().params()[0].set_grad(g * scaler.get_scale());
+         o.step(scaler, {.fused = true});
+         scaler.update();
+       }},
+      {"flag",
+       [](Lookahead& o, optim::GradScaler&, const Tensor& g) {
+         o.optimizer().params()[0].set_grad(g);
+         o.step({.found_inf = cast(any(isinf(g)), kF32)});
+       }},
+  };
+  for (const Device device : devices()) {
+    for (const auto& [name, step] : ways) {
+      CAPTURE(concat(name, " on ", device));
+      const Tensor p = param(ones({5}), device);
+      SGD fast({p}, {.lr = 0.5});
+      auto optimizer =
+          std::make_unique<Lookahead>(fast, optim::LookaheadOptions{.k = 2, .alpha = 0.25});
+      optim::GradScaler scaler({.init_scale = 4});
+      begin(scaler, device);
+      double weight = 1, slow = 1;
+      int64_t count = 0;
+      for (int s = 1; s <= 9; ++s) {
+        const bool skipped = s == 2 || s == 5 || s == 6;
+        const double g = skipped ? kInfinity : s % 2 == 0 ? 0.5 : -1.0;
+        step(*optimizer, scaler, full({5}, g, {.device = device}));
+        if (!skipped) {
+          weight -= 0.5 * g;
+          if (++count % 2 == 0) weight = slow += 0.25 * (weight - slow);
+        }
+        CAPTURE(s);
+        for (const double x : p.to_vector<double>()) CHECK(x == doctest::Approx(weight));
+        const StateDict state = optimizer->state_dict();
+        CHECK(state.count("steps") == count);
+        if (s != 7) continue;  // goes on in another one, in the middle of a round
+        const StateDict saved = state;
+        optimizer =
+            std::make_unique<Lookahead>(fast, optim::LookaheadOptions{.k = 2, .alpha = 0.25});
+        optimizer->load_state_dict(saved);
+      }
+      CHECK(count == 6);
     }
   }
 }
