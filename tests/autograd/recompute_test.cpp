@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -243,6 +244,79 @@ TEST_CASE("recompute: gradients and their gradients agree with finite difference
   const GradReport once = gradcheck(f, inputs), twice = gradgradcheck(f, inputs);
   CHECK_MESSAGE(once.ok, once.text);
   CHECK_MESSAGE(twice.ok, twice.text);
+}
+
+TEST_CASE("recompute: together with checkpoint() the bits are the same, in either order") {
+  enum class Form { kPlain, kOutside, kInside, kBoth };
+  for (const bool stays : {false, true}) {  // the Recompute around it lives in the backward pass
+    const auto gradients = [&](Form form) {
+      const Leaves l = leaves(kF32, {2, 4, 6, 6});
+      const auto block = [&](const Tensors& in) {
+        const bool inside = form == Form::kInside || form == Form::kBoth;
+        const Recompute again(inside || autograd::recomputes());
+        return conv2d(norm_relu(l, conv2d(in[0], l.w1, {.pad = 1})), l.w2, {.pad = 1});
+      };
+      std::optional<Recompute> again;
+      again.emplace(form == Form::kOutside || form == Form::kBoth);
+      // A result of batch norm goes into the checkpoint, and the checkpoint's into a batch norm.
+      const Tensor in = norm_relu(l, l.x * 1);
+      const Tensor h = form == Form::kPlain
+                           ? block({in})
+                           : checkpoint([&](const Tensors& t) { return block(t); }, {in});
+      const Tensor loss = mean(conv2d(norm_relu(l, h), l.w1, {.pad = 1}));
+      if (!stays) again.reset();
+      loss.backward();
+      again.reset();
+      Tensors all{loss.detach()};
+      for (const Tensor& leaf : {l.x, l.w1, l.w2, l.weight, l.bias}) all.push_back(leaf.grad());
+      return all;
+    };
+    const Tensors plain = gradients(Form::kPlain);
+    for (const Form form : {Form::kOutside, Form::kInside, Form::kBoth}) {
+      CAPTURE(static_cast<int>(form));
+      check_same(plain, gradients(form));
+    }
+  }
+}
+
+TEST_CASE("recompute: a checkpoint keeps its input in place of a result, and memory comes back") {
+  const Leaves l = leaves(kF32, {2, 16, 32, 32});
+  const auto clear = [&] {
+    for (const Tensor& leaf : {l.x, l.w1, l.w2, l.weight, l.bias}) leaf.set_grad({});
+  };
+  const auto block = [&](const Tensors& in) {
+    return conv2d(norm_relu(l, conv2d(in[0], l.w1, {.pad = 1})), l.w2, {.pad = 1});
+  };
+  struct Kept {
+    int64_t held, left;  // before the backward pass, and at the end
+    int made;            // results computed again in it
+  };
+  const auto kept = [&](bool on, bool checkpointed) {
+    const int64_t before = in_use();
+    Tensor loss;
+    {
+      const Recompute again(on);
+      const Tensor in = norm_relu(l, conv2d(l.x, l.w1, {.pad = 1}));
+      loss = mean(checkpointed ? checkpoint(block, {in}) : block({in}));
+    }
+    Kept out{.held = in_use() - before, .left = 0, .made = 0};
+    Counter counter;
+    loss.backward();
+    out.made = counter.count;
+    clear();
+    loss = {};
+    out.left = in_use() - before;
+    return out;
+  };
+  kept(false, false);  // convolutions keep the scratch memory of their first call
+  const int64_t size = l.x.bytes();
+  const Kept plain = kept(false, true), less = kept(true, true);
+  CHECK(plain.left == 0);
+  CHECK(less.left == 0);
+  CHECK(plain.made == 0);
+  CHECK(less.made == 1);  // the checkpoint's input; in its second call nothing is computed again
+  CHECK(plain.held - less.held == size);
+  CHECK(kept(true, false).made == 2);
 }
 
 TEST_CASE("recompute: hooks on saved tensors get them, and nothing is computed again") {
