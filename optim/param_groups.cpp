@@ -43,6 +43,12 @@ DecaySplit split_by_decay(nn::Module& module) {
   return out;
 }
 
+/// Whether Muon's matrix [p.dim(0), rest] of a parameter has one row or column, or is empty. Then
+/// it is a vector that has other dimensions for broadcasting.
+static bool is_vector(const Tensor& p) {
+  return p.ndim() < 2 || p.dim(0) <= 1 || p.numel() <= p.dim(0);
+}
+
 MuonSplit split_for_muon(nn::Module& module) {
   const Parameters apart = parameters_of(module, [](const nn::Module& part) {
     return is_norm(part) || dynamic_cast<const nn::Embedding*>(&part) != nullptr;
@@ -53,7 +59,7 @@ MuonSplit split_for_muon(nn::Module& module) {
   MuonSplit out;
   for (const Tensor& p : module.parameters()) {
     const TensorImpl* const key = p.handle().get();
-    const bool hidden = p.ndim() > 1 && of_body.contains(key) && !apart.contains(key);
+    const bool hidden = !is_vector(p) && of_body.contains(key) && !apart.contains(key);
     (hidden ? out.hidden : out.others).push_back(p);
   }
   return out;

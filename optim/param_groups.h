@@ -24,14 +24,16 @@ LATHE_API DecaySplit split_by_decay(nn::Module& module);
 
 struct MuonSplit {
   Tensors hidden;  // matrices and filters inside of the network
-  // All else: the head (nn/fine_tuning.h), embeddings, norms, and all of fewer than two dimensions.
+  // All else: the head (nn/fine_tuning.h), embeddings, norms, vectors (biases), and what is one but
+  // for dimensions of size 1: [1,…] and [n,1,…].
   Tensors others;
 };
 
 /// Splits the module's parameters into those that Muon is for (hidden matrices and filters) and all
 /// others, both in the order of parameters(). A list may be empty, but an optimiser's group must
-/// not be. The embeddings of an exported program (graph/pt2/program.h) are no modules, so they
-/// count as hidden.
+/// not be. Among the others are a Vision Transformer's class token [1,1,d] and positions [1,t,d],
+/// and ConvNeXt's layer_scale [c,1,1]. A table [t,d] is found as an nn::Embedding only: as another
+/// parameter, or in an exported program (graph/pt2/program.h), it counts as hidden.
 ///   auto [hidden, others] = split_for_muon(model);
 ///   Muon opt({{.params = hidden}, {.params = others, .use_adamw = true}});
 /// ref: Jordan et al. 2024, and the documentation of torch.optim.Muon.

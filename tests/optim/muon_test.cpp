@@ -4,8 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "../cuda_case.h"
@@ -13,10 +15,12 @@
 #include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/copy.h"
 #include "lathe/nn/containers.h"
+#include "lathe/nn/convnext.h"
 #include "lathe/nn/embedding.h"
 #include "lathe/nn/linear.h"
 #include "lathe/nn/norm.h"
 #include "lathe/nn/resnet.h"
+#include "lathe/nn/vit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/diagonal.h"
@@ -303,6 +307,30 @@ TEST_CASE("split_for_muon: filters and matrices but the head, embeddings and nor
   REQUIRE(words.hidden.size() == 1);
   CHECK(words.hidden[0].shape() == Shape{5, 4});
   CHECK(words.others.size() == 6);
+}
+
+TEST_CASE("split_for_muon: tokens, position tables and scales are no hidden matrices") {
+  const auto others_of = [](nn::Module& model) {
+    std::vector<std::string> names;
+    const MuonSplit split = split_for_muon(model);
+    for (const auto& [name, p] : model.named_parameters()) {
+      const bool is_other =
+          std::ranges::any_of(split.others, [&](const Tensor& o) { return o.is_same(p); });
+      // A norm, a bias and the head are others in any case.
+      if (is_other && p.ndim() > 1 && p.dim(0) != 10) names.push_back(name);
+    }
+    return names;
+  };
+  nn::VisionTransformer vit({.patch_size = 4, .layers = 1, .heads = 2, .hidden = 8, .mlp = 16},
+                            {.classes = 10, .image_size = 8});
+  CHECK(others_of(vit) == std::vector<std::string>{"class_token", "encoder.pos_embedding"});
+  const MuonSplit split = split_for_muon(vit);
+  CHECK(split.hidden.size() == 1 + 4);  // patches; in_proj, out_proj and the MLP's two
+  nn::Sequential convnext;
+  convnext.add<nn::ConvNeXtBlock>(4, 1e-6, 0.0);
+  convnext.add<nn::Linear>(4, 10);
+  CHECK(others_of(convnext) == std::vector<std::string>{"0.layer_scale"});
+  CHECK(split_for_muon(convnext).hidden.size() == 3);  // the depthwise filters, two matrices
 }
 
 TEST_CASE("Muon: a GPU gives the CPU's values, captured too" * cuda_case()) {
