@@ -39,8 +39,8 @@ template <class T>
 void gemm(const MatrixRef<T>& c, const MatrixRef<const T>& a, const MatrixRef<const T>& b,
           GemmMode mode);
 
-/// The most rows for gemm_few().
-inline constexpr int64_t kFewRows = 8;
+/// The most rows for gemm_few(), and the fewest columns for which it saves time in a half type.
+inline constexpr int64_t kFewRows = 8, kFewColumns = 4;
 
 /// Like gemm(), for c of at most kFewRows rows. b is read once, in its own dtype: T may be a half
 /// type. The order of summation depends on the sizes and on which step of b is 1.
