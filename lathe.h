@@ -60,6 +60,7 @@
 #  include "lathe/ops/batch_norm.h"
 #  include "lathe/ops/batch_norm_conv2d.h"
 #  include "lathe/ops/binary.h"
+#  include "lathe/ops/bitwise.h"
 #  include "lathe/ops/boxes.h"
 #  include "lathe/ops/cast.h"
 #  include "lathe/ops/conv/search/cudnn_settings.h"

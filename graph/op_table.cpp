@@ -9,6 +9,7 @@
 #include "lathe/graph/op_arguments.h"
 #include "lathe/ops/activations.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/bitwise.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/cumsum.h"
 #include "lathe/ops/index.h"
@@ -152,6 +153,14 @@ void add_pointwise(std::vector<Op>& ops) {
   ops.push_back(make_op("cast", 1, {"dtype"}, +[](Ts t, const DType& dtype) { return cast(t[0], dtype); }));
 }
 
+/// Of integers, which fused kernels do not compute with.
+void add_bits(std::vector<Op>& ops) {
+  const auto add = [&](const char* name, Tensor (*call)(Ts)) { ops.push_back(make_op(name, 2, {}, call)); };
+  add("bitwise_and", binary<bitwise_and>), add("bitwise_or", binary<bitwise_or>), add("bitwise_xor", binary<bitwise_xor>);
+  add("bitwise_left_shift", binary<bitwise_left_shift>), add("bitwise_right_shift", binary<bitwise_right_shift>);
+  ops.push_back(make_op("bitwise_not", 1, {}, unary<bitwise_not>));
+}
+
 void add_views(std::vector<Op>& ops) {
   ops.push_back(make_op("view", 1, {"shape"}, +[](Ts t, const Dims& shape) { return view(t[0], shape); }));
   ops.push_back(make_op("reshape", 1, {"shape"}, +[](Ts t, const Dims& shape) { return reshape(t[0], shape); }));
@@ -258,6 +267,7 @@ const std::vector<Op>& table() {
     std::vector<Op> all;
     add_pointwise(all);
     for (Op& op : all) op.pointwise = is_pointwise(op);
+    add_bits(all);
     add_views(all);
     add_sums(all);
     add_layers(all);

@@ -44,16 +44,20 @@ static BinaryOp kernel_of(BinaryOp op, DType operands) {
   }
 }
 
-Tensor run(const char* name, BinaryOp op, const Tensor& a, const Tensor& b, DType dtype) {
+Tensor result_for(const char* name, const Tensor& a, const Tensor& b, DType dtype) {
   const bool same = a.shape() == b.shape();
   const Shape shape = same ? a.shape() : broadcast_shapes(name, a.shape(), b.shape());
   const Device device = a.device().is_cuda() ? a.device() : b.device();
   const bool b_decides = b.shape() == shape && has_overlap(a);  // a is expanded
   const Tensor& model = a.shape() == shape && !b_decides ? a : b;
-  Tensor out = model.shape() == shape && !model.is_contiguous()
-                   ? empty_like(model, dtype)
-                   : empty_strided(shape, contiguous_strides(shape), dtype, device);
-  LATHE_DISPATCH(device, binary(kernel_of(op, a.dtype()), out, a, b));
+  return model.shape() == shape && !model.is_contiguous()
+             ? empty_like(model, dtype)
+             : empty_strided(shape, contiguous_strides(shape), dtype, device);
+}
+
+Tensor run(const char* name, BinaryOp op, const Tensor& a, const Tensor& b, DType dtype) {
+  Tensor out = result_for(name, a, b, dtype);
+  LATHE_DISPATCH(out.device(), binary(kernel_of(op, a.dtype()), out, a, b));
   return out;
 }
 

@@ -178,8 +178,8 @@ inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
 inline Tensor operator>=(const Tensor& a, Scalar b) { return ge(a, b); }
 inline Tensor operator>=(Scalar a, const Tensor& b) { return le(b, a); }
 
-// &, |, ^ and ~ (or !) are the logical and, or, xor and not of bool tensors, element by element.
-// throws: DTypeError unless all operands are bool: there are no bitwise operations on integers.
+// Of integers the operations on bits: see bitwise.h, which has the forms with numbers, << and >>.
+// Of bool tensors, and ! of all: the logical operations, element by element.
 LATHE_API Tensor operator&(const Tensor& a, const Tensor& b);
 LATHE_API Tensor operator|(const Tensor& a, const Tensor& b);
 LATHE_API Tensor operator^(const Tensor& a, const Tensor& b);

@@ -15,11 +15,6 @@ Tensor compare(const char* name, BinaryOp op, const Tensor& a, const Tensor& b) 
   return result;
 }
 
-void check_bool(const char* op, const Tensor& t) {
-  LATHE_CHECK(DTypeError, t.dtype() == kBool, "operator", op, ": defined for bool only (got: ", t,
-              ")");
-}
-
 }  // namespace
 
 // clang-format off
@@ -43,25 +38,5 @@ Tensor logical_not(const Tensor& a) {
   return eq(a, 0);
 }
 // clang-format on
-
-Tensor operator&(const Tensor& a, const Tensor& b) {
-  check_bool("&", a);
-  check_bool("&", b);
-  return logical_and(a, b);
-}
-Tensor operator|(const Tensor& a, const Tensor& b) {
-  check_bool("|", a);
-  check_bool("|", b);
-  return logical_or(a, b);
-}
-Tensor operator^(const Tensor& a, const Tensor& b) {
-  check_bool("^", a);
-  check_bool("^", b);
-  return logical_xor(a, b);
-}
-Tensor operator~(const Tensor& a) {
-  check_bool("~", a);
-  return logical_not(a);
-}
 
 }  // namespace lathe

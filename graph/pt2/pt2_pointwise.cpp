@@ -7,6 +7,7 @@
 #include "lathe/ops/activations.h"
 #include "lathe/ops/arithmetic.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/bitwise.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
@@ -83,19 +84,6 @@ void divided(Call& c) {
   const Tensor self = c.self();
   if (c.is_tensor("other")) return c.result(div(self, c.tensor("other"), options));
   c.result(div(self, c.number("other"), options));
-}
-
-/// Bits are not computed with: masks are of bool.
-Tensor truth(Call& c, const char* name) {
-  const Tensor t = c.tensor(name);
-  if (t.dtype() != kBool)
-    c.refuse(concat("takes bool only, because Lathe has no operations on the bits of integers (", t,
-                    ")"));
-  return t;
-}
-template <Tensor (*op)(const Tensor&, const Tensor&)>
-void bitwise(Call& c) {
-  c.result(op(truth(c, "self"), truth(c, "other")));
 }
 
 /// Limits that are tensors; one of them may be missing.
@@ -273,10 +261,15 @@ const Target kPointwise[] = {
     {"aten.eq.Tensor", binary<eq, eq>}, {"aten.eq.Scalar", binary<eq, eq>}, {"aten.ne.Tensor", binary<ne, ne>}, {"aten.ne.Scalar", binary<ne, ne>},
     {"aten.lt.Tensor", binary<lt, lt>}, {"aten.lt.Scalar", binary<lt, lt>}, {"aten.le.Tensor", binary<le, le>}, {"aten.le.Scalar", binary<le, le>},
     {"aten.gt.Tensor", binary<gt, gt>}, {"aten.gt.Scalar", binary<gt, gt>}, {"aten.ge.Tensor", binary<ge, ge>}, {"aten.ge.Scalar", binary<ge, ge>},
-    {"aten.__and__.Tensor", bitwise<logical_and>}, {"aten.bitwise_and.Tensor", bitwise<logical_and>}, {"aten.logical_and.default", of_two<logical_and>},
-    {"aten.__or__.Tensor", bitwise<logical_or>}, {"aten.bitwise_or.Tensor", bitwise<logical_or>}, {"aten.logical_or.default", of_two<logical_or>},
-    {"aten.__xor__.Tensor", bitwise<logical_xor>}, {"aten.bitwise_xor.Tensor", bitwise<logical_xor>}, {"aten.logical_xor.default", of_two<logical_xor>},
-    {"aten.bitwise_not.default", [](Call& c) { c.result(logical_not(truth(c, "self"))); }},
+    {"aten.logical_and.default", of_two<logical_and>}, {"aten.logical_or.default", of_two<logical_or>}, {"aten.logical_xor.default", of_two<logical_xor>},
+    {"aten.__and__.Tensor", binary<bitwise_and, bitwise_and>}, {"aten.bitwise_and.Tensor", binary<bitwise_and, bitwise_and>}, {"aten.bitwise_and.Scalar", binary<bitwise_and, bitwise_and>}, {"aten.__and__.Scalar", binary<bitwise_and, bitwise_and>},
+    {"aten.__or__.Tensor", binary<bitwise_or, bitwise_or>}, {"aten.bitwise_or.Tensor", binary<bitwise_or, bitwise_or>}, {"aten.bitwise_or.Scalar", binary<bitwise_or, bitwise_or>}, {"aten.__or__.Scalar", binary<bitwise_or, bitwise_or>},
+    {"aten.__xor__.Tensor", binary<bitwise_xor, bitwise_xor>}, {"aten.bitwise_xor.Tensor", binary<bitwise_xor, bitwise_xor>}, {"aten.bitwise_xor.Scalar", binary<bitwise_xor, bitwise_xor>}, {"aten.__xor__.Scalar", binary<bitwise_xor, bitwise_xor>},
+    {"aten.bitwise_left_shift.Tensor", binary<bitwise_left_shift, bitwise_left_shift>}, {"aten.bitwise_left_shift.Tensor_Scalar", binary<bitwise_left_shift, bitwise_left_shift>},
+    {"aten.__lshift__.Tensor", binary<bitwise_left_shift, bitwise_left_shift>}, {"aten.__lshift__.Scalar", binary<bitwise_left_shift, bitwise_left_shift>},
+    {"aten.bitwise_right_shift.Tensor", binary<bitwise_right_shift, bitwise_right_shift>}, {"aten.bitwise_right_shift.Tensor_Scalar", binary<bitwise_right_shift, bitwise_right_shift>},
+    {"aten.__rshift__.Tensor", binary<bitwise_right_shift, bitwise_right_shift>}, {"aten.__rshift__.Scalar", binary<bitwise_right_shift, bitwise_right_shift>},
+    {"aten.bitwise_not.default", unary<bitwise_not>},
 
     {"aten.clamp.default", clamped}, {"aten.clamp_min.default", clamped}, {"aten.clamp_max.default", clamped}, {"aten.clamp.Tensor", clamped}, {"aten.clamp_min.Tensor", clamped}, {"aten.clamp_max.Tensor", clamped},
     {"aten.hardtanh.default", hardtanh_of}, {"aten.leaky_relu.default", leaky_relu_of}, {"aten.elu.default", elu_of}, {"aten.celu.default", [](Call& c) { c.result(celu(c.self(), c.real("alpha", 1.0))); }}, {"aten.gelu.default", gelu_of},

@@ -109,7 +109,8 @@ void write_ops(const std::string& at) {
     const std::string& op = n.op->name;
     constexpr std::string_view kWithout[] = {"atan2",   "cross_entropy", "nll_loss", "lgamma",
                                              "digamma", "erfinv",        "polygamma"};
-    return op.ends_with("_grad") || std::ranges::find(kWithout, op) != std::end(kWithout);
+    return op.ends_with("_grad") || op.starts_with("bitwise_") ||
+           std::ranges::find(kWithout, op) != std::end(kWithout);
   });
   std::erase_if(graph.outputs, [&](int output) {
     return std::none_of(graph.nodes.begin(), graph.nodes.end(),

@@ -89,8 +89,8 @@ TEST_CASE("onnx export: every op, alone and with what it needs") {
   const NoGrad off;
   const jit::Graph all = jit::parse(testing::every_op_text(true));
   const Tensors inputs = testing::every_op_inputs(), want = all.run(inputs);
-  // upsample's Resize is not read, losses are no part of a model that runs, and ONNX has no gamma
-  // functions.
+  // upsample's Resize is not read, losses are no part of a model that runs, and ONNX 17 has neither
+  // gamma functions nor operations on bits.
   const std::set<std::string> without = {"atan2",  "upsample", "cross_entropy", "nll_loss",
                                          "lgamma", "digamma",  "erfinv",        "polygamma"};
   for (size_t i = 0; i < all.outputs.size(); ++i) {
@@ -99,7 +99,7 @@ TEST_CASE("onnx export: every op, alone and with what it needs") {
     jit::remove_dead_code(one);
     const std::string op = one.nodes.back().op->name;
     CAPTURE(op);
-    if (without.contains(op) || op.ends_with("_grad")) continue;
+    if (without.contains(op) || op.ends_with("_grad") || op.starts_with("bitwise_")) continue;
     const Tensor got = returned(one).graph.run(inputs)[0];
     CHECK(got.dtype() == want[i].dtype());
     CHECK(

@@ -74,6 +74,14 @@ void add_pointwise(Program& p) {
   p("bool[1,3,4,4]", "all(" + mask + ", dims=[0], keepdim=true)");
 }
 
+void add_bits(Program& p) {
+  constexpr const char* kBits = "i32[2,3,4,4]";
+  const std::string bits = p(kBits, "cast(%x0, dtype=\"i32\")");
+  p(kBits, "bitwise_not(" + bits + ")");
+  p.all(kBits, bits + ", " + bits,
+        {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift"});
+}
+
 void add_views(Program& p) {
   p("f32[6,16]", "view(%x0, shape=[6,16])");
   p("f32[2,48]", "reshape(%x0, shape=[2,-1])");
@@ -193,6 +201,7 @@ namespace lathe::testing {
 std::string every_op_text(bool all) {
   Program program;
   add_pointwise(program);
+  add_bits(program);
   add_views(program);
   add_sums(program);
   add_layers(program);

@@ -35,6 +35,10 @@ class Elements(nn.Module):
         out += [aten.isnan(torch.log(whole)), aten.isinf(torch.log(whole)), aten.isfinite(torch.log(whole)), aten.logical_not(whole), aten.logical_and(whole, x), aten.logical_or(whole, x), aten.logical_xor(whole, x)]
         a, b = y > 0, x > 0
         out += [aten.__or__.Tensor(a, b), aten.__xor__.Tensor(a, b), aten.bitwise_and(a, b), aten.bitwise_or(a, b), aten.bitwise_xor(a, b)]
+        i, by = (y * 9).to(torch.int32), (x * 9).to(torch.int32) & 3
+        out += [f(i, by) for f in (aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor, aten.bitwise_left_shift.Tensor, aten.bitwise_right_shift.Tensor, aten.__lshift__.Tensor, aten.__rshift__.Tensor)]
+        out += [f(i, 2) for f in (aten.bitwise_and.Scalar, aten.bitwise_or.Scalar, aten.bitwise_xor.Scalar, aten.bitwise_left_shift.Tensor_Scalar, aten.bitwise_right_shift.Tensor_Scalar)]
+        out += [f(i, 2) for f in (aten.__and__.Scalar, aten.__or__.Scalar, aten.__xor__.Scalar, aten.__lshift__.Scalar, aten.__rshift__.Scalar)] + [aten.bitwise_not(i)]
         out += [aten.ge.Tensor(x, y), aten.gt.Tensor(x, y), aten.lt.Tensor(x, y), aten.le.Scalar(x, 0), aten.lt.Scalar(x, 0), aten.ne.Tensor(whole, x), aten.greater(x, y), aten.less_equal(x, y)]
         out += [aten.where.ScalarSelf(a, 0.5, y), aten.where.ScalarOther(a, y, 0.5), aten.masked_fill.Tensor(y, a, torch.tensor(0.5))]
         return numbered(out)
