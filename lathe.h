@@ -111,6 +111,7 @@
 #  include "lathe/ops/rms_norm.h"
 #  include "lathe/ops/rotary.h"
 #  include "lathe/ops/scatter.h"
+#  include "lathe/ops/scatter_reduce.h"
 #  include "lathe/ops/searchsorted.h"
 #  include "lathe/ops/softmax.h"
 #  include "lathe/ops/sort.h"

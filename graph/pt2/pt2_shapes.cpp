@@ -18,6 +18,7 @@
 #include "lathe/ops/random.h"
 #include "lathe/ops/rearrange.h"
 #include "lathe/ops/scatter.h"
+#include "lathe/ops/scatter_reduce.h"
 #include "lathe/ops/triangle.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/windows.h"
@@ -168,6 +169,23 @@ void scatter_of(Call& c) {
   c.result(scatter(self, dim, index, c.number("value")));
 }
 
+void scatter_reduce_of(Call& c) {
+  const std::string word = c.word("reduce", "");
+  constexpr std::pair<std::string_view, ScatterReduction> kScattered[] = {
+      {"sum", ScatterReduction::kSum},
+      {"prod", ScatterReduction::kProd},
+      {"mean", ScatterReduction::kMean},
+      {"amax", ScatterReduction::kAmax},
+      {"amin", ScatterReduction::kAmin}};
+  for (const auto& [name, reduction] : kScattered) {
+    if (name != word) continue;
+    return c.result(scatter_reduce(c.tensor("self"), c.integer("dim"), c.tensor("index"),
+                                   c.tensor("src"), reduction,
+                                   {.include_self = c.boolean("include_self", true)}));
+  }
+  c.refuse("has an unknown reduction");
+}
+
 void meshgrid_of(Call& c) {
   const bool is_xy = c.word("indexing", "ij") == "xy";
   c.results(meshgrid(c.tensors("tensors"), is_xy ? MeshIndexing::kXY : MeshIndexing::kIJ));
@@ -307,6 +325,7 @@ const Target kShapes[] = {
     {"aten.pixel_shuffle.default", [](Call& c) { c.result(pixel_shuffle(c.tensor("self"), c.integer("upscale_factor"))); }},
     {"aten.pixel_unshuffle.default", [](Call& c) { c.result(pixel_unshuffle(c.tensor("self"), c.integer("downscale_factor"))); }},
     {"aten.index.Tensor", index_of}, {"aten.index_put.default", index_put_of}, {"aten.scatter.src", scatter_of}, {"aten.scatter.value", scatter_of},
+    {"aten.scatter_reduce.two", scatter_reduce_of},
     {"aten.scatter_add.default", [](Call& c) { c.result(scatter_add(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.tensor("src"))); }},
     {"aten.index_add.default", [](Call& c) { c.result(index_add(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.tensor("source"), c.number("alpha", 1))); }},
     {"aten.index_fill.int_Scalar", [](Call& c) { c.result(index_fill(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.number("value"))); }},

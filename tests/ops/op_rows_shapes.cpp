@@ -73,6 +73,7 @@ const OpRow kRows[] = {
     {"index_copy", [](T x) { return index_copy(matrix(x), 0, index(x), matrix(x)); }},
     {"index_add", [](T x) { return index_add(matrix(x), 0, index(x), matrix(x)); }},
     {"gather", [](T x) { return gather(matrix(x)[0], 0, index(x)); }},
+    {"scatter_reduce", [](T x) { return scatter_reduce(matrix(x)[0], 0, index(x), matrix(x)[0], ScatterReduction::kAmax); }},
     {"scatter_add", [](T x) { return scatter_add(matrix(x)[0], 0, index(x), matrix(x)[0]); }},
     {"embedding", [](T x) { return embedding(matrix(x), index(x)); }},
     {"one_hot", [](T x) { return one_hot(x, 2); }},

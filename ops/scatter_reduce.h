@@ -1,0 +1,42 @@
+// Sums, products, means and extremes of the values that go to one position. scatter_reduce.cpp:
+// checks, and gradients by other ops; index_kernels/scatter_reduce_cpu.cpp: the CPU's loop. On a
+// GPU it is made of other ops.
+#pragma once
+
+#include "lathe/core/tensor.h"
+
+namespace lathe {
+
+enum class ScatterReduction : uint8_t { kSum, kProd, kMean, kAmax, kAmin };
+
+struct ScatterReduceOptions {
+  bool include_self = true;  // false: x's element does not count where source has one
+};
+/// A copy of x in which element [i,index[i,j,k],k] (for dim = 1) is the sum, product, mean, largest
+/// or smallest of itself and all source[i,j,k] that go there. Other elements keep their value.
+///   index   i64 or i32, in range; as many dimensions as x; each at most as long as x's, but `dim`
+///           may have any length
+///   source  x's dtype; no dimension shorter than index's; only the part of index's shape is read
+///   →       x's shape
+/// Values are taken in the order of index, so the bits are the same in every run and for every
+/// number of threads. A mean of integers is rounded down. NaN is the largest and the smallest.
+/// Any strides, 0-d and zero-size.
+/// dtypes: numbers; half types are computed in f32 and rounded once.
+/// grad: x, source, twice differentiable. Equal extremes share the gradient, NaNs too. That of a
+/// product is right beside zeros.
+/// amp: none, the result follows x.
+/// throws: IndexError for an index out of range (on a GPU the next call that waits for the device
+/// throws it) or a dimension out of range; ShapeError, DTypeError, DeviceError.
+LATHE_API Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index,
+                                const Tensor& source, ScatterReduction reduction,
+                                const ScatterReduceOptions& options = {});
+
+namespace cpu {
+/// y[…,index,…] = y[…,index,…] times, or the larger or smaller of it and, x, along dim and in the
+/// order of index. x has index's shape and y's dtype, any strides; index is i64. kProd, kAmax or
+/// kAmin.
+void scatter_reduce(ScatterReduction reduction, const Tensor& y, const Tensor& x, int dim,
+                    const Tensor& index);
+}  // namespace cpu
+
+}  // namespace lathe
