@@ -10,6 +10,7 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/embedding.h"
+#include "lathe/ops/embedding_bag.h"
 #include "lathe/ops/grid_sample.h"
 #include "lathe/ops/group_norm.h"
 #include "lathe/ops/index.h"
@@ -21,7 +22,6 @@
 #include "lathe/ops/pool3d.h"
 #include "lathe/ops/recurrent.h"
 #include "lathe/ops/rms_norm.h"
-#include "lathe/ops/searchsorted.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/upsample.h"
 #include "lathe/ops/views.h"
@@ -131,38 +131,18 @@ void embedding_of(Call& c) {
   c.result(embedding(c.tensor("weight"), c.tensor("indices"), o));
 }
 
-/// Sums or means of the rows of each bag. `offsets`: where each bag begins in `indices`.
 void embedding_bag_of(Call& c) {
-  constexpr int64_t kSum = 0, kMean = 1;
-  const int64_t mode = c.integer("mode", kSum);
-  if (mode != kSum && mode != kMean) c.refuse("takes the largest of a bag, which is not supported");
-  if (c.integer("padding_idx", -1) >= 0) c.refuse("leaves out an index, which is not supported");
+  constexpr EmbeddingBagMode kModes[] = {EmbeddingBagMode::kSum, EmbeddingBagMode::kMean,
+                                         EmbeddingBagMode::kMax};
+  const int64_t mode = c.integer("mode", 0), padding = c.integer("padding_idx", -1);
+  if (mode < 0 || mode >= std::ssize(kModes)) c.refuse("has an unknown mode");
   if (c.boolean("scale_grad_by_freq", false))
     c.refuse("divides gradients by how often a row is looked up, which is not supported");
-  const Tensor weight = c.tensor("weight");
-  Tensor indices = c.tensor("indices"), offsets = c.tensor("offsets"),
-         factors = c.maybe("per_sample_weights");
-  if (c.boolean("include_last_offset", false)) {  // the last one is where the last bag ends
-    const int64_t end = select(offsets, 0, -1).item<int64_t>();
-    offsets = slice(offsets, 0, 0, -1);
-    indices = slice(indices, 0, 0, end);
-    if (factors.defined()) factors = slice(factors, 0, 0, end);
-  }
-  if (offsets.numel() == 0 || select(offsets, 0, 0).item<int64_t>() != 0) {
-    c.refuse(concat("needs offsets that begin with 0 (", offsets, ")"));
-  }
-  Tensor rows = embedding(weight, indices);
-  if (factors.defined()) rows = mul(rows, unsqueeze(factors, -1));
-  const Tensor places =
-      arange(indices.dim(0), {.dtype = offsets.dtype(), .device = offsets.device()});
-  const Tensor bags = sub(searchsorted(offsets, places, {.right = true}), 1);
-  const Shape size{offsets.dim(0), weight.dim(1)};
-  const TensorOptions like{.dtype = rows.dtype(), .device = rows.device()};
-  const Tensor sums = index_add(zeros(size, like), 0, bags, rows);
-  if (mode == kSum) return c.result(sums);
-  const Tensor counts =
-      index_add(zeros({size[0], 1}, like), 0, bags, ones({indices.dim(0), 1}, like));
-  c.result(div(sums, clamp(counts, {.low = 1})));
+  EmbeddingBagOptions o{.offsets = c.tensor("offsets"), .mode = kModes[mode]};
+  o.per_sample_weights = c.maybe("per_sample_weights");
+  o.include_last_offset = c.boolean("include_last_offset", false);
+  if (padding >= 0) o.padding_index = padding;
+  c.result(embedding_bag(c.tensor("weight"), c.tensor("indices"), o));
 }
 
 void attention(Call& c) {

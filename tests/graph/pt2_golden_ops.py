@@ -162,7 +162,7 @@ class Layers(nn.Module):
         super().__init__()
         self.up1, self.up2 = nn.ConvTranspose1d(4, 6, 4, 2, 1, output_padding=1, groups=2), nn.ConvTranspose2d(4, 3, 3, 2, 1, bias=False)
         self.norm, self.rms = nn.InstanceNorm1d(4, affine=True), nn.RMSNorm(6)
-        self.bag, self.sums = nn.EmbeddingBag(9, 3, mode="mean"), nn.EmbeddingBag(9, 3, mode="sum")
+        self.bag, self.sums, self.most = nn.EmbeddingBag(9, 3, mode="mean"), nn.EmbeddingBag(9, 3, mode="sum"), nn.EmbeddingBag(9, 3, mode="max", padding_idx=2)
         self.tanh, self.relu = nn.RNN(6, 3, bidirectional=True), nn.RNN(6, 3, 2, nonlinearity="relu", batch_first=True)
         self.cells = nn.ModuleList([nn.LSTMCell(6, 3), nn.GRUCell(6, 3), nn.RNNCell(6, 3), nn.RNNCell(6, 3, nonlinearity="relu", bias=False)])
         self.drop = nn.Dropout2d(0.0)
@@ -177,7 +177,7 @@ class Layers(nn.Module):
     def forward(self, x):  # [2,4,6]
         image = x[:, :, :, None] * x[:, :, None]
         y = self.norm(x)
-        out = [self.frozen(x), aten.embedding_bag.padding_idx(self.bag.weight, torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2, 4]), False, 0, False, None, True, None)[0], self.up1(y), self.up2(image), self.rms(y), self.bag(self.ids), self.sums(self.ids.reshape(-1), torch.tensor([0, 1, 4])), self.tanh(y)[0], *self.relu(y)]
+        out = [self.frozen(x), aten.embedding_bag.padding_idx(self.bag.weight, torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2, 4]), False, 0, False, None, True, None)[0], self.up1(y), self.up2(image), self.rms(y), self.bag(self.ids), self.sums(self.ids.reshape(-1), torch.tensor([0, 1, 4])), self.most(self.ids), self.tanh(y)[0], *self.relu(y)]
         out += [*self.cells[0](y[0]), *(cell(y[0]) for cell in self.cells[1:]), self.drop(image), aten.feature_dropout_(image * 1, 0.0, True)]
         out += [F.max_pool1d(y, 3, 2, 1), F.avg_pool1d(y, 3, 2, 1, count_include_pad=False), F.adaptive_avg_pool1d(y, 4), F.adaptive_max_pool2d(image, (3, 2)), F.max_pool2d(image, 2, return_indices=True)[0]]
         out += [F.interpolate(y, scale_factor=1.5, mode="linear"), F.interpolate(y, 9, mode="nearest"), F.interpolate(image, scale_factor=2.0, mode="bicubic"), F.interpolate(image, 4, mode="nearest-exact")]

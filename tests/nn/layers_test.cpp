@@ -12,6 +12,7 @@
 #include "lathe/nn/conv.h"
 #include "lathe/nn/dropout.h"
 #include "lathe/nn/embedding.h"
+#include "lathe/nn/embedding_bag.h"
 #include "lathe/nn/init.h"
 #include "lathe/nn/linear.h"
 #include "lathe/nn/losses.h"
@@ -274,6 +275,24 @@ TEST_CASE("Embedding: rows by number, N(0,1), and a padding row of zeros") {
   CHECK(from_the_end.weight[49].to_vector<float>()[0] != 0.f);
   CHECK_THROWS_WITH_AS(nn::Embedding(5, 2, {.padding_index = 5}),
                        doctest::Contains("must be in [-5,5), got 5"), ValueError);
+}
+
+TEST_CASE("EmbeddingBag: bags of rows, N(0,1), and a padding row of zeros in none of them") {
+  nn::EmbeddingBag bag(50, 40, {.mode = EmbeddingBagMode::kSum, .padding_index = 3});
+  CHECK(bag.weight[3].to_vector<float>() == std::vector<float>(40, 0.f));
+  CHECK(std::abs(bag.weight.mean().item<float>()) < 0.12f);  // 5 standard deviations
+  CHECK(bag.state_dict().size() == 1);
+  CHECK(bag.named_parameters()[0].first == "weight");
+  const Tensor rows = bag(tensor({{3, 7}, {8, 9}}));
+  CHECK(rows.shape() == Shape{2, 40});
+  check_equal(rows[0], bag.weight[7]);
+  check_equal(bag(tensor({7, 8, 9}), tensor({0, 1})), rows);
+  check_equal(bag(tensor({{7, 8}}), {}, tensor({{2.f, 0.f}}))[0], bag.weight[7] * 2);
+  sum(square(rows + 1.0)).backward();
+  CHECK(bag.weight.grad()[3].to_vector<float>() == std::vector<float>(40, 0.f));
+  CHECK_THROWS_WITH_AS(nn::EmbeddingBag(5, 2, {.padding_index = 5}),
+                       doctest::Contains("must be in [-5,5), got 5"), ValueError);
+  CHECK_THROWS_AS(nn::EmbeddingBag(0, 2), ValueError);
 }
 
 TEST_CASE("losses keep their options") {

@@ -76,6 +76,7 @@ const OpRow kRows[] = {
     {"scatter_reduce", [](T x) { return scatter_reduce(matrix(x)[0], 0, index(x), matrix(x)[0], ScatterReduction::kAmax); }},
     {"scatter_add", [](T x) { return scatter_add(matrix(x)[0], 0, index(x), matrix(x)[0]); }},
     {"embedding", [](T x) { return embedding(matrix(x), index(x)); }},
+    {"embedding_bag", [](T x) { return embedding_bag(matrix(x), unsqueeze(index(x), 0)); }},
     {"one_hot", [](T x) { return one_hot(x, 2); }},
     {"sum", [](T x) { return sum(x); }},
     {"mean", [](T x) { return mean(x); }},

@@ -1,0 +1,190 @@
+// embedding_bag against a loop over the bags.
+#include "lathe/ops/embedding_bag.h"
+
+#include <algorithm>
+
+#include "compare.h"
+
+using namespace lathe;
+using namespace lathe::test;
+using doctest::Contains;
+
+namespace {
+
+using In = const Tensors&;
+using Numbers = std::vector<int64_t>;
+using Values = std::vector<double>;
+using Mode = EmbeddingBagMode;
+constexpr int64_t kRows = 7, kColumns = 3;
+
+/// Bags of rows of `table` [7,3]. A row's factor is factors[k]; the index `padding` is left out.
+Values by_loop(const Values& table, const std::vector<Numbers>& bags, Mode mode,
+               const Values& factors, int64_t padding) {
+  Values out;
+  for (const Numbers& bag : bags) {
+    for (int64_t column = 0; column < kColumns; ++column) {
+      Values of_bag;
+      size_t k = 0;
+      for (const Numbers& before : bags) {
+        if (&before == &bag) break;
+        k += before.size();
+      }
+      for (const int64_t row : bag) {
+        const double factor = factors.empty() ? 1 : factors[k];
+        ++k;
+        if (row == padding) continue;
+        of_bag.push_back(factor * table[static_cast<size_t>(row * kColumns + column)]);
+      }
+      double y = 0;
+      for (const double v : of_bag) y += v;
+      const auto count = static_cast<double>(std::max<size_t>(of_bag.size(), 1));
+      if (mode == Mode::kMean) y /= count;
+      if (mode == Mode::kMax) y = of_bag.empty() ? 0 : *std::ranges::max_element(of_bag);
+      out.push_back(y);
+    }
+  }
+  return out;
+}
+
+const std::vector<Numbers> kBags = {{1, 4, 4}, {}, {6, 2, 0, 3, 1}, {2}, {5, 5}, {}};
+const Numbers kIndex = {1, 4, 4, 6, 2, 0, 3, 1, 2, 5, 5}, kOffsets = {0, 3, 3, 8, 9, 11};
+const std::vector<Numbers> kEvenBags = {{1, 4, 4}, {6, 2, 0}, {5, 5, 5}};
+const Tensor kEvenIndex = tensor({{1, 4, 4}, {6, 2, 0}, {5, 5, 5}});
+
+}  // namespace
+
+TEST_CASE("embedding_bag: every mode, in every layout and dtype, on every device") {
+  manual_seed(31);
+  const Tensor weight = f64({kRows, kColumns}), factors = f64({11}), even = f64({3, 3});
+  for (const Device device : devices()) {
+    for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
+      const Tensor rounded = weight.to(dtype);
+      const Values table = rounded.to_vector<double>();
+      for (const Layout& layout : layouts()) {
+        const Tensor w = layout.apply(rounded).to(device);
+        const Tensor index = layout.apply(tensor(kIndex)).to(device);
+        const Tensor offsets = layout.apply(tensor(kOffsets)).to(device);
+        const auto agrees = [&](const Tensor& y, const Values& want) {
+          CHECK(y.dtype() == dtype);
+          CHECK(difference(y.cpu(), want, tolerance_of(dtype)) == "");
+        };
+        for (const Mode mode : {Mode::kSum, Mode::kMean, Mode::kMax}) {
+          CAPTURE(concat(static_cast<int>(mode), " ", w, " ", layout.name));
+          EmbeddingBagOptions o{.offsets = offsets, .mode = mode};
+          agrees(embedding_bag(w, index, o), by_loop(table, kBags, mode, {}, -1));
+          o.offsets = offsets.to(kI32);
+          agrees(embedding_bag(w, index.to(kI32), o), by_loop(table, kBags, mode, {}, -1));
+          o.padding_index = 4;
+          agrees(embedding_bag(w, index, o), by_loop(table, kBags, mode, {}, 4));
+          o.padding_index = -2;  // row 5, all of a bag
+          agrees(embedding_bag(w, index, o), by_loop(table, kBags, mode, {}, 5));
+          const Tensor by_rows = layout.apply(kEvenIndex).to(device);
+          agrees(embedding_bag(w, by_rows, {.mode = mode}),
+                 by_loop(table, kEvenBags, mode, {}, -1));
+          agrees(embedding_bag(w, by_rows, {.mode = mode, .padding_index = 5}),
+                 by_loop(table, kEvenBags, mode, {}, 5));
+        }
+        const Tensor f = layout.apply(factors.to(dtype)).to(device);
+        const Tensor e = layout.apply(even.to(dtype)).to(device);
+        agrees(embedding_bag(w, index,
+                             {.offsets = offsets,
+                              .mode = Mode::kSum,
+                              .per_sample_weights = f,
+                              .padding_index = 1}),
+               by_loop(table, kBags, Mode::kSum, f.cpu().to_vector<double>(), 1));
+        agrees(
+            embedding_bag(w, kEvenIndex.to(device), {.mode = Mode::kSum, .per_sample_weights = e}),
+            by_loop(table, kEvenBags, Mode::kSum, e.cpu().to_vector<double>(), -1));
+      }
+    }
+  }
+}
+
+TEST_CASE("embedding_bag: the last offset may end the last bag, and bags may be empty") {
+  const Tensor weight = tensor({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}}, kF64);
+  const Tensor index = tensor({0, 1, 2, 2});
+  const auto of = [&](const Numbers& offsets, Mode mode) {
+    const Tensor list = offsets.empty() ? zeros({0}, kI64) : tensor(offsets);
+    return embedding_bag(weight, index,
+                         {.offsets = list, .mode = mode, .include_last_offset = true});
+  };
+  CHECK(difference(of({0, 2, 4}, Mode::kSum), {4, 6, 10, 12}, 0) == "");
+  CHECK(difference(of({0, 2, 3}, Mode::kSum), {4, 6, 5, 6}, 0) == "");  // the last is in no bag
+  CHECK(difference(of({0, 2, 3}, Mode::kMean), {2, 3, 5, 6}, 0) == "");
+  CHECK(difference(of({0, 0, 1}, Mode::kMax), {0, 0, 1, 2}, 0) == "");
+  CHECK(of({0}, Mode::kSum).shape() == Shape{0, 2});
+  const Tensor none = zeros({0}, kI64);
+  for (const Mode mode : {Mode::kSum, Mode::kMean, Mode::kMax}) {
+    CHECK(embedding_bag(weight, none, {.offsets = none, .mode = mode}).shape() == Shape{0, 2});
+    CHECK(difference(embedding_bag(weight, none, {.offsets = tensor({0, 0}), .mode = mode}),
+                     {0, 0, 0, 0}, 0) == "");
+    CHECK(difference(embedding_bag(weight, zeros({2, 0}, kI64), {.mode = mode}), {0, 0, 0, 0}, 0) ==
+          "");
+  }
+}
+
+TEST_CASE("embedding_bag: gradients agree with finite differences, twice") {
+  manual_seed(32);
+  const Tensor weight = reshape(randperm(21).to(kF64) * 0.25 - 2.0, {kRows, kColumns});
+  const Tensor index = tensor(kIndex), offsets = tensor(kOffsets), factors = f64({11});
+  const auto with = [&](In in, EmbeddingBagOptions o) {
+    o.offsets = beside(in, offsets);
+    return embedding_bag(in[0], beside(in, index), o);
+  };
+  // clang-format off
+  const GradientCase cases[] = {
+      {"embedding_bag sum", [&](In in) { return with(in, {.mode = Mode::kSum, .padding_index = 2}); }, {weight}},
+      {"embedding_bag mean", [&](In in) { return with(in, {.padding_index = 4}); }, {weight}},
+      {"embedding_bag factors", [&](In in) { return with(in, {.mode = Mode::kSum, .per_sample_weights = in[1]}); }, {weight, factors}},
+  };
+  // clang-format on
+  for (const GradientCase& c : cases) check_gradients(c);
+  const Function largest = [&](In in) { return with(in, {.mode = Mode::kMax}); };
+  for (const Layout& layout : layouts()) {  // equal rows of an expanded weight are a kink
+    check_differences({"embedding_bag max", largest, {}}, layout.name, largest,
+                      {layout.apply(weight)});
+  }
+}
+
+TEST_CASE("embedding_bag: the first of equal rows gets the gradient, padding gets none") {
+  const Tensor weight = tensor({{1.0}, {3.0}, {3.0}, {9.0}}, kF64).requires_grad_();
+  const Tensor index = tensor({{0, 2, 1, 3}});
+  embedding_bag(weight, index, {.mode = Mode::kMax, .padding_index = 3}).sum().backward();
+  CHECK(difference(weight.grad(), {0, 0, 1, 0}, 0) == "");
+  weight.set_grad({});
+  embedding_bag(weight, index, {.padding_index = 3}).sum().backward();
+  CHECK(difference(weight.grad(), {1.0 / 3, 1.0 / 3, 1.0 / 3, 0}, 1e-12) == "");
+}
+
+TEST_CASE("embedding_bag: errors name the op and the values") {
+  const Tensor w = zeros({3, 2}), index = tensor({0, 1, 2}), offsets = tensor({0, 2});
+  const auto with = [&](const Tensor& at) { return embedding_bag(w, index, {.offsets = at}); };
+  CHECK_THROWS_WITH_AS(embedding_bag(w, tensor({{0, 3}})),
+                       Contains("embedding_bag: index 3 at [1] is outside [0, 3)"), IndexError);
+  CHECK_THROWS_WITH_AS(embedding_bag(w, index), Contains("embedding_bag: index must be [B,K]"),
+                       ShapeError);
+  CHECK_THROWS_AS(embedding_bag(w, tensor({{0, 1}}), {.offsets = offsets}), ShapeError);
+  CHECK_THROWS_WITH_AS(with(tensor({0, 2, 1})),
+                       Contains("offsets must ascend from 0 to at most 3, got 1 in place 2"),
+                       ValueError);
+  CHECK_THROWS_AS(with(tensor({1, 2})), ValueError);
+  CHECK_THROWS_AS(with(tensor({0, 4})), ValueError);
+  CHECK_THROWS_AS(with(zeros({0}, kI64)), ValueError);
+  CHECK_THROWS_AS(with(tensor({0.0})), DTypeError);
+  CHECK_THROWS_AS(with(tensor({{0}})), ShapeError);
+  CHECK_THROWS_WITH_AS(
+      embedding_bag(w, index, {.offsets = offsets, .per_sample_weights = ones({3})}),
+      Contains("per_sample_weights need the mode kSum"), ValueError);
+  const auto weighted = [&](const Tensor& f) {
+    return embedding_bag(w, index,
+                         {.offsets = offsets, .mode = Mode::kSum, .per_sample_weights = f});
+  };
+  CHECK_THROWS_AS(weighted(ones({2})), ShapeError);
+  CHECK_THROWS_AS(weighted(ones({3}, kF64)), DTypeError);
+  CHECK_THROWS_WITH_AS(embedding_bag(w, index, {.offsets = offsets, .padding_index = 3}),
+                       Contains("padding_index 3 is outside [-3, 3)"), IndexError);
+  CHECK_THROWS_AS(embedding_bag(zeros({3}), index, {.offsets = offsets}), ShapeError);
+  CHECK_THROWS_AS(embedding_bag(w, ones({1, 2})), DTypeError);
+  CHECK_THROWS_AS(embedding_bag(zeros({3, 2}, kI64), index, {.offsets = offsets}), DTypeError);
+  CHECK_THROWS_AS(embedding_bag(w, tensor({{0}}), {.include_last_offset = true}), ValueError);
+}
