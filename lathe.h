@@ -78,6 +78,7 @@
 #  include "lathe/ops/einsum.h"
 #  include "lathe/ops/embedding.h"
 #  include "lathe/ops/embedding_bag.h"
+#  include "lathe/ops/fake_quantize.h"
 #  include "lathe/ops/fused_conv2d.h"
 #  include "lathe/ops/grid_sample.h"
 #  include "lathe/ops/group_norm.h"

@@ -124,6 +124,8 @@ const OpRow kRows[] = {
     {"bitwise_not", [](T x) { return bitwise_not(x); }},
     {"bitwise_left_shift", [](T x) { return bitwise_left_shift(x, x); }},
     {"bitwise_right_shift", [](T x) { return bitwise_right_shift(x, x); }},
+    {"fake_quantize_per_tensor_affine", [](T x) { return fake_quantize_per_tensor_affine(x, 0.5, 1, 0, 255); }},
+    {"fake_quantize_per_channel_affine", [](T x) { return fake_quantize_per_channel_affine(x, stats(x), index(x).narrow(0, 0, 2), 0, 0, 255); }},
     {"relu_grad", [](T x) { return relu_grad(x, x); }},
     {"tanh_grad", [](T x) { return tanh_grad(x, x); }},
     {"sigmoid_grad", [](T x) { return sigmoid_grad(x, x); }},
