@@ -111,6 +111,7 @@
 #  include "lathe/ops/recurrent.h"
 #  include "lathe/ops/reduce.h"
 #  include "lathe/ops/rms_norm.h"
+#  include "lathe/ops/roi_align.h"
 #  include "lathe/ops/rotary.h"
 #  include "lathe/ops/scatter.h"
 #  include "lathe/ops/scatter_reduce.h"

@@ -108,6 +108,7 @@ const OpRow kRows[] = {
     {"box_area", [](T x) { return box_area(reshape(x, {9, 4})); }},
     {"box_iou", [](T x) { return box_iou(reshape(x, {9, 4}), reshape(x, {9, 4})); }},
     {"nms", [](T x) { return nms(reshape(x, {9, 4}), reshape(matrix(x), {9}), 0.5); }},
+    {"roi_align", [](T x) { return roi_align(x, x.narrow(0, 0, 1).reshape({-1}).narrow(0, 0, 5).unsqueeze(0), 2); }},
     {"bincount", [](T x) { return bincount(matrix(x)[0]); }},
     {"histc", [](T x) { return histc(x); }},
     {"unique", [](T x) { return unique(x).values; }},
