@@ -195,10 +195,14 @@ Tensor index(const Tensor& x, Indices indices) {
 }
 
 const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,
-                         const Tensor& values_in) {
+                         const Tensor& values) {
+  return index_put_(x, Indices(indices.begin(), indices.size()), values);
+}
+
+const Tensor& index_put_(const Tensor& x, Indices indices, const Tensor& values_in) {
   const profile::OpRange range("index_put_", {x, values_in});
   autograd::check_in_place("index_put_", x);
-  const Chosen chosen = choose(x, Indices(indices.begin(), indices.size()));
+  const Chosen chosen = choose(x, indices);
   if (chosen.at.empty()) {
     copy_(chosen.view, as_assigned(values_in, chosen.view.ndim()));
     return x;
@@ -238,6 +242,10 @@ const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> ind
 
 const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,
                          Scalar value) {
+  return index_put_(x, Indices(indices.begin(), indices.size()), value);
+}
+
+const Tensor& index_put_(const Tensor& x, Indices indices, Scalar value) {
   const profile::OpRange range("index_put_", {x});
   check_number("index_put_", value, x);
   return index_put_(x, indices, full({}, value, {.dtype = x.dtype()}));

@@ -3,6 +3,8 @@
 //   x.index({0, Slice(1, 3)})            x[0, 1:3]
 //   x.index({Ellipsis, None, -1})        x[..., None, -1]
 //   x.index({mask}), x.index({rows})     the chosen elements or rows, as a copy
+// A list that is made at run time is a vector:
+//   std::vector<TensorIndex> list(x.ndim(), Slice());  list[d] = rows;  index(x, list)
 #pragma once
 
 #include <concepts>
@@ -100,6 +102,10 @@ LATHE_API Tensor index(const Tensor& x, std::span<const TensorIndex> indices);
 LATHE_API const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,
                                    const Tensor& values);
 LATHE_API const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> indices,
+                                   Scalar value);
+LATHE_API const Tensor& index_put_(const Tensor& x, std::span<const TensorIndex> indices,
+                                   const Tensor& values);
+LATHE_API const Tensor& index_put_(const Tensor& x, std::span<const TensorIndex> indices,
                                    Scalar value);
 
 }  // namespace lathe

@@ -73,6 +73,33 @@ TEST_CASE("indexing: a mask stands for the indices of its true elements") {
   CHECK(x.index({tensor(false)}).shape() == Shape{0, 3, 4});
 }
 
+TEST_CASE("indexing: a list that is made at run time is a list like any other") {
+  const Tensor x = numbered({3, 4, 5});
+  for (int64_t d = 0; d < x.ndim(); ++d) {
+    std::vector<TensorIndex> list(static_cast<size_t>(x.ndim()), Slice());
+    list[static_cast<size_t>(d)] = tensor({1, 0});
+    CHECK(values(index(x, list)) == values(x.index_select(d, tensor({1, 0}))));
+    Tensor y = x.clone();
+    index_put_(y, list, -1);
+    CHECK(values(y.index_select(d, tensor({0, 1}))) ==
+          Numbers(static_cast<size_t>(2 * x.numel() / x.dim(d)), -1));
+    CHECK(values(y.slice(d, 2, x.dim(d))) == values(x.slice(d, 2, x.dim(d))));
+    index_put_(y, list, x.index_select(d, tensor({1, 0})));
+    CHECK(values(y) == values(x));
+  }
+  std::vector<TensorIndex> list;  // of elements of each kind
+  CHECK(index(x, list).is_same(x));
+  list.emplace_back(Ellipsis);
+  list.emplace_back(None);
+  list.emplace_back(tensor({true, false, false, false, true}));
+  CHECK(index(x, list).shape() == Shape{3, 4, 1, 2});
+  list[0] = 2;
+  list[1] = Slice(1, 3);
+  CHECK(values(index(x, list)) == Numbers{45, 49, 50, 54});
+  CHECK_THROWS_AS(index(x, std::vector<TensorIndex>(4, 0)), IndexError);
+  CHECK_THROWS_AS(index_put_(x, std::vector<TensorIndex>(4, 0), 1), IndexError);
+}
+
 TEST_CASE("indexing: what tensors of indices choose is in row-major order") {
   const Tensor x = numbered({2, 3, 4, 5}), i = tensor({1, 0}), j = tensor({{0}, {2}, {1}});
   const Tensor all[] = {x.index({Slice(), i}),
