@@ -13,6 +13,7 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -216,8 +217,11 @@ class LATHE_API Tensor {
   Tensor trace() const;
   Tensor unfold(int64_t dim, int64_t size, int64_t step) const;  // windows()
   Tensor index(std::initializer_list<TensorIndex> indices) const;
+  Tensor index(std::span<const TensorIndex> indices) const;
   const Tensor& index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values) const;
   const Tensor& index_put_(std::initializer_list<TensorIndex> indices, Scalar value) const;
+  const Tensor& index_put_(std::span<const TensorIndex> indices, const Tensor& values) const;
+  const Tensor& index_put_(std::span<const TensorIndex> indices, Scalar value) const;
   Tensor index_select(int64_t dim, const Tensor& index) const;
   Tensor index_add(int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha = 1) const;
   Tensor gather(int64_t dim, const Tensor& index) const;
@@ -357,7 +361,6 @@ class LATHE_API Tensor {
   const Tensor& sub_(Scalar value) const;
   const Tensor& mul_(const Tensor& other) const;  const Tensor& mul_(Scalar value) const;
   const Tensor& div_(const Tensor& other) const;  const Tensor& div_(Scalar value) const;
-  // clang-format on
   const Tensor& operator+=(const auto& value) const& { return add_(value); }
   const Tensor& operator-=(const auto& value) const& { return sub_(value); }
   const Tensor& operator*=(const auto& value) const& { return mul_(value); }
@@ -367,16 +370,13 @@ class LATHE_API Tensor {
   const Tensor& operator-=(const auto& value) const&& { return seen().sub_(value); }
   const Tensor& operator*=(const auto& value) const&& { return seen().mul_(value); }
   const Tensor& operator/=(const auto& value) const&& { return seen().div_(value); }
-  const Tensor& fill_(Scalar value) const;
-  const Tensor& zero_() const;
+  const Tensor& fill_(Scalar value) const;  const Tensor& zero_() const;
   const Tensor& copy_(const Tensor& source) const;
   const Tensor& clamp_(Scalar low, Scalar high) const;
-  const Tensor& neg_() const;
-  const Tensor& exp_() const;
-  const Tensor& sqrt_() const;
-  const Tensor& tanh_() const;
-  const Tensor& sigmoid_() const;
-  const Tensor& relu_() const;
+  const Tensor& neg_() const;  const Tensor& exp_() const;
+  const Tensor& sqrt_() const;  const Tensor& tanh_() const;
+  const Tensor& sigmoid_() const;  const Tensor& relu_() const;
+  // clang-format on
   const Tensor& masked_fill_(const Tensor& mask, Scalar value) const;
   const Tensor& index_add_(int64_t dim, const Tensor& index, const Tensor& source,
                            Scalar alpha = 1) const;

@@ -4,7 +4,7 @@
 //   x.index({Ellipsis, None, -1})        x[..., None, -1]
 //   x.index({mask}), x.index({rows})     the chosen elements or rows, as a copy
 // A list that is made at run time is a vector:
-//   std::vector<TensorIndex> list(x.ndim(), Slice());  list[d] = rows;  index(x, list)
+//   std::vector<TensorIndex> list(x.ndim(), Slice());  list[d] = rows;  x.index(list)
 #pragma once
 
 #include <concepts>

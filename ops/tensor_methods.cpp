@@ -74,6 +74,9 @@ Tensor Tensor::unfold(int64_t dim, int64_t size, int64_t step) const { return la
 Tensor Tensor::index(std::initializer_list<TensorIndex> indices) const { return lathe::index(*this, indices); }
 const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values) const { return lathe::index_put_(*this, indices, values); }
 const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> indices, Scalar value) const { return lathe::index_put_(*this, indices, value); }
+Tensor Tensor::index(std::span<const TensorIndex> indices) const { return lathe::index(*this, indices); }
+const Tensor& Tensor::index_put_(std::span<const TensorIndex> indices, const Tensor& values) const { return lathe::index_put_(*this, indices, values); }
+const Tensor& Tensor::index_put_(std::span<const TensorIndex> indices, Scalar value) const { return lathe::index_put_(*this, indices, value); }
 Tensor Tensor::index_select(int64_t dim, const Tensor& index) const { return lathe::index_select(*this, dim, index); }
 Tensor Tensor::index_add(int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) const { return lathe::index_add(*this, dim, index, source, alpha); }
 Tensor Tensor::gather(int64_t dim, const Tensor& index) const { return lathe::gather(*this, dim, index); }

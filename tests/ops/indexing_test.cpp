@@ -78,17 +78,17 @@ TEST_CASE("indexing: a list that is made at run time is a list like any other") 
   for (int64_t d = 0; d < x.ndim(); ++d) {
     std::vector<TensorIndex> list(static_cast<size_t>(x.ndim()), Slice());
     list[static_cast<size_t>(d)] = tensor({1, 0});
-    CHECK(values(index(x, list)) == values(x.index_select(d, tensor({1, 0}))));
+    CHECK(values(x.index(list)) == values(x.index_select(d, tensor({1, 0}))));
     Tensor y = x.clone();
-    index_put_(y, list, -1);
+    y.index_put_(list, -1);
     CHECK(values(y.index_select(d, tensor({0, 1}))) ==
           Numbers(static_cast<size_t>(2 * x.numel() / x.dim(d)), -1));
     CHECK(values(y.slice(d, 2, x.dim(d))) == values(x.slice(d, 2, x.dim(d))));
-    index_put_(y, list, x.index_select(d, tensor({1, 0})));
+    y.index_put_(list, x.index_select(d, tensor({1, 0})));
     CHECK(values(y) == values(x));
   }
   std::vector<TensorIndex> list;  // of elements of each kind
-  CHECK(index(x, list).is_same(x));
+  CHECK(x.index(list).is_same(x));
   list.emplace_back(Ellipsis);
   list.emplace_back(None);
   list.emplace_back(tensor({true, false, false, false, true}));
@@ -96,7 +96,7 @@ TEST_CASE("indexing: a list that is made at run time is a list like any other") 
   list[0] = 2;
   list[1] = Slice(1, 3);
   CHECK(values(index(x, list)) == Numbers{45, 49, 50, 54});
-  CHECK_THROWS_AS(index(x, std::vector<TensorIndex>(4, 0)), IndexError);
+  CHECK_THROWS_AS(x.index(std::vector<TensorIndex>(4, 0)), IndexError);
   CHECK_THROWS_AS(index_put_(x, std::vector<TensorIndex>(4, 0), 1), IndexError);
 }
 
