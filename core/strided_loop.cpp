@@ -1,6 +1,9 @@
 // Walks a loop nest on the CPU, in parallel.
 #include "lathe/core/strided_loop.h"
 
+#include <algorithm>
+
+#include "lathe/core/fetch_ahead.h"
 #include "lathe/core/loop_nest.h"
 #include "lathe/core/thread_pool.h"
 
@@ -8,13 +11,35 @@ namespace lathe {
 
 namespace {
 
+/// Runs one row, piece by piece, each while later ones come from memory. Ops of many instructions
+/// would wait for it: a processor sees only a few of their elements ahead. (gelu of 64 MiB took
+/// 2.2 times as long.)
+void run_long_row(char** data, const int64_t* step, int operands, int64_t n,
+                  FunctionRef<void(const StridedRow&)> row) {
+  constexpr int64_t kPieceBytes = 512, kPiecesAhead = 4, kMostStep = 16;
+  int64_t widest = 1;
+  for (int k = 0; k < operands; ++k) widest = std::clamp(step[k], widest, int64_t{8});
+  const int64_t piece = kPieceBytes / widest;
+  for (int64_t first = 0; first < n; first += piece) {
+    const int64_t count = std::min(piece, n - first);
+    for (int k = 0; k < operands; ++k) {
+      const bool is_dense = step[k] > 0 && step[k] <= kMostStep;
+      if (is_dense) fetch_ahead(data[k] + kPiecesAhead * piece * step[k], count * step[k]);
+    }
+    row(StridedRow{data, step, count});
+    for (int k = 0; k < operands; ++k) data[k] += count * step[k];
+  }
+}
+
 /// Runs the elements [begin, end) of the nest's linear order.
 void run_range(const LoopNest& nest, char* const* start, int64_t begin, int64_t end,
                FunctionRef<void(const StridedRow&)> row) {
   const int64_t* step = nest.dims[0].step;
+  const bool is_long = end - begin >= kParallelGrain;  // less may stand in the cache
   each_row<kMaxOperands>(nest, begin, end, [&](const int64_t* offset, int64_t first, int64_t n) {
     char* data[kMaxOperands];
     for (int k = 0; k < nest.operands; ++k) data[k] = start[k] + offset[k] + first * step[k];
+    if (is_long) return run_long_row(data, step, nest.operands, n, row);
     row(StridedRow{data, step, n});
   });
 }

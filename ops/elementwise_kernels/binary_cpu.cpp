@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "lathe/ops/elementwise_kernels/binary_table.h"
+#include "lathe/ops/elementwise_kernels/half_rows.h"
 #include "lathe/ops/elementwise_kernels/wide_forms.h"
 #include "lathe/ops/row_kernels.h"
 
@@ -70,6 +71,12 @@ void binary_row(const StridedRow& row, F f) {
   const T* a = row.at<T>(1);
   const T* b = row.at<T>(2);
   const int64_t n = row.size;
+  if constexpr (kIsHalf<T>) {
+    if (has_blocks<Out, T, 2>(row)) {
+      return row_by_blocks<Out, T, 2>(
+          row, [&](const StridedRow& block) { binary_row<ComputeType<Out>, float>(block, f); });
+    }
+  }
   if constexpr (kHasWidePair<F> && std::is_same_v<T, float>) {
     if (row.dense<Out>(0) && row.dense<T>(1)) {
       if (row.dense<T>(2)) return wide_pair(out, a, b, n, f);

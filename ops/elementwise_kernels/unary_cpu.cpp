@@ -1,6 +1,7 @@
 // CPU kernels of ops/unary.h: one row, one instance per op and dtype. Contract: ops/unary.h.
 #include <type_traits>
 
+#include "lathe/ops/elementwise_kernels/half_rows.h"
 #include "lathe/ops/elementwise_kernels/unary_table.h"
 #include "lathe/ops/row_kernels.h"
 
@@ -28,6 +29,12 @@ LATHE_CLONES void wide_row(float* out, const float* x, int64_t n, F f) {
 template <class Out, class T, class F>
 void unary_row(const StridedRow& row, F f) {
   using C = ComputeType<T>;
+  if constexpr (kIsHalf<T>) {
+    if (has_blocks<Out, T, 1>(row)) {
+      return row_by_blocks<Out, T, 1>(
+          row, [&](const StridedRow& block) { unary_row<ComputeType<Out>, float>(block, f); });
+    }
+  }
   if (row.dense<Out>(0) && row.dense<T>(1)) {
     if constexpr (kHasWideRow<F> && std::is_same_v<T, float> && std::is_same_v<Out, float>) {
       return wide_row(row.at<float>(0), row.at<float>(1), row.size, f);

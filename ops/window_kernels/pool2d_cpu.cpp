@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lathe/core/fetch_ahead.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/pool2d.h"
@@ -15,6 +16,9 @@
 namespace lathe::cpu {
 
 namespace {
+
+template <class T>
+inline constexpr bool kIsHalf = !std::is_same_v<T, ComputeType<T>>;
 
 /// The first tap of window i inside the input, or -1.
 int64_t first_tap(const PoolAxis& axis, int64_t i) {
@@ -103,10 +107,20 @@ void max_row(T* y, int32_t* index, const T* x, int64_t p, const PoolAxis& rows,
   }
 }
 
-/// The same for NHWC: all channels of a window at once.
+/// Copies a row of values and of the position where they stand.
+template <class T>
+void copy_row(T* __restrict__ best, int32_t* __restrict__ index, const T* __restrict__ x, int64_t n,
+              int32_t at) {
+  std::copy_n(x, n, best);
+  std::fill_n(index, n, at);
+}
+
+/// The same for NHWC: all channels of a window at once. `wide` has memory for 2 * channels floats,
+/// in which half types are compared.
 template <class T>
 void max_row_nhwc(T* y, int32_t* index, const T* x, int64_t channels, int64_t p,
-                  const PoolAxis& rows, const PoolAxis& cols) {
+                  const PoolAxis& rows, const PoolAxis& cols, float* wide) {
+  constexpr int64_t kAheadBytes = 2048;
   for (int64_t q = 0; q < cols.out; ++q, y += channels, index += channels) {
     std::fill_n(y, channels, T(-std::numeric_limits<float>::infinity()));
     std::fill_n(index, channels, -1);
@@ -118,13 +132,27 @@ void max_row_nhwc(T* y, int32_t* index, const T* x, int64_t channels, int64_t p,
         const int64_t at = rows.place(p, r) * cols.in + cols.place(q, s);
         const auto at32 = static_cast<int32_t>(at);
         const T* from = x + at * channels;
-        if (std::exchange(first, false)) {
-          std::copy_n(from, channels, y);
-          std::fill_n(index, channels, at32);
-          continue;
+        fetch_ahead(reinterpret_cast<const char*>(from) + kAheadBytes,
+                    channels * int64_t{sizeof(T)});
+        const bool begins = std::exchange(first, false);
+        if constexpr (kIsHalf<T>) {
+          float* const best = wide;
+          float* const row = begins ? best : wide + channels;
+          convert(row, from, channels);
+          if (begins) {
+            std::fill_n(index, channels, at32);
+          } else {
+            take_row(best, index, row, channels, 1, at32, 0);
+          }
+        } else if (begins) {
+          copy_row(y, index, from, channels, at32);
+        } else {
+          take_row(y, index, from, channels, 1, at32, 0);
         }
-        take_row(y, index, from, channels, 1, at32, 0);
       }
+    }
+    if constexpr (kIsHalf<T>) {
+      if (!first) convert(y, wide, channels);
     }
   }
 }
@@ -147,6 +175,46 @@ struct Planes {
   int64_t count, inner, windows_size, plane_size, grain;
 };
 
+/// dx[i] = dy[i] where the window's position is `at`, else 0.
+template <class T>
+LATHE_CLONES void choose_row(T* __restrict__ dx, const T* __restrict__ dy,
+                             const int32_t* __restrict__ index, int64_t n, int32_t at) {
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (kIsHalf<T>) {
+      dx[i].bits = index[i] == at ? dy[i].bits : uint16_t{0};
+    } else {
+      dx[i] = index[i] == at ? dy[i] : T(0);
+    }
+  }
+}
+
+/// max_pool2d_scatter() in NHWC for windows that lie side by side: each element of dx is written
+/// once, in the order of memory.
+void spread_tiles(const Tensor& dx, const Tensor& dy, const Tensor& index, Pair kernel) {
+  const int64_t rows = dx.dim(2), cols = dx.dim(3), C = dx.dim(1), P = dy.dim(2), Q = dy.dim(3);
+  const int64_t covered = std::min(Q * kernel.cols, cols);
+  visit_float(dx.dtype(), "max_pool2d", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    parallel_for(dx.dim(0) * rows, std::max<int64_t>(1, kPoolTask / std::max<int64_t>(1, cols * C)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t item = begin; item < end; ++item) {
+                     const int64_t image = item / rows, row = item % rows, p = row / kernel.rows;
+                     const int64_t filled = p < P ? covered : 0;
+                     const int64_t first = (image * P + p) * Q * C;
+                     const T* const from = dy.data<T>() + first;
+                     const int32_t* const at = index.data<int32_t>() + first;
+                     T* const to = dx.data<T>() + item * cols * C;
+                     for (int64_t col = 0; col < filled; ++col) {
+                       const int64_t window = col / kernel.cols * C;
+                       choose_row(to + col * C, from + window, at + window, C,
+                                  static_cast<int32_t>(row * cols + col));
+                     }
+                     std::fill_n(to + filled * C, (cols - filled) * C, T(0.0f));
+                   }
+                 });
+  });
+}
+
 }  // namespace
 
 void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
@@ -164,6 +232,7 @@ void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
     const int64_t work = row * std::min(rows.kernel * cols.kernel, kPoolTask);
     parallel_for(planes.count * rows.out, std::max<int64_t>(1, kPoolTask / work),
                  [&](int64_t begin, int64_t end) {
+                   std::vector<float> wide(static_cast<size_t>(kIsHalf<T> ? 2 * inner : 0));
                    for (int64_t item = begin; item < end; ++item) {
                      const T* plane = x.data<T>() + item / rows.out * planes.plane_size * inner;
                      T* to = y.data<T>() + item * row;
@@ -171,7 +240,7 @@ void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
                      if (inner == 1) {
                        max_row(to, at, plane, item % rows.out, rows, columns);
                      } else {
-                       max_row_nhwc(to, at, plane, inner, item % rows.out, rows, cols);
+                       max_row_nhwc(to, at, plane, inner, item % rows.out, rows, cols, wide.data());
                      }
                    }
                  });
@@ -179,8 +248,12 @@ void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
 }
 
 void max_pool2d_scatter(const Tensor& dx, const Tensor& dy, const Tensor& index,
-                        const MaxPool2dOptions&) {
+                        const MaxPool2dOptions& opt) {
   const Planes planes(index, dx);
+  if (planes.inner > 1 && opt.stride == opt.kernel && opt.pad == Pair(0) &&
+      opt.dilation == Pair(1)) {
+    return spread_tiles(dx, dy, index, opt.kernel);
+  }
   visit_float(dx.dtype(), "max_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using S = ComputeType<T>;

@@ -8,6 +8,7 @@
 #include "lathe/ops/inplace.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
+#include "lathe/ops/where.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -253,6 +254,35 @@ TEST_CASE("binary ops: shapes that do not broadcast are named") {
                        Contains("add: shapes [2,3] and [4] do not broadcast"), ShapeError);
   CHECK_THROWS_AS(zeros({0}) + ones({2}), ShapeError);
   CHECK_THROWS_AS(tensor({true}) - tensor({true}), DTypeError);
+}
+
+TEST_CASE("long rows: dense ones give the bits of those that are computed element by element") {
+  // Below and above the sizes of blocks, of pieces, and of what one thread takes.
+  for (const int64_t n : {int64_t{1}, int64_t{1023}, int64_t{1025}, int64_t{70001}}) {
+    for (const DType dtype : {kF16, kBF16, kF32, kF64}) {
+      CAPTURE(concat(n, " ", dtype));
+      const auto gapped = [](const Tensor& t) {  // the same values, no two side by side
+        const Tensor apart = zeros({t.numel(), 2}, {.dtype = t.dtype()}).select(1, 0);
+        apart.copy_(t);
+        return apart;
+      };
+      const Tensor a = randn({n}).to(dtype), b = randn({n}).to(dtype);
+      const Tensor x = gapped(a), y = gapped(b), one = b.narrow(0, n / 2, 1);
+      CHECK(difference(gelu(a), gelu(x), 0) == "");
+      CHECK(difference(isnan(a), isnan(x), 0) == "");
+      CHECK(difference(a * b, x * y, 0) == "");
+      CHECK(difference(a - one, x - one, 0) == "");
+      CHECK(difference(one / a, one / x, 0) == "");
+      CHECK(difference(a < b, x < y, 0) == "");
+      CHECK(difference(one < a, one < x, 0) == "");
+      CHECK(difference(fmod(a, b), fmod(x, y), 0) == "");
+      CHECK(difference(where(a < b, a, b), where(x < y, x, y), 0) == "");
+      CHECK(difference(a.to(kF32), x.to(kF32), 0) == "");
+      const Tensor in_place = a.clone();
+      in_place.mul_(in_place);  // the result and both operands in one memory
+      CHECK(difference(in_place, x * x, 0) == "");
+    }
+  }
 }
 
 TEST_CASE("half tensors: a number is not rounded to the half type before it is used") {

@@ -24,6 +24,8 @@ const Case kCases[] = {
     {{2, 2, 7, 6}, {.kernel = {3, 2}, .stride = {1, 3}, .pad = {1, 0}}},
     {{1, 2, 9, 9}, {.kernel = 3, .stride = 1, .dilation = 2}},
     {{1, 2, 5, 5}, {.kernel = 2, .ceil_mode = true}},  // the last window is cut
+    {{2, 67, 5, 7}, {.kernel = {2, 3}}},               // the last row and column are in no window
+    {{1, 33, 5, 4}, {.kernel = {3, 2}, .ceil_mode = true}},
     {{1, 1, 4, 4}, {.kernel = 3, .stride = 2, .pad = 1, .ceil_mode = true}},
     {{1, 2, 4, 4},
      {.kernel = 1, .stride = 3, .ceil_mode = true}},  // ceil's window would start outside
@@ -162,6 +164,30 @@ TEST_CASE("max_pool2d: ties send the gradient to the first element, overlaps add
   peak.requires_grad_();
   max_pool2d(peak, {.kernel = 2, .stride = 1}).backward(ones({1, 1, 2, 2}));
   CHECK(difference(peak.grad(), {0, 0, 0, 0, 4, 0, 0, 0, 0}, 0) == "");
+}
+
+TEST_CASE("max_pool2d: dx is dy at the places of the maxima, in every layout and dtype") {
+  for (const Case& c : kCases) {
+    for (const DType dtype : {kF32, kF64, kF16, kBF16}) {
+      for (const Tensor& x : variants(cast(randn(c.x), dtype))) {
+        CAPTURE(concat(x, " ", x.strides()));
+        Shape shape;
+        std::vector<double> want(static_cast<size_t>(x.numel()));
+        const Pooled places = max_reference(c, x.to_vector<double>());
+        const Tensor dy = cast(randint(-8, 9, places.shape), dtype);  // whose sums are exact
+        const std::vector<double> dy_values = dy.to_vector<double>();
+        size_t i = 0;
+        each_window(c, shape, [&](int64_t base, const std::vector<int64_t>&, int64_t) {
+          const double at = places.index[i];
+          if (at >= 0) want[static_cast<size_t>(base) + static_cast<size_t>(at)] += dy_values[i];
+          ++i;
+        });
+        const Tensor leaf = x.detach().requires_grad_();
+        max_pool2d(leaf, c.opt).backward(dy);
+        CHECK(difference(leaf.grad(), want, 0) == "");
+      }
+    }
+  }
 }
 
 TEST_CASE("avg_pool2d: means are those of the definition, in every layout and dtype") {

@@ -1,0 +1,57 @@
+// Rows of half types on the CPU. Blocks of them are converted to f32, computed by the kernels of
+// f32, which are vector code, and rounded: the same bits as element by element.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "lathe/core/half.h"
+#include "lathe/core/strided_loop.h"
+#include "lathe/core/visit.h"
+
+namespace lathe::cpu {
+
+template <class T>
+inline constexpr bool kIsHalf = !std::is_same_v<T, ComputeType<T>>;
+
+/// True if row_by_blocks() takes the row: a dense result, operands that are dense or one number.
+template <class Out, class T, int kOperands>
+bool has_blocks(const StridedRow& row) {
+  bool all = row.dense<Out>(0);
+  for (int k = 1; k <= kOperands; ++k) all &= row.dense<T>(k) || row.step[k] == 0;
+  return all;
+}
+
+/// Calls compute(block) for blocks of the row, whose operands are f32 and whose result is
+/// ComputeType<Out>. T is a half type, Out that or bool.
+template <class Out, class T, int kOperands, class Compute>
+void row_by_blocks(const StridedRow& row, Compute compute) {
+  using Wide = ComputeType<Out>;
+  constexpr int64_t kBlock = 1024;  // buffers of 12 KiB for two operands: first-level cache
+  float in[kOperands][kBlock];
+  Wide rounded_later[kBlock];
+  char* data[kOperands + 1];
+  int64_t step[kOperands + 1] = {sizeof(Wide)};
+  for (int k = 1; k <= kOperands; ++k) {
+    data[k] = reinterpret_cast<char*>(in[k - 1]);
+    step[k] = row.dense<T>(k) ? int64_t{sizeof(float)} : 0;
+    if (step[k] == 0) in[k - 1][0] = float{*row.at<T>(k)};
+  }
+  for (int64_t first = 0; first < row.size; first += kBlock) {
+    const int64_t count = std::min(kBlock, row.size - first);
+    for (int k = 1; k <= kOperands; ++k) {
+      if (step[k] != 0) convert(in[k - 1], row.at<T>(k) + first, count);
+    }
+    if constexpr (kIsHalf<Out>) {
+      data[0] = reinterpret_cast<char*>(rounded_later);
+      compute(StridedRow{data, step, count});
+      convert(row.at<Out>(0) + first, rounded_later, count);
+    } else {
+      data[0] = reinterpret_cast<char*>(row.at<Out>(0) + first);
+      compute(StridedRow{data, step, count});
+    }
+  }
+}
+
+}  // namespace lathe::cpu
