@@ -62,6 +62,28 @@ void form_row(float* out, const float* a, const float* b, int64_t b_step, int64_
   }
 }
 
+/// Ops that are a * f(b), with an f of many instructions.
+template <class F>
+constexpr bool kIsFactor =
+    std::is_same_v<F, math::GeluGrad> || std::is_same_v<F, math::GeluTanhGrad>;
+
+/// out[i] = a[i] * f(b[i]) for half types: f is looked up.
+template <class F, class T>
+void factor_row(T* out, const T* a, const T* b, int64_t n) {
+  constexpr int64_t kBlock = 512;
+  const float* const table = table_of<float, T>([](float* factors, const T* x, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) factors[i] = F{}(1.0f, float{x[i]});
+  });
+  float left[kBlock], factors[kBlock];
+  for (int64_t first = 0; first < n; first += kBlock) {
+    const int64_t count = std::min(kBlock, n - first);
+    convert(left, a + first, count);
+    look_up(factors, table, b + first, count);
+    wide_pair(left, left, factors, count, math::Mul{});
+    convert(out + first, left, count);
+  }
+}
+
 /// out[i] = f(a[i], b[i]) over one row; dense rows and rows with one repeated operand vectorise.
 template <class Out, class T, class F>
 void binary_row(const StridedRow& row, F f) {
@@ -72,6 +94,10 @@ void binary_row(const StridedRow& row, F f) {
   const T* b = row.at<T>(2);
   const int64_t n = row.size;
   if constexpr (kIsHalf<T>) {
+    if constexpr (kIsFactor<F>) {
+      const bool is_dense = row.dense<Out>(0) && row.dense<T>(1) && row.dense<T>(2);
+      if (is_dense && n >= kLookedUpRow) return factor_row<F>(out, a, b, n);
+    }
     if (has_blocks<Out, T, 2>(row)) {
       return row_by_blocks<Out, T, 2>(
           row, [&](const StridedRow& block) { binary_row<ComputeType<Out>, float>(block, f); });

@@ -1,9 +1,11 @@
-// Rows of half types on the CPU. Blocks of them are converted to f32, computed by the kernels of
-// f32, which are vector code, and rounded: the same bits as element by element.
+// Rows of half types on the CPU, with the bits of computing them element by element. Blocks are
+// converted to f32, computed by the kernels of f32, which are vector code, and rounded. A function
+// of many instructions is looked up: a half type has 65,536 numbers.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 
 #include "lathe/core/half.h"
@@ -52,6 +54,31 @@ void row_by_blocks(const StridedRow& row, Compute compute) {
       compute(StridedRow{data, step, count});
     }
   }
+}
+
+/// Rows of at least so many elements are looked up. Shorter ones may find the table in memory.
+inline constexpr int64_t kLookedUpRow = 256;
+
+/// row(out, x, n) for every number of the half type T, by its bits. It is made once in a process.
+template <class Out, class T, class Row>
+const Out* table_of(Row row) {
+  static const std::unique_ptr<const Out[]> table = [&] {
+    constexpr int64_t kCount = 1 << 16;
+    const auto numbers = std::make_unique<T[]>(kCount);
+    for (int64_t i = 0; i < kCount; ++i) numbers[i] = T::from_bits(static_cast<uint16_t>(i));
+    auto results = std::make_unique<Out[]>(kCount);
+    row(results.get(), numbers.get(), kCount);
+    return results;
+  }();
+  return table.get();
+}
+
+/// out[i] = table[bits of x[i]]. The table's part for everyday numbers stays in the first-level
+/// cache.
+template <class Out, class T>
+void look_up(Out* out, const Out* table, const T* x, int64_t n) {
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < n; ++i) out[i] = table[x[i].bits];
 }
 
 }  // namespace lathe::cpu

@@ -21,6 +21,13 @@ constexpr bool kHasWideRow =
              math::Reciprocal, math::Log, math::Rsqrt, math::Clamp<float>, math::LeakyRelu<float>,
              math::Softplus<float>>;
 
+/// Ops without parameters of more than a few instructions: those of half types are looked up.
+template <class F>
+constexpr bool kIsLookedUp =
+    std::is_empty_v<F> &&
+    !kIsOneOf<F, math::Neg, math::Square, math::Abs, math::Sign, math::Floor, math::Ceil,
+              math::Round, math::Trunc, math::Relu, math::IsNan, math::IsInf, math::IsFinite>;
+
 template <class F>
 LATHE_CLONES void wide_row(float* out, const float* x, int64_t n, F f) {
   for (int64_t i = 0; i < n; ++i) out[i] = f(x[i]);
@@ -30,10 +37,21 @@ template <class Out, class T, class F>
 void unary_row(const StridedRow& row, F f) {
   using C = ComputeType<T>;
   if constexpr (kIsHalf<T>) {
-    if (has_blocks<Out, T, 1>(row)) {
-      return row_by_blocks<Out, T, 1>(
-          row, [&](const StridedRow& block) { unary_row<ComputeType<Out>, float>(block, f); });
+    const auto by_blocks = [f](const StridedRow& halves) {
+      row_by_blocks<Out, T, 1>(
+          halves, [&](const StridedRow& block) { unary_row<ComputeType<Out>, float>(block, f); });
+    };
+    if constexpr (kIsLookedUp<F>) {
+      if (row.size >= kLookedUpRow && row.dense<Out>(0) && row.dense<T>(1)) {
+        const Out* const table = table_of<Out, T>([&](Out* out, T* x, int64_t n) {
+          char* const data[] = {reinterpret_cast<char*>(out), reinterpret_cast<char*>(x)};
+          const int64_t step[] = {sizeof(Out), sizeof(T)};
+          by_blocks(StridedRow{data, step, n});
+        });
+        return look_up(row.at<Out>(0), table, row.at<T>(1), row.size);
+      }
     }
+    if (has_blocks<Out, T, 1>(row)) return by_blocks(row);
   }
   if (row.dense<Out>(0) && row.dense<T>(1)) {
     if constexpr (kHasWideRow<F> && std::is_same_v<T, float> && std::is_same_v<Out, float>) {
