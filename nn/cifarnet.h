@@ -28,7 +28,8 @@ struct CifarNetOptions {
 /// Convolutions of the groups have no biases. The weights of `whiten` and of the batch norms are
 /// not trained. Batch norms have an eps of 1e-12 and a momentum of 0.4. Initial values: the first
 /// filters of a group's convolution are dirac_, the others the layer's default; the head is
-/// N(0, 1/widths[2]). Call whiten_images() before training.
+/// N(0, 1/widths[2]). Call whiten_images() before training. Under autocast to bf16 `whiten` is
+/// computed in f32, because bf16 is too coarse for it.
 /// 1,972,792 parameters by default.
 class LATHE_API CifarNet final : public Module {
  public:

@@ -11,6 +11,7 @@
 
 #include "golden_cifarnet.h"
 #include "golden_training.h"
+#include "lathe/autograd/autocast.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/nn/init.h"
 #include "lathe/nn/models.h"
@@ -116,6 +117,20 @@ TEST_CASE("CifarNet: the wide one has airbench96's filters") {
                                       {512, 512, 3, 3},
                                       {512, 512, 3, 3}});
   CHECK_THROWS_AS(nn::CifarNet({.widths = {8, 0, 8}}), ValueError);
+}
+
+TEST_CASE("CifarNet: under autocast to bf16, small differences of neighbouring pixels count") {
+  Generator generator(1);  // plain images with a little noise, finer than the steps of bf16 at 2
+  const Tensor images =
+      randn({20, 3, 1, 1}, {}, &generator) + randn({20, 3, 9, 9}, {}, &generator) * 0.01;
+  nn::CifarNet net;
+  net.whiten_images(images);
+  const NoGrad off;
+  net.train();  // with the batch's statistics
+  const Tensor want = net(images);
+  const Autocast half(kCPU, kBF16);
+  const Tensor error = net(images).to(kF32) - want;
+  CHECK(norm(error).item<double>() < 0.05 * norm(want).item<double>());
 }
 
 TEST_CASE("CifarNet: whiten_images fills the first layer, which stays untrained") {
