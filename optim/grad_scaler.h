@@ -129,6 +129,8 @@ class LATHE_API GradScaler {
   void load_state_dict(const StateDict& state);
 
  private:
+  friend class Lookahead;  // looks at the scale's device
+
   struct Check {  // of one optimiser's gradients, since the last update()
     const Optimizer* optimizer;
     Tensor found_inf;  // 0-d f32; undefined if no parameter had a gradient

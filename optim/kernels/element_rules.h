@@ -257,7 +257,7 @@ template <class C>
 struct LookaheadRule {
   static constexpr int kBuffers = 1;
   C alpha;
-  bool due;  // false where only the GPU counts, which is asked after every step
+  bool due;  // whether this step is a k-th one
 
   LATHE_HD static LookaheadRule at(int64_t t, const LookaheadOptions& o) {
     return {.alpha = C(o.alpha), .due = t % o.k == 0};

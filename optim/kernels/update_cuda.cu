@@ -130,6 +130,16 @@ struct Touches<MuonDirection<C>> {
 
 namespace {
 
+/// False if the rule of this step changes nothing.
+template <class Rule>
+__device__ bool is_due(const Rule& rule) {
+  if constexpr (requires { rule.due; }) {
+    return rule.due;
+  } else {
+    return true;
+  }
+}
+
 // An item's arrays are: parameter, gradient, buffers, half copy or null, and the parameter's count
 // of updates, this one included, or null.
 //
@@ -159,6 +169,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   }
   __syncthreads();
   const Rule own = rule;  // in registers: ptxas spills while it reloads a rule of this size
+  if (!is_due(own)) return;
   half.copy = item.array[2 + Rule::kBuffers];
   update_chunk<T>(item, chunk, own, GradFactor<ComputeType<T>>::of(grad_factors), half);
 }

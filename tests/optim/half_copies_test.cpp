@@ -21,6 +21,7 @@
 #include "lathe/optim/clip_grad.h"
 #include "lathe/optim/ema.h"
 #include "lathe/optim/lamb.h"
+#include "lathe/optim/lookahead.h"
 #include "lathe/optim/rmsprop.h"
 #include "lathe/optim/sgd.h"
 #include "loss_scaling.h"
@@ -62,7 +63,12 @@ struct Trained : Seeded {
   }
   void backward() { scaler.scale(loss()).backward(); }
   void update() {
-    scaler.step(*optimizer, {.max_grad_norm = max_norm, .fused = true});
+    const optim::ScaledStepOptions options{.max_grad_norm = max_norm, .fused = true};
+    if (ahead) {
+      ahead->step(scaler, options);
+    } else {
+      scaler.step(*optimizer, options);
+    }
     scaler.update();
     optimizer->zero_grad();
   }
@@ -74,6 +80,7 @@ struct Trained : Seeded {
 
   Net net;
   std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<optim::Lookahead> ahead;  // null: none
   GradScaler scaler{{.init_scale = 256}};
   Tensor x;
   DType type;
@@ -162,6 +169,25 @@ TEST_CASE("half copies: grad() is f32, with the bits of the cast, as are hooks a
                   DTypeError);
 }
 
+TEST_CASE("half copies: Lookahead writes them too" * cuda_case()) {
+  Trained casts(kSgd, false), keeps(kSgd, true), alone(kSgd, true);
+  for (Trained* t : {&casts, &keeps})
+    t->ahead = std::make_unique<optim::Lookahead>(*t->optimizer, optim::LookaheadOptions{.k = 2});
+  const auto launches = [](Trained& t) {
+    const uint64_t before = cuda::counters().launches;
+    t.step();
+    return cuda::counters().launches - before;
+  };
+  for (int s = 0; s < 5; ++s) {
+    INFO("step ", s);
+    casts.step();
+    const uint64_t with = launches(keeps), without = launches(alone);
+    CHECK(keeps.state() == casts.state());
+    if (s > 0) CHECK(with - without == 3);  // its count, and weights with and without copies
+  }
+  CHECK(keeps.loss().item<float>() == casts.loss().item<float>());
+}
+
 TEST_CASE("half copies: what others write is seen" * cuda_case()) {
   Trained casts(kSgd, false), keeps(kSgd, true);
   for (Trained* t : {&casts, &keeps}) {
@@ -232,8 +258,13 @@ namespace {
 
 /// Steps kernel by kernel beside launches of a graph of the same step, with `between` before each.
 template <class Between>
-void compare_captured(Between between, bool shrinks = false) {
+void compare_captured(Between between, bool shrinks = false, bool looks_ahead = false) {
   Trained casts(kSgd, false), keeps(kSgd, true);
+  for (Trained* t : {&casts, &keeps}) {
+    if (!looks_ahead) continue;
+    t->ahead = std::make_unique<optim::Lookahead>(*t->optimizer, optim::LookaheadOptions{.k = 2});
+    t->ahead->set_capturable();
+  }
   const auto step = [&](Trained& t) {
     t.step();
     if (!shrinks) return;
@@ -261,6 +292,7 @@ void compare_captured(Between between, bool shrinks = false) {
 
 TEST_CASE("half copies: a captured step, launched again and again" * cuda_case()) {
   compare_captured([](Trained&, int) {});
+  compare_captured([](Trained&, int) {}, false, true);
 }
 
 TEST_CASE("half copies: what is written between launches is seen by the next one" * cuda_case()) {

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "../cuda_case.h"
+#include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/copy.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -109,6 +111,95 @@ TEST_CASE("Lookahead: a step that is skipped does not count") {
       CHECK(count == 6);
     }
   }
+}
+
+/// A step with the gradient `g`, made in memory of its own.
+void step_by(Lookahead& optimizer, optim::GradScaler* scaler, const Tensor& g) {
+  optimizer.optimizer().params()[0].set_grad(g.clone());
+  if (scaler == nullptr) {
+    optimizer.step();
+  } else {
+    optimizer.step(*scaler);
+    scaler->update();
+  }
+}
+
+TEST_CASE("Lookahead: each launch of a captured step counts" * cuda_case()) {
+  const Device device(DeviceType::kCUDA);
+  for (const bool scaled : {false, true}) {
+    CAPTURE(scaled);
+    const Tensor p = param(ones({5}), device), g = ones({5}, {.device = device});
+    SGD fast({p}, {.lr = 0.5});
+    fast.set_capturable();
+    p.set_grad(g.clone());
+    fast.step();  // makes the optimiser's state
+    Lookahead optimizer(fast, {.k = 3, .alpha = 0.25});
+    optimizer.set_capturable();
+    optim::GradScaler scaler({.init_scale = 1});
+    begin(scaler, device);
+    cuda::Graph graph(device);
+    graph.capture([&] { step_by(optimizer, scaled ? &scaler : nullptr, g); });
+    double weight = 0.5, slow = 0.5;
+    int64_t count = 0;
+    for (int s = 1; s <= 8; ++s) {
+      const bool skipped = scaled && s == 2;
+      fill_values(g, skipped ? kInfinity : 1.0);
+      if (s == 6) {
+        step_by(optimizer, scaled ? &scaler : nullptr, g);  // between launches
+      } else {
+        graph.launch();
+      }
+      if (!skipped) {
+        const double scale = scaled && s > 2 ? 0.5 : 1;  // the overflow has halved it
+        weight -= 0.5 / scale;
+        if (++count % 3 == 0) weight = slow += 0.25 * (weight - slow);
+      }
+      CAPTURE(s);
+      for (const double x : p.to_vector<double>()) CHECK(x == doctest::Approx(weight));
+      CHECK(optimizer.state_dict().count("steps") == count);
+    }
+    CHECK(slow != 0.5);
+    optimizer.load_state_dict(optimizer.state_dict());  // the count stays on the GPU
+    cuda::Graph(device).capture([&] { step_by(optimizer, scaled ? &scaler : nullptr, g); });
+    CHECK(optimizer.state_dict().count("steps") == count);
+  }
+}
+
+TEST_CASE("Lookahead: a capture does not begin the count of steps" * cuda_case()) {
+  const Device device(DeviceType::kCUDA);
+  const Tensor p = param(ones({5}), device), g = ones({5}, {.device = device});
+  SGD fast({p}, {.lr = 0.5});
+  fast.set_capturable();
+  p.set_grad(g.clone());
+  fast.step();
+  Lookahead optimizer(fast, {.k = 2});
+  optim::GradScaler scaler({.init_scale = 1});
+  begin(scaler, device);
+  CHECK_THROWS_WITH_AS(cuda::Graph(device).capture([&] { step_by(optimizer, &scaler, g); }),
+                       doctest::Contains("call set_capturable() before the capture"), StateError);
+  CHECK_THROWS_AS(cuda::Graph(device).capture([&] { optimizer.set_capturable(); }), StateError);
+  CHECK(p.to_vector<float>() == std::vector<float>(5, 0.5));
+  CHECK(optimizer.state_dict().count("steps") == 0);
+}
+
+TEST_CASE("Lookahead: a flag on a GPU needs all parameters there" * cuda_case()) {
+  const Device device(DeviceType::kCUDA);
+  const Tensor there = param(ones({3}), kCPU), here = param(ones({3}), device);
+  SGD fast({{.params = {there}}, {.params = {here}}}, {.lr = 0.5});
+  Lookahead optimizer(fast, {.k = 2});
+  here.set_grad(ones({3}, {.device = device}));
+  CHECK_THROWS_WITH_AS(optimizer.step({.found_inf = zeros({}, {.device = device})}),
+                       doctest::Contains("found_inf is on another device than parameter 0"),
+                       DeviceError);
+  optim::GradScaler scaler({.init_scale = 1});
+  begin(scaler, device);
+  CHECK_THROWS_AS(optimizer.step(scaler), DeviceError);
+  CHECK_THROWS_WITH_AS(optimizer.set_capturable(), doctest::Contains("parameter 1 is on cuda:0"),
+                       DeviceError);
+  CHECK(here.to_vector<float>() == std::vector<float>(3, 1));
+  CHECK(optimizer.state_dict().count("steps") == 0);
+  optimizer.step();
+  CHECK(here.to_vector<float>() == std::vector<float>(3, 0.5));
 }
 
 TEST_CASE("Lookahead: wrong options and states are refused, and nothing changes") {
