@@ -80,6 +80,13 @@ def test_explain_and_graph_of_a_run_have_its_settings_and_weights(folder):
         expect_one_line(lathe(command, "--run-dir", "nowhere"), 3, "--run-dir: there is no nowhere")
     for command in ("summary", "find-lr"):  # they have no --run-dir
         expect_one_line(lathe(command, "a"), 2, 'unexpected argument "a"; did you mean --config a/config.toml?')
+    (folder / "begun").mkdir()  # a run that has saved nothing yet
+    config = (folder / "a/config.toml").read_text()
+    (folder / "begun/config.toml").write_text(config)
+    assert "-> bf16[10,16,16,16]" in expect(lathe("graph", "--run-dir", "begun", "--threads", 1), 0).stdout
+    expect_one_line(lathe("explain", "--run-dir", "begun"), 3, "begun holds neither best.safetensors nor last.safetensors")
+    (folder / "begun/config.toml").write_text(re.sub(r"^model = .*\n", "", config, flags=re.MULTILINE))  # so a checkpoint has to
+    expect_one_line(lathe("graph", "--run-dir", "begun"), 3, "begun holds neither best.safetensors nor last.safetensors")
     (folder / "a/config.toml").unlink()  # as a program's run, of a model of the library
     *_, bare = rows_of("explain", "--run-dir", "a", "--threads", 1)
     assert (bare["model"], bare["input"]) == ("resnet20", "[128,3,32,32]"), bare

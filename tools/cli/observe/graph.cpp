@@ -91,7 +91,7 @@ ExitCode run_graph(const Invocation& call) {
     if (draws) check_replaceable("--output", path, kSvgBegin);
     const AtomicFile writable(path);
   }
-  const report::RecordedStep step = record_step(settings);
+  const report::RecordedStep step = record_step(settings, WeightsOfRun::kIfThere);
   const report::GraphPicture picture = report::picture_of(step);
   const std::string dot = report::dot_of(picture);
   Row row;

@@ -65,10 +65,12 @@ Batch batch_of_dataset(const Settings& settings, Device device) {
 
 }  // namespace
 
-report::RecordedStep record_step(Settings& settings) {
+report::RecordedStep record_step(Settings& settings, WeightsOfRun weights) {
   const bool is_of_run = !settings.run_dir.empty();
-  const std::string file = is_of_run ? weights_of(settings) : settings.weights;
-  if (is_of_run) take_carried_program(settings, file);
+  const bool takes_weights_of_run =
+      is_of_run && (weights == WeightsOfRun::kNeeded || !settings.model || has_weights(settings));
+  const std::string file = takes_weights_of_run ? weights_of(settings) : settings.weights;
+  if (takes_weights_of_run) take_carried_program(settings, file);
   const std::string chosen = choose_model(settings, file);
   if (!settings.model && is_of_run) fail_unknown_model(settings, file);
   if (!settings.model) settings.model = "resnet8";

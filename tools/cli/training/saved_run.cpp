@@ -97,6 +97,10 @@ std::string weights_of(const Settings& settings) {
       formatted("{} holds neither best.safetensors nor last.safetensors", settings.run_dir));
 }
 
+bool has_weights(const Settings& settings) {
+  return !settings.weights.empty() || !checkpoint_in(settings.run_dir).empty();
+}
+
 void fail_unknown_model(const Settings& settings, const std::string& file) {
   if (!settings.weights.empty() || settings.run_dir.empty())
     throw UsageError(

@@ -26,6 +26,10 @@ struct SavedRun {
 /// file, or --weights is a folder.
 std::string weights_of(const Settings& settings);
 
+/// Whether --weights is given or the folder of --run-dir has such a file.
+/// throws: CommandError (kData) if the folder cannot be read.
+bool has_weights(const Settings& settings);
+
 /// Fails because nothing says which model the weights in `file` are of. If `file` is from the
 /// --run-dir of a program's run, the message says so.
 /// throws: UsageError.
