@@ -24,8 +24,8 @@ LATHE_API DecaySplit split_by_decay(nn::Module& module);
 
 struct MuonSplit {
   Tensors hidden;  // matrices and filters inside of the network
-  // All else: the head (nn/fine_tuning.h), embeddings, norms, vectors (biases), and what is one but
-  // for dimensions of size 1: [1,…] and [n,1,…].
+  // All else: the head (nn/fine_tuning.h), embeddings, norms, vectors (biases), and parameters
+  // whose Muon matrix [dim 0, rest] has one row or one column: [1,…], [n,1], [n,1,1].
   Tensors others;
 };
 

@@ -30,8 +30,10 @@ struct CovarianceOptions {
 };
 
 /// The normal distribution of vectors with mean `loc` […,d].
-/// throws: ValueError if a matrix is not positive definite; the message names the matrix and its
-/// first leading minor that is not positive.
+/// throws: one of these:
+///   - ValueError if a matrix is not positive definite; the message names the matrix and its first
+///     leading minor that is not positive
+///   - DTypeError unless loc and the matrix are both f32 or both f64
 class LATHE_API MultivariateNormal final : public Distribution {
  public:
   MultivariateNormal(const Tensor& loc, const CovarianceOptions& covariance);

@@ -387,6 +387,11 @@ TEST_CASE("distributions: what is out of range is named") {
   CHECK_THROWS_WITH_AS(
       MultivariateNormal(zeros({2}), {.covariance_matrix = eye(2, {.dtype = kI64})}),
       Contains("MultivariateNormal: expected loc and matrix in f32"), DTypeError);
+  CHECK_THROWS_AS(MultivariateNormal(zeros({2}), {.scale_tril = eye(2, {.dtype = kF64})}),
+                  DTypeError);
+  CHECK_THROWS_AS(MultivariateNormal(zeros({2}, {.dtype = kBF16}),
+                                     {.precision_matrix = eye(2, {.dtype = kBF16})}),
+                  DTypeError);
   CHECK_THROWS_WITH_AS(MultivariateNormal(zeros({2}), {}), Contains("set one of"), ValueError);
   CHECK_THROWS_AS(MultivariateNormal(zeros({2}), {.scale_tril = eye(3)}), ShapeError);
   // If the sizes are read before the check, only a sanitizer sees it at 1; 9 do not fit a Shape.
