@@ -132,7 +132,7 @@ std::string end_text(const Trainer& trainer, const FitResult& result) {
     const std::string by = result.signal != 0 ? formatted(" by signal {}", result.signal) : "";
     const std::string last = (trainer.folder() / "last.safetensors").string();
     return formatted("stopped after step {}{}{}", result.steps, by,
-                     folder.empty() ? "" : formatted("; {} has the state to go on from", last));
+                     folder.empty() ? "" : formatted("; resume from {}", last));
   }
   if (result.end == End::kTime)
     return formatted("the time limit is reached, after step {}", result.steps);

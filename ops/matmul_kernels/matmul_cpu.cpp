@@ -166,7 +166,7 @@ void multiply(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode mode) 
     if (mode == GemmMode::kWrite) fill_values(y, 0);
     return;
   }
-  // Of fewer columns than gemm_few() reads at a time, it would read some of them several times.
+  // gemm_few() reads four columns at a time; with fewer it reads the last one again.
   const bool few = y.ndim() == 2 && y.dim(0) <= kFewRows && y.dim(1) >= kFewColumns;
   if (few && a.dtype() == b.dtype()) {
     if (a.dtype() == kBF16) return multiply_few<BFloat16>(y, a, b, mode);

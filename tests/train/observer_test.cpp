@@ -133,9 +133,8 @@ TEST_CASE("progress bar and log file: an end that no line of an epoch shows is t
                                " is finished, in epoch 2 of 2 at step 12\n";
   CHECK(fit({.epochs = 2}) == finished);
   CHECK(read_file((run / "log.txt").string(), INT64_MAX).ends_with(' ' + finished));
-  CHECK(fit({.epochs = 3, .pause_after = 14}) == "stopped after step 14; " +
-                                                     (run / "last.safetensors").string() +
-                                                     " has the state to go on from\n");
+  CHECK(fit({.epochs = 3, .pause_after = 14}) ==
+        "stopped after step 14; resume from " + (run / "last.safetensors").string() + "\n");
   CHECK(fit({.epochs = 9, .time_limit = 1e-9})
             .ends_with("\nthe time limit is reached, after step 14\n"));
   CHECK(fit({.epochs = 3}).starts_with("epoch 3/3"));

@@ -8,8 +8,7 @@
 namespace lathe::cli {
 
 /// Reads the folder with read_run_files(), and the settings from its config.toml unless it is the
-/// run of a program. If checkpoints that cannot be read leave open whose run it is, a remark has
-/// their error.
+/// run of a program. If no checkpoint can be read, a remark gives the error.
 /// throws: CommandError (kData) if there is no such folder; DataError if it holds no file of a run.
 report::RunFiles run_of_folder(const std::filesystem::path& folder);
 
