@@ -13,14 +13,17 @@ struct RoiAlignOptions {
   bool aligned = false;         // true: half a pixel less, so that (0, 0) is a corner of pixel 0
 };
 
-/// y[k,c] = the part of image x[n] that box k shows, divided into `output_size` bins. A bin is the
-/// mean of x, interpolated between pixels, over points that are spread evenly in it.
+/// Pools regions of images: y[k,c] is box k of image x[n], divided into `output_size` bins. Points
+/// are spread evenly in a bin. The bin's value is the mean of x, interpolated bilinearly, at them.
 ///   x      [N,C,H,W]
 ///   boxes  [K,5]: n, x1, y1, x2, y2, of x's dtype; or a list of N tensors [K_n,4] without n. For
-///          one image also [K,4]
+///          one image also [K,4]. f16 holds n to 2048 and bf16 to 256; the list has no such limit
 ///   →      [K,C,P,Q] for output_size {P, Q}
 /// Without aligned, sides of less than a pixel count as a pixel. A point more than a pixel outside
-/// of the image counts as 0. Without a sampling_ratio above 0 it waits for the device.
+/// of the image counts as 0. A pixel with no weight is not read, so its NaN has no effect. Without
+/// a sampling_ratio above 0 it waits for the device.
+/// Scratch memory: all boxes get as many points per bin as the largest one, and each point reads
+/// 4C numbers. Points outside of the image add nothing: a bin has at most H + 6 by W + 6 points.
 /// dtypes: floats; half types are computed in f32.
 /// grad: x, twice differentiable; boxes get none.
 /// amp: none, the result follows x.

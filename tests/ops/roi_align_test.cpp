@@ -1,6 +1,7 @@
 // roi_align against a loop over the points of each bin.
 #include "lathe/ops/roi_align.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -79,6 +80,11 @@ Values by_points(const Images& x, const Values& boxes, Pair size, const RoiAlign
   return out;
 }
 
+bool all_finite(const Tensor& t) {
+  return std::ranges::all_of(t.cpu().to_vector<double>(),
+                             [](double v) { return std::isfinite(v); });
+}
+
 /// Inside, over each border, outside, of no size, the wrong way round, and of all pixels.
 const Tensor kBoxes = tensor({{0.0, 1.25, 1.5, 4.75, 5.25},
                               {1.0, -2.5, -0.5, 3.0, 2.25},
@@ -142,6 +148,61 @@ TEST_CASE("roi_align: gradients agree with finite differences, twice") {
   CHECK_FALSE(roi_align(x, leaf, 2).requires_grad());
 }
 
+TEST_CASE("roi_align: a pixel that no point reads has no effect") {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const Device device : devices()) {
+    CAPTURE(device);
+    Values pixels(36, 1.0);
+    for (size_t i = 0; i < 6; ++i) pixels[i] = kNan, pixels[6 * i] = kInf;
+    const Tensor x = reshape(tensor(pixels, kF64), {1, 1, 6, 6}).to(device).detach();
+    x.requires_grad_();
+    // Inside; beyond the last pixel; outside; of fewer points than the largest.
+    const Tensor boxes = tensor({{0.0, 2.0, 2.0, 4.0, 4.0},
+                                 {0.0, 4.0, 4.0, 9.0, 9.0},
+                                 {0.0, -9.0, -9.0, -5.0, -5.0},
+                                 {0.0, 3.0, 3.0, 3.5, 3.5}},
+                                kF64);
+    for (const RoiAlignOptions& o : {RoiAlignOptions{}, RoiAlignOptions{.sampling_ratio = 2}}) {
+      x.set_grad({});
+      const Tensor y = roi_align(x, boxes.to(device), 1, o);
+      const Images clean{Values(36, 1.0), x.shape()};
+      const Values want = by_points(clean, boxes.to_vector<double>(), 1, o);
+      CHECK(difference(y.detach().cpu(), want, 1e-12) == "");
+      y.sum().backward();
+      CHECK(all_finite(x.grad()));
+    }
+  }
+}
+
+TEST_CASE("roi_align: a box far larger than the image looks at the image's points only") {
+  manual_seed(43);
+  const Tensor images = f64({1, 1, 4, 5});
+  const Images reference{images.to_vector<double>(), images.shape()};
+  const Tensor boxes = tensor({{0.0, -1e5, 1.0, 1e5, 2.0},
+                               {0.0, -3.0, -2e5, 4.0, 1e3},
+                               {0.0, 0.5, 1.5, 2.5, 3.5},
+                               {0.0, -20.0, -7.0, 31.0, 17.5}},
+                              kF64);
+  for (const bool aligned : {false, true}) {
+    const RoiAlignOptions o{.aligned = aligned};
+    for (const Pair size : {Pair(1), Pair(3, 2)}) {
+      const Values want = by_points(reference, boxes.to_vector<double>(), size, o);
+      CHECK(difference(roi_align(images, boxes, size, o), want, 1e-9) == "");
+    }
+  }
+  for (const double side : {1e7, 1e19, 1e300}) {
+    const Tensor huge = tensor({{0.0, 0.0, 0.0, side, side}}, kF64);
+    CHECK(all_finite(roi_align(images, huge, 2)));
+  }
+}
+
+TEST_CASE("roi_align: a list may have more images than x's dtype can count") {
+  const Tensor x = reshape(remainder(arange(300), 200).to(kBF16), {300, 1, 1, 1});
+  const Tensors boxes(300, tensor({{0.f, 0.f, 1.f, 1.f}}).to(kBF16));
+  CHECK(difference(roi_align(x, boxes, 1, {.sampling_ratio = 1}).flatten(), x.flatten(), 0) == "");
+}
+
 TEST_CASE("roi_align: errors name the op and the values") {
   const Tensor x = zeros({2, 3, 4, 4}), boxes = zeros({1, 5});
   CHECK_THROWS_WITH_AS(roi_align(x, zeros({1, 4}), 2), Contains("roi_align: boxes must be [K,5]"),
@@ -155,9 +216,20 @@ TEST_CASE("roi_align: errors name the op and the values") {
   CHECK_THROWS_WITH_AS(roi_align(x, boxes + 2, 2),
                        Contains("roi_align: index 2 at [0] is outside [0, 2)"), IndexError);
   CHECK_THROWS_WITH_AS(roi_align(x, Tensors{zeros({1, 4})}, 2),
-                       Contains("roi_align: there are 1 tensors of boxes"), ShapeError);
+                       Contains("roi_align: expected a list of one tensor of boxes for each image "
+                                "of x, got a list of length 1"),
+                       ShapeError);
   CHECK_THROWS_AS(roi_align(x, {zeros({1, 4}), zeros({1, 5})}, 2), ShapeError);
   const float inf = std::numeric_limits<float>::infinity();
-  CHECK_THROWS_WITH_AS(roi_align(x, tensor({{0.f, 0.f, 0.f, inf, 1.f}}), 2),
-                       Contains("no finite sides"), ValueError);
+  const Tensor wide = tensor({{0.f, 0.f, 0.f, 1.f, 1.f}, {0.f, 0.f, 0.5f, inf, 1.f}});
+  CHECK_THROWS_WITH_AS(roi_align(x, wide, 2),
+                       Contains("roi_align: box 1 has sides that are not finite: x1 0, y1 0.5, x2 "
+                                "inf, y2 1 (boxes: f32[2,4]"),
+                       ValueError);
+  const Tensor unknown = tensor({{0.f, 0.f, 0.f, 1.f, std::nanf("")}});
+  CHECK_THROWS_WITH_AS(roi_align(x, unknown, 2), Contains("roi_align: box 0 has sides"),
+                       ValueError);
+  // With a sampling_ratio its points are just not in the image.
+  CHECK(difference(roi_align(x + 1, unknown, 1, {.sampling_ratio = 1}).flatten(), {0, 0, 0}, 0) ==
+        "");
 }
