@@ -1,6 +1,6 @@
-// scatter_reduce: checks and gradients. Sums and means are made by scatter_add. Products and
-// extremes have a loop on the CPU. On a GPU the values are sorted by their position, and passes
-// over them combine each value with its predecessors of the same position.
+// scatter_reduce: checks and gradients. scatter_add makes sums and means. The CPU has a loop for
+// products and extremes. On a GPU, sort() brings the values of a position together, and passes over
+// them combine each value with its predecessors of the same position.
 // Contract: scatter_reduce.h.
 #include "lathe/ops/scatter_reduce.h"
 
@@ -15,6 +15,7 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/join.h"
+#include "lathe/ops/rearrange.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/scatter.h"
 #include "lathe/ops/sort.h"
@@ -123,27 +124,6 @@ Tensor places_in_x(const ScatterCall& c) {
   return reshape(places, {places.numel()});
 }
 
-/// Products and extremes by passes over the values, sorted by position. After the pass of `shift`,
-/// each value stands for itself and its 2 * shift - 1 predecessors, as far as they have its
-/// position. The last one of a position then stands for all, and is the one that put() leaves.
-Tensor by_passes(const ScatterCall& c) {
-  const Tensor places = places_in_x(c), x = reshape(c.x, {c.x.numel()});
-  const auto [keys, order] = sort(places);
-  Tensor values = index_select(reshape(c.source, {c.source.numel()}), 0, order);
-  const int64_t n = keys.numel();
-  for (int64_t shift = 1; shift < n; shift *= 2) {
-    const auto ends = [&](const Tensor& t) { return narrow(t, 0, shift, n - shift); };
-    const auto begins = [&](const Tensor& t) { return narrow(t, 0, 0, n - shift); };
-    const Tensor both = combine_two(c.reduction, ends(values), begins(values));
-    const Tensor later = where(eq(ends(keys), begins(keys)), both, ends(values));
-    values = cat({narrow(values, 0, 0, shift), later});
-  }
-  const bool times = c.reduction == ScatterReduction::kProd;
-  const Tensor base = c.include_self && times ? ones_like(x.detach()) : x;
-  const Tensor totals = put(base, keys, values);
-  return reshape(c.include_self ? combine_two(c.reduction, x, totals) : totals, c.x.shape());
-}
-
 /// The number that changes no other one in a product or as a candidate for the extreme.
 Scalar neutral_number(ScatterReduction reduction, DType dtype) {
   if (reduction == ScatterReduction::kProd) return 1;
@@ -154,6 +134,45 @@ Scalar neutral_number(ScatterReduction reduction, DType dtype) {
     using Limits = std::numeric_limits<typename decltype(tag)::type>;
     return static_cast<int64_t>(largest ? Limits::lowest() : Limits::max());
   });
+}
+
+/// Combines each value with its predecessors of the same key, in passes. After the pass of `shift`,
+/// each value stands for itself and its 2 * shift - 1 predecessors, as far as they have its key.
+/// Another key's value is replaced before it is combined, so an infinity does not meet a 0 of the
+/// gradient.
+///   keys  i64 [K], equal ones are neighbours     values  [K]
+Tensor running(ScatterReduction reduction, const Tensor& keys, Tensor values) {
+  const int64_t n = keys.numel();
+  const Scalar neutral = neutral_number(reduction, values.dtype());
+  for (int64_t shift = 1; shift < n; shift *= 2) {
+    const auto ends = [&](const Tensor& t) { return narrow(t, 0, shift, n - shift); };
+    const auto begins = [&](const Tensor& t) { return narrow(t, 0, 0, n - shift); };
+    const Tensor before = where(eq(ends(keys), begins(keys)), begins(values), neutral);
+    values = cat({narrow(values, 0, 0, shift), combine_two(reduction, ends(values), before)});
+  }
+  return values;
+}
+
+/// The values of source, sorted by their position in x; those of one position keep their order.
+struct SortedSource {
+  Tensor keys, order;  // i64 [K]: positions in x, and in source
+  Tensor values;       // [K]
+};
+
+SortedSource sorted_source(const ScatterCall& c) {
+  const auto [keys, order] = sort(places_in_x(c));
+  return {keys, order, index_select(reshape(c.source, {c.source.numel()}), 0, order)};
+}
+
+/// Products and extremes by passes, with no gradient recorded. The last value of a position stands
+/// for all of them, and is the one that put() leaves.
+Tensor by_passes(const ScatterCall& c) {
+  const Tensor x = reshape(c.x.detach(), {c.x.numel()});
+  const SortedSource s = sorted_source(c);
+  const bool times = c.reduction == ScatterReduction::kProd;
+  const Tensor base = c.include_self && times ? ones_like(x) : x;
+  const Tensor totals = put(base, s.keys, running(c.reduction, s.keys, s.values.detach()));
+  return reshape(c.include_self ? combine_two(c.reduction, x, totals) : totals, c.x.shape());
 }
 
 /// Products and extremes on the CPU, with no gradient recorded.
@@ -184,15 +203,34 @@ Tensors extreme_grad(const Tensor& dy, const ScatterCall& c, const Tensor& y) {
   return {where(ours, share, 0), where(theirs, gather(share, c.dim, c.index), 0)};
 }
 
-Tensor extreme_of(const ScatterCall& c, bool loops) {
-  Tensor y;
-  if (loops) {
-    y = by_loop(c);
-  } else {
-    ScatterCall fixed = c;
-    fixed.x = c.x.detach(), fixed.source = c.source.detach();
-    y = by_passes(fixed);
-  }
+/// dy times the product of all other factors of the position. It divides by nothing, so zeros do no
+/// harm.
+Tensors product_grad(const Tensor& dy, const ScatterCall& c) {
+  constexpr ScatterReduction kTimes = ScatterReduction::kProd;
+  const SortedSource s = sorted_source(c);
+  const int64_t n = s.keys.numel();
+  const Tensor flat = reshape(dy, {dy.numel()}), x = reshape(c.x, {c.x.numel()});
+  // Each value's predecessors: the values moved by one, with a 1 where a position begins.
+  const auto predecessors = [&](const Tensor& keys, const Tensor& values) {
+    const Tensor same = eq(narrow(keys, 0, 1, n - 1), narrow(keys, 0, 0, n - 1));
+    const Tensor moved = where(same, narrow(values, 0, 0, n - 1), 1);
+    return running(kTimes, keys, cat({ones({1}, values.options()), moved}));
+  };
+  const Tensor before = predecessors(s.keys, s.values);
+  const Tensor after = flip(predecessors(flip(s.keys, {0}), flip(s.values, {0})), {0});
+  Tensor others = mul(before, after);
+  if (c.include_self) others = mul(others, index_select(x, 0, s.keys));
+  const Tensor d_values = mul(index_select(flat, 0, s.keys), others);
+  const Tensor d_source = put(zeros({n}, dy.options()), s.order, d_values);
+  const Tensor totals =
+      c.include_self ? put(ones_like(x.detach()), s.keys, mul(before, s.values)) : Tensor();
+  const Tensor dx = c.include_self ? mul(dy, reshape(totals, c.x.shape()))
+                                   : masked_fill(dy, written_places(c), 0);
+  return {dx, reshape(d_source, c.source.shape())};
+}
+
+Tensor product_or_extreme(const ScatterCall& c, bool loops) {
+  const Tensor y = loops ? by_loop(c) : by_passes(c);
   autograd::record(kScatterReduce, y, {c.x, c.source},
                    [x = autograd::Saved(c.x), source = autograd::Saved(c.source),
                     index = autograd::Saved(c.index), y = autograd::SavedOutput(y), dim = c.dim,
@@ -200,7 +238,19 @@ Tensor extreme_of(const ScatterCall& c, bool loops) {
                     include_self = c.include_self](const Tensor& dy, const autograd::Needs&) {
                      const ScatterCall call{x.get(), source.get(), index.get(),
                                             dim,     reduction,    include_self};
-                     return extreme_grad(dy, call, y.get());
+                     return reduction == ScatterReduction::kProd ? product_grad(dy, call)
+                                                                 : extreme_grad(dy, call, y.get());
+                   });
+  return y;
+}
+
+/// With an empty index: x, and a gradient of zeros for source.
+Tensor nothing_scattered(const Tensor& x, const Tensor& source) {
+  const Tensor y = clone(x.detach());
+  autograd::record(kScatterReduce, y, {x, source},
+                   [shape = source.shape(), options = source.options()](const Tensor& dy,
+                                                                        const autograd::Needs&) {
+                     return Tensors{dy, zeros(shape, options)};
                    });
   return y;
 }
@@ -211,20 +261,10 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
                       ScatterReduction reduction, const ScatterReduceOptions& options) {
   const profile::OpRange range(kScatterReduce, {x, index, source});
   const ScatterCall c = checked_call(x, dim, index, source, reduction, options.include_self);
-  if (c.x.numel() == 0 || c.index.numel() == 0) return clone(x);
+  if (c.x.numel() == 0 || c.index.numel() == 0) return nothing_scattered(x, source);
+  const bool sums = reduction == ScatterReduction::kSum || reduction == ScatterReduction::kMean;
   const bool loops = x.device().is_cpu() && !profile::watched();
-  const autograd::TensorRef inputs[] = {c.x, c.source};
-  Tensor y;
-  switch (reduction) {
-    case ScatterReduction::kSum:
-    case ScatterReduction::kMean: y = sum_or_mean(c); break;
-    case ScatterReduction::kProd:
-      // Back through the passes the gradient divides by nothing, so zeros do no harm.
-      y = loops && !autograd::wants_record(inputs, 2) ? by_loop(c) : by_passes(c);
-      break;
-    case ScatterReduction::kAmax:
-    case ScatterReduction::kAmin: y = extreme_of(c, loops); break;
-  }
+  const Tensor y = sums ? sum_or_mean(c) : product_or_extreme(c, loops);
   return reshape(cast(y, x.dtype()), x.shape());
 }
 

@@ -1,6 +1,6 @@
 // Sums, products, means and extremes of the values that go to one position. scatter_reduce.cpp:
-// checks, and gradients by other ops; index_kernels/scatter_reduce_cpu.cpp: the CPU's loop. On a
-// GPU it is made of other ops.
+// checks, gradients by other ops, and the GPU's form, of other ops;
+// index_kernels/scatter_reduce_cpu.cpp: the CPU's loop.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -18,12 +18,15 @@ struct ScatterReduceOptions {
 ///           may have any length
 ///   source  x's dtype; no dimension shorter than index's; only the part of index's shape is read
 ///   →       x's shape
-/// Values are taken in the order of index, so the bits are the same in every run and for every
-/// number of threads. A mean of integers is rounded down. NaN is the largest and the smallest.
+/// The CPU combines values in the order of index. A GPU, and the CPU while a graph is captured,
+/// multiply in pairs and take x last, so the last bits of a product may differ from the CPU's. The
+/// bits do not depend on the run, the number of threads, or a recorded gradient.
+/// A mean of integers is rounded down. NaN is the largest and the smallest.
 /// Any strides, 0-d and zero-size.
 /// dtypes: numbers; half types are computed in f32 and rounded once.
-/// grad: x, source, twice differentiable. Equal extremes share the gradient, NaNs too. That of a
-/// product is right beside zeros.
+/// grad: x, source, twice differentiable. Equal extremes share the gradient, NaNs too. The gradient
+/// of a product divides by nothing, so factors of 0 get theirs. An infinity at one position does
+/// not affect the gradients of another.
 /// amp: none, the result follows x.
 /// throws: IndexError for an index out of range (on a GPU the next call that waits for the device
 /// throws it) or a dimension out of range; ShapeError, DTypeError, DeviceError.

@@ -114,7 +114,7 @@ TEST_CASE("scatter_reduce: x stays as it is, and the bits with and without a gra
   manual_seed(22);
   const Tensor x = randn({6, 700}), source = randn({900, 700}), before = x.clone();
   const Tensor index = randint(0, 6, {900, 700}), leaf = x.clone().requires_grad_();
-  for (const R how : {R::kSum, R::kMean, R::kAmax, R::kAmin}) {
+  for (const R how : kAll) {
     const Tensor y = scatter_reduce(x, 0, index, source, how);
     CHECK(difference(scatter_reduce(leaf, 0, index, source, how).detach(), y, 0) == "");
     const ThreadsScope one(1);
@@ -166,6 +166,32 @@ TEST_CASE("scatter_reduce: equal extremes share the gradient, zeros of a product
   scatter_reduce(a, 0, tensor({0, 0, 1, 1}), b, R::kProd).backward(tensor({1.0, 1.0, 1.0}, kF64));
   CHECK(difference(a.grad(), {0, 0, 1}, 0) == "");
   CHECK(difference(b.grad(), {6, 0, 0, 0}, 0) == "");
+}
+
+TEST_CASE("scatter_reduce: an infinity among factors leaves the gradients of other ones alone") {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const Device device : devices()) {
+    CAPTURE(device);
+    const auto grad = [&](const Tensor& index, const Values& values) {
+      const Tensor source = tensor(values, kF64).to(device).detach().requires_grad_();
+      const Tensor x = ones({2}, {.dtype = kF64, .device = device});
+      scatter_reduce(x, 0, index.to(device), source, R::kProd).sum().backward();
+      return source.grad().cpu();
+    };
+    CHECK(difference(grad(tensor({0, 1}), {kInf, 2}), {1, 1}, 0) == "");
+    CHECK(difference(grad(tensor({1, 0, 1}), {2, kInf, 3}), {3, 1, 2}, 0) == "");
+    CHECK(difference(grad(tensor({0, 0, 0, 1}), {kInf, 2, 3, 5}), {6, kInf, kInf, 1}, 0) == "");
+  }
+}
+
+TEST_CASE("scatter_reduce: with an empty index source gets a gradient of zeros") {
+  for (const R how : kAll) {
+    const Tensor x = ones({3}).requires_grad_(), source = ones({2}).requires_grad_();
+    scatter_reduce(x.detach(), 0, zeros({0}, kI64), source, how).sum().backward();
+    CHECK(difference(source.grad(), {0, 0}, 0) == "");
+    scatter_reduce(x, 0, zeros({0}, kI64), source.detach(), how).sum().backward();
+    CHECK(difference(x.grad(), {1, 1, 1}, 0) == "");
+  }
 }
 
 TEST_CASE("scatter_reduce: gradients agree with finite differences, twice") {

@@ -141,7 +141,7 @@ constexpr OpFormula kFormulas[] = {
   {"index_sum", "x", "y = rows of x added up by numbers", "dx = the row of dy that each row went to"},
   {"gather", "x", "y = elements of x, by their places", "dx = dy added at those places, 0 elsewhere"},
   {"scatter_sum", "x", "y = elements of x added up at places", "dx = dy at the place that each element went to"},
-  {"scatter_reduce", "x s", "y = the largest, or the smallest, of x and the elements of s that go to its place", "dy goes to the largest (smallest), divided among equal ones"},
+  {"scatter_reduce", "x s", "y = the product, the largest or the smallest of x and the elements of s that go to its place", "of a product dy times the other factors; else dy goes to the largest (smallest), divided among equal ones"},
   {"gather_strided", "x", "y = a part of x", "dx = dy at its place, 0 elsewhere"},
   {"scatter_strided", "x", "y = x at a place among zeros", "dx = dy at that place"},
   {"cat", "x", "y = the inputs one after another", "each gets its part of dy"},
