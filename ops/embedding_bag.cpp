@@ -93,18 +93,23 @@ BagRows bag_rows(const Tensor& weight, const Tensor& index, const EmbeddingBagOp
     rows.count = opt.offsets.numel() - (opt.include_last_offset ? 1 : 0);
     const Tensor begins = cast(opt.offsets, kI64);
     rows.bags = sub(searchsorted(begins, numbers(places.numel()), {.right = true}), 1);
+    // A first offset above 0 on a GPU, which check_bag_offsets() does not wait for.
+    if (!begins.device().is_cpu()) check_index(kEmbeddingBag, rows.bags, rows.count + 1);
   }
+  Tensor padded;  // bool [K], or undefined
   if (opt.padding_index) {
     const int64_t padding = *opt.padding_index, size = weight.dim(0);
     LATHE_CHECK(IndexError, padding >= -size && padding < size, kEmbeddingBag, ": padding_index ",
                 padding, " is outside [", -size, ", ", size, ") (weight: ", weight, ")");
-    rows.bags =
-        masked_fill(rows.bags, eq(places, padding < 0 ? padding + size : padding), rows.count);
+    padded = eq(places, padding < 0 ? padding + size : padding);
+    rows.bags = masked_fill(rows.bags, padded, rows.count);
   }
   const DType wide = compute_dtype(weight.dtype());
   rows.values = cast(index_select(weight, 0, places), wide);
   if (opt.per_sample_weights.defined()) {
     const Tensor factors = reshape(cast(opt.per_sample_weights, wide), {places.numel(), 1});
+    // A NaN of the padding row would reach the gradient of its factor, as NaN times 0.
+    if (padded.defined()) rows.values = masked_fill(rows.values, unsqueeze(padded, 1), 0);
     rows.values = mul(rows.values, factors);
   }
   return rows;

@@ -14,7 +14,7 @@ struct EmbeddingBagOptions {
   EmbeddingBagMode mode = EmbeddingBagMode::kMean;
   Tensor per_sample_weights = {};    // factors of the rows, for kSum
   bool include_last_offset = false;  // offsets is [B + 1], and its last one ends the last bag
-  std::optional<int64_t> padding_index = {};  // is in no bag; negative: from the end
+  std::optional<int64_t> padding_index = {};  // left out of its bag; negative: from the end
 };
 
 /// Looks up rows of weight by index, and reduces those of each bag to one row. A bag without rows
@@ -29,8 +29,9 @@ struct EmbeddingBagOptions {
 /// amp: none, the result follows weight.
 /// throws: IndexError for an index or a padding_index out of range; ValueError for offsets that do
 /// not ascend from 0 to at most K, and for per_sample_weights without kSum; ShapeError, DTypeError,
-/// DeviceError. On a GPU the next call that waits for the device throws for an index. Of offsets on
-/// a GPU only a first one above 0 is noticed, as an IndexError.
+/// DeviceError.
+/// On a GPU the next call that waits for the device throws the IndexError for an index. Of offsets
+/// on a GPU it only notices a first one above 0, with an IndexError.
 /// ref: PyTorch, torch.nn.functional.embedding_bag.
 LATHE_API Tensor embedding_bag(const Tensor& weight, const Tensor& index,
                                const EmbeddingBagOptions& options = {});

@@ -2,6 +2,7 @@
 #include "lathe/ops/embedding_bag.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "compare.h"
 
@@ -156,6 +157,22 @@ TEST_CASE("embedding_bag: the first of equal rows gets the gradient, padding get
   CHECK(difference(weight.grad(), {1.0 / 3, 1.0 / 3, 1.0 / 3, 0}, 1e-12) == "");
 }
 
+TEST_CASE("embedding_bag: a NaN in the padding row reaches no gradient") {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  for (const Device device : devices()) {
+    CAPTURE(device);
+    const Tensor weight = tensor({{1.0, 2.0}, {kNan, kNan}}, kF64).to(device).requires_grad_();
+    const Tensor factors = tensor({{2.0, 3.0}}, kF64).to(device).requires_grad_();
+    const Tensor y =
+        embedding_bag(weight, tensor({{0, 1}}).to(device),
+                      {.mode = Mode::kSum, .per_sample_weights = factors, .padding_index = 1});
+    CHECK(difference(y.detach().cpu(), {2, 4}, 0) == "");
+    y.sum().backward();
+    CHECK(difference(factors.grad().cpu(), {3, 0}, 0) == "");
+    CHECK(difference(weight.grad().cpu(), {2, 2, 0, 0}, 0) == "");
+  }
+}
+
 TEST_CASE("embedding_bag: errors name the op and the values") {
   const Tensor w = zeros({3, 2}), index = tensor({0, 1, 2}), offsets = tensor({0, 2});
   const auto with = [&](const Tensor& at) { return embedding_bag(w, index, {.offsets = at}); };
@@ -187,4 +204,9 @@ TEST_CASE("embedding_bag: errors name the op and the values") {
   CHECK_THROWS_AS(embedding_bag(w, ones({1, 2})), DTypeError);
   CHECK_THROWS_AS(embedding_bag(zeros({3, 2}, kI64), index, {.offsets = offsets}), DTypeError);
   CHECK_THROWS_AS(embedding_bag(w, tensor({{0}}), {.include_last_offset = true}), ValueError);
+  if (!cuda_is_available()) return;
+  const Device gpu = kCUDA;
+  CHECK_THROWS_WITH_AS(
+      embedding_bag(w.to(gpu), index.to(gpu), {.offsets = tensor({1, 2}).to(gpu)}).cpu(),
+      Contains("embedding_bag: index -1 at position 0 is outside [0, 3)"), IndexError);
 }
