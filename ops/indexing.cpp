@@ -21,7 +21,7 @@
 namespace lathe {
 
 TensorIndex::TensorIndex(const char* text) : kind_(Ellipsis) {
-  LATHE_CHECK(ValueError, text != nullptr && std::string_view(text) == "...", "index: \"",
+  LATHE_CHECK(ValueError, text != nullptr && std::string_view(text) == "...", "TensorIndex: \"",
               text == nullptr ? "null" : text, "\" is no index; the only text is \"...\"");
 }
 
@@ -49,35 +49,35 @@ int dims_of(const TensorIndex& entry) {
 
 /// Dimensions that Ellipsis stands for.
 /// throws: IndexError for too many entries, or two Ellipsis.
-int left_over(const Tensor& x, Indices indices) {
+int left_over(const char* op, const Tensor& x, Indices indices) {
   int named = 0, open = 0;
   for (const TensorIndex& entry : indices) {
     named += dims_of(entry);
     open += std::holds_alternative<EllipsisType>(entry.kind()) ? 1 : 0;
   }
-  LATHE_CHECK(IndexError, named <= x.ndim(), "index: ", named, " indices for ", x.ndim(),
+  LATHE_CHECK(IndexError, named <= x.ndim(), op, ": ", named, " indices for ", x.ndim(),
               " dimensions (x: ", x, ")");
-  LATHE_CHECK(IndexError, open <= 1, "index: ", open, " times Ellipsis; at most 1 (x: ", x, ")");
+  LATHE_CHECK(IndexError, open <= 1, op, ": ", open, " times Ellipsis; at most 1 (x: ", x, ")");
   return x.ndim() - named;
 }
 
-Tensor sliced(const Tensor& x, int dim, const Slice& s) {
-  LATHE_CHECK(ValueError, s.step() > 0, "index: the step of a Slice must be above 0, got ",
-              s.step(), " (x: ", x, ")");
+Tensor sliced(const char* op, const Tensor& x, int dim, const Slice& s) {
+  LATHE_CHECK(ValueError, s.step() > 0, op, ": the step of a Slice must be above 0, got ", s.step(),
+              " (x: ", x, ")");
   return slice(x, dim, s.start().value_or(0), s.stop().value_or(x.dim(dim)), s.step());
 }
 
 /// throws: DTypeError, IndexError.
-Tensor positions_in(const Tensor& x, int dim, const Tensor& index) {
-  LATHE_CHECK(DTypeError, is_integer(index.dtype()), "index: expected integers or bool, got ",
+Tensor positions_in(const char* op, const Tensor& x, int dim, const Tensor& index) {
+  LATHE_CHECK(DTypeError, is_integer(index.dtype()), op, ": expected integers or bool, got ",
               index.dtype(), " (index: ", index, ")");
-  return count_from_front("index", to_device(index, x.device()), x.dim(dim));
+  return count_from_front(op, to_device(index, x.device()), x.dim(dim));
 }
 
 /// The dimensions from `dim` on that a mask stands for, as one list of positions per dimension.
-void add_mask(Chosen& chosen, int dim, const Tensor& mask) {
+void add_mask(const char* op, Chosen& chosen, int dim, const Tensor& mask) {
   for (int d = 0; d < mask.ndim(); ++d) {
-    LATHE_CHECK(IndexError, mask.dim(d) == chosen.view.dim(dim + d), "index: a mask of shape ",
+    LATHE_CHECK(IndexError, mask.dim(d) == chosen.view.dim(dim + d), op, ": a mask of shape ",
                 mask.shape(), " does not fit dimensions ", dim, " and following (x: ", chosen.view,
                 ")");
   }
@@ -85,8 +85,8 @@ void add_mask(Chosen& chosen, int dim, const Tensor& mask) {
   for (int d = 0; d < mask.ndim(); ++d) chosen.at.emplace_back(dim + d, select(places, 1, d));
 }
 
-Chosen choose(const Tensor& x, Indices indices) {
-  const int rest = left_over(x, indices);
+Chosen choose(const char* op, const Tensor& x, Indices indices) {
+  const int rest = left_over(op, x, indices);
   Chosen chosen{x, {}};
   int dim = 0;
   for (const TensorIndex& entry : indices) {
@@ -95,7 +95,7 @@ Chosen choose(const Tensor& x, Indices indices) {
     if (const auto* number = std::get_if<int64_t>(&kind)) {
       view = select(view, dim, *number);
     } else if (const auto* s = std::get_if<Slice>(&kind)) {
-      view = sliced(view, dim++, *s);
+      view = sliced(op, view, dim++, *s);
     } else if (std::holds_alternative<NoneType>(kind)) {
       view = unsqueeze(view, dim++);
     } else if (std::holds_alternative<EllipsisType>(kind)) {
@@ -103,10 +103,10 @@ Chosen choose(const Tensor& x, Indices indices) {
     } else if (const auto& t = std::get<Tensor>(kind); t.ndim() == 0 && is_integer(t.dtype())) {
       view = select(view, dim, t.item<int64_t>());
     } else if (t.dtype() != kBool) {
-      chosen.at.emplace_back(dim, positions_in(view, dim, t));
+      chosen.at.emplace_back(dim, positions_in(op, view, dim, t));
       ++dim;
     } else if (t.ndim() > 0) {
-      add_mask(chosen, dim, t);
+      add_mask(op, chosen, dim, t);
       dim += t.ndim();
     } else {  // true keeps everything, in a new dimension of size 1; false nothing, of size 0
       view = unsqueeze(view, dim);
@@ -125,13 +125,13 @@ struct Places {
   int front = 0;     // where the positions' dimensions stand in the result
 };
 
-Places places_of(const Chosen& chosen) {
+Places places_of(const char* op, const Chosen& chosen) {
   Places p;
   bool adjacent = true;
   for (size_t k = 0; k < chosen.at.size(); ++k) {
     const auto& [dim, index] = chosen.at[k];
     const int64_t size = chosen.view.dim(dim);
-    if (k > 0) broadcast_shapes("index", p.positions.shape(), index.shape());
+    if (k > 0) broadcast_shapes(op, p.positions.shape(), index.shape());
     p.positions = k == 0 ? index : add(mul(p.positions, size), index);
     p.size *= size;
     p.order.push_back(dim);
@@ -180,9 +180,9 @@ Tensor index(const Tensor& x, std::initializer_list<TensorIndex> indices) {
 
 Tensor index(const Tensor& x, Indices indices) {
   const profile::OpRange range("index", {x});
-  const Chosen chosen = choose(x, indices);
+  const Chosen chosen = choose("index", x, indices);
   if (chosen.at.empty()) return chosen.view;
-  const Places p = places_of(chosen);
+  const Places p = places_of("index", chosen);
   // Neighbours are taken where they stand, so that the result is in row-major order.
   const Tensor ordered = p.front > 0 ? chosen.view : permute(chosen.view, p.order);
   const Tensor rows = merged(ordered, p.front, static_cast<int>(chosen.at.size()), p.size);
@@ -202,12 +202,12 @@ const Tensor& index_put_(const Tensor& x, std::initializer_list<TensorIndex> ind
 const Tensor& index_put_(const Tensor& x, Indices indices, const Tensor& values_in) {
   const profile::OpRange range("index_put_", {x, values_in});
   autograd::check_in_place("index_put_", x);
-  const Chosen chosen = choose(x, indices);
+  const Chosen chosen = choose("index_put_", x, indices);
   if (chosen.at.empty()) {
     copy_(chosen.view, as_assigned(values_in, chosen.view.ndim()));
     return x;
   }
-  const Places p = places_of(chosen);
+  const Places p = places_of("index_put_", chosen);
   const Tensor rows =
       merged(permute(chosen.view, p.order), 0, static_cast<int>(chosen.at.size()), p.size);
   const int count = p.positions.ndim();

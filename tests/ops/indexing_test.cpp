@@ -263,6 +263,22 @@ TEST_CASE("indexing: errors name what does not fit, and nothing is written") {
   CHECK_THROWS_AS(x.index_put_({tensor({0, 5})}, 1), IndexError);
   CHECK_THROWS_AS(x.index_put_({tensor({0, 1})}, zeros({4}, kI64)), ShapeError);
   CHECK_THROWS_AS(x.index_put_({0}, 0.5), DTypeError);
+  using doctest::Contains;
+  CHECK_THROWS_WITH_AS(x.index_put_({0, 0, 0}, 1), Contains("index_put_: 3 indices for 2 dim"),
+                       IndexError);
+  CHECK_THROWS_WITH_AS(x.index_put_({Ellipsis, Ellipsis}, 1), Contains("index_put_: 2 times"),
+                       IndexError);
+  CHECK_THROWS_WITH_AS(x.index_put_({Slice(0, 2, 0)}, 1), Contains("index_put_: the step of"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(x.index_put_({tensor({0.5})}, 1), Contains("index_put_: expected integers"),
+                       DTypeError);
+  CHECK_THROWS_WITH_AS(x.index_put_({tensor({0, 5})}, 1), Contains("index_put_: index 5 at [1]"),
+                       IndexError);
+  CHECK_THROWS_WITH_AS(x.index_put_({tensor({true})}, 1), Contains("index_put_: a mask of shape"),
+                       IndexError);
+  CHECK_THROWS_WITH_AS(x.index_put_({tensor({0, 1}), tensor({0, 1, 2})}, 1),
+                       Contains("index_put_: shapes [2] and [3] do not broadcast"), ShapeError);
+  CHECK_THROWS_WITH_AS(x.index({":"}), Contains("TensorIndex: \":\" is no index"), ValueError);
   const Tensor leaf = randn({3}).requires_grad_();
   CHECK_THROWS_AS(leaf.index_put_({tensor({0})}, 1.0), StateError);
   CHECK_THROWS_AS(leaf[0] = 1.0, StateError);
