@@ -67,8 +67,13 @@ Tensor fake_quantized(const Tensor& x, const Tensor& scale_in, const Tensor& zer
 Tensor fake_quantize_per_tensor_affine(const Tensor& x, double scale, int64_t zero_point,
                                        int64_t quant_min, int64_t quant_max) {
   constexpr const char* kName = "fake_quantize_per_tensor_affine";
-  LATHE_CHECK(ValueError, scale > 0 && std::isfinite(scale), kName,
-              ": scale must be above 0 and finite, got ", scale, " (x: ", x, ")");
+  check_floating(kName, x);
+  const bool wide = x.dtype() == kF64;
+  const double held = wide ? scale : static_cast<double>(static_cast<float>(scale));
+  const double inverse = wide ? 1 / held : static_cast<double>(1 / static_cast<float>(held));
+  LATHE_CHECK(ValueError, held > 0 && std::isfinite(held) && std::isfinite(inverse), kName,
+              ": scale must be above 0, and scale and 1 / scale finite in ",
+              compute_dtype(x.dtype()), "; got ", scale, " (x: ", x, ")");
   return fake_quantize_per_tensor_affine(x, tensor(scale, kF64), tensor(zero_point, kI64),
                                          quant_min, quant_max);
 }
@@ -96,7 +101,9 @@ Tensor fake_quantize_per_channel_affine(const Tensor& x, const Tensor& scale,
   check_quant_tensors(kName, x, scale, zero_point, count, limits);
   Shape shape = Dims::filled(x.ndim(), 1);
   if (x.ndim() > 0) shape[dim] = count;
-  return fake_quantized(x, reshape(scale, shape), reshape(zero_point, shape), limits);
+  // Only a 0-d tensor may stay on the CPU.
+  const auto beside_x = [&](const Tensor& t) { return reshape(to_device(t, x.device()), shape); };
+  return fake_quantized(x, beside_x(scale), beside_x(zero_point), limits);
 }
 
 }  // namespace lathe

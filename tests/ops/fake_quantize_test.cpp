@@ -78,6 +78,18 @@ TEST_CASE("fake_quantize: ties, infinities, NaN, no dimension and no element") {
             .shape() == Shape{0, 2});
 }
 
+TEST_CASE("fake_quantize: 0-d scales and zero points may stay on the CPU") {
+  for (const Device device : devices()) {
+    CAPTURE(device);
+    const Tensor x = tensor({{0.3}, {0.6}}, kF64).to(device), scale = tensor(0.25, kF64);
+    const Tensor zero = tensor(int64_t{1});
+    const Tensor by_channel = fake_quantize_per_channel_affine(x, scale, zero, 1, 0, 7);
+    CHECK(difference(by_channel.cpu(), {0.25, 0.5}, 0) == "");
+    const Tensor whole = fake_quantize_per_tensor_affine(x, scale, zero, 0, 7);
+    CHECK(difference(whole.cpu(), {0.25, 0.5}, 0) == "");
+  }
+}
+
 TEST_CASE("fake_quantize: the gradient is that of the identity inside the range, twice") {
   manual_seed(52);
   // Differences see steps, so the quantised values are taken off and the identity remains.
@@ -106,9 +118,15 @@ TEST_CASE("fake_quantize: the gradient is that of the identity inside the range,
 
 TEST_CASE("fake_quantize: errors name the op and the values") {
   const Tensor x = zeros({2, 3}), scale = ones({3}), zero = zeros({3}, kI64);
-  CHECK_THROWS_WITH_AS(
-      fake_quantize_per_tensor_affine(x, 0.0, 0, 0, 255),
-      Contains("fake_quantize_per_tensor_affine: scale must be above 0 and finite"), ValueError);
+  CHECK_THROWS_WITH_AS(fake_quantize_per_tensor_affine(x, 0.0, 0, 0, 255),
+                       Contains("fake_quantize_per_tensor_affine: scale must be above 0, and"),
+                       ValueError);
+  for (const double bad : {1e-45, 1e39, 1e-50, -1.0, std::nan("")}) {  // 1 / 1e-45 is inf in f32
+    CHECK_THROWS_WITH_AS(fake_quantize_per_tensor_affine(x, bad, 0, 0, 255),
+                         Contains("scale and 1 / scale finite in f32; got "), ValueError);
+  }
+  fake_quantize_per_tensor_affine(x.to(kF64), 1e-45, 0, 0, 255);
+  CHECK_THROWS_AS(fake_quantize_per_tensor_affine(x.to(kF64), 5e-324, 0, 0, 255), ValueError);
   CHECK_THROWS_WITH_AS(fake_quantize_per_tensor_affine(x, 1.0, 0, 5, 4),
                        Contains("quant_min 5 is above quant_max 4"), ValueError);
   CHECK_THROWS_WITH_AS(fake_quantize_per_tensor_affine(x, 1.0, -1, 0, 255),
