@@ -134,14 +134,14 @@ void embedding_of(Call& c) {
 void embedding_bag_of(Call& c) {
   constexpr EmbeddingBagMode kModes[] = {EmbeddingBagMode::kSum, EmbeddingBagMode::kMean,
                                          EmbeddingBagMode::kMax};
-  const int64_t mode = c.integer("mode", 0), padding = c.integer("padding_idx", -1);
+  const int64_t mode = c.integer("mode", 0);
   if (mode < 0 || mode >= std::ssize(kModes)) c.refuse("has an unknown mode");
   if (c.boolean("scale_grad_by_freq", false))
     c.refuse("divides gradients by how often a row is looked up, which is not supported");
   EmbeddingBagOptions o{.offsets = c.tensor("offsets"), .mode = kModes[mode]};
   o.per_sample_weights = c.maybe("per_sample_weights");
   o.include_last_offset = c.boolean("include_last_offset", false);
-  if (padding >= 0) o.padding_index = padding;
+  if (c.has("padding_idx")) o.padding_index = c.integer("padding_idx");
   c.result(embedding_bag(c.tensor("weight"), c.tensor("indices"), o));
 }
 

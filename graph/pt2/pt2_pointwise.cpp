@@ -39,6 +39,18 @@ void binary(Call& c) {
                                 : of_number(self, c.number("other")));
 }
 
+/// y = op(self, other), where `self` is a number.
+template <Tensor (*op)(Scalar, const Tensor&)>
+void of_number_first(Call& c) {
+  c.result(op(c.number("self"), c.tensor("other")));
+}
+
+/// The same for an op whose operands may be exchanged.
+template <Tensor (*op)(const Tensor&, Scalar)>
+void commuted(Call& c) {
+  c.result(op(c.tensor("other"), c.number("self")));
+}
+
 Scalar times(Scalar a, Scalar b) {
   if (a.is_floating() || b.is_floating()) return a.to<double>() * b.to<double>();
   int64_t product = 0;
@@ -269,6 +281,8 @@ const Target kPointwise[] = {
     {"aten.__lshift__.Tensor", binary<bitwise_left_shift, bitwise_left_shift>}, {"aten.__lshift__.Scalar", binary<bitwise_left_shift, bitwise_left_shift>},
     {"aten.bitwise_right_shift.Tensor", binary<bitwise_right_shift, bitwise_right_shift>}, {"aten.bitwise_right_shift.Tensor_Scalar", binary<bitwise_right_shift, bitwise_right_shift>},
     {"aten.__rshift__.Tensor", binary<bitwise_right_shift, bitwise_right_shift>}, {"aten.__rshift__.Scalar", binary<bitwise_right_shift, bitwise_right_shift>},
+    {"aten.bitwise_and.Scalar_Tensor", commuted<bitwise_and>}, {"aten.bitwise_or.Scalar_Tensor", commuted<bitwise_or>}, {"aten.bitwise_xor.Scalar_Tensor", commuted<bitwise_xor>},
+    {"aten.bitwise_left_shift.Scalar_Tensor", of_number_first<bitwise_left_shift>}, {"aten.bitwise_right_shift.Scalar_Tensor", of_number_first<bitwise_right_shift>},
     {"aten.bitwise_not.default", unary<bitwise_not>},
 
     {"aten.clamp.default", clamped}, {"aten.clamp_min.default", clamped}, {"aten.clamp_max.default", clamped}, {"aten.clamp.Tensor", clamped}, {"aten.clamp_min.Tensor", clamped}, {"aten.clamp_max.Tensor", clamped},

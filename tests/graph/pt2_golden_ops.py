@@ -39,6 +39,7 @@ class Elements(nn.Module):
         out += [f(i, by) for f in (aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor, aten.bitwise_left_shift.Tensor, aten.bitwise_right_shift.Tensor, aten.__lshift__.Tensor, aten.__rshift__.Tensor)]
         out += [f(i, 2) for f in (aten.bitwise_and.Scalar, aten.bitwise_or.Scalar, aten.bitwise_xor.Scalar, aten.bitwise_left_shift.Tensor_Scalar, aten.bitwise_right_shift.Tensor_Scalar)]
         out += [f(i, 2) for f in (aten.__and__.Scalar, aten.__or__.Scalar, aten.__xor__.Scalar, aten.__lshift__.Scalar, aten.__rshift__.Scalar)] + [aten.bitwise_not(i)]
+        out += [f(3, by) for f in (aten.bitwise_and.Scalar_Tensor, aten.bitwise_or.Scalar_Tensor, aten.bitwise_xor.Scalar_Tensor, aten.bitwise_left_shift.Scalar_Tensor, aten.bitwise_right_shift.Scalar_Tensor)]
         out += [aten.ge.Tensor(x, y), aten.gt.Tensor(x, y), aten.lt.Tensor(x, y), aten.le.Scalar(x, 0), aten.lt.Scalar(x, 0), aten.ne.Tensor(whole, x), aten.greater(x, y), aten.less_equal(x, y)]
         out += [aten.where.ScalarSelf(a, 0.5, y), aten.where.ScalarOther(a, y, 0.5), aten.masked_fill.Tensor(y, a, torch.tensor(0.5))]
         return numbered(out)
@@ -177,7 +178,7 @@ class Layers(nn.Module):
     def forward(self, x):  # [2,4,6]
         image = x[:, :, :, None] * x[:, :, None]
         y = self.norm(x)
-        out = [self.frozen(x), aten.embedding_bag.padding_idx(self.bag.weight, torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2, 4]), False, 0, False, None, True, None)[0], self.up1(y), self.up2(image), self.rms(y), self.bag(self.ids), self.sums(self.ids.reshape(-1), torch.tensor([0, 1, 4])), self.most(self.ids), self.tanh(y)[0], *self.relu(y)]
+        out = [self.frozen(x), aten.embedding_bag.padding_idx(self.bag.weight, torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2, 4]), False, 0, False, None, True, None)[0], aten.embedding_bag.padding_idx(self.bag.weight, torch.tensor([1, self.bag.num_embeddings - 1, 3, 4]), torch.tensor([0, 2]), False, 1, False, None, False, -1)[0], self.up1(y), self.up2(image), self.rms(y), self.bag(self.ids), self.sums(self.ids.reshape(-1), torch.tensor([0, 1, 4])), self.most(self.ids), self.tanh(y)[0], *self.relu(y)]
         out += [*self.cells[0](y[0]), *(cell(y[0]) for cell in self.cells[1:]), self.drop(image), aten.feature_dropout_(image * 1, 0.0, True)]
         out += [F.max_pool1d(y, 3, 2, 1), F.avg_pool1d(y, 3, 2, 1, count_include_pad=False), F.adaptive_avg_pool1d(y, 4), F.adaptive_max_pool2d(image, (3, 2)), F.max_pool2d(image, 2, return_indices=True)[0]]
         out += [F.interpolate(y, scale_factor=1.5, mode="linear"), F.interpolate(y, 9, mode="nearest"), F.interpolate(image, scale_factor=2.0, mode="bicubic"), F.interpolate(image, 4, mode="nearest-exact")]
