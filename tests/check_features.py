@@ -29,6 +29,8 @@ def problems_of(row, keys, root, files):
     if not isinstance(row, dict) or tuple(row) != keys:
         return [f"not a row of {', '.join(keys)}: {row}"]
     problems = [f"there is no {path}" for path in row.get("where", []) if path not in files]
+    if "|" in row[keys[0]]:
+        problems.append(f"a | ends a cell of the table, in backticks too: {row[keys[0]]}")
     if not row["tests"]:
         problems.append(f"without a test: {row[keys[0]]}")
     for test in row["tests"]:
@@ -59,7 +61,7 @@ def self_test(root, files):
     keys = PAGES["features"]
     good = {"capability": "x", "where": ["tests/check_features.py"], "tests": ["tests/check_features.py: cases_of"]}
     assert not problems_of(good, keys, root, files)
-    for wrong in ({"where": ["core/no_such_file"]}, {"tests": []}, {"tests": ["tests/none: x"]}, {"tests": ["tests/check_features.py: x"]}):
+    for wrong in ({"capability": "a `|` b"}, {"where": ["core/no_such_file"]}, {"tests": []}, {"tests": ["tests/none: x"]}, {"tests": ["tests/check_features.py: x"]}):
         assert problems_of({**good, **wrong}, keys, root, files), wrong
     assert problems_of({"capability": "x"}, keys, root, files)
 
