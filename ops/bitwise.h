@@ -4,7 +4,8 @@
 //   a, b   any shapes that broadcast   →   the broadcast shape, in the promoted dtype
 // A number raises only the category of the dtype: i8 with 3 is i8, bool with 3 is i64. A number
 // beyond the range of the dtype wraps.
-// dtypes: integers and bool; the shifts take no two operands of bool.   grad: none.   amp: none.
+// dtypes: integers and bool; of a shift at least one operand is an integer.
+// grad: none.   amp: none.
 // throws: DTypeError, ShapeError, DeviceError.
 #pragma once
 
@@ -30,7 +31,7 @@ LATHE_API Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);  // a >>
 LATHE_API Tensor bitwise_right_shift(const Tensor& a, Scalar b);
 LATHE_API Tensor bitwise_right_shift(Scalar a, const Tensor& b);
 
-// Those of two tensors, and ~, are in binary.h.
+// binary.h declares the operators &, | and ^ of two tensors, and ~.
 inline Tensor operator&(const Tensor& a, Scalar b) { return bitwise_and(a, b); }
 inline Tensor operator&(Scalar a, const Tensor& b) { return bitwise_and(b, a); }
 inline Tensor operator|(const Tensor& a, Scalar b) { return bitwise_or(a, b); }
