@@ -1,9 +1,11 @@
 // embedding_bag: each looked-up row gets the number of its bag, and index_add or scatter_reduce
-// reduces the rows of one number. Contract: embedding_bag.h.
+// reduces the rows of one number. Maxima of bags of equally many rows are max() along a dimension.
+// Contract: embedding_bag.h.
 #include "lathe/ops/embedding_bag.h"
 
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/argmax.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -142,6 +144,12 @@ Tensor largest_of_bags(const BagRows& rows) {
   return gather(cat({rows.values, nothing}), 0, first);
 }
 
+/// The same for bags of equally many rows, at least one, none of which is padding.
+Tensor largest_of_even_bags(const BagRows& rows) {
+  const int64_t n = rows.values.dim(0), columns = rows.values.dim(1);
+  return max(reshape(rows.values, {rows.count, n / rows.count, columns}), 1).values;
+}
+
 }  // namespace
 
 Tensor embedding_bag(const Tensor& weight, const Tensor& index, const EmbeddingBagOptions& opt) {
@@ -153,9 +161,13 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& index, const EmbeddingB
   check_bag_offsets(weight, index, opt);
   check_bag_factors(weight, index, opt);
   const BagRows rows = bag_rows(weight, index, opt);
-  const Tensor y = opt.mode == EmbeddingBagMode::kMax
-                       ? largest_of_bags(rows)
-                       : sums_of_bags(rows, opt.mode == EmbeddingBagMode::kMean);
+  Tensor y;
+  if (opt.mode != EmbeddingBagMode::kMax) {
+    y = sums_of_bags(rows, opt.mode == EmbeddingBagMode::kMean);
+  } else {
+    const bool even = index.ndim() == 2 && index.numel() > 0 && !opt.padding_index;
+    y = even ? largest_of_even_bags(rows) : largest_of_bags(rows);
+  }
   return cast(narrow(y, 0, 0, rows.count), weight.dtype());
 }
 

@@ -157,6 +157,36 @@ TEST_CASE("embedding_bag: the first of equal rows gets the gradient, padding get
   CHECK(difference(weight.grad(), {1.0 / 3, 1.0 / 3, 1.0 / 3, 0}, 1e-12) == "");
 }
 
+TEST_CASE("embedding_bag: rows of bags give what their offsets give, gradients of ties too") {
+  manual_seed(33);
+  const Tensor index = randint(0, 5, {6, 4}), offsets = arange(6) * 4;
+  const Tensor dy = f64({6, kColumns});
+  for (const Device device : devices()) {
+    for (const Mode mode : {Mode::kSum, Mode::kMean, Mode::kMax}) {
+      CAPTURE(concat(static_cast<int>(mode), " on ", device));
+      // Rows 0 and 1, and 2 and 3, are equal.
+      const Tensor rows = randint(0, 3, {3, kColumns});
+      const Tensor w = rows.index_select(0, tensor({0, 0, 1, 1, 2})).to(kF64);
+      const auto grad = [&](const Tensor& at, const EmbeddingBagOptions& o, Tensor& y) {
+        const Tensor leaf = w.to(device).detach().clone().requires_grad_();
+        y = embedding_bag(leaf, at.to(device), o);
+        y.backward(dy.to(device));
+        return leaf.grad().cpu();
+      };
+      Tensor even, listed;
+      const Tensor of_even = grad(index, {.mode = mode}, even);
+      const Tensor of_listed =
+          grad(index.flatten(), {.offsets = offsets.to(device), .mode = mode}, listed);
+      CHECK(difference(even.detach().cpu(), listed.detach().cpu(), 1e-12) == "");
+      CHECK(difference(of_even, of_listed, 1e-12) == "");
+    }
+  }
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor w = tensor({{1.0}, {kNan}}, kF64);
+  CHECK(difference(embedding_bag(w, tensor({{0, 1}, {0, 0}}), {.mode = Mode::kMax}), {kNan, 1},
+                   0) == "");
+}
+
 TEST_CASE("embedding_bag: a NaN in the padding row reaches no gradient") {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   for (const Device device : devices()) {
