@@ -11,20 +11,18 @@ namespace lathe {
 
 namespace {
 
-/// Runs one row, piece by piece, each while later ones come from memory. Ops of many instructions
-/// would wait for it: a processor sees only a few of their elements ahead. (gelu of 64 MiB took
-/// 2.2 times as long.)
-void run_long_row(char** data, const int64_t* step, int operands, int64_t n,
+constexpr int64_t kPieceBytes = 512;
+
+/// Runs one row in pieces, and prefetches for each what comes kFetchAheadBytes later. Ops of many
+/// instructions would wait for memory. (gelu of 64 MiB took 2.2 times as long.)
+void run_long_row(char** data, const int64_t* step, int operands, int64_t n, int64_t piece,
                   FunctionRef<void(const StridedRow&)> row) {
-  constexpr int64_t kPieceBytes = 512, kPiecesAhead = 4, kMostStep = 16;
-  int64_t widest = 1;
-  for (int k = 0; k < operands; ++k) widest = std::clamp(step[k], widest, int64_t{8});
-  const int64_t piece = kPieceBytes / widest;
+  constexpr int64_t kMostStep = 16;
   for (int64_t first = 0; first < n; first += piece) {
     const int64_t count = std::min(piece, n - first);
     for (int k = 0; k < operands; ++k) {
       const bool is_dense = step[k] > 0 && step[k] <= kMostStep;
-      if (is_dense) fetch_ahead(data[k] + kPiecesAhead * piece * step[k], count * step[k]);
+      if (is_dense) fetch_ahead(data[k], count * step[k]);
     }
     row(StridedRow{data, step, count});
     for (int k = 0; k < operands; ++k) data[k] += count * step[k];
@@ -35,11 +33,14 @@ void run_long_row(char** data, const int64_t* step, int operands, int64_t n,
 void run_range(const LoopNest& nest, char* const* start, int64_t begin, int64_t end,
                FunctionRef<void(const StridedRow&)> row) {
   const int64_t* step = nest.dims[0].step;
-  const bool is_long = end - begin >= kParallelGrain;  // less may stand in the cache
+  int64_t widest = 1;
+  for (int k = 0; k < nest.operands; ++k) widest = std::clamp(step[k], widest, int64_t{8});
+  // Fewer elements are probably in the cache.
+  const int64_t piece = end - begin < kParallelGrain ? end - begin : kPieceBytes / widest;
   each_row<kMaxOperands>(nest, begin, end, [&](const int64_t* offset, int64_t first, int64_t n) {
     char* data[kMaxOperands];
     for (int k = 0; k < nest.operands; ++k) data[k] = start[k] + offset[k] + first * step[k];
-    if (is_long) return run_long_row(data, step, nest.operands, n, row);
+    if (n > piece) return run_long_row(data, step, nest.operands, n, piece, row);
     row(StridedRow{data, step, n});
   });
 }

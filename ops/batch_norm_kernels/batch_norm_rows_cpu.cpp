@@ -45,20 +45,13 @@ template <class S, class Term>
   return fold(acc);
 }
 
-/// Brings `elements` elements that are read 2 KiB behind `data` into the cache. Null: nothing.
-template <class T>
-[[gnu::always_inline]] inline void fetch_rows(const T* data, int64_t elements) {
-  constexpr int64_t kAhead = 2048 / sizeof(T);
-  if (data != nullptr) fetch_ahead(data + kAhead, elements * int64_t{sizeof(T)});
-}
-
 /// sum[i] += term(r, i) over all rows; term reads x[r * width + i].
 template <class S, class T, class Term>
 [[gnu::always_inline]] inline void column_sums(int64_t rows, int64_t width, S* __restrict__ sum,
                                                const T* x, Term term) {
   int64_t r = 0;
   for (; r + kGroup <= rows; r += kGroup) {
-    fetch_rows(x + r * width, kGroup * width);
+    fetch_ahead(x + r * width, kGroup * width * int64_t{sizeof(T)});
     for (int64_t i = 0; i < width; ++i) {
       sum[i] += (term(r, i) + term(r + 1, i)) + (term(r + 2, i) + term(r + 3, i));
     }
@@ -103,8 +96,8 @@ template <BatchNormForm kForm, class S, class T>
     const int64_t at = r * shape.width;
     const T* add = kForm == BatchNormForm::kAddRelu ? residual + at : nullptr;
     if (shape.channels == ChannelAlong::kColumns) {
-      fetch_rows(x + at, shape.width);
-      fetch_rows(y + at, shape.width);
+      fetch_ahead(x + at, shape.width * int64_t{sizeof(T)});
+      fetch_ahead(y + at, shape.width * int64_t{sizeof(T)});
       apply_row<kForm, S>(shape.width, y + at, x + at, add, p.mean, p.scale, p.bias);
     } else {
       apply_row<kForm, S>(shape.width, y + at, x + at, add, Same<S>{p.mean[r]}, Same<S>{p.scale[r]},
@@ -159,8 +152,8 @@ template <BatchNormForm kForm, KeepG kKeep, class S, class T>
   int64_t r = 0;
   for (; r + kGroup <= shape.rows; r += kGroup) {
     const int64_t at = r * width;
-    fetch_rows(in.dy + at, kGroup * width);
-    fetch_rows(in.x + at, kGroup * width);
+    fetch_ahead(in.dy + at, kGroup * width * int64_t{sizeof(T)});
+    fetch_ahead(in.x + at, kGroup * width * int64_t{sizeof(T)});
     LATHE_IVDEP
     for (int64_t i = 0; i < width; ++i) {
       S t0, t1, t2, t3;
@@ -238,8 +231,8 @@ template <BatchNormForm kForm, class S, class T>
     const int64_t at = r * shape.width;
     const T* mask = kForm == BatchNormForm::kAddRelu ? y + at : nullptr;
     if (shape.channels == ChannelAlong::kColumns) {
-      fetch_rows(dy + at, shape.width);
-      fetch_rows(x + at, shape.width);
+      fetch_ahead(dy + at, shape.width * int64_t{sizeof(T)});
+      fetch_ahead(x + at, shape.width * int64_t{sizeof(T)});
       grad_input_row<kForm, S>(shape.width, dx + at, dy + at, x + at, mask, p.mean, p.scale, p.bias,
                                p.slope, p.offset);
     } else {

@@ -67,6 +67,11 @@ template <class F>
 constexpr bool kIsFactor =
     std::is_same_v<F, math::GeluGrad> || std::is_same_v<F, math::GeluTanhGrad>;
 
+template <class T>
+LATHE_CLONES void scale_halves(T* out, const T* a, const float* factors, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = T(float{a[i]} * factors[i]);
+}
+
 /// out[i] = a[i] * f(b[i]) for half types: f is looked up.
 template <class F, class T>
 void factor_row(T* out, const T* a, const T* b, int64_t n) {
@@ -74,13 +79,11 @@ void factor_row(T* out, const T* a, const T* b, int64_t n) {
   const float* const table = table_of<float, T>([](float* factors, const T* x, int64_t count) {
     for (int64_t i = 0; i < count; ++i) factors[i] = F{}(1.0f, float{x[i]});
   });
-  float left[kBlock], factors[kBlock];
+  float factors[kBlock];
   for (int64_t first = 0; first < n; first += kBlock) {
     const int64_t count = std::min(kBlock, n - first);
-    convert(left, a + first, count);
     look_up(factors, table, b + first, count);
-    wide_pair(left, left, factors, count, math::Mul{});
-    convert(out + first, left, count);
+    scale_halves(out + first, a + first, factors, count);
   }
 }
 

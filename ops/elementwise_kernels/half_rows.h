@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -56,25 +57,32 @@ void row_by_blocks(const StridedRow& row, Compute compute) {
   }
 }
 
-/// Rows of at least so many elements are looked up. Shorter ones may find the table in memory.
+/// Rows of at least so many elements are looked up: the pieces of strided_loop.cpp. For shorter
+/// rows the table may not be in the cache.
 inline constexpr int64_t kLookedUpRow = 256;
 
-/// row(out, x, n) for every number of the half type T, by its bits. It is made once in a process.
+/// row(out, x, n) for every number of the half type T, by its bits. Each type of `row` has one
+/// table, so that must be the op's own. It is made at the first call and never freed, because
+/// static objects' destructors may still compute. Two threads may make it at once, and one of the
+/// two is kept: a lock could stay locked in a forked process.
 template <class Out, class T, class Row>
 const Out* table_of(Row row) {
-  static const std::unique_ptr<const Out[]> table = [&] {
-    constexpr int64_t kCount = 1 << 16;
-    const auto numbers = std::make_unique<T[]>(kCount);
-    for (int64_t i = 0; i < kCount; ++i) numbers[i] = T::from_bits(static_cast<uint16_t>(i));
-    auto results = std::make_unique<Out[]>(kCount);
-    row(results.get(), numbers.get(), kCount);
-    return results;
-  }();
-  return table.get();
+  static std::atomic<const Out*> kept = nullptr;
+  const Out* table = kept.load(std::memory_order_acquire);
+  if (table != nullptr) return table;
+  constexpr int64_t kCount = 1 << 16;
+  const auto numbers = std::make_unique<T[]>(kCount);
+  for (int64_t i = 0; i < kCount; ++i) numbers[i] = T::from_bits(static_cast<uint16_t>(i));
+  auto results = std::make_unique<Out[]>(kCount);
+  row(results.get(), numbers.get(), kCount);
+  if (kept.compare_exchange_strong(table, results.get(), std::memory_order_acq_rel)) {
+    return results.release();
+  }
+  return table;
 }
 
-/// out[i] = table[bits of x[i]]. The table's part for everyday numbers stays in the first-level
-/// cache.
+/// out[i] = table[bits of x[i]]. Of a bf16 table the part for everyday numbers stays in the
+/// first-level cache, of an f16 table in the second-level cache.
 template <class Out, class T>
 void look_up(Out* out, const Out* table, const T* x, int64_t n) {
 #pragma GCC unroll 8

@@ -17,8 +17,9 @@ namespace lathe::cpu {
 
 namespace {
 
+/// Half types are compared, and summed up, in f32.
 template <class T>
-inline constexpr bool kIsHalf = !std::is_same_v<T, ComputeType<T>>;
+inline constexpr bool kIsWidened = !std::is_same_v<T, ComputeType<T>>;
 
 /// The first tap of window i inside the input, or -1.
 int64_t first_tap(const PoolAxis& axis, int64_t i) {
@@ -120,7 +121,6 @@ void copy_row(T* __restrict__ best, int32_t* __restrict__ index, const T* __rest
 template <class T>
 void max_row_nhwc(T* y, int32_t* index, const T* x, int64_t channels, int64_t p,
                   const PoolAxis& rows, const PoolAxis& cols, float* wide) {
-  constexpr int64_t kAheadBytes = 2048;
   for (int64_t q = 0; q < cols.out; ++q, y += channels, index += channels) {
     std::fill_n(y, channels, T(-std::numeric_limits<float>::infinity()));
     std::fill_n(index, channels, -1);
@@ -132,10 +132,9 @@ void max_row_nhwc(T* y, int32_t* index, const T* x, int64_t channels, int64_t p,
         const int64_t at = rows.place(p, r) * cols.in + cols.place(q, s);
         const auto at32 = static_cast<int32_t>(at);
         const T* from = x + at * channels;
-        fetch_ahead(reinterpret_cast<const char*>(from) + kAheadBytes,
-                    channels * int64_t{sizeof(T)});
+        fetch_ahead(from, channels * int64_t{sizeof(T)});
         const bool begins = std::exchange(first, false);
-        if constexpr (kIsHalf<T>) {
+        if constexpr (kIsWidened<T>) {
           float* const best = wide;
           float* const row = begins ? best : wide + channels;
           convert(row, from, channels);
@@ -151,7 +150,7 @@ void max_row_nhwc(T* y, int32_t* index, const T* x, int64_t channels, int64_t p,
         }
       }
     }
-    if constexpr (kIsHalf<T>) {
+    if constexpr (kIsWidened<T>) {
       if (!first) convert(y, wide, channels);
     }
   }
@@ -175,15 +174,17 @@ struct Planes {
   int64_t count, inner, windows_size, plane_size, grain;
 };
 
-/// dx[i] = dy[i] where the window's position is `at`, else 0.
+/// dx[i] = 0 + dy[i] where the window's position is `at`, else 0. As in a sum, -0 becomes 0.
 template <class T>
 LATHE_CLONES void choose_row(T* __restrict__ dx, const T* __restrict__ dy,
                              const int32_t* __restrict__ index, int64_t n, int32_t at) {
   for (int64_t i = 0; i < n; ++i) {
-    if constexpr (kIsHalf<T>) {
-      dx[i].bits = index[i] == at ? dy[i].bits : uint16_t{0};
+    if constexpr (kIsWidened<T>) {
+      constexpr uint16_t kMinusZero = 0x8000;
+      const uint16_t bits = dy[i].bits;
+      dx[i].bits = index[i] == at && bits != kMinusZero ? bits : uint16_t{0};
     } else {
-      dx[i] = index[i] == at ? dy[i] : T(0);
+      dx[i] = index[i] == at ? T(0) + dy[i] : T(0);
     }
   }
 }
@@ -232,7 +233,7 @@ void max_pool2d(const Tensor& y, const Tensor& index, const Tensor& x,
     const int64_t work = row * std::min(rows.kernel * cols.kernel, kPoolTask);
     parallel_for(planes.count * rows.out, std::max<int64_t>(1, kPoolTask / work),
                  [&](int64_t begin, int64_t end) {
-                   std::vector<float> wide(static_cast<size_t>(kIsHalf<T> ? 2 * inner : 0));
+                   std::vector<float> wide(static_cast<size_t>(kIsWidened<T> ? 2 * inner : 0));
                    for (int64_t item = begin; item < end; ++item) {
                      const T* plane = x.data<T>() + item / rows.out * planes.plane_size * inner;
                      T* to = y.data<T>() + item * row;

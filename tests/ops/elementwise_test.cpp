@@ -75,6 +75,13 @@ const UnaryCase kCases[] = {
 };
 // clang-format on
 
+/// The same values, no two side by side: no kernel takes them for a dense row.
+Tensor gapped(const Tensor& t) {
+  const Tensor apart = zeros({t.numel(), 2}, {.dtype = t.dtype()}).select(1, 0);
+  apart.copy_(t);
+  return apart;
+}
+
 std::vector<double> mapped(const Tensor& x, double (*f)(double)) {
   std::vector<double> out = x.to_vector<double>();
   for (double& v : out) v = f(v);
@@ -261,11 +268,6 @@ TEST_CASE("long rows: dense ones give the bits of those that are computed elemen
   for (const int64_t n : {int64_t{1}, int64_t{1023}, int64_t{1025}, int64_t{70001}}) {
     for (const DType dtype : {kF16, kBF16, kF32, kF64}) {
       CAPTURE(concat(n, " ", dtype));
-      const auto gapped = [](const Tensor& t) {  // the same values, no two side by side
-        const Tensor apart = zeros({t.numel(), 2}, {.dtype = t.dtype()}).select(1, 0);
-        apart.copy_(t);
-        return apart;
-      };
       const Tensor a = randn({n}).to(dtype), b = randn({n}).to(dtype);
       const Tensor x = gapped(a), y = gapped(b), one = b.narrow(0, n / 2, 1);
       CHECK(difference(gelu(a), gelu(x), 0) == "");
@@ -286,6 +288,35 @@ TEST_CASE("long rows: dense ones give the bits of those that are computed elemen
       CHECK(difference(in_place, x * x, 0) == "");
     }
   }
+}
+
+template <class Half16>
+void check_every_number() {
+  std::vector<Half16> numbers;
+  for (uint32_t bits = 0; bits < 1u << 16; ++bits) {
+    numbers.push_back(Half16::from_bits(static_cast<uint16_t>(bits)));
+  }
+  const Tensor x = tensor(numbers), y = gapped(x);
+  const auto equal = [&](const std::string& op, const Tensor& looked_up, const Tensor& computed) {
+    const auto got = looked_up.to_vector<Half16>(), want = computed.to_vector<Half16>();
+    size_t different = 0;
+    for (size_t i = 0; i < got.size(); ++i) different += got[i].bits != want[i].bits;
+    CHECK_MESSAGE(different == 0, op, " ", concat(x.dtype()));
+  };
+  for (const UnaryCase& c : kCases) equal(c.op, c.f(x), c.f(y));
+  for (const double dy : {1.0, -0.3, 1e-30, kInf, kNaN}) {
+    const Tensor same = full({x.numel()}, dy, {.dtype = x.dtype()});
+    equal("gelu_grad", gelu_grad(same, x), gelu_grad(same, y));
+    equal("gelu_tanh_grad", gelu_tanh_grad(same, x), gelu_tanh_grad(same, y));
+  }
+  const Tensor in_place = x.clone();
+  in_place.exp_();
+  equal("exp_", in_place, exp(y));
+}
+
+TEST_CASE("long rows: a half type's op gives every number the bits that it has alone") {
+  check_every_number<Half>();
+  check_every_number<BFloat16>();
 }
 
 TEST_CASE("half tensors: a number is not rounded to the half type before it is used") {
