@@ -8,7 +8,6 @@
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/hooks/range.h"
-#include "lathe/core/hooks/watch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -229,8 +228,8 @@ Tensors product_grad(const Tensor& dy, const ScatterCall& c) {
   return {dx, reshape(d_source, c.source.shape())};
 }
 
-Tensor product_or_extreme(const ScatterCall& c, bool loops) {
-  const Tensor y = loops ? by_loop(c) : by_passes(c);
+Tensor product_or_extreme(const ScatterCall& c) {
+  const Tensor y = c.x.device().is_cpu() ? by_loop(c) : by_passes(c);
   autograd::record(kScatterReduce, y, {c.x, c.source},
                    [x = autograd::Saved(c.x), source = autograd::Saved(c.source),
                     index = autograd::Saved(c.index), y = autograd::SavedOutput(y), dim = c.dim,
@@ -263,8 +262,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
   const ScatterCall c = checked_call(x, dim, index, source, reduction, options.include_self);
   if (c.x.numel() == 0 || c.index.numel() == 0) return nothing_scattered(x, source);
   const bool sums = reduction == ScatterReduction::kSum || reduction == ScatterReduction::kMean;
-  const bool loops = x.device().is_cpu() && !profile::watched();
-  const Tensor y = sums ? sum_or_mean(c) : product_or_extreme(c, loops);
+  const Tensor y = sums ? sum_or_mean(c) : product_or_extreme(c);
   return reshape(cast(y, x.dtype()), x.shape());
 }
 

@@ -18,9 +18,9 @@ struct ScatterReduceOptions {
 ///           may have any length
 ///   source  x's dtype; no dimension shorter than index's; only the part of index's shape is read
 ///   →       x's shape
-/// The CPU combines values in the order of index. A GPU, and the CPU while a graph is captured,
-/// multiply in pairs and take x last, so the last bits of a product may differ from the CPU's. The
-/// bits do not depend on the run, the number of threads, or a recorded gradient.
+/// The CPU combines values in the order of index. A GPU multiplies in pairs and takes x last, so a
+/// product's last bits may differ from the CPU's. The bits do not depend on the run, the number of
+/// threads, a recorded gradient or a debug scope.
 /// A mean of integers is rounded down. NaN is the largest and the smallest.
 /// Any strides, 0-d and zero-size.
 /// dtypes: numbers; half types are computed in f32 and rounded once.

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "compare.h"
+#include "lathe/core/debug/detect_anomaly.h"
 #include "lathe/tests/threads_scope.h"
 
 using namespace lathe;
@@ -117,6 +118,10 @@ TEST_CASE("scatter_reduce: x stays as it is, and the bits with and without a gra
   for (const R how : kAll) {
     const Tensor y = scatter_reduce(x, 0, index, source, how);
     CHECK(difference(scatter_reduce(leaf, 0, index, source, how).detach(), y, 0) == "");
+    {
+      const debug::DetectAnomaly watched;
+      CHECK(difference(scatter_reduce(x, 0, index, source, how), y, 0) == "");
+    }
     const ThreadsScope one(1);
     CHECK(difference(scatter_reduce(x, 0, index, source, how), y, 0) == "");
   }
