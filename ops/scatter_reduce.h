@@ -35,9 +35,9 @@ LATHE_API Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& inde
                                 const ScatterReduceOptions& options = {});
 
 namespace cpu {
-/// y[…,index,…] = y[…,index,…] times, or the larger or smaller of it and, x, along dim and in the
-/// order of index. x has index's shape and y's dtype, any strides; index is i64. kProd, kAmax or
-/// kAmin.
+/// Combines each element of x with the element of y at its index along dim, in the order of index:
+/// y's becomes their product (kProd), the larger (kAmax) or the smaller (kAmin) of them.
+///   x  index's shape, y's dtype, any strides     index  i64
 void scatter_reduce(ScatterReduction reduction, const Tensor& y, const Tensor& x, int dim,
                     const Tensor& index);
 }  // namespace cpu
