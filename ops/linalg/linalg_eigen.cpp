@@ -16,11 +16,11 @@ namespace {
 
 using Matrix = Eigen::MatrixXd;
 using Vector = Eigen::VectorXd;
-using Rows = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// Matrix i of a batch.
-Eigen::Map<Rows> at(const Tensor& t, int64_t i) {
+Eigen::Map<RowMatrix> at(const Tensor& t, int64_t i) {
   const int64_t m = t.dim(1), n = t.dim(2);
   return {t.data<double>() + i * m * n, m, n};
 }
@@ -45,7 +45,7 @@ Failures none(const Tensor& a) { return Failures(static_cast<size_t>(a.dim(0)), 
 
 /// Of one matrix: 0, or the order of the leading minor that is not positive. Eigen's LLT does not
 /// say which one.
-int64_t cholesky(Eigen::Map<Rows> l, Eigen::Map<Rows> a) {
+int64_t cholesky(Eigen::Map<RowMatrix> l, Eigen::Map<RowMatrix> a) {
   const int64_t n = a.rows();
   for (int64_t k = 0; k < n; ++k) {
     const double square = a(k, k) - l.row(k).head(k).squaredNorm();
