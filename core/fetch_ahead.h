@@ -5,7 +5,7 @@
 
 namespace lathe {
 
-/// How far ahead of a loop memory is fetched: about as far as the loop gets while it comes.
+/// How far ahead a loop fetches memory: about what it works through until the memory has arrived.
 inline constexpr int64_t kFetchAheadBytes = 2048;
 
 /// Asks for the `bytes` bytes that begin kFetchAheadBytes after `data` to be brought into the

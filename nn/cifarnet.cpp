@@ -53,9 +53,9 @@ void add_group(Sequential& layers, int64_t in, int64_t out, bool residual) {
   layers.add<GELU>();
 }
 
-/// whiten(x), under bf16 autocast too computed in f32 and then rounded. Filters of components with
-/// a small variance subtract pixels that are nearly equal: with factors of 8 bits up to 7 % of a
-/// result would be noise (CIFAR-10).
+/// whiten(x). Under autocast to bf16 it is computed in f32 and then rounded. Filters of components
+/// with a small variance subtract pixels that are nearly equal. With factors of 8 bits up to 7 % of
+/// such a component would be noise (CIFAR-10).
 Tensor whitened(Conv2d& whiten, const Tensor& x) {
   const Device device = x.device();
   const bool is_bf16 = amp::autocast_enabled(device) && amp::autocast_dtype(device) == kBF16;

@@ -7,8 +7,8 @@
 // grad: x, twice differentiable, by the straight-through estimator: rounding counts as the
 // identity. dx = dy where q lies in the range before it is clamped, else 0.
 // amp: none, the result follows x.
-// throws: ValueError for quant_min above quant_max, and for a zero_point outside of them (not
-// noticed for a tensor on a GPU); DTypeError, ShapeError, DeviceError.
+// throws: ValueError for quant_min above quant_max, and for a zero_point outside these limits
+// (not checked for a tensor on a GPU); DTypeError, ShapeError, DeviceError.
 // ref: Jacob et al. 2018 (arXiv:1712.05877); for the gradient Bengio et al. 2013 (arXiv:1308.3432).
 #pragma once
 

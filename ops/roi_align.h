@@ -10,7 +10,7 @@ namespace lathe {
 struct RoiAlignOptions {
   double spatial_scale = 1;     // from the boxes' coordinates to x's pixels
   int64_t sampling_ratio = -1;  // points per bin and direction; not above 0: as many as its pixels
-  bool aligned = false;         // true: half a pixel less, so that (0, 0) is a corner of pixel 0
+  bool aligned = false;         // true: subtracts half a pixel from the scaled coordinates
 };
 
 /// Pools regions of images: y[k,c] is box k of image x[n], divided into `output_size` bins. Points
