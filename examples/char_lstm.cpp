@@ -1,7 +1,9 @@
 // An LSTM that learns text character by character, then writes some. It reads the text in pieces
 // and keeps its state from one piece to the next, without the gradients of the pieces before.
 //
-//   char_lstm [STEPS] [FILE]      without a file: a text of its own
+//   char_lstm [STEPS [TEXT [WEIGHTS]]]
+//     TEXT     a file, or - for a text of its own
+//     WEIGHTS  a file with the weights to begin from
 // ref: Karpathy 2015, "The Unreasonable Effectiveness of Recurrent Neural Networks".
 #include <lathe/lathe.h>
 
@@ -38,8 +40,9 @@ struct CharLSTM : nn::Module {
 int main(int argc, char** argv) {
   const int steps = argc > 1 ? std::atoi(argv[1]) : 300;
   std::string text;
-  if (argc > 2) {
-    std::ifstream file(argv[2]);
+  const std::string source = argc > 2 ? argv[2] : "-";
+  if (source != "-") {
+    std::ifstream file(source);
     text.assign(std::istreambuf_iterator<char>(file), {});
   } else {
     const char* const lines[] = {"one man went to mow, ", "went to mow a meadow, ",
@@ -60,8 +63,10 @@ int main(int argc, char** argv) {
 
   lathe::manual_seed(1);
   CharLSTM model(static_cast<int64_t>(kinds.size()), 64);
+  if (argc > 3) nn::load(model, argv[3]);
   optim::Adam opt(model.parameters(), {.lr = 5e-3});
   nn::LSTMState state;
+  std::cout.precision(8);
   for (int step = 0, at = 0; step < steps; ++step, at += T) {
     if (at + T >= rows) {  // from the beginning
       at = 0;
@@ -75,8 +80,8 @@ int main(int argc, char** argv) {
     loss.backward();
     optim::clip_grad_norm_(model.parameters(), 1);
     opt.step();
-    if (step % 50 == 0 || step + 1 == steps)
-      std::cout << "step " << step << "  loss " << loss.item<float>() << '\n';
+    if (step < 10 || (step + 1) % 50 == 0 || step + 1 == steps)
+      std::cout << "step " << step + 1 << "  loss " << loss.item<float>() << '\n';
   }
 
   const lathe::NoGrad off;

@@ -31,12 +31,25 @@ class Words:
 
 def begin(model):
     """Gives the model its first weights.   → their shapes by name"""
-    shapes = {name: list(p.shape) for name, p in model.named_parameters()}
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            drawn = torch.tensor(example_weights.values(name, shapes[name]), dtype=torch.float32)
-            p.copy_(drawn.reshape(p.shape))
+    state = {name: value for name, value in model.state_dict().items() if value.is_floating_point()}
+    shapes = {name: list(value.shape) for name, value in state.items()}
+    for name, value in state.items():
+        value.copy_(torch.tensor(example_weights.values(name, shapes[name]), dtype=torch.float32).reshape(value.shape))
     return shapes
+
+
+def trained(model, optimizer, loss_of_step, clip=None):
+    """Ten steps from the first weights.   → the weights' shapes by name, and the losses"""
+    shapes, losses = begin(model), []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = loss_of_step()
+        loss.backward()
+        if clip:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        losses.append(loss.item())
+    return shapes, losses
 
 
 def encoded(text):
@@ -120,21 +133,99 @@ class Llama(nn.Module):
 def llama():
     text, characters = encoded(rhyme())
     model, words, context = Llama(characters), Words(), 128
-    shapes, losses = begin(model), []
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.95), weight_decay=0.1)
-    for _ in range(STEPS):
+
+    def loss():
         starts = [words() % (len(text) - context) for _ in range(8)]
         window = torch.stack([text[at:at + context + 1] for at in starts])
-        loss = F.cross_entropy(model(window[:, :-1]).flatten(0, 1), window[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1)
-        optimizer.step()
-        losses.append(loss.item())
-    return shapes, losses
+        return F.cross_entropy(model(window[:, :-1]).flatten(0, 1), window[:, 1:].flatten())
+    return trained(model, optimizer, loss, clip=1)
 
 
-PROGRAMS = [llama]
+# --- char_lstm -----------------------------------------------------------------------------------------------------------------
+
+
+class CharLSTM(nn.Module):
+    def __init__(self, kinds, width):
+        super().__init__()
+        self.characters, self.lstm = nn.Embedding(kinds, width), nn.LSTM(width, width, num_layers=2)
+        self.head = nn.Linear(width, kinds)
+
+
+def char_lstm():
+    lines = ["one man went to mow, ", "went to mow a meadow, ", "two men and their dog ", "went to mow a meadow; "]
+    text, kinds = encoded("".join(lines[i % 4] for i in range(400)))
+    length, columns = 32, 8
+    rows = len(text) // columns
+    text = text[:rows * columns].reshape(columns, rows).T
+    model, state, at = CharLSTM(kinds, 64), None, -length
+
+    def loss():
+        nonlocal state, at
+        at += length
+        y, state = model.lstm(model.characters(text[at:at + length]), state)
+        state = tuple(part.detach() for part in state)
+        return F.cross_entropy(model.head(y).flatten(0, 1), text[at + 1:at + length + 1].flatten())
+    return trained(model, torch.optim.Adam(model.parameters(), lr=5e-3), loss, clip=1)
+
+
+# --- detector ------------------------------------------------------------------------------------------------------------------
+
+
+class Detector(nn.Module):
+    def __init__(self):
+        super().__init__()
+        for i, (inputs, outputs, stride) in enumerate([(1, 16, 2), (16, 32, 2), (32, 64, 2), (64, 64, 1)], 1):
+            conv = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+            setattr(self, f"stage{i}", nn.Sequential(conv, nn.BatchNorm2d(outputs), nn.ReLU()))
+        self.scores, self.distances = nn.Conv2d(64, 3, 1), nn.Conv2d(64, 4, 1)
+
+    def forward(self, x):
+        h = self.stage4(self.stage3(self.stage2(self.stage1(x))))
+        return self.scores(h), F.softplus(self.distances(h))
+
+
+def rectangles(words, count, size=64):
+    """Images [N,1,64,64], and the rectangles of each: (label, x1, y1, x2, y2)."""
+    images, boxes = numpy.zeros((count, 1, size, size)), []
+    for image in images[:, 0]:
+        boxes.append([])
+        for _ in range(4):
+            label, w, h = 1 + words() % 2, 12 + words() % 17, 12 + words() % 17
+            x, y = words() % (size - 28), words() % (size - 28)
+            light = 0.5 + words() % 256 / 256
+            if all(x > x2 or x1 > x + w or y > y2 or y1 > y + h for _, x1, y1, x2, y2 in boxes[-1]):
+                boxes[-1].append((label, x, y, x + w, y + h))
+                inner = image[y + 3:y + h - 3, x + 3:x + w - 3].copy()
+                image[y:y + h, x:x + w] = light
+                if label == 2:
+                    image[y + 3:y + h - 3, x + 3:x + w - 3] = inner
+        image += numpy.array([words() % 256 / 256 - 0.5 for _ in range(size * size)]).reshape(size, size)
+    return torch.tensor(images), boxes
+
+
+def detector():
+    model, words = Detector(), Words()
+    middle = torch.arange(8) * 8.0 + 4
+
+    def loss():
+        images, boxes = rectangles(words, 16)
+        scores, distances = model(images)
+        labels, found, wanted = torch.zeros(16, 8, 8, dtype=torch.int64), [], []
+        for n, of_image in enumerate(boxes):
+            for label, *box in of_image:
+                x1, y1, x2, y2 = torch.tensor(box).double()
+                for row in ((middle - (y1 + y2) / 2).abs() < 8).nonzero().flatten():
+                    for column in ((middle - (x1 + x2) / 2).abs() < 8).nonzero().flatten():
+                        x, y = middle[column], middle[row]
+                        labels[n, row, column] = label
+                        found.append(distances[n, :, row, column])
+                        wanted.append(torch.stack([x - x1, y - y1, x2 - x, y2 - y]) / 8)
+        return F.cross_entropy(scores, labels) + F.smooth_l1_loss(torch.stack(found), torch.stack(wanted))
+    return trained(model, torch.optim.Adam(model.parameters(), lr=3e-3), loss)
+
+
+PROGRAMS = [llama, char_lstm, detector]
 
 if __name__ == "__main__":
     torch.set_default_dtype(torch.float64)
