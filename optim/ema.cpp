@@ -7,9 +7,11 @@
 #include <unordered_map>
 
 #include "lathe/core/copy.h"
+#include "lathe/core/cuda_backend.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/hooks/memory_tag.h"
+#include "lathe/core/stream.h"
 #include "lathe/optim/update.h"
 
 namespace lathe::optim {
@@ -37,6 +39,17 @@ Tensor as_in(const Tensor& like, const Tensor& t) {
   return out;
 }
 
+/// A count of updates in the memory of a GPU.
+Tensor make_update_count(int64_t updates, Device device) {
+  LATHE_CHECK(StateError, !lathe::cuda::is_capturing(current_stream(device)),
+              "EMA: a capture cannot begin the count of updates, because each launch would begin "
+              "it again; call set_capturable() before the capture");
+  const profile::MemoryTagScope tag(kTag);
+  const Tensor count = empty({}, {.dtype = kI64, .device = device});
+  fill_values(count, updates);
+  return count;
+}
+
 bool same_memory(const Tensor& a, const Tensor& b) { return a.impl().storage == b.impl().storage; }
 
 }  // namespace
@@ -53,17 +66,28 @@ EMA::EMA(nn::Module& module, const EMAOptions& options) : options_(options), mod
   if (options.average_buffers) add(module.named_buffers());
 }
 
+void EMA::set_capturable() {
+  if (count_.defined() || entries_.empty()) return;
+  const Device device = entries_.front().average.device();
+  if (device.is_cuda()) count_ = make_update_count(updates_, device);
+}
+
 void EMA::update(const StepOptions& options) {
   const profile::MemoryTagScope tag(kTag);
   LATHE_CHECK(StateError, !applied_, "EMA: update() while the averages are applied");
   const Tensor& flag = options.found_inf;
-  if (flag.defined() && flag.device().is_cpu() && flag.item<float>() != 0) return;
+  const bool may_skip = flag.defined() && flag.device().is_cuda();
+  if (flag.defined() && !may_skip && flag.item<float>() != 0) return;
   if (entries_.empty()) return;
   const Device device = entries_.front().source.device();
+  LATHE_CHECK(DeviceError, !may_skip || flag.device() == device,
+              "EMA: found_inf is on another device than ", entries_.front().name,
+              " (found_inf: ", flag, ", ", entries_.front().name, ": ", entries_.front().source,
+              ")");
   Tensor count = count_;
-  if (device.is_cuda() && (flag.defined() || capturable_) && !count.defined()) {
-    count = empty({}, {.dtype = kI64, .device = device});
-    fill_values(count, updates_);
+  if (device.is_cuda() && !count.defined() &&
+      (may_skip || lathe::cuda::is_capturing(current_stream(device)))) {
+    count = make_update_count(updates_, device);
   }
   std::vector<UpdateItem> items;
   Tensors dense;  // copies of sources in another order than their averages
@@ -87,7 +111,7 @@ void EMA::update(const StepOptions& options) {
                      .param = nullptr,
                      .grad = source.raw_data(),
                      .buffers = {e.average.raw_data()},
-                     .found_inf = flag.defined() && device.is_cuda() ? flag.data<float>() : nullptr,
+                     .found_inf = may_skip ? flag.data<float>() : nullptr,
                      .count = count.defined() ? count.data<int64_t>() : nullptr,
                      .counted = true});
   }
@@ -194,9 +218,10 @@ void EMA::load_state_dict(const StateDict& state) {
     if (!is_known(name)) complain("unexpected ", state.full_name(name));
   }
   LATHE_CHECK(ValueError, faults.empty(), "EMA: the state does not fit: ", faults);
+  const int64_t now = count.value_or(0);
+  if (count_.defined()) count_ = make_update_count(now, count_.device());
   for (size_t i = 0; i < loaded.size(); ++i) entries_[i].average = loaded[i];
-  updates_ = *count;
-  count_ = {};
+  updates_ = now;
 }
 
 }  // namespace lathe::optim

@@ -46,13 +46,17 @@ class LATHE_API EMA {
   /// Updates all averages from the module's present weights. If StepOptions::found_inf is not 0,
   /// nothing changes and the update is not counted. If found_inf is on a GPU, the host does not
   /// wait for it.
-  /// throws: StateError while an Applied is alive, or if a weight's shape or device no longer fits
-  /// its average.
+  /// throws: one of these; nothing has changed then:
+  ///   - StateError while an Applied is alive, if a weight's shape or device no longer fits its
+  ///     average, or in a capture before set_capturable()
+  ///   - DeviceError for a found_inf on another GPU than the weights
   void update(const StepOptions& options = {});
 
   /// Keeps the count of updates in the GPU's memory from now on, so that update() can be captured
-  /// into a CUDA graph. Has no effect on the CPU.
-  void set_capturable() { capturable_ = true; }
+  /// into a CUDA graph: each launch counts. After load_state_dict(), do not launch CUDA graphs
+  /// captured before: they refer to released memory. Has no effect on the CPU.
+  /// throws: StateError during a capture.
+  void set_capturable();
 
   /// While an Applied is alive, the module's weights are the averages, in the module's dtypes.
   /// Afterwards the module has its own weights again, bit for bit. Do not train meanwhile: update()
@@ -108,7 +112,6 @@ class LATHE_API EMA {
   int64_t updates_ = 0;  // not used once count_ is defined
   Tensor count_;         // i64 on the GPU, from the first update that it may skip or repeat
   bool applied_ = false;
-  bool capturable_ = false;
 };
 
 }  // namespace lathe::optim

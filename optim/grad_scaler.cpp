@@ -54,6 +54,10 @@ GradScaler::GradScaler(const GradScalerOptions& options)
 }
 
 void GradScaler::make_state(Device device, double scale_now, int64_t tracker_now) {
+  LATHE_CHECK(
+      StateError, !lathe::cuda::is_capturing(current_stream(device)),
+      "GradScaler: a capture cannot begin the loss scale, because each launch would begin it "
+      "again; scale a loss before the capture");
   Tensor scale = filled(kF32, scale_now, device);
   Tensor tracker = filled(kI64, tracker_now, device);
   Tensor counts =

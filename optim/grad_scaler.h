@@ -57,7 +57,7 @@ class LATHE_API GradScaler {
 
   /// Returns loss · scale, differentiable. The scaler works on the device of the first loss.
   /// throws: DTypeError unless the loss is floating; DeviceError if it is on another device than
-  /// the first loss.
+  /// the first loss; StateError if a capture contains the first call.
   Tensor scale(const Tensor& loss);
 
   /// Divides the gradients of the optimiser's parameters by the scale, in place, and records

@@ -68,7 +68,8 @@ class LATHE_API Optimizer {
   ///     host counts the steps, including these.
   /// → with max_grad_norm: the total norm before clipping, as clip_grad_norm_ returns it
   /// throws: one of these; nothing has changed then:
-  ///   - StateError if a parameter's shape or device no longer fits its state
+  ///   - StateError if a parameter's shape or device no longer fits its state, or in a capture that
+  ///     would begin state (set_capturable())
   ///   - DeviceError for a group on several devices, for several groups on different devices with
   ///     grad_scale or max_grad_norm, or for found_inf or grad_scale on another device
   ///   - ValueError for a found_inf or grad_scale that is not a 0-d f32, or a negative or NaN
@@ -103,8 +104,9 @@ class LATHE_API Optimizer {
   /// parameters on GPUs are kept in device memory from now on. So each launch of the CUDA graph
   /// counts its step and follows set_lr(). Without this call a CUDA graph repeats the rate and,
   /// before the first step with a found_inf, the count of the captured step.
-  ///   - Do not capture the first step, or the first step after load_state_dict(): they allocate
-  ///     state.
+  ///   - Make a step before the capture, with a gradient for each parameter that has one in the
+  ///     capture. After load_state_dict() make another one. Without them the capture would begin
+  ///     state, which each launch would begin again, and step() throws StateError.
   ///   - After load_state_dict(), do not launch CUDA graphs captured before: they refer to released
   ///     memory.
   ///   - A set_lr() that changes a rate costs one small launch on the current stream. Nothing else

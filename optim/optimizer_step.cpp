@@ -5,10 +5,12 @@
 
 #include "lathe/autograd/half_copy.h"
 #include "lathe/core/copy.h"
+#include "lathe/core/cuda_backend.h"
 #include "lathe/core/dense.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/hooks/memory_tag.h"
 #include "lathe/core/hooks/range.h"
+#include "lathe/core/stream.h"
 #include "lathe/optim/check_grads.h"
 #include "lathe/optim/optimizer.h"
 
@@ -34,6 +36,13 @@ Tensor in_order_of(const Tensor& like, const Tensor& t) {
 
 /// The parameter itself if it is dense, else memory that is.
 Tensor in_dense_order(const Tensor& param) { return is_dense(param) ? param : empty_like(param); }
+
+void check_may_begin_state(const char* name, Device device) {
+  LATHE_CHECK(StateError, device.is_cpu() || !lathe::cuda::is_capturing(current_stream(device)),
+              name,
+              ": a capture cannot begin the optimiser's state, because each launch would begin it "
+              "again; make a step with the same gradients before the capture");
+}
 
 /// The parameter [O,…] as the matrix [O, n / O], if its memory has the order of rows or columns.
 void set_matrix(UpdateItem& item, const Tensor& param) {
@@ -108,6 +117,7 @@ Optimizer::Prepared Optimizer::prepare(const Slot& slot, const Group& group) con
     if (slot.buffers[b].defined()) {
       out.buffers[b] = one_number ? slot.buffers[b] : in_order_of(out.param, slot.buffers[b]);
     } else if (needs(b, slot, group)) {
+      check_may_begin_state(name_, out.param.device());
       const DType dtype = buffer_dtype(out.param);
       out.buffers[b] = one_number ? empty({}, {.dtype = dtype, .device = out.param.device()})
                                   : make_like(out.param, dtype);
@@ -126,6 +136,7 @@ std::vector<int64_t> Optimizer::steps_of(const Group& group) const {
 
 /// The slots' step counts in device memory. Written by fills: a copy from the host would wait.
 Tensor Optimizer::make_counts(const Group& group, Device device) const {
+  check_may_begin_state(name_, device);
   const Tensor counts =
       empty({static_cast<int64_t>(group.entries.size())}, {.dtype = kI64, .device = device});
   const int64_t common = group.entries.front().step;
@@ -215,6 +226,7 @@ void Optimizer::use_device_state(UpdateItem& item, size_t g, size_t s, const Ten
   Tensor& rate = out.rates[g];
   if (!rate.defined()) rate = group.rate;
   if (!rate.defined()) {
+    check_may_begin_state(name_, item.device);
     rate = empty({}, {.dtype = kF64, .device = item.device});
     fill_values(rate, group.hyper("lr"));
   }

@@ -128,6 +128,7 @@ TEST_CASE("captured steps: what cannot be recorded is refused, and the ranks go 
         const Device device = gpu(options.rank);
         ProcessGroup group(options);
         CapturedTraining training(group, kKinds[0], device);
+        training.scaler.scale(training.y);  // a capture cannot begin the scale either
         {
           cuda::Graph first(device);
           const std::string told =

@@ -67,6 +67,33 @@ TEST_CASE("captured step: launched again it counts on and follows the learning r
   }
 }
 
+TEST_CASE("captured step: a capture does not begin an optimiser's state" * cuda_case()) {
+  const Device device(DeviceType::kCUDA);
+  for (const bool capturable : {false, true}) {
+    CAPTURE(capturable);
+    const Tensors params = make_params(device);
+    optim::SGD optimizer(params, {.lr = 0.5, .momentum = 0.9});
+    if (capturable) optimizer.set_capturable();
+    const auto check_refused = [&] {
+      const auto before = everything(params, optimizer);
+      CHECK_THROWS_WITH_AS(cuda::Graph(device).capture([&] { optimizer.step(); }),
+                           doctest::Contains("SGD: a capture cannot begin the optimiser's state"),
+                           StateError);
+      CHECK(everything(params, optimizer) == before);
+    };
+    check_refused();
+    const Tensor grad = params[1].grad();
+    params[1].set_grad({});
+    optimizer.step();
+    params[1].set_grad(grad);
+    check_refused();  // the second parameter has no momentum yet
+    optimizer.step();
+    cuda::Graph(device).capture([&] { optimizer.step(); });
+    optimizer.load_state_dict(optimizer.state_dict());
+    if (capturable) check_refused();  // the counts and the rate are to be made again
+  }
+}
+
 TEST_CASE("captured step: a rate in device memory costs a launch when it changes, none in a step" *
           cuda_case()) {
   const Device device(DeviceType::kCUDA);

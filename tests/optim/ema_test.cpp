@@ -7,7 +7,10 @@
 #include <cmath>
 #include <vector>
 
+#include "../cuda_case.h"
 #include "lathe/autograd/grad_mode.h"
+#include "lathe/core/capture/cuda_graph.h"
+#include "lathe/core/copy.h"
 #include "lathe/nn/batch_norm.h"
 #include "lathe/nn/linear.h"
 #include "lathe/nn/resnet.h"
@@ -175,6 +178,83 @@ TEST_CASE("EMA: a skipped step changes nothing and is not counted, and the host 
     CHECK(ema.num_updates() == 3);
     CHECK(ema.module_state().at("bias").to_vector<float>()[0] == doctest::Approx(want));
   }
+}
+
+// The weight is what `x` holds when a launch runs. The other model's EMA runs kernel by kernel.
+TEST_CASE("EMA: each launch of a captured update counts" * cuda_case()) {
+  const Device device(DeviceType::kCUDA);
+  for (const optim::EMAOptions& options :
+       {optim::EMAOptions{.decay = 0.9, .warm_up = true}, optim::EMAOptions{.swa = true}}) {
+    for (const bool flagged : {false, true}) {
+      CAPTURE(options.swa);
+      CAPTURE(flagged);
+      nn::Linear eager(3, 2), captured(3, 2);
+      for (nn::Linear* model : {&eager, &captured}) {
+        model->to(device);
+        set_weights(*model, 1);
+      }
+      EMA want(eager, options), ema(captured, options);
+      const Tensor x = ones({}, {.device = device}), flag = zeros({}, {.device = device});
+      const optim::StepOptions skip{.found_inf = flagged ? flag : Tensor()};
+      const auto update = [&](EMA& of, nn::Linear& model) {
+        const NoGrad off;
+        for (const Tensor& p : model.parameters()) p.copy_(x.expand(p.shape()));
+        of.update(skip);
+      };
+      ema.set_capturable();
+      cuda::Graph graph(device);
+      graph.capture([&] { update(ema, captured); });
+      for (int n = 1; n <= 6; ++n) {
+        CAPTURE(n);
+        fill_values(x, 1 + n % 3);
+        fill_values(flag, n == 3 ? 1 : 0);
+        update(want, eager);
+        if (n == 5) {
+          update(ema, captured);  // between launches
+        } else {
+          graph.launch();
+        }
+        CHECK(ema.num_updates() == (flagged && n >= 3 ? n - 1 : n));
+        CHECK(ema.num_updates() == want.num_updates());
+        for (const char* name : {"weight", "bias"}) {
+          CHECK(ema.module_state().at(name).to_vector<float>() ==
+                want.module_state().at(name).to_vector<float>());
+        }
+      }
+      ema.load_state_dict(ema.state_dict());  // the count stays on the GPU
+      cuda::Graph(device).capture([&] { update(ema, captured); });
+      CHECK(ema.num_updates() == want.num_updates());
+    }
+  }
+}
+
+TEST_CASE("EMA: a capture does not begin the count of updates" * cuda_case()) {
+  const Device device(DeviceType::kCUDA);
+  nn::Linear model(3, 2);
+  model.to(device);
+  EMA ema(model, {.decay = 0.9});
+  for (const Tensor& flag : {Tensor(), zeros({}, {.device = device})}) {
+    CHECK_THROWS_WITH_AS(cuda::Graph(device).capture([&] { ema.update({.found_inf = flag}); }),
+                         doctest::Contains("EMA: a capture cannot begin the count of updates"),
+                         StateError);
+  }
+  CHECK_THROWS_AS(cuda::Graph(device).capture([&] { ema.set_capturable(); }), StateError);
+  CHECK(ema.num_updates() == 0);
+}
+
+TEST_CASE("EMA: a flag on the CPU decides for weights on a GPU, not the other way round" *
+          cuda_case()) {
+  const Device device(DeviceType::kCUDA);
+  nn::Linear here(3, 2), there(3, 2);
+  here.to(device);
+  EMA ema(here), other(there);
+  ema.update({.found_inf = ones({})});
+  CHECK(ema.num_updates() == 0);
+  ema.update({.found_inf = zeros({})});
+  CHECK(ema.num_updates() == 1);
+  CHECK_THROWS_WITH_AS(other.update({.found_inf = zeros({}, {.device = device})}),
+                       doctest::Contains("EMA: found_inf is on another device than weight"),
+                       DeviceError);
 }
 
 TEST_CASE("EMA: an update counts as a write to each average") {

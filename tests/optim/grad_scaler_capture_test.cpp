@@ -86,6 +86,18 @@ TEST_CASE("GradScaler: after launches of a graph the host learns of the scale an
   CHECK_THROWS_AS(launch(), optim::LossScaleError);
 }
 
+TEST_CASE("GradScaler: a capture does not begin the loss scale" * cuda_case()) {
+  const Device device(DeviceType::kCUDA);
+  optim::GradScaler scaler({.init_scale = 4});
+  const Tensor loss = ones({}, {.device = device});
+  CHECK_THROWS_WITH_AS(cuda::Graph(device).capture([&] { scaler.scale(loss); }),
+                       doctest::Contains("GradScaler: a capture cannot begin the loss scale"),
+                       StateError);
+  begin(scaler, device);
+  cuda::Graph(device).capture([&] { scaler.scale(loss); });
+  CHECK(scaler.get_scale() == 4);
+}
+
 TEST_CASE("GradScaler: a step that is given up leaves room for the next") {
   for (const Device device : devices()) {
     optim::SGD optimizer({param(ones({2}), device)}, {.lr = 0.1});
