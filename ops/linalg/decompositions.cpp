@@ -1,4 +1,4 @@
-// qr, svd, eigh: checks and gradients. Contracts: linalg.h.
+// qr, svd, eigh and their values alone: checks and gradients. Contracts: linalg.h.
 #include <algorithm>
 
 #include "lathe/autograd/record.h"
@@ -190,6 +190,20 @@ Eigh eigh(const Tensor& a_in, const EighOptions& opt) {
                const Tensors& dys) { return eigh_gradient(dys[0], dys[1], w.get(), v.get()); };
   });
   return y;
+}
+
+Tensor svdvals(const Tensor& a_in) {
+  const profile::OpRange range("svdvals", {a_in});
+  const Tensor a = amp::cast(amp::kFloat, a_in);
+  check_finite("svdvals", a);
+  return svd(a, {.full_matrices = false}).s;
+}
+
+Tensor eigvalsh(const Tensor& a_in, const EighOptions& opt) {
+  const profile::OpRange range("eigvalsh", {a_in});
+  const Tensor a = amp::cast(amp::kFloat, a_in);
+  check_square("eigvalsh", a);
+  return eigh(a, opt).eigenvalues;
 }
 
 }  // namespace lathe::linalg

@@ -1,4 +1,4 @@
-// pinv and lstsq, from the singular value decomposition. Contracts: linalg.h.
+// pinv, lstsq and matrix_rank, from singular values. Contracts: linalg.h.
 #include <algorithm>
 #include <limits>
 
@@ -11,6 +11,7 @@
 #include "lathe/ops/linalg/linalg_batch.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/reduce.h"
+#include "lathe/ops/triangle.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/where.h"
@@ -31,10 +32,15 @@ double default_rtol(const Tensor& a) {
   return epsilon * static_cast<double>(std::max(a.dim(-2), a.dim(-1)));
 }
 
-/// Which singular values s […,k] count.
+/// An option's rtol, or the default where it is below 0.
+double rtol_or_default(const Tensor& a, double atol, double rtol) {
+  return rtol >= 0 ? rtol : atol > 0 ? 0 : default_rtol(a);
+}
+
+/// Which singular values s […,k], in any order, count.
 Tensor counts(const Tensor& s, double atol, double rtol) {
   if (s.dim(-1) == 0) return gt(s, 0);
-  const Tensor limit = mul(narrow(s, -1, 0, 1), rtol);
+  const Tensor limit = mul(amax(s, {-1}, {.keepdim = true}), rtol);
   return gt(s, clamp(limit, atol, std::numeric_limits<double>::infinity()));
 }
 
@@ -75,9 +81,19 @@ Tensor pinv(const Tensor& a_in, const PinvOptions& opt) {
   const Tensor a = amp::cast(amp::kFloat, a_in);
   check_finite("pinv", a);
   const Autocast off(a.device(), kF16, false);  // of the products
-  const double rtol = opt.rtol >= 0 ? opt.rtol : opt.atol > 0 ? 0 : default_rtol(a);
   const Svd parts = thin_svd(a);
-  return pinv_of(a, parts, counts(parts.s, opt.atol, rtol));
+  return pinv_of(a, parts, counts(parts.s, opt.atol, rtol_or_default(a, opt.atol, opt.rtol)));
+}
+
+Tensor matrix_rank(const Tensor& a_in, const MatrixRankOptions& opt) {
+  const profile::OpRange range("matrix_rank", {a_in});
+  const NoGrad off;
+  const Tensor a = amp::cast(amp::kFloat, a_in).detach();
+  if (opt.hermitian) check_square("matrix_rank", a);
+  check_matrices("matrix_rank", a);
+  check_finite("matrix_rank", opt.hermitian ? tril(a) : a);
+  const Tensor values = opt.hermitian ? abs(eigvalsh(a)) : svdvals(a);
+  return sum(counts(values, opt.atol, rtol_or_default(a, opt.atol, opt.rtol)), {-1});
 }
 
 Lstsq lstsq(const Tensor& a_in, const Tensor& b_in, const LstsqOptions& opt) {

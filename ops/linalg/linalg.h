@@ -106,6 +106,32 @@ struct Eigh {
 /// eigenvalues differ, and is meaningful if the loss does not depend on the signs of eigenvectors.
 LATHE_API Eigh eigh(const Tensor& a, const EighOptions& options = {});
 
+/// Singular values: svd(a).s.
+///   a  […,m,n]   →  […,min(m,n)], descending
+/// grad: a, also where singular values repeat; twice if they differ.
+/// throws: ValueError for NaN and infinity.
+LATHE_API Tensor svdvals(const Tensor& a);
+
+/// Eigenvalues of symmetric matrices: eigh(a, options).eigenvalues.
+///   a  […,n,n]   →  […,n], ascending
+/// grad: a, also where eigenvalues repeat; the gradient is a symmetric matrix. Twice if the
+/// eigenvalues differ.
+LATHE_API Tensor eigvalsh(const Tensor& a, const EighOptions& options = {});
+
+struct MatrixRankOptions {
+  // Singular values above max(atol, rtol * the largest one) count. An rtol below 0 stands for the
+  // default: max(m, n) * epsilon of the dtype, or 0 if atol is set. NumPy's tol is
+  // {.atol = tol, .rtol = 0}.
+  double atol = 0, rtol = -1;
+  bool hermitian = false;  // true: a is symmetric; its lower triangle is read, and |eigenvalues|
+                           // stand for the singular values, which is faster
+};
+/// The rank of each matrix: how many singular values count.
+///   a  […,m,n]   →  i64 […]
+/// grad: none.   throws: ValueError for NaN and infinity; ShapeError for hermitian matrices that
+/// are not square.
+LATHE_API Tensor matrix_rank(const Tensor& a, const MatrixRankOptions& options = {});
+
 struct PinvOptions {
   // Singular values up to max(atol, rtol * the largest one) count as 0. An rtol below 0 stands for
   // the default: max(m, n) * epsilon of the dtype, or 0 if atol is set.

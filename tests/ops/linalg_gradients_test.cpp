@@ -80,6 +80,9 @@ TEST_CASE("linalg: gradients of decompositions and functions agree with finite d
       {"eigh", [](In in) {
         const auto [w, v] = linalg::eigh(symmetric(in, 3));
         return matmul(v * log(w).unsqueeze(-2), turned(v)) + w.unsqueeze(-1); }, {square}},
+      {"svdvals tall", [](In in) { return linalg::svdvals(regular(in, 4, 2)); }, {tall}},
+      {"svdvals wide", [](In in) { return linalg::svdvals(regular(in, 2, 4)); }, {wide}},
+      {"eigvalsh", [](In in) { return linalg::eigvalsh(symmetric(in, 3)); }, {square}},
       {"pinv tall", [](In in) { return linalg::pinv(regular(in, 4, 2)); }, {tall}},
       {"pinv wide", [](In in) { return linalg::pinv(regular(in, 2, 4)); }, {wide}},
       {"lstsq", [](In in) {

@@ -94,6 +94,23 @@ const GoldenCase kGolden[] = {  // as in make_linalg_golden.py
     {"norm_inf", [](In in) { return Tensors{linalg::matrix_norm(in[0], kInf)}; }},
     {"norm_minus_inf", [](In in) { return Tensors{linalg::matrix_norm(in[0], -kInf)}; }},
     {"norm_of_other_dims", [](In in) { return Tensors{linalg::matrix_norm(in[0], "nuc", {.dim = {2, 0}, .keepdim = true})}; }},
+    {"svdvals_tall", [](In in) { return Tensors{linalg::svdvals(in[0])}; }},
+    {"svdvals_wide", [](In in) { return Tensors{linalg::svdvals(in[0])}; }},
+    {"eigvalsh", [](In in) { return Tensors{linalg::eigvalsh(in[0])}; }},
+    {"eigvalsh_upper", [](In in) { return Tensors{linalg::eigvalsh(in[0], {.upper = true})}; }},
+};
+
+const std::pair<const char*, linalg::MatrixRankOptions> kRanks[] = {
+    {"rank", {}},
+    {"rank_wide", {}},
+    {"rank_f32", {}},
+    {"rank_atol", {.atol = 0.75}},
+    {"rank_tiny_atol", {.atol = 1e-13}},
+    {"rank_rtol", {.rtol = 0.5}},
+    {"rank_both", {.atol = 1.5, .rtol = 0.1}},
+    {"rank_tol", {.rtol = 0}},
+    {"rank_hermitian", {.hermitian = true}},
+    {"rank_hermitian_rtol", {.rtol = 0.5, .hermitian = true}},
 };
 // clang-format on
 
@@ -128,6 +145,22 @@ TEST_CASE("linalg: values and gradients are PyTorch's, in every layout") {
       for (size_t k = 0; k < xs.size(); ++k) CHECK(difference(xs[k].grad(), gs[k], 1e-10) == "");
     }
   }
+}
+
+TEST_CASE("linalg: ranks are PyTorch's, in every layout") {
+  const StateDict all = safetensors::read(LATHE_GOLDEN_LINALG).tensors;
+  for (const auto& [name, options] : kRanks) {
+    for (const Layout& layout : layouts()) {
+      CAPTURE(concat(name, " ", layout.name));
+      const Tensor x = layout.apply(all[concat(name, ".x0")].clone());
+      const Tensor rank = linalg::matrix_rank(x, options);
+      CHECK(rank.dtype() == kI64);
+      CHECK(rank.shape() == all[concat(name, ".y0")].shape());
+      CHECK(rank.to_vector<int64_t>() == all[concat(name, ".y0")].to_vector<int64_t>());
+    }
+  }
+  const Tensor lower = tensor({{1.0, kNan}, {2.0, 4.0}}, kF64);  // the upper triangle is not read
+  CHECK(linalg::matrix_rank(lower, {.hermitian = true}).item<int64_t>() == 1);
 }
 
 TEST_CASE("linalg: the results satisfy their equations, in f32 and f64, of many matrices") {
@@ -183,6 +216,9 @@ TEST_CASE("linalg: a batch of no matrices, and matrices of no rows") {
     CHECK(linalg::qr(a).r.shape() == a.shape());
     CHECK(linalg::svd(a).s.shape() == Shape{a.dim(0), a.dim(1)});
     CHECK(linalg::eigh(a).eigenvalues.shape() == Shape{a.dim(0), a.dim(1)});
+    CHECK(linalg::eigvalsh(a).shape() == Shape{a.dim(0), a.dim(1)});
+    CHECK(linalg::svdvals(a).shape() == Shape{a.dim(0), a.dim(1)});
+    CHECK(difference(linalg::matrix_rank(a).to(kF64), zeros({a.dim(0)}, d), 0) == "");
     CHECK(linalg::pinv(a).shape() == a.shape());
     CHECK(linalg::lstsq(a, a).rank.shape() == Shape{a.dim(0)});
     CHECK(linalg::matrix_exp(a).shape() == a.shape());
@@ -214,6 +250,12 @@ TEST_CASE("linalg: NaN makes results NaN, or is refused where nothing could be s
   CHECK(std::isnan(linalg::matrix_norm(a).item<double>()));
   CHECK_THROWS_WITH_AS(linalg::cholesky(a), Contains("leading minor of order 2"), ValueError);
   CHECK_THROWS_WITH_AS(linalg::svd(a), Contains("svd: expected finite elements"), ValueError);
+  CHECK(difference(linalg::eigvalsh(a), full({2}, kNan, {.dtype = kF64}), 0) == "");
+  CHECK_THROWS_WITH_AS(linalg::svdvals(a), Contains("svdvals: expected finite"), ValueError);
+  CHECK_THROWS_WITH_AS(linalg::matrix_rank(a), Contains("matrix_rank: expected finite"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(linalg::matrix_rank(a, {.hermitian = true}),
+                       Contains("matrix_rank: expected finite"), ValueError);
   CHECK_THROWS_WITH_AS(linalg::pinv(a), Contains("pinv: expected finite elements"), ValueError);
   CHECK_THROWS_WITH_AS(linalg::lstsq(a, a), Contains("lstsq: expected finite elements"),
                        ValueError);
@@ -237,6 +279,14 @@ TEST_CASE("linalg: errors name the matrix and what is wrong with it") {
                        Contains("solve: the matrix is singular: pivot 1 is 0"), ValueError);
   CHECK_THROWS_WITH_AS(linalg::det(ones({2, 3})),
                        Contains("det: expected square matrices, got 2 by 3"), ShapeError);
+  CHECK_THROWS_WITH_AS(linalg::eigvalsh(ones({2, 3})),
+                       Contains("eigvalsh: expected square matrices, got 2 by 3"), ShapeError);
+  CHECK_THROWS_WITH_AS(linalg::svdvals(ones({3})), Contains("svdvals: expected matrices"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(linalg::matrix_rank(ones({3})), Contains("matrix_rank: expected matrices"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(linalg::matrix_rank(ones({2, 3}), {.hermitian = true}),
+                       Contains("matrix_rank: expected square matrices"), ShapeError);
   CHECK_THROWS_WITH_AS(linalg::inv(ones({3})), Contains("inv: expected matrices"), ShapeError);
   CHECK_THROWS_WITH_AS(linalg::solve(one, ones({2, 1}, kF64)), Contains("as many rows as a, 3"),
                        ShapeError);
@@ -278,4 +328,7 @@ TEST_CASE("linalg: singular values and eigenvalues have gradients where they rep
   const Tensor b = eye(3, {.dtype = kF64}).requires_grad_();
   linalg::eigh(b).eigenvalues.sum().backward();
   CHECK(difference(b.grad(), eye(3, {.dtype = kF64}), 1e-14) == "");
+  const Tensor c = eye(3, {.dtype = kF64}).requires_grad_();
+  (linalg::svdvals(c) + linalg::eigvalsh(c)).sum().backward();
+  CHECK(difference(c.grad(), 2.0 * eye(3, {.dtype = kF64}), 1e-14) == "");
 }

@@ -88,6 +88,30 @@ CASES = {
     "norm_inf": ([(2, 3, 4)], lambda x: linalg.matrix_norm(x, inf)),
     "norm_minus_inf": ([(2, 3, 4)], lambda x: linalg.matrix_norm(x, -inf)),
     "norm_of_other_dims": ([(2, 3, 4)], lambda x: linalg.matrix_norm(x, "nuc", dim=(2, 0), keepdim=True)),
+    "svdvals_tall": ([(2, 4, 3)], linalg.svdvals),
+    "svdvals_wide": ([(2, 2, 4)], linalg.svdvals),
+    "eigvalsh": ([(2, 4, 4)], lambda x: linalg.eigvalsh(x)),
+    "eigvalsh_upper": ([(3, 3)], lambda x: linalg.eigvalsh(x, UPLO="U")),
+}
+
+
+def with_values(values, symmetric):
+    """Matrices of 5 x 5 with these singular values, or with these eigenvalues."""
+    u, v = linalg.qr(randn(2, 5, 5)).Q
+    return u @ torch.diag(torch.tensor(values, dtype=torch.float64)) @ (u if symmetric else v).mT
+
+
+RANKS = {  # without gradients
+    "rank": (lambda: torch.stack([with_values((3, 2, 1, 0.5, 0), False), with_values((1, 1e-9, 1e-17, 0, 0), False)]), {}),
+    "rank_wide": (lambda: rank_one(3, 2, 4), {}),
+    "rank_f32": (lambda: with_values((1, 1e-3, 1e-5, 1e-8, 1e-9), False).float(), {}),
+    "rank_atol": (lambda: with_values((3, 2, 1, 0.5, 1e-12), False), {"atol": 0.75}),
+    "rank_tiny_atol": (lambda: with_values((3, 2, 1, 0.5, 1e-12), False), {"atol": 1e-13}),
+    "rank_rtol": (lambda: with_values((3, 2, 1, 0.5, 1e-12), False), {"rtol": 0.5}),
+    "rank_both": (lambda: with_values((3, 2, 1, 0.5, 1e-12), False), {"atol": 1.5, "rtol": 0.1}),
+    "rank_tol": (lambda: with_values((3, 2, 1, 0.5, 1e-20), False), {"tol": 0.0}),
+    "rank_hermitian": (lambda: with_values((-3, 2, -1, 0.5, 0), True), {"hermitian": True}),
+    "rank_hermitian_rtol": (lambda: with_values((-3, 2, -1, 0.5, 0), True), {"hermitian": True, "rtol": 0.5}),
 }
 
 
@@ -105,6 +129,9 @@ def main():
         for kind, tensors in (("x", xs), ("y", ys), ("g", gradients)):
             for k, t in enumerate(tensors):
                 out[f"{name}.{kind}{k}"] = t.detach().clone().contiguous()
+    for name, (make, options) in RANKS.items():
+        out[f"{name}.x0"] = make().contiguous()
+        out[f"{name}.y0"] = linalg.matrix_rank(out[f"{name}.x0"], **options)
     safetensors.torch.save_file(out, pathlib.Path(__file__).with_name("golden_linalg.safetensors"))
 
 
