@@ -1,11 +1,18 @@
-// embedding_bag: each looked-up row gets the number of its bag, and index_add or scatter_reduce
-// reduces the rows of one number. Maxima of bags of equally many rows are max() along a dimension.
-// Contract: embedding_bag.h.
+// embedding_bag: checks, and what it is made of. On the CPU it is bag_sums.h. On a GPU each
+// looked-up row gets the number of its bag, and index_add or scatter_reduce reduces the rows of one
+// number; maxima of bags of equally many rows are max() along a dimension. Graphs and debug scopes
+// see these ops on the CPU too. Contract: embedding_bag.h.
 #include "lathe/ops/embedding_bag.h"
 
+#include <limits>
+#include <utility>
+#include <vector>
+
 #include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/argmax.h"
+#include "lathe/ops/bag_sums.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -73,6 +80,61 @@ void check_bag_offsets(const Tensor& weight, const Tensor& index, const Embeddin
   }
 }
 
+/// The row that is left out of bags, or -1.
+int64_t padding_row(const Tensor& weight, const EmbeddingBagOptions& opt) {
+  if (!opt.padding_index) return -1;
+  const int64_t padding = *opt.padding_index, size = weight.dim(0);
+  LATHE_CHECK(IndexError, padding >= -size && padding < size, kEmbeddingBag, ": padding_index ",
+              padding, " is outside [", -size, ", ", size, ") (weight: ", weight, ")");
+  return padding < 0 ? padding + size : padding;
+}
+
+/// The index as i64 [K], in range.
+Tensor looked_up_rows(const Tensor& weight, const Tensor& index) {
+  const Tensor places = reshape(cast(index, kI64), {index.numel()});
+  check_index(kEmbeddingBag, places, weight.dim(0));
+  return places;
+}
+
+/// The bags on the CPU.
+Bags bags_of(const Tensor& weight, const Tensor& index, const EmbeddingBagOptions& opt) {
+  const Tensor rows = contiguous(looked_up_rows(weight, index));
+  const int64_t padding = padding_row(weight, opt), numbers = rows.numel();
+  std::vector<int64_t> begins;
+  if (index.ndim() == 2) {
+    for (int64_t b = 0; b <= index.dim(0); ++b) begins.push_back(b * index.dim(1));
+  } else {
+    begins = opt.offsets.to_vector<int64_t>();
+    if (!opt.include_last_offset) begins.push_back(numbers);
+  }
+  if (padding < 0) return {tensor(begins), rows, {}, weight.dim(0), numbers};
+  const Tensor kept = empty({numbers}, rows.options()), number = empty({numbers}, rows.options());
+  const int64_t* const row = rows.data<int64_t>();
+  int64_t count = 0;
+  for (size_t b = 0; b + 1 < begins.size(); ++b) {
+    const int64_t begin = std::exchange(begins[b], count);
+    for (int64_t k = begin; k < begins[b + 1]; ++k) {
+      if (row[k] == padding) continue;
+      kept.data<int64_t>()[count] = row[k];
+      number.data<int64_t>()[count++] = k;
+    }
+  }
+  begins.back() = count;
+  return {tensor(begins), kept, number, weight.dim(0), numbers};
+}
+
+/// The op on the CPU.
+Tensor by_loops(const Tensor& weight, const Tensor& index, const EmbeddingBagOptions& opt) {
+  const Bags bags = bags_of(weight, index, opt);
+  if (opt.mode == EmbeddingBagMode::kMax) return bag_maxima(weight, bags);
+  Tensor factors = opt.per_sample_weights;
+  if (factors.defined()) {
+    factors = reshape(cast(factors, compute_dtype(weight.dtype())), {factors.numel()});
+  }
+  const bool means = opt.mode == EmbeddingBagMode::kMean;
+  return cast(bag_sums(weight, factors, bags, means), weight.dtype());
+}
+
 /// The rows that are looked up, in order, and the bag of each. Those of no bag have the number
 /// `count`.
 struct BagRows {
@@ -82,8 +144,7 @@ struct BagRows {
 };
 
 BagRows bag_rows(const Tensor& weight, const Tensor& index, const EmbeddingBagOptions& opt) {
-  const Tensor places = reshape(cast(index, kI64), {index.numel()});
-  check_index(kEmbeddingBag, places, weight.dim(0));
+  const Tensor places = looked_up_rows(weight, index);
   const auto numbers = [&](int64_t n) {
     return arange(n, {.dtype = kI64, .device = weight.device()});
   };
@@ -99,11 +160,9 @@ BagRows bag_rows(const Tensor& weight, const Tensor& index, const EmbeddingBagOp
     if (!begins.device().is_cpu()) check_index(kEmbeddingBag, rows.bags, rows.count + 1);
   }
   Tensor padded;  // bool [K], or undefined
-  if (opt.padding_index) {
-    const int64_t padding = *opt.padding_index, size = weight.dim(0);
-    LATHE_CHECK(IndexError, padding >= -size && padding < size, kEmbeddingBag, ": padding_index ",
-                padding, " is outside [", -size, ", ", size, ") (weight: ", weight, ")");
-    padded = eq(places, padding < 0 ? padding + size : padding);
+  const int64_t padding = padding_row(weight, opt);
+  if (padding >= 0) {
+    padded = eq(places, padding);
     rows.bags = masked_fill(rows.bags, padded, rows.count);
   }
   const DType wide = compute_dtype(weight.dtype());
@@ -160,6 +219,10 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& index, const EmbeddingB
   check_bag_integers("index", index, weight);
   check_bag_offsets(weight, index, opt);
   check_bag_factors(weight, index, opt);
+  const bool countable = index.numel() <= std::numeric_limits<int32_t>::max();
+  if (weight.device().is_cpu() && countable && !profile::watched()) {
+    return by_loops(weight, index, opt);
+  }
   const BagRows rows = bag_rows(weight, index, opt);
   Tensor y;
   if (opt.mode != EmbeddingBagMode::kMax) {

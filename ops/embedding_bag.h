@@ -1,4 +1,5 @@
-// Sums, means or maxima of rows of a table (embedding_bag.cpp, made of other ops).
+// Sums, means or maxima of rows of a table. embedding_bag.cpp: checks, and the form for a GPU, made
+// of other ops; bag_sums.h: the form for the CPU.
 #pragma once
 
 #include <optional>

@@ -5,6 +5,9 @@
 #include <limits>
 
 #include "compare.h"
+#include "lathe/core/hooks/watch.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/ops/unary.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -145,6 +148,8 @@ TEST_CASE("embedding_bag: gradients agree with finite differences, twice") {
     check_differences({"embedding_bag max", largest, {}}, layout.name, largest,
                       {layout.apply(weight)});
   }
+  const GradReport twice = gradgradcheck([&](In in) { return square(largest(in)); }, {weight});
+  CHECK_MESSAGE(twice.ok, twice.text);
 }
 
 TEST_CASE("embedding_bag: the first of equal rows gets the gradient, padding gets none") {
@@ -200,6 +205,92 @@ TEST_CASE("embedding_bag: a NaN in the padding row reaches no gradient") {
     y.sum().backward();
     CHECK(difference(factors.grad().cpu(), {3, 0}, 0) == "");
     CHECK(difference(weight.grad().cpu(), {2, 2, 0, 0}, 0) == "");
+  }
+}
+
+TEST_CASE("embedding_bag: a column's values and gradients do not depend on the columns beside it") {
+  manual_seed(34);
+  constexpr int64_t kTable = 40, kWidth = 64 + 16 + 2 * 4 + 3, kCount = 60;  // loops have blocks
+  const Tensor index = randint(0, kTable, {kCount, 12}), weight = f64({kTable, kWidth});
+  const Tensor factors = f64({kCount, 12}), dy = f64({kCount, kWidth});
+  for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
+    for (const Mode mode : {Mode::kSum, Mode::kMean, Mode::kMax}) {
+      CAPTURE(concat(dtype, " ", static_cast<int>(mode)));
+      EmbeddingBagOptions o{.mode = mode, .padding_index = 5};
+      if (mode == Mode::kSum) o.per_sample_weights = factors.to(dtype);
+      const auto of = [&](const Tensor& table, const Tensor& gradient) {
+        const Tensor leaf = table.to(dtype).detach().clone().requires_grad_();
+        const Tensor y = embedding_bag(leaf, index, o);
+        y.backward(gradient.to(dtype));
+        return Tensors{y.detach(), leaf.grad()};
+      };
+      const Tensors all = of(weight, dy);
+      for (int64_t c = 0; c < kWidth; ++c) {
+        const Tensors alone = of(weight.narrow(1, c, 1), dy.narrow(1, c, 1));
+        for (size_t k = 0; k < 2; ++k) {
+          REQUIRE(difference(all[k].narrow(1, c, 1), alone[k], 0) == "");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("embedding_bag: the bits do not depend on the number of threads") {
+  manual_seed(35);
+  const Tensor index = randint(0, 300, {4000}), offsets = arange(0, 4000, 10);
+  const Tensor weight = f64({300, 70}).to(kF32), factors = f64({4000}).to(kF32);
+  const Tensor dy = f64({400, 70}).to(kF32);
+  const int before = num_threads();
+  for (const Mode mode : {Mode::kSum, Mode::kMean, Mode::kMax}) {
+    const auto run = [&](int threads) {
+      set_num_threads(threads);
+      const Tensor w = weight.clone().requires_grad_(), f = factors.clone().requires_grad_();
+      EmbeddingBagOptions o{.offsets = offsets, .mode = mode};
+      if (mode == Mode::kSum) o.per_sample_weights = f;
+      const Tensor y = embedding_bag(w, index, o);
+      y.backward(dy);
+      return Tensors{y.detach(), w.grad(), mode == Mode::kSum ? f.grad() : w.grad()};
+    };
+    const Tensors one = run(1), three = run(3);
+    set_num_threads(before);
+    for (size_t k = 0; k < 3; ++k) CHECK(difference(three[k], one[k], 0) == "");
+  }
+}
+
+TEST_CASE("embedding_bag: sums and the gradient of a row are added up in the order of the index") {
+  const std::vector<float> parts{1e8f, -1e8f, 1.f};  // from the back 0, from the front 1
+  const Tensor values = reshape(tensor(parts), {3, 1});
+  CHECK(embedding_bag(values, tensor({{0, 1, 2}}), {.mode = Mode::kSum}).item<float>() == 1);
+  const Tensor weight = zeros({2, 1}).requires_grad_();
+  embedding_bag(weight, tensor({{1}, {1}, {1}}), {.mode = Mode::kSum}).backward(values);
+  CHECK(difference(weight.grad(), {0, 1}, 0) == "");
+}
+
+TEST_CASE("embedding_bag: under a watcher, which sees other ops, the bits are the same") {
+  struct Watcher : profile::Watcher {};
+  manual_seed(36);
+  const Tensor weight = f64({kRows, kColumns}), dy = f64({6, kColumns});
+  for (const Mode mode : {Mode::kSum, Mode::kMean, Mode::kMax}) {
+    const auto run = [&] {
+      const Tensor w = weight.clone().requires_grad_();
+      const EmbeddingBagOptions o{.offsets = tensor(kOffsets), .mode = mode, .padding_index = 4};
+      const Tensor y = embedding_bag(w, tensor(kIndex), o);
+      y.backward(dy);
+      return Tensors{y.detach(), w.grad()};
+    };
+    const Tensors plain = run();
+    const Watcher watcher;
+    const Tensors watched = run();
+    for (size_t k = 0; k < 2; ++k) CHECK(difference(watched[k], plain[k], 0) == "");
+  }
+}
+
+TEST_CASE("embedding_bag: an index that is written before the backward pass is an error") {
+  for (const Mode mode : {Mode::kSum, Mode::kMean}) {
+    const Tensor weight = f64({3, 2}).requires_grad_(), index = tensor({{0, 1}, {2, 2}});
+    const Tensor y = embedding_bag(weight, index, {.mode = mode}).sum();
+    index.zero_();
+    CHECK_THROWS_WITH_AS(y.backward(), Contains("modified by an in-place operation"), StateError);
   }
 }
 

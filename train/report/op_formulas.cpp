@@ -139,6 +139,9 @@ constexpr OpFormula kFormulas[] = {
   // places
   {"index_select", "x", "y = rows of x, by their numbers", "dx = dy added to those rows, 0 elsewhere"},
   {"index_sum", "x", "y = rows of x added up by numbers", "dx = the row of dy that each row went to"},
+  {"bag_sums", "x f", "y = for each bag the sum{f:, weighted with f,} of its rows of x, or their mean", "dx = dy added to those rows, 0 elsewhere{f:; df = the scalar product of the row of x and that of dy}"},
+  {"bag_dots", "x z", "y = the scalar product of a row of x and a row of z for each entry of a bag", "dx = dy times the rows of z; dz = dy times the rows of x"},
+  {"bag_maxima", "x", "y = for each bag the largest of its rows of x, in each column", "dx = dy at the first of the largest, 0 elsewhere"},
   {"gather", "x", "y = elements of x, by their places", "dx = dy added at those places, 0 elsewhere"},
   {"scatter_sum", "x", "y = elements of x added up at places", "dx = dy at the place that each element went to"},
   {"scatter_reduce", "x s", "y = the product, the largest or the smallest of x and the elements of s that go to its place", "of a product dy times the other factors; else dy goes to the largest (smallest), divided among equal ones"},
