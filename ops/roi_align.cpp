@@ -1,11 +1,14 @@
-// roi_align: a bin is a weighted sum of pixels, four for each of its points. So embedding_bag of
-// the pixels computes it. Contract: roi_align.h.
+// roi_align: checks and gradients. The CPU has loops, window_kernels/roi_align_cpu.cpp. On a GPU a
+// bin is a weighted sum of pixels, four for each of its points, so embedding_bag of the pixels
+// computes it. Graphs and debug scopes see its ops on the CPU too. Contract: roi_align.h.
 #include "lathe/ops/roi_align.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "lathe/autograd/record.h"
 #include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/binary.h"
@@ -40,6 +43,12 @@ struct PointCount {
   int64_t looked_at = 0;
 };
 
+[[noreturn]] void fail_endless(const Tensor& boxes, int64_t box) {
+  const auto sides = select(boxes, 0, box).to_vector<double>();
+  LATHE_FAIL(ValueError, kRoiAlign, ": box ", box, " has sides that are not finite: x1 ", sides[0],
+             ", y1 ", sides[1], ", x2 ", sides[2], ", y2 ", sides[3], " (boxes: ", boxes, ")");
+}
+
 /// Points are more than half a pixel apart, and `size` + 3 or more of them almost a whole one. So
 /// no bin has more than size + 6 points at the image.
 /// throws: ValueError for a box without finite sides; it names the first one.
@@ -48,13 +57,7 @@ PointCount count_points(const Tensor& bin, int64_t size, const Tensor& boxes, in
   const Tensor count = clamp(ceil(bin), {.low = 0});
   if (count.numel() == 0) return {count, 0};
   const auto most = max(count).item<double>();
-  if (!std::isfinite(most)) {
-    const auto box = argmin(isfinite(count)).item<int64_t>();
-    const auto sides = select(boxes, 0, box).to_vector<double>();
-    LATHE_CHECK(ValueError, false, kRoiAlign, ": box ", box, " has sides that are not finite: x1 ",
-                sides[0], ", y1 ", sides[1], ", x2 ", sides[2], ", y2 ", sides[3],
-                " (boxes: ", boxes, ")");
-  }
+  if (!std::isfinite(most)) fail_endless(boxes, argmin(isfinite(count)).item<int64_t>());
   return {count, static_cast<int64_t>(std::min(most, static_cast<double>(size + 6)))};
 }
 
@@ -92,6 +95,39 @@ void check_roi_align(const Tensor& x, const Tensor& boxes, Pair size) {
   LATHE_CHECK(ValueError, size > 0, kRoiAlign, ": output_size must be positive, got ", size);
 }
 
+/// The boxes after the checks. Both tensors were made in this call, so nobody writes them.
+struct Regions {
+  Tensor image;    // i64 [K], in range
+  Tensor corners;  // [K,4]: x1, y1, x2, y2 among x's pixels
+  Pair size;
+  RoiAlignOptions options;
+};
+
+Tensor pooled(const Tensor& x, const Regions& regions);
+
+/// The gradient of pooled()'s x: dy [K,C,P,Q] spread over the pixels of images of `shape`.
+Tensor spread(const Tensor& dy, const Regions& regions, const Shape& shape) {
+  const Tensor dx = empty(shape, {.dtype = dy.dtype()});
+  cpu::roi_align_grad(dx, contiguous(dy.detach()), regions.image, regions.corners, regions.options);
+  autograd::record("roi_align_grad", dx, {dy}, [regions](const Tensor& g, const autograd::Needs&) {
+    return Tensors{pooled(g, regions)};
+  });
+  return dx;
+}
+
+/// The op on the CPU, of f32 or f64. It is linear in x, so its gradient and itself are each other's
+/// gradient.
+Tensor pooled(const Tensor& x, const Regions& regions) {
+  const Tensor y = empty({regions.image.numel(), x.dim(1), regions.size.rows, regions.size.cols},
+                         {.dtype = x.dtype()});
+  cpu::roi_align(y, contiguous(x.detach()), regions.image, regions.corners, regions.options);
+  autograd::record(kRoiAlign, y, {x},
+                   [regions, shape = x.shape()](const Tensor& dy, const autograd::Needs&) {
+                     return Tensors{spread(dy, regions, shape)};
+                   });
+  return y;
+}
+
 /// roi_align of image numbers (i64 [K], in range) and boxes [K,4], of x's dtype.
 Tensor roi_align_of(const Tensor& x_in, const Tensor& image, const Tensor& boxes_in,
                     Pair output_size, const RoiAlignOptions& opt) {
@@ -100,6 +136,13 @@ Tensor roi_align_of(const Tensor& x_in, const Tensor& image, const Tensor& boxes
   const int64_t images = x.dim(0), channels = x.dim(1), height = x.dim(2), width = x.dim(3);
   const int64_t count = boxes.dim(0), rows = output_size.rows, columns = output_size.cols;
   const Tensor corners = sub(mul(boxes, opt.spatial_scale), opt.aligned ? 0.5 : 0.0);
+  if (x.device().is_cpu() && !profile::watched()) {
+    const Regions regions{contiguous(image.detach()), contiguous(corners), output_size, opt};
+    const int64_t endless =
+        opt.sampling_ratio > 0 ? count : cpu::first_endless_box(regions.corners, output_size, opt);
+    if (endless < count) fail_endless(boxes, endless);
+    return cast(pooled(x, regions), x_in.dtype());
+  }
   const auto corner = [&](int64_t k) { return select(corners, 1, k); };
   const AxisReads down = reads_along(corner(1), corner(3), rows, height, boxes, opt);
   const AxisReads across = reads_along(corner(0), corner(2), columns, width, boxes, opt);

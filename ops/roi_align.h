@@ -1,5 +1,6 @@
-// Features of regions of images (roi_align.cpp, made of other ops). The name and numbers are those
-// of torchvision.ops.
+// Features of regions of images. roi_align.cpp: gradients, and the form for a GPU, which is made of
+// other ops; window_kernels/roi_align_cpu.cpp: the CPU's loops. The name and numbers are those of
+// torchvision.ops.
 #pragma once
 
 #include "lathe/core/pair.h"
@@ -22,8 +23,9 @@ struct RoiAlignOptions {
 /// Without aligned, sides of less than a pixel count as a pixel. A point more than a pixel outside
 /// of the image counts as 0. A pixel with no weight is not read, so its NaN has no effect. Without
 /// a sampling_ratio above 0 it waits for the device.
-/// Scratch memory: all boxes get as many points per bin as the largest one, and each point reads
-/// 4C numbers. Points outside of the image add nothing: a bin has at most H + 6 by W + 6 points.
+/// Scratch memory: on the CPU some numbers for each row and column of pixels under a box. On a GPU
+/// all boxes get as many points per bin as the largest one, at most H + 6 by W + 6, and each point
+/// reads 4C numbers.
 /// dtypes: floats; half types are computed in f32.
 /// grad: x, twice differentiable; boxes get none.
 /// amp: none, the result follows x.
@@ -35,5 +37,18 @@ LATHE_API Tensor roi_align(const Tensor& x, const Tensor& boxes, Pair output_siz
                            const RoiAlignOptions& options = {});
 LATHE_API Tensor roi_align(const Tensor& x, const Tensors& boxes, Pair output_size,
                            const RoiAlignOptions& options = {});
+
+namespace cpu {
+/// All tensors are dense, of f32 or f64. image (i64 [K]) says whose pixels box k pools; corners
+/// [K,4] are its x1, y1, x2, y2 among the pixels. The bits do not depend on the number of threads.
+///   x [N,C,H,W]   y [K,C,P,Q]
+void roi_align(const Tensor& y, const Tensor& x, const Tensor& image, const Tensor& corners,
+               const RoiAlignOptions& opt);
+/// dx [N,C,H,W] = the gradient of x, from dy [K,C,P,Q].
+void roi_align_grad(const Tensor& dx, const Tensor& dy, const Tensor& image, const Tensor& corners,
+                    const RoiAlignOptions& opt);
+/// The first box whose bins have no finite side, or K.
+int64_t first_endless_box(const Tensor& corners, Pair size, const RoiAlignOptions& opt);
+}  // namespace cpu
 
 }  // namespace lathe

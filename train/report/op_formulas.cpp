@@ -35,6 +35,8 @@ constexpr OpFormula kFormulas[] = {
   {"avg_pool2d", "x", "y = the mean of x over each window", "dx = dy / (size of the window), added up where windows overlap"},
   {"adaptive_avg_pool2d", "x", "y = the mean of x over each of the parts into which the image is divided", "dx = dy / (size of the part)"},
   {"upsample", "x", "y = x enlarged, by copies or by weighted means of neighbours", "dx = the sum of dy over the pixels that x has gone into, with the same weights"},
+  {"roi_align", "x", "y = the mean of x at evenly spread points of each bin of each box, between the pixels by weighted means", "dx = dy added to the pixels with the same weights"},
+  {"roi_align_grad", "x", "y = x, which is one number for each bin, added to the pixels that the bin reads, with their weights", "dx = dy pooled with the same weights"},
   {"resample", "x", "y = weighted means of neighbours in x", "dx = the sum of dy over the pixels that x has gone into, with the same weights"},
 
   // activations
