@@ -65,7 +65,7 @@ MAY_INCLUDE = {
     "graph/passes": OPS | {"core/formats", "graph"},
     "graph/fused": OPS | KERNELS | {"core/files", "core/formats", "ops/elementwise_kernels", "ops/plans", "graph"},  # made of the ops' arithmetic
     "graph/onnx": OPS | {"core/files", "core/formats", "graph"},
-    "graph/pt2": OPS | {"core/files", "core/formats", "graph", "nn", "ops/losses"},  # a program is a module
+    "graph/pt2": OPS | {"core/files", "core/formats", "graph", "nn", "ops/linalg", "ops/losses"},  # a program is a module
     "graph/quantize": OPS | {"graph"},
     "optim": OPS | {"nn"},
     "optim/kernels": OPS | KERNELS | {"optim", "ops/reduce_kernels"},

@@ -73,8 +73,9 @@ std::string canonical(std::string_view name) {
 class Table {
  public:
   Table() {
-    for (const auto targets : {pointwise_targets(), shape_targets(), layer_targets(),
-                               product_targets(), reduction_targets(), loss_targets()}) {
+    for (const auto targets :
+         {pointwise_targets(), shape_targets(), layer_targets(), product_targets(),
+          reduction_targets(), loss_targets(), linalg_targets()}) {
       for (const Target& target : targets) rows_.emplace(target.name, &target);
     }
     for (const auto targets :

@@ -123,6 +123,7 @@ std::span<const Target> shape_targets();      // pt2_shapes.cpp
 std::span<const Target> product_targets();    // pt2_products.cpp
 std::span<const Target> reduction_targets();  // pt2_reductions.cpp
 std::span<const Target> layer_targets();      // pt2_layers.cpp
+std::span<const Target> linalg_targets();     // pt2_linalg.cpp
 std::span<const Target> loss_targets();       // pt2_losses.cpp
 
 /// What a call of an operator computes of `weight`, for LoRA; nullopt if it is no such layer. The

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 import safetensors.torch
 from pt2_golden_fusions import Fused, NotFused
 from pt2_golden_models import Alias, Bare, Classifier, ConvHead, Flat, Rare, Shared, Under
-from pt2_golden_ops import Dimensions, Elements, Layers, Losses, Products, Rearranged, Sizes, Volumes, Written
+from pt2_golden_ops import Dimensions, Elements, Layers, Losses, Products, Rearranged, Sizes, Spectra, Volumes, Written
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
@@ -342,10 +342,11 @@ CASES = {  # name: (model, arguments, arguments by name, exported in training, w
     "rearranged": (Rearranged, lambda: (torch.randn(4, 6),), {}, True, True),
     "layers": (Layers, lambda: (torch.randn(2, 4, 6),), {}, True, True),
     "volumes": (Volumes, lambda: (torch.randn(2, 2, 5, 6, 4),), {}, True, True),
+    "spectra": (Spectra, lambda: (torch.randn(2, 3, 4),), {}, True, True),
     "sizes": (Sizes, lambda: (torch.randn(5, 3),), {}, True, False),
 }
 WHOLE = {"classifier", "conv_head"}  # the types of all values stay: with_new_head() changes them
-FIXED = {"pointwise", "in_place", "elements", "written", "dimensions", "products", "losses", "rearranged", "layers"}  # the size of the batch
+FIXED = {"pointwise", "in_place", "elements", "written", "dimensions", "products", "losses", "rearranged", "layers", "spectra"}  # the size of the batch
 
 
 def named(results):

@@ -201,6 +201,27 @@ class Volumes(nn.Module):
         return numbered([*out, F.adaptive_avg_pool3d(y, (2, 1, 3)), self.response(y[:, :, 0])])
 
 
+class Spectra(nn.Module):
+    """Eigenvalues, singular values and ranks; of vectors only what does not depend on their signs."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x):  # [2,3,4]
+        y = torch.tanh(x @ self.w)
+        s, one = y @ y.transpose(-2, -1) + y[:, :, :3], y[:, :1] * y[:, :, :1]
+        out = [aten.linalg_eigvalsh(s), aten.linalg_eigvalsh(s, "U"), aten.linalg_svdvals(y), aten.linalg_svdvals(y.transpose(-2, -1))]
+        for values, vectors in (aten.linalg_eigh(s), aten.linalg_eigh(s, "U"), aten._linalg_eigh(s)):
+            out += [values, (vectors * values[:, None].tanh()) @ vectors.transpose(-2, -1)]
+        for u, values, vh in (aten.linalg_svd(y, False), aten._linalg_svd(y), aten.linalg_svd(s)):
+            out += [values, u @ vh]
+        fixed = torch.tensor([[4.0, 0, 0], [0, -2, 0], [0, 0, 0.5]]).expand(2, 3, 3)
+        out += [aten.linalg_matrix_rank(y, 0.0), aten.linalg_matrix_rank(one, 1e-3), aten.linalg_matrix_rank.atol_rtol_float(fixed, atol=1.0), aten.linalg_matrix_rank.atol_rtol_float(fixed, rtol=0.25, hermitian=True)]
+        out += [aten.linalg_matrix_rank.atol_rtol_tensor(y), aten.linalg_matrix_rank.tol_tensor(fixed, torch.tensor(3.0), True), aten.linalg_matrix_rank.atol_rtol_tensor(fixed, rtol=torch.tensor(0.75))]
+        return numbered(out)
+
+
 class Sizes(nn.Module):
     """Arithmetic with symbolic sizes."""
 
