@@ -2,8 +2,9 @@
 // is sums such as "07+85=092;". A tenth of all sums never appears in it; in the end the model is
 // asked those, so it must have learnt a rule and not a list.
 //
-//   mingpt [STEPS] [DIGITS]      sums of numbers of that many digits, 1 to 4
-//   mingpt STEPS FILE            any text
+//   mingpt [STEPS [DIGITS [WEIGHTS]]]      sums of numbers of that many digits, 1 to 4
+//   mingpt STEPS FILE [WEIGHTS]            any text
+// WEIGHTS is a file with the weights to begin from.
 // ref: Radford et al. 2019 (GPT-2); Press and Wolf 2017 (arXiv:1608.05859) for the tied weights.
 #include <lathe/lathe.h>
 
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <iomanip>
 #include <iostream>
 #include <iterator>
 #include <limits>
@@ -202,6 +204,8 @@ int main(int argc, char** argv) {
   lathe::manual_seed(1);
   GPT model({.characters = static_cast<int64_t>(alphabet.letters.size()),
              .context = has_file ? 64 : 4 * (3 * digits + 4)});  // four sums
+  if (argc > 3) nn::load(model, argv[3]);
+  lathe::manual_seed(2);  // the batches are the same for every model
   // Weight decay pulls matrices towards 0; biases and the scales of norms are left alone.
   const auto [decay, no_decay] = optim::split_by_decay(model);
   optim::AdamW opt(
@@ -225,10 +229,10 @@ int main(int argc, char** argv) {
     const Tensor window = all.index({starts + offsets});
     const Tensor loss = train({window}).loss;
     schedule.step();
-    if (step % 100 == 0 || step == steps) {
+    if (step <= 10 || step % 100 == 0 || step == steps) {
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
-      std::cout << seconds.count() << " s  step " << step << "  loss " << loss.item<float>()
-                << std::endl;
+      std::cout << "step " << step << "  loss " << std::setprecision(8) << loss.item<float>()
+                << "  after " << std::setprecision(3) << seconds.count() << " s" << std::endl;
     }
   }
 

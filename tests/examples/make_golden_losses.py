@@ -38,7 +38,7 @@ def begin(model):
     return shapes
 
 
-def trained(model, optimizer, loss_of_step, clip=None):
+def trained(model, optimizer, loss_of_step, clip=None, schedule=None):
     """Ten steps from the first weights.   → the weights' shapes by name, and the losses"""
     shapes, losses = begin(model), []
     for _ in range(STEPS):
@@ -48,6 +48,8 @@ def trained(model, optimizer, loss_of_step, clip=None):
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
+        if schedule:
+            schedule.step()
         losses.append(loss.item())
     return shapes, losses
 
@@ -55,6 +57,74 @@ def trained(model, optimizer, loss_of_step, clip=None):
 def encoded(text):
     characters = sorted(set(text))
     return torch.tensor([characters.index(c) for c in text]), len(characters)
+
+
+# --- mingpt --------------------------------------------------------------------------------------------------------------------
+
+
+def sums(words, count, digits):
+    text, below = "", 10**digits
+    while count:
+        a, b = words() % below, words() % below
+        if (a * 1000 + b) * 2654435761 % 2**32 % 1000 >= 100:
+            text += f"{a:0{digits}}+{b:0{digits}}={a + b:0{digits + 1}};"
+            count -= 1
+    return text
+
+
+def philox(key, counter):
+    """The four words of Philox4x32-10 (Salmon et al. 2011)."""
+    c, k = [counter, 0, 0, 0], [key, 0]
+    for _ in range(10):
+        p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(q >> 32) ^ c[1] ^ k[0], q & 0xffffffff, (p >> 32) ^ c[3] ^ k[1], p & 0xffffffff]
+        k = [(k[0] + 0x9E3779B9) % 2**32, (k[1] + 0xBB67AE85) % 2**32]
+    return c
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.norm1, self.norm2, self.heads = nn.LayerNorm(width), nn.LayerNorm(width), heads
+        self.attention = nn.ModuleDict({"qkv": nn.Linear(width, 3 * width), "out": nn.Linear(width, width)})
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        q, k, v = self.attention["qkv"](self.norm1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        h = x + self.attention["out"](y)
+        return h + self.down(F.gelu(self.up(self.norm2(h))))
+
+
+class GPT(nn.Module):
+    def __init__(self, characters, context, width=64):
+        super().__init__()
+        self.characters, self.places = nn.Embedding(characters, width), nn.Embedding(context, width)
+        self.blocks, self.norm = nn.ModuleList([Block(width, 4), Block(width, 4)]), nn.LayerNorm(width)
+
+    def forward(self, text):
+        h = self.characters(text) + self.places.weight[:text.shape[1]]
+        for block in self.blocks:
+            h = block(h)
+        return F.linear(self.norm(h), self.characters.weight)
+
+
+def mingpt():
+    (text, characters), context, batch = encoded(sums(Words(), 20000, 2)), 40, 32
+    model, counter = GPT(characters, context), 0
+    matrices = [p for p in model.parameters() if p.dim() == 2]
+    others = [p for p in model.parameters() if p.dim() != 2]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0}]
+    optimizer = torch.optim.AdamW(groups, lr=3e-3, betas=(0.9, 0.99))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=20, pct_start=0.1, cycle_momentum=False)
+
+    def loss():
+        nonlocal counter
+        words = [word for i in range(batch // 4) for word in philox(2, counter + i)]
+        counter += batch // 4
+        window = torch.stack([text[at:at + context + 1] for at in (word % (len(text) - context) for word in words)])
+        return F.cross_entropy(model(window[:, :-1]).flatten(0, 1), window[:, 1:].flatten())
+    return trained(model, optimizer, loss, clip=1, schedule=schedule)
 
 
 # --- llama ---------------------------------------------------------------------------------------------------------------------
@@ -225,7 +295,7 @@ def detector():
     return trained(model, torch.optim.Adam(model.parameters(), lr=3e-3), loss)
 
 
-PROGRAMS = [llama, char_lstm, detector]
+PROGRAMS = [mingpt, llama, char_lstm, detector]
 
 if __name__ == "__main__":
     torch.set_default_dtype(torch.float64)
