@@ -57,6 +57,8 @@ const Layer kWide{"a depthwise one, 5x5", {8, 32, 7, 7}, {32, 1, 5, 5}, {.pad = 
 const Layer kFast{
     "a depthwise one, stride 9", {8, 32, 19, 19}, {32, 1, 3, 3}, {.stride = 9, .groups = 32}};
 const Layer kGrey{"one of one channel", {8, 1, 7, 7}, {1, 1, 3, 3}, {.pad = 1}};
+const Layer kThin{"one of 15 channels", {64, 15, 16, 16}, {32, 15, 3, 3}, {.pad = 1}};
+const Layer kEight{"one of 8x8", {64, 64, 8, 8}, {64, 64, 3, 3}, {.pad = 1}};
 const Layer kOdd{"a 1x1 of ShuffleNet", {32, 58, 8, 8}, {58, 58, 1, 1}, {}};
 const Layer kNarrow{"one of 2x2", {8, 32, 2, 2}, {32, 1, 3, 3}, {.pad = 1, .groups = 32}};
 
@@ -132,6 +134,18 @@ const Row kRows[] = {
      "onednn_nhwc f32", "onednn_nhwc f32"},
     {kBlock, kF32, kContiguous, kInput, "im2col f32", "onednn_blocks f32", "onednn_winograd f32",
      "onednn_blocks f32", "onednn_blocks f32"},
+    {kBlock, kBF16, kChannelsLast, kWeight, "winograd4 f32", "winograd4 f32", "winograd4 f32",
+     "winograd4 f32", "amx bf16"},
+    {kEight, kBF16, kChannelsLast, kWeight, "winograd4 f32", "winograd4 f32", "winograd4 f32",
+     "winograd4 f32", "amx bf16"},
+    {kBlock, kBF16, kChannelsLast, kInput, "winograd4 f32", "winograd4 f32", "winograd4 f32",
+     "winograd4 f32", "onednn_nhwc bf16"},
+    {kBlock, kBF16, kContiguous, kWeight, "im2col f32", "onednn_blocks f32", "onednn_winograd f32",
+     "onednn_blocks bf16", "onednn_blocks bf16"},
+    {kThin, kBF16, kChannelsLast, kWeight, "im2col f32", "onednn_nhwc f32", "onednn_nhwc f32",
+     "onednn_nhwc bf16", "onednn_nhwc bf16"},
+    {kOdd, kBF16, kChannelsLast, kWeight, "products f32", "products f32", "products f32",
+     "onednn_nhwc bf16", "onednn_nhwc bf16, 8 images side by side"},
     {kLast, kBF16, kChannelsLast, kWeight, "winograd4 f32", "winograd4 f32", "winograd4 f32",
      "winograd4 f32", "onednn_nhwc bf16, 13 images side by side"},
     {kStrided, kBF16, kChannelsLast, kWeight, "winograd4 f32", "winograd4 f32", "winograd4 f32",

@@ -8,6 +8,7 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 #include "lathe/core/visit.h"
+#include "lathe/ops/conv/cpu/conv2d_amx_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_depthwise_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "lathe/ops/conv/cpu/conv2d_pointwise_cpu.h"
@@ -17,9 +18,9 @@ namespace lathe::cpu {
 
 namespace {
 
-constexpr std::string_view kNames[] = {"winograd4",   "winograd2",    "products",
-                                       "depthwise",   "im2col",       "onednn_winograd",
-                                       "onednn_nhwc", "onednn_blocks"};
+constexpr std::string_view kNames[] = {"winograd4",       "winograd2",   "products",
+                                       "depthwise",       "im2col",      "amx",
+                                       "onednn_winograd", "onednn_nhwc", "onednn_blocks"};
 
 /// The tile with which our own Winograd is faster than direct convolution in all three passes, if
 /// there is one: from 16 channels and 16 tiles on, measured against oneDNN with AVX-512 and AVX2.
@@ -117,11 +118,22 @@ int64_t images_of_strip(ConvPass pass, const Conv2dGeometry& g, const CpuConvMac
   return ceil_div(g.N, strips);
 }
 
+/// True where our weight gradient of bf16 in tile registers is faster than oneDNN's: not for images
+/// of up to 5x5, between which too many zeros are multiplied. 1x1 filters were not measured.
+bool amx_is_faster(const CpuConvKey& key, const CpuConvMachine& machine) {
+  constexpr int64_t kMinChannels = 16;
+  constexpr double kMinShare = 0.7;
+  return machine.tiles && key.pass == ConvPass::kBackwardWeight && key.format == kChannelsLast &&
+         amx_takes(key.g) && std::min(key.g.C, key.g.K) >= kMinChannels && !key.g.is_trivial() &&
+         key.g.R * key.g.S > 1 && amx_share(key.g) >= kMinShare;
+}
+
 CpuChoice onednn_choice(const CpuConvKey& key, DType dtype, const CpuConvMachine& machine) {
   if (dtype == kF32 && !key.exact && machine.winograd && onednn_winograd_is_faster(key.g)) {
     return {CpuEngine::kOneDnnWinograd, dtype};
   }
   if (key.format != kChannelsLast) return {CpuEngine::kOneDnnBlocks, dtype};
+  if (dtype == kBF16 && amx_is_faster(key, machine)) return {CpuEngine::kAmx, dtype};
   const int64_t images = dtype == kBF16 ? images_of_strip(key.pass, key.g, machine) : 1;
   const Conv2dGeometry g = images == 1 ? key.g : make_conv2d_strips(key.g, images).strip;
   const bool in_place = onednn_nhwc_is_faster(key.pass, g, machine);

@@ -16,13 +16,14 @@
 namespace lathe::cpu {
 
 /// A CPU's engines. The last three are oneDNN's. Words in texts: winograd4, winograd2, products,
-/// depthwise, im2col, onednn_winograd, onednn_nhwc, onednn_blocks.
+/// depthwise, im2col, amx, onednn_winograd, onednn_nhwc, onednn_blocks.
 enum class CpuEngine : uint8_t {
   kWinograd4,       // our F(4x4,3x3)
   kWinograd2,       // our F(2x2,3x3)
   kProducts,        // our matrix products of 1x1 filters
   kDepthwise,       // our loops for a filter per channel
   kIm2col,          // our copies of all patches, and products
+  kAmx,             // our weight gradient of bf16 images in tile registers
   kOneDnnWinograd,  // F(4x4,3x3); direct for the sizes that oneDNN does not take
   kOneDnnNhwc,      // direct sums over NHWC images as they are
   kOneDnnBlocks,    // direct sums over blocks of channels, into which images are reordered

@@ -1,6 +1,7 @@
 // The passes by the engine that is chosen. Contracts: conv2d_engines_cpu.h.
 #include "lathe/ops/conv/cpu/conv2d_engines_cpu.h"
 
+#include "lathe/ops/conv/cpu/conv2d_amx_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_depthwise_cpu.h"
 #include "lathe/ops/conv/cpu/conv2d_dnnl.h"
 #include "lathe/ops/conv/cpu/conv2d_epilogue_cpu.h"
@@ -45,6 +46,7 @@ void conv2d_backward_weight_by(const CpuChoice& choice, const Conv2dGeometry& g,
   if (choice.engine == CpuEngine::kProducts) return pointwise_backward_weight(g, dw, dy, x);
   if (choice.engine == CpuEngine::kDepthwise) return depthwise_backward_weight(g, dw, dy, x);
   if (choice.engine == CpuEngine::kIm2col) return im2col_backward_weight(g, dw, dy, x);
+  if (choice.engine == CpuEngine::kAmx) return amx_backward_weight(g, dw, dy, x);
   onednn_backward_weight(choice, g, dw, dy, x);
 }
 
