@@ -2,6 +2,8 @@
 // index_select along each dimension. Contracts: pad.h.
 #include "lathe/ops/pad.h"
 
+#include <algorithm>
+
 #include "lathe/autograd/record.h"
 #include "lathe/core/checked_size.h"
 #include "lathe/core/copy.h"
@@ -94,24 +96,23 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, Scalar value) {
   return y;
 }
 
-/// Where in [0, n) the elements at these positions of the padded dimension come from.
-static Tensor sources_of(const Tensor& at, int64_t n, PadMode mode) {
-  switch (mode) {
-    case PadMode::kReflect: return sub(n - 1, abs(sub(n - 1, abs(at))));
-    case PadMode::kReplicate: return clamp(at, 0, n - 1);
-    case PadMode::kCircular: break;
-  }
-  return remainder(at, n);
-}
-
 /// The borders that pad() adds along one dimension.
 struct Border {
   int dim;
   int64_t n, before, after;  // the size without borders; what is added
 
+  /// What crops leave of the size.
+  int64_t uncropped() const {
+    return n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);
+  }
+
   /// The positions that the n + before + after elements are copied from.
   Tensor sources(PadMode mode, Device device) const {
-    return sources_of(arange(-before, n + after, 1, {.dtype = kI64, .device = device}), n, mode);
+    const Tensor at = arange(-before, n + after, 1, {.dtype = kI64, .device = device});
+    if (mode == PadMode::kReflect) return sub(n - 1, abs(sub(n - 1, abs(at))));
+    if (mode == PadMode::kReplicate) return clamp(at, 0, n - 1);
+    const int64_t first = std::max<int64_t>(-before, 0);
+    return at.numel() == 0 ? at : add(remainder(sub(at, first), uncropped()), first);
   }
 };
 
@@ -169,17 +170,18 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, PadMode mode) {
   for (int d = 0; d < x.ndim(); ++d) {
     const int64_t n = x.shape()[d], before = all.before[d], after = all.after[d];
     if (before == 0 && after == 0) continue;
+    const Border border{d, n, before, after};
     const int64_t longest = mode == PadMode::kReflect    ? n - 1
-                            : mode == PadMode::kCircular ? n
+                            : mode == PadMode::kCircular ? border.uncropped()
                                                          : INT64_MAX;
     LATHE_CHECK(ValueError, n > 0 && before <= longest && after <= longest, "pad: {", before, ", ",
                 after, "} is more than size ", n, " of dimension ", d,
                 " has for a border of its own elements (x: ", x, ")");
-    borders.push_back({d, n, before, after});
+    borders.push_back(border);
     crops = crops || before < 0 || after < 0;
   }
   if (borders.empty()) return clone(x);
-  if (crops) {  // a border may hold elements that the other side cuts off
+  if (crops) {  // a border may hold elements that the other side cuts off, but for kCircular
     Tensor y = x;
     for (const Border& b : borders) y = index_select(y, b.dim, b.sources(mode, x.device()));
     return contiguous(y, memory_format_of(x));

@@ -21,7 +21,7 @@ LATHE_API Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, Scala
 enum class PadMode : uint8_t {
   kReflect,    // … x[2] x[1] | x[0] x[1] x[2] …: the outermost element is not repeated
   kReplicate,  // … x[0] x[0] | x[0] x[1] x[2] …
-  kCircular,   // … x[n-2] x[n-1] | x[0] x[1] x[2] …
+  kCircular,   // … x[n-2] x[n-1] | x[0] x[1] x[2] …; round what a crop on the other side leaves
 };
 /// Like pad() with a value, but the borders are made of x's own elements.
 /// dtypes: any.   grad: x, twice differentiable.

@@ -8,12 +8,14 @@
 #include "lathe/core/copy.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/hooks/watch.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
 #include "lathe/ops/join.h"
 #include "lathe/ops/lines.h"
 #include "lathe/ops/views.h"
+#include "lathe/ops/where.h"
 
 namespace lathe {
 
@@ -287,12 +289,13 @@ Tensor take_along_dim(const Tensor& x, const Tensor& index, int64_t dim_in) {
               "take_along_dim: x and index must have as many dimensions (x: ", x,
               ", index: ", index, ")");
   if (x.ndim() == 0) return gather(x, dim, index);
+  const Tensor at = where(lt(index, 0), add(index, x.dim(dim)), index);
   Shape xs = x.shape(), is = index.shape();
   xs[dim] = is[dim] = 1;
   xs = is = broadcast_shapes("take_along_dim", xs, is);
   xs[dim] = x.shape()[dim];
   is[dim] = index.shape()[dim];
-  return gather(expand(x, xs), dim, expand(index, is));
+  return gather(expand(x, xs), dim, expand(at, is));
 }
 
 }  // namespace lathe

@@ -85,7 +85,7 @@ LATHE_API Tensors meshgrid(const Tensors& axes, MeshIndexing indexing = MeshInde
 
 /// Like gather (ops/index.h), except that x and index broadcast in all dimensions but `dim`. With
 /// index = argsort(x, dim) it sorts x; with argmax(x, dim, true) it picks the largest elements.
-///   index  i64 or i32, as many dimensions as x
+///   index  i64 or i32, as many dimensions as x; negative ones count from the end
 /// throws: as gather.
 LATHE_API Tensor take_along_dim(const Tensor& x, const Tensor& index, int64_t dim);
 

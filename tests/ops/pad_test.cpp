@@ -143,8 +143,13 @@ TEST_CASE("pad: borders of x's own elements are those at mirrored, nearest and w
       CHECK(difference(y, want, 0) == "");
     }
   }
-  // A border of what the other side cuts off.
+  // A border of what the other side cuts off; kCircular goes round what is left, as in PyTorch.
   CHECK(difference(pad(tensor({1, 2, 3}), {-2, 2}, PadMode::kReflect), {3, 2, 1}, 0) == "");
+  CHECK(difference(pad(tensor({1, 2, 3, 4}), {-1, 2}, PadMode::kCircular), {2, 3, 4, 2, 3}, 0) ==
+        "");
+  CHECK(difference(pad(tensor({1, 2, 3, 4}), {2, -1}, PadMode::kCircular), {2, 3, 1, 2, 3}, 0) ==
+        "");
+  CHECK_THROWS_AS(pad(tensor({1, 2, 3}), {-2, 2}, PadMode::kCircular), ValueError);
 }
 
 TEST_CASE("pad: gradients agree with finite differences, twice") {

@@ -49,6 +49,7 @@ const Case kCases[] = {
     {"meshgrid(x, x[1:], indexing='xy')[0]", [](In in) { return meshgrid({in[0], in[0].slice(0, 1, 3)}, MeshIndexing::kXY)[0]; }, {3}, {2, 3}, {0, 1, 2, 0, 1, 2}},
     {"meshgrid(x, x[1:], indexing='xy')[1]", [](In in) { return meshgrid({in[0], in[0].slice(0, 1, 3)}, MeshIndexing::kXY)[1]; }, {3}, {2, 3}, {1, 1, 1, 2, 2, 2}},
     {"take_along_dim(x, tensor([[2, 0]]), 1)", [](In in) { return take_along_dim(in[0], tensor({{2, 0}}), 1); }, {2, 3}, {2, 2}, {2, 0, 5, 3}},
+    {"take_along_dim(x, tensor([[-1, -3]]), 1)", [](In in) { return take_along_dim(in[0], tensor({{-1, -3}}), 1); }, {2, 3}, {2, 2}, {2, 0, 5, 3}},
 };
 // clang-format on
 
@@ -219,4 +220,5 @@ TEST_CASE("rearrange: errors name the op and the values") {
   CHECK_THROWS_AS(view_as(x.t(), zeros({6})), ShapeError);
   CHECK_THROWS_AS(take_along_dim(x, zeros({2}, {.dtype = kI64}), 1), ShapeError);
   CHECK_THROWS_AS(take_along_dim(x, full({2, 1}, 3), 1), IndexError);
+  CHECK_THROWS_AS(take_along_dim(x, full({2, 1}, -4), 1), IndexError);
 }
