@@ -2,6 +2,7 @@
 #include "lathe/graph/pt2/pt2_call.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <unordered_map>
 #include <utility>
@@ -54,6 +55,15 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"special_log1p", "log1p"},
     {"special_exp2", "exp2"},
     {"special_logsumexp", "logsumexp"},
+    {"special_gammaln", "lgamma"},
+    {"special_digamma", "digamma"},
+    {"special_psi", "digamma"},
+    {"special_polygamma", "polygamma"},
+    {"cholesky", "linalg_cholesky"},
+    {"det", "linalg_det"},
+    {"inverse", "linalg_inv"},
+    {"slogdet", "linalg_slogdet"},
+    {"linalg_matrix_exp", "matrix_exp"},
 };
 
 /// "aten.NAME.OVERLOAD" with a NAME of the tables; `name` itself if it has no other.
@@ -263,6 +273,15 @@ Scalar Call::number(std::string_view name, std::optional<Scalar> otherwise) cons
     return known(*number, name);
   }
   refuse(concat("argument ", in_quotes(name), " is no number"));
+}
+
+Scalar Call::number_in(const Tensor& t, std::string_view name,
+                       std::optional<Scalar> otherwise) const {
+  const Scalar value = number(name, otherwise);
+  const double real = value.to<double>();
+  if (t.dtype() == kBool) return real != 0;
+  const bool is_cut = !is_floating(t.dtype()) && value.is_floating() && std::fabs(real) < 0x1p63;
+  return is_cut ? Scalar(static_cast<int64_t>(real)) : value;
 }
 
 double Call::real(std::string_view name, std::optional<double> otherwise) const {

@@ -61,6 +61,10 @@ class Call {
   double real(std::string_view name, std::optional<double> otherwise = {}) const;
   std::vector<double> reals(std::string_view name) const;
   Scalar number(std::string_view name, std::optional<Scalar> otherwise = {}) const;
+  /// The number as PyTorch writes it into a tensor like `t`: without its fraction into integers,
+  /// as true or false into bool.
+  Scalar number_in(const Tensor& t, std::string_view name,
+                   std::optional<Scalar> otherwise = {}) const;
   bool boolean(std::string_view name, bool otherwise) const;
   std::string word(std::string_view name, std::string_view otherwise) const;
   bool is_word(std::string_view name) const;
@@ -121,9 +125,9 @@ struct Target {
 std::span<const Target> pointwise_targets();  // pt2_pointwise.cpp
 std::span<const Target> shape_targets();      // pt2_shapes.cpp
 std::span<const Target> product_targets();    // pt2_products.cpp
+std::span<const Target> linalg_targets();     // pt2_linalg.cpp
 std::span<const Target> reduction_targets();  // pt2_reductions.cpp
 std::span<const Target> layer_targets();      // pt2_layers.cpp
-std::span<const Target> linalg_targets();     // pt2_linalg.cpp
 std::span<const Target> loss_targets();       // pt2_losses.cpp
 
 /// What a call of an operator computes of `weight`, for LoRA; nullopt if it is no such layer. The

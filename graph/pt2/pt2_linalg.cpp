@@ -1,6 +1,9 @@
-// Eigenvalues, singular values and ranks of matrices.
+// Linear algebra of small matrices: torch.linalg.
 // Contract: pt2_call.h.
+#include "lathe/core/format.h"
 #include "lathe/graph/pt2/pt2_call.h"
+#include "lathe/ops/cast.h"
+#include "lathe/ops/diagonal.h"
 #include "lathe/ops/linalg/linalg.h"
 
 namespace lathe::jit::pt2 {
@@ -52,12 +55,62 @@ void matrix_rank_of(Call& c) {
   c.result(linalg::matrix_rank(matrices(c), o));
 }
 
+template <Tensor (*op)(const Tensor&)>
+void of_matrix(Call& c) {
+  c.result(op(matrices(c)));
+}
+
+void cholesky_of(Call& c) {
+  c.result(linalg::cholesky(c.tensor("self"), {.upper = c.boolean("upper", false)}));
+}
+void slogdet_of(Call& c) {
+  const auto [sign, logabsdet] = linalg::slogdet(matrices(c));
+  c.results({sign, logabsdet});
+}
+void solve_of(Call& c) {
+  c.result(linalg::solve(c.tensor("A"), c.tensor("B"), {.left = c.boolean("left", true)}));
+}
+void solve_triangular_of(Call& c) {
+  c.result(linalg::solve_triangular(c.tensor("self"), c.tensor("B"),
+                                    {.upper = c.boolean("upper", false),
+                                     .left = c.boolean("left", true),
+                                     .unitriangular = c.boolean("unitriangular", false)}));
+}
+
+void qr_of(Call& c) {
+  const std::string mode = c.word("mode", "reduced");
+  if (mode != "reduced" && mode != "complete") c.refuse(concat("has the mode \"", mode, "\""));
+  const auto [q, r] = linalg::qr(c.tensor("A"), {.complete = mode == "complete"});
+  c.results({q, r});
+}
+void pinv_of(Call& c) {
+  if (c.is_tensor("atol") || c.is_tensor("rtol")) c.refuse("has limits that are tensors");
+  if (c.boolean("hermitian", false)) c.refuse("reads one triangle only, which is not supported");
+  linalg::PinvOptions o{.atol = c.real("atol", 0.0)};
+  o.rtol = c.real("rtol", c.real("rcond", -1.0));
+  c.result(linalg::pinv(c.tensor("self"), o));
+}
+
+void matrix_norm_of(Call& c) {
+  const Tensor self = c.tensor("self"), x = self.to(c.dtype("dtype", self.dtype()));
+  const linalg::MatrixNormOptions o{.dim = c.dims("dim", {-2, -1}),
+                                    .keepdim = c.boolean("keepdim", false)};
+  const bool is_number = c.has("ord") && !c.is_word("ord");
+  c.result(is_number ? linalg::matrix_norm(x, c.real("ord"), o)
+                     : linalg::matrix_norm(x, c.word("ord", "fro"), o));
+}
+
 // clang-format off
 const Target kLinalg[] = {
     {"aten.linalg_eigvalsh.default", eigvalsh_of}, {"aten.linalg_eigh.default", eigh_of}, {"aten._linalg_eigh.default", eigh_of},
     {"aten.linalg_svdvals.default", svdvals_of}, {"aten.linalg_svd.default", svd_of<true>}, {"aten._linalg_svd.default", svd_of<false>},
     {"aten.linalg_matrix_rank.default", matrix_rank_of}, {"aten.linalg_matrix_rank.tol_tensor", matrix_rank_of},
     {"aten.linalg_matrix_rank.atol_rtol_float", matrix_rank_of}, {"aten.linalg_matrix_rank.atol_rtol_tensor", matrix_rank_of},
+    {"aten.linalg_cholesky.default", cholesky_of}, {"aten.linalg_solve.default", solve_of}, {"aten.linalg_solve_triangular.default", solve_triangular_of},
+    {"aten.linalg_inv.default", of_matrix<linalg::inv>}, {"aten.linalg_det.default", of_matrix<linalg::det>}, {"aten.linalg_slogdet.default", slogdet_of}, {"aten.linalg_qr.default", qr_of},
+    {"aten.linalg_pinv.atol_rtol_float", pinv_of}, {"aten.linalg_pinv.atol_rtol_tensor", pinv_of}, {"aten.pinverse.default", pinv_of},
+    {"aten.matrix_exp.default", of_matrix<linalg::matrix_exp>}, {"aten.trace.default", of_matrix<lathe::trace>},
+    {"aten.linalg_matrix_norm.default", matrix_norm_of}, {"aten.linalg_matrix_norm.str_ord", matrix_norm_of},
 };
 // clang-format on
 

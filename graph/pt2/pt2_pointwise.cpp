@@ -10,7 +10,9 @@
 #include "lathe/ops/bitwise.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/isclose.h"
 #include "lathe/ops/random.h"
+#include "lathe/ops/special.h"
 #include "lathe/ops/unary.h"
 #include "lathe/ops/where.h"
 
@@ -143,7 +145,7 @@ void filled(Call& c) {
 void masked(Call& c) {
   const Tensor self = c.tensor("self"), mask = c.tensor("mask");
   if (c.is_tensor("value")) return c.result(masked_fill(self, mask, c.tensor("value")));
-  c.result(masked_fill(self, mask, c.number("value")));
+  c.result(masked_fill(self, mask, c.number_in(self, "value")));
 }
 
 void pow_of(Call& c) {
@@ -254,6 +256,7 @@ const Target kPointwise[] = {
     {"aten.sqrt.default", unary<sqrt>}, {"aten.rsqrt.default", unary<rsqrt>}, {"aten.reciprocal.default", unary<reciprocal>},
     {"aten.sin.default", unary<sin>}, {"aten.cos.default", unary<cos>}, {"aten.tan.default", unary<tan>}, {"aten.asin.default", unary<asin>}, {"aten.acos.default", unary<acos>}, {"aten.atan.default", unary<atan>},
     {"aten.sinh.default", unary<sinh>}, {"aten.cosh.default", unary<cosh>}, {"aten.asinh.default", unary<asinh>}, {"aten.acosh.default", unary<acosh>}, {"aten.atanh.default", unary<atanh>},
+    {"aten.lgamma.default", unary<lgamma>}, {"aten.digamma.default", unary<digamma>}, {"aten.polygamma.default", [](Call& c) { c.result(polygamma(c.integer("n"), c.self())); }},
     {"aten.erf.default", unary<erf>}, {"aten.tanh.default", unary<tanh>}, {"aten.sigmoid.default", unary<sigmoid>}, {"aten.log_sigmoid.default", unary<logsigmoid>},
     {"aten.relu.default", unary<relu>}, {"aten.relu6.default", unary<relu6>}, {"aten.silu.default", unary<silu>}, {"aten.mish.default", unary<mish>},
     {"aten.selu.default", unary<selu>}, {"aten.hardsigmoid.default", unary<hardsigmoid>}, {"aten.hardswish.default", unary<hardswish>},
@@ -296,6 +299,7 @@ const Target kPointwise[] = {
     {"aten.zero_.default", [](Call& c) { c.result(zeros_like(c.tensor("self"))); }, kWrite},
     {"aten.copy_.default", [](Call& c) { c.result(clone(c.tensor("src"))); }, kWrite},
     {"aten.bernoulli_.float", bernoulli_of, kWrite},
+    {"aten.isclose.default", [](Call& c) { c.result(isclose(c.tensor("self"), c.tensor("other"), {.rtol = c.real("rtol", 1e-5), .atol = c.real("atol", 1e-8), .equal_nan = c.boolean("equal_nan", false)})); }},
 
     {"_operator.add", integers<Sum::kAdd>}, {"_operator.sub", integers<Sum::kSub>}, {"_operator.mul", integers<Sum::kMul>},
     {"_operator.floordiv", integers<Sum::kFloorDiv>}, {"_operator.mod", integers<Sum::kMod>}, {"torch.sym_max", integers<Sum::kMax>}, {"torch.sym_min", integers<Sum::kMin>},

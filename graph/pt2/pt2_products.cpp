@@ -14,8 +14,12 @@ namespace lathe::jit::pt2 {
 
 namespace {
 
+/// A weight that is a vector gives one number for each row.
 void linear_of(Call& c) {
-  c.result(linear(c.tensor("input"), c.tensor("weight"), c.maybe("bias")));
+  const Tensor x = c.tensor("input"), w = c.tensor("weight"), bias = c.maybe("bias");
+  if (w.ndim() != 1) return c.result(linear(x, w, bias));
+  const Tensor y = matmul(x, w);
+  c.result(bias.defined() ? add(y, bias) : y);
 }
 
 /// op(self, the argument `other`).

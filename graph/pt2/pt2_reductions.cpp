@@ -5,10 +5,12 @@
 #include "lathe/graph/pt2/pt2_call.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/counting.h"
 #include "lathe/ops/cumprod.h"
 #include "lathe/ops/cumsum.h"
 #include "lathe/ops/distance.h"
 #include "lathe/ops/reduce.h"
+#include "lathe/ops/searchsorted.h"
 #include "lathe/ops/softmax.h"
 #include "lathe/ops/sort.h"
 #include "lathe/ops/statistics.h"
@@ -149,6 +151,21 @@ void quantile_of(Call& c) {
   c.result(c.is_tensor("q") ? quantile(self, c.tensor("q"), o) : quantile(self, c.real("q"), o));
 }
 
+/// Places among sorted numbers; `from` is what has the numbers that are looked up.
+SearchOptions search_options(Call& c) {
+  if (c.has("sorter")) c.refuse("takes the order of its numbers, which is not supported");
+  return {.right = c.boolean("right", false) || c.word("side", "left") == "right"};
+}
+void placed(Call& c, const Tensor& places) {
+  c.result(c.boolean("out_int32", false) ? places.to(kI32) : places);
+}
+void searchsorted_of(Call& c) {
+  placed(c, searchsorted(c.tensor("sorted_sequence"), c.tensor("self"), search_options(c)));
+}
+void bucketize_of(Call& c) {
+  placed(c, bucketize(c.tensor("self"), c.tensor("boundaries"), search_options(c)));
+}
+
 using enum Kind;
 
 // clang-format off
@@ -156,15 +173,17 @@ const Target kReductions[] = {
     {"aten.softmax.int", along<softmax>}, {"aten.log_softmax.int", along<log_softmax>},
     {"aten.mean.dim", reduced<mean>}, {"aten.mean.default", reduced<mean>}, {"aten.sum.dim_IntList", reduced<sum>}, {"aten.sum.default", reduced<sum>},
     {"aten.amax.default", reduced<amax>}, {"aten.amin.default", reduced<amin>}, {"aten.logsumexp.default", reduced<logsumexp>},
-    {"aten.any.dim", reduced<any>}, {"aten.all.dim", reduced<all>}, {"aten.any.default", reduced<any>}, {"aten.all.default", reduced<all>},
+    {"aten.any.dim", reduced<any>}, {"aten.all.dim", reduced<all>}, {"aten.any.default", reduced<any>}, {"aten.all.default", reduced<all>}, {"aten.any.dims", reduced<any>}, {"aten.all.dims", reduced<all>},
     {"aten.var.correction", varied<var>}, {"aten.var.dim", varied<var>}, {"aten.std.correction", varied<lathe::std>}, {"aten.std.dim", varied<lathe::std>},
     {"aten.linalg_vector_norm.default", vector_norm_of}, {"aten.max.dim", largest<max>}, {"aten.min.dim", largest<min>},
     {"aten.max.default", extreme_of_all<amax>}, {"aten.min.default", extreme_of_all<amin>}, {"aten.argmax.default", place<argmax, argmax>}, {"aten.argmin.default", place<argmin, argmin>},
-    {"aten.var.default", varied<var>}, {"aten.std.default", varied<lathe::std>}, {"aten.var_mean.correction", with_mean<var>}, {"aten.std_mean.correction", with_mean<lathe::std>},
+    {"aten.var.default", varied<var>}, {"aten.std.default", varied<lathe::std>}, {"aten.var_mean.correction", with_mean<var>}, {"aten.std_mean.correction", with_mean<lathe::std>}, {"aten.var_mean.dim", with_mean<var>}, {"aten.std_mean.dim", with_mean<lathe::std>}, {"aten.var_mean.default", with_mean<var>}, {"aten.std_mean.default", with_mean<lathe::std>},
     {"aten.norm.Scalar", norm_of}, {"aten.norm.ScalarOpt_dim", norm_of}, {"aten.prod.default", prod_of}, {"aten.prod.dim_int", prod_of}, {"aten.count_nonzero.default", count_nonzero_of}, {"aten.count_nonzero.dim_IntList", count_nonzero_of},
     {"aten.cumsum.default", along<cumsum>}, {"aten.cumprod.default", along<cumprod>},
     {"aten.sort.default", sort_of}, {"aten.sort.stable", sort_of}, {"aten.argsort.default", argsort_of}, {"aten.topk.default", topk_of},
     {"aten.kthvalue.default", kthvalue_of}, {"aten.median.default", median_of}, {"aten.median.dim", median_of}, {"aten.cummax.default", extreme_so_far<cummax>}, {"aten.cummin.default", extreme_so_far<cummin>},
+    {"aten.searchsorted.Tensor", searchsorted_of}, {"aten.bucketize.Tensor", bucketize_of}, {"aten.histc.default", [](Call& c) { c.result(histc(c.tensor("self"), {.bins = c.integer("bins", 100), .low = c.real("min", 0.0), .high = c.real("max", 0.0)})); }},
+    {"aten.bincount.default", [](Call& c) { c.result(bincount(c.tensor("self"), {.weights = c.maybe("weights"), .min_length = c.integer("minlength", 0)})); }},
     {"aten.quantile.default", quantile_of}, {"aten.quantile.scalar", quantile_of},
 };
 // clang-format on

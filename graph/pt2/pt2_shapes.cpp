@@ -14,6 +14,7 @@
 #include "lathe/ops/index.h"
 #include "lathe/ops/indexing.h"
 #include "lathe/ops/join.h"
+#include "lathe/ops/nonzero.h"
 #include "lathe/ops/pad.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/rearrange.h"
@@ -114,7 +115,7 @@ void pad_of(Call& c) {
   const Tensor x = c.tensor("self");
   const std::vector<int64_t> amounts = c.integers("pad");
   const std::string mode = c.word("mode", "constant");
-  if (mode == "constant") return c.result(pad(x, amounts, c.number("value", 0)));
+  if (mode == "constant") return c.result(pad(x, amounts, c.number_in(x, "value", 0)));
   if (mode == "reflect") return c.result(pad(x, amounts, PadMode::kReflect));
   if (mode == "replicate") return c.result(pad(x, amounts, PadMode::kReplicate));
   if (mode == "circular") return c.result(pad(x, amounts, PadMode::kCircular));
@@ -132,6 +133,7 @@ void roll_of(Call& c) {
 /// x[..., i + 1] - x[..., i], `n` times.
 void diff(Call& c) {
   const int64_t dim = c.integer("dim", -1);
+  if (c.integer("n", 1) == 0) return c.result(c.tensor("self"));
   Tensors parts;
   if (c.has("prepend")) parts.push_back(c.tensor("prepend"));
   parts.push_back(c.tensor("self"));
@@ -166,7 +168,7 @@ void scatter_of(Call& c) {
   const Tensor self = c.tensor("self"), index = c.tensor("index");
   const int64_t dim = c.integer("dim");
   if (c.has("src")) return c.result(scatter(self, dim, index, c.tensor("src")));
-  c.result(scatter(self, dim, index, c.number("value")));
+  c.result(scatter(self, dim, index, c.number_in(self, "value")));
 }
 
 void scatter_reduce_of(Call& c) {
@@ -328,8 +330,12 @@ const Target kShapes[] = {
     {"aten.scatter_reduce.two", scatter_reduce_of},
     {"aten.scatter_add.default", [](Call& c) { c.result(scatter_add(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.tensor("src"))); }},
     {"aten.index_add.default", [](Call& c) { c.result(index_add(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.tensor("source"), c.number("alpha", 1))); }},
-    {"aten.index_fill.int_Scalar", [](Call& c) { c.result(index_fill(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.number("value"))); }},
+    {"aten.index_fill.int_Scalar", [](Call& c) { c.result(index_fill(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.number_in(c.tensor("self"), "value"))); }},
     {"aten.index_copy.default", [](Call& c) { c.result(index_copy(c.tensor("self"), c.integer("dim"), c.tensor("index"), c.tensor("source"))); }},
+    {"aten.put.default", [](Call& c) { c.result(put(c.tensor("self"), c.tensor("index"), c.tensor("source"), {.accumulate = c.boolean("accumulate", false)})); }},
+    {"aten.masked_select.default", [](Call& c) { c.result(masked_select(c.tensor("self"), c.tensor("mask"))); }},
+    {"aten.masked_scatter.default", [](Call& c) { c.result(masked_scatter(c.tensor("self"), c.tensor("mask"), c.tensor("source"))); }},
+    {"aten.nonzero.default", [](Call& c) { c.result(nonzero(c.tensor("self"))); }}, {"aten.diag.default", [](Call& c) { c.result(diag(c.tensor("self"), c.integer("diagonal", 0))); }},
     {"aten.take.default", [](Call& c) { c.result(take(c.tensor("self"), c.tensor("index"))); }},
     {"aten.take_along_dim.default", [](Call& c) { const Tensor self = c.tensor("self"), at = c.tensor("indices"); c.result(c.has("dim") ? take_along_dim(self, at, c.integer("dim")) : gather(flatten(self), 0, flatten(at))); }},
     {"aten.one_hot.default", [](Call& c) { c.result(one_hot(c.tensor("self"), c.integer("num_classes", -1))); }},
