@@ -5,7 +5,7 @@
 // only the first. So the way back is as easy, and the density changes by the factor of the stretch:
 // log p(x) = log N(z; 0, 1) + the sum of the logarithms of all stretches.
 //
-//   normalising_flow [STEPS]
+//   normalising_flow [STEPS [WEIGHTS]]      WEIGHTS: a file with the weights to begin from
 // ref: Dinh, Sohl-Dickstein and Bengio 2017 (arXiv:1605.08803).
 #include <lathe/lathe.h>
 #include <lathe/nn/distributions/distributions.h>
@@ -83,14 +83,17 @@ int main(int argc, char** argv) {
   const int steps = argc > 1 ? std::atoi(argv[1]) : 2000;
   lathe::manual_seed(1);
   Flow flow;
+  if (argc > 2) nn::load(flow, argv[2]);
+  lathe::manual_seed(2);  // the points are the same for every flow
+  std::cout.precision(8);
   lathe::optim::Adam opt(flow.parameters(), {.lr = 2e-3});
   for (int step = 1; step <= steps; ++step) {
     opt.zero_grad();
     const Tensor loss = -flow.log_prob(moons(256)).mean();
     loss.backward();
     opt.step();
-    if (step % 500 == 0)
-      std::cout << "step " << step << "  nats " << loss.item<float>() << std::endl;
+    if (step <= 10 || step % 500 == 0)
+      std::cout << "step " << step << "  loss " << loss.item<float>() << std::endl;
   }
   const lathe::NoGrad off;
   std::cout << "nats per new point " << -flow.log_prob(moons(5000)).mean().item<float>()

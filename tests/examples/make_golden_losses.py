@@ -29,6 +29,16 @@ class Words:
         return int(self.state.randint(0, 1 << 32, dtype=numpy.uint32))
 
 
+def philox(key, counter):
+    """The four words of Philox4x32-10 (Salmon et al. 2011)."""
+    c, k = [counter, 0, 0, 0], [key, 0]
+    for _ in range(10):
+        p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(q >> 32) ^ c[1] ^ k[0], q & 0xffffffff, (p >> 32) ^ c[3] ^ k[1], p & 0xffffffff]
+        k = [(k[0] + 0x9E3779B9) % 2**32, (k[1] + 0xBB67AE85) % 2**32]
+    return c
+
+
 def begin(model):
     """Gives the model its first weights.   → their shapes by name"""
     state = {name: value for name, value in model.state_dict().items() if value.is_floating_point()}
@@ -70,16 +80,6 @@ def sums(words, count, digits):
             text += f"{a:0{digits}}+{b:0{digits}}={a + b:0{digits + 1}};"
             count -= 1
     return text
-
-
-def philox(key, counter):
-    """The four words of Philox4x32-10 (Salmon et al. 2011)."""
-    c, k = [counter, 0, 0, 0], [key, 0]
-    for _ in range(10):
-        p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [(q >> 32) ^ c[1] ^ k[0], q & 0xffffffff, (p >> 32) ^ c[3] ^ k[1], p & 0xffffffff]
-        k = [(k[0] + 0x9E3779B9) % 2**32, (k[1] + 0xBB67AE85) % 2**32]
-    return c
 
 
 class Block(nn.Module):
@@ -239,6 +239,51 @@ def char_lstm():
     return trained(model, torch.optim.Adam(model.parameters(), lr=5e-3), loss, clip=1)
 
 
+# --- normalising_flow ----------------------------------------------------------------------------------------------------------
+
+
+class Coupling(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(1, 64), nn.Linear(64, 64), nn.Linear(64, 2)
+
+    def forward(self, fixed, other):
+        """→ the other coordinate, moved and stretched, and the logarithm of the stretch"""
+        stretch, shift = self.last(self.second(self.first(fixed).relu()).relu()).chunk(2, 1)
+        stretch = 2 * stretch.tanh()
+        return other * stretch.exp() + shift, stretch
+
+
+def moons(uniform, count=256):
+    """Two half circles, from a function that gives n uniform numbers."""
+    angle, side = torch.pi * uniform(count), (uniform(count) < 0.5) * 2.0 - 1
+    bits = uniform(2 * count).reshape(-1, 2)
+    radius, turn = (-2 * (1 - bits[:, 0]).log()).sqrt(), 2 * torch.pi * bits[:, 1]
+    normal = torch.stack([radius * turn.cos(), radius * turn.sin()], 1).reshape(count, 2)  # Box and Muller 1958
+    return torch.stack([angle.cos() * side + 0.5 * side, angle.sin() * side - 0.25 * side], 1) + 0.08 * normal
+
+
+def normalising_flow():
+    model, counter = nn.ModuleDict({"couplings": nn.ModuleList([Coupling() for _ in range(8)])}), 0
+
+    def uniform(count):
+        nonlocal counter
+        words = [word for i in range(count // 4) for word in philox(2, counter + i)]
+        counter += count // 4
+        return torch.tensor([(word >> 8) / 2**24 for word in words])
+
+    def loss():
+        x = list(moons(uniform).split(1, 1))
+        stretches = 0
+        for i, coupling in enumerate(model["couplings"]):
+            fixed = i % 2
+            x[1 - fixed], stretch = coupling(x[fixed], x[1 - fixed])
+            stretches = stretches + stretch
+        normal = torch.distributions.Normal(0.0, 1.0)
+        return -(normal.log_prob(x[0]) + normal.log_prob(x[1]) + stretches).mean()
+    return trained(model, torch.optim.Adam(model.parameters(), lr=2e-3), loss)
+
+
 # --- detector ------------------------------------------------------------------------------------------------------------------
 
 
@@ -295,7 +340,7 @@ def detector():
     return trained(model, torch.optim.Adam(model.parameters(), lr=3e-3), loss)
 
 
-PROGRAMS = [mingpt, llama, char_lstm, detector]
+PROGRAMS = [mingpt, llama, char_lstm, normalising_flow, detector]
 
 if __name__ == "__main__":
     torch.set_default_dtype(torch.float64)
