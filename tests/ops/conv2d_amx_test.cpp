@@ -14,6 +14,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/conv/cpu/amx_kernels.h"
 #include "lathe/ops/conv/cpu/conv2d_dnnl.h"
+#include "lathe/ops/conv/cpu/conv2d_engines_cpu.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/memory_format.h"
@@ -41,6 +42,8 @@ const AmxCase kCases[] = {
     {"a high pad", {2, 16, 5, 5}, {16, 16, 2, 2}, {.pad = {1, 3}}},
     {"dilated", {2, 16, 12, 9}, {24, 16, 3, 3}, {.pad = 2, .dilation = 2}},
     {"bands of a large image", {2, 64, 70, 61}, {64, 64, 3, 3}, {.pad = 1}},
+    {"chunks of two bands", {3, 32, 66, 61}, {96, 32, 3, 3}, {.pad = 1}},
+    {"higher than its image and padding", {2, 16, 5, 5}, {16, 16, 2, 2}, {.pad = 3}},
     {"bands of one row", {1, 16, 3, 9000}, {16, 16, 3, 3}, {.pad = 1}},
     {"one pixel", {40, 16, 1, 1}, {16, 16, 3, 3}, {.pad = 1}},
     {"several parts", {70, 16, 15, 15}, {32, 16, 3, 3}, {.pad = 1}},
@@ -99,6 +102,7 @@ TEST_CASE("conv2d amx: the filters' gradient is the sum in f64, rounded once to 
         REQUIRE(got.size() == want.size());
         int64_t wrong = 0;
         for (size_t i = 0; i < got.size(); ++i) {
+          // Half a unit of bf16, and f32's rounding of up to 100 additions in a row.
           const double most = std::abs(want[i]) / 256 + 1e-5 * all[i];
           if (!(std::abs(got[i] - want[i]) <= most)) ++wrong;
         }
@@ -106,6 +110,14 @@ TEST_CASE("conv2d amx: the filters' gradient is the sum in f64, rounded once to 
       }
     }
   }
+}
+
+TEST_CASE("conv2d amx: the engine of that name") {
+  const Problem problem(kCases[0]);
+  const Tensor dw = in(kContiguous, full(problem.g.w_shape(), NAN));
+  cpu::conv2d_backward_weight_by({cpu::CpuEngine::kAmx, kBF16}, problem.g, dw, problem.dy,
+                                 problem.x);
+  CHECK(dw.to_vector<float>() == problem.by(all_kernels().back(), kContiguous).to_vector<float>());
 }
 
 TEST_CASE("conv2d amx: the same bits for any number of threads") {

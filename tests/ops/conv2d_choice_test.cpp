@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <climits>
 #include <optional>
 #include <string>
 
@@ -59,6 +60,11 @@ const Layer kFast{
 const Layer kGrey{"one of one channel", {8, 1, 7, 7}, {1, 1, 3, 3}, {.pad = 1}};
 const Layer kThin{"one of 15 channels", {64, 15, 16, 16}, {32, 15, 3, 3}, {.pad = 1}};
 const Layer kEight{"one of 8x8", {64, 64, 8, 8}, {64, 64, 3, 3}, {.pad = 1}};
+const Layer kFew{"too few tasks", {8, 64, 16, 16}, {32, 64, 3, 3}, {.pad = 1}};
+const Layer kFar{"far apart",
+                 {1, 16, 7, 8},
+                 {16, 16, 2, 2},
+                 {.pad = {1 << 29, (1 << 30) - 8}, .dilation = {(1 << 30) - 1, INT_MAX - 15}}};
 const Layer kOdd{"a 1x1 of ShuffleNet", {32, 58, 8, 8}, {58, 58, 1, 1}, {}};
 const Layer kNarrow{"one of 2x2", {8, 32, 2, 2}, {32, 1, 3, 3}, {.pad = 1, .groups = 32}};
 
@@ -142,6 +148,10 @@ const Row kRows[] = {
      "winograd4 f32", "onednn_nhwc bf16"},
     {kBlock, kBF16, kContiguous, kWeight, "im2col f32", "onednn_blocks f32", "onednn_winograd f32",
      "onednn_blocks bf16", "onednn_blocks bf16"},
+    {kFew, kBF16, kChannelsLast, kWeight, "winograd4 f32", "winograd4 f32", "winograd4 f32",
+     "winograd4 f32", "onednn_nhwc bf16"},
+    {kFar, kBF16, kChannelsLast, kWeight, "im2col f32", "onednn_nhwc f32", "onednn_nhwc f32",
+     "onednn_nhwc bf16", "onednn_nhwc bf16"},
     {kThin, kBF16, kChannelsLast, kWeight, "im2col f32", "onednn_nhwc f32", "onednn_nhwc f32",
      "onednn_nhwc bf16", "onednn_nhwc bf16"},
     {kOdd, kBF16, kChannelsLast, kWeight, "products f32", "products f32", "products f32",

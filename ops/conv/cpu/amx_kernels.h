@@ -1,5 +1,5 @@
 // The inner loops of the weight gradient in tile registers (conv2d_amx_cpu.h): amx_kernels_amx.cpp
-// for processors with Intel's Advanced Matrix Extensions, amx_kernels_base.cpp for all others.
+// for processors with Intel's Advanced Matrix Extensions, amx_kernels_cpu.cpp for all others.
 //
 // A tile register holds 16 rows of 64 bytes. TDPBF16PS multiplies a tile of 16 rows x 32 numbers by
 // one of 16 pairs of rows x 16 columns, in which the two numbers of a pair are neighbours, and adds
@@ -11,12 +11,13 @@
 
 namespace lathe::cpu {
 
-inline constexpr int64_t kAmxPixels = 32;  // that one instruction sums over
+inline constexpr int64_t kAmxPixels = 32;  // pixels that one instruction sums over
 inline constexpr int64_t kAmxBlock = 32;   // rows and columns of sums: two tiles each way
 
 /// sums[rows, 32] (+)= the sum over `steps` times 32 pixels of a * b.
 struct AmxProduct {
   float* sums;        // rows one after another
+  int64_t rows;       // as begin() was told
   const uint16_t* a;  // element (row, pixel) at a[row * a_row + pixel]
   int64_t a_row;
   const uint16_t* b;  // element (pixel, column) at b[pixel / 2 * 64 + column * 2 + pixel % 2]

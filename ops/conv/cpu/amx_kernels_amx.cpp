@@ -49,12 +49,7 @@ constexpr TileConfigs make_configs() {
 // Made by the compiler: code of this file must not run on another processor, not even before main.
 constexpr TileConfigs kConfigs = make_configs();
 
-thread_local int64_t t_rows = 0;
-
-void begin(int64_t rows) {
-  t_rows = rows;
-  _tile_loadconfig(&kConfigs.of[rows]);
-}
+void begin(int64_t rows) { _tile_loadconfig(&kConfigs.of[rows]); }
 
 void end() { _tile_release(); }
 
@@ -62,7 +57,7 @@ void multiply(const AmxProduct& p) {
   constexpr int64_t kSize = sizeof(uint16_t), kBRow = 64 * kSize;
   constexpr int64_t row = kAmxBlock * sizeof(float);
   const int64_t a_row = p.a_row * kSize;
-  const bool has_lower = t_rows > kHalf;
+  const bool has_lower = p.rows > kHalf;
   float* const lower = p.sums + kHalf * kAmxBlock;
   const bool loads = p.add;
   if (loads) {
@@ -85,7 +80,7 @@ void multiply(const AmxProduct& p) {
   for (int64_t step = 0; step < p.steps; ++step) {
     _tile_loadd(4, a, a_row);
     _tile_loadd(6, b, kBRow);
-    _tile_loadd(7, b + kAmxPixels, kBRow);
+    _tile_loadd(7, b + 2 * kHalf, kBRow);  // pairs of 16 columns
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
     _tile_loadd(5, a_lower, a_row);

@@ -1,4 +1,4 @@
-// The weight gradient in tile registers: which pixels are summed up when. Contract:
+// The weight gradient in tile registers: the order in which pixels are summed. Contract:
 // conv2d_amx_cpu.h.
 #include "lathe/ops/conv/cpu/conv2d_amx_cpu.h"
 
@@ -63,40 +63,53 @@ struct Chunk {
 
 constexpr int64_t kBlockFloats = kAmxBlock * kAmxBlock;
 
-class WeightGradient {
+/// How the sum is divided, as a function of the sizes alone.
+struct Division {
+  Division(const Conv2dGeometry& g, const Line& line)
+      : ins(round_up(g.C, kAmxBlock)), outs(round_up(g.K, kAmxBlock)) {
+    constexpr int64_t kChunkBytes = 768 * 1024, kMostParts = 32;
+    constexpr int64_t kPartPixels = 4096;             // of dy, worth sums of their own
+    constexpr int64_t kSumsBytes = 20 * 1024 * 1024;  // of all parts
+    const int64_t band = line.height * line.pitch * (ins + outs) * int64_t{sizeof(uint16_t)};
+    chunk = std::max(int64_t{1}, kChunkBytes / band);
+    part_floats = g.R * g.S * ins * outs;
+    const int64_t most = kSumsBytes / (part_floats * int64_t{sizeof(float)});
+    parts = std::clamp(std::min(g.N * g.P * g.Q / kPartPixels, most), int64_t{1},
+                       std::min(kMostParts, g.N * line.bands));
+  }
+  int64_t blocks() const { return outs / kAmxBlock; }
+
+  int64_t ins, outs;     // channels of x and dy, up to whole blocks
+  int64_t chunk, parts;  // bands that are in the cache together; parts of the sum
+  int64_t part_floats;   // the sums of one part
+};
+
+class AmxWeightGradient {
  public:
-  WeightGradient(const AmxKernels& kernels, const Conv2dGeometry& g, const Tensor& dy,
-                 const Tensor& x)
+  AmxWeightGradient(const AmxKernels& kernels, const Conv2dGeometry& g, const Tensor& dy,
+                    const Tensor& x)
       : kernels_(kernels),
         g_(g),
         line_(g),
         dy_(reinterpret_cast<const uint16_t*>(dy.data<BFloat16>())),
         x_(reinterpret_cast<const uint16_t*>(x.data<BFloat16>())),
-        ins_(round_up(g.C, kAmxBlock)),
-        outs_(round_up(g.K, kAmxBlock)),
+        division_(g, line_),
         zeros_(static_cast<size_t>(std::max(g.C, g.K))) {
-    constexpr int64_t kChunkBytes = 768 * 1024, kMostParts = 32;
-    constexpr int64_t kPartPixels = 4096;             // of dy, worth sums of their own
-    constexpr int64_t kSumsBytes = 20 * 1024 * 1024;  // of all parts
-    const int64_t band = line_.height * line_.pitch * (ins_ + outs_) * int64_t{sizeof(uint16_t)};
-    chunk_ = std::max(int64_t{1}, kChunkBytes / band);
-    const int64_t most = kSumsBytes / (part_floats() * int64_t{sizeof(float)});
-    parts_ = std::clamp(std::min(g.N * g.P * g.Q / kPartPixels, most), int64_t{1},
-                        std::min(kMostParts, bands()));
-    // Extra threads take channels of dy apart, and copy x again.
-    const int64_t shares = ceil_div(int64_t{num_threads()}, parts_), all = outs_ / kAmxBlock;
-    blocks_ = ceil_div(all, std::min(shares, all));
+    // With more threads than parts, several tasks share a part: each takes some blocks of dy's
+    // channels and copies x itself.
+    const int64_t shares = ceil_div(int64_t{num_threads()}, division_.parts);
+    blocks_ = ceil_div(division_.blocks(), std::min(shares, division_.blocks()));
   }
 
   void run(const Tensor& dw) {
-    const Tensor sums = scratch(parts_ * part_floats(), kF32);
-    const int64_t shares = ceil_div(outs_ / kAmxBlock, blocks_);
-    parallel_for(parts_ * shares, 1, [&](int64_t first, int64_t last) {
+    const Tensor sums = scratch(division_.parts * division_.part_floats, kF32);
+    const int64_t shares = ceil_div(division_.blocks(), blocks_);
+    parallel_for(division_.parts * shares, 1, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) {
         const int64_t part = i / shares, out = i % shares * blocks_ * kAmxBlock;
-        add_bands(sums.data<float>() + part * part_floats(), out,
-                  std::min(blocks_ * kAmxBlock, outs_ - out), bands() * part / parts_,
-                  bands() * (part + 1) / parts_);
+        add_bands(sums.data<float>() + part * division_.part_floats, out,
+                  std::min(blocks_ * kAmxBlock, division_.outs - out),
+                  bands() * part / division_.parts, bands() * (part + 1) / division_.parts);
       }
     });
     add_parts(dw, sums.data<float>());
@@ -109,15 +122,14 @@ class WeightGradient {
     return tap / g_.S * g_.dilation.rows * line_.pitch + tap % g_.S * g_.dilation.cols;
   }
   /// The sums of one part: [c / 32, k / 32, tap, c % 32, k % 32].
-  int64_t part_floats() const { return taps() * ins_ * outs_; }
   int64_t block_of(int64_t c, int64_t k) const {
-    return (c / kAmxBlock * (outs_ / kAmxBlock) + k / kAmxBlock) * taps() * kBlockFloats;
+    return (c / kAmxBlock * division_.blocks() + k / kAmxBlock) * taps() * kBlockFloats;
   }
 
   /// The sums over bands [first, last) for `outs` channels of dy from `out` on.
   void add_bands(float* sums, int64_t out, int64_t outs, int64_t first, int64_t last) const {
-    const Chunk largest(g_, line_, first, std::min(chunk_, last - first));
-    const int64_t of_x = ins_ * largest.plane;
+    const Chunk largest(g_, line_, first, std::min(division_.chunk, last - first));
+    const int64_t of_x = division_.ins * largest.plane;
     const Tensor memory = scratch(of_x + outs * largest.steps * kAmxPixels, kBF16);
     auto* const planes = reinterpret_cast<uint16_t*>(memory.data<BFloat16>());
     uint16_t* const pairs = planes + of_x;
@@ -134,10 +146,12 @@ class WeightGradient {
                 int64_t out, int64_t outs, bool add) const {
     constexpr int64_t kSteps = 8;
     for (int64_t in = 0; in < g_.C; in += kAmxBlock) {
-      kernels_.begin(std::min(kAmxBlock, g_.C - in));
+      const int64_t rows = std::min(kAmxBlock, g_.C - in);
+      kernels_.begin(rows);
       for (int64_t k = 0; k < outs; k += kAmxBlock) {
         for (int64_t step = 0; step < chunk.steps; step += kSteps) {
           AmxProduct product{.sums = sums + block_of(in, out + k),
+                             .rows = rows,
                              .a = nullptr,
                              .a_row = chunk.plane,
                              .b = pairs + (k * chunk.steps + step * kAmxBlock) * kAmxPixels,
@@ -208,46 +222,53 @@ class WeightGradient {
     constexpr int64_t kGrain = 32768;  // floats of the parts that are worth another thread
     BFloat16* const to = dw.data<BFloat16>();
     const Strides& step = dw.strides();
-    const int64_t blocks = part_floats() / kBlockFloats, across = outs_ / kAmxBlock;
-    parallel_for(blocks, ceil_div(kGrain, kBlockFloats * parts_), [&](int64_t first, int64_t last) {
-      float sum[kBlockFloats];
-      for (int64_t i = first; i < last; ++i) {
-        std::copy_n(parts + i * kBlockFloats, kBlockFloats, sum);
-        for (int64_t part = 1; part < parts_; ++part) {
-          const float* const from = parts + part * part_floats() + i * kBlockFloats;
-          for (int64_t j = 0; j < kBlockFloats; ++j) sum[j] += from[j];
-        }
-        const int64_t tap = i % taps(), place = i / taps();
-        const int64_t c = place / across * kAmxBlock, k = place % across * kAmxBlock;
-        const int64_t ins = std::min(kAmxBlock, g_.C - c), outs = std::min(kAmxBlock, g_.K - k);
-        BFloat16* const filters =
-            to + k * step[0] + c * step[1] + tap / g_.S * step[2] + tap % g_.S * step[3];
-        for (int64_t column = 0; column < outs; ++column)
-          for (int64_t row = 0; row < ins; ++row)
-            filters[column * step[0] + row * step[1]] = BFloat16(sum[row * kAmxBlock + column]);
-      }
-    });
+    const int64_t blocks = division_.part_floats / kBlockFloats;
+    parallel_for(
+        blocks, ceil_div(kGrain, kBlockFloats * division_.parts), [&](int64_t first, int64_t last) {
+          float sum[kBlockFloats];
+          for (int64_t i = first; i < last; ++i) {
+            const int64_t tap = i % taps(), place = i / taps();
+            const int64_t c = place / division_.blocks() * kAmxBlock,
+                          k = place % division_.blocks() * kAmxBlock;
+            const int64_t ins = std::min(kAmxBlock, g_.C - c), outs = std::min(kAmxBlock, g_.K - k);
+            std::copy_n(parts + i * kBlockFloats, ins * kAmxBlock, sum);
+            for (int64_t part = 1; part < division_.parts; ++part) {
+              const float* const from = parts + part * division_.part_floats + i * kBlockFloats;
+              for (int64_t j = 0; j < ins * kAmxBlock; ++j) sum[j] += from[j];
+            }
+            BFloat16* const filters =
+                to + k * step[0] + c * step[1] + tap / g_.S * step[2] + tap % g_.S * step[3];
+            for (int64_t column = 0; column < outs; ++column)
+              for (int64_t row = 0; row < ins; ++row)
+                filters[column * step[0] + row * step[1]] = BFloat16(sum[row * kAmxBlock + column]);
+          }
+        });
   }
 
   const AmxKernels& kernels_;
   const Conv2dGeometry g_;
   const Line line_;
   const uint16_t *const dy_, *const x_;
-  const int64_t ins_, outs_;  // channels of x and dy, up to whole blocks
+  const Division division_;
   const std::vector<uint16_t> zeros_;
-  int64_t chunk_, parts_;  // bands that are in the cache together; parts of the sum
-  int64_t blocks_;         // blocks of dy's channels that one task takes
+  int64_t blocks_;  // of dy's channels, which one task takes
 };
 
 }  // namespace
 
-bool amx_takes(const Conv2dGeometry& g) { return g.stride == Pair(1) && g.groups == 1; }
+bool amx_takes(const Conv2dGeometry& g) {
+  constexpr int64_t kMost = 1 << 16;  // so that sizes of lines do not overflow
+  return g.stride == Pair(1) && g.groups == 1 &&
+         std::max({g.W, g.pad.rows, g.pad.cols, g.R * g.dilation.rows, g.S * g.dilation.cols}) <=
+             kMost;
+}
 
-double amx_share(const Conv2dGeometry& g) {
+AmxWork amx_work(const Conv2dGeometry& g) {
   const Line line(g);
-  const auto wanted = static_cast<double>(g.P * g.Q * g.K);
-  return wanted /
-         static_cast<double>(line.bands * line.height * line.pitch * round_up(g.K, kAmxBlock));
+  const Division division(g, line);
+  const double all = static_cast<double>(line.bands * line.height * line.pitch) *
+                     static_cast<double>(division.outs);
+  return {static_cast<double>(g.P * g.Q * g.K) / all, division.parts * division.blocks()};
 }
 
 void amx_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
@@ -257,7 +278,7 @@ void amx_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor
 
 void amx_backward_weight(const AmxKernels& kernels, const Conv2dGeometry& g, const Tensor& dw,
                          const Tensor& dy, const Tensor& x) {
-  WeightGradient(kernels, g, dy, x).run(dw);
+  AmxWeightGradient(kernels, g, dy, x).run(dw);
 }
 
 }  // namespace lathe::cpu

@@ -12,8 +12,9 @@
 // A tap is then one distance between the two lines: r * dilation * pitch + s * dilation.
 //
 // Results have the same bits for any number of threads: the parts of the sum depend on the sizes
-// alone and are added up in order. Products with zeros between rows count: an infinite or NaN pixel
-// may make more elements of dw NaN than the formula says.
+// alone and are added up in order. The instructions take denormal numbers as 0. Products with zeros
+// between rows count: an infinite or NaN pixel may make more elements of dw NaN than the formula
+// says.
 #pragma once
 
 #include "lathe/core/tensor.h"
@@ -23,13 +24,17 @@ namespace lathe::cpu {
 
 struct AmxKernels;
 
-/// True for what amx_backward_weight() computes: stride 1, one group. Any filter, padding and
-/// dilation.
+/// True for what amx_backward_weight() computes: stride 1, one group, rows of up to 65536 pixels,
+/// paddings and filters with their dilation no larger.
 bool amx_takes(const Conv2dGeometry& g);
 
-/// The share of the computed products that the gradient needs. The others are with zeros between
-/// rows, and for channels up to a multiple of 32. g is not trivial.
-double amx_share(const Conv2dGeometry& g);
+struct AmxWork {
+  double share;   // of the computed products that the gradient needs
+  int64_t tasks;  // for different threads, at most
+};
+/// The other products are with zeros between rows, and with those that fill dy's channels up to a
+/// multiple of 32. g is not trivial and amx_takes() it.
+AmxWork amx_work(const Conv2dGeometry& g);
 
 /// dw: bf16, dense in any order. dy and x: bf16, NHWC. Sums are in f32 and rounded once. No size is
 /// trivial. On a processor without tile registers, plain loops do the same.

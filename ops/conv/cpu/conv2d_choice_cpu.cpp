@@ -118,14 +118,19 @@ int64_t images_of_strip(ConvPass pass, const Conv2dGeometry& g, const CpuConvMac
   return ceil_div(g.N, strips);
 }
 
-/// True where our weight gradient of bf16 in tile registers is faster than oneDNN's: not for images
-/// of up to 5x5, between which too many zeros are multiplied. 1x1 filters were not measured.
+/// True where our weight gradient of bf16 in tile registers is faster than oneDNN's: where few
+/// products are with zeros, as they are with images of up to 5x5, and there is work for all
+/// threads. 1x1 filters were not measured.
 bool amx_is_faster(const CpuConvKey& key, const CpuConvMachine& machine) {
   constexpr int64_t kMinChannels = 16;
   constexpr double kMinShare = 0.7;
-  return machine.tiles && key.pass == ConvPass::kBackwardWeight && key.format == kChannelsLast &&
-         amx_takes(key.g) && std::min(key.g.C, key.g.K) >= kMinChannels && !key.g.is_trivial() &&
-         key.g.R * key.g.S > 1 && amx_share(key.g) >= kMinShare;
+  const Conv2dGeometry& g = key.g;
+  if (!machine.tiles || key.pass != ConvPass::kBackwardWeight || key.format != kChannelsLast ||
+      !amx_takes(g) || std::min(g.C, g.K) < kMinChannels || g.R * g.S == 1 || g.is_trivial()) {
+    return false;
+  }
+  const AmxWork work = amx_work(g);
+  return work.share >= kMinShare && work.tasks >= machine.threads;
 }
 
 CpuChoice onednn_choice(const CpuConvKey& key, DType dtype, const CpuConvMachine& machine) {

@@ -9,8 +9,6 @@ namespace lathe::cpu {
 
 namespace {
 
-thread_local int64_t t_rows = 0;
-
 void transpose(uint16_t* to, int64_t to_step, const uint16_t* const* pixels, int64_t channels,
                int64_t padded) {
   for (int64_t c = 0; c < padded; ++c)
@@ -25,13 +23,13 @@ void interleave(uint16_t* to, int64_t block_step, const uint16_t* const* pixels,
         to[i / 2 * 64 + c * 2 + i % 2] = first + c < channels ? pixels[i][first + c] : uint16_t{0};
 }
 
-void begin(int64_t rows) { t_rows = rows; }
+void begin(int64_t /*rows*/) {}
 void end() {}
 
 float number(uint16_t bits) { return float{BFloat16::from_bits(bits)}; }
 
 void multiply(const AmxProduct& p) {
-  for (int64_t row = 0; row < t_rows; ++row) {
+  for (int64_t row = 0; row < p.rows; ++row) {
     float* const sums = p.sums + row * kAmxBlock;
     if (!p.add) std::fill_n(sums, kAmxBlock, 0.0f);
     for (int64_t pixel = 0; pixel < p.steps * kAmxPixels; ++pixel) {
