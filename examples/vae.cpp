@@ -6,7 +6,7 @@
 // The loss is minus the evidence lower bound: what the image costs, given its code (cross-entropy
 // of each pixel), and what the code costs (the divergence of its distribution from N(0,1)).
 //
-//   vae [STEPS]
+//   vae [STEPS [WEIGHTS]]      WEIGHTS: a file with the weights to begin from
 // ref: Kingma and Welling 2014 (arXiv:1312.6114).
 #include <lathe/lathe.h>
 
@@ -72,7 +72,10 @@ int main(int argc, char** argv) {
   lathe::manual_seed(1);
   std::mt19937 random(1);
   VAE vae;
+  if (argc > 2) nn::load(vae, argv[2]);
   vae.to(device);
+  lathe::manual_seed(2);  // the noise is the same for every model
+  std::cout.precision(8);
   optim::Adam opt(vae.parameters(), {.lr = 2e-3});
 
   lathe::train::Step train(vae, opt, [&](const lathe::Tensors& batch) {
@@ -82,10 +85,11 @@ int main(int argc, char** argv) {
   const auto began = std::chrono::steady_clock::now();
   for (int64_t step = 1; step <= steps; ++step) {
     const auto [loss, image, code, samples] = train({rectangles(128, random).to(device)});
-    if (step % 500 == 0 || step == steps) {
+    if (step <= 10 || step % 500 == 0 || step == steps) {
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
-      std::cout << seconds.count() << " s  step " << step << "  image " << image.item<float>()
-                << "  code " << code.item<float>() << std::endl;
+      std::cout << seconds.count() << " s  step " << step << "  loss " << loss.item<float>()
+                << "  image " << image.item<float>() << "  code " << code.item<float>()
+                << std::endl;
     }
   }
 

@@ -39,6 +39,23 @@ def philox(key, counter):
     return c
 
 
+class Uniform:
+    """What rand() and randn() of the CPU draw after manual_seed(key)."""
+
+    def __init__(self, key):
+        self.key, self.counter = key, 0
+
+    def __call__(self, count):
+        words = [word for i in range(count // 4) for word in philox(self.key, self.counter + i)]
+        self.counter += count // 4
+        return torch.tensor([(word >> 8) / 2**24 for word in words])
+
+    def normal(self, *shape):
+        bits = self(torch.Size(shape).numel()).reshape(-1, 2)
+        radius, turn = (-2 * (1 - bits[:, 0]).log()).sqrt(), 2 * torch.pi * bits[:, 1]
+        return torch.stack([radius * turn.cos(), radius * turn.sin()], 1).reshape(shape)  # Box and Muller 1958
+
+
 def begin(model):
     """Gives the model its first weights.   → their shapes by name"""
     state = {name: value for name, value in model.state_dict().items() if value.is_floating_point()}
@@ -239,6 +256,38 @@ def char_lstm():
     return trained(model, torch.optim.Adam(model.parameters(), lr=5e-3), loss, clip=1)
 
 
+# --- vae -----------------------------------------------------------------------------------------------------------------------
+
+
+class VAE(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encode, self.mean, self.log_variance = nn.Linear(256, 256), nn.Linear(256, 8), nn.Linear(256, 8)
+        self.decode, self.image = nn.Linear(8, 256), nn.Linear(256, 256)
+
+    def forward(self, x, noise):
+        """→ minus the evidence lower bound per image, in nats"""
+        hidden = self.encode(x).relu()
+        code = torch.distributions.Normal(self.mean(hidden), (self.log_variance(hidden) / 2).exp())
+        scores = self.image(self.decode(code.mean + code.stddev * noise).relu())
+        cost = torch.distributions.kl_divergence(code, torch.distributions.Normal(0.0, 1.0)).sum()
+        return (F.binary_cross_entropy_with_logits(scores, x, reduction="sum") + cost) / len(x)
+
+
+def filled(words, count=128, size=16):
+    images = torch.zeros(count, size, size)
+    for image in images:
+        width, height = 4 + words() % 7, 4 + words() % 7
+        left, top = words() % (size - width + 1), words() % (size - height + 1)
+        image[top:top + height, left:left + width] = 1
+    return images.flatten(1)
+
+
+def vae():
+    model, words, uniform = VAE(), Words(), Uniform(2)
+    return trained(model, torch.optim.Adam(model.parameters(), lr=2e-3), lambda: model(filled(words), uniform.normal(128, 8)))
+
+
 # --- normalising_flow ----------------------------------------------------------------------------------------------------------
 
 
@@ -255,22 +304,14 @@ class Coupling(nn.Module):
 
 
 def moons(uniform, count=256):
-    """Two half circles, from a function that gives n uniform numbers."""
+    """Two half circles."""
     angle, side = torch.pi * uniform(count), (uniform(count) < 0.5) * 2.0 - 1
-    bits = uniform(2 * count).reshape(-1, 2)
-    radius, turn = (-2 * (1 - bits[:, 0]).log()).sqrt(), 2 * torch.pi * bits[:, 1]
-    normal = torch.stack([radius * turn.cos(), radius * turn.sin()], 1).reshape(count, 2)  # Box and Muller 1958
+    normal = uniform.normal(count, 2)
     return torch.stack([angle.cos() * side + 0.5 * side, angle.sin() * side - 0.25 * side], 1) + 0.08 * normal
 
 
 def normalising_flow():
-    model, counter = nn.ModuleDict({"couplings": nn.ModuleList([Coupling() for _ in range(8)])}), 0
-
-    def uniform(count):
-        nonlocal counter
-        words = [word for i in range(count // 4) for word in philox(2, counter + i)]
-        counter += count // 4
-        return torch.tensor([(word >> 8) / 2**24 for word in words])
+    model, uniform = nn.ModuleDict({"couplings": nn.ModuleList([Coupling() for _ in range(8)])}), Uniform(2)
 
     def loss():
         x = list(moons(uniform).split(1, 1))
@@ -337,10 +378,10 @@ def detector():
                         found.append(distances[n, :, row, column])
                         wanted.append(torch.stack([x - x1, y - y1, x2 - x, y2 - y]) / 8)
         return F.cross_entropy(scores, labels) + F.smooth_l1_loss(torch.stack(found), torch.stack(wanted))
-    return trained(model, torch.optim.Adam(model.parameters(), lr=3e-3), loss)
+    return trained(model, torch.optim.Adam(model.parameters(), lr=3e-3, eps=1e-4), loss)
 
 
-PROGRAMS = [mingpt, llama, char_lstm, normalising_flow, detector]
+PROGRAMS = [mingpt, llama, char_lstm, vae, normalising_flow, detector]
 
 if __name__ == "__main__":
     torch.set_default_dtype(torch.float64)
