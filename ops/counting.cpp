@@ -6,6 +6,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/hooks/range.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
@@ -56,7 +57,7 @@ Tensor histc(const Tensor& x_in, const HistcOptions& opt) {
   check_floating("histc", x_in);
   LATHE_CHECK(ValueError, opt.bins > 0, "histc: bins must be positive, got ", opt.bins);
   const NoGrad off;
-  const Tensor x = reshape(cast(x_in, kF64), {x_in.numel()});
+  const Tensor x = reshape(cast(x_in, compute_dtype(x_in.dtype())), {x_in.numel()});
   double low = opt.low, high = opt.high;
   if (low == 0 && high == 0 && x.numel() > 0) {
     low = min(x).item<double>();
@@ -70,8 +71,9 @@ Tensor histc(const Tensor& x_in, const HistcOptions& opt) {
     high += 1;
   }
   const Tensor inside = logical_and(ge(x, low), le(x, high));
+  // In x's dtype and in this order, which decides about numbers on a border, as in PyTorch.
   const Tensor scaled =
-      mul(sub(where(inside, x, low), low), static_cast<double>(opt.bins) / (high - low));
+      div(mul(sub(where(inside, x, low), low), static_cast<double>(opt.bins)), high - low);
   const Tensor bin = cast(clamp(floor(scaled), {.low = 0, .high = opt.bins - 1}), kI64);
   return cast(count_places(bin, opt.bins, cast(inside, kI64)), x_in.dtype());
 }

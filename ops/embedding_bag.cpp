@@ -220,7 +220,9 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& index, const EmbeddingB
   check_bag_offsets(weight, index, opt);
   check_bag_factors(weight, index, opt);
   const bool countable = index.numel() <= std::numeric_limits<int32_t>::max();
-  if (weight.device().is_cpu() && countable && !profile::watched()) {
+  // The loop for the maximum has no row to name for an empty bag of an empty table.
+  const bool nameable = opt.mode != EmbeddingBagMode::kMax || weight.dim(0) > 0;
+  if (weight.device().is_cpu() && countable && nameable && !profile::watched()) {
     return by_loops(weight, index, opt);
   }
   const BagRows rows = bag_rows(weight, index, opt);

@@ -49,7 +49,7 @@ class LATHE_API EMA {
   /// throws: one of these; nothing has changed then:
   ///   - StateError while an Applied is alive, if a weight's shape or device no longer fits its
   ///     average, or in a capture before set_capturable()
-  ///   - DeviceError for a found_inf on another GPU than the weights
+  ///   - DeviceError for a found_inf on a GPU where the weights are not
   void update(const StepOptions& options = {});
 
   /// Keeps the count of updates in the GPU's memory from now on, so that update() can be captured
@@ -88,7 +88,7 @@ class LATHE_API EMA {
   StateDict module_state() const;
 
   /// The number of updates so far. Waits for the device if the count is in the device's memory:
-  /// after set_capturable(), or after an update() with a found_inf.
+  /// after set_capturable(), or after an update() with a found_inf on a GPU.
   int64_t num_updates() const;
 
   /// Entries: num_updates, and average.<name> for every average. Waits for the device if
@@ -110,7 +110,7 @@ class LATHE_API EMA {
   nn::Module& module_;
   std::vector<Entry> entries_;
   int64_t updates_ = 0;  // not used once count_ is defined
-  Tensor count_;         // i64 on the GPU, from the first update that it may skip or repeat
+  Tensor count_;         // i64 on the GPU, from set_capturable() or a found_inf on it
   bool applied_ = false;
 };
 

@@ -41,7 +41,8 @@ void check_may_begin_state(const char* name, Device device) {
   LATHE_CHECK(StateError, device.is_cpu() || !lathe::cuda::is_capturing(current_stream(device)),
               name,
               ": a capture cannot begin the optimiser's state, because each launch would begin it "
-              "again; make a step with the same gradients before the capture");
+              "again; make a step with the same gradients and orders of memory before the capture, "
+              "after set_capturable() if that is called");
 }
 
 /// The parameter [O,…] as the matrix [O, n / O], if its memory has the order of rows or columns.
@@ -115,6 +116,9 @@ Optimizer::Prepared Optimizer::prepare(const Slot& slot, const Group& group) con
   for (size_t b = 0; b < slot.buffers.size(); ++b) {
     const bool one_number = buffer_names_[b].one_number;
     if (slot.buffers[b].defined()) {
+      // A copy in another order would be made again at each launch, from the state before it.
+      if (!one_number && !same_order(slot.buffers[b], out.param))
+        check_may_begin_state(name_, out.param.device());
       out.buffers[b] = one_number ? slot.buffers[b] : in_order_of(out.param, slot.buffers[b]);
     } else if (needs(b, slot, group)) {
       check_may_begin_state(name_, out.param.device());

@@ -22,6 +22,7 @@ linalg::EighOptions triangle(const Call& c) {
 
 void eigvalsh_of(Call& c) { c.result(linalg::eigvalsh(matrices(c), triangle(c))); }
 void eigh_of(Call& c) {
+  if (!c.boolean("compute_v", true)) c.refuse("leaves out the vectors");
   const auto [values, vectors] = linalg::eigh(matrices(c), triangle(c));
   c.results({values, vectors});
 }
@@ -29,6 +30,7 @@ void eigh_of(Call& c) {
 void svdvals_of(Call& c) { c.result(linalg::svdvals(matrices(c))); }
 template <bool full_by_default>
 void svd_of(Call& c) {
+  if (!c.boolean("compute_uv", true)) c.refuse("leaves out the vectors");
   const auto [u, s, vh] =
       linalg::svd(matrices(c), {.full_matrices = c.boolean("full_matrices", full_by_default)});
   c.results({u, s, vh});
@@ -87,8 +89,11 @@ void pinv_of(Call& c) {
   if (c.is_tensor("atol") || c.is_tensor("rtol")) c.refuse("has limits that are tensors");
   if (c.boolean("hermitian", false)) c.refuse("reads one triangle only, which is not supported");
   linalg::PinvOptions o{.atol = c.real("atol", 0.0)};
-  o.rtol = c.real("rtol", c.real("rcond", -1.0));
+  o.rtol = c.real("rtol", -1.0);
   c.result(linalg::pinv(c.tensor("self"), o));
+}
+void pinverse_of(Call& c) {
+  c.result(linalg::pinv(c.tensor("self"), {.rtol = c.real("rcond", 1e-15)}));
 }
 
 void matrix_norm_of(Call& c) {
@@ -108,7 +113,7 @@ const Target kLinalg[] = {
     {"aten.linalg_matrix_rank.atol_rtol_float", matrix_rank_of}, {"aten.linalg_matrix_rank.atol_rtol_tensor", matrix_rank_of},
     {"aten.linalg_cholesky.default", cholesky_of}, {"aten.linalg_solve.default", solve_of}, {"aten.linalg_solve_triangular.default", solve_triangular_of},
     {"aten.linalg_inv.default", of_matrix<linalg::inv>}, {"aten.linalg_det.default", of_matrix<linalg::det>}, {"aten.linalg_slogdet.default", slogdet_of}, {"aten.linalg_qr.default", qr_of},
-    {"aten.linalg_pinv.atol_rtol_float", pinv_of}, {"aten.linalg_pinv.atol_rtol_tensor", pinv_of}, {"aten.pinverse.default", pinv_of},
+    {"aten.linalg_pinv.atol_rtol_float", pinv_of}, {"aten.linalg_pinv.atol_rtol_tensor", pinv_of}, {"aten.pinverse.default", pinverse_of},
     {"aten.matrix_exp.default", of_matrix<linalg::matrix_exp>}, {"aten.trace.default", of_matrix<lathe::trace>},
     {"aten.linalg_matrix_norm.default", matrix_norm_of}, {"aten.linalg_matrix_norm.str_ord", matrix_norm_of},
 };

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lathe/graph/pt2/pt2_call.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/argmax.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/counting.h"
@@ -42,6 +43,13 @@ VarOptions var_options(Call& c) {
   }
   return o;
 }
+/// any and all over no dimension: of each element alone.
+template <Tensor (*op)(const Tensor&, const Dims&, ReduceOptions)>
+void over_dims(Call& c) {
+  if (c.has("dim") && c.dims("dim").empty()) return c.result(ne(c.tensor("self"), 0));
+  reduced<op>(c);
+}
+
 template <Tensor (*op)(const Tensor&, const Dims&, VarOptions)>
 void varied(Call& c) {
   c.result(op(c.tensor("self"), c.dims("dim", {}), var_options(c)));
@@ -151,7 +159,7 @@ void quantile_of(Call& c) {
   c.result(c.is_tensor("q") ? quantile(self, c.tensor("q"), o) : quantile(self, c.real("q"), o));
 }
 
-/// Places among sorted numbers; `from` is what has the numbers that are looked up.
+/// Places among sorted numbers.
 SearchOptions search_options(Call& c) {
   if (c.has("sorter")) c.refuse("takes the order of its numbers, which is not supported");
   return {.right = c.boolean("right", false) || c.word("side", "left") == "right"};
@@ -173,7 +181,7 @@ const Target kReductions[] = {
     {"aten.softmax.int", along<softmax>}, {"aten.log_softmax.int", along<log_softmax>},
     {"aten.mean.dim", reduced<mean>}, {"aten.mean.default", reduced<mean>}, {"aten.sum.dim_IntList", reduced<sum>}, {"aten.sum.default", reduced<sum>},
     {"aten.amax.default", reduced<amax>}, {"aten.amin.default", reduced<amin>}, {"aten.logsumexp.default", reduced<logsumexp>},
-    {"aten.any.dim", reduced<any>}, {"aten.all.dim", reduced<all>}, {"aten.any.default", reduced<any>}, {"aten.all.default", reduced<all>}, {"aten.any.dims", reduced<any>}, {"aten.all.dims", reduced<all>},
+    {"aten.any.dim", reduced<any>}, {"aten.all.dim", reduced<all>}, {"aten.any.default", reduced<any>}, {"aten.all.default", reduced<all>}, {"aten.any.dims", over_dims<any>}, {"aten.all.dims", over_dims<all>},
     {"aten.var.correction", varied<var>}, {"aten.var.dim", varied<var>}, {"aten.std.correction", varied<lathe::std>}, {"aten.std.dim", varied<lathe::std>},
     {"aten.linalg_vector_norm.default", vector_norm_of}, {"aten.max.dim", largest<max>}, {"aten.min.dim", largest<min>},
     {"aten.max.default", extreme_of_all<amax>}, {"aten.min.default", extreme_of_all<amin>}, {"aten.argmax.default", place<argmax, argmax>}, {"aten.argmin.default", place<argmin, argmin>},

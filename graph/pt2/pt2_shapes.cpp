@@ -133,7 +133,7 @@ void roll_of(Call& c) {
 /// x[..., i + 1] - x[..., i], `n` times.
 void diff(Call& c) {
   const int64_t dim = c.integer("dim", -1);
-  if (c.integer("n", 1) == 0) return c.result(c.tensor("self"));
+  if (c.integer("n", 1) == 0) return c.result(c.tensor("self").clone());
   Tensors parts;
   if (c.has("prepend")) parts.push_back(c.tensor("prepend"));
   parts.push_back(c.tensor("self"));

@@ -23,9 +23,10 @@ using lathe::vector_norm;
 struct CholeskyOptions {
   bool upper = false;  // true: the result is u with a = u^T u
 };
-/// The lower triangular l with a = l l^T. Reads the lower triangle of a only.
+/// The lower triangular l with a = l l^T. Reads only the lower triangle of a (the upper one with
+/// options.upper).
 ///   a  […,n,n], symmetric   →  […,n,n]
-/// grad: a; the gradient is a symmetric matrix, although only the lower triangle is read.
+/// grad: a; the gradient is a symmetric matrix, although only one triangle is read.
 /// throws: ValueError if a matrix is not positive definite. The message names the order of the
 /// first leading minor that is not positive (or is NaN).
 LATHE_API Tensor cholesky(const Tensor& a, const CholeskyOptions& options = {});
@@ -108,7 +109,7 @@ LATHE_API Eigh eigh(const Tensor& a, const EighOptions& options = {});
 
 /// Singular values: svd(a).s.
 ///   a  […,m,n]   →  […,min(m,n)], descending
-/// grad: a, also where singular values repeat; twice if they differ.
+/// grad: a, also where singular values repeat; twice if they differ and, unless m = n, none is 0.
 /// throws: ValueError for NaN and infinity.
 LATHE_API Tensor svdvals(const Tensor& a);
 

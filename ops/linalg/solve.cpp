@@ -90,7 +90,7 @@ Tensor cholesky(const Tensor& a_in, const CholeskyOptions& opt) {
   const profile::OpRange range("cholesky", {a_in});
   const Tensor a = amp::cast(amp::kFloat, a_in);
   check_square("cholesky", a);
-  const Tensor matrices = to_kernel(a);
+  const Tensor matrices = to_kernel(opt.upper ? transposed(a) : a);
   const Tensor factor = result_for(matrices, {a.dim(-1), a.dim(-1)});
   const cpu::Failures failures = cpu::batched_cholesky(factor, matrices);
   for (size_t i = 0; i < failures.size(); ++i) {

@@ -7,7 +7,11 @@
 #include "compare.h"
 #include "lathe/core/hooks/watch.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/ops/binary.h"
+#include "lathe/ops/index.h"
+#include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
+#include "lathe/ops/views.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -124,6 +128,33 @@ TEST_CASE("embedding_bag: the last offset may end the last bag, and bags may be 
                      {0, 0, 0, 0}, 0) == "");
     CHECK(difference(embedding_bag(weight, zeros({2, 0}, kI64), {.mode = mode}), {0, 0, 0, 0}, 0) ==
           "");
+  }
+}
+
+TEST_CASE("embedding_bag: bags of a table without rows are zeros") {
+  for (const Mode mode : {Mode::kSum, Mode::kMean, Mode::kMax}) {
+    const Tensor none = zeros({0, 3}).requires_grad_();
+    const Tensor y =
+        embedding_bag(none, zeros({0}, kI64), {.offsets = tensor({0, 0}), .mode = mode});
+    CHECK(difference(y.detach(), {0, 0, 0, 0, 0, 0}, 0) == "");
+    y.sum().backward();
+    CHECK(none.grad().shape() == Shape{0, 3});
+  }
+}
+
+TEST_CASE("embedding_bag: the factors' gradient has blocks of columns, too") {
+  manual_seed(36);
+  constexpr int64_t kWidth = 64 + 16 + 3;
+  const Tensor index = randint(0, 9, {6, 5}), weight = f64({9, kWidth}), dy = f64({6, kWidth});
+  for (const DType dtype : {kF64, kF32, kF16, kBF16}) {
+    const Tensor table = weight.to(dtype), g = dy.to(dtype);
+    const Tensor factors = f64({6, 5}).to(dtype).requires_grad_();
+    embedding_bag(table, index, {.mode = Mode::kSum, .per_sample_weights = factors}).backward(g);
+    const Tensor rows = index_select(table.to(kF64), 0, reshape(index, {30}));
+    const Tensor want =
+        sum(mul(reshape(rows, {6, 5, kWidth}), reshape(g.to(kF64), {6, 1, kWidth})), {2});
+    const double most = dtype == kF64 ? 1e-12 : dtype == kF32 ? 1e-4 : 0.2;
+    CHECK(difference(factors.grad().to(kF64), want.to_vector<double>(), most) == "");
   }
 }
 

@@ -237,6 +237,14 @@ TEST_CASE("linalg: a batch of no matrices, and matrices of no rows") {
                        ShapeError);
 }
 
+TEST_CASE("linalg: cholesky reads one triangle") {
+  const Tensor lower = tensor({{4.0, kNan}, {2.0, 5.0}}, kF64),
+               upper = tensor({{4.0, 2.0}, {kNan, 5.0}}, kF64);
+  CHECK(difference(linalg::cholesky(lower), tensor({{2.0, 0.0}, {1.0, 2.0}}, kF64), 0) == "");
+  CHECK(difference(linalg::cholesky(upper, {.upper = true}), tensor({{2.0, 1.0}, {0.0, 2.0}}, kF64),
+                   0) == "");
+}
+
 TEST_CASE("linalg: NaN makes results NaN, or is refused where nothing could be said") {
   const Tensor a = tensor({{1.0, kNan}, {kNan, 2.0}}, kF64),
                nan = full({2, 2}, kNan, {.dtype = kF64});
