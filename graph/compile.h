@@ -24,7 +24,8 @@ namespace lathe::jit {
 /// restores them. Other threads may draw random numbers meanwhile.
 class LATHE_API CompiledFunction {
  public:
-  /// Returns f(inputs), with the same bits, and with gradients.
+  /// Returns f(inputs), with the same bits but for ops that docs/graphs.md names, and with
+  /// gradients.
   ///
   /// The first call with inputs of a new kind traces f. The kind consists of:
   ///   - the number of inputs, their dtypes, devices, sizes and order in memory (if an input has
