@@ -163,6 +163,19 @@ TEST_CASE("torch samples: values and gradients are PyTorch's, but for those list
   }
 }
 
+TEST_CASE("torch samples: calls that are not among PyTorch's samples") {
+  // A singular value of 1e-10, which the default limit of 1e-15 keeps; no dimension.
+  for (const char* const line :
+       {"pinverse f32 0 | f32[2,2] 1 0 0 1e-10 | aten.pinverse.default self=%0 > 1 ; = 1 | "
+        "f32[2,2] "
+        "-9.899925e+09 7.539023e+09 4.425698e+07 |",
+        "all bool 0 | bool[1,2] 1 0 | aten.all.dims self=%0 dim=[] > 1 ; = 1 | bool[1,2] 1 0 |",
+        "any i64 0 | i64[2] 2 0 | aten.any.dims self=%0 dim=[] > 1 ; = 1 | bool[2] 1 0 |"}) {
+    CAPTURE(line);
+    CHECK(wrong_in(parse_torch_sample(line), kCPU) == "");
+  }
+}
+
 TEST_CASE("torch samples: a GPU computes the same" * test::cuda_case()) {
   const bool all = std::getenv("LATHE_PROGRAMS") != nullptr;
   CHECK(run_file(Device(DeviceType::kCUDA), all ? 1 : 4).agree > 500);
