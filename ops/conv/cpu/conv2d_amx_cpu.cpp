@@ -141,7 +141,7 @@ class AmxWeightGradient {
     }
   }
 
-  /// In ranges of pixels that stay in the first-level cache for all taps.
+  /// Multiplies ranges of pixels that stay in the first-level cache for all taps.
   void multiply(float* sums, const uint16_t* planes, const uint16_t* pairs, const Chunk& chunk,
                 int64_t out, int64_t outs, bool add) const {
     constexpr int64_t kSteps = 8;
@@ -169,7 +169,7 @@ class AmxWeightGradient {
 
   /// Calls body(first, pixels) for each 32 pixels of a chunk's line up to `end`. row_at(band, row)
   /// is the image's row of `columns` pixels at that row of a band, or null; it stands `margin`
-  /// pixels from the row's begin.
+  /// pixels from the row's start.
   template <class RowAt, class Body>
   void for_pixels(const Chunk& chunk, int64_t end, int64_t columns, int64_t channels,
                   int64_t margin, const RowAt& row_at, const Body& body) const {
