@@ -11,15 +11,15 @@ namespace lathe {
 struct Bags {
   Tensor begins;    // [B + 1], from 0
   Tensor row;       // [J] or longer: the entry's row of the table, in range
-  Tensor number;    // [J]: which of the factors is the entry's; undefined: entry j's is j
+  Tensor number;    // [J] or longer: the number of the entry's factor; undefined: j for entry j
   int64_t rows;     // of the table
-  int64_t factors;  // how many factors there are
+  int64_t factors;  // the number of factors
 
   int64_t count() const { return begins.numel() - 1; }
 };
 
 /// y[b] = the sum of factors[number[j]] * x[row[j]] over the entries j of bag b, in their order;
-/// with `means` divided by how many they are. An empty bag gives 0.
+/// with `means` divided by their number. An empty bag gives 0.
 ///   x        [rows,E], floats
 ///   factors  [factors], of the compute type of x's dtype; undefined: 1
 ///   →        [B,E] of the compute type

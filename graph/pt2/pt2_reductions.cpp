@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "lathe/graph/pt2/pt2_call.h"
-#include "lathe/ops/binary.h"
 #include "lathe/ops/argmax.h"
+#include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/counting.h"
 #include "lathe/ops/cumprod.h"

@@ -4,7 +4,7 @@
     make_golden_losses.py        (needs PyTorch and NumPy; made with 2.15.0 on the CPU)
 
 Each program of PyTorch below does the steps of the example of its name, on its data, from the weights of example_weights.py.
-It is written from PyTorch's own parts, and computes in f64; data are rounded to f32 as in the example.
+It is written from PyTorch's own parts. Its first weights are f32 numbers; all else is in f64.
 """
 import json
 import pathlib
