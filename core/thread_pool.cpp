@@ -28,8 +28,14 @@ namespace {
 
 using Body = FunctionRef<void(int64_t, int64_t)>;
 
+using Clock = std::chrono::steady_clock;
+
 // How long a waiting thread spins before it sleeps: about the cost of going to sleep and waking up.
 constexpr std::chrono::nanoseconds kSpin{4000};
+
+// How long it goes on spinning where the next loop is expected soon. Meanwhile it offers its
+// processor to others: to the threads of OpenMP above all, with which oneDNN computes in between.
+constexpr std::chrono::nanoseconds kPatience{100'000};
 
 void pause() {
 #if defined(__x86_64__)
@@ -39,10 +45,19 @@ void pause() {
 #endif
 }
 
+// → whether the condition came true within `limit` from `begin` on
 template <class Condition>
-void spin_until(Condition condition) {
-  const auto end = std::chrono::steady_clock::now() + kSpin;
-  while (!condition() && std::chrono::steady_clock::now() < end) pause();
+bool spin_until(Condition condition, Clock::time_point begin, std::chrono::nanoseconds limit) {
+  while (!condition()) {
+    const auto passed = Clock::now() - begin;
+    if (passed >= limit) return false;
+    if (passed < kSpin) {
+      pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+  return true;
 }
 
 // One loop. It lives on the stack of its caller, which waits until no worker is attached to it.
@@ -126,24 +141,15 @@ class Pool {
     const InsideLoop inside;
     if (threads() == 1 || !turn.try_lock()) return job.work_alone();
     start_workers();
+    const int64_t helpers = std::min<int64_t>(job.chunks() - 1, std::ssize(workers_));
     {
       const std::lock_guard lock(mutex_);
       job_ = &job;
-      generation_.fetch_add(1, std::memory_order_relaxed);
+      places_.store(helpers, std::memory_order_relaxed);
     }
-    const int64_t helpers = std::min<int64_t>(job.chunks() - 1, std::ssize(workers_));
     for (int64_t i = 0; i < helpers; ++i) wake_.notify_one();
     job.work();
-    {
-      std::unique_lock lock(mutex_);
-      job_ = nullptr;  // from here on no worker attaches
-      if (attached_.load(std::memory_order_relaxed) != 0) {
-        lock.unlock();
-        spin_until([&] { return attached_.load(std::memory_order_relaxed) == 0; });
-        lock.lock();
-        done_.wait(lock, [&] { return attached_.load(std::memory_order_relaxed) == 0; });
-      }
-    }
+    wait_for_workers();
     job.rethrow();
   }
 
@@ -177,25 +183,52 @@ class Pool {
     stop_ = false;
   }
 
+  // After the caller has found no chunk left: until the last worker has done its chunk.
+  void wait_for_workers() {
+    const auto done = [this] { return attached_.load(std::memory_order_relaxed) == 0; };
+    std::unique_lock lock(mutex_);
+    places_.store(0, std::memory_order_relaxed);
+    if (done()) return;
+    lock.unlock();
+    spin_until(done, Clock::now(), kPatience);
+    lock.lock();
+    done_.wait(lock, done);
+  }
+
   void worker() {
     pthread_setname_np(pthread_self(), "lathe-pool");
     inside_loop = true;
-    uint64_t seen = 0;  // the generation of the last job this worker took part in
+    auto patience = kSpin;
+    std::unique_lock lock(mutex_);
     for (;;) {
-      spin_until([&] { return generation_.load(std::memory_order_relaxed) != seen; });
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] {
-        return stop_ || (job_ != nullptr && generation_.load(std::memory_order_relaxed) != seen);
-      });
+      const auto begin = Clock::now();
+      wait_for_place(lock, begin, patience);
       if (stop_) return;
+      // Where this loop came soon the next one probably will.
+      patience = Clock::now() - begin <= kPatience ? kPatience : kSpin;
       Job& job = *job_;
-      seen = generation_.load(std::memory_order_relaxed);
+      places_.fetch_sub(1, std::memory_order_relaxed);
       attached_.fetch_add(1, std::memory_order_relaxed);
       lock.unlock();
       job.work();
       lock.lock();
+      places_.store(0, std::memory_order_relaxed);  // no chunk is left
       if (attached_.fetch_sub(1, std::memory_order_relaxed) == 1) done_.notify_one();
     }
+  }
+
+  // Under the lock when it is called and when it returns. A place can be gone before the lock is
+  // taken: then the worker spins on.
+  void wait_for_place(std::unique_lock<std::mutex>& lock, Clock::time_point begin,
+                      std::chrono::nanoseconds patience) {
+    const auto offered = [this] { return places_.load(std::memory_order_relaxed) > 0; };
+    bool waiting = true;
+    while (waiting && !stop_ && !offered()) {
+      lock.unlock();
+      waiting = spin_until(offered, begin, patience);
+      lock.lock();
+    }
+    wake_.wait(lock, [&] { return stop_ || offered(); });
   }
 
   std::atomic<int> threads_;
@@ -207,9 +240,9 @@ class Pool {
   // without it.
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  Job* job_ = nullptr;
-  std::atomic<uint64_t> generation_{0};
-  std::atomic<int> attached_{0};
+  Job* job_ = nullptr;              // of the loop that runs, or of the last one
+  std::atomic<int64_t> places_{0};  // how many more workers may take part in it
+  std::atomic<int> attached_{0};    // how many take part
   bool stop_ = false;
 };
 

@@ -5,7 +5,8 @@
 //   with 1, 2 or 64 threads.
 // - A loop runs on the calling thread and on `num_threads() - 1` workers. The workers start with
 //   the first loop that needs them. After a loop they spin for a few microseconds, in case another
-//   follows, and then sleep without using the processor.
+//   follows, and then sleep without using the processor. Where loops follow each other within 0.1
+//   ms they spin up to 0.1 ms, and offer their processor to other threads meanwhile.
 // - The workers serve one loop at a time. A loop inside a loop runs only on its calling thread, and
 //   so does a loop that another thread starts meanwhile.
 // - After fork() the child has a pool of its own, which starts workers when it first needs them.
