@@ -1,5 +1,5 @@
-// Recurrent layers, step by step. The products with x of all steps are one; those with the state
-// are one per step. Contracts: recurrent.h.
+// Recurrent layers. The products with x of all steps are one; those with the state are one per
+// step. The steps are ops, or for lstm and gru on the CPU kernels. Contracts: recurrent.h.
 #include "lathe/ops/recurrent.h"
 
 #include <algorithm>
@@ -9,8 +9,10 @@
 #include "lathe/autograd/record.h"
 #include "lathe/core/hooks/range.h"
 #include "lathe/core/hooks/watch.h"
+#include "lathe/core/visit.h"
 #include "lathe/ops/autocast.h"
 #include "lathe/ops/binary.h"
+#include "lathe/ops/creation.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/floating_check.h"
 #include "lathe/ops/join.h"
@@ -124,13 +126,11 @@ Tensors lstm_gradients(const std::vector<LstmStep>& steps, const State& first, c
 /// backward pass, so that the gradients of the weights are one product.
 std::pair<Tensor, State> recorded_lstm(const Tensor& from_x, const State& first,
                                        const RecurrentLayer& layer) {
-  const auto [w_h, b_h] = amp::cast(amp::kHalf, layer.w_h, layer.b_h);
-  const RecurrentLayer cast{{}, w_h, {}, b_h};
   std::vector<LstmStep> steps;
   Tensor y;
   {
     const NoGrad inside;
-    steps = lstm_steps(from_x, first, cast);
+    steps = lstm_steps(from_x, first, layer);
     Tensors states;
     for (const LstmStep& s : steps) states.push_back(s.h);
     states.push_back(steps.back().c);
@@ -138,8 +138,8 @@ std::pair<Tensor, State> recorded_lstm(const Tensor& from_x, const State& first,
   }
   std::vector<SavedStep> saved(steps.begin(), steps.end());
   const auto gradient = [saved = std::move(saved), from_x = Saved(from_x), h = Saved(first.h),
-                         c = Saved(first.c), w_h = Saved(cast.w_h),
-                         b_h = Saved(cast.b_h)](const Tensor& dy, const Needs& need) {
+                         c = Saved(first.c), w_h = Saved(layer.w_h),
+                         b_h = Saved(layer.b_h)](const Tensor& dy, const Needs& need) {
     const State before{h.get(), c.get()};
     if (!grad_enabled()) {
       std::vector<LstmStep> kept;
@@ -149,23 +149,149 @@ std::pair<Tensor, State> recorded_lstm(const Tensor& from_x, const State& first,
     const RecurrentLayer again{{}, w_h.get(), {}, b_h.get()};  // with the history of the inputs
     return lstm_gradients(lstm_steps(from_x.get(), before, again), before, w_h.get(), dy, need);
   };
-  record("lstm", y, {from_x, first.h, first.c, w_h, b_h}, gradient);
+  record("lstm", y, {from_x, first.h, first.c, layer.w_h, layer.b_h}, gradient);
   const int64_t count = from_x.dim(0);
   const Tensor states = narrow(y, 0, 0, count);
   return {states, {select(states, 0, count - 1), select(y, 0, count)}};
 }
 
+/// The gradients of {from_x, h, w_h, b_h} of gru, by ops, with the history of its inputs.
+Tensors gru_gradients(const Tensor& from_x, const Tensor& first, const RecurrentLayer& layer,
+                      const Tensor& dy) {
+  const Tensors of_x = unbind(from_x, 0), d_states = unbind(dy, 0);
+  Tensors before{first}, of_h;
+  for (const Tensor& x : of_x) {
+    of_h.push_back(linear(before.back(), layer.w_h, layer.b_h));
+    before.push_back(gru_cell(x, {before.back(), {}}, layer).h);
+  }
+  Tensors d_of_x(of_x.size()), d_of_h(of_x.size());
+  Tensor dh = zeros_like(first);
+  for (size_t t = of_x.size(); t-- > 0;) {
+    const Tensors x = chunk(of_x[t], 3, 1), s = chunk(of_h[t], 3, 1);
+    const Tensor r = sigmoid(add(x[0], s[0])), z = sigmoid(add(x[1], s[1]));
+    const Tensor n = tanh(add(x[2], mul(r, s[2])));
+    const Tensor d = add(d_states[t], dh);
+    const Tensor dn = tanh_grad(sub(d, mul(d, z)), n);
+    const Tensor dr = sigmoid_grad(mul(dn, s[2]), r);
+    const Tensor dz = sigmoid_grad(mul(d, sub(before[t], n)), z);
+    d_of_x[t] = cat({dr, dz, dn}, 1);
+    d_of_h[t] = cat({dr, dz, mul(dn, r)}, 1);
+    dh = add(mul(d, z), matmul(d_of_h[t], layer.w_h));
+  }
+  before.pop_back();
+  const Tensor d_all = cat(d_of_h, 0);
+  return {stack(d_of_x, 0), dh, matmul(d_all.t(), cat(before, 0)), sum(d_all, {0})};
+}
+
+/// Whether cpu_steps() can compute this. What does not fit goes on to the ops, which name it.
+bool has_cpu_steps(const Tensor& from_x, const State& first, const RecurrentLayer& layer,
+                   Cell cell) {
+  if ((cell != lstm_cell && cell != gru_cell) || layer.w_out.defined() || profile::watched()) {
+    return false;
+  }
+  const int64_t N = from_x.dim(1), H = first.h.dim(1), rows = (cell == lstm_cell ? 4 : 3) * H;
+  const auto fits = [&](const Tensor& t, const Shape& shape) {
+    return t.shape() == shape && t.dtype() == from_x.dtype() && t.device().is_cpu();
+  };
+  return from_x.numel() > 0 && fits(from_x, {from_x.dim(0), N, rows}) && fits(first.h, {N, H}) &&
+         (!first.c.defined() || fits(first.c, {N, H})) && fits(layer.w_h, {rows, H}) &&
+         (!layer.b_h.defined() || fits(layer.b_h, {rows}));
+}
+
+/// What cpu_steps() keeps for the backward pass.
+struct SavedSteps {
+  SavedSteps(const Tensor& from_x_in, const State& first, const RecurrentLayer& layer,
+             const cpu::RecurrentSteps& steps)
+      : from_x(from_x_in),
+        h(first.h),
+        c(first.c),
+        w_h(layer.w_h),
+        b_h(layer.b_h),
+        states(steps.states),
+        gates(steps.gates),
+        cells(steps.cells) {}
+  Saved from_x, h, c, w_h, b_h, states, gates, cells;
+
+  /// Of {from_x, h, c, w_h, b_h}, where products are computed in `dtype`.
+  ///   dy  of h after each step, and for lstm of the last c: [T+1,N,H]; for gru [T,N,H]
+  Tensors gradients(const Tensor& dy, const Needs& need, DType dtype) const {
+    const Tensor last = cells.get();
+    const RecurrentLayer layer{{}, w_h.get(), {}, b_h.get()};
+    const State first{h.get(), c.get()};
+    if (grad_enabled()) {
+      if (last.defined()) {
+        return lstm_gradients(lstm_steps(from_x.get(), first, layer), first, layer.w_h, dy, need);
+      }
+      const Tensors g = gru_gradients(from_x.get(), first.h, layer, dy);
+      return {g[0], g[1], {}, g[2], g[3]};
+    }
+    const cpu::RecurrentSteps steps{states.get(), gates.get(), last};
+    const int64_t T = steps.gates.dim(0), N = steps.gates.dim(1);
+    const Tensor dense = dy.contiguous(), d_states = narrow(dense, 0, 0, T);
+    const Tensor weights = layer.w_h.contiguous();
+    const cpu::RecurrentGradients d =
+        last.defined() ? cpu::lstm_step_gradients(steps, weights, d_states, select(dense, 0, T))
+                       : cpu::gru_step_gradients(steps, weights, d_states);
+    Tensors grads{d.from_x, d.h, d.c, {}, {}};
+    const Tensor d_all = d.from_h.view({T * N, -1});
+    if (need[3]) {
+      const Tensor before = narrow(steps.states, 0, 0, T).view({T * N, -1});
+      grads[3] = matmul(d_all.to(dtype).t(), before.to(dtype)).to(dy.dtype());
+    }
+    if (need[4]) grads[4] = sum(d_all, {0});
+    return grads;
+  }
+};
+
+/// The states [T,N,H] of lstm or gru, and the last one, by the CPU's kernels. Half types compute in
+/// f32.
+std::pair<Tensor, State> cpu_steps(const Tensor& from_x_in, const State& first_in,
+                                   const RecurrentLayer& layer_in, Cell cell) {
+  const DType dtype = from_x_in.dtype(), wide = compute_dtype(dtype);
+  const auto widened = [&](const Tensor& t) { return t.defined() ? t.to(wide) : t; };
+  const Tensor from_x = widened(from_x_in);
+  const State first{widened(first_in.h), widened(first_in.c)};
+  const RecurrentLayer layer{{}, widened(layer_in.w_h), {}, widened(layer_in.b_h)};
+  const int64_t T = from_x.dim(0);
+  const autograd::TensorRef inputs[] = {from_x, first.h, first.c, layer.w_h, layer.b_h};
+  const bool records = autograd::wants_record(inputs, std::size(inputs));
+  cpu::RecurrentSteps steps;
+  Tensor y;
+  {
+    const NoGrad inside;
+    const Tensor x = from_x.contiguous(), h = first.h.contiguous();
+    const Tensor w = layer.w_h.contiguous();
+    const Tensor b = layer.b_h.defined() ? layer.b_h.contiguous() : Tensor();
+    steps = cell == lstm_cell ? cpu::lstm_steps(x, h, first.c.contiguous(), w, b, records)
+                              : cpu::gru_steps(x, h, w, b, records);
+    const Tensor states = narrow(steps.states, 0, 1, T);
+    y = cell == lstm_cell ? cat({states, narrow(steps.cells, 0, T, 1)}, 0) : states.clone();
+  }
+  const auto gradient = [saved = SavedSteps(from_x, first, layer, steps), dtype](
+                            const Tensor& dy, const Needs& need) {
+    return saved.gradients(dy, need, dtype);
+  };
+  record(cell == lstm_cell ? "lstm" : "gru", y, {from_x, first.h, first.c, layer.w_h, layer.b_h},
+         gradient);
+  const Tensor out = y.to(dtype), states = narrow(out, 0, 0, T);
+  return {states, {select(states, 0, T - 1), cell == lstm_cell ? select(out, 0, T) : Tensor()}};
+}
+
 /// One direction of a layer over x [T,N,in].   → the states [T,N,H], and the last one
-std::pair<Tensor, State> run(const Tensor& x, State state, const RecurrentLayer& layer, Cell cell,
+std::pair<Tensor, State> run(const Tensor& x, State state, const RecurrentLayer& given, Cell cell,
                              bool backwards) {
-  const Tensor from_x = linear(x, layer.w_x, layer.b_x);
-  const autograd::TensorRef inputs[] = {from_x, state.h, state.c, layer.w_h, layer.b_h};
+  const Tensor from_x = linear(x, given.w_x, given.b_x);
+  const auto [w_h, b_h] = amp::cast(amp::kHalf, given.w_h, given.b_h);
+  const RecurrentLayer layer{{}, w_h, {}, b_h, given.w_out};
+  const autograd::TensorRef inputs[] = {from_x, state.h, state.c, w_h, b_h};
   // A watcher is to see the single ops.
   const bool records = autograd::wants_record(inputs, std::size(inputs)) && !profile::watched();
-  if (records && cell == lstm_cell && !layer.w_out.defined()) {
-    if (!backwards) return recorded_lstm(from_x, state, layer);
-    auto [states, last] = recorded_lstm(flip(from_x, {0}), state, layer);
-    return {flip(states, {0}), last};
+  const bool by_kernels = has_cpu_steps(from_x, state, layer, cell);
+  if (by_kernels || (records && cell == lstm_cell && !layer.w_out.defined())) {
+    const Tensor in_order = backwards ? flip(from_x, {0}) : from_x;
+    auto [states, last] = by_kernels ? cpu_steps(in_order, state, layer, cell)
+                                     : recorded_lstm(in_order, state, layer);
+    return {backwards ? flip(states, {0}) : states, last};
   }
   const int64_t steps = x.dim(0);
   Tensors states(static_cast<size_t>(steps));

@@ -1,4 +1,4 @@
-// Recurrent layers (recurrent.cpp, made of other ops).
+// Recurrent layers: recurrent.cpp, made of other ops; recurrent_kernels/, lstm and gru on a CPU.
 #pragma once
 
 #include <vector>
@@ -63,5 +63,39 @@ LATHE_API RecurrentResult rnn_tanh(const Tensor& x, const Tensor& h,
 LATHE_API RecurrentResult rnn_relu(const Tensor& x, const Tensor& h,
                                    const std::vector<RecurrentLayer>& layers,
                                    const RecurrentOptions& options = {});
+
+namespace cpu {
+
+// All steps of one direction. All tensors are dense, have elements and are of one dtype, f32 or
+// f64. An undefined bias is 0.
+
+/// What the backward pass needs of all steps.
+struct RecurrentSteps {
+  Tensor states;  // [T+1,N,H]: h before each step, then the last one
+  Tensor gates;   // [T,N,4H]: lstm: i, f, g, o; gru: r, z, n and w_h h + b_h of n
+  Tensor cells;   // [T+1,N,H]: c before each step, then the last one; undefined for gru
+};
+
+struct RecurrentGradients {
+  Tensor from_x;  // [T,N,G*H]
+  Tensor from_h;  // [T,N,G*H]: of w_h h + b_h; for lstm the tensor from_x itself
+  Tensor h, c;    // [N,H]: of the states before the first step; c undefined for gru
+};
+
+/// from_x  [T,N,4H]: w_x x + b_x    h, c  [N,H]    w_h  [4H,H]    b_h  [4H]
+/// Without `keep` the gates of the steps are overwritten by the next one's: gates is [1,N,4H].
+RecurrentSteps lstm_steps(const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w_h,
+                          const Tensor& b_h, bool keep);
+/// dy  [T,N,H]: of h after each step    dc  [N,H]: of the last c
+RecurrentGradients lstm_step_gradients(const RecurrentSteps& steps, const Tensor& w_h,
+                                       const Tensor& dy, const Tensor& dc);
+
+/// As lstm_steps(), with w_h [3H,H] and b_h [3H].
+RecurrentSteps gru_steps(const Tensor& from_x, const Tensor& h, const Tensor& w_h,
+                         const Tensor& b_h, bool keep);
+RecurrentGradients gru_step_gradients(const RecurrentSteps& steps, const Tensor& w_h,
+                                      const Tensor& dy);
+
+}  // namespace cpu
 
 }  // namespace lathe

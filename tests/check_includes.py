@@ -54,6 +54,7 @@ MAY_INCLUDE = {
     "ops/window_kernels": OPS | KERNELS | {"ops/reduce_kernels"},
     "ops/batch_norm_kernels": OPS | KERNELS | {"ops/reduce_kernels"},
     "ops/matmul_kernels": OPS | KERNELS | {"ops/onednn", "ops/plans", "ops/reduce_kernels"},
+    "ops/recurrent_kernels": OPS | KERNELS | {"ops/elementwise_kernels", "ops/matmul_kernels"},
     "ops/conv": OPS | KERNELS | {"ops/matmul_kernels"},
     "ops/conv/search": {"core", "core/files", "ops/conv", "ops/plans"},
     "ops/conv/cpu": OPS | {"core/machine", "ops/conv", "ops/conv/search", "ops/matmul_kernels", "ops/onednn", "ops/plans"},

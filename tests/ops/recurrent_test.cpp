@@ -9,10 +9,13 @@
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/saved_tensor_hooks.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/core/random/generator.h"
+#include "lathe/core/thread_pool.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/isclose.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/rearrange.h"
 #include "lathe/ops/reduce.h"
@@ -155,14 +158,63 @@ TEST_CASE("recurrent: lstm has the gradients of its single ops") {
   }
 }
 
+// A watcher sees single ops, and so takes their way. 19 sequences are three groups.
+TEST_CASE(
+    "recurrent: the CPU's kernels compute what the single ops do, for any number of threads") {
+  manual_seed(8);
+  struct Watch : profile::Watcher {};
+  const int before = num_threads();
+  for (const DType dtype : {kF64, kF32}) {
+    const double tolerance = dtype == kF64 ? 1e-13 : 1e-5;
+    for (const int64_t N : {1, 8, 19}) {
+      for (const int64_t gates : {3, 4}) {
+        CAPTURE(dtype);
+        CAPTURE(N);
+        CAPTURE(gates);
+        const auto drawn = [&](const Shape& shape) { return f64(shape).to(dtype); };
+        Tensors leaves{drawn({6, N, 5}),      drawn({1, N, 7}),      drawn({1, N, 7}),
+                       drawn({gates * 7, 5}), drawn({gates * 7, 7}), drawn({gates * 7}),
+                       drawn({gates * 7})};
+        for (Tensor& leaf : leaves) leaf.requires_grad_();
+        const Tensor dy = drawn({6, N, 7}), dh = drawn({1, N, 7});
+        const auto run = [&](int threads) {
+          set_num_threads(threads);
+          const RecurrentLayer layer{leaves[3], leaves[4], leaves[5], leaves[6]};
+          const RecurrentResult r = gates == 4 ? lstm(leaves[0], leaves[1], leaves[2], {layer})
+                                               : gru(leaves[0], leaves[1], {layer});
+          Tensor loss = add(sum(mul(r.y, dy)), sum(mul(r.h, dh)));
+          Tensors inputs = leaves;
+          if (gates == 4) loss = add(loss, sum(mul(r.c, dh)));
+          if (gates == 3) inputs.erase(inputs.begin() + 2);
+          Tensors all = grad({loss}, inputs);
+          all.insert(all.end(), {r.y.detach(), r.h.detach()});
+          return all;
+        };
+        const Tensors one = run(1), three = run(3);
+        Tensors want;
+        {
+          const Watch watch;
+          want = run(1);
+        }
+        for (size_t i = 0; i < want.size(); ++i) {
+          CAPTURE(i);
+          CHECK(difference(one[i].to(kF64), want[i].to(kF64).contiguous(), tolerance) == "");
+          CHECK(equal(one[i], three[i]));
+        }
+      }
+    }
+  }
+  set_num_threads(before);
+}
+
 TEST_CASE("recurrent: hooks get what lstm saves of every step") {
-  int count = 0;
-  const SavedTensorHooks hooks([&](const Tensor& t) { return ++count, t; },
+  int64_t numbers = 0;
+  const SavedTensorHooks hooks([&](const Tensor& t) { return numbers += t.numel(), t; },
                                [](const Tensor& t) { return t; });
   const RecurrentLayer layer{f64({8, 3}).requires_grad_(), f64({8, 2}).requires_grad_()};
   const Tensor state = f64({1, 1, 2});
   const Tensor y = lstm(f64({16, 1, 3}), state, state, {layer}).y;
-  CHECK(count >= 7 * 16);
+  CHECK(numbers >= 16 * (4 + 1 + 1) * 2);  // the gates, c and h
   CHECK(grad({sum(y)}, {layer.w_h})[0].defined());
 }
 
