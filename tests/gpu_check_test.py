@@ -165,6 +165,18 @@ class GpuCheck(unittest.TestCase):
         programs = test_programs.TestPrograms([self.folder / "programs/tests/test_cuda"], True, env, self.folder, None)
         self.assertEqual([name for _, name in programs.jobs()], ["fused_b_test.cpp", "a_test.cpp"])
 
+    def test_what_reads_files_of_the_tree_is_left_out_of_a_pack(self):
+        found, folder = set(), TOOLS.parent / "tests"
+        path = r'"LATHE_\w+=\\"\$\{(?:PROJECT_SOURCE|CMAKE_CURRENT_SOURCE|CMAKE_CURRENT_BINARY)_DIR\}/'
+        of_files = re.compile(rf"set_(?:property\(SOURCE|source_files_properties\() ?((?:\w+\.cpp )+)[^)]*{path}")
+        for lists in folder.rglob("CMakeLists.txt"):
+            text = lists.read_text()
+            names = [name for match in of_files.finditer(text) for name in match[1].split()]
+            if re.search(rf"target_compile_definitions\(test_\w+ PRIVATE\s+{path}", text):
+                names += [file.name for file in lists.parent.glob("*_test.cpp") if re.search(r"LATHE_(REACTION|CLASSIFIER)\b", file.read_text())]
+            found |= {f"{lists.parent.name}/{name}" for name in names}
+        self.assertEqual(found, test_programs.NEED_THE_TREE)
+
     def test_a_failure_is_named_and_the_rest_goes_on(self):
         status, text, report = self.finish(self.start("--seconds", "1000", "kernels", "losses", FAKE_KERNELS="3"))
         self.assertEqual((status, text.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"))

@@ -21,7 +21,7 @@ struct CudnnTensor {
 };
 
 /// A step of a graph. Convolutions: y = x * w, dx = y * w, dw = x * y. Pointwise, with w broadcast:
-/// y = x + w, x - w, x * w; y = max(x, 0); y = w where x > 0. The others are described at their
+/// y = x + w, x - w, x * w; y = max(x, 0); y = w where not x < 0. The others are described at their
 /// names.
 struct CudnnStep {
   enum Kind {
