@@ -10,6 +10,7 @@ import csv
 import functools
 import hashlib
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -62,8 +63,8 @@ def installation(folder, opened="libpng16.so.16"):
     return prefix
 
 
-def made(script, prefix, out, pattern):
-    run(sys.executable, PACKAGES / script, prefix, out)
+def made(script, prefix, out, pattern, **options):
+    run(sys.executable, "-B", PACKAGES / script, prefix, out, **options)
     return next(out.glob(pattern))
 
 
@@ -103,12 +104,22 @@ def test_a_wheel_holds_what_the_command_opens(folder):
 def test_equal_installations_give_equal_bytes(folder):
     prefix = installation(folder)
     for script, pattern in (("archive.py", "*.tar.gz"), ("wheel.py", "*.whl")):
-        first = made(script, prefix, folder / "first", pattern)
+        first = made(script, prefix, folder / "first", pattern, umask=0o022)
         moved = prefix.rename(folder / f"moved-{script}")
         (moved / "bin/lathe").touch()
-        second = made(script, moved, folder / "second", pattern)
+        (moved / "share").chmod(0o700)
+        (moved / "lib/x/pkgconfig/lathe.pc").chmod(0o600)
+        second = made(script, moved, folder / "second", pattern, umask=0o077)
         prefix = moved
         assert first.name == second.name and first.read_bytes() == second.read_bytes(), script
+
+
+def test_an_archive_is_of_the_time_of_its_source(folder):
+    archive = made("archive.py", installation(folder), folder / "out", "*.tar.gz", env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"})
+    with tarfile.open(archive) as tar:
+        assert {entry.mtime for entry in tar} == {1700000000}
+        (name,) = [name for name in tar.getnames() if name.endswith("spdx.json")]
+        assert json.load(tar.extractfile(name))["creationInfo"]["created"] == "2023-11-14T22:13:20Z"
 
 
 def test_a_library_that_is_missing_is_named(folder):
@@ -125,11 +136,18 @@ def test_the_debian_package_of_the_library_bears_its_soname(folder):
     assert (PACKAGES / f"debian/liblathe{version}.install").is_file() and f"debian/liblathe{version}.substvars" in (PACKAGES / "debian/rules").read_text()
 
 
+def development_packages(text):
+    return set(re.findall(r"[\w.+-]+-dev\b", text))
+
+
+def installed():
+    return development_packages((ROOT / "tools/install_deps.sh").read_text()) - {"doctest-dev"}
+
+
 def test_debian_packages_are_built_with_what_install_deps_installs(folder):
     control = (PACKAGES / "debian/control").read_text()
-    needed = set(re.findall(r"[\w.+-]+-dev", control.split("Build-Depends:")[1].split("\nStandards")[0]))
-    installed = set(re.findall(r"[\w.+-]+-dev", (ROOT / "tools/install_deps.sh").read_text())) - {"doctest-dev"}
-    assert needed == installed, needed ^ installed
+    needed = development_packages(control.split("Build-Depends:")[1].split("\nStandards")[0])
+    assert needed == installed(), needed ^ installed()
 
 
 def main():

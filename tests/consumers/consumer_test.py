@@ -209,6 +209,18 @@ class Consumer:
         for binary in [*installed, *built]:
             check_search_path(binary)
 
+    def debug_information(self):
+        """Why folders of this machine may be in what is installed; None if they may not."""
+        files = (path for path in self.prefix.rglob("*") if path.is_file() and path.suffix not in (".h", ".json"))
+        return "has debug information" if any(b"\0.debug_info\0" in path.read_bytes() for path in files) else None
+
+    def folders(self):
+        """What is installed names no folder that it was built in, so another folder gives the same bytes."""
+        folders = b"|".join(re.escape(os.fsencode(str(folder))) for folder in (self.o.source, self.o.build, self.work))
+        for path in self.prefix.rglob("*"):
+            named = path.is_file() and re.search(rb"(?<![\w.$}/-])(?:" + folders + rb")/", path.read_bytes())
+            assert not named, f"{path} names {named[0]}"
+
     def add_subdirectory(self):
         program = self.cmake_build("add_subdirectory", f"-DLATHE_SOURCE={self.o.source}", "-DBUILD_SHARED_LIBS=ON",
                                    "-DLATHE_INSTALL=ON", "-DLATHE_PCH=ON", "-DLATHE_UNITY=ALL")
@@ -254,6 +266,7 @@ def main():
     if options.kind == "shared":
         case("other languages", consumer.other_languages, unless=no_pkg_config)
     case("search paths", consumer.search_paths)
+    case("folders", consumer.folders, unless=consumer.debug_information())
 
     print("{passed} passed, {failed} failed, {skipped} skipped".format(**counts))
     return 1 if counts["failed"] else 0

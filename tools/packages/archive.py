@@ -15,13 +15,15 @@ import shutil
 import tarfile
 import tempfile
 
-from carried import check, copy_libraries, fail, run, set_search_path, write_licences, write_parts_list
+from carried import check, copy_libraries, fail, moment, run, set_search_path, write_licences, write_parts_list
 
 
 def without_origin(entry):
-    """Equal content gives equal bytes: no user and no time of the builder."""
-    entry.uid = entry.gid = entry.mtime = 0
+    """Equal content gives equal bytes: no user, umask and time of the builder."""
+    entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
+    entry.mode = 0o755 if entry.mode & 0o100 else 0o644
+    entry.mtime = moment()
     return entry
 
 

@@ -29,6 +29,11 @@ def run(*command):
     return result.stdout
 
 
+def moment():
+    """The time that a package says it is of, in seconds since 1970: SOURCE_DATE_EPOCH, or 0, and never the present."""
+    return int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
+
+
 def needed_by(binary):
     """The libraries that a binary and those that it needs name: {soname: path}."""
     found = {}
@@ -146,10 +151,9 @@ def write_parts_list(path, version, libraries):
         number = run("dpkg-query", "-W", "-f", "${Version}\\n", package).split()[0]
         others.append(part(name, number, f"pkg:deb/debian/{package}@{number}"))
     content = json.dumps(others, sort_keys=True)
-    when = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
     document = {"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": f"lathe-{version}",
                 "documentNamespace": f"urn:lathe:{version}:{hashlib.sha256(content.encode()).hexdigest()}",
-                "creationInfo": {"created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when)), "creators": ["Tool: lathe-packages"]},
+                "creationInfo": {"created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment())), "creators": ["Tool: lathe-packages"]},
                 "packages": [lathe, *others],
                 "relationships": [{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": lathe["SPDXID"]},
                                   *({"spdxElementId": lathe["SPDXID"], "relationshipType": "CONTAINS", "relatedSpdxElement": other["SPDXID"]}
