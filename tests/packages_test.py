@@ -122,6 +122,45 @@ def test_an_archive_is_of_the_time_of_its_source(folder):
         assert json.load(tar.extractfile(name))["creationInfo"]["created"] == "2023-11-14T22:13:20Z"
 
 
+def release_of(checkout):
+    """What tools/release.sh says of a checkout: its exit code and its lines."""
+    result = subprocess.run([checkout / "tools/release.sh", "--check"], text=True, capture_output=True)
+    return result.returncode, result.stdout + result.stderr
+
+
+def git(checkout, *arguments):
+    return run("git", "-C", checkout, "-c", "user.name=A", "-c", "user.email=a@localhost", "-c", "tag.gpgsign=false", *arguments)
+
+
+def test_a_release_is_of_a_clean_checkout_with_notes_and_a_tag_of_its_own(folder):
+    if shutil.which("git") is None:
+        return
+    (folder / "tools").mkdir()
+    shutil.copy(ROOT / "tools/release.sh", folder / "tools")
+    (folder / "CMakeLists.txt").write_text("project(lathe VERSION 1.2.3 LANGUAGES CXX)\n")
+    (folder / "CHANGELOG.md").write_text("## Unreleased\n\n## 1.2.30\n\n## 1x2.3\n")
+    git(folder, "init", "--quiet")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "one")
+    code, said = release_of(folder)
+    assert code == 1 and 'no section "## 1.2.3"' in said, said
+    (folder / "CHANGELOG.md").write_text("## 1.2.3 (2026-12-01)\n")
+    code, said = release_of(folder)
+    assert code == 1 and " M CHANGELOG.md" in said, said
+    git(folder, "commit", "--quiet", "-a", "-m", "two")
+    code, said = release_of(folder)
+    assert code == 0 and "1.2.3 can be released" in said, said
+    git(folder, "tag", "v1.2.3")
+    assert release_of(folder)[0] == 0
+    (folder / "mine.cpp").touch()
+    code, said = release_of(folder)
+    assert code == 1 and "?? mine.cpp" in said, said
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "three")
+    code, said = release_of(folder)
+    assert code == 1 and "v1.2.3 is the tag of " in said, said
+
+
 def test_a_library_that_is_missing_is_named(folder):
     prefix = installation(folder, opened="libpng16.so.16 libnone.so.7")
     for script in ("archive.py", "wheel.py"):
