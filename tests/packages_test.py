@@ -189,6 +189,14 @@ def test_debian_packages_are_built_with_what_install_deps_installs(folder):
     assert needed == installed(), needed ^ installed()
 
 
+def test_the_conan_recipe_has_an_option_for_each_optional_library(folder):
+    recipe = (PACKAGES / "conan/conanfile.py").read_text()
+    optional = set(re.findall(r"^set\(LATHE_(\w+) AUTO", (ROOT / "CMakeLists.txt").read_text(), re.M)) - {"CUDA", "NCCL"}
+    options = {name.upper() for name in re.findall(r'"(\w+)": "[\w.+-]+-dev"', recipe)}
+    assert options == optional, options ^ optional
+    assert development_packages(recipe) == installed(), development_packages(recipe) ^ installed()
+
+
 def main():
     if shutil.which("patchelf") is None:
         print("patchelf is not installed\n0 passed, 0 failed, 1 skipped")
