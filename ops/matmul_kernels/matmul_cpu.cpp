@@ -1,5 +1,5 @@
-// Matrix products on the CPU: dtypes and strides, over ops/matmul_kernels/gemm.h. Contracts:
-// matmul.h.
+// Matrix products on the CPU: dtypes and strides, over ops/matmul_kernels/gemm.h and gemm_bf16.h.
+// Contracts: matmul.h.
 #include <algorithm>
 #include <type_traits>
 #include <vector>
@@ -12,6 +12,7 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/matmul.h"
 #include "lathe/ops/matmul_kernels/gemm.h"
+#include "lathe/ops/matmul_kernels/gemm_bf16.h"
 #include "lathe/ops/reduce.h"
 
 namespace lathe::cpu {
@@ -159,6 +160,12 @@ void multiply_few(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode mo
            batch_ref<const T>(right).first, mode);
 }
 
+/// True if gemm_few() computes the product [m,k] x [k,n] in a half type. It reads four columns at a
+/// time; with fewer it reads the last one again.
+bool has_few_rows(const Tensor& a, const Tensor& b) {
+  return a.ndim() == 2 && a.dim(0) <= kFewRows && b.dim(1) >= kFewColumns;
+}
+
 /// y's dtype is the compute dtype of a and b.
 void multiply(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode mode) {
   if (y.numel() == 0) return;
@@ -166,9 +173,7 @@ void multiply(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode mode) 
     if (mode == GemmMode::kWrite) fill_values(y, 0);
     return;
   }
-  // gemm_few() reads four columns at a time; with fewer it reads the last one again.
-  const bool few = y.ndim() == 2 && y.dim(0) <= kFewRows && y.dim(1) >= kFewColumns;
-  if (few && a.dtype() == b.dtype()) {
+  if (has_few_rows(a, b) && a.dtype() == b.dtype()) {
     if (a.dtype() == kBF16) return multiply_few<BFloat16>(y, a, b, mode);
     if (a.dtype() == kF16) return multiply_few<Half>(y, a, b, mode);
   }
@@ -178,6 +183,12 @@ void multiply(const Tensor& y, const Tensor& a, const Tensor& b, GemmMode mode) 
   } else {
     multiply_floats<float>(y, left, right, mode);
   }
+}
+
+/// The product by bf16 instructions, plus a bias; undefined where multiply() has to compute it.
+Tensor product_in_bf16(const Tensor& a, const Tensor& b, const Tensor& bias = {}) {
+  if (a.dtype() != kBF16 || b.dtype() != kBF16 || has_few_rows(a, b)) return {};
+  return bf16_product(a, b, bias);
 }
 
 Tensor rounded_product(const Tensor& y, DType dtype) {
@@ -198,6 +209,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
                   [&](auto tag) { multiply_integers<typename decltype(tag)::type>(y, a, b); });
     return y;
   }
+  if (Tensor y = product_in_bf16(a, b); y.defined()) return y;
   const DType dtype = compute_dtype(a.dtype());
   Tensor y = empty(shape, {.dtype = dtype});
   multiply(y, a, b, GemmMode::kWrite);
@@ -205,8 +217,9 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
-  const DType dtype = compute_dtype(x.dtype());
   const Tensor transposed = alias(w, {w.dim(1), w.dim(0)}, {w.stride(1), w.stride(0)}, w.offset());
+  if (Tensor y = product_in_bf16(x, transposed, bias); y.defined()) return y;
+  const DType dtype = compute_dtype(x.dtype());
   Tensor y = empty({x.dim(0), w.dim(0)}, {.dtype = dtype});
   if (bias.defined()) copy_values(y, bias);
   multiply(y, x, transposed, bias.defined() ? GemmMode::kAdd : GemmMode::kWrite);

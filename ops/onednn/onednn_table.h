@@ -43,6 +43,8 @@
   f(dnnl_dilated_convolution_backward_data_desc_init)    \
   f(dnnl_dilated_convolution_backward_weights_desc_init) \
   f(dnnl_dilated_convolution_forward_desc_init)          \
+  f(dnnl_matmul_desc_init)                               \
+  f(dnnl_memory_desc_init_by_strides)                    \
   f(dnnl_memory_desc_init_by_tag)                        \
   f(dnnl_post_ops_append_sum_v2)                         \
   f(dnnl_primitive_attr_set_output_scales)               \
@@ -55,7 +57,9 @@
   f(dnnl_convolution_backward_data_primitive_desc_create)    \
   f(dnnl_convolution_backward_weights_primitive_desc_create) \
   f(dnnl_convolution_forward_primitive_desc_create)          \
+  f(dnnl_matmul_primitive_desc_create)                       \
   f(dnnl_memory_desc_clone)                                  \
+  f(dnnl_memory_desc_create_with_strides)                    \
   f(dnnl_memory_desc_create_with_tag)                        \
   f(dnnl_memory_desc_destroy)                                \
   f(dnnl_memory_desc_query)                                  \
