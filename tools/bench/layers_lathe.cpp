@@ -11,6 +11,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -146,9 +147,9 @@ int main(int argc, char** argv) {
   for (std::string line; std::getline(std::cin, line);) {
     const size_t space = line.rfind(' ');
     const bool half = line.substr(space + 1) == "bf16";
-    const Call f = call_of(line.substr(0, space), half ? lathe::kBF16 : lathe::kF32);
     std::optional<lathe::Autocast> amp;
     if (half) amp.emplace(lathe::Device("cpu"), lathe::kBF16);
+    const Call f = call_of(line.substr(0, space), half ? lathe::kBF16 : lathe::kF32);
     std::cout << (f ? least(f) : -1.0) << std::endl;
   }
 }
