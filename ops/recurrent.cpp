@@ -216,19 +216,21 @@ struct SavedSteps {
   ///   dy  of h after each step, and for lstm of the last c: [T+1,N,H]; for gru [T,N,H]
   Tensors gradients(const Tensor& dy, const Needs& need, DType dtype) const {
     const Tensor last = cells.get();
-    const RecurrentLayer layer{{}, w_h.get(), {}, b_h.get()};
-    const State first{h.get(), c.get()};
     if (grad_enabled()) {
+      const RecurrentLayer layer{{}, w_h.get(), {}, b_h.get()};
+      const State first{h.get(), c.get()};
       if (last.defined()) {
         return lstm_gradients(lstm_steps(from_x.get(), first, layer), first, layer.w_h, dy, need);
       }
       const Tensors g = gru_gradients(from_x.get(), first.h, layer, dy);
       return {g[0], g[1], {}, g[2], g[3]};
     }
-    const cpu::RecurrentSteps steps{states.get(), gates.get(), last};
+    // A hook that unpacks may return other strides.
+    const cpu::RecurrentSteps steps{states.get().contiguous(), gates.get().contiguous(),
+                                    last.defined() ? last.contiguous() : Tensor()};
     const int64_t T = steps.gates.dim(0), N = steps.gates.dim(1);
     const Tensor dense = dy.contiguous(), d_states = narrow(dense, 0, 0, T);
-    const Tensor weights = layer.w_h.contiguous();
+    const Tensor weights = w_h.get().contiguous();
     const cpu::RecurrentGradients d =
         last.defined() ? cpu::lstm_step_gradients(steps, weights, d_states, select(dense, 0, T))
                        : cpu::gru_step_gradients(steps, weights, d_states);

@@ -8,6 +8,7 @@
 #include "compare.h"
 #include "lathe/autograd/autocast.h"
 #include "lathe/autograd/engine.h"
+#include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/saved_tensor_hooks.h"
 #include "lathe/core/hooks/watch.h"
 #include "lathe/core/random/generator.h"
@@ -20,6 +21,7 @@
 #include "lathe/ops/rearrange.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
+#include "lathe/ops/views.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -216,6 +218,43 @@ TEST_CASE("recurrent: hooks get what lstm saves of every step") {
   const Tensor y = lstm(f64({16, 1, 3}), state, state, {layer}).y;
   CHECK(numbers >= 16 * (4 + 1 + 1) * 2);  // the gates, c and h
   CHECK(grad({sum(y)}, {layer.w_h})[0].defined());
+}
+
+TEST_CASE(
+    "recurrent: hooks may return other strides, and a bias may change before the backward pass") {
+  manual_seed(9);
+  const Tensor x = f64({4, 3, 2}), h = f64({1, 3, 5}), c = f64({1, 3, 5});
+  for (const int64_t gates : {3, 4}) {
+    CAPTURE(gates);
+    const RecurrentLayer layer{f64({gates * 5, 2}).requires_grad_(),
+                               f64({gates * 5, 5}).requires_grad_(), f64({gates * 5}),
+                               f64({gates * 5}).requires_grad_()};
+    const auto result = [&] {
+      return gates == 4 ? lstm(x, h, c, {layer}).y : gru(x, h, {layer}).y;
+    };
+    const auto gradients = [&](const Tensor& y) {
+      return grad({sum(square(y))}, {layer.w_x, layer.w_h});
+    };
+    const Tensors want = gradients(result());
+    Tensors got;
+    {
+      const SavedTensorHooks hooks(
+          [](const Tensor& t) { return t.ndim() < 2 ? t : transpose(t, 0, -1).contiguous(); },
+          [](const Tensor& t) { return t.ndim() < 2 ? t : transpose(t, 0, -1); });
+      got = gradients(result());
+    }
+    const Tensor y = result();
+    {
+      const NoGrad off;
+      layer.b_h.add_(1);
+    }
+    const Tensors after = gradients(y);
+    for (size_t i = 0; i < want.size(); ++i) {
+      CAPTURE(i);
+      CHECK(difference(got[i], want[i].contiguous(), 1e-12) == "");
+      CHECK(difference(after[i], want[i].contiguous(), 1e-12) == "");
+    }
+  }
 }
 
 TEST_CASE("recurrent: under autocast lstm computes in the half type, with gradients in f32") {
