@@ -1,5 +1,5 @@
 // Attention: checks, gradient, and the form by matrix products and a softmax. Contract:
-// attention.h; kernels: matmul_kernels/attention_cpu.cpp, matmul_kernels/attention_few_cpu.cpp.
+// attention.h, which names the kernels, too.
 #include "lathe/ops/attention.h"
 
 #include <cmath>
@@ -139,14 +139,16 @@ static Tensors composed_gradients(const Tensor& dy, const Tensors& inputs,
       .grouped = true};
   Generator again(how.start.seed);
   again.set_state(how.start);
-  const Tensor y = composed(own[0], own[1], own[2], opt, masking_of(own[0], own[1], opt), &again);
-  return lathe::grad({y}, own, {.grad_outputs = {dy}, .create_graph = true});
+  const DType wide = compute_dtype(own[0].dtype());
+  const Tensor y = composed(cast(own[0], wide), cast(own[1], wide), cast(own[2], wide), opt,
+                            masking_of(own[0], own[1], opt), &again);
+  return lathe::grad({y}, own, {.grad_outputs = {cast(dy, wide)}, .create_graph = true});
 }
 
 /// q, k, v as cpu::attention_forward() takes them.
 static Tensor tiled(const Tensor& q, const Tensor& k, const Tensor& v, const TiledAttention& how) {
   const Tensor y = empty({q.dim(0), q.dim(1), v.dim(2)}, {.dtype = q.dtype()});
-  const Tensor logsumexp = empty({q.dim(0), q.dim(1)}, {.dtype = q.dtype()});
+  const Tensor logsumexp = empty({q.dim(0), q.dim(1)}, {.dtype = compute_dtype(q.dtype())});
   cpu::attention_forward(y, logsumexp, q, k, v, how);
   TiledAttention rest = how;
   rest.mask = {};
@@ -157,7 +159,7 @@ static Tensor tiled(const Tensor& q, const Tensor& k, const Tensor& v, const Til
         TiledAttention again = rest;
         again.mask = mask.get();
         if (grad_enabled()) return composed_gradients(dy, {q.get(), k.get(), v.get()}, again);
-        const AttentionGradients g{empty_like(q.get()), zeros_like(k.get()), zeros_like(v.get())};
+        const AttentionGradients g{empty_like(q.get()), empty_like(k.get()), empty_like(v.get())};
         cpu::attention_backward(g, contiguous(dy), y.get(), sums.get(), q.get(), k.get(), v.get(),
                                 again);
         return Tensors{g.dq, g.dk, g.dv};
@@ -179,11 +181,13 @@ static bool can_tile(const Tensor& q, const Tensor& k, const Tensor& v, const Te
 
 /// Whether attention_of_few() can do it, and reading the keys takes longer than multiplying them.
 ///   queries  those of all heads that share a head of keys
-static bool are_few(int64_t queries, const Tensor& q, const Tensor& k, const Tensor& v,
+///   inner    attention_dtype()
+static bool are_few(int64_t queries, DType inner, const Tensor& q, const Tensor& k, const Tensor& v,
                     const AttentionOptions& opt) {
-  constexpr int64_t kFewQueries = 8, kFewOfAllHeads = 64;
+  constexpr int64_t kFewOfAllHeads = 64;
+  const int64_t few = inner == kBF16 ? 2 : 5;  // tile registers multiply 32 as fast as one
   const autograd::TensorRef inputs[] = {q, k, v};
-  return q.dim(-2) <= kFewQueries && queries <= kFewOfAllHeads && opt.dropout == 0 &&
+  return q.dim(-2) <= few && queries <= kFewOfAllHeads && opt.dropout == 0 &&
          !autograd::wants_record(inputs, 3);
 }
 
@@ -214,7 +218,8 @@ static Tensor in_tiles(const Tensor& q, Tensor k, Tensor v, const AttentionOptio
   }
   if (opt.dropout > 0) tiles.start = reserve_words(nullptr, kCPU, numel_of(full));
   const int64_t sharing = numel_of(heads) / numel_of(shared);  // heads of queries for one of keys
-  if (are_few(sharing * q.dim(-2), q, k, v, opt)) {
+  const DType inner = cpu::attention_dtype(dtype, tiles);
+  if (are_few(sharing * q.dim(-2), inner, q, k, v, opt)) {
     full[full.size() - 1] = v.dim(-1);
     const Tensor y = empty(full, {.dtype = dtype});
     const auto rows = [](const Tensor& t) { return t.stride(-1) == 1 ? t : contiguous(t); };
@@ -225,8 +230,8 @@ static Tensor in_tiles(const Tensor& q, Tensor k, Tensor v, const AttentionOptio
                      [](const Tensor&, const Needs&) { return Tensors(); });
     return y;
   }
-  const Tensor y = tiled(flat(cast(q, wide), heads), flat(cast(k, wide), shared),
-                         flat(cast(v, wide), shared), tiles);
+  const Tensor y = tiled(flat(cast(q, inner), heads), flat(cast(k, inner), shared),
+                         flat(cast(v, inner), shared), tiles);
   full[full.size() - 1] = v.dim(-1);
   return cast(reshape(y, full), dtype);
 }

@@ -1,5 +1,6 @@
 // Scaled dot-product attention. attention.cpp: checks, gradient, and the form made of other ops;
-// matmul_kernels/: attention_cpu.cpp, tiles of the CPU; attention_few_cpu.cpp, few queries.
+// matmul_kernels/: attention_cpu.cpp, tiles of the CPU; attention_bf16_cpu.cpp, in tile registers;
+// attention_few_cpu.cpp, few queries.
 #pragma once
 
 #include <optional>
@@ -40,7 +41,7 @@ LATHE_API Tensor scaled_dot_product_attention(const Tensor& query, const Tensor&
 
 /// What the CPU's kernels do beside the products.
 struct TiledAttention {
-  Tensor mask;  // undefined, bool, or of q's dtype; expanded to […,L,S] of q's heads
+  Tensor mask;  // undefined, bool, or floats as wide as q's; expanded to […,L,S] of q's heads
   double scale = 1;
   double least = 0;  // a sum of score and mask up to this is -inf
   double dropout = 0;
@@ -53,11 +54,14 @@ struct AttentionGradients {
 };
 
 namespace cpu {
-/// All tensors are dense, of f32 or f64, and have elements. q's N heads are a multiple of k's M.
+/// The dtype in which the kernels below compute: bf16 for bf16 where the processor multiplies tiles
+/// of it and no weight is dropped, else f64 or f32.
+DType attention_dtype(DType dtype, const TiledAttention& how) noexcept;
+/// All tensors are dense, of one attention_dtype(), and have elements. logsumexp and a mask of
+/// floats are f32 for bf16. q's N heads are a multiple of k's M.
 ///   q  [N,L,D]   k  [M,S,D]   v  [M,S,E]   →  y  [N,L,E]   logsumexp  [N,L], inf for a row of 0
 void attention_forward(const Tensor& y, const Tensor& logsumexp, const Tensor& q, const Tensor& k,
                        const Tensor& v, const TiledAttention& how);
-/// Writes dq, and adds to dk and dv.
 void attention_backward(const AttentionGradients& grads, const Tensor& dy, const Tensor& y,
                         const Tensor& logsumexp, const Tensor& q, const Tensor& k, const Tensor& v,
                         const TiledAttention& how);

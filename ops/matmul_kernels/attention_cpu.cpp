@@ -14,7 +14,9 @@
 #include "lathe/core/visit.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/exp_math.h"
+#include "lathe/ops/matmul_kernels/attention_bf16.h"
 #include "lathe/ops/matmul_kernels/attention_rows.h"
+#include "lathe/ops/matmul_kernels/attention_tasks.h"
 #include "lathe/ops/matmul_kernels/gemm.h"
 #include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
 
@@ -25,6 +27,7 @@ namespace {
 using attention_rows::exp_row;
 using attention_rows::finish_scores;
 using attention_rows::kInf;
+using attention_rows::rest_of_scale;
 using attention_rows::scale_row;
 using cpu::GemmMode;
 using cpu::MatrixRef;
@@ -115,21 +118,22 @@ void forward_tile(const Attention<A>& a, A* y, A* logsumexp, int64_t h, int64_t 
   std::fill(largest, largest + rows, -kInf<A>);
   const auto out = MatrixRef<A>::row_major(y + (h * a.L + i) * a.E, rows, a.E);
   const int64_t keys = a.keys_of(i + rows);
+  const A scale = rest_of_scale<A>(a.how);
   for (int64_t j = 0; j < keys; j += kKeys) {
     const int64_t cols = std::min(kKeys, keys - j);
     a.scores(tile.data(), h, i, rows, j, cols);
     for (int64_t r = 0; r < rows; ++r) {
       A* s = tile.data() + r * cols;
-      A now = fold_lanes<Max<A>>(s, cols);
+      A now = scale * fold_lanes<Max<A>>(s, cols);
       now = now < largest[r] ? largest[r] : now;
       const A from = now == -kInf<A> ? A(0) : now;  // all hidden so far: weights of exp(-inf)
-      exp_row(s, from, cols);
+      const A added = exp_row(s, scale, from, cols);
       if (j > 0) {
         const A shrink = math::fast_exp(largest[r] - from);
         sum[r] *= shrink;
         scale_row(out.data + r * a.E, shrink, a.E);
       }
-      sum[r] += fold_lanes<Sum<A>>(s, cols);
+      sum[r] += added;
       largest[r] = now;
       if (a.how.dropout > 0) {
         a.draw(kept, h, i + r, j, cols);
@@ -192,7 +196,7 @@ void backward_tile(const Attention<A>& a, const BackwardArrays<A>& b, BackwardTi
     std::copy_n(b.dy + (first + r) * a.E, a.E, t.product.data());
     keep_row(t.product.data(), b.y + (first + r) * a.E, a.E);
     const A delta = fold_lanes<Sum<A>>(t.product.data(), a.E);
-    exp_row(weights, b.logsumexp[first + r], cols);
+    exp_row(weights, rest_of_scale<A>(a.how), b.logsumexp[first + r], cols);
     if (a.how.dropout > 0) {
       a.draw(kept, h, i + r, j, cols);
       A* rest = t.dropped.data() + r * cols;
@@ -215,54 +219,36 @@ void backward_tile(const Attention<A>& a, const BackwardArrays<A>& b, BackwardTi
             a.queries(h, i, rows), GemmMode::kAdd);
 }
 
-/// Adds to dk and dv of keys [begin, end) of head m, always in this order. GradPart::kAll also adds
-/// to dq of the queries that share the head.
+/// A thread's part of the backward pass (share_out_gradients()).
 template <class A>
-void backward_keys(const Attention<A>& a, const BackwardArrays<A>& b, BackwardTiles<A>& t,
-                   int64_t m, int64_t begin, int64_t end, GradPart part) {
-  for (int64_t h = m * a.group; h < (m + 1) * a.group; ++h) {
-    for (int64_t i = 0; i < a.L; i += kQueries) {
-      for (int64_t j = begin; j < end; j += kKeys) backward_tile(a, b, t, h, i, j, part);
-    }
-  }
-}
+class BackwardWorker {
+ public:
+  BackwardWorker(const Attention<A>& a, const BackwardArrays<A>& b) : a_(a), b_(b), tiles_(a) {}
 
-/// Heads of keys are shared out among the threads. Where there are too few, tiles of keys and tiles
-/// of queries are, and each tile of scores is computed for both: 7 matrix products instead of 5.
-/// Both ways add up in one order, so the number of threads changes no bit.
-template <class A>
-void backward(const Attention<A>& a, const BackwardArrays<A>& b) {
-  const int64_t shared = a.heads / a.group, threads = num_threads();
-  const int64_t work = a.group * a.L * a.S * (3 * a.D + 2 * a.E);  // of a head of keys
-  const auto grain = [&](int64_t tasks) {
-    return std::max<int64_t>(1, (1 << 18) / std::max<int64_t>(1, work * shared / tasks));
-  };
-  if (7 * shared >= 5 * threads * ceil_div(shared, threads)) {
-    parallel_for(shared, grain(shared), [&](int64_t begin, int64_t end) {
-      const ComputeAlone alone;
-      BackwardTiles<A> t(a);
-      for (int64_t m = begin; m < end; ++m) backward_keys(a, b, t, m, 0, a.S, GradPart::kAll);
-    });
-    return;
+  void add_head(int64_t m) { add(m, 0, a_.S, GradPart::kAll); }
+  void add_keys(int64_t m, int64_t tile) {
+    add(m, tile * kKeys, std::min(a_.S, (tile + 1) * kKeys), GradPart::kOfKeys);
   }
-  const int64_t of_keys = ceil_div(a.S, kKeys), of_queries = ceil_div(a.L, kQueries);
-  const int64_t key_tasks = shared * of_keys, tasks = key_tasks + a.heads * of_queries;
-  parallel_for(tasks, grain(tasks), [&](int64_t begin, int64_t end) {
-    const ComputeAlone alone;
-    BackwardTiles<A> t(a);
-    for (int64_t task = begin; task < end; ++task) {
-      if (task < key_tasks) {
-        const int64_t j = task % of_keys * kKeys;
-        backward_keys(a, b, t, task / of_keys, j, std::min(a.S, j + kKeys), GradPart::kOfKeys);
-        continue;
-      }
-      const int64_t h = (task - key_tasks) / of_queries, i = (task - key_tasks) % of_queries;
-      for (int64_t j = 0; j < a.S; j += kKeys) {
-        backward_tile(a, b, t, h, i * kQueries, j, GradPart::kOfQueries);
+  void add_queries(int64_t h, int64_t tile) {
+    for (int64_t j = 0; j < a_.S; j += kKeys) {
+      backward_tile(a_, b_, tiles_, h, tile * kQueries, j, GradPart::kOfQueries);
+    }
+  }
+
+ private:
+  /// What keys [begin, end) of head m take part in.
+  void add(int64_t m, int64_t begin, int64_t end, GradPart part) {
+    for (int64_t h = m * a_.group; h < (m + 1) * a_.group; ++h) {
+      for (int64_t i = 0; i < a_.L; i += kQueries) {
+        for (int64_t j = begin; j < end; j += kKeys) backward_tile(a_, b_, tiles_, h, i, j, part);
       }
     }
-  });
-}
+  }
+
+  const Attention<A>& a_;
+  const BackwardArrays<A>& b_;
+  BackwardTiles<A> tiles_;
+};
 
 template <class F>
 void visit_wide(DType dtype, F&& f) {
@@ -272,8 +258,14 @@ void visit_wide(DType dtype, F&& f) {
 
 }  // namespace
 
+DType cpu::attention_dtype(DType dtype, const TiledAttention& how) noexcept {
+  const bool tiles = dtype == kBF16 && how.dropout == 0 && has_tile_registers();
+  return tiles ? kBF16 : compute_dtype(dtype);
+}
+
 void cpu::attention_forward(const Tensor& y, const Tensor& logsumexp, const Tensor& q,
                             const Tensor& k, const Tensor& v, const TiledAttention& how) {
+  if (q.dtype() == kBF16) return attention_forward_bf16(bf16_kernels(), y, logsumexp, q, k, v, how);
   visit_wide(q.dtype(), [&](auto tag) {
     using A = typename decltype(tag)::type;
     const Attention<A> a(q, k, v, how);
@@ -294,11 +286,22 @@ void cpu::attention_forward(const Tensor& y, const Tensor& logsumexp, const Tens
 void cpu::attention_backward(const AttentionGradients& grads, const Tensor& dy, const Tensor& y,
                              const Tensor& logsumexp, const Tensor& q, const Tensor& k,
                              const Tensor& v, const TiledAttention& how) {
+  if (q.dtype() == kBF16) {
+    return attention_backward_bf16(bf16_kernels(), grads, dy, y, logsumexp, q, k, v, how);
+  }
   visit_wide(q.dtype(), [&](auto tag) {
     using A = typename decltype(tag)::type;
     const Attention<A> a(q, k, v, how);
-    backward(a, {dy.data<A>(), y.data<A>(), logsumexp.data<A>(), grads.dq.data<A>(),
-                 grads.dk.data<A>(), grads.dv.data<A>()});
+    const BackwardArrays<A> b{dy.data<A>(),       y.data<A>(),        logsumexp.data<A>(),
+                              grads.dq.data<A>(), grads.dk.data<A>(), grads.dv.data<A>()};
+    std::fill_n(b.dk, grads.dk.numel(), A(0));
+    std::fill_n(b.dv, grads.dv.numel(), A(0));
+    cpu::share_out_gradients({.heads = a.heads,
+                              .shared = a.heads / a.group,
+                              .query_tiles = ceil_div(a.L, kQueries),
+                              .key_tiles = ceil_div(a.S, kKeys),
+                              .work = a.group * a.L * a.S * (3 * a.D + 2 * a.E)},
+                             [&] { return BackwardWorker<A>(a, b); });
   });
 }
 

@@ -22,10 +22,10 @@ using attention_rows::exp_row;
 using attention_rows::finish_scores;
 using attention_rows::kInf;
 using attention_rows::matrix_start;
+using attention_rows::rest_of_scale;
 using few_rows::Rows;
 using reduce_fold::fold_lanes;
 using reduce_math::Max;
-using reduce_math::Sum;
 
 // The keys of a task, and those that the first-level cache holds at a time.
 constexpr int64_t kChunk = 256, kBlock = 32;
@@ -108,9 +108,9 @@ class FewQueries {
     for (int64_t r = 0; r < queries_; ++r) {
       A* const s = weights + r * keys;
       finish_scores(s, how_, head + r / L_, r % L_, first, keys);
-      sums.largest[r] = fold_lanes<Max<A>>(s, keys);
-      exp_row(s, base(sums.largest[r]), keys);
-      sums.weights[r] = fold_lanes<Sum<A>>(s, keys);
+      const A scale = rest_of_scale<A>(how_);
+      sums.largest[r] = scale * fold_lanes<Max<A>>(s, keys);
+      sums.weights[r] = exp_row(s, scale, base(sums.largest[r]), keys);
     }
     for (int64_t j = 0; j < keys; j += kBlock) {
       few_rows::add_rows<A, T>({sums.values, E_}, {weights + j, keys}, rows_of(v_, m, first + j),

@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "lathe/core/config.h"
+#include "lathe/core/x86_levels.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/exp_math.h"
+#include "lathe/ops/matmul_kernels/exp_row.h"
+#include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
 
 namespace lathe::attention_rows {
 
@@ -34,10 +38,22 @@ LATHE_CLONES void hide(A* __restrict__ s, const bool* __restrict__ mask, int64_t
   for (int64_t j = 0; j < n; ++j) s[j] = mask[j * step] ? s[j] : -kInf<A>;
 }
 
-/// s = exp(s - from)
+/// s = exp(scale * s - from)
 template <class A>
-LATHE_CLONES void exp_row(A* __restrict__ s, A from, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) s[j] = math::fast_exp(s[j] - from);
+LATHE_CLONES void plain_exp_row(A* __restrict__ s, A scale, A from, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) s[j] = math::fast_exp(scale * s[j] - from);
+}
+
+/// s = exp(scale * s - from)   →  the sum
+template <class A>
+A exp_row(A* s, A scale, A from, int64_t n) {
+#if defined(__x86_64__)
+  if constexpr (std::is_same_v<A, float>) {
+    if (has_avx512()) return exp_row_avx512(s, scale, from, n);
+  }
+#endif
+  plain_exp_row(s, scale, from, n);
+  return reduce_fold::fold_lanes<reduce_math::Sum<A>>(s, n);
 }
 
 /// Where matrix `index` of t [leading…,rows,cols] begins, in elements. Matrices are counted in
@@ -51,11 +67,17 @@ inline int64_t matrix_start(const Tensor& t, int64_t index) {
   return at;
 }
 
-/// Turns n products q k^T, of query i of head h and the keys from j, into scores: scaled, with the
-/// mask, and -inf where hidden.
+/// True if finish_scores() scales: for a mask, and where the largest product is not that of the
+/// largest score. Else exp_row() has to.
+inline bool scales_first(const TiledAttention& how) {
+  return how.mask.defined() || !(how.scale > 0);
+}
+
+/// Turns n products q k^T, of query i of head h and the keys from j, into scores: scaled and masked
+/// if scales_first(), and -inf where hidden.
 template <class A>
 void finish_scores(A* s, const TiledAttention& how, int64_t h, int64_t i, int64_t j, int64_t n) {
-  scale_row(s, static_cast<A>(how.scale), n);
+  if (scales_first(how)) scale_row(s, static_cast<A>(how.scale), n);
   if (const Tensor& mask = how.mask; mask.defined()) {
     const int64_t step = mask.stride(-1);
     const int64_t at = matrix_start(mask, h) + i * mask.stride(-2) + j * step;
@@ -66,6 +88,12 @@ void finish_scores(A* s, const TiledAttention& how, int64_t h, int64_t i, int64_
     }
   }
   if (how.causal && i + 1 < j + n) std::fill(s + std::max<int64_t>(0, i + 1 - j), s + n, -kInf<A>);
+}
+
+/// What exp_row() has to scale finished scores by.
+template <class A>
+A rest_of_scale(const TiledAttention& how) {
+  return scales_first(how) ? A(1) : static_cast<A>(how.scale);
 }
 
 }  // namespace lathe::attention_rows

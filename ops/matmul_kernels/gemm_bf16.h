@@ -6,6 +6,9 @@
 
 namespace lathe::cpu {
 
+/// True if oneDNN multiplies bf16 in tile registers (AMX). False where it cannot be loaded.
+bool multiplies_tiles() noexcept;
+
 /// a * b, plus the bias on every row. Sums are kept in f32 and rounded once.
 ///   a  [m,k]     b  [k,n]     bias  [n] or undefined     →  [m,n]
 ///   a  [B,m,k]   b  [B,k,n]   no bias                    →  [B,m,n]

@@ -148,9 +148,6 @@ void run_matmul(const MatmulPrimitive& made, const Tensor& y, const Tensor& a, c
   dnnl_stream().wait();
 }
 
-/// True if the processor multiplies tiles of bf16 (AMX).
-bool multiplies_tiles() { return dnnl_uses(dnnl::cpu_isa::avx512_core_amx); }
-
 /// True if bf16 products take less time than f32 products and the conversions. With tiles they
 /// always do. Without them, AVX512-BF16 was slower than f32 on a Sapphire Rapids, so there only
 /// products of few rows gain, by reading b unconverted. To make a primitive takes 150 to 600 us,
@@ -171,6 +168,12 @@ int matmul_threads(const MatmulRequest& r) {
 }
 
 }  // namespace
+
+bool multiplies_tiles() noexcept try {
+  return dnnl_uses(dnnl::cpu_isa::avx512_core_amx);
+} catch (...) {  // oneDNN cannot be loaded
+  return false;
+}
 
 Tensor bf16_product(const Tensor& a, const Tensor& b, const Tensor& bias) {
   MatmulRequest request{.count = a.ndim() == 3 ? a.dim(0) : 1,

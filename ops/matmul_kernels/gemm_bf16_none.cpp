@@ -3,6 +3,7 @@
 
 namespace lathe::cpu {
 
+bool multiplies_tiles() noexcept { return false; }
 Tensor bf16_product(const Tensor&, const Tensor&, const Tensor&) { return {}; }
 
 }  // namespace lathe::cpu

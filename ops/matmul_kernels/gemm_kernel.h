@@ -6,6 +6,7 @@
 // before it includes Eigen: then their copies have different names.
 #pragma once
 
+#include "lathe/core/x86_levels.h"
 #include "lathe/ops/matmul_kernels/gemm.h"
 
 namespace lathe::cpu {
@@ -24,8 +25,7 @@ GemmKernels gemm_kernels_avx2();
 // gemm_kernel_avx2.cpp exists on x86-64 only, where the processor may or may not have AVX2 and FMA.
 #if defined(__x86_64__) && defined(__GNUC__)
 inline GemmKernels best_gemm_kernels() {
-  const bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return can ? gemm_kernels_avx2() : gemm_kernels_base();
+  return has_avx2() ? gemm_kernels_avx2() : gemm_kernels_base();
 }
 #else
 inline GemmKernels best_gemm_kernels() { return gemm_kernels_base(); }

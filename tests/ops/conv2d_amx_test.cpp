@@ -12,8 +12,7 @@
 #include "lathe/core/tensor.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/conv/cpu/amx_kernels.h"
-#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
+#include "lathe/ops/matmul_kernels/amx_kernels.h"
 #include "lathe/ops/conv/cpu/conv2d_engines_cpu.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
@@ -51,11 +50,7 @@ const AmxCase kCases[] = {
 
 std::vector<cpu::AmxKernels> all_kernels() {
   std::vector<cpu::AmxKernels> all{cpu::amx_kernels_base()};
-#if defined(__x86_64__) && defined(__GNUC__)
-  if (cpu::conv_machine().tiles && cpu::request_tile_registers()) {
-    all.push_back(cpu::amx_kernels_amx());
-  }
-#endif
+  if (cpu::has_tile_registers()) all.push_back(cpu::amx_kernels());
   return all;
 }
 

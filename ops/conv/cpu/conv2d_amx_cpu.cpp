@@ -10,8 +10,7 @@
 #include "lathe/core/half.h"
 #include "lathe/core/hooks/memory_tag.h"
 #include "lathe/core/thread_pool.h"
-#include "lathe/ops/conv/cpu/amx_kernels.h"
-#include "lathe/ops/conv/cpu/conv2d_dnnl.h"
+#include "lathe/ops/matmul_kernels/amx_kernels.h"
 
 namespace lathe::cpu {
 
@@ -20,16 +19,6 @@ namespace {
 Tensor scratch(int64_t elements, DType dtype) {
   const profile::MemoryTagScope workspace(profile::MemoryTag::kWorkspace);
   return empty({elements}, {.dtype = dtype});
-}
-
-const AmxKernels& kernels_here() {
-  static const AmxKernels best = [] {
-#if defined(__x86_64__) && defined(__GNUC__)
-    if (conv_machine().tiles && request_tile_registers()) return amx_kernels_amx();
-#endif
-    return amx_kernels_base();
-  }();
-  return best;
 }
 
 /// How images stand in a line of pixels, from which x and dy are read at the same place. A band is
@@ -55,8 +44,8 @@ struct Chunk {
   Chunk(const Conv2dGeometry& g, const Line& line, int64_t first_band, int64_t bands)
       : first(first_band),
         count(bands),
-        steps(ceil_div(((count - 1) * line.height + line.rows - 1) * line.pitch + g.Q, kAmxPixels)),
-        plane(round_up(steps * kAmxPixels + line.reach, kAmxPixels)) {}
+        steps(ceil_div(((count - 1) * line.height + line.rows - 1) * line.pitch + g.Q, kAmxTerms)),
+        plane(round_up(steps * kAmxTerms + line.reach, kAmxTerms)) {}
   int64_t first, count;  // bands
   int64_t steps, plane;  // products that go over dy; pixels of a plane of x
 };
@@ -130,7 +119,7 @@ class AmxWeightGradient {
   void add_bands(float* sums, int64_t out, int64_t outs, int64_t first, int64_t last) const {
     const Chunk largest(g_, line_, first, std::min(division_.chunk, last - first));
     const int64_t of_x = division_.ins * largest.plane;
-    const Tensor memory = scratch(of_x + outs * largest.steps * kAmxPixels, kBF16);
+    const Tensor memory = scratch(of_x + outs * largest.steps * kAmxTerms, kBF16);
     auto* const planes = reinterpret_cast<uint16_t*>(memory.data<BFloat16>());
     uint16_t* const pairs = planes + of_x;
     for (int64_t at = first; at < last; at += largest.count) {
@@ -154,11 +143,11 @@ class AmxWeightGradient {
                              .rows = rows,
                              .a = nullptr,
                              .a_row = chunk.plane,
-                             .b = pairs + (k * chunk.steps + step * kAmxBlock) * kAmxPixels,
+                             .b = pairs + (k * chunk.steps + step * kAmxBlock) * kAmxTerms,
                              .steps = std::min(kSteps, chunk.steps - step),
                              .add = add || step > 0};
           for (int64_t tap = 0; tap < taps(); ++tap, product.sums += kBlockFloats) {
-            product.a = planes + in * chunk.plane + step * kAmxPixels + distance(tap);
+            product.a = planes + in * chunk.plane + step * kAmxTerms + distance(tap);
             kernels_.multiply(product);
           }
         }
@@ -173,10 +162,10 @@ class AmxWeightGradient {
   template <class RowAt, class Body>
   void for_pixels(const Chunk& chunk, int64_t end, int64_t columns, int64_t channels,
                   int64_t margin, const RowAt& row_at, const Body& body) const {
-    const uint16_t* pixels[kAmxPixels];
+    const uint16_t* pixels[kAmxTerms];
     int64_t band = chunk.first, row = 0, column = -margin;
     const uint16_t* from = row_at(band, row);
-    for (int64_t first = 0; first < end; first += kAmxPixels) {
+    for (int64_t first = 0; first < end; first += kAmxTerms) {
       for (const uint16_t*& pixel : pixels) {
         const bool is_inside = from != nullptr && column >= 0 && column < columns;
         pixel = is_inside ? from + column * channels : zeros_.data();
@@ -210,9 +199,9 @@ class AmxWeightGradient {
       return dy_ + (band / line_.bands * g_.P + p) * g_.Q * g_.K + out;
     };
     const int64_t channels = std::min(outs, g_.K - out);
-    for_pixels(chunk, chunk.steps * kAmxPixels, g_.Q, g_.K, 0, row_at,
+    for_pixels(chunk, chunk.steps * kAmxTerms, g_.Q, g_.K, 0, row_at,
                [&](int64_t first, const uint16_t* const* pixels) {
-                 kernels_.interleave(to + first * kAmxBlock, chunk.steps * kAmxPixels * kAmxBlock,
+                 kernels_.interleave(to + first * kAmxBlock, chunk.steps * kAmxTerms * kAmxBlock,
                                      pixels, channels);
                });
   }
@@ -273,7 +262,7 @@ AmxWork amx_work(const Conv2dGeometry& g) {
 
 void amx_backward_weight(const Conv2dGeometry& g, const Tensor& dw, const Tensor& dy,
                          const Tensor& x) {
-  amx_backward_weight(kernels_here(), g, dw, dy, x);
+  amx_backward_weight(amx_kernels(), g, dw, dy, x);
 }
 
 void amx_backward_weight(const AmxKernels& kernels, const Conv2dGeometry& g, const Tensor& dw,

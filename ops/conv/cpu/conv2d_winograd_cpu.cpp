@@ -9,6 +9,7 @@
 
 #include "lathe/core/hooks/memory_tag.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/core/x86_levels.h"
 #include "lathe/ops/conv/cpu/channel_moments_cpu.h"
 #include "lathe/ops/conv/cpu/packed_weights_cpu.h"
 #include "lathe/ops/conv/cpu/winograd_split.h"
@@ -21,14 +22,8 @@ namespace winograd {
 const WinogradKernelSet& kernel_set() {
   static const WinogradKernelSet best = [] {
 #if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512bw")) {
-      return winograd_kernels_avx512();
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-      return winograd_kernels_avx2();
-    }
+    if (has_avx512()) return winograd_kernels_avx512();
+    if (has_avx2()) return winograd_kernels_avx2();
 #endif
     return winograd_kernels_base();
   }();

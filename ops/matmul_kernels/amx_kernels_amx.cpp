@@ -1,15 +1,12 @@
 // The loops in tile registers and AVX-512. Contract: amx_kernels.h.
 #ifndef __AMX_BF16__
-#  error "amx_kernels_amx.cpp needs the options that ops/conv/cpu/CMakeLists.txt sets"
+#  error "amx_kernels_amx.cpp needs the options that ops/matmul_kernels/CMakeLists.txt sets"
 #endif
 
 #include <immintrin.h>
-#ifdef __linux__
-#  include <sys/syscall.h>
-#  include <unistd.h>
-#endif
 
-#include "lathe/ops/conv/cpu/amx_kernels.h"
+#include "lathe/ops/matmul_kernels/amx_kernels.h"
+#include "lathe/ops/matmul_kernels/avx512.h"
 
 namespace lathe::cpu {
 
@@ -86,8 +83,8 @@ void multiply(const AmxProduct& p) {
     _tile_loadd(5, a_lower, a_row);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
-    a += kAmxPixels;
-    a_lower += kAmxPixels;
+    a += kAmxTerms;
+    a_lower += kAmxTerms;
     b += kHalf * 64;
   }
   _tile_stored(0, p.sums, row);
@@ -97,81 +94,58 @@ void multiply(const AmxProduct& p) {
   _tile_stored(3, lower + kHalf, row);
 }
 
-/// 16 channels of two pixels as pairs.
+/// 16 numbers of two rows as pairs.
 __m512i pairs(const uint16_t* even, const uint16_t* odd, __mmask16 mask) {
   const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, even));
   const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, odd));
   return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
 
-/// The first of 16 channels that exist, as a mask.
-__mmask16 mask_of(int64_t channels) {
-  if (channels >= 16) return 0xffff;
-  return channels <= 0 ? __mmask16{0} : static_cast<__mmask16>((1u << channels) - 1);
+/// The first of 16 numbers that exist, as a mask.
+__mmask16 mask_of(int64_t n) {
+  if (n >= 16) return 0xffff;
+  return n <= 0 ? __mmask16{0} : static_cast<__mmask16>((1u << n) - 1);
 }
 
-/// rows[i][j] and rows[j][i] change places.
-void transpose_16x16(__m512i* rows) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    rows[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    rows[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    rows[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    rows[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  // rows[4 * k + j] has, in its quarter q, elements 4 * k to 4 * k + 3 of column 4 * q + j.
-  for (int j = 0; j < 4; ++j) {
-    t[j] = _mm512_shuffle_i32x4(rows[j], rows[4 + j], 0x88);           // quarters 0, 2 of k = 0, 1
-    t[4 + j] = _mm512_shuffle_i32x4(rows[j], rows[4 + j], 0xdd);       // quarters 1, 3
-    t[8 + j] = _mm512_shuffle_i32x4(rows[8 + j], rows[12 + j], 0x88);  // of k = 2, 3
-    t[12 + j] = _mm512_shuffle_i32x4(rows[8 + j], rows[12 + j], 0xdd);
-  }
-  for (int j = 0; j < 4; ++j) {
-    rows[j] = _mm512_shuffle_i32x4(t[j], t[8 + j], 0x88);
-    rows[4 + j] = _mm512_shuffle_i32x4(t[4 + j], t[12 + j], 0x88);
-    rows[8 + j] = _mm512_shuffle_i32x4(t[j], t[8 + j], 0xdd);
-    rows[12 + j] = _mm512_shuffle_i32x4(t[4 + j], t[12 + j], 0xdd);
-  }
-}
-
-void transpose(uint16_t* to, int64_t to_step, const uint16_t* const* pixels, int64_t channels,
+void transpose(uint16_t* to, int64_t to_step, const uint16_t* const* rows, int64_t n,
                int64_t padded) {
   for (int64_t first = 0; first < padded; first += 16) {
-    const __mmask16 mask = mask_of(channels - first);
-    __m512i rows[16];
+    const __mmask16 mask = mask_of(n - first);
+    __m512i lines[16];
     for (int i = 0; i < 16; ++i)
-      rows[i] = pairs(pixels[2 * i] + first, pixels[2 * i + 1] + first, mask);
-    transpose_16x16(rows);
-    for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + (first + i) * to_step, rows[i]);
+      lines[i] = pairs(rows[2 * i] + first, rows[2 * i + 1] + first, mask);
+    transpose_16x16(lines);
+    for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + (first + i) * to_step, lines[i]);
   }
 }
 
-void interleave(uint16_t* to, int64_t block_step, const uint16_t* const* pixels, int64_t channels) {
-  for (int64_t first = 0; first < channels; first += kAmxBlock, to += block_step) {
-    const __mmask16 left = mask_of(channels - first), right = mask_of(channels - first - 16);
+void interleave(uint16_t* to, int64_t block_step, const uint16_t* const* rows, int64_t n) {
+  for (int64_t first = 0; first < n; first += kAmxBlock, to += block_step) {
+    const __mmask16 left = mask_of(n - first), right = mask_of(n - first - 16);
     for (int i = 0; i < 16; ++i) {
-      const uint16_t *const even = pixels[2 * i] + first, *const odd = pixels[2 * i + 1] + first;
+      const uint16_t *const even = rows[2 * i] + first, *const odd = rows[2 * i + 1] + first;
       _mm512_storeu_si512(to + i * 64, pairs(even, odd, left));
       _mm512_storeu_si512(to + i * 64 + 32, pairs(even + 16, odd + 16, right));
     }
   }
 }
 
+void columns(uint16_t* to, const uint16_t* const* rows, int64_t n) {
+  for (int64_t first = 0; first < n; first += kAmxTerms, to += 16 * 64) {
+    const int64_t left = n - first;
+    const auto mask = left >= 32 ? __mmask32{0xffffffff} : (__mmask32{1} << left) - 1;
+    for (int half = 0; half < 2; ++half) {  // of the columns
+      __m512i lines[16];
+      for (int i = 0; i < 16; ++i)
+        lines[i] = _mm512_maskz_loadu_epi16(mask, rows[16 * half + i] + first);
+      transpose_16x16(lines);
+      for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + i * 64 + half * 32, lines[i]);
+    }
+  }
+}
+
 }  // namespace
 
-AmxKernels amx_kernels_amx() { return {transpose, interleave, begin, multiply, end}; }
-
-bool request_tile_registers() noexcept {
-#ifdef __linux__
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-#else
-  return false;
-#endif
-}
+AmxKernels amx_kernels_amx() { return {transpose, interleave, columns, begin, multiply, end}; }
 
 }  // namespace lathe::cpu
