@@ -234,7 +234,8 @@ struct SavedSteps {
     const cpu::RecurrentGradients d =
         last.defined() ? cpu::lstm_step_gradients(steps, weights, d_states, select(dense, 0, T))
                        : cpu::gru_step_gradients(steps, weights, d_states);
-    Tensors grads{d.from_x, d.h, d.c, {}, {}};
+    const auto as_given = [&](const Tensor& t) { return t.defined() ? t.to(dy.dtype()) : t; };
+    Tensors grads{d.from_x, as_given(d.h), as_given(d.c), {}, {}};
     const Tensor d_all = d.from_h.view({T * N, -1});
     if (need[3]) {
       const Tensor before = narrow(steps.states, 0, 0, T).view({T * N, -1});
@@ -245,15 +246,15 @@ struct SavedSteps {
   }
 };
 
-/// The states [T,N,H] of lstm or gru, and the last one, by the CPU's kernels. Half types compute in
-/// f32.
+/// The states [T,N,H] of lstm or gru, and the last one, by the CPU's kernels.
 std::pair<Tensor, State> cpu_steps(const Tensor& from_x_in, const State& first_in,
                                    const RecurrentLayer& layer_in, Cell cell) {
-  const DType dtype = from_x_in.dtype(), wide = compute_dtype(dtype);
-  const auto widened = [&](const Tensor& t) { return t.defined() ? t.to(wide) : t; };
-  const Tensor from_x = widened(from_x_in);
-  const State first{widened(first_in.h), widened(first_in.c)};
-  const RecurrentLayer layer{{}, widened(layer_in.w_h), {}, widened(layer_in.b_h)};
+  const DType dtype = from_x_in.dtype();
+  const DType inner = cell == lstm_cell ? cpu::lstm_dtype(dtype) : compute_dtype(dtype);
+  const auto cast_in = [&](const Tensor& t) { return t.defined() ? t.to(inner) : t; };
+  const Tensor from_x = cast_in(from_x_in);
+  const State first{cast_in(first_in.h), cast_in(first_in.c)};
+  const RecurrentLayer layer{{}, cast_in(layer_in.w_h), {}, cast_in(layer_in.b_h)};
   const int64_t T = from_x.dim(0);
   const autograd::TensorRef inputs[] = {from_x, first.h, first.c, layer.w_h, layer.b_h};
   const bool records = autograd::wants_record(inputs, std::size(inputs));
@@ -267,7 +268,8 @@ std::pair<Tensor, State> cpu_steps(const Tensor& from_x_in, const State& first_i
     steps = cell == lstm_cell ? cpu::lstm_steps(x, h, first.c.contiguous(), w, b, records)
                               : cpu::gru_steps(x, h, w, b, records);
     const Tensor states = narrow(steps.states, 0, 1, T);
-    y = cell == lstm_cell ? cat({states, narrow(steps.cells, 0, T, 1)}, 0) : states.clone();
+    y = cell == lstm_cell ? cat({states, narrow(steps.cells, 0, T, 1).to(inner)}, 0)
+                          : states.clone();
   }
   const auto gradient = [saved = SavedSteps(from_x, first, layer, steps), dtype](
                             const Tensor& dy, const Needs& need) {

@@ -66,18 +66,23 @@ LATHE_API RecurrentResult rnn_relu(const Tensor& x, const Tensor& h,
 
 namespace cpu {
 
-// All steps of one direction. All tensors are dense, have elements and are of one dtype, f32 or
-// f64. An undefined bias is 0.
+// All steps of one direction. All tensors are dense, have elements and are of one dtype, for lstm
+// lstm_dtype(), for gru f32 or f64. What is kept or returned of bf16 is f32, where no dtype is
+// given. An undefined bias is 0.
+
+/// The dtype in which the steps of lstm are computed: bf16 for bf16 where the processor multiplies
+/// tiles of it, else f64 or f32.
+DType lstm_dtype(DType dtype) noexcept;
 
 /// What the backward pass needs of all steps.
 struct RecurrentSteps {
-  Tensor states;  // [T+1,N,H]: h before each step, then the last one
+  Tensor states;  // [T+1,N,H], bf16 of bf16: h before each step, then the last one
   Tensor gates;   // [T,N,4H]: lstm: i, f, g, o; gru: r, z, n and w_h h + b_h of n
   Tensor cells;   // [T+1,N,H]: c before each step, then the last one; undefined for gru
 };
 
 struct RecurrentGradients {
-  Tensor from_x;  // [T,N,G*H]
+  Tensor from_x;  // [T,N,G*H], bf16 of bf16
   Tensor from_h;  // [T,N,G*H]: of w_h h + b_h; for lstm the tensor from_x itself
   Tensor h, c;    // [N,H]: of the states before the first step; c undefined for gru
 };

@@ -45,6 +45,18 @@ struct AmxKernels {
   void (*end)();
 };
 
+/// While it lives, the calling thread can multiply 1 to 32 rows.
+class AmxScope {
+ public:
+  AmxScope(const AmxKernels& kernels, int64_t rows) : kernels_(kernels) { kernels_.begin(rows); }
+  ~AmxScope() { kernels_.end(); }
+  AmxScope(const AmxScope&) = delete;
+  AmxScope& operator=(const AmxScope&) = delete;
+
+ private:
+  const AmxKernels& kernels_;
+};
+
 /// Plain loops.
 AmxKernels amx_kernels_base();
 /// The instructions. For x86-64 alone, where has_tile_registers().

@@ -162,20 +162,6 @@ struct Bf16Attention {
   }
 };
 
-/// While it lives, the calling thread can multiply.
-class ProductScope {
- public:
-  explicit ProductScope(const Bf16Attention& a) : products_(a.kernels.products) {
-    products_.begin(kBlock);
-  }
-  ~ProductScope() { products_.end(); }
-  ProductScope(const ProductScope&) = delete;
-  ProductScope& operator=(const ProductScope&) = delete;
-
- private:
-  const AmxKernels& products_;
-};
-
 /// A thread's part of the forward pass.
 class Bf16Forward {
  public:
@@ -184,7 +170,7 @@ class Bf16Forward {
 
   /// Up to kTaskQueries queries of head h from `first`.
   void compute(int64_t h, int64_t first) {
-    const ProductScope products(a_);
+    const AmxScope products(a_.kernels.products, kBlock);
     const int64_t blocks = ceil_div(std::min(kTaskQueries, a_.L - first), kBlock);
     use_head(h / a_.group);
     copy_queries(h, first, blocks);
@@ -285,18 +271,18 @@ class Bf16Backward {
   Bf16Backward(const Bf16Attention& a, const Bf16Arrays& b) : a_(a), b_(b) {}
 
   void add_head(int64_t m) {
-    const ProductScope products(a_);
+    const AmxScope products(a_.kernels.products, kBlock);
     add_keys_between(m, 0, a_.S, true);
     write_keys(m, 0, a_.S);
   }
   void add_keys(int64_t m, int64_t tile) {
-    const ProductScope products(a_);
+    const AmxScope products(a_.kernels.products, kBlock);
     const int64_t begin = tile * kTaskKeys, end = std::min(a_.S, begin + kTaskKeys);
     add_keys_between(m, begin, end, false);
     write_keys(m, begin, end);
   }
   void add_queries(int64_t h, int64_t tile) {
-    const ProductScope products(a_);
+    const AmxScope products(a_.kernels.products, kBlock);
     const int64_t begin = tile * kTaskQueries, end = std::min(a_.L, begin + kTaskQueries);
     use_keys(h / a_.group);
     use_queries(h);
