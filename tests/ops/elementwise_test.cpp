@@ -346,6 +346,26 @@ TEST_CASE("clamp: low above high gives high; elu: the gradient at infinity is fi
   CHECK(difference(x.grad(), {0, 1}, 0).empty());
 }
 
+TEST_CASE("pow: squares, cubes and other powers agree with those in f64") {
+  const std::vector<double> bases = {0, -0.0, 1, -1, 1.5, -2.75, 3e12, -3e12, kInf, -kInf, NAN};
+  for (const double exponent : {2.0, 3.0, -2.0, 2.5, 1.0, 0.0}) {
+    const Tensor x = tensor(bases, kF32);
+    const std::vector<double> one = pow(x, exponent).to_vector<double>(),
+                              each = pow(x, full_like(x, exponent)).to_vector<double>();
+    for (size_t i = 0; i < bases.size(); ++i) {
+      CAPTURE(bases[i]);
+      CAPTURE(exponent);
+      const auto base = static_cast<float>(bases[i]);
+      const double want = static_cast<float>(std::pow(double{base}, exponent));
+      const bool is_nan = std::isnan(want);
+      CHECK(std::isnan(one[i]) == is_nan);
+      CHECK((one[i] == each[i] || (is_nan && std::isnan(each[i]))));
+      if (!is_nan && std::isinf(want)) CHECK(one[i] == want);
+      if (!is_nan && !std::isinf(want)) CHECK(std::fabs(one[i] - want) <= 2e-7 * std::fabs(want));
+    }
+  }
+}
+
 TEST_CASE("pow: integers, and gradients at zero") {
   CHECK(pow(tensor({2, 3, -1}, kI32), tensor({10, 0, -3}, kI32)).to_vector<int>() ==
         std::vector<int>{1024, 1, -1});
