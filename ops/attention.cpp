@@ -159,9 +159,11 @@ static Tensor tiled(const Tensor& q, const Tensor& k, const Tensor& v, const Til
         TiledAttention again = rest;
         again.mask = mask.get();
         if (grad_enabled()) return composed_gradients(dy, {q.get(), k.get(), v.get()}, again);
-        const AttentionGradients g{empty_like(q.get()), empty_like(k.get()), empty_like(v.get())};
-        cpu::attention_backward(g, contiguous(dy), y.get(), sums.get(), q.get(), k.get(), v.get(),
-                                again);
+        // A hook that unpacks may return other strides.
+        const Tensor qs = contiguous(q.get()), ks = contiguous(k.get()), vs = contiguous(v.get());
+        const AttentionGradients g{empty_like(qs), empty_like(ks), empty_like(vs)};
+        cpu::attention_backward(g, contiguous(dy), contiguous(y.get()), contiguous(sums.get()), qs,
+                                ks, vs, again);
         return Tensors{g.dq, g.dk, g.dv};
       });
   return y;
@@ -185,7 +187,9 @@ static bool can_tile(const Tensor& q, const Tensor& k, const Tensor& v, const Te
 static bool are_few(int64_t queries, DType inner, const Tensor& q, const Tensor& k, const Tensor& v,
                     const AttentionOptions& opt) {
   constexpr int64_t kFewOfAllHeads = 64;
-  const int64_t few = inner == kBF16 ? 2 : 5;  // tile registers multiply 32 as fast as one
+  // Tile registers multiply 32 queries as fast as one. Otherwise, few queries gain most where the
+  // tiles would convert the keys.
+  const int64_t few = inner == kBF16 ? 2 : inner == q.dtype() ? 5 : 8;
   const autograd::TensorRef inputs[] = {q, k, v};
   return q.dim(-2) <= few && queries <= kFewOfAllHeads && opt.dropout == 0 &&
          !autograd::wants_record(inputs, 3);

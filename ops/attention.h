@@ -41,7 +41,7 @@ LATHE_API Tensor scaled_dot_product_attention(const Tensor& query, const Tensor&
 
 /// What the CPU's kernels do beside the products.
 struct TiledAttention {
-  Tensor mask;  // undefined, bool, or floats as wide as q's; expanded to […,L,S] of q's heads
+  Tensor mask;  // undefined, bool, or of compute_dtype(q's); expanded to […,L,S] of q's heads
   double scale = 1;
   double least = 0;  // a sum of score and mask up to this is -inf
   double dropout = 0;
@@ -57,11 +57,12 @@ namespace cpu {
 /// The dtype in which the kernels below compute: bf16 for bf16 where the processor multiplies tiles
 /// of it and no weight is dropped, else f64 or f32.
 DType attention_dtype(DType dtype, const TiledAttention& how) noexcept;
-/// All tensors are dense, of one attention_dtype(), and have elements. logsumexp and a mask of
-/// floats are f32 for bf16. q's N heads are a multiple of k's M.
+/// All tensors are dense, of one attention_dtype(), and have elements; logsumexp is of its
+/// compute_dtype(). q's N heads are a multiple of k's M.
 ///   q  [N,L,D]   k  [M,S,D]   v  [M,S,E]   →  y  [N,L,E]   logsumexp  [N,L], inf for a row of 0
 void attention_forward(const Tensor& y, const Tensor& logsumexp, const Tensor& q, const Tensor& k,
                        const Tensor& v, const TiledAttention& how);
+/// Writes all three gradients.
 void attention_backward(const AttentionGradients& grads, const Tensor& dy, const Tensor& y,
                         const Tensor& logsumexp, const Tensor& q, const Tensor& k, const Tensor& v,
                         const TiledAttention& how);

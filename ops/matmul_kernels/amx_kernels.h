@@ -12,7 +12,7 @@
 
 namespace lathe::cpu {
 
-inline constexpr int64_t kAmxTerms = 32;  // that one instruction sums up
+inline constexpr int64_t kAmxTerms = 32;  // terms that one instruction sums
 inline constexpr int64_t kAmxBlock = 32;  // rows and columns of sums: two tiles each way
 
 /// sums[rows, 32] (+)= a b, with `steps` times 32 terms in each sum.

@@ -144,7 +144,7 @@ void forward_tile(const Attention<A>& a, A* y, A* logsumexp, int64_t h, int64_t 
               j == 0 ? GemmMode::kWrite : GemmMode::kAdd);
   }
   for (int64_t r = 0; r < rows; ++r) {
-    const bool blind = sum[r] == 0;
+    const bool blind = sum[r] == 0 && largest[r] == -kInf<A>;
     // A row that sees nothing has weights of exp(-inf - inf) = 0 in the backward pass, too.
     logsumexp[h * a.L + i + r] = blind ? kInf<A> : largest[r] + std::log(sum[r]);
     if (blind) {

@@ -33,9 +33,13 @@ LATHE_CLONES void add_mask(A* __restrict__ s, const A* __restrict__ mask, int64_
   }
 }
 
+/// mask: bools as bytes, of which GCC makes vector code.
 template <class A>
-LATHE_CLONES void hide(A* __restrict__ s, const bool* __restrict__ mask, int64_t step, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) s[j] = mask[j * step] ? s[j] : -kInf<A>;
+LATHE_CLONES void hide(A* __restrict__ s, const uint8_t* __restrict__ mask, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) {
+    const A score = s[j];
+    s[j] = mask[j] != 0 ? score : -kInf<A>;
+  }
 }
 
 /// s = exp(scale * s - from)
@@ -67,10 +71,10 @@ inline int64_t matrix_start(const Tensor& t, int64_t index) {
   return at;
 }
 
-/// True if finish_scores() scales: for a mask, and where the largest product is not that of the
-/// largest score. Else exp_row() has to.
+/// True if finish_scores() scales: if there is a mask, or if the scale is not above 0, so that the
+/// largest product is not the largest score. Otherwise exp_row() scales.
 inline bool scales_first(const TiledAttention& how) {
-  return how.mask.defined() || !(how.scale > 0);
+  return how.mask.defined() || !(static_cast<float>(how.scale) > 0);
 }
 
 /// Turns n products q k^T, of query i of head h and the keys from j, into scores: scaled and masked
@@ -82,7 +86,12 @@ void finish_scores(A* s, const TiledAttention& how, int64_t h, int64_t i, int64_
     const int64_t step = mask.stride(-1);
     const int64_t at = matrix_start(mask, h) + i * mask.stride(-2) + j * step;
     if (mask.dtype() == kBool) {
-      hide(s, mask.data<bool>() + at, step, n);
+      const bool* const looks = mask.data<bool>() + at;
+      if (step == 1) {
+        hide(s, reinterpret_cast<const uint8_t*>(looks), n);
+      } else {
+        for (int64_t k = 0; k < n; ++k) s[k] = looks[k * step] ? s[k] : -kInf<A>;
+      }
     } else {
       add_mask(s, mask.data<A>() + at, step, static_cast<A>(how.least), n);
     }

@@ -15,7 +15,7 @@
 namespace lathe::cpu {
 
 /// Calls body(worker, task) for each task from 0 to n - 1, in chunks of `grain` on all threads. A
-/// thread keeps its worker, which is made by `make`, and with it what that has copied.
+/// chunk takes an idle worker, or one that `make` makes, so that workers keep what they copied.
 template <class MakeWorker, class Body>
 void share_out(int64_t n, int64_t grain, const MakeWorker& make, const Body& body) {
   using Worker = decltype(make());
@@ -44,19 +44,25 @@ struct GradientTasks {
   int64_t work;                    // multiplications for a head of keys
 };
 
-/// Heads of keys are shared out among the threads. Where there are too few, tiles of keys and tiles
-/// of queries are, and each tile of scores is computed for both: 7 matrix products instead of 5.
-/// A worker has to add up in one order in both cases:
+/// True if the threads share out heads of keys. Where there are too few heads, they share out tiles
+/// of keys and tiles of queries, and each tile of scores is computed for both: 7 matrix products
+/// instead of 5.
+inline bool shares_out_heads(const GradientTasks& t) {
+  const int64_t threads = num_threads();
+  return 7 * t.shared >= 5 * threads * ceil_div(t.shared, threads);
+}
+
+/// Runs workers over heads or tiles. Both ways must add up in one order, so that the number of
+/// threads changes no bit. A worker has
 ///   worker.add_head(m)               all gradients of head m of keys, and of its queries
 ///   worker.add_keys(m, tile)         dk and dv of a tile
 ///   worker.add_queries(h, tile)      dq of a tile
 template <class MakeWorker>
 void share_out_gradients(const GradientTasks& t, const MakeWorker& make) {
-  const int64_t threads = num_threads();
   const auto grain = [&](int64_t tasks) {
     return std::max<int64_t>(1, (1 << 18) / std::max<int64_t>(1, t.work * t.shared / tasks));
   };
-  if (7 * t.shared >= 5 * threads * ceil_div(t.shared, threads)) {
+  if (shares_out_heads(t)) {
     return share_out(t.shared, grain(t.shared), make,
                      [](auto& worker, int64_t m) { worker.add_head(m); });
   }

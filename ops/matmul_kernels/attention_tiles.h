@@ -11,12 +11,24 @@ namespace lathe::cpu {
 
 inline constexpr int64_t kTileQueries = 32;
 
-/// Some keys more of the softmax of 32 queries (online softmax). Weights are relative to the
-/// largest score so far: 2^(factor * (score - largest)).
+/// Scales products and hides those that a mask hides, or adds what the mask adds.
+struct MaskTile {
+  float* scores;  // [keys,32]
+  int64_t keys, queries;
+  float scale;
+  // At most one is not null; the number of (query, key) is at query * of_query + key * of_key.
+  const bool* looks = nullptr;
+  const float* added = nullptr;
+  int64_t of_query = 0, of_key = 0;
+  float least = 0;  // a sum up to this becomes -inf
+};
+
+/// One step of online softmax: more keys for 32 queries. Weights are relative to the largest score
+/// so far: exp(scale * (score - largest)).
 struct SoftmaxTile {
   const float* scores;  // [keys,32]; -inf where hidden
   int64_t keys;
-  float factor;       // > 0: the scale by the logarithm of e to base 2
+  float scale;        // > 0
   float* largest;     // [32], of earlier keys; becomes that of these keys, too
   float* sum;         // [32], of the weights of earlier keys; those of these keys are added
   float* shrink;      // [32], becomes what earlier sums were multiplied by
@@ -25,19 +37,20 @@ struct SoftmaxTile {
 };
 
 /// A tile of the backward pass.
-///   weights   w = 2^(factor * score - logs), in bf16
+///   weights   w = exp(scale * score - logs), in bf16
 ///   d_scores  w * (d_weights - delta), in bf16
 struct GradientTile {
   const float *scores, *d_weights;  // [32,32], keys by queries
   int64_t keys;                     // the results are 0 for the others
-  float factor;                     // as SoftmaxTile's
-  const float *logs, *delta;        // [32]: the logsumexp to base 2; y · dy
-  uint16_t *weights, *d_scores;     // (key, query) at key * step + query
+  float scale;
+  const float *logs, *delta;     // [32]: the logsumexp of the scores; y · dy
+  uint16_t *weights, *d_scores;  // (key, query) at key * step + query
   int64_t step;
   uint16_t* d_pairs;  // d_scores again: (key, query) at key / 2 * 64 + query * 2 + key % 2
 };
 
 struct AttentionTiles {
+  void (*mask)(const MaskTile& tile);
   /// True if any of `shrink` is not 1.
   bool (*soften)(const SoftmaxTile& tile);
   void (*differentiate)(const GradientTile& tile);

@@ -24,6 +24,60 @@ __m512i pairs_of(__m512 even, __m512 odd) {
 
 void store(uint16_t* to, __m512i bits) { _mm512_storeu_si512(to, bits); }
 
+/// e^x
+__m512 exp_of(__m512 x) { return exp2_of<4>(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f))); }
+
+/// What MaskTile has for 16 queries from q and 16 keys from k, as one vector of queries for each
+/// key: floats as they are, bools as whole numbers.
+void read_mask(__m512i* keys, const MaskTile& t, int64_t q, int64_t k) {
+  const int64_t queries = t.queries - q, n = t.keys - k < 16 ? t.keys - k : 16;
+  const auto mask = static_cast<__mmask16>(n == 16 ? 0xffff : (1 << n) - 1);
+  for (int64_t i = 0; i < 16; ++i) {
+    keys[i] = _mm512_setzero_si512();
+    if (i >= queries) continue;
+    const int64_t at = (q + i) * t.of_query + k * t.of_key;
+    if (t.of_key == 1 && t.looks != nullptr) {
+      keys[i] = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, t.looks + at));
+    } else if (t.of_key == 1) {
+      keys[i] = _mm512_maskz_loadu_epi32(mask, t.added + at);
+    } else {
+      int32_t numbers[16] = {};
+      for (int64_t j = 0; j < n; ++j) {
+        const int64_t place = at + j * t.of_key;
+        if (t.looks != nullptr) {
+          numbers[j] = t.looks[place];
+        } else {
+          numbers[j] = __builtin_bit_cast(int32_t, t.added[place]);
+        }
+      }
+      keys[i] = _mm512_loadu_si512(numbers);
+    }
+  }
+  transpose_16x16(keys);
+}
+
+void mask(const MaskTile& t) {
+  const __m512 scale = _mm512_set1_ps(t.scale), least = _mm512_set1_ps(t.least);
+  const __m512 hidden = _mm512_set1_ps(-__builtin_inff());
+  for (int64_t q = 0; q < kRow; q += 16) {
+    for (int64_t k = 0; k < t.keys; k += 16) {
+      __m512i keys[16];
+      if (t.looks != nullptr || t.added != nullptr) read_mask(keys, t, q, k);
+      for (int64_t i = 0; i < 16 && k + i < t.keys; ++i) {
+        float* const at = t.scores + (k + i) * kRow + q;
+        __m512 score = _mm512_mul_ps(_mm512_loadu_ps(at), scale);
+        __mmask16 hides = 0;
+        if (t.looks != nullptr) hides = _mm512_cmpeq_epi32_mask(keys[i], _mm512_setzero_si512());
+        if (t.added != nullptr) {
+          score = _mm512_add_ps(score, _mm512_castsi512_ps(keys[i]));
+          hides = _mm512_cmp_ps_mask(score, least, _CMP_LE_OQ);
+        }
+        _mm512_storeu_ps(at, _mm512_mask_mov_ps(score, hides, hidden));
+      }
+    }
+  }
+}
+
 /// The larger of two. NaN if a score is, or not: its weight is NaN in any case.
 __m512 larger(__m512 a, const float* b) { return _mm512_max_ps(a, _mm512_loadu_ps(b)); }
 
@@ -39,14 +93,14 @@ bool soften_half(const SoftmaxTile& t, int64_t first) {
   for (; k < t.keys; ++k) most[0] = larger(most[0], scores + k * kRow);
   const __m512 largest = _mm512_max_ps(_mm512_max_ps(most[0], most[1]),  //
                                        _mm512_max_ps(most[2], most[3]));
-  const __m512 none = _mm512_set1_ps(-__builtin_inff()), factor = _mm512_set1_ps(t.factor);
-  // Where all are hidden, weights of 2^-inf.
+  const __m512 none = _mm512_set1_ps(-__builtin_inff()), scale = _mm512_set1_ps(t.scale);
+  // Where all are hidden, weights of exp(-inf).
   const __m512 from = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(largest, none, _CMP_NEQ_UQ), largest);
-  const __m512 shrink = exp2_of<4>(_mm512_mul_ps(_mm512_sub_ps(before, from), factor));
-  const __m512 base = _mm512_mul_ps(from, factor);
-  const auto weight = [&](int64_t key) {
-    return exp2_of<4>(_mm512_fmsub_ps(_mm512_loadu_ps(scores + key * kRow), factor, base));
+  const auto weight_of = [&](__m512 score) {
+    return exp_of(_mm512_mul_ps(_mm512_sub_ps(score, from), scale));
   };
+  const __m512 shrink = weight_of(before);
+  const auto weight = [&](int64_t key) { return weight_of(_mm512_loadu_ps(scores + key * kRow)); };
   __m512 sum[4] = {};
   uint16_t* const to = t.weights + first * 2;
   for (k = 0; k + 4 <= t.keys; k += 4) {
@@ -76,7 +130,7 @@ bool soften(const SoftmaxTile& t) {
 }
 
 void differentiate(const GradientTile& t) {
-  const __m512 factor = _mm512_set1_ps(t.factor);
+  const __m512 scale = _mm512_set1_ps(t.scale);
   __m512 logs[2], delta[2];
   for (int half = 0; half < 2; ++half) {
     logs[half] = _mm512_loadu_ps(t.logs + 16 * half);
@@ -89,8 +143,7 @@ void differentiate(const GradientTile& t) {
         const int64_t at = (k + i) * kRow + 16 * half;
         const auto counts = static_cast<__mmask16>(k + i < t.keys ? 0xffff : 0);
         w[i][half] = _mm512_maskz_mov_ps(
-            counts,
-            exp2_of<4>(_mm512_fmsub_ps(_mm512_loadu_ps(t.scores + at), factor, logs[half])));
+            counts, exp_of(_mm512_fmsub_ps(_mm512_loadu_ps(t.scores + at), scale, logs[half])));
         d[i][half] = _mm512_maskz_mul_ps(
             counts, w[i][half], _mm512_sub_ps(_mm512_loadu_ps(t.d_weights + at), delta[half]));
       }
@@ -135,7 +188,7 @@ void write_columns(uint16_t* to, const float* sums, const float* factors, int64_
 }  // namespace
 
 AttentionTiles attention_tiles_amx() {
-  return {soften, differentiate, scale_columns, write_columns};
+  return {mask, soften, differentiate, scale_columns, write_columns};
 }
 
 }  // namespace lathe::cpu

@@ -6,7 +6,7 @@
 
 namespace lathe::attention_rows {
 
-/// s = exp(scale * s - from)   →  the sum. Relative error: 1e-7 + 1e-7 * |scale * s|.
+/// s = exp(scale * s - from)   →  the sum. Relative error: 1e-7 + 1e-7 * |scale * s - from|.
 float exp_row_avx512(float* s, float scale, float from, int64_t n);
 
 }  // namespace lathe::attention_rows

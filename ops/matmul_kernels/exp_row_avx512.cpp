@@ -10,9 +10,10 @@ namespace lathe::attention_rows {
 
 float exp_row_avx512(float* s, float scale, float from, int64_t n) {
   constexpr float kLog2E = 1.44269504f;
-  const __m512 factor = _mm512_set1_ps(scale * kLog2E), base = _mm512_set1_ps(from * kLog2E);
+  const __m512 factor = _mm512_set1_ps(scale), base = _mm512_set1_ps(from);
+  const __m512 log2_e = _mm512_set1_ps(kLog2E);
   const auto weight = [&](__m512 score) {
-    return cpu::exp2_of<5>(_mm512_fmsub_ps(score, factor, base));
+    return cpu::exp2_of<5>(_mm512_mul_ps(_mm512_fmsub_ps(score, factor, base), log2_e));
   };
   __m512 sum[4] = {};
   int64_t j = 0;

@@ -11,7 +11,7 @@
 
 #include "compare.h"
 #include "lathe/core/thread_pool.h"
-#include "lathe/core/x86_levels.h"
+#include "lathe/ops/inplace.h"
 #include "lathe/ops/matmul_kernels/attention_rows.h"
 #include "lathe/ops/random.h"
 
@@ -34,7 +34,9 @@ struct Bf16Case {
   int64_t heads, shared, L, S, D, E;
   double scale = 0.3;
   bool causal = false;
-  char mask = ' ';  // b: of bools, f: of floats, h: hides all keys from every other query
+  // b: of bools, f: of floats, l: of floats, some the lowest; h: hides all keys from every other
+  // query; t: floats that lie transposed; s: one row of bools for all heads and queries
+  char mask = ' ';
 };
 const Bf16Case kCases[] = {
     {"one number", 1, 1, 1, 1, 1, 1},
@@ -51,6 +53,9 @@ const Bf16Case kCases[] = {
     {"bools", 2, 2, 40, 45, 16, 16, 0.3, false, 'b'},
     {"bools, causal", 2, 1, 140, 300, 16, 16, 0.3, true, 'b'},
     {"floats", 2, 2, 65, 33, 16, 16, 0.3, false, 'f'},
+    {"lowest floats", 2, 1, 40, 70, 16, 16, 0.3, true, 'l'},
+    {"floats that lie transposed", 1, 1, 45, 61, 16, 16, 0.3, false, 't'},
+    {"one row of bools", 4, 2, 33, 290, 16, 16, 0.3, true, 's'},
     {"rows that see nothing", 1, 1, 37, 41, 16, 16, 0.3, false, 'h'},
     {"a negative scale", 2, 1, 40, 70, 16, 16, -0.4, true},
     {"scale 0", 1, 1, 5, 7, 16, 16, 0},
@@ -71,6 +76,13 @@ struct Problem {
     how = {.scale = c.scale, .least = -kInfinity, .causal = c.causal};
     if (c.mask == 'b') how.mask = randn({c.heads, c.L, c.S}) > 0;
     if (c.mask == 'f') how.mask = randn({c.heads, c.L, c.S});
+    if (c.mask == 't') how.mask = randn({c.heads, c.S, c.L}).transpose(1, 2);
+    if (c.mask == 's') how.mask = (randn({1, 1, c.S}) > -1).expand({c.heads, c.L, c.S});
+    if (c.mask == 'l') {
+      how.least = -0x1.ffp127;
+      how.mask = zeros({c.heads, c.L, c.S});
+      how.mask.masked_fill_(randn({c.heads, c.L, c.S}) > 0, std::numeric_limits<float>::lowest());
+    }
     if (c.mask == 'h') {
       how.mask = (arange(c.L) % 2).to(kBool).view({1, c.L, 1}).expand({c.heads, c.L, c.S});
     }
@@ -111,6 +123,7 @@ struct Problem {
           score = c.scale * dot(row(qw, h, i), row(kw, m, j), c.D);
           if (mask.defined() && bools && row(mask, h, i)[j] == 0) score = -kInfinity;
           if (mask.defined() && !bools) score += row(mask, h, i)[j];
+          if (score <= how.least) score = -kInfinity;
           if (c.causal && j > i) score = -kInfinity;
           most = std::max(most, score);
         }
@@ -141,10 +154,10 @@ struct Problem {
   TiledAttention how;
 };
 
-/// Weights and results are rounded to bf16, so an element may be wrong by some 2^-9 of the largest.
+/// Weights and results are rounded to bf16, so an element may be wrong by some 2^-8 of the largest.
 std::string far_from(const Tensor& got, const Tensor& want) {
-  const double largest = want.abs().max().item<double>();
-  return difference(got.to(kF64), want.to_vector<double>(), 0.01 * std::max(largest, 1e-30));
+  const double m = want.abs().max().item<double>();
+  return difference(got.to(kF64), want.to_vector<double>(), 0.01 * m / (m + 1));  // times m + 1
 }
 
 }  // namespace

@@ -184,24 +184,57 @@ TEST_CASE("attention: tiles agree with the op made of others, values and gradien
       for (size_t i = 0; i < narrow.size(); ++i) {
         CHECK(difference(narrow[i], tiles[i].to_vector<double>(), 1e-4) == "");
       }
+      // In bf16, against f64 of the same rounded numbers.
+      Tensors half_in, exact_in;
+      for (const Tensor& t : in) half_in.push_back(t.to(kBF16));
+      for (const Tensor& t : half_in) exact_in.push_back(t.to(kF64));
+      manual_seed(5);
+      const Tensors halves = with_gradients(half_in, dy.to(kBF16), opt);
+      manual_seed(5);
+      const Tensors exact = with_gradients(exact_in, dy.to(kBF16).to(kF64), opt);
+      for (size_t i = 0; i < halves.size(); ++i) {
+        CHECK(halves[i].dtype() == kBF16);
+        CHECK(difference(halves[i].to(kF64), exact[i].to_vector<double>(), 0.02) == "");
+      }
     }
   }
 }
 
+TEST_CASE("attention: second derivatives of bf16 are those of f64") {
+  manual_seed(8);
+  const auto second = [](DType dtype, const Tensors& in) {
+    Tensors leaves;
+    for (const Tensor& t : in) leaves.push_back(t.to(dtype).detach().requires_grad_());
+    const Tensor y = scaled_dot_product_attention(leaves[0], leaves[1], leaves[2]);
+    const Tensors first = lathe::grad({y.square().sum()}, leaves, {.create_graph = true});
+    (first[0].square().sum() + first[1].square().sum()).backward();
+    return leaves[2].grad().to(kF64);
+  };
+  const Tensors in{f64({2, 9, 4}).to(kBF16), f64({2, 11, 4}).to(kBF16), f64({2, 11, 3}).to(kBF16)};
+  const Tensor want = second(kF64, in);
+  CHECK(difference(second(kBF16, in), want.to_vector<double>(), 0.03) == "");
+}
+
 TEST_CASE("attention: memory grows with the length, and threads do not change a bit") {
-  const auto peak = [](int64_t L) {
-    const Tensors in{randn({1, 2, L, 8}), randn({1, 2, L, 8}), randn({1, 2, L, 8})};
-    const Tensor dy = randn({1, 2, L, 8});
+  const auto peak_of = [](int64_t L, DType dtype) {
+    const auto make = [&] { return randn({1, 2, L, 8}).to(dtype); };
+    const Tensors in{make(), make(), make()};
+    const Tensor dy = make();
     host_allocator().reset_peak();
     const size_t before = host_allocator().stats().allocated_bytes;
     with_gradients(in, dy, {.causal = true});
     return host_allocator().stats().peak_allocated_bytes - before;
   };
-  const size_t of_8192 = peak(8192);
-  CHECK(of_8192 < 9 * peak(1024));
-  CHECK(of_8192 < size_t{8192} * 8192 * sizeof(float) / 16);
-  // Three heads are shared out as they are; tiles of one head for two threads and more.
   const int before = num_threads();
+  for (const DType dtype : {kF32, kBF16}) {
+    for (const int count : {1, 3}) {
+      set_num_threads(count);
+      const size_t of_8192 = peak_of(8192, dtype);
+      CHECK(of_8192 < 9 * peak_of(1024, dtype));
+      CHECK(of_8192 < size_t{8192} * 8192 * sizeof(float) / 16);
+    }
+  }
+  // Three heads are shared out as they are; tiles of one head for two threads and more.
   for (const int64_t heads : {3, 1}) {
     const Tensors in{randn({heads, 700, 8}), randn({heads, 1100, 8}), randn({heads, 1100, 8})};
     const Tensor dy = randn({heads, 700, 8});

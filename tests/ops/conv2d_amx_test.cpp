@@ -12,10 +12,10 @@
 #include "lathe/core/tensor.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/ops/cast.h"
-#include "lathe/ops/matmul_kernels/amx_kernels.h"
 #include "lathe/ops/conv/cpu/conv2d_engines_cpu.h"
 #include "lathe/ops/conv2d.h"
 #include "lathe/ops/creation.h"
+#include "lathe/ops/matmul_kernels/amx_kernels.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/random.h"
 

@@ -132,7 +132,7 @@ TEST_CASE("few queries: threads do not change a bit, and the cache is not copied
   manual_seed(2);
   const int before = num_threads();
   for (const DType dtype : {kF32, kBF16}) {
-    // Three queries of bf16 are multiplied in tile registers where they are, which takes copies.
+    // With AMX, three queries of bf16 use tile registers, which need copies of the keys.
     const int64_t L = dtype == kBF16 ? 2 : 3;
     const Tensor q = randn_of({4, L, 64}, dtype), cache = randn_of({2, 4096, 64}, dtype);
     const Tensor k = narrow(cache, 1, 0, 4001);
