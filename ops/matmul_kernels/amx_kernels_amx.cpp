@@ -1,5 +1,5 @@
 // The loops in tile registers and AVX-512. Contract: amx_kernels.h.
-#ifndef __AMX_BF16__
+#if !defined(__AMX_BF16__) && !defined(__AMXBF16__)  // the latter: clang before 16
 #  error "amx_kernels_amx.cpp needs the options that ops/matmul_kernels/CMakeLists.txt sets"
 #endif
 
