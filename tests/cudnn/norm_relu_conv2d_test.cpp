@@ -86,6 +86,25 @@ TEST_CASE("norm relu conv2d: the fused relu passes the gradient at 0, the split 
   conv_search().clear();
 }
 
+TEST_CASE("norm relu conv2d: the fused relu passes the gradient at NaN") {
+  CudnnFixture f;
+  cudnn::set_benchmark(true);
+  manual_seed(3);
+  const NormedLayer& layer = kLayers[0];
+  const NormedProblem p = problem_of(layer);
+  choose(search([&] { run(layer, p); }), kFused);
+  const auto dbias_of_first = [&](float bias) {
+    p.bias[0].fill_(bias);
+    return run(layer, p)[5][0].item<float>();
+  };
+  // Where relu passes everything the gradient is the same. A mask of x > 0 would make it 0 at NaN.
+  const float open = dbias_of_first(100), at_nan = dbias_of_first(NAN);
+  CHECK(open != 0);
+  CHECK(std::fabs(at_nan - open) <= 1e-3f * std::fabs(open));
+  CHECK(dbias_of_first(-100) == 0);
+  conv_search().clear();
+}
+
 TEST_CASE("norm relu conv2d: each pass takes its own choice, whatever the others take") {
   CudnnFixture f;
   cudnn::set_benchmark(true);
