@@ -173,6 +173,7 @@
 #  include "lathe/graph/trace.h"
 
 #  include "lathe/optim/adadelta.h"
+#  include "lathe/optim/adafactor.h"
 #  include "lathe/optim/adagrad.h"
 #  include "lathe/optim/adam.h"
 #  include "lathe/optim/adamax.h"

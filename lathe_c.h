@@ -206,8 +206,8 @@ LATHE_C_API lathe_status lathe_loss(const char* name, const lathe_tensor* output
                                     const lathe_tensor* target, lathe_tensor** out);
 /// An optimiser of all parameters of a model.
 ///   name     "sgd", "adam", "adamw", "rmsprop", "lars", "lamb", "novograd", "adagrad", "adadelta",
-///            "adamax", "nadam", "radam", "lion" or "muon", which leaves all but hidden matrices
-///            to AdamW
+///            "adamax", "nadam", "radam", "lion", "adafactor" or "muon", which leaves all but hidden
+///            matrices to AdamW
 ///   options  "lr=0.1 momentum=0.9 weight_decay=5e-4": the options' names in C++ and PyTorch; beta1
 ///            and beta2 for betas. NULL or "": PyTorch's values
 LATHE_C_API lathe_status lathe_optimizer_new(lathe_model* model, const char* name,

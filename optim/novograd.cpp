@@ -9,7 +9,7 @@ NovoGrad::NovoGrad(Tensors params, const NovoGradOptions& options)
     : NovoGrad(std::vector<NovoGradGroup>{{.params = std::move(params)}}, options) {}
 
 NovoGrad::NovoGrad(std::vector<NovoGradGroup> groups, const NovoGradOptions& options)
-    : Optimizer("NovoGrad", {{.name = "exp_avg"}, {.name = "exp_avg_sq", .one_number = true}}) {
+    : Optimizer("NovoGrad", {{.name = "exp_avg"}, {.name = "exp_avg_sq", .per = Per::kTensor}}) {
   add_groups(std::move(groups), options);
 }
 

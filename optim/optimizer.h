@@ -1,5 +1,5 @@
 // Optimizer: parameter groups, their hyper-parameters and per-parameter state; the base of sgd.h,
-// adam.h, rmsprop.h, lars.h, lamb.h and novograd.h.
+// adam.h, rmsprop.h, lars.h, lamb.h, novograd.h and adafactor.h.
 // optimizer.cpp: groups and rates; optimizer_step.cpp: step(); optimizer_state.cpp: state_dict().
 // The update rules are in kernels/update_math.h and kernels/layerwise_math.h, the loops in
 // update.h.
@@ -165,11 +165,24 @@ class LATHE_API Optimizer {
     double operator()(std::string_view name) const;
   };
 
+  /// What a buffer has one number for.
+  enum class Per {
+    kElement,          // of the parameter's shape
+    kElementOfVector,  // likewise; parameters of two and more dimensions have none
+    kRow,              // the last dimension is 1; others than those have none
+    kColumn,           // the next to last dimension is 1, likewise
+    kTensor,           // 0-d
+  };
   /// A buffer that a parameter can have in its state.
   struct BufferName {
     std::string_view name;          // a literal
     std::string_view only_if = {};  // needed if this hyper-parameter is not 0; empty: always
-    bool one_number = false;        // 0-d; else of the parameter's shape
+    Per per = Per::kElement;
+    bool has_elements() const { return per == Per::kElement || per == Per::kElementOfVector; }
+    bool fits(const Tensor& param) const {
+      if (per == Per::kElementOfVector) return param.ndim() < 2;
+      return (per != Per::kRow && per != Per::kColumn) || param.ndim() >= 2;
+    }
   };
 
   /// `buffers`: all buffers that this optimiser can need, at most kMaxBuffers (update.h).

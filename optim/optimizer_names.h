@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "lathe/optim/adadelta.h"
+#include "lathe/optim/adafactor.h"
 #include "lathe/optim/adagrad.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/adamax.h"
@@ -21,7 +22,7 @@ namespace lathe::optim {
 
 inline constexpr std::string_view kOptimizerNames =
     "sgd, adam, adamw, rmsprop, lars, lamb, novograd, adagrad, adadelta, adamax, nadam, radam, "
-    "lion, muon";
+    "lion, muon, adafactor";
 
 /// Calls f.operator()<Optimizer, Options, Group>() with the types of the optimiser of that name:
 /// SGD, SGDOptions and SGDGroup for "sgd".
@@ -43,6 +44,8 @@ auto with_optimizer(std::string_view name, F f) {
   if (name == "radam") return f.template operator()<RAdam, RAdamOptions, RAdamGroup>();
   if (name == "lion") return f.template operator()<Lion, LionOptions, LionGroup>();
   if (name == "muon") return f.template operator()<Muon, MuonOptions, MuonGroup>();
+  if (name == "adafactor")
+    return f.template operator()<Adafactor, AdafactorOptions, AdafactorGroup>();
   LATHE_FAIL(ValueError, "the optimiser \"", name, "\" is not one of ", kOptimizerNames);
 }
 

@@ -173,6 +173,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
         const std::string name = concat(slot_prefix, buffer_names_[b].name);
         const bool is_master = b + 1 == buffer_names_.size();  // the step makes a missing one
         if (!reader.contains(name) && (is_master || !needs(b, slot, group))) continue;
+        if (!buffer_names_[b].fits(slot.param)) continue;  // unexpected
         const Tensor* buffer = reader.find(name);
         if (buffer == nullptr) continue;
         if (!(buffer->shape() == buffer_shape(slot, b)) || !is_floating(buffer->dtype())) {
@@ -182,9 +183,10 @@ void Optimizer::load_state_dict(const StateDict& state) {
         }
         if (!own) continue;
         const DType dtype = slot.param.dtype() == kF64 ? kF64 : kF32;
-        slot.buffers[b] = buffer_names_[b].one_number
-                              ? empty({}, {.dtype = dtype, .device = slot.param.device()})
-                              : empty_like(slot.param, dtype);
+        slot.buffers[b] =
+            buffer_names_[b].has_elements()
+                ? empty_like(slot.param, dtype)
+                : empty(buffer_shape(slot, b), {.dtype = dtype, .device = slot.param.device()});
         copy_values(slot.buffers[b], *buffer);
       }
       if (!own) slot.step = 0;

@@ -1,6 +1,7 @@
 // Optimizer::step(): first everything that can fail, then the updates (update.h).
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <exception>
 
 #include "lathe/autograd/half_copy.h"
@@ -80,7 +81,12 @@ struct Optimizer::Prepared {
 };
 
 Shape Optimizer::buffer_shape(const Slot& slot, size_t buffer) const {
-  return buffer_names_[buffer].one_number ? Shape() : slot.param.shape();
+  const BufferName& name = buffer_names_[buffer];
+  if (name.per == Per::kTensor || !name.fits(slot.param)) return {};
+  Shape shape = slot.param.shape();
+  if (name.per == Per::kRow) shape[shape.size() - 1] = 1;
+  if (name.per == Per::kColumn) shape[shape.size() - 2] = 1;
+  return shape;
 }
 
 void Optimizer::check_buffer_fits(const Slot& slot, size_t buffer, size_t number) const {
@@ -96,6 +102,7 @@ void Optimizer::check_buffer_fits(const Slot& slot, size_t buffer, size_t number
 bool Optimizer::needs(size_t buffer, const Slot& slot, const Group& group) const {
   const bool is_master = buffer + 1 == buffer_names_.size();
   if (is_master) return group.master_weights && is_half(slot.param.dtype());
+  if (!buffer_names_[buffer].fits(slot.param)) return false;
   const std::string_view only_if = buffer_names_[buffer].only_if;
   return only_if.empty() || group.hyper(only_if) != 0;
 }
@@ -114,17 +121,18 @@ Optimizer::Prepared Optimizer::prepare(const Slot& slot, const Group& group) con
   out.grad = gradient_of(slot.param, out.param);
   out.buffers.resize(slot.buffers.size());
   for (size_t b = 0; b < slot.buffers.size(); ++b) {
-    const bool one_number = buffer_names_[b].one_number;
+    const bool has_elements = buffer_names_[b].has_elements();
     if (slot.buffers[b].defined()) {
       // A copy in another order would be made again at each launch, from the state before it.
-      if (!one_number && !same_order(slot.buffers[b], out.param))
+      if (has_elements && !same_order(slot.buffers[b], out.param))
         check_may_begin_state(name_, out.param.device());
-      out.buffers[b] = one_number ? slot.buffers[b] : in_order_of(out.param, slot.buffers[b]);
+      out.buffers[b] = has_elements ? in_order_of(out.param, slot.buffers[b]) : slot.buffers[b];
     } else if (needs(b, slot, group)) {
       check_may_begin_state(name_, out.param.device());
       const DType dtype = buffer_dtype(out.param);
-      out.buffers[b] = one_number ? empty({}, {.dtype = dtype, .device = out.param.device()})
-                                  : make_like(out.param, dtype);
+      out.buffers[b] = has_elements ? make_like(out.param, dtype)
+                                    : empty(buffer_shape(slot, b),
+                                            {.dtype = dtype, .device = out.param.device()});
       fill_values(out.buffers[b], 0);  // where a master differs, the parameter's value counts
     }
   }
@@ -179,10 +187,10 @@ void Optimizer::check_options(const StepOptions& o) const {
 /// Everything that a step will change, made ready.
 struct Optimizer::Pending {
   Tensors grads;  // of all parameters that have one, also of those that another process updates
-  std::vector<std::pair<Slot*, Prepared>> ready;
-  std::vector<UpdateItem> items;  // of all groups, one after another
-  std::vector<size_t> ends;       // of each group's items
-  Tensors counts, rates;          // of each group
+  std::deque<std::pair<Slot*, Prepared>> ready;  // items point into it
+  std::vector<UpdateItem> items;                 // of all groups, one after another
+  std::vector<size_t> ends;                      // of each group's items
+  Tensors counts, rates;                         // of each group
   Tensors scratch;
 
   std::span<UpdateItem> group(size_t g) {
@@ -262,9 +270,9 @@ void Optimizer::gather_group(size_t g, size_t number, const Tensor& found_inf, P
                 ": found_inf is on another device than parameter ", number + s,
                 " (found_inf: ", found_inf, ", parameter: ", slot.param, ")");
     if (item.device.is_cuda()) use_device_state(item, g, s, found_inf, out);
-    out.items.push_back(item);
     out.grads.push_back(p.grad);
-    out.ready.emplace_back(&slot, std::move(p));
+    item.tensor = &out.ready.emplace_back(&slot, std::move(p)).second.param;
+    out.items.push_back(item);
   }
   out.ends.push_back(out.items.size());
   std::ranges::stable_sort(out.group(g), {}, &UpdateItem::kind);

@@ -13,6 +13,10 @@
 #include "lathe/core/device.h"
 #include "lathe/core/dtype.h"
 
+namespace lathe {
+class Tensor;
+}
+
 namespace lathe::optim {
 
 struct SGDOptions;
@@ -21,6 +25,7 @@ struct RMSpropOptions;
 struct LARSOptions;
 struct LAMBOptions;
 struct NovoGradOptions;
+struct AdafactorNumbers;
 struct LookaheadOptions;
 struct MuonOptions;
 struct AdagradOptions;
@@ -51,6 +56,7 @@ struct UpdateItem {
   // column after another); 0: it is none.
   int64_t rows = 0;
   bool by_columns = false;
+  const Tensor* tensor = nullptr;        // the parameter, with its shape and strides
   double* scratch = nullptr;             // norm_scratch(n) numbers, for rules that measure norms
   const double* grad_factors = nullptr;  // two factors for the gradients on their way in
 
@@ -88,6 +94,7 @@ struct EmaNumbers {
 //   LARS      momentum
 //   LAMB      first moment, second moment
 //   NovoGrad  first moment, second moment (one number)
+//   Adafactor second moment; those of rows and columns (Adafactor::update() writes these two)
 //   EMA       average, of `grad`; there is no parameter
 //   Muon      momentum, direction
 //   Lookahead slow weights; there is no gradient
@@ -100,6 +107,7 @@ void rmsprop_update(std::span<const UpdateItem> items, const RMSpropOptions& opt
 void lars_update(std::span<const UpdateItem> items, const LARSOptions& options);
 void lamb_update(std::span<const UpdateItem> items, const LAMBOptions& options);
 void novograd_update(std::span<const UpdateItem> items, const NovoGradOptions& options);
+void adafactor_update(std::span<const UpdateItem> items, const AdafactorNumbers& numbers);
 void rule_update(std::span<const UpdateItem> items, const AdagradOptions& options);
 void rule_update(std::span<const UpdateItem> items, const AdadeltaOptions& options);
 void rule_update(std::span<const UpdateItem> items, const AdamaxOptions& options);
@@ -118,6 +126,7 @@ void rmsprop_update(std::span<const UpdateItem> items, const RMSpropOptions& opt
 void lars_update(std::span<const UpdateItem> items, const LARSOptions& options);
 void lamb_update(std::span<const UpdateItem> items, const LAMBOptions& options);
 void novograd_update(std::span<const UpdateItem> items, const NovoGradOptions& options);
+void adafactor_update(std::span<const UpdateItem> items, const AdafactorNumbers& numbers);
 void rule_update(std::span<const UpdateItem> items, const AdagradOptions& options);
 void rule_update(std::span<const UpdateItem> items, const AdadeltaOptions& options);
 void rule_update(std::span<const UpdateItem> items, const AdamaxOptions& options);

@@ -2,7 +2,8 @@
 // CUDA kernels. A step of theirs depends on norms of the whole parameter tensor (the "layer"), so
 // it takes two passes over the elements:
 //   measure(p, g, b)      the vector u whose norm counts beside that of p; may change the buffers b
-//   rate(sums, number)    from both sums of squares, what step() must know of the tensor
+//   rate(sums, number, n) from both sums of squares, what step() must know of the tensor, which has
+//                         n elements
 //   step(p, g, b, rate)   the new p
 // C is the type of the arithmetic: float (also for half parameters) or double; sums and rates are
 // double.
@@ -12,6 +13,7 @@
 #include <cstdint>
 
 #include "lathe/core/config.h"
+#include "lathe/optim/adafactor.h"
 #include "lathe/optim/lamb.h"
 #include "lathe/optim/lars.h"
 #include "lathe/optim/novograd.h"
@@ -61,7 +63,7 @@ struct LarsMath {
   }
 
   LATHE_HD C measure(C, C g, C*) const { return g; }
-  LATHE_HD double rate(const SquareSums& sums, C*) const {
+  LATHE_HD double rate(const SquareSums& sums, C*, int64_t) const {
     if (!adapt || !(sums.p > 0 && sums.u > 0)) return lr;
     const double p = std::sqrt(sums.p), g = std::sqrt(sums.u);
     return lr * (trust_coefficient * p / (g + double_decay * p));
@@ -114,7 +116,7 @@ struct LambMath {
     b[1] = beta2 * b[1] + one_minus_beta2 * g * g;
     return direction(p, b);
   }
-  LATHE_HD double rate(const SquareSums& sums, C*) const {
+  LATHE_HD double rate(const SquareSums& sums, C*, int64_t) const {
     if (!adapt || !(sums.p > 0 && sums.u > 0)) return lr;
     return lr * (std::sqrt(sums.p) / std::sqrt(sums.u));
   }
@@ -151,7 +153,7 @@ struct NovogradMath {
 
   LATHE_HD C measure(C, C g, C*) const { return g; }
   /// → sqrt(v) + eps; raises v.
-  LATHE_HD double rate(const SquareSums& sums, C* v) const {
+  LATHE_HD double rate(const SquareSums& sums, C* v, int64_t) const {
     *v = C(first ? sums.u : beta2 * static_cast<double>(*v) + (1 - beta2) * sums.u);
     const double divisor = std::sqrt(static_cast<double>(*v)) + eps;
     return divisor == 0 ? 1 : divisor;
@@ -159,6 +161,50 @@ struct NovogradMath {
   LATHE_HD C step(C p, C g, C* b, C divisor) const {
     b[0] = beta1 * b[0] + share * (g / divisor + weight_decay * p);
     return p - lr * b[0];
+  }
+};
+
+/// Adafactor (Shazeer and Stern 2018, arXiv:1804.04235, algorithms 4 to 6), with eps1 as in
+/// PyTorch. In step t = 1, 2, …, with rms(x) = ‖x‖ / sqrt(n):
+///   v ← v + t^beta2_decay · (g² - v),   of matrices the estimate by rows and columns (adafactor.h)
+///   u ← g / sqrt(max(v, eps1²))
+///   p ← p · (1 - lr · weight_decay)
+///         - max(eps2, rms(p)) · min(lr, 1 / sqrt(t)) / max(1, rms(u) / d) · u
+template <class C>
+struct AdafactorMath {
+  static constexpr int kBuffers = 1;
+  static constexpr int kNumbers = 0;
+  static constexpr bool kMeasuresBuffers = true;
+  static constexpr bool kStepsByGradient = true;
+
+  double rate_of_rms, eps2, d;
+  C share, least, kept;  // of g² in v; least v; of p
+  bool factored;         // v is the estimate already
+
+  LATHE_HD static AdafactorMath at(const AdafactorNumbers& o, int64_t t) {
+    const double steps = static_cast<double>(t), longest = 1 / std::sqrt(steps);
+    const double rate = o.lr < longest ? o.lr : longest;
+    return {.rate_of_rms = o.maximize ? -rate : rate,
+            .eps2 = o.eps2,
+            .d = o.d,
+            .share = C(std::pow(steps, o.beta2_decay)),
+            .least = C(o.eps1 * o.eps1),
+            .kept = C(1 - o.lr * o.weight_decay),
+            .factored = o.factored};
+  }
+
+  LATHE_HD C direction(C g, C v) const { return g / std::sqrt(v < least ? least : v); }
+  LATHE_HD C measure(C, C g, C* b) const {
+    if (!factored) b[0] = b[0] + share * (g * g - b[0]);
+    return direction(g, b[0]);
+  }
+  LATHE_HD double rate(const SquareSums& sums, C*, int64_t n) const {
+    const double count = static_cast<double>(n);
+    const double p = std::sqrt(sums.p / count), u = std::sqrt(sums.u / count) / d;
+    return (p > eps2 ? p : eps2) * rate_of_rms / (u > 1 ? u : 1);
+  }
+  LATHE_HD C step(C p, C g, const C* b, C rate) const {
+    return kept * p - rate * direction(g, b[0]);
   }
 };
 

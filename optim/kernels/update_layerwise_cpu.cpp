@@ -65,13 +65,13 @@ LATHE_CLONES SquareSums measure(const T* __restrict__ p, const C* __restrict__ w
     C buffers[2] = {};
     if constexpr (Rule::kMeasuresBuffers) {
       buffers[0] = a[i];
-      buffers[1] = b[i];
+      if constexpr (Rule::kBuffers > 1) buffers[1] = b[i];
     }
     const C value = load<kMaster>(p, w, i);
     lane.add(value, rule.measure(value, f(C(g[i])), buffers));
     if constexpr (Rule::kMeasuresBuffers) {
       a[i] = buffers[0];
-      b[i] = buffers[1];
+      if constexpr (Rule::kBuffers > 1) b[i] = buffers[1];
     }
   };
   int64_t i = 0;
@@ -129,8 +129,8 @@ void update(std::span<const UpdateItem> items, const char* op, const Numbers& nu
     }
     with_rule<Rule>(item, op, numbers, [&](auto tag, const auto& rule) {
       using C = ComputeType<typename decltype(tag)::type>;
-      item.scratch[0] =
-          rule.rate(sums, static_cast<C*>(item.buffers[static_cast<size_t>(rule.kBuffers)]));
+      item.scratch[0] = rule.rate(
+          sums, static_cast<C*>(item.buffers[static_cast<size_t>(rule.kBuffers)]), item.n);
     });
   }
   for_all_chunks(items, [&](const UpdateItem& item, int64_t chunk) {
@@ -155,6 +155,9 @@ void lamb_update(std::span<const UpdateItem> items, const LAMBOptions& o) {
 }
 void novograd_update(std::span<const UpdateItem> items, const NovoGradOptions& o) {
   update<NovogradMath>(items, "NovoGrad", o);
+}
+void adafactor_update(std::span<const UpdateItem> items, const AdafactorNumbers& o) {
+  update<AdafactorMath>(items, "Adafactor", o);
 }
 
 }  // namespace lathe::optim::cpu

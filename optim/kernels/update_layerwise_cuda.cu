@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   const SquareSums sums = layer_sums<Rule>(item);
   if (threadIdx.x > 0) return;
   C* const number = static_cast<C*>(item.array[2 + Rule::kBuffers + Rule::kMaster]);
-  scratch_of<Rule>(item)[0] = make.template rule_of<Rule>(item).rate(sums, number);
+  scratch_of<Rule>(item)[0] = make.template rule_of<Rule>(item).rate(sums, number, item.n);
 }
 
 /// Rule::step with the rate of its tensor.
@@ -160,8 +160,8 @@ namespace {
 // block. If the rule keeps no number per tensor, the block works the rate out from the sums of all
 // chunks, which saves a launch: 16 bytes from the second-level cache for each of the n / 4096
 // chunks (for 10^7 elements 40 KB, beside the 80 KB of memory that the block moves). Memory bound:
-// in f32 3 sizeof(T) + 8 bytes per element for LARS and NovoGrad (20), 16 for LAMB, which reads its
-// moments and writes the parameter; meant to reach 90 % of the copy bandwidth.
+// in f32 3 sizeof(T) + 8 bytes per element for LARS, NovoGrad and Adafactor (20), 16 for LAMB,
+// which reads its moments and writes the parameter; meant to reach 90 % of the copy bandwidth.
 template <class T, class Rule, class Numbers>
 __global__ void __launch_bounds__(kChunkThreads)
     layer_step_kernel(LayerTable<Rule> table, MakeLayer<Numbers> make, Gate gate,
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   if constexpr (!kHasRate) sums = layer_sums<Rule>(item);
   if (threadIdx.x == 0) {
     const Rule made = make.template rule_of<Rule>(item);
-    const double rate = kHasRate ? scratch_of<Rule>(item)[0] : made.rate(sums, nullptr);
+    const double rate = kHasRate ? scratch_of<Rule>(item)[0] : made.rate(sums, nullptr, item.n);
     rule = {made, static_cast<C>(rate)};
   }
   __syncthreads();
@@ -247,6 +247,9 @@ void lamb_update(std::span<const UpdateItem> items, const LAMBOptions& o) {
 }
 void novograd_update(std::span<const UpdateItem> items, const NovoGradOptions& o) {
   update<NovogradMath>(items, "NovoGrad", o);
+}
+void adafactor_update(std::span<const UpdateItem> items, const AdafactorNumbers& o) {
+  update<AdafactorMath>(items, "Adafactor", o);
 }
 
 }  // namespace lathe::optim::cuda

@@ -220,7 +220,7 @@ def test_verify_resume(folder):
     for flags in (["--scheduler", "plateau", "--warmup-epochs", 0.5, "--optimizer", "rmsprop"],
                   ["--ema", 0.9, "--optimizer", "adamw"],
                   ["--scheduler", "onecycle", "--optimizer", "lamb", "--clip-grad-norm", 1, "--no-decay-norm"],
-                  *(["--optimizer", name] for name in ("adagrad", "adadelta", "adamax", "nadam", "radam", "lion", "muon"))):
+                  *(["--optimizer", name] for name in ("adagrad", "adadelta", "adamax", "nadam", "radam", "lion", "muon", "adafactor"))):
         expect(lathe("ckpt", "verify-resume", *TINY, *flags, "--steps", 18, "--interrupt-at", 11), 0)
 
 

@@ -53,7 +53,8 @@ TEST_CASE("optimisers: every name makes its optimiser, with norms and biases apa
                                    {"adamax", "Adamax"},
                                    {"nadam", "NAdam"},
                                    {"radam", "RAdam"},
-                                   {"lion", "Lion"}}) {
+                                   {"lion", "Lion"},
+                                   {"adafactor", "Adafactor"}}) {
     CAPTURE(word);
     Settings settings = definite(word);
     settings.weight_decay = 0.125;

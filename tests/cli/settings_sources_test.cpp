@@ -57,7 +57,7 @@ TEST_CASE("settings: every message names the place of the value") {
       merge_settings(file, kTrain),
       doctest::Contains("run.toml:2: optimizer: expected one of sgd, adam, adamw, "
                         "rmsprop, lars, lamb, novograd, adagrad, adadelta, adamax, nadam, radam, "
-                        "lion, muon, got \"sdg\"; did you mean sgd?"),
+                        "lion, muon, adafactor, got \"sdg\"; did you mean sgd?"),
       UsageError);
 }
 

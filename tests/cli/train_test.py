@@ -316,7 +316,7 @@ def test_time_limit_evaluates_and_saves(folder):
 
 def test_every_optimizer_and_scheduler_runs(folder):
     for optimizer, scheduler in (("adam", "step"), ("adamw", "cosine"), ("rmsprop", "none"), ("sgd", "linear"), ("adagrad", "none"),
-                                 ("adadelta", "none"), ("adamax", "none"), ("nadam", "none"), ("radam", "none"), ("lion", "none"), ("muon", "exponential"), ("sgd", "restarts")):
+                                 ("adadelta", "none"), ("adamax", "none"), ("nadam", "none"), ("radam", "none"), ("lion", "none"), ("muon", "exponential"), ("adafactor", "none"), ("sgd", "restarts")):
         expect(train("--optimizer", optimizer, "--scheduler", scheduler, "--no-decay-norm", "--max-steps", 2, "--warmup-epochs", 0.1,
                      "--label-smoothing", 0.1, "--clip-grad-norm", 1, "--layout", "nhwc", "--conv-exact", "--run-dir", f"{optimizer}-{scheduler}"), 0)
 

@@ -24,6 +24,7 @@
 #include "lathe/ops/losses/losses.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/views.h"
+#include "lathe/optim/adafactor.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/optim/ema.h"
@@ -53,6 +54,11 @@ const std::vector<std::pair<const char*, Make>> kOptimizers = {
     {"AdamW",
      [](const Net& net) {
        return std::make_unique<optim::AdamW>(net.parameters(), optim::AdamWOptions{.lr = 0.05});
+     }},
+    {"Adafactor",
+     [](const Net& net) {
+       return std::make_unique<optim::Adafactor>(net.parameters(),
+                                                 optim::AdafactorOptions{.lr = 0.05});
      }},
     {"LAMB", [](const Net& net) {
        return std::make_unique<optim::LAMB>(net.parameters(), optim::LAMBOptions{.lr = 0.05});

@@ -8,6 +8,7 @@
 #include "lathe/core/capture/cuda_graph.h"
 #include "lathe/core/copy.h"
 #include "lathe/core/cuda.h"
+#include "lathe/optim/adafactor.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/lamb.h"
 #include "lathe/optim/lars.h"
@@ -32,6 +33,7 @@ const std::vector<MakeOptimizer>& optimizers() {
       make<optim::RMSprop>(optim::RMSpropOptions{.lr = 0.5, .momentum = 0.9}),
       make<optim::LARS>(optim::LARSOptions{.lr = 0.5}),
       make<optim::LAMB>(optim::LAMBOptions{.lr = 0.5}),
+      make<optim::Adafactor>(optim::AdafactorOptions{.lr = 0.5}),
       make<optim::NovoGrad>(optim::NovoGradOptions{.lr = 0.5}),
   });
   return all;

@@ -5,6 +5,8 @@
 
 Parameter and gradients are multiples of 1/8, so both sides have the same ones; see values() in rule_optimizer_test.cpp.
 """
+import math
+
 import torch
 
 STEPS, COUNT = 10, 6
@@ -34,6 +36,15 @@ MATRIX_CASES = {
     "kMuonBf16": ((2, 3), dict(lr=0.1)),
 }
 
+# Of Adafactor, over a parameter of this shape.
+ADAFACTOR_CASES = {
+    "kAdafactorVector": ((COUNT,), dict(lr=0.1)),
+    "kAdafactorVectorOptions": ((COUNT,), dict(lr=0.25, beta2_decay=-0.5, eps=(0.25, 0.5), d=1.125, weight_decay=0.125, maximize=True)),
+    "kAdafactorMatrix": ((2, 3), dict(lr=0.1)),
+    "kAdafactorMatrixOptions": ((3, 2), dict(lr=0.25, beta2_decay=-0.5, eps=(0.25, 0.5), d=1.125, weight_decay=0.125, maximize=True)),
+    "kAdafactorStack": ((2, 2, 3), dict(lr=0.1)),
+}
+
 
 def orthogonalized(grad, coefficients, steps, eps):
     """PyTorch's _zeropower_via_newtonschulz in the precision of grad."""
@@ -46,15 +57,16 @@ def orthogonalized(grad, coefficients, steps, eps):
     return x.T if grad.size(0) > grad.size(1) else x
 
 
-def values(factor, step):
-    return torch.tensor([((factor * i + 5 * step) % 11 - 5) / 8 for i in range(COUNT)], dtype=torch.float64)
+def values(factor, step, count=COUNT):
+    return torch.tensor([((factor * i + 5 * step) % 11 - 5) / 8 for i in range(count)], dtype=torch.float64)
 
 
 def after_steps(name, options, shape=(COUNT,)):
-    p = values(3, 0).reshape(shape).requires_grad_()
+    count = math.prod(shape)
+    p = values(3, 0, count).reshape(shape).requires_grad_()
     optimizer = getattr(torch.optim, name)([p], **options)
     for step in range(STEPS):
-        p.grad = values(7, step).reshape(shape)
+        p.grad = values(7, step, count).reshape(shape)
         optimizer.step()
     return p.flatten().tolist()
 
@@ -80,9 +92,14 @@ namespace golden {{
 // clang-format off""")
 def write(case, result):
     words = [repr(value) for value in result]
-    print(f"inline const std::vector<double> {case} = {{\n    {', '.join(words[:3])},\n    {', '.join(words[3:])},\n}};")
+    print(f"inline const std::vector<double> {case} = {{")
+    for i in range(0, len(words), 3):
+        print(f"    {', '.join(words[i:i + 3])},")
+    print("};")
 for case, (name, options) in CASES.items():
     write(case, after_steps(name, options))
+for case, (shape, options) in ADAFACTOR_CASES.items():
+    write(case, after_steps("Adafactor", options, shape))
 in_bf16 = torch.optim._muon._zeropower_via_newtonschulz
 for case, (shape, options) in MATRIX_CASES.items():
     torch.optim._muon._zeropower_via_newtonschulz = in_bf16 if case == "kMuonBf16" else orthogonalized

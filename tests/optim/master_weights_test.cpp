@@ -7,6 +7,7 @@
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/views.h"
+#include "lathe/optim/adafactor.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/lamb.h"
 #include "lathe/optim/lars.h"
@@ -40,6 +41,7 @@ const std::vector<MakeOptimizer>& optimizers() {
           with_masters<optim::RMSprop>(optim::RMSpropOptions{.momentum = 0.9, .centered = true}),
           with_masters<optim::LARS>(optim::LARSOptions{.weight_decay = 0.1}),
           with_masters<optim::LAMB>(optim::LAMBOptions{.lr = 0.01}),
+          with_masters<optim::Adafactor>(optim::AdafactorOptions{.weight_decay = 0.1}),
           with_masters<optim::NovoGrad>(optim::NovoGradOptions{.weight_decay = 0.1}),
       },
       true);

@@ -12,6 +12,7 @@
 #include "lathe/ops/creation.h"
 #include "lathe/ops/random.h"
 #include "lathe/ops/views.h"
+#include "lathe/optim/adafactor.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/lars.h"
 #include "lathe/optim/lion.h"
@@ -111,6 +112,7 @@ const std::function<Training()> kMakes[] = {
     [] { return make<optim::LARS, optim::LARSGroup>(optim::LARSOptions{}); },
     [] { return make<optim::Lion, optim::LionGroup>(optim::LionOptions{}); },
     [] { return make<optim::Muon, optim::MuonGroup>(optim::MuonOptions{.ns_steps = 1}); },
+    [] { return make<optim::Adafactor, optim::AdafactorGroup>(optim::AdafactorOptions{}); },
     [] { return make<optim::NovoGrad, optim::NovoGradGroup>(optim::NovoGradOptions{}); },
 };
 

@@ -5,6 +5,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/ops/creation.h"
+#include "lathe/optim/adafactor.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/lamb.h"
 #include "lathe/optim/lars.h"
@@ -99,7 +100,8 @@ TEST_CASE("options: LARS, LAMB and NovoGrad keep each one") {
 
 TEST_CASE("options: a parameter has the buffers that its options need, and no others") {
   const auto state_of = []<class O>(O optimizer) {
-    optimizer.params().front().set_grad(ones({1}));
+    const Tensor p = optimizer.params().front();
+    p.set_grad(ones(p.shape()));
     optimizer.step();
     std::string text;
     for (const auto& [name, value] : optimizer.state_dict()) {
@@ -117,5 +119,7 @@ TEST_CASE("options: a parameter has the buffers that its options need, and no ot
   CHECK(state_of(RMSprop(p, {.centered = true})) == ".step.square_avg.grad_avg");
   CHECK(state_of(LARS(p, {.momentum = 0})) == ".step.momentum_buffer");
   CHECK(state_of(LAMB(p)) == ".step.exp_avg.exp_avg_sq");
+  CHECK(state_of(Adafactor(p)) == ".step.variance");
+  CHECK(state_of(Adafactor({ones({1, 1})})) == ".step.row_var.col_var");
   CHECK(state_of(NovoGrad(p)) == ".step.exp_avg.exp_avg_sq");
 }

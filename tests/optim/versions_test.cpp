@@ -18,6 +18,7 @@
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/views.h"
 #include "lathe/ops/where.h"
+#include "lathe/optim/adafactor.h"
 #include "lathe/optim/adam.h"
 #include "lathe/optim/clip_grad.h"
 #include "lathe/optim/ema.h"
@@ -98,7 +99,8 @@ const MakeOptimizer kOptimizers[] = {
     make<optim::RMSprop>(optim::RMSpropOptions{}),
     make<optim::LARS>(optim::LARSOptions{.lr = 0.1}),
     make<optim::LAMB>(optim::LAMBOptions{}),
-    make<optim::NovoGrad>(optim::NovoGradOptions{}),
+    make<optim::Adafactor>(optim::AdafactorOptions{}),
+      make<optim::NovoGrad>(optim::NovoGradOptions{}),
 };
 // clang-format on
 

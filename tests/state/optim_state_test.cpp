@@ -76,13 +76,16 @@ TEST_CASE("saved state: optimisers") {
     std::vector<std::string> plain, turned;  // besides initial_lr
   };
   // Maxima (amsgrad, adamax) are silent where the other side is larger. Of a sum, lion's step sees
-  // only the sign.
+  // only the sign. adafactor: eps2 is silent below the parameter's root mean square, moments are
+  // below eps1².
   const std::vector<std::string> partly[] = {{"adam turned", "exp_avg_sq", "max_exp_avg_sq"},
                                              {"adamw turned", "exp_avg_sq", "max_exp_avg_sq"},
                                              {"adamax", "exp_inf"},
                                              {"adamax turned", "exp_inf"},
                                              {"lion", "exp_avg", "beta1"},
-                                             {"lion turned", "exp_avg", "beta1"}};
+                                             {"lion turned", "exp_avg", "beta1"},
+                                             {"adafactor", "eps2", "row_var"},
+                                             {"adafactor turned", "eps2", "row_var"}};
   // Steps are silent where the formula has none. lars: without adapt there is no ratio. adagrad:
   // the sums have begun. muon: some options belong to use_adamw, the others to its absence, and f64
   // ignores ns_bf16. Only schedules read initial_lr.

@@ -81,7 +81,8 @@ class Launches {
       const OpNote& outer = op_at(op_->parent);
       if (outer.kind == Kind::kBackward && op_->name == "sum" && sums_in_product(outer))
         return true;
-      const bool updates = outer.kind == Kind::kOptimizer && step_.optimizer != "Muon";
+      const bool updates = outer.kind == Kind::kOptimizer && step_.optimizer != "Muon" &&
+                           step_.optimizer != "Adafactor";
       if (skipped_[static_cast<size_t>(op_->parent)] || updates ||
           outer.name == "GradScaler.update")
         return true;

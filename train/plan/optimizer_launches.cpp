@@ -36,7 +36,7 @@ Rule update_with(size_t buffers) {
   return {4 + buffers, {{"update_kernel", bytes, bytes}}};
 }
 
-/// optim/update.h lists the buffers; update_layerwise_cuda.cu has the kernels of the last three.
+/// optim/update.h lists the buffers; update_layerwise_cuda.cu has the kernels of the last four.
 Rule rule_of(const std::string& name, bool has_momentum) {
   const size_t momentum = has_momentum ? 1 : 0;
   if (name == "Adam" || name == "AdamW") return update_with(2);
@@ -58,6 +58,8 @@ Rule rule_of(const std::string& name, bool has_momentum) {
              {"layer_rates_kernel", 16, 0, false, true},
              {"layer_step_kernel", 8, 8}}};
   }
+  if (name == "Adafactor")
+    return {5, {{"layer_norms_kernel", 12, 4}, {"layer_step_kernel", 12, 8}}};
   return update_with(momentum);
 }
 
@@ -86,8 +88,10 @@ class OptimizerLaunches {
       rule_ = rule_of(name, step.momentum);
       if (scaled) add_counts(sizes.halves.size() + sizes.wide.size());
       if (name == "Muon") add_copies(step.parameters[g], step.normalizes, scaled);
+      if (name == "Adafactor") add_moments(step.parameters[g], true);
       add_updates(sizes.halves, 2, 2);
       add_updates(sizes.wide, 4, 0);
+      if (name == "Adafactor") add_moments(step.parameters[g], false);
     }
   }
   std::vector<OptimizerLaunch> take() { return std::move(list_); }
@@ -150,6 +154,23 @@ class OptimizerLaunches {
         list_.push_back({"pointwise", 2 * bytes, bytes});
       }
       copy(numel_of(p.shape));
+    }
+  }
+
+  /// Of each matrix of Adafactor the copies of its second moments: of elements, rows and columns.
+  /// After the step (`copies` is false): the update of the last two.
+  void add_moments(const std::vector<TensorNote>& params, bool copies) {
+    for (const TensorNote& p : params) {
+      if (p.shape.size() < 2) continue;
+      const int64_t all = numel_of(p.shape);
+      const int64_t rows = all / p.shape.back(), columns = all / p.shape[p.shape.size() - 2];
+      const auto add = [&](const char* kernel, int64_t read, int64_t written) {
+        list_.push_back({kernel, 4 * static_cast<double>(read), 4 * static_cast<double>(written)});
+      };
+      if (!copies) add("update_kernel", 2 * (rows + columns), rows + columns);
+      for (const int64_t numbers : {all, rows, columns}) {
+        if (copies) add("copy", numbers, numbers);
+      }
     }
   }
 

@@ -16,9 +16,10 @@ struct OptimizerLaunch {
 };
 
 /// The launches of the recording's optimiser over its parameters, in order. With a loss scale or a
-/// limit for the norm, the gradients are looked at first (GradScaler::step, fused). LARS, LAMB and
-/// NovoGrad measure the norms of layers after that. Of Muon these are its own kernels and copies;
-/// newton_schulz() and the norms are ops of the recording.
+/// limit for the norm, the gradients are looked at first (GradScaler::step, fused). LARS, LAMB,
+/// NovoGrad and Adafactor measure the norms of layers after that. Of Muon and Adafactor these are
+/// their own kernels and copies; newton_schulz(), the norms and the means of matrices are ops of
+/// the recording.
 LATHE_API std::vector<OptimizerLaunch> optimizer_launches(const StepRecording& step);
 
 }  // namespace lathe::plan

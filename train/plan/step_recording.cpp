@@ -145,7 +145,8 @@ StepRecording record_small_step(const train::StepSetup& setup, int64_t batch) {
   recording.amp = setup.options.amp;
   recording.clip_grad_norm = setup.options.clip_grad_norm;
   recording.optimizer = optimizer->name();
-  recording.half_copies = !is_one_of(recording.optimizer, {"LARS", "LAMB", "NovoGrad"});
+  recording.half_copies =
+      !is_one_of(recording.optimizer, {"LARS", "LAMB", "NovoGrad", "Adafactor"});
   recording.momentum = is_one_of(recording.optimizer, {"SGD", "RMSprop"}) &&
                        optimizer->hyper_parameter("momentum") != 0;
   if (recording.optimizer == "Muon") {

@@ -58,7 +58,7 @@ Step step_of(std::string_view model, std::string_view optimizer) {
   if (optimizer == "lars") return {1, 5e-4};
   if (optimizer == "lamb") return {0.01, 0.01};
   if (optimizer == "novograd") return {0.01, 1e-3};
-  if (optimizer == "adagrad") return {0.01, 0};
+  if (optimizer == "adagrad" || optimizer == "adafactor") return {0.01, 0};
   if (optimizer == "adadelta") return {1, 0};
   if (optimizer == "adamax" || optimizer == "nadam") return {2e-3, 0};
   if (optimizer == "lion") return {1e-3, 0.01};

@@ -86,7 +86,7 @@ constexpr Setting kSettings[] = {
   {.key = "input-size", .heading = "Model", .target = &S::input_size, .group = G::kNone, .unit = "N,C,H,W",
    .help = "Images, channels, rows and columns, in place of --in-channels and --image-size: 1,3,224,320"},
 
-  {.key = "optimizer", .heading = "Optimisation", .target = &S::optimizer, .group = G::kOptimizer, .choices = "sgd|adam|adamw|rmsprop|lars|lamb|novograd|adagrad|adadelta|adamax|nadam|radam|lion|muon",
+  {.key = "optimizer", .heading = "Optimisation", .target = &S::optimizer, .group = G::kOptimizer, .choices = "sgd|adam|adamw|rmsprop|lars|lamb|novograd|adagrad|adadelta|adamax|nadam|radam|lion|muon|adafactor",
    .help = "Update rule"},
   {.key = "lr", .heading = "Optimisation", .target = &S::lr, .group = G::kTraining, .unit = "NUMBER", .automatic = "by optimizer and model; less where small batches were chosen",
    .help = "Learning rate (its peak)"},
@@ -105,7 +105,7 @@ constexpr Setting kSettings[] = {
   {.key = "trust-coefficient", .heading = "Optimisation", .target = &S::trust_coefficient, .group = G::kOptimizer, .unit = "NUMBER",
    .help = "For lars: a layer's step relative to the norm of its weights, at a learning rate of 1"},
   {.key = "weight-decay", .heading = "Optimisation", .target = &S::weight_decay, .group = G::kOptimizer, .unit = "NUMBER", .automatic = "by model",
-   .help = "L2 penalty; decoupled for adamw, lamb, novograd, lion and muon"},
+   .help = "L2 penalty; decoupled for adamw, lamb, novograd, lion, muon and adafactor"},
   {.key = "no-decay-norm", .heading = "Optimisation", .target = &S::no_decay_norm, .group = G::kOptimizer,
    .help = "No weight decay for biases and batch-norm parameters (lars and lamb: always)"},
   {.key = "scheduler", .heading = "Optimisation", .target = &S::scheduler, .group = G::kTraining, .choices = "none|step|multistep|exponential|cosine|restarts|linear|poly|onecycle|plateau", .hint = scheduler_hint,
