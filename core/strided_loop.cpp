@@ -2,6 +2,7 @@
 #include "lathe/core/strided_loop.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "lathe/core/fetch_ahead.h"
 #include "lathe/core/loop_nest.h"
@@ -12,6 +13,7 @@ namespace lathe {
 namespace {
 
 constexpr int64_t kPieceBytes = 512;
+constexpr int64_t kCachedBytes = 1 << 20;  // operands up to here are probably in the cache
 
 /// Runs one row in pieces, and prefetches for each what comes kFetchAheadBytes later. Ops of many
 /// instructions would wait for memory. (gelu of 64 MiB took 2.2 times as long.)
@@ -33,10 +35,12 @@ void run_long_row(char** data, const int64_t* step, int operands, int64_t n, int
 void run_range(const LoopNest& nest, char* const* start, int64_t begin, int64_t end,
                FunctionRef<void(const StridedRow&)> row) {
   const int64_t* step = nest.dims[0].step;
-  int64_t widest = 1;
-  for (int k = 0; k < nest.operands; ++k) widest = std::clamp(step[k], widest, int64_t{8});
-  // Fewer elements are probably in the cache.
-  const int64_t piece = end - begin < kParallelGrain ? end - begin : kPieceBytes / widest;
+  int64_t widest = 1, bytes = 0;
+  for (int k = 0; k < nest.operands; ++k) {
+    widest = std::clamp(step[k], widest, int64_t{8});
+    bytes += (end - begin) * std::abs(step[k]);
+  }
+  const int64_t piece = bytes <= kCachedBytes ? end - begin : kPieceBytes / widest;
   each_row<kMaxOperands>(nest, begin, end, [&](const int64_t* offset, int64_t first, int64_t n) {
     char* data[kMaxOperands];
     for (int k = 0; k < nest.operands; ++k) data[k] = start[k] + offset[k] + first * step[k];

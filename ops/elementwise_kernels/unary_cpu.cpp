@@ -18,8 +18,8 @@ template <class F>
 constexpr bool kHasWideRow =
     kIsOneOf<F, math::Sigmoid, math::Silu, math::Exp, math::Tanh, math::Erf, math::Gelu,
              math::GeluTanh, math::Neg, math::Abs, math::Sign, math::Square, math::Relu, math::Sqrt,
-             math::Reciprocal, math::Log, math::Rsqrt, math::Clamp<float>, math::LeakyRelu<float>,
-             math::Softplus<float>>;
+             math::Reciprocal, math::Log, math::Rsqrt, math::Floor, math::Ceil, math::Round,
+             math::Trunc, math::Clamp<float>, math::LeakyRelu<float>, math::Softplus<float>>;
 
 /// Ops without parameters of more than a few instructions: those of half types are looked up.
 template <class F>
