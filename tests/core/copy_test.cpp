@@ -41,6 +41,8 @@ TEST_CASE("copy_values: transposed elements of every size, in every order of dim
       {{33, 65}, {{1, 0}}},
       {{64, 128}, {{1, 0}}},
       {{8, 200}, {{1, 0}}},
+      {{15, 97}, {{1, 0}}},
+      {{17, 79}, {{1, 0}}},
       {{5, 17, 40}, {{2, 1, 0}, {0, 2, 1}, {1, 2, 0}, {2, 0, 1}, {1, 0, 2}}},
       {{3, 9, 11, 18}, {{0, 2, 3, 1}, {0, 3, 1, 2}, {3, 2, 1, 0}}},
   };
@@ -56,6 +58,29 @@ TEST_CASE("copy_values: transposed elements of every size, in every order of dim
           const Tensor y = empty(view.shape(), {.dtype = dtype});
           copy_values(y, view);
           CHECK(y.to_vector<double>() == in_order(view));
+        }
+      }
+    }
+  }
+  set_num_threads(before);
+}
+
+TEST_CASE("copy_values: rows of 1 to 5 elements, each from another row or the same one") {
+  const int before = num_threads();
+  for (const int threads : {1, 3}) {
+    set_num_threads(threads);
+    for (const int64_t n : {1, 7, 31, 64, 1031, 40009}) {
+      for (const int64_t k : {1, 2, 3, 4, 5}) {
+        for (const DType dtype : {kU8, kF16, kF32, kF64}) {
+          CAPTURE(concat(n, " rows of ", k, " in ", dtype));
+          const Tensor x = numbered({2, k, n}, dtype);
+          for (const Tensor& view : {permute(x, {0, 2, 1}), permute(x, {2, 0, 1}),
+                                     alias(x, {2, n, k}, {k * n, 1, -n}, (k - 1) * n),
+                                     expand(unsqueeze(select(x, 1, 0), 2), {2, n, k})}) {
+            const Tensor y = empty(view.shape(), {.dtype = dtype});
+            copy_values(y, view);
+            REQUIRE(y.to_vector<double>() == in_order(view));
+          }
         }
       }
     }
