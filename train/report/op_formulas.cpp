@@ -125,6 +125,8 @@ constexpr OpFormula kFormulas[] = {
   {"cumsum", "x", "y[i] = x[0] + ... + x[i]", "dx[i] = dy[i] + ... + dy[n-1]"},
   {"cumprod", "x", "y[i] = x[0] * ... * x[i]", "dx[i] = sum over j from i on of dy[j] times the product of the other factors of y[j]"},
   {"flip", "x", "y = x in reverse order along some dimensions", "dx = dy in reverse order along the same ones"},
+  {"tril", "x", "y = x up to a diagonal of its matrices, 0 above it", "dx = dy up to the same one, 0 above it"},
+  {"triu", "x", "y = x from a diagonal of its matrices on, 0 below it", "dx = dy from the same one on, 0 below it"},
   {"cdist", "a b", "y[i,j] = the distance from row i of a to row j of b", "da[i] = sum over j of dy[i,j] times that distance's derivative by a[i]; db[j] likewise"},
 
   // matrices
