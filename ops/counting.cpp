@@ -6,6 +6,7 @@
 
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
@@ -30,6 +31,15 @@ static Tensor count_places(const Tensor& places, int64_t size, const Tensor& wei
   return index_add(none, 0, places, weights);
 }
 
+/// How often each number of the dense `places` (i64) on the CPU occurs.
+static Tensor count_each(const Tensor& places, int64_t size) {
+  const Tensor counts = zeros({size}, {.dtype = kI64});
+  int64_t* const count = counts.data<int64_t>();
+  const int64_t* const place = places.data<int64_t>();
+  for (int64_t k = 0; k < places.numel(); ++k) ++count[place[k]];
+  return counts;
+}
+
 Tensor bincount(const Tensor& x, const BincountOptions& opt) {
   const profile::OpRange range("bincount", {x});
   LATHE_CHECK(DTypeError, x.dtype() == kI64 || x.dtype() == kI32,
@@ -37,19 +47,20 @@ Tensor bincount(const Tensor& x, const BincountOptions& opt) {
   LATHE_CHECK(ShapeError, x.ndim() == 1, "bincount: x must be [n] (x: ", x, ")");
   LATHE_CHECK(ValueError, opt.min_length >= 0, "bincount: min_length must not be negative, got ",
               opt.min_length);
-  Tensor weights = opt.weights;
+  const Tensor& weights = opt.weights;
   if (weights.defined()) {
     LATHE_CHECK(DTypeError, is_floating(weights.dtype()),
                 "bincount: weights must be floating (weights: ", weights, ")");
     LATHE_CHECK(ShapeError, weights.shape() == x.shape(),
                 "bincount: weights must have x's shape (x: ", x, ", weights: ", weights, ")");
-  } else {
-    weights = ones(x.shape(), {.dtype = kI64, .device = x.device()});
   }
   const int64_t longest = x.numel() == 0 ? 0 : max(x).item<int64_t>() + 1;
   const int64_t size = std::max({longest, opt.min_length, int64_t{0}});
-  check_index("bincount", cast(x, kI64), size);  // a negative number
-  return count_places(x, size, weights);
+  const Tensor places = cast(x, kI64);
+  check_index("bincount", places, size);  // a negative number
+  if (weights.defined()) return count_places(x, size, weights);
+  if (x.device().is_cpu() && !profile::watched()) return count_each(contiguous(places), size);
+  return count_places(x, size, ones(x.shape(), {.dtype = kI64, .device = x.device()}));
 }
 
 Tensor histc(const Tensor& x_in, const HistcOptions& opt) {

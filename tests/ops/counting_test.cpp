@@ -32,6 +32,10 @@ TEST_CASE("bincount: counts and weights on every device") {
       }
     }
   }
+  const Tensor many = remainder(arange(1009) * arange(1009), 101);
+  Values counts(101);
+  for (const int64_t v : many.to_vector<int64_t>()) counts[static_cast<size_t>(v)] += 1;
+  CHECK(difference(bincount(many, {.min_length = 101}), counts, 0) == "");
   CHECK(bincount(zeros({0}, {.dtype = kI64})).shape() == Shape{0});
   CHECK(bincount(zeros({0}, {.dtype = kI64}), {.min_length = 2}).to_vector<int>() ==
         std::vector<int>{0, 0});
