@@ -1,13 +1,13 @@
 // CPU kernel of cdist for p = 2: a band of rows of x2, transposed, stays in the cache, and the
 // distances of a row of x1 from all of them are computed side by side. Contract: distance.h.
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/distance.h"
+#include "lathe/ops/row_kernels.h"
 
 namespace lathe {
 
@@ -36,6 +36,8 @@ template <class T>
 void run(T* y, const T* x1, const T* x2, int64_t batch, int64_t p, int64_t r, int64_t d) {
   const int64_t bands = ceil_div(r, kBand);
   const int64_t grain = std::max<int64_t>(1, kTask / std::max<int64_t>(1, p * kBand * d));
+  const RowKernel root = cpu::unary_kernel(UnaryOp::kSqrt, dtype_of<T>, {});  // vector code
+  constexpr int64_t step[] = {sizeof(T), sizeof(T)};
   parallel_for(batch * bands, grain, [&](int64_t begin, int64_t end) {
     std::vector<T> band(static_cast<size_t>(d * kBand), T(0));
     T squares[kBand];
@@ -49,7 +51,8 @@ void run(T* y, const T* x1, const T* x2, int64_t batch, int64_t p, int64_t r, in
       for (int64_t i = 0; i < p; ++i) {
         distances_to_band(squares, x1 + (n * p + i) * d, band.data(), d);
         T* to = y + (n * p + i) * r + first;
-        for (int64_t c = 0; c < width; ++c) to[c] = std::sqrt(squares[c]);
+        char* const data[] = {reinterpret_cast<char*>(to), reinterpret_cast<char*>(squares)};
+        root(StridedRow{data, step, width});
       }
     }
   });
