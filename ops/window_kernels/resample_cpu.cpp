@@ -29,15 +29,29 @@ struct Taps {
   explicit Taps(const AxisMap& map)
       : axis(map), weight(map.weight.begin(), map.weight.end()), copies(true) {
     for (const double w : map.weight) copies = copies && w == 1.0;
-    for (const double d : map.divisor) copies = copies && d == 1.0;
+    const bool divides =
+        std::any_of(map.divisor.begin(), map.divisor.end(), [](double d) { return d != 1.0; });
+    copies = copies && !divides;
     for (int64_t i = 0; i < map.out(); ++i) copies = copies && map.taps(i) == 1;
+    while (!divides && pairs < map.out() && map.taps(pairs) == 2) ++pairs;
   }
   const S* weights_of(size_t i) const { return weight.data() + axis.offset[i]; }
 
   const AxisMap& axis;
   std::vector<S> weight;
-  bool copies;  // each output is a copy of one input
+  bool copies;        // each output is a copy of one input
+  int64_t pairs = 0;  // so many outputs, from the first one on, are sums of two taps each
 };
+
+/// Outputs of two taps each, from their own first taps and weights on.
+template <class T, class S>
+LATHE_CLONES void mix_pairs(T* __restrict__ to, const S* __restrict__ from, const int64_t* begin,
+                            const S* __restrict__ weight, int64_t n) {
+  for (int64_t q = 0; q < n; ++q) {
+    const S* x = from + begin[q];
+    to[q] = T(S(0) + weight[2 * q] * x[0] + weight[2 * q + 1] * x[1]);
+  }
+}
 
 /// One row of outputs, from the row of sums `from`.
 template <class T, class S>
@@ -55,8 +69,14 @@ void map_row(T* to, const S* from, const Taps<S>& columns, double row_divisor, i
     }
     return;
   }
+  size_t first_of_rest = 0;
+  if (inner == 1 && row_divisor == 1.0) {
+    mix_pairs(to, from, axis.begin.data(), columns.weight.data(), columns.pairs);
+    first_of_rest = static_cast<size_t>(columns.pairs);
+    to += columns.pairs;
+  }
   std::vector<S> pixel(static_cast<size_t>(inner));
-  for (size_t q = 0; q < width; ++q, to += inner) {
+  for (size_t q = first_of_rest; q < width; ++q, to += inner) {
     const S divisor = S(row_divisor * axis.divisor[q]);
     const S *first = from + axis.begin[q] * inner, *weight = columns.weights_of(q);
     const int64_t taps = axis.taps(static_cast<int64_t>(q));
