@@ -3,6 +3,7 @@
 #include "fault.h"
 #include "lathe/core/copy.h"
 #include "lathe/ops/index.h"
+#include "lathe/optim/adafactor.h"
 #include "lathe/optim/lamb.h"
 #include "lathe/optim/lars.h"
 #include "lathe/optim/novograd.h"
@@ -17,12 +18,23 @@ constexpr optim::LARSOptions kLars{.lr = 2, .weight_decay = 0.1, .trust_coeffici
 constexpr optim::LAMBOptions kLamb{.lr = 0.02, .betas = {0.9, 0.99}, .weight_decay = 0.1};
 constexpr optim::NovoGradOptions kNovograd{.lr = 0.02, .weight_decay = 0.1};
 
+// Of vectors; of matrices the buffer is an estimate that the step reads, here of zeros.
+optim::AdafactorNumbers adafactor(bool factored) {
+  optim::AdafactorNumbers numbers{{.lr = 0.02, .eps1 = 0.01, .d = 1.25, .weight_decay = 0.1}};
+  numbers.factored = factored;
+  return numbers;
+}
+
 std::vector<Rule> rules() {
   return {rule("LARS", {Buffer::kArray}, kLars, optim::cpu::lars_update, optim::cuda::lars_update),
           rule("LAMB", {Buffer::kArray, Buffer::kArray}, kLamb, optim::cpu::lamb_update,
                optim::cuda::lamb_update),
           rule("NovoGrad", {Buffer::kArray, Buffer::kNumber}, kNovograd,
-               optim::cpu::novograd_update, optim::cuda::novograd_update)};
+               optim::cpu::novograd_update, optim::cuda::novograd_update),
+          rule("Adafactor", {Buffer::kArray}, adafactor(false), optim::cpu::adafactor_update,
+               optim::cuda::adafactor_update),
+          rule("Adafactor of matrices", {Buffer::kArray}, adafactor(true),
+               optim::cpu::adafactor_update, optim::cuda::adafactor_update)};
 }
 
 /// One unit in the last place of the rate, through three steps.

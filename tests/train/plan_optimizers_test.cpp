@@ -110,3 +110,35 @@ TEST_CASE("plan: Muon's update makes the launches of the emulated GPU" * cuda_ca
     CHECK(real_sum.written == doctest::Approx(sum.written).epsilon(0.06));
   }
 }
+
+TEST_CASE("plan: Adafactor's update makes the launches of the emulated GPU" * cuda_case()) {
+  const MakeModel narrow = [] {
+    return std::make_unique<nn::CifarNet>(nn::CifarNetOptions{.widths = {8, 8, 16}});
+  };
+  for (const char* const amp : {"fp16", "bf16"}) {
+    CAPTURE(amp);
+    const StepCase c{.optimizer = "adafactor", .amp = amp, .clip = 1, .side = 9};
+    const auto net = narrow();
+    const RealStep real = make_real_step(*net, c, kBatch);
+    int64_t count = 0;
+    Moved sum, real_sum;
+    for (const Launch& launch : launches_at(kBatch, planned(c, 2, narrow), planned(c, 3, narrow))) {
+      if (launch.kind != LaunchKind::kOptimizer) continue;
+      ++count;
+      sum.read += launch.read_bytes;
+      sum.written += launch.written_bytes;
+    }
+    const auto begin = std::ranges::find_if(real.launches, [](const Moved& launch) {
+      return launch.kernel.find("norm_parts_kernel") != std::string::npos;
+    });
+    CHECK(count == real.launches.end() - begin);
+    if (!emulation::TrafficLog::sees_all()) continue;
+    for (auto launch = begin; launch != real.launches.end(); ++launch) {
+      real_sum.read += launch->read;
+      real_sum.written += launch->written;
+    }
+    CHECK(real_sum.read == doctest::Approx(sum.read).epsilon(0.03));
+    // g++ does not announce the copies of structures by which an update writes: v and p here.
+    CHECK(real_sum.written == doctest::Approx(sum.written).epsilon(0.16));
+  }
+}

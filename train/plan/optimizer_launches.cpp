@@ -58,8 +58,7 @@ Rule rule_of(const std::string& name, bool has_momentum) {
              {"layer_rates_kernel", 16, 0, false, true},
              {"layer_step_kernel", 8, 8}}};
   }
-  if (name == "Adafactor")
-    return {5, {{"layer_norms_kernel", 12, 4}, {"layer_step_kernel", 12, 8}}};
+  if (name == "Adafactor") return {5, {{"layer_norms_kernel", 8, 4}, {"layer_step_kernel", 8, 8}}};
   return update_with(momentum);
 }
 
@@ -88,10 +87,12 @@ class OptimizerLaunches {
       rule_ = rule_of(name, step.momentum);
       if (scaled) add_counts(sizes.halves.size() + sizes.wide.size());
       if (name == "Muon") add_copies(step.parameters[g], step.normalizes, scaled);
-      if (name == "Adafactor") add_moments(step.parameters[g], true);
+      if (name == "Adafactor") {
+        add_adafactor(step.parameters[g], scaled);
+        continue;
+      }
       add_updates(sizes.halves, 2, 2);
       add_updates(sizes.wide, 4, 0);
-      if (name == "Adafactor") add_moments(step.parameters[g], false);
     }
   }
   std::vector<OptimizerLaunch> take() { return std::move(list_); }
@@ -157,20 +158,29 @@ class OptimizerLaunches {
     }
   }
 
-  /// Of each matrix of Adafactor the copies of its second moments: of elements, rows and columns.
-  /// After the step (`copies` is false): the update of the last two.
-  void add_moments(const std::vector<TensorNote>& params, bool copies) {
+  /// Adafactor's copies of the second moments of each matrix: of elements, rows and columns. Then
+  /// the steps, those of vectors first, and what stores the moments of rows and columns.
+  /// With a loss scale only the GPU knows the step's number: two means of each matrix ask for it in
+  /// three launches, which a step on the CPU does not make.
+  void add_adafactor(const std::vector<TensorNote>& params, bool scaled) {
+    std::vector<int64_t> vectors, matrices, moments;
     for (const TensorNote& p : params) {
-      if (p.shape.size() < 2) continue;
       const int64_t all = numel_of(p.shape);
+      (p.shape.size() < 2 ? vectors : matrices).push_back(all);
+      if (p.shape.size() < 2) continue;
       const int64_t rows = all / p.shape.back(), columns = all / p.shape[p.shape.size() - 2];
-      const auto add = [&](const char* kernel, int64_t read, int64_t written) {
-        list_.push_back({kernel, 4 * static_cast<double>(read), 4 * static_cast<double>(written)});
-      };
-      if (!copies) add("update_kernel", 2 * (rows + columns), rows + columns);
+      moments.push_back(rows + columns);
+      for (int i = 0; scaled && i < 6; ++i) list_.push_back({"pointwise", 8, 8});
       for (const int64_t numbers : {all, rows, columns}) {
-        if (copies) add("copy", numbers, numbers);
+        const double bytes = 4 * static_cast<double>(numbers);
+        list_.push_back({"copy", bytes, bytes});
       }
+    }
+    add_updates(vectors, 4, 0);
+    add_updates(matrices, 4, 0);
+    for (const int64_t numbers : moments) {
+      const double bytes = 4 * static_cast<double>(numbers);
+      list_.push_back({"update_kernel", 2 * bytes, bytes});
     }
   }
 
