@@ -66,10 +66,62 @@ LATHE_HD inline double fast_log(double x) { return std::log(x); }
 
 LATHE_HD inline double fast_log1p(double x) { return std::log1p(x); }
 
-/// ln(1 + x) to 2 ulp for x >= 0: ln of the rounded sum, and what rounding took from x.
+/// ln(1 + x) to 1 ulp; -infinity at -1, NaN below. fast_log of the rounded sum 2^k (1 + f),
+/// plus c / (1 + f), where c is what rounding took from x, divided by 2^k. A few terms of its
+/// series in s = f / (2 + f) are enough: c is less than an ulp.
 [[gnu::always_inline]] LATHE_HD inline float fast_log1p(float x) {
-  const float sum = 1.0f + x, lost = x - (sum - 1.0f);
-  return fast_log(sum) + (x < 1e8f ? lost / sum : 0.0f);
+  constexpr uint32_t kRootHalf = 0x3f3504f3u;  // sqrt(1/2)
+  const float sum = 1.0f + x, lost = x < 1e8f ? x - (sum - 1.0f) : 0.0f;
+  const uint32_t bits = __builtin_bit_cast(uint32_t, sum) + (0x3f800000u - kRootHalf);
+  const int32_t exponent = static_cast<int32_t>(bits >> 23) - 127;
+  const uint32_t inverse = static_cast<uint32_t>(127 - (exponent < 126 ? exponent : 126)) << 23;
+  const float k = static_cast<float>(exponent), c = lost * __builtin_bit_cast(float, inverse);
+  const float f = __builtin_bit_cast(float, (bits & 0x007fffffu) + kRootHalf) - 1.0f;
+  const float s = f / (2.0f + f), z = s * s, w = z * z;
+  const float r =
+      w * (0.40000972152f + w * 0.24279078841f) + z * (0.66666662693f + w * 0.28498786688f);
+  const float half = 0.5f * f * f, rest = c - 2.0f * s * c + 2.0f * z * c;
+  const float y = s * (half + r) + (k * 9.0580006145e-6f + rest) - half + f + k * 6.9313812256e-1f;
+  const float infinity = __builtin_bit_cast(float, 0x7f800000u);
+  const float end = x == -1.0f ? -infinity : x == infinity ? x : x - x;  // NaN of NaN
+  const float outside = x < -1.0f ? __builtin_bit_cast(float, 0x7fc00000u) : end;
+  const float inside = x == 0.0f ? x : y;  // -0 stays -0
+  return (x > -1.0f) & (x < infinity) ? inside : outside;
+}
+
+LATHE_HD inline double log1p_of_share(double e) { return std::log1p(e); }
+
+/// ln(1 + e) for e from 0 to 1, to 2 ulp: 2 atanh q with q = e / (2 + e), where 2 q = e - q e. The
+/// polynomial of degree 9 in q is within 1e-8 of atanh.
+[[gnu::always_inline]] LATHE_HD inline float log1p_of_share(float e) {
+  const float q = e / (2.0f + e), z = q * q;
+  float p = 0.280244648f;
+  p = p * z + 0.279991388f;
+  p = p * z + 0.400216997f;
+  p = p * z + 0.666664124f;
+  return e - q * (e - z * p);
+}
+
+LATHE_HD inline double fast_expm1(double x) { return std::expm1(x); }
+
+/// e^x - 1 to 2 ulp; infinity above 88.73; -0 stays -0. With n and r of fast_exp: 2^n (e^r - 1) and
+/// 2^n - 1, of half of 2^n because there is no 2^128.
+[[gnu::always_inline]] LATHE_HD inline float fast_expm1(float x) {
+  constexpr float kRound = 12582912.0f;
+  const float raised = x < -18.0f ? -18.0f : x, v = raised > 89.0f ? 89.0f : raised;
+  const float shifted = v * 1.44269504f + kRound;
+  const float n = shifted - kRound;
+  const float r = (v - n * 0.693359375f) - n * -2.12194440e-4f;
+  float p = 1.39465311e-3f;
+  p = p * r + 8.36663134e-3f;
+  p = p * r + 4.16662805e-2f;
+  p = p * r + 1.6666542e-1f;
+  p = p * r + 0.5f;
+  p = r + r * r * p;
+  const uint32_t exponent = __builtin_bit_cast(uint32_t, shifted) << 23;
+  const float half = __builtin_bit_cast(float, exponent + 0x3f000000u);
+  const float y = 2.0f * (half * p + (half - 0.5f));
+  return std::copysign(n == 0.0f ? p : y, x);
 }
 
 LATHE_HD inline double fast_tanh(double x) { return std::tanh(x); }

@@ -1,5 +1,6 @@
 // CPU kernels of ops/binary.h: one row, one instance per op and dtype. Contract: ops/binary.h.
 #include <algorithm>
+#include <cstdint>
 #include <type_traits>
 
 #include "lathe/ops/elementwise_kernels/binary_table.h"
@@ -18,6 +19,10 @@ template <class F>
 constexpr bool kHasWidePair = kIsNoneOf<F, math::DivTrunc, math::DivFloor, math::Pow, math::Hypot,
                                         math::Fmod, math::Remainder, math::Atan2>;
 
+struct Cube {
+  float operator()(float a, float) const { return a * a * a; }
+};
+
 template <class Out, class F>
 LATHE_CLONES void wide_pair(Out* out, const float* a, const float* b, int64_t n, F f) {
   for (int64_t i = 0; i < n; ++i) out[i] = f(a[i], b[i]);
@@ -33,9 +38,9 @@ LATHE_CLONES void wide_pair(Out* out, float a, const float* b, int64_t n, F f) {
 
 template <class F>
 LATHE_CLONES bool form_holds(const float* a, const float* b, int64_t n) {
-  bool all = true;
-  for (int64_t i = 0; i < n; ++i) all &= WideForm<F>::holds(a[i], b[i]);
-  return all;
+  uint32_t outside = 0;  // as wide as a float: a bool would not become vector code
+  for (int64_t i = 0; i < n; ++i) outside |= WideForm<F>::holds(a[i], b[i]) ? 0u : 1u;
+  return outside == 0;
 }
 template <class F>
 LATHE_CLONES void form_block(float* out, const float* a, const float* b, int64_t n) {
@@ -55,10 +60,7 @@ void form_row(float* out, const float* a, const float* b, int64_t b_step, int64_
       form_block<F>(out + first, p, q, count);
       continue;
     }
-    for (int64_t i = 0; i < count; ++i) {
-      out[first + i] =
-          WideForm<F>::holds(p[i], q[i]) ? WideForm<F>::value(p[i], q[i]) : f(p[i], q[i]);
-    }
+    for (int64_t i = 0; i < count; ++i) out[first + i] = in_form(f, p[i], q[i]);
   }
 }
 
@@ -91,7 +93,7 @@ void factor_row(T* out, const T* a, const T* b, int64_t n) {
 template <class Out, class T, class F>
 void binary_row(const StridedRow& row, F f) {
   using C = ComputeType<T>;
-  const auto store = [&](Out& out, C a, C b) { out = Out(f(a, b)); };
+  const auto store = [&](Out& out, C a, C b) { out = Out(in_form(f, a, b)); };
   Out* out = row.at<Out>(0);
   const T* a = row.at<T>(1);
   const T* b = row.at<T>(2);
@@ -112,6 +114,11 @@ void binary_row(const StridedRow& row, F f) {
       if (row.step[2] == 0) return wide_pair(out, a, *b, n, f);
     } else if (row.dense<Out>(0) && row.step[1] == 0 && row.dense<T>(2)) {
       return wide_pair(out, *a, b, n, f);
+    }
+  }
+  if constexpr (std::is_same_v<F, math::Pow> && std::is_same_v<T, float>) {
+    if (row.dense<Out>(0) && row.dense<T>(1) && row.step[2] == 0 && (*b == 2.0f || *b == 3.0f)) {
+      return *b == 2.0f ? wide_pair(out, a, a, n, math::Mul{}) : wide_pair(out, a, *b, n, Cube{});
     }
   }
   if constexpr (WideForm<F>::kExists && std::is_same_v<T, float>) {

@@ -1,8 +1,11 @@
 // CPU kernels of ops/unary.h: one row, one instance per op and dtype. Contract: ops/unary.h.
+#include <algorithm>
+#include <cstdint>
 #include <type_traits>
 
 #include "lathe/ops/elementwise_kernels/half_rows.h"
 #include "lathe/ops/elementwise_kernels/unary_table.h"
+#include "lathe/ops/elementwise_kernels/wide_forms.h"
 #include "lathe/ops/row_kernels.h"
 
 namespace lathe::cpu {
@@ -18,8 +21,9 @@ template <class F>
 constexpr bool kHasWideRow =
     kIsOneOf<F, math::Sigmoid, math::Silu, math::Exp, math::Tanh, math::Erf, math::Gelu,
              math::GeluTanh, math::Neg, math::Abs, math::Sign, math::Square, math::Relu, math::Sqrt,
-             math::Reciprocal, math::Log, math::Rsqrt, math::Floor, math::Ceil, math::Round,
-             math::Trunc, math::Clamp<float>, math::LeakyRelu<float>, math::Softplus<float>>;
+             math::Reciprocal, math::Log, math::Log1p, math::Expm1, math::Rsqrt, math::Floor,
+             math::Ceil, math::Round, math::Trunc, math::Clamp<float>, math::LeakyRelu<float>,
+             math::Elu<float>, math::Softplus<float>>;
 
 /// Ops without parameters of more than a few instructions: those of half types are looked up.
 template <class F>
@@ -31,6 +35,30 @@ constexpr bool kIsLookedUp =
 template <class F>
 LATHE_CLONES void wide_row(float* out, const float* x, int64_t n, F f) {
   for (int64_t i = 0; i < n; ++i) out[i] = f(x[i]);
+}
+
+template <class F>
+LATHE_CLONES bool form_holds(const float* x, int64_t n) {
+  uint32_t outside = 0;  // as wide as a float: a bool would not become vector code
+  for (int64_t i = 0; i < n; ++i) outside |= WideForm<F>::holds(x[i]) ? 0u : 1u;
+  return outside == 0;
+}
+template <class F>
+LATHE_CLONES void form_block(float* out, const float* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = WideForm<F>::value(x[i]);
+}
+/// As in binary_cpu.cpp: numbers outside the form's range are looked for in blocks.
+template <class F>
+void form_row(float* out, const float* x, int64_t n, F f) {
+  constexpr int64_t kBlock = 1024;
+  for (int64_t first = 0; first < n; first += kBlock) {
+    const int64_t count = std::min(kBlock, n - first);
+    if (form_holds<F>(x + first, count)) {
+      form_block<F>(out + first, x + first, count);
+      continue;
+    }
+    for (int64_t i = first; i < first + count; ++i) out[i] = in_form(f, x[i]);
+  }
 }
 
 template <class Out, class T, class F>
@@ -57,14 +85,17 @@ void unary_row(const StridedRow& row, F f) {
     if constexpr (kHasWideRow<F> && std::is_same_v<T, float> && std::is_same_v<Out, float>) {
       return wide_row(row.at<float>(0), row.at<float>(1), row.size, f);
     }
+    if constexpr (WideForm<F>::kExists && std::is_same_v<T, float>) {
+      return form_row(row.at<float>(0), row.at<float>(1), row.size, f);
+    }
     Out* out = row.at<Out>(0);
     const T* x = row.at<T>(1);
-    for (int64_t i = 0; i < row.size; ++i) out[i] = Out(f(C(x[i])));
+    for (int64_t i = 0; i < row.size; ++i) out[i] = Out(in_form(f, C(x[i])));
     return;
   }
   char *out = row.data[0], *x = row.data[1];
   for (int64_t i = 0; i < row.size; ++i, out += row.step[0], x += row.step[1]) {
-    *reinterpret_cast<Out*>(out) = Out(f(C(*reinterpret_cast<T*>(x))));
+    *reinterpret_cast<Out*>(out) = Out(in_form(f, C(*reinterpret_cast<T*>(x))));
   }
 }
 

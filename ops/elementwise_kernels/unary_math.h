@@ -28,9 +28,9 @@ struct Ceil       { template <class T> LATHE_HD T operator()(T x) const { return
 struct Round      { template <class T> LATHE_HD T operator()(T x) const { return std::nearbyint(x); } };
 struct Trunc      { template <class T> LATHE_HD T operator()(T x) const { return std::trunc(x); } };
 struct Exp        { template <class T> LATHE_HD T operator()(T x) const { return fast_exp(x); } };
-struct Expm1      { template <class T> LATHE_HD T operator()(T x) const { return std::expm1(x); } };
+struct Expm1      { template <class T> LATHE_HD T operator()(T x) const { return fast_expm1(x); } };
 struct Log        { template <class T> LATHE_HD T operator()(T x) const { return fast_log(x); } };
-struct Log1p      { template <class T> LATHE_HD T operator()(T x) const { return std::log1p(x); } };
+struct Log1p      { template <class T> LATHE_HD T operator()(T x) const { return fast_log1p(x); } };
 struct Log2       { template <class T> LATHE_HD T operator()(T x) const { return std::log2(x); } };
 struct Log10      { template <class T> LATHE_HD T operator()(T x) const { return std::log10(x); } };
 struct Exp2       { template <class T> LATHE_HD T operator()(T x) const { return std::exp2(x); } };
@@ -88,15 +88,16 @@ struct LeakyRelu {
 template <class T>
 struct Elu {
   T alpha;
-  LATHE_HD T operator()(T x) const { return x > T(0) ? x : alpha * std::expm1(x); }
+  LATHE_HD T operator()(T x) const { return x > T(0) ? x : alpha * fast_expm1(x); }
 };
 
+/// log(1 + e^s) = max(s, 0) + log(1 + e^-|s|): that exponential is at most 1.
 template <class T>
 struct Softplus {
   T beta, threshold;
   LATHE_HD T operator()(T x) const {
-    const T scaled = beta * x;
-    const T bent = fast_log1p(fast_exp(scaled)) / beta;
+    const T scaled = beta * x, top = scaled > T(0) ? scaled : T(0);
+    const T bent = (top + log1p_of_share(fast_exp(-std::fabs(scaled)))) * (T(1) / beta);
     return scaled > threshold ? x : bent;
   }
 };

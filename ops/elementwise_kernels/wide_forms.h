@@ -1,10 +1,12 @@
-// Forms of libm's functions that compilers turn into vector code, for rows of f32 on the CPU. They
-// are computed in f64 and give the same bits. A form holds for numbers in its range; the others go
-// to the functor.
+// Forms of libm's functions that compilers turn into vector code, for rows of f32 on the CPU. A
+// form holds for numbers in its range; the others go to the functor. Those of fmod and remainder
+// are computed in f64 and give libm's bits; angle_forms.h states the errors of the others.
 #pragma once
 
 #include <cmath>
+#include <type_traits>
 
+#include "lathe/ops/elementwise_kernels/angle_forms.h"
 #include "lathe/ops/elementwise_kernels/binary_math.h"
 
 namespace lathe::cpu {
@@ -49,5 +51,46 @@ struct WideForm<math::Remainder> {
     return other_sign ? rest + b : rest;
   }
 };
+
+template <>
+struct WideForm<math::Atan2> {
+  static constexpr bool kExists = true;
+  static bool holds(float, float) { return true; }
+  static float value(float y, float x) { return wide_forms::angle_of(y, x); }
+};
+template <>
+struct WideForm<math::Pow> {
+  static constexpr bool kExists = true;
+  static bool holds(float a, float b) { return wide_forms::has_power(a, b); }
+  static float value(float a, float b) { return wide_forms::power_of(a, b); }
+};
+template <>
+struct WideForm<math::Sin> {
+  static constexpr bool kExists = true;
+  static bool holds(float x) { return std::fabs(x) <= wide_forms::kLargestAngle; }
+  static float value(float x) { return wide_forms::sine_of(x); }
+};
+template <>
+struct WideForm<math::Cos> {
+  static constexpr bool kExists = true;
+  static bool holds(float x) { return std::fabs(x) <= wide_forms::kLargestAngle; }
+  static float value(float x) { return wide_forms::cosine_of(x); }
+};
+template <>
+struct WideForm<math::Tan> {
+  static constexpr bool kExists = true;
+  static bool holds(float x) { return std::fabs(x) <= wide_forms::kLargestAngle; }
+  static float value(float x) { return wide_forms::tangent_of(x); }
+};
+
+/// f of one element: with the same bits as in a row.
+template <class F, class... Xs>
+inline auto in_form(F f, Xs... x) {
+  if constexpr (WideForm<F>::kExists && (std::is_same_v<Xs, float> && ...)) {
+    return WideForm<F>::holds(x...) ? WideForm<F>::value(x...) : f(x...);
+  } else {
+    return f(x...);
+  }
+}
 
 }  // namespace lathe::cpu

@@ -43,7 +43,7 @@ double exact_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
 }  // namespace
 
-TEST_CASE("fast_log, fast_log1p: within 1 and 2 ulp, right at the ends") {
+TEST_CASE("fast_log, fast_log1p: within 1 ulp, right at the ends") {
   const auto log = [](float x) { return math::fast_log(x); };
   const auto log1p = [](float x) { return math::fast_log1p(x); };
   for (const auto& [first, last] :
@@ -51,16 +51,42 @@ TEST_CASE("fast_log, fast_log1p: within 1 and 2 ulp, right at the ends") {
     CHECK(worst_error(
               log, [](double x) { return std::log(x); }, first, last) < 1);
     CHECK(worst_error(
-              log1p, [](double x) { return std::log1p(x); }, first, last) < 2);
+              log1p, [](double x) { return std::log1p(x); }, first, last) < 1);
   }
+  const auto below = [](float x) { return math::fast_log1p(-x); };
+  CHECK(worst_error(
+            below, [](double x) { return std::log1p(-x); }, 1e-44, 0.9999999) < 1);
   CHECK(log(1.0f) == 0);
   for (const float zero : {0.0f, -0.0f}) CHECK(log(zero) == -kInf);
   CHECK(log(kInf) == kInf);
   for (const float x : {-1e-45f, -1.0f, -kInf, std::nanf("")}) CHECK(std::isnan(log(x)));
   CHECK(log1p(0.0f) == 0);
   CHECK(log1p(1e-30f) == 1e-30f);
+  CHECK(std::signbit(log1p(-0.0f)));
   CHECK(log1p(kInf) == kInf);
+  CHECK(log1p(3e38f) == doctest::Approx(std::log(3e38)));
+  CHECK(log1p(-1.0f) == -kInf);
+  for (const float x : {-1.0000001f, -3e38f, -kInf}) CHECK(std::isnan(log1p(x)));
   CHECK(std::isnan(log1p(std::nanf(""))));
+}
+
+TEST_CASE("log1p_of_share, fast_expm1: within 2 ulp, right at the ends") {
+  const auto share = [](float x) { return math::log1p_of_share(x); };
+  CHECK(worst_error(
+            share, [](double x) { return std::log1p(x); }, 1e-44, 1) < 2);
+  const auto expm1 = [](float x) { return math::fast_expm1(x); };
+  const auto below = [](float x) { return math::fast_expm1(-x); };
+  for (const auto& [first, last] : {std::pair{1e-44, 1e-3}, {1e-3, 2.0}, {2.0, 88.72}}) {
+    CHECK(worst_error(
+              expm1, [](double x) { return std::expm1(x); }, first, last) < 2);
+    CHECK(worst_error(
+              below, [](double x) { return std::expm1(-x); }, first, last) < 2);
+  }
+  CHECK(expm1(kInf) == kInf);
+  CHECK(expm1(88.8f) == kInf);
+  CHECK(expm1(-kInf) == -1);
+  CHECK(std::signbit(expm1(-0.0f)));
+  CHECK(std::isnan(expm1(std::nanf(""))));
 }
 
 TEST_CASE("fast_tanh, fast_erf: within 2 ulp, odd, right at the ends") {
@@ -97,7 +123,7 @@ TEST_CASE("normal_at: within its bounds, right at the ends") {
   CHECK(std::isnan(cdf(std::nanf(""))));
 }
 
-TEST_CASE("exp, tanh, erf, gelu: the same bits in vectors as alone, on every processor") {
+TEST_CASE("exp, tanh, gelu and others: the same bits in vectors as alone, on every processor") {
   std::vector<float> values = {0, -0.0f, kInf, -kInf, 1e-45f, -1e-40f, 3e38f, -3e38f};
   for (int i = -6000; i < 6000; ++i) values.push_back(static_cast<float>(i) * 0.0153f);
   const Tensor x = tensor(values), twice = stack({x, x}, 1);
@@ -119,6 +145,9 @@ TEST_CASE("exp, tanh, erf, gelu: the same bits in vectors as alone, on every pro
   check([](const Tensor& v) { return tanh(v); }, 2467542344u);
   check([](const Tensor& v) { return erf(v); }, 1202359902u);
   check([](const Tensor& v) { return sigmoid(v); }, 4014182956u);
+  check([](const Tensor& v) { return softplus(v); }, 2283130516u);
+  check([](const Tensor& v) { return expm1(v); }, 181627866u);
+  check([](const Tensor& v) { return log1p(v); }, 1811756441u);
   check([](const Tensor& v) { return gelu(v); }, 2965334786u);
   check([](const Tensor& v) { return gelu(v, {.tanh_approximation = true}); }, 647641867u);
   check([&](const Tensor& v) { return gelu_grad(dy.expand(v.shape()).contiguous(), v); },
