@@ -35,10 +35,11 @@ void run_long_row(char** data, const int64_t* step, int operands, int64_t n, int
 void run_range(const LoopNest& nest, char* const* start, int64_t begin, int64_t end,
                FunctionRef<void(const StridedRow&)> row) {
   const int64_t* step = nest.dims[0].step;
+  const int64_t elements = nest.numel();  // not of the range, which is one of many
   int64_t widest = 1, bytes = 0;
   for (int k = 0; k < nest.operands; ++k) {
     widest = std::clamp(step[k], widest, int64_t{8});
-    bytes += (end - begin) * std::abs(step[k]);
+    bytes += elements * std::abs(step[k]);
   }
   const int64_t piece = bytes <= kCachedBytes ? end - begin : kPieceBytes / widest;
   each_row<kMaxOperands>(nest, begin, end, [&](const int64_t* offset, int64_t first, int64_t n) {
