@@ -86,7 +86,7 @@ LATHE_HD inline double fast_log1p(double x) { return std::log1p(x); }
   const float end = x == -1.0f ? -infinity : x == infinity ? x : x - x;  // NaN of NaN
   const float outside = x < -1.0f ? __builtin_bit_cast(float, 0x7fc00000u) : end;
   const float inside = x == 0.0f ? x : y;  // -0 stays -0
-  return (x > -1.0f) & (x < infinity) ? inside : outside;
+  return ((x > -1.0f) & (x < infinity)) ? inside : outside;
 }
 
 LATHE_HD inline double log1p_of_share(double e) { return std::log1p(e); }

@@ -86,7 +86,7 @@ inline constexpr float kLargestAngle = 3000.0f;
   const bool left = static_cast<int32_t>(bits_of(x)) < 0;  // also of -0
   const float angle = left ? 3.14159274f - (steep + 8.74227766e-8f) : steep;
   const float y_signed = std::copysign(angle, y);
-  return (x == x) & (y == y) ? y_signed : x + y;
+  return ((x == x) & (y == y)) ? y_signed : x + y;
 }
 
 /// pow_of() holds for these. Negative bases need an integer exponent.
@@ -130,7 +130,7 @@ inline constexpr float kLargestAngle = 3000.0f;
   const float general = size == 0 ? of_zero : power;
   const bool odd = std::trunc(b * 0.5f) * 2.0f != b;
   const float y = float_of(bits_of(general) | (odd ? bits_of(a) & 0x80000000u : 0u));
-  return (b == 2.0f) | (b == 3.0f) ? product : y;  // as math::Pow
+  return ((b == 2.0f) | (b == 3.0f)) ? product : y;  // as math::Pow
 }
 
 }  // namespace lathe::cpu::wide_forms

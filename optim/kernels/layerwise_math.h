@@ -199,9 +199,10 @@ struct AdafactorMath {
     return direction(g, b[0]);
   }
   LATHE_HD double rate(const SquareSums& sums, C*, int64_t n) const {
-    const double count = static_cast<double>(n);
-    const double p = std::sqrt(sums.p / count), u = std::sqrt(sums.u / count) / d;
-    return (p > eps2 ? p : eps2) * rate_of_rms / (u > 1 ? u : 1);
+    const double share_of_one = 1 / static_cast<double>(n);
+    const double p = std::sqrt(sums.p * share_of_one), u = std::sqrt(sums.u * share_of_one);
+    const double rate = (p > eps2 ? p : eps2) * rate_of_rms;
+    return u > d ? rate * (d / u) : rate;
   }
   LATHE_HD C step(C p, C g, const C* b, C rate) const {
     return kept * p - rate * direction(g, b[0]);

@@ -18,7 +18,8 @@ using namespace lathe;
 
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity(), kNaN = std::nanf("");
+const float kInf = std::numeric_limits<float>::infinity(),
+            kNaN = std::numeric_limits<float>::quiet_NaN();
 const std::vector<float> kEnds = {0,      -0.0f,   1,     -1,     kInf,       -kInf, kNaN,
                                   1e-45f, -1e-45f, 3e38f, -3e38f, 2.5f,       -2.5f, 2,
                                   -2,     3,       -3,    0.5f,   16777216.0f};
