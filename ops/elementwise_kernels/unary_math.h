@@ -97,7 +97,7 @@ struct Softplus {
   T beta, threshold;
   LATHE_HD T operator()(T x) const {
     const T scaled = beta * x, top = scaled > T(0) ? scaled : T(0);
-    const T bent = (top + log1p_of_share(fast_exp(-std::fabs(scaled)))) * (T(1) / beta);
+    const T bent = (top + log1p_of_share(fast_exp(-std::fabs(scaled)))) / beta;
     return scaled > threshold ? x : bent;
   }
 };

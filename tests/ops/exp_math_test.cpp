@@ -33,7 +33,9 @@ double worst_error(F f, const std::function<double(double)>& exact, double first
   for (double x = first; x <= last; x += std::max(std::fabs(x) * 1.7e-4, 1e-9)) {
     const auto at = static_cast<float>(x);
     const double want = exact(static_cast<double>(at));
-    worst = std::max(worst, std::fabs(static_cast<double>(f(at)) - want) / ulp_of(want));
+    const double error = std::fabs(static_cast<double>(f(at)) - want) / ulp_of(want);
+    if (std::isnan(error)) return INFINITY;  // max() would drop it
+    worst = std::max(worst, error);
   }
   return worst;
 }
