@@ -8,6 +8,7 @@
 
 #include "lathe/ops/elementwise_kernels/angle_forms.h"
 #include "lathe/ops/elementwise_kernels/binary_math.h"
+#include "lathe/ops/elementwise_kernels/unary_math.h"
 
 namespace lathe::cpu {
 

@@ -16,9 +16,11 @@
 
 namespace lathe::cpu {
 
+inline constexpr int64_t kAttentionBlock = kAmxBlock;
+
 struct Bf16Attention {
   using Bits = uint16_t;  // of a bf16
-  static constexpr int64_t kBlock = kAmxBlock;
+  static constexpr int64_t kBlock = kAttentionBlock;
   // The queries and keys of a task. Copies of 256 keys stay in the second-level cache.
   static constexpr int64_t kQueries = 128, kKeys = 256;
   static_assert(kTileQueries == kBlock);

@@ -15,7 +15,6 @@ namespace {
 
 using attention_rows::kInf;
 using Bits = Bf16Attention::Bits;
-constexpr int64_t kBlock = Bf16Attention::kBlock;
 
 /// Keys as rows, values as rows along the keys.
 class ForwardKeys {
@@ -50,16 +49,17 @@ class Bf16Forward {
 
   /// Up to kQueries queries of head h from `first`.
   void compute(int64_t h, int64_t first) {
-    const AmxScope products(a_.kernels.products, kBlock);
-    const int64_t blocks = ceil_div(std::min(Bf16Attention::kQueries, a_.L - first), kBlock);
+    const AmxScope products(a_.kernels.products, kAttentionBlock);
+    const int64_t blocks =
+        ceil_div(std::min(Bf16Attention::kQueries, a_.L - first), kAttentionBlock);
     place_ = heads_.place_of(a_, a_.shared_of(h));
     for (int64_t b = 0; b < blocks; ++b) {
       a_.kernels.products.columns(queries_ + b * query_size(),
-                                  a_.block(a_.queries(h), first + b * kBlock).rows, a_.D);
+                                  a_.block(a_.queries(h), first + b * kAttentionBlock).rows, a_.D);
     }
-    std::fill_n(largest_, blocks * kBlock, -kInf<float>);
-    std::fill_n(sum_, blocks * kBlock, 0.0f);
-    const int64_t keys = a_.keys_of(first + blocks * kBlock);
+    std::fill_n(largest_, blocks * kAttentionBlock, -kInf<float>);
+    std::fill_n(sum_, blocks * kAttentionBlock, 0.0f);
+    const int64_t keys = a_.keys_of(first + blocks * kAttentionBlock);
     for (int64_t j = 0; j < keys; j += Bf16Attention::kKeys) {
       for (int64_t b = 0; b < blocks; ++b) add_keys(h, first, b, j);
     }
@@ -67,42 +67,43 @@ class Bf16Forward {
   }
 
  private:
-  int64_t out_size() const { return a_.wide_E * kBlock; }
-  int64_t query_size() const { return a_.wide_D * kBlock; }
+  int64_t out_size() const { return a_.wide_E * kAttentionBlock; }
+  int64_t query_size() const { return a_.wide_D * kAttentionBlock; }
 
   /// Goes over kKeys keys from j for 32 queries, block b of those from `first`.
   void add_keys(int64_t h, int64_t first, int64_t b, int64_t j) {
-    const int64_t i = first + b * kBlock;
-    const int64_t keys = std::min(Bf16Attention::kKeys, a_.keys_of(i + kBlock) - j);
+    const int64_t i = first + b * kAttentionBlock;
+    const int64_t keys = std::min(Bf16Attention::kKeys, a_.keys_of(i + kAttentionBlock) - j);
     if (keys <= 0) return;
     const Bits* const rows = heads_.copies().keys(place_) + j * a_.wide_D;
     const Bits* const values = heads_.copies().values(place_) + j;
-    for (int64_t at = 0; at < keys; at += kBlock) {
-      a_.multiply(scores_ + at * kBlock, rows + at * a_.wide_D, a_.wide_D,
+    for (int64_t at = 0; at < keys; at += kAttentionBlock) {
+      a_.multiply(scores_ + at * kAttentionBlock, rows + at * a_.wide_D, a_.wide_D,
                   queries_ + b * query_size(), a_.wide_D, false);
     }
     a_.finish(scores_, h, i, j, keys);
-    float shrink[kBlock];
+    float shrink[kAttentionBlock];
     const bool shrinks = a_.kernels.tiles.soften({.scores = scores_,
                                                   .keys = keys,
                                                   .scale = a_.scale,
-                                                  .largest = largest_ + b * kBlock,
-                                                  .sum = sum_ + b * kBlock,
+                                                  .largest = largest_ + b * kAttentionBlock,
+                                                  .sum = sum_ + b * kAttentionBlock,
                                                   .shrink = shrink,
                                                   .weights = weights_});
     float* const out = out_ + b * out_size();
     if (j > 0 && shrinks) a_.kernels.tiles.scale_columns(out, a_.wide_E, shrink);
-    for (int64_t e = 0; e < a_.wide_E; e += kBlock) {
-      a_.multiply(out + e * kBlock, values + e * a_.key_row, a_.key_row, weights_, keys, j > 0);
+    for (int64_t e = 0; e < a_.wide_E; e += kAttentionBlock) {
+      a_.multiply(out + e * kAttentionBlock, values + e * a_.key_row, a_.key_row, weights_, keys,
+                  j > 0);
     }
   }
 
   void write(int64_t h, int64_t first, int64_t b) const {
-    const int64_t i = h * a_.L + first + b * kBlock;
-    const int64_t rows = std::min(kBlock, a_.L - first - b * kBlock);
-    float factors[kBlock];
-    for (int64_t r = 0; r < kBlock; ++r) {
-      const float sum = sum_[b * kBlock + r], largest = largest_[b * kBlock + r];
+    const int64_t i = h * a_.L + first + b * kAttentionBlock;
+    const int64_t rows = std::min(kAttentionBlock, a_.L - first - b * kAttentionBlock);
+    float factors[kAttentionBlock];
+    for (int64_t r = 0; r < kAttentionBlock; ++r) {
+      const float sum = sum_[b * kAttentionBlock + r], largest = largest_[b * kAttentionBlock + r];
       const bool blind = sum == 0 && largest == -kInf<float>;
       factors[r] = blind ? 0 : 1 / sum;
       // A row that sees nothing has weights of exp(-inf - inf) = 0 in the backward pass, too.
@@ -117,8 +118,8 @@ class Bf16Forward {
   float* const logsumexp_;
   std::vector<Tensor> memory_;
   Bits* const queries_ = attention_memory<Bits>(memory_, Bf16Attention::kQueries* a_.wide_D);
-  Bits* const weights_ = attention_memory<Bits>(memory_, Bf16Attention::kKeys* kBlock);
-  float* const scores_ = attention_memory<float>(memory_, Bf16Attention::kKeys* kBlock);
+  Bits* const weights_ = attention_memory<Bits>(memory_, Bf16Attention::kKeys* kAttentionBlock);
+  float* const scores_ = attention_memory<float>(memory_, Bf16Attention::kKeys* kAttentionBlock);
   float* const out_ = attention_memory<float>(memory_, Bf16Attention::kQueries* a_.wide_E);  // y^T
   int64_t place_ = 0;  // of the head's copies
   float largest_[Bf16Attention::kQueries], sum_[Bf16Attention::kQueries];

@@ -14,7 +14,6 @@ namespace {
 
 using attention_rows::kInf;
 using Bits = Bf16Attention::Bits;
-constexpr int64_t kBlock = Bf16Attention::kBlock, kBlockSums = kBlock * kBlock;
 
 float value_of(Bits bits) { return half_detail::float_from_bfloat16(bits); }
 
@@ -80,10 +79,12 @@ class BackwardQueries {
     const Bf16Attention::Block dy = a.block({a.dy + head * a.L * a.E, a.L, a.E}, first);
     const int64_t of_q = place * q_size_, of_dy = place * dy_size_;
     products.columns(q_columns_ + of_q + first * a.wide_D, q.rows, a.D);
-    products.interleave(q_terms_ + of_q + first * kBlock, a.wide_L * kBlock, q.rows, a.D);
+    products.interleave(q_terms_ + of_q + first * kAttentionBlock, a.wide_L * kAttentionBlock,
+                        q.rows, a.D);
     products.columns(dy_columns_ + of_dy + first * a.wide_E, dy.rows, a.E);
-    products.interleave(dy_terms_ + of_dy + first * kBlock, a.wide_L * kBlock, dy.rows, a.E);
-    for (int64_t i = first; i < first + kBlock; ++i) {
+    products.interleave(dy_terms_ + of_dy + first * kAttentionBlock, a.wide_L * kAttentionBlock,
+                        dy.rows, a.E);
+    for (int64_t i = first; i < first + kAttentionBlock; ++i) {
       float &log = logs_[place * rows_ + i], &delta = delta_[place * rows_ + i];
       log = kInf<float>;  // rows behind the last have no weights
       delta = 0;
@@ -119,7 +120,7 @@ class Bf16Backward {
     add(m, tile * kKeys, std::min(a_.S, (tile + 1) * kKeys), false);
   }
   void add_queries(int64_t h, int64_t tile) {
-    const AmxScope products(a_.kernels.products, kBlock);
+    const AmxScope products(a_.kernels.products, kAttentionBlock);
     const int64_t begin = tile * kQueries, end = std::min(a_.L, begin + kQueries);
     use(h, 0, begin);
     std::fill_n(dq_, summed_queries_ * a_.wide_D, 0.0f);
@@ -140,7 +141,7 @@ class Bf16Backward {
 
   /// All that keys [begin, end) of head m take part in.
   void add(int64_t m, int64_t begin, int64_t end, bool of_queries) {
-    const AmxScope products(a_.kernels.products, kBlock);
+    const AmxScope products(a_.kernels.products, kAttentionBlock);
     std::fill_n(dk_, summed_keys_ * a_.wide_D, 0.0f);
     std::fill_n(dv_, summed_keys_ * a_.wide_E, 0.0f);
     const int64_t group = a_.heads / a_.shared;
@@ -162,40 +163,41 @@ class Bf16Backward {
     const int64_t queries = std::min(kQueries, a_.wide_L - i);
     const int64_t keys = std::min(kKeys, a_.wide_S - j);
     if (a_.keys_of(i + queries) <= j) return;
-    for (int64_t r = 0; r < queries; r += kBlock) {
-      for (int64_t c = 0; c < keys; c += kBlock) make_gradients(h, i, r, j, c);
+    for (int64_t r = 0; r < queries; r += kAttentionBlock) {
+      for (int64_t c = 0; c < keys; c += kAttentionBlock) make_gradients(h, i, r, j, c);
     }
     if (of_keys) {
-      const Bits* const dy = queries_.copies().dy_terms(q_) + i * kBlock;
-      const Bits* const q = queries_.copies().q_terms(q_) + i * kBlock;
-      for (int64_t c = 0; c < keys; c += kBlock) {
+      const Bits* const dy = queries_.copies().dy_terms(q_) + i * kAttentionBlock;
+      const Bits* const q = queries_.copies().q_terms(q_) + i * kAttentionBlock;
+      for (int64_t c = 0; c < keys; c += kAttentionBlock) {
         const int64_t at = c * kQueries, row = j + c - first_key_;
-        for (int64_t e = 0; e < a_.wide_E; e += kBlock) {
-          a_.multiply(dv_ + row * a_.wide_E + e * kBlock, weights_ + at, kQueries,
+        for (int64_t e = 0; e < a_.wide_E; e += kAttentionBlock) {
+          a_.multiply(dv_ + row * a_.wide_E + e * kAttentionBlock, weights_ + at, kQueries,
                       dy + e * a_.wide_L, queries, true);
         }
-        for (int64_t d = 0; d < a_.wide_D; d += kBlock) {
-          a_.multiply(dk_ + row * a_.wide_D + d * kBlock, d_scores_ + at, kQueries,
+        for (int64_t d = 0; d < a_.wide_D; d += kAttentionBlock) {
+          a_.multiply(dk_ + row * a_.wide_D + d * kAttentionBlock, d_scores_ + at, kQueries,
                       q + d * a_.wide_L, queries, true);
         }
       }
     }
     if (!of_queries) return;
     const Bits* const turned = keys_.copies().turned(k_) + j;
-    for (int64_t r = 0; r < queries; r += kBlock) {
+    for (int64_t r = 0; r < queries; r += kAttentionBlock) {
       float* const dq = dq_ + (i + r - first_query_) * a_.wide_D;
-      for (int64_t d = 0; d < a_.wide_D; d += kBlock) {
-        a_.multiply(dq + d * kBlock, turned + d * a_.key_row, a_.key_row, d_pairs_ + r * kKeys,
-                    keys, true);
+      for (int64_t d = 0; d < a_.wide_D; d += kAttentionBlock) {
+        a_.multiply(dq + d * kAttentionBlock, turned + d * a_.key_row, a_.key_row,
+                    d_pairs_ + r * kKeys, keys, true);
       }
     }
   }
 
   /// Weights and gradients of the scores of 32 keys, c of those from j, and 32 queries.
   void make_gradients(int64_t h, int64_t i, int64_t r, int64_t j, int64_t c) {
-    float scores[kBlockSums], d_weights[kBlockSums];
+    float scores[kAttentionBlock * kAttentionBlock], d_weights[kAttentionBlock * kAttentionBlock];
     const int64_t query = i + r, key = j + c;
-    const int64_t n = std::clamp(a_.keys_of(query + kBlock) - key, int64_t{0}, kBlock);
+    const int64_t n =
+        std::clamp(a_.keys_of(query + kAttentionBlock) - key, int64_t{0}, kAttentionBlock);
     if (n > 0) {
       a_.multiply(scores, keys_.copies().keys(k_) + key * a_.wide_D, a_.wide_D,
                   queries_.copies().q_columns(q_) + query * a_.wide_D, a_.wide_D, false);
@@ -212,30 +214,32 @@ class Bf16Backward {
                                     .weights = weights_ + c * kQueries + r,
                                     .d_scores = d_scores_ + c * kQueries + r,
                                     .step = kQueries,
-                                    .d_pairs = d_pairs_ + r * kKeys + c * kBlock});
+                                    .d_pairs = d_pairs_ + r * kKeys + c * kAttentionBlock});
   }
 
   /// Rows [begin, end), of which sums has blocks [rows / 32, width / 32, 32, 32].
   static void write_rows(Bits* to, const float* sums, int64_t begin, int64_t end, int64_t width,
                          float factor) {
-    const int64_t wide = round_up(width, kBlock);
+    const int64_t wide = round_up(width, kAttentionBlock);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i - begin;
-      const float* const block = sums + row / kBlock * kBlock * wide + row % kBlock * kBlock;
+      const float* const block = sums + row / kAttentionBlock * kAttentionBlock * wide +
+                                 row % kAttentionBlock * kAttentionBlock;
       for (int64_t d = 0; d < width; ++d) {
-        to[i * width + d] =
-            half_detail::bfloat16_from_float(factor * block[d / kBlock * kBlockSums + d % kBlock]);
+        to[i * width + d] = half_detail::bfloat16_from_float(
+            factor *
+            block[d / kAttentionBlock * kAttentionBlock * kAttentionBlock + d % kAttentionBlock]);
       }
     }
   }
 
   void write_queries(int64_t h, int64_t begin, int64_t end) const {
-    float factors[kBlock];
-    std::fill_n(factors, kBlock, static_cast<float>(a_.how.scale));
-    for (int64_t i = begin; i < end; i += kBlock) {
+    float factors[kAttentionBlock];
+    std::fill_n(factors, kAttentionBlock, static_cast<float>(a_.how.scale));
+    for (int64_t i = begin; i < end; i += kAttentionBlock) {
       a_.kernels.tiles.write_columns(grads_.dq + (h * a_.L + i) * a_.D,
                                      dq_ + (i - first_query_) * a_.wide_D, factors,
-                                     std::min(kBlock, end - i), a_.D);
+                                     std::min(kAttentionBlock, end - i), a_.D);
     }
   }
 

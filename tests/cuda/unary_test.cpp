@@ -44,8 +44,7 @@ double ulps_of(UnaryOp op) {
 }
 
 double form_ulps_of(UnaryOp op) {
-  if (op == UnaryOp::kSin || op == UnaryOp::kCos) return 2.5;
-  return op == UnaryOp::kTan ? 3.5 : 0;
+  return op == UnaryOp::kSin || op == UnaryOp::kCos || op == UnaryOp::kTan ? 1 : 0;
 }
 
 void compare(UnaryOp op, const Tensor& x, UnaryParams params) {
