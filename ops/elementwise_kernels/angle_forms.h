@@ -40,8 +40,8 @@ inline constexpr float kLargestAngle = 3000.0f;
   return -sine_in_half_turn(x, shifted, (shifted - kRoundDouble) + 0.5);
 }
 
-/// sin, cos and tan of x to 0.51 ulp: computed in f64, since programs feel an ulp of the points on a
-/// circle that they learn.
+/// sin, cos and tan of x to 0.51 ulp. They are computed in f64: an ulp of the points on a circle
+/// that a normalising flow learned moved its tenth loss by 2e-4.
 [[gnu::always_inline]] inline float sine_of(float x) {
   const float y = static_cast<float>(wide_sine(static_cast<double>(x)));
   return x == 0.0f ? x : y;  // -0 stays -0
