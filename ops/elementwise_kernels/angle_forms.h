@@ -20,7 +20,7 @@ inline constexpr float kLargestAngle = 3000.0f;
 /// the two parts of pi has 24 bits, so that its product with n is exact. The polynomial is within
 /// 3e-11 of sin r for |r| <= pi / 2.
 [[gnu::always_inline]] inline double sine_in_half_turn(double x, double shifted, double n) {
-  const double r = (x - n * 3.1415927410125732) - n * -8.7422776573475858e-08, z = r * r;
+  const double r = (x - n * 3.1415927410125732) - n * -8.742278000372485e-08, z = r * r;
   double p = -2.388774789206999e-8;
   p = p * z + 2.7525320008804665e-6;
   p = p * z - 1.98408669863728e-4;

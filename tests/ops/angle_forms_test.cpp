@@ -92,7 +92,8 @@ TEST_CASE("sin, cos, tan: within 0.51 ulp up to 3000, libm's above, right at the
        {Case{sin, std::sin, 0.51}, {cos, std::cos, 0.51}, {tan, std::tan, 0.51}}) {
     for (const auto* x : {&values, &large, &kEnds}) {
       const auto wanted = [x, e = exact](size_t i) { return e(static_cast<double>((*x)[i])); };
-      CHECK(worst_error(op(tensor(*x)).to_vector<float>(), wanted) < ulps);
+      const double most = x == &large ? 2 : ulps;  // the library's functions
+      CHECK(worst_error(op(tensor(*x)).to_vector<float>(), wanted) < most);
     }
     std::vector<float> mixed = kEnds;  // a block that also holds large angles
     for (int i = 0; i < 3000; ++i) mixed.push_back(static_cast<float>(i * i - 40000) * 0.0153f);
