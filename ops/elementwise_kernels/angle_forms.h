@@ -16,8 +16,8 @@ inline constexpr double kRoundDouble = 6755399441055744.0;
 /// Up to here the forms of sin, cos and tan hold.
 inline constexpr float kLargestAngle = 3000.0f;
 
-/// sin x for |x| = |n pi + r| <= kLargestAngle, where `shifted` is n + kRoundDouble. The first of
-/// the two parts of pi has 24 bits, so that its product with n is exact. The polynomial is within
+/// sin x for |x| = |n pi + r| <= kLargestAngle, where `shifted` is n + kRoundDouble. pi has two
+/// parts; the first has 24 bits, so that its product with n is exact. The polynomial is within
 /// 3e-11 of sin r for |r| <= pi / 2.
 [[gnu::always_inline]] inline double sine_in_half_turn(double x, double shifted, double n) {
   const double r = (x - n * 3.1415927410125732) - n * -8.742278000372485e-08, z = r * r;
