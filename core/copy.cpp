@@ -161,7 +161,7 @@ LATHE_CLONES void interleave_row(T* __restrict__ out, const T* __restrict__ in, 
   }
 }
 
-/// Copies rows of src to every K-th element of dst: K times the same row, or K rows by turns.
+/// Copies rows of src to every K-th element of dst: K times the same row, or K rows interleaved.
 template <int K, class T>
 void interleave(T* dst, const T* src, const LoopNest& nest) {
   const LoopNest rows = without_inner(nest);
