@@ -34,6 +34,19 @@ function(lathe_count_for_fuzzing target regex)
   set_property(SOURCE ${sources} TARGET_DIRECTORY ${target} APPEND PROPERTY COMPILE_OPTIONS -fsanitize=fuzzer-no-link)
 endfunction()
 
+# lathe_avx512(file.cpp... [OPTIONS flag...]): adds sources of the calling folder that are compiled for AVX-512, level 4 of the
+# x86-64 psABI, and called on processors that have it. Other architectures leave them out.
+function(lathe_avx512)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "OPTIONS")
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    return()
+  endif()
+  target_sources(lathe PRIVATE ${arg_UNPARSED_ARGUMENTS})
+  # GCC 12 takes the "any value" of its own AVX-512 functions for a mistake (bug 105593).
+  set_source_files_properties(${arg_UNPARSED_ARGUMENTS} TARGET_DIRECTORY lathe PROPERTIES COMPILE_OPTIONS
+    "-march=x86-64-v4;${arg_OPTIONS};$<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized;-Wno-maybe-uninitialized>")
+endfunction()
+
 # A project that holds Lathe and sets no build type would get it unoptimised, ten times slower, without a word.
 set(LATHE_OPTIMISE OFF)
 if(NOT PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES AND NOT CMAKE_CXX_FLAGS MATCHES "(^| )-O")

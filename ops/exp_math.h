@@ -1,7 +1,8 @@
 // exp, log, tanh, erf and the normal distribution: float forms without branches or calls. Compilers
 // turn them into vector code; they give the same bits on every processor and on a GPU. For doubles
-// they are the standard library's. The polynomials of tanh, erf and erfc interpolate at the points
-// of Chebyshev, those of exp and log are Cephes' and FreeBSD's.
+// they are the standard library's. A CPU with AVX-512 computes rows by other forms (avx512_math.h),
+// whose last bits differ. The polynomials of tanh, erf and erfc interpolate at the points of
+// Chebyshev, those of exp and log are Cephes' and FreeBSD's.
 #pragma once
 
 #include <cmath>

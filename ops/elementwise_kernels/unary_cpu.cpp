@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "lathe/core/x86_levels.h"
 #include "lathe/ops/elementwise_kernels/half_rows.h"
+#include "lathe/ops/elementwise_kernels/unary_avx512.h"
 #include "lathe/ops/elementwise_kernels/unary_table.h"
 #include "lathe/ops/elementwise_kernels/wide_forms.h"
 #include "lathe/ops/row_kernels.h"
@@ -32,6 +34,44 @@ constexpr bool kIsLookedUp =
     !kIsOneOf<F, math::Neg, math::Square, math::Abs, math::Sign, math::Floor, math::Ceil,
               math::Round, math::Trunc, math::Relu, math::IsNan, math::IsInf, math::IsFinite>;
 
+/// The op's row in AVX-512, or null.
+template <class F>
+constexpr UnaryRow* kRowAvx512 = nullptr;
+#if defined(__x86_64__)
+template <>
+constexpr UnaryRow* kRowAvx512<math::Exp> = exp_avx512;
+template <>
+constexpr UnaryRow* kRowAvx512<math::Log> = log_avx512;
+template <>
+constexpr UnaryRow* kRowAvx512<math::Sqrt> = sqrt_avx512;
+template <>
+constexpr UnaryRow* kRowAvx512<math::Tanh> = tanh_avx512;
+template <>
+constexpr UnaryRow* kRowAvx512<math::Sigmoid> = sigmoid_avx512;
+template <>
+constexpr UnaryRow* kRowAvx512<math::Silu> = silu_avx512;
+template <>
+constexpr UnaryRow* kRowAvx512<math::Gelu> = gelu_avx512;
+template <>
+constexpr UnaryRow* kRowAvx512<math::GeluTanh> = gelu_tanh_avx512;
+template <>
+constexpr UnaryRow* kRowAvx512<math::Sin> = sin_avx512;
+template <>
+constexpr UnaryRow* kRowAvx512<math::Cos> = cos_avx512;
+#endif
+
+/// Runs the op's row in AVX-512 if there is one and the processor has it.   →  whether it has run
+template <class F>
+bool row_avx512(float* out, const float* x, int64_t n) {
+  if constexpr (kRowAvx512<F> != nullptr) {
+    if (has_avx512()) {
+      kRowAvx512<F>(out, x, n);
+      return true;
+    }
+  }
+  return false;
+}
+
 template <class F>
 LATHE_CLONES void wide_row(float* out, const float* x, int64_t n, F f) {
   for (int64_t i = 0; i < n; ++i) out[i] = f(x[i]);
@@ -51,13 +91,45 @@ LATHE_CLONES void form_block(float* out, const float* x, int64_t n) {
 template <class F>
 void form_row(float* out, const float* x, int64_t n, F f) {
   constexpr int64_t kBlock = 1024;
-  for (int64_t first = 0; first < n; first += kBlock) {
-    const int64_t count = std::min(kBlock, n - first);
-    if (form_holds<F>(x + first, count)) {
-      form_block<F>(out + first, x + first, count);
-      continue;
+  float inside[kBlock];
+  for (; n > 0; out += kBlock, x += kBlock, n -= kBlock) {
+    const int64_t count = std::min(kBlock, n);
+    const bool all = form_holds<F>(x, count);
+    float* const to = all ? out : inside;
+    if (!row_avx512<F>(to, x, count)) form_block<F>(to, x, count);
+    if (all) continue;
+    for (int64_t i = 0; i < count; ++i) out[i] = WideForm<F>::holds(x[i]) ? inside[i] : f(x[i]);
+  }
+}
+
+/// True if float_row() takes the op.
+template <class F>
+constexpr bool kHasFloatRow = kHasWideRow<F> || WideForm<F>::kExists;
+
+template <class F>
+void float_row(float* out, const float* x, int64_t n, F f) {
+  if constexpr (WideForm<F>::kExists) {
+    form_row(out, x, n, f);
+  } else {
+    if (!row_avx512<F>(out, x, n)) wide_row(out, x, n, f);
+  }
+}
+/// A row with steps, with the bits of a dense one; computed in f32.
+template <class Out, class T, class F>
+void strided_float_row(const StridedRow& row, F f) {
+  constexpr int64_t kBlock = 256;
+  float block[kBlock];
+  for (int64_t first = 0; first < row.size; first += kBlock) {
+    const int64_t count = std::min(kBlock, row.size - first);
+    const char* x = row.data[1] + first * row.step[1];
+    for (int64_t i = 0; i < count; ++i, x += row.step[1]) {
+      block[i] = static_cast<float>(*reinterpret_cast<const T*>(x));
     }
-    for (int64_t i = first; i < first + count; ++i) out[i] = in_form(f, x[i]);
+    float_row(block, block, count, f);
+    char* out = row.data[0] + first * row.step[0];
+    for (int64_t i = 0; i < count; ++i, out += row.step[0]) {
+      *reinterpret_cast<Out*>(out) = Out(block[i]);
+    }
   }
 }
 
@@ -82,16 +154,16 @@ void unary_row(const StridedRow& row, F f) {
     if (has_blocks<Out, T, 1>(row)) return by_blocks(row);
   }
   if (row.dense<Out>(0) && row.dense<T>(1)) {
-    if constexpr (kHasWideRow<F> && std::is_same_v<T, float> && std::is_same_v<Out, float>) {
-      return wide_row(row.at<float>(0), row.at<float>(1), row.size, f);
-    }
-    if constexpr (WideForm<F>::kExists && std::is_same_v<T, float>) {
-      return form_row(row.at<float>(0), row.at<float>(1), row.size, f);
+    if constexpr (kHasFloatRow<F> && std::is_same_v<T, float> && std::is_same_v<Out, float>) {
+      return float_row(row.at<float>(0), row.at<float>(1), row.size, f);
     }
     Out* out = row.at<Out>(0);
     const T* x = row.at<T>(1);
-    for (int64_t i = 0; i < row.size; ++i) out[i] = Out(in_form(f, C(x[i])));
+    for (int64_t i = 0; i < row.size; ++i) out[i] = Out(f(C(x[i])));
     return;
+  }
+  if constexpr (kRowAvx512<F> != nullptr && std::is_same_v<C, float>) {
+    return strided_float_row<Out, T>(row, f);
   }
   char *out = row.data[0], *x = row.data[1];
   for (int64_t i = 0; i < row.size; ++i, out += row.step[0], x += row.step[1]) {

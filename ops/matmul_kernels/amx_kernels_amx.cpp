@@ -1,6 +1,6 @@
 // The loops in tile registers and AVX-512. Contract: amx_kernels.h.
 #if !defined(__AMX_BF16__) && !defined(__AMXBF16__)  // the latter: clang before 16
-#  error "amx_kernels_amx.cpp needs the options that ops/matmul_kernels/CMakeLists.txt sets"
+#  error "amx_kernels_amx.cpp needs the options of lathe_avx512() in ops/matmul_kernels/CMakeLists.txt"
 #endif
 
 #include <immintrin.h>

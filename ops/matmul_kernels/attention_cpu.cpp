@@ -24,13 +24,13 @@ namespace lathe {
 
 namespace {
 
-using attention_rows::exp_row;
 using attention_rows::finish_scores;
 using attention_rows::kInf;
 using attention_rows::rest_of_scale;
 using attention_rows::scale_row;
 using cpu::GemmMode;
 using cpu::MatrixRef;
+using reduce_fold::exp_row;
 using reduce_fold::fold_lanes;
 using reduce_math::Max;
 using reduce_math::Sum;
@@ -127,7 +127,7 @@ void forward_tile(const Attention<A>& a, A* y, A* logsumexp, int64_t h, int64_t 
       A now = scale * fold_lanes<Max<A>>(s, cols);
       now = now < largest[r] ? largest[r] : now;
       const A from = now == -kInf<A> ? A(0) : now;  // all hidden so far: weights of exp(-inf)
-      const A added = exp_row(s, scale, from, cols);
+      const A added = exp_row(s, s, scale, from, cols);
       if (j > 0) {
         const A shrink = math::fast_exp(largest[r] - from);
         sum[r] *= shrink;
@@ -196,7 +196,7 @@ void backward_tile(const Attention<A>& a, const BackwardArrays<A>& b, BackwardTi
     std::copy_n(b.dy + (first + r) * a.E, a.E, t.product.data());
     keep_row(t.product.data(), b.y + (first + r) * a.E, a.E);
     const A delta = fold_lanes<Sum<A>>(t.product.data(), a.E);
-    exp_row(weights, rest_of_scale<A>(a.how), b.logsumexp[first + r], cols);
+    exp_row(weights, weights, rest_of_scale<A>(a.how), b.logsumexp[first + r], cols);
     if (a.how.dropout > 0) {
       a.draw(kept, h, i + r, j, cols);
       A* rest = t.dropped.data() + r * cols;

@@ -18,12 +18,12 @@ namespace lathe {
 
 namespace {
 
-using attention_rows::exp_row;
 using attention_rows::finish_scores;
 using attention_rows::kInf;
 using attention_rows::matrix_start;
 using attention_rows::rest_of_scale;
 using few_rows::Rows;
+using reduce_fold::exp_row;
 using reduce_fold::fold_lanes;
 using reduce_math::Max;
 
@@ -110,7 +110,7 @@ class FewQueries {
       finish_scores(s, how_, head + r / L_, r % L_, first, keys);
       const A scale = rest_of_scale<A>(how_);
       sums.largest[r] = scale * fold_lanes<Max<A>>(s, keys);
-      sums.weights[r] = exp_row(s, scale, base(sums.largest[r]), keys);
+      sums.weights[r] = exp_row(s, s, scale, base(sums.largest[r]), keys);
     }
     for (int64_t j = 0; j < keys; j += kBlock) {
       few_rows::add_rows<A, T>({sums.values, E_}, {weights + j, keys}, rows_of(v_, m, first + j),

@@ -8,10 +8,7 @@
 #include <type_traits>
 
 #include "lathe/core/config.h"
-#include "lathe/core/x86_levels.h"
 #include "lathe/ops/attention.h"
-#include "lathe/ops/exp_math.h"
-#include "lathe/ops/matmul_kernels/exp_row.h"
 #include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
 
 namespace lathe::attention_rows {
@@ -40,24 +37,6 @@ LATHE_CLONES void hide(A* __restrict__ s, const uint8_t* __restrict__ mask, int6
     const A score = s[j];
     s[j] = mask[j] != 0 ? score : -kInf<A>;
   }
-}
-
-/// s = exp(scale * s - from)
-template <class A>
-LATHE_CLONES void plain_exp_row(A* __restrict__ s, A scale, A from, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) s[j] = math::fast_exp(scale * s[j] - from);
-}
-
-/// s = exp(scale * s - from)   →  the sum
-template <class A>
-A exp_row(A* s, A scale, A from, int64_t n) {
-#if defined(__x86_64__)
-  if constexpr (std::is_same_v<A, float>) {
-    if (has_avx512()) return exp_row_avx512(s, scale, from, n);
-  }
-#endif
-  plain_exp_row(s, scale, from, n);
-  return reduce_fold::fold_lanes<reduce_math::Sum<A>>(s, n);
 }
 
 /// Where matrix `index` of t [leading…,rows,cols] begins, in elements. Matrices are counted in

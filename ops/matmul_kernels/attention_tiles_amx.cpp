@@ -1,10 +1,11 @@
 // The loops between attention's products in AVX-512. Contract: attention_tiles.h.
 #ifndef __AVX512BF16__
-#  error "attention_tiles_amx.cpp needs the options that ops/matmul_kernels/CMakeLists.txt sets"
+#  error "attention_tiles_amx.cpp needs the options of lathe_avx512() in ops/matmul_kernels/CMakeLists.txt"
 #endif
 
 #include <immintrin.h>
 
+#include "lathe/ops/avx512_math.h"
 #include "lathe/ops/matmul_kernels/attention_tiles.h"
 #include "lathe/ops/matmul_kernels/avx512.h"
 
@@ -24,8 +25,15 @@ __m512i pairs_of(__m512 even, __m512 odd) {
 
 void store(uint16_t* to, __m512i bits) { _mm512_storeu_si512(to, bits); }
 
-/// e^x
-__m512 exp_of(__m512 x) { return exp2_of<4>(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f))); }
+/// e^x to 4e-6 of it, where bf16 has 4e-3: 2^y by a polynomial for y - floor(y) in [0, 1), which
+/// is 1 at 0 and 2 at 1.
+__m512 exp_of(__m512 x) {
+  constexpr int kFromFloor = 0x09;  // y - floor(y), without exceptions
+  const __m512 y = _mm512_mul_ps(x, _mm512_set1_ps(1.44269504f));
+  const __m512 p = cpu::avx512::polynomial(
+      _mm512_reduce_ps(y, kFromFloor), {0.013555747f, 0.05203237f, 0.24137977f, 0.69303215f, 1.0f});
+  return _mm512_scalef_ps(p, y);  // p * 2^floor(y), for infinite y too
+}
 
 /// What MaskTile has for 16 queries from q and 16 keys from k, as one vector of queries for each
 /// key: floats as they are, bools as whole numbers.

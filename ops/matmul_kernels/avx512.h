@@ -33,21 +33,4 @@ static inline void transpose_16x16(__m512i* rows) {
   }
 }
 
-/// 2^x by a polynomial for x - floor(x) in [0, 1), which is 1 at 0 and 2 at 1. Of all such ones of
-/// its degree it has the least relative error: 4e-6 for degree 4, where bf16 has 4e-3, and 1e-7 for
-/// degree 5.
-template <int degree>
-static inline __m512 exp2_of(__m512 x) {
-  constexpr int kFromFloor = 0x09;  // x - floor(x), without exceptions
-  constexpr float kFour[] = {0.013555747f, 0.05203237f, 0.24137977f, 0.69303215f, 1.0f};
-  constexpr float kFive[] = {0.0018793187f, 0.008990995f, 0.055818677f,
-                             0.24015927f,   0.6931517f,   1.0f};
-  static_assert(degree == 4 || degree == 5);
-  const float* const factors = degree == 4 ? kFour : kFive;
-  const __m512 f = _mm512_reduce_ps(x, kFromFloor);
-  __m512 p = _mm512_set1_ps(factors[0]);
-  for (int i = 1; i <= degree; ++i) p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(factors[i]));
-  return _mm512_scalef_ps(p, x);  // p * 2^floor(x), for infinite x too
-}
-
 }  // namespace lathe::cpu

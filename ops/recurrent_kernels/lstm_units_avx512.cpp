@@ -1,44 +1,17 @@
 // Units of lstm in AVX-512, 16 at a time. Contract: lstm_units.h.
 #ifndef __AVX512DQ__
-#  error "lstm_units_avx512.cpp needs the options that ops/recurrent_kernels/CMakeLists.txt sets"
+#  error "lstm_units_avx512.cpp needs the options of lathe_avx512() in cmake/LatheFlags.cmake"
 #endif
 
-#include "lathe/ops/matmul_kernels/avx512.h"
+#include "lathe/ops/avx512_math.h"
 #include "lathe/ops/recurrent_kernels/lstm_units.h"
 
 namespace lathe::cpu {
 
 namespace {
 
-__m512 all(float x) { return _mm512_set1_ps(x); }
-
-/// 1 / x to 1 ulp, for 1 <= x <= 2^126. One step of Newton's method doubles the digits.
-__m512 inverse_of(__m512 x) {
-  const __m512 near = _mm512_rcp14_ps(x);
-  return _mm512_fmadd_ps(near, _mm512_fnmadd_ps(near, x, all(1)), near);
-}
-
-/// e^-x, at most 2^125.
-__m512 exp_of_minus(__m512 x) {
-  return exp2_of<5>(_mm512_min_ps(all(125), _mm512_mul_ps(x, all(-1.44269504f))));
-}
-
-__m512 sigmoid_of(__m512 x) { return inverse_of(_mm512_add_ps(all(1), exp_of_minus(x))); }
-
-/// math::fast_tanh(): an odd polynomial below 0.6, 2 / (1 + e^(-2x)) - 1 above.
-__m512 tanh_of(__m512 x) {
-  const __m512 s = _mm512_mul_ps(x, x);
-  __m512 p = all(-6.2691191e-3f);
-  p = _mm512_fmadd_ps(p, s, all(2.1110959e-2f));
-  p = _mm512_fmadd_ps(p, s, all(-5.3873949e-2f));
-  p = _mm512_fmadd_ps(p, s, all(1.3332915e-1f));
-  p = _mm512_fmadd_ps(p, s, all(-3.3333331e-1f));
-  const __m512 small = _mm512_fmadd_ps(_mm512_mul_ps(p, s), x, x);
-  const __m512 half = inverse_of(_mm512_add_ps(all(1), exp_of_minus(_mm512_add_ps(x, x))));
-  const __m512 large = _mm512_fmadd_ps(half, all(2), all(-1));
-  const __mmask16 is_small = _mm512_cmp_ps_mask(s, all(0.36f), _CMP_LT_OQ);
-  return _mm512_mask_mov_ps(large, is_small, small);
-}
+using avx512::sigmoid_of;
+using avx512::tanh_of;
 
 __m512 load(__mmask16 mask, const float* from) { return _mm512_maskz_loadu_ps(mask, from); }
 __m512 load(__mmask16 mask, const uint16_t* from) {
@@ -95,7 +68,7 @@ void backward_row(const LstmBackward<X, float>& u, int64_t row) {
     const int64_t at = row * H + j;
     const __m512 i = load(mask, gates + j), f = load(mask, gates + H + j);
     const __m512 g = load(mask, gates + 2 * H + j), o = load(mask, gates + 3 * H + j);
-    const __m512 tanh_c = tanh_of(load(mask, u.c + at)), one = all(1);
+    const __m512 tanh_c = tanh_of(load(mask, u.c + at)), one = avx512::all(1);
     const __m512 d = _mm512_add_ps(load(mask, u.dh + row * u.dh_row + j), load(mask, u.dy + at));
     const __m512 of_tanh = _mm512_fnmadd_ps(tanh_c, tanh_c, one);
     const __m512 d_cell = _mm512_fmadd_ps(_mm512_mul_ps(d, o), of_tanh, load(mask, u.dc + at));

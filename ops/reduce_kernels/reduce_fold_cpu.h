@@ -11,9 +11,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "lathe/core/config.h"
+#include "lathe/core/x86_levels.h"
 #include "lathe/ops/exp_math.h"
+#include "lathe/ops/reduce_kernels/exp_row.h"
 #include "lathe/ops/reduce_kernels/reduce_math.h"
 
 namespace lathe::reduce_fold {
@@ -50,6 +53,24 @@ LATHE_CLONES typename Op::Value fold_lanes(const typename Op::Value* __restrict_
   for (; i < n; ++i) Op::step(rest[0], p[i]);
   fold_tree<Op, 4>(rest);
   return rest[0];
+}
+
+/// out[i] = exp(scale * x[i] - from); out may be x.
+template <class A>
+LATHE_CLONES void plain_exp_row(A* out, const A* x, A scale, A from, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) out[i] = math::fast_exp(scale * x[i] - from);
+}
+/// The same, in AVX-512 where the processor has it   →  the sum
+template <class A>
+A exp_row(A* out, const A* x, A scale, A from, int64_t n) {
+#if defined(__x86_64__)
+  if constexpr (std::is_same_v<A, float>) {
+    if (has_avx512()) return cpu::exp_row_avx512(out, x, scale, from, n);
+  }
+#endif
+  plain_exp_row(out, x, scale, from, n);
+  return fold_lanes<reduce_math::Sum<A>>(out, n);
 }
 
 /// Folds columns, four rows at a time, so that the partials are read and written once per four
@@ -98,7 +119,7 @@ struct Norm {
   [[gnu::always_inline]] static void step(double& sum, A x) {
     sum += static_cast<double>(x) * static_cast<double>(x);
   }
-  LATHE_CLONES static Partial fold(const A* p, int64_t n) {
+  static Partial fold(const A* p, int64_t n) {
     double lane[16] = {};
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
@@ -183,8 +204,7 @@ struct LogSumExp {
     const A m = fold_lanes<reduce_math::Max<A>>(p, n);
     if (std::isinf(m)) return Partial::of_infinite(m);
     A scaled[kMost];
-    for (int64_t i = 0; i < n; ++i) scaled[i] = math::fast_exp(p[i] - m);
-    return {m, fold_lanes<reduce_math::Sum<A>>(scaled, n)};
+    return {m, exp_row(scaled, p, A(1), m, n)};
   }
   LATHE_CLONES static void fold_rows(Partial* out, const A* const* rows, int n, int64_t cols) {
     for (int64_t start = 0; start < cols; start += kStrip) {

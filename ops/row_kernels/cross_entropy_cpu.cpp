@@ -7,7 +7,6 @@
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
-#include "lathe/ops/exp_math.h"
 #include "lathe/ops/losses/cross_entropy.h"
 #include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
 #include "lathe/ops/row_kernels/cross_entropy_math.h"
@@ -18,18 +17,13 @@ namespace {
 
 using reduce_fold::fold_lanes;
 
-/// y = exp(x - m); returns their sum.
-template <class A>
-LATHE_CLONES A exp_sum(A* __restrict__ y, const A* __restrict__ x, A m, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = math::fast_exp(x[i] - m);
-  return fold_lanes<reduce_math::Sum<A>>(y, n);
-}
-
 /// y = scale * softmax(x).
 template <class A>
 LATHE_CLONES void scaled_softmax(A* __restrict__ y, const A* __restrict__ x, A m, A log_sum,
                                  A scale, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = scale * math::fast_exp((x[i] - m) - log_sum);
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] - m;
+  reduce_fold::exp_row(y, y, A(1), log_sum, n);
+  for (int64_t i = 0; i < n; ++i) y[i] *= scale;
 }
 
 /// The rows of x [outer, classes, inner] as adjacent numbers of the compute type: used where they
@@ -95,7 +89,7 @@ void forward(const CrossEntropyRows& rows, const Tensor& x, const ClassTargets& 
       if (target[i] == targets.ignore_index) continue;
       const A* row = scores.row(i, room.data());
       const A m = largest[i] = fold_lanes<reduce_math::Max<A>>(row, classes);
-      log_sum[i] = std::log(exp_sum(room.data() + classes, row, m, classes));
+      log_sum[i] = std::log(reduce_fold::exp_row(room.data() + classes, row, A(1), m, classes));
       weight[i] = weights.of(target[i]);
       A even = A(0);
       if (weights.smoothing.spread != A(0)) {

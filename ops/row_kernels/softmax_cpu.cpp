@@ -25,16 +25,22 @@ using reduce_math::Max;
 using reduce_math::Sum;
 
 template <class A>
-LATHE_CLONES void forward_line(bool log, A* __restrict__ y, const A* __restrict__ x, int64_t n) {
+LATHE_CLONES void log_row(A* __restrict__ y, const A* __restrict__ x, A m, A log_sum, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = math::log_softmax(x[i], m, log_sum);
+}
+template <class A>
+LATHE_CLONES void scale_row(A* y, A scale, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] *= scale;
+}
+
+template <class A>
+void forward_line(bool log, A* __restrict__ y, const A* __restrict__ x, int64_t n) {
   const A m = fold_lanes<Max<A>>(x, n);
-  for (int64_t i = 0; i < n; ++i) y[i] = math::fast_exp(x[i] - m);
-  const A sum = fold_lanes<Sum<A>>(y, n);
+  const A sum = reduce_fold::exp_row(y, x, A(1), m, n);
   if (log) {
-    const A log_sum = std::log(sum);
-    for (int64_t i = 0; i < n; ++i) y[i] = math::log_softmax(x[i], m, log_sum);
+    log_row(y, x, m, std::log(sum), n);
   } else {
-    const A scale = A(1) / sum;
-    for (int64_t i = 0; i < n; ++i) y[i] *= scale;
+    scale_row(y, A(1) / sum, n);
   }
 }
 

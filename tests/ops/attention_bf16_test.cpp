@@ -255,10 +255,10 @@ TEST_CASE("attention: exp of a row agrees with exp in f64") {
     CHECK(std::isinf(odd[1]));
   };
   check([](float* s, float a, float b, int64_t n) {
-    attention_rows::plain_exp_row(s, a, b, n);
+    reduce_fold::plain_exp_row(s, s, a, b, n);
     double sum = 0;
     for (int64_t i = 0; i < n; ++i) sum += s[i];
     return sum;
   });
-  check([](float* s, float a, float b, int64_t n) { return attention_rows::exp_row(s, a, b, n); });
+  check([](float* s, float a, float b, int64_t n) { return reduce_fold::exp_row(s, s, a, b, n); });
 }

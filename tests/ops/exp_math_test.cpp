@@ -9,9 +9,11 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "lathe/core/files/crc32.h"
+#include "lathe/core/x86_levels.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/join.h"
@@ -125,11 +127,13 @@ TEST_CASE("normal_at: within its bounds, right at the ends") {
   CHECK(std::isnan(cdf(std::nanf(""))));
 }
 
-TEST_CASE("exp, tanh, gelu and others: the same bits in vectors as alone, on every processor") {
+// Without AVX-512 they are also the same on every processor.
+TEST_CASE("exp, tanh, gelu and others: the same bits in vectors as alone") {
   std::vector<float> values = {0, -0.0f, kInf, -kInf, 1e-45f, -1e-40f, 3e38f, -3e38f};
   for (int i = -6000; i < 6000; ++i) values.push_back(static_cast<float>(i) * 0.0153f);
   const Tensor x = tensor(values), twice = stack({x, x}, 1);
-  const auto check = [&](const std::function<Tensor(const Tensor&)>& f, uint32_t bits) {
+  const auto check = [&](const std::function<Tensor(const Tensor&)>& f,
+                         std::optional<uint32_t> bits) {
     const auto dense = f(x).to_vector<float>();
     const auto strided = f(twice.select(1, 0)).to_vector<float>();
     std::vector<uint32_t> numbers;
@@ -140,18 +144,22 @@ TEST_CASE("exp, tanh, gelu and others: the same bits in vectors as alone, on eve
       CHECK(std::bit_cast<uint32_t>(dense[i]) == numbers.back());
       CHECK(std::bit_cast<uint32_t>(strided[i]) == numbers.back());
     }
-    CHECK(crc32(numbers.data(), numbers.size() * sizeof(uint32_t)) == bits);
+    if (bits) CHECK(crc32(numbers.data(), numbers.size() * sizeof(uint32_t)) == *bits);
+  };
+  const auto plain = [](uint32_t bits) {
+    return has_avx512() ? std::nullopt : std::optional(bits);
   };
   const Tensor dy = full({}, 1.5f, {.dtype = kF32});
-  check([](const Tensor& v) { return exp(v); }, 2221947362u);
-  check([](const Tensor& v) { return tanh(v); }, 2467542344u);
+  for (const auto& f : {&log, &sqrt, &silu, &sin, &cos}) check(f, std::nullopt);
+  check([](const Tensor& v) { return exp(v); }, plain(2221947362u));
+  check([](const Tensor& v) { return tanh(v); }, plain(2467542344u));
   check([](const Tensor& v) { return erf(v); }, 1202359902u);
-  check([](const Tensor& v) { return sigmoid(v); }, 4014182956u);
+  check([](const Tensor& v) { return sigmoid(v); }, plain(4014182956u));
   check([](const Tensor& v) { return softplus(v); }, 2283130516u);
   check([](const Tensor& v) { return expm1(v); }, 181627866u);
   check([](const Tensor& v) { return log1p(v); }, 1811756441u);
-  check([](const Tensor& v) { return gelu(v); }, 2965334786u);
-  check([](const Tensor& v) { return gelu(v, {.tanh_approximation = true}); }, 647641867u);
+  check([](const Tensor& v) { return gelu(v); }, plain(2965334786u));
+  check([](const Tensor& v) { return gelu(v, {.tanh_approximation = true}); }, plain(647641867u));
   check([&](const Tensor& v) { return gelu_grad(dy.expand(v.shape()).contiguous(), v); },
         2984848138u);
   check([&](const Tensor& v) { return gelu_tanh_grad(dy.expand(v.shape()).contiguous(), v); },
