@@ -1,5 +1,7 @@
 // How convolutions search among cuDNN's engines, over the emulated cuDNN: what is listed, what is
 // timed, and in which memory.
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -130,6 +132,67 @@ TEST_CASE(
     CHECK(static_cast<int64_t>(copies) == (2 * l2 + one - 1) / one);
     y = {};
     CHECK(cuda::memory_allocated(kGpu) == before);
+  }
+}
+
+// A graph that is launched again finds the tensors of a small layer in the cache.
+TEST_CASE("search: candidates are timed within graphs, and each run of a graph on other copies") {
+  Fixture f;
+  cudnn::set_benchmark(true);
+  const Problem p(8, 8, 10, kF16);
+  const Tensor x = Problem::on_gpu(p.x), dy = Problem::on_gpu(p.dy),
+               w = Problem::on_gpu(p.w).contiguous(kChannelsLast);
+  const auto fused = [&] {
+    Tensor sums;
+    cuda::conv2d_forward_with_sums(p.g, x, w, sums);
+  };
+  const struct {
+    ConvPass pass;
+    ConvFusion fusion;
+    std::function<void()> run;
+  } searches[] = {
+      {ConvPass::kForward, ConvFusion::kNone, [&] { cuda::conv2d_forward(p.g, x, w, {}); }},
+      {ConvPass::kBackwardInput, ConvFusion::kNone,
+       [&] { cuda::conv2d_backward_input(p.g, dy, w); }},
+      {ConvPass::kBackwardWeight, ConvFusion::kNone,
+       [&] { cuda::conv2d_backward_weight(p.g, dy, x, kChannelsLast); }},
+      {ConvPass::kForward, ConvFusion::kStatistics, fused}};
+  for (const auto& [pass, fusion, run] : searches) {
+    forget_executions();
+    const uint64_t before = cudnn_probe().ran;
+    run();
+    cuda::synchronize(kGpu);
+    const auto& runs = cudnn_probe().executions;
+    CHECK(cudnn_probe().ran - before == runs.size());  // no graph was launched twice
+    for (const auto& [key, choice] : conv_search().choices()) {
+      if (key.pass != pass || key.fusion != fusion) continue;
+      for (const ConvEngineResult& result : choice->engines) {
+        const int64_t engine = result.info.engine.index;
+        if (result.outcome != ConvOutcome::kTimed || engine == kSplitEngine) continue;
+        INFO(concat(key), ", engine ", engine);
+        CHECK(result.runs >= 6);
+        CHECK(std::ranges::count_if(runs, [&](const emulation::CudnnExecution& done) {
+                return done.captured && done.engine == engine;
+              }) >= result.runs);
+      }
+    }
+  }
+}
+
+TEST_CASE("search: an engine that cannot be captured is given up, and leaves nothing behind") {
+  Fixture f;
+  cudnn::set_benchmark(true);
+  cudnn_probe().uncapturable = {3};
+  const Problem p(4, 6, 31);
+  const size_t before = cuda::memory_allocated(kGpu);
+  p.check(p.forward());
+  CHECK(cuda::memory_allocated(kGpu) == before);
+  CHECK(cudaGetLastError() == cudaSuccess);
+  const auto choices = conv_search().choices();
+  REQUIRE(choices.size() == 1);
+  CHECK(choices[0].second->info().engine.index == 4);
+  for (const ConvEngineResult& result : choices[0].second->engines) {
+    if (result.info.engine.index == 3) CHECK(result.outcome == ConvOutcome::kFailed);
   }
 }
 

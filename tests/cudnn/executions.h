@@ -37,6 +37,7 @@ inline void mend_cudnn() {
   emulation::CudnnProbe& probe = emulation::cudnn_probe();
   probe.refused.clear();
   probe.failing.clear();
+  probe.uncapturable.clear();
   probe.indescribable.clear();
   probe.fuses = true;
   probe.offers_many = false;

@@ -109,7 +109,8 @@ using cudaStream_t = lathe::emulation::StreamState*;
 using cudaEvent_t = lathe::emulation::EventState*;
 
 inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0,
-                          cudaEventDisableTiming = 2, cudaHostAllocDefault = 0,
+                          cudaEventDisableTiming = 2, cudaEventRecordDefault = 0,
+                          cudaEventRecordExternal = 1, cudaHostAllocDefault = 0,
                           cudaHostAllocPortable = 1, cudaEnableDefault = 0;
 
 /// Of a structure that is smaller than the runtime's own, hence with a name of C++.
@@ -170,6 +171,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to);

@@ -206,6 +206,39 @@ TEST_CASE("emulated graph: a stream that waits for a captured event joins, and m
   for (const cudaStream_t each : {stream, branch}) CHECK(cudaStreamDestroy(each) == cudaSuccess);
 }
 
+TEST_CASE("emulated graph: each launch records an external event anew" * doctest::skip(!kHasCuda)) {
+  const cudaStream_t stream = new_stream();
+  cudaEvent_t from = nullptr, to = nullptr;
+  for (cudaEvent_t* event : {&from, &to})
+    REQUIRE(cudaEventCreateWithFlags(event, cudaEventDefault) == cudaSuccess);
+  int* const number = new_number();
+  const auto mark = [&](cudaEvent_t event) {
+    return cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal);
+  };
+  CHECK(mark(from) == cudaErrorInvalidValue);  // outside of a capture
+  cudaGetLastError();
+  const cudaGraphExec_t graph = record(stream, [&] {
+    CHECK(mark(from) == cudaSuccess);
+    CHECK(add(number, 5, stream) == cudaSuccess);
+    CHECK(mark(to) == cudaSuccess);
+  });
+  float ms = -1;
+  CHECK(cudaEventElapsedTime(&ms, from, to) == cudaErrorInvalidResourceHandle);  // not launched
+  cudaGetLastError();
+  for (int i = 1; i <= 2; ++i) {
+    CHECK(cudaGraphLaunch(graph, stream) == cudaSuccess);
+    CHECK(cudaEventElapsedTime(&ms, from, to) == cudaErrorNotReady);
+    CHECK(cudaEventSynchronize(to) == cudaSuccess);
+    CHECK(cudaEventElapsedTime(&ms, from, to) == cudaSuccess);
+    CHECK(ms >= 0);
+    CHECK(value_of(number) == 5 * i);
+  }
+  CHECK(cudaGraphExecDestroy(graph) == cudaSuccess);
+  CHECK(cudaFree(number) == cudaSuccess);
+  for (const cudaEvent_t event : {from, to}) CHECK(cudaEventDestroy(event) == cudaSuccess);
+  CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+}
+
 // Planted: the second stream reads what the first one writes. Without a wait the host, which waits
 // for the first one before the second, hides it from a device that does everything as late as it
 // may.

@@ -229,11 +229,19 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   const Call call;
   if (machine().failed) return result(cudaErrorLaunchFailure);
   StreamState* state = find_stream(stream);
   const std::shared_ptr<EventState> recorded = find_event(event);
   if (state == nullptr || recorded == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (flags == cudaEventRecordExternal) {  // a node of its own: each launch records the event
+    if (!is_recorded(*state)) return result(cudaErrorInvalidValue);
+    note(*state, [recorded](StreamState& launched) { recorded->last = record(launched); });
+    return cudaSuccess;
+  }
   if (is_recorded(*state)) {
     recorded->last = std::make_shared<EventRecord>();
     recorded->last->capture = machine().capture->number;

@@ -151,6 +151,13 @@ std::map<int64_t, void*> memory_of(const CudnnProgram& program, const CudnnObjec
   return memory;
 }
 
+bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  cudaStreamGetCaptureInfo(stream, &status, &id);
+  return status == cudaStreamCaptureStatusActive;
+}
+
 void execute(cudnnHandle_t handle, const CudnnObject& plan, const CudnnObject& pack) {
   require(plan.attributes.contains(CUDNN_ATTR_EXECUTION_PLAN_HANDLE), CUDNN_STATUS_BAD_PARAM,
           "a plan for a described GPU cannot be executed");
@@ -160,12 +167,17 @@ void execute(cudnnHandle_t handle, const CudnnObject& plan, const CudnnObject& p
     cudaFree(handle);  // leaves an error behind in the runtime, as a failed launch does
     throw CudnnRefusal{CUDNN_STATUS_EXECUTION_FAILED, "a test lets this engine fail"};
   }
+  const bool captured = is_captured(handle->stream);
+  if (captured && cudnn_probe().uncapturable.contains(index)) {
+    cudaStreamSynchronize(handle->stream);  // which ends the capture
+    throw CudnnRefusal{CUDNN_STATUS_EXECUTION_FAILED, "this engine waits for the GPU"};
+  }
   const std::map<int64_t, void*> memory = memory_of(config.program, pack);
   void* const workspace = value_of<void*>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   const int64_t bytes = config.workspace_bytes;
   require(workspace != nullptr || bytes == 0, CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
           "the plan needs a workspace");
-  CudnnExecution done{index, handle->stream, bytes, {}, {}};
+  CudnnExecution done{index, handle->stream, bytes, captured, {}, {}};
   for (const auto& [uid, address] : memory) {
     done.uids.push_back(uid);
     done.addresses.push_back(address);
@@ -175,6 +187,7 @@ void execute(cudnnHandle_t handle, const CudnnObject& plan, const CudnnObject& p
   log.push_back(std::move(done));
   const std::function<void()> work = [program = config.program, memory, workspace, bytes,
                                       life = std::weak_ptr(plan.life)] {
+    ++cudnn_probe().ran;
     if (life.expired()) ++cudnn_probe().lost_plans;
     if (bytes > 0) std::memset(workspace, 0x5A, static_cast<size_t>(bytes));
     program.run(memory);

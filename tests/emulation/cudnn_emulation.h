@@ -40,6 +40,7 @@ struct CudnnExecution {
   int64_t engine = 0;
   cudaStream_t stream = nullptr;
   int64_t workspace_bytes = 0;
+  bool captured = false;  // into a graph, whose launches run it
   std::vector<int64_t> uids;
   std::vector<void*> addresses;  // of the tensors with these uids
 };
@@ -50,9 +51,11 @@ struct CudnnProbe {
   std::vector<CudnnExecution> executions;          // the latest that were queued
   std::set<int64_t> refused;                       // engines whose plans cannot be finalized
   std::set<int64_t> failing;                       // engines whose execution fails
+  std::set<int64_t> uncapturable;                  // engines that a capture does not survive
   std::set<int64_t> indescribable;                 // engines whose notes cannot be read
   bool offers_many = false;
   bool fuses = true;                    // false: no heuristic knows graphs of several operations
+  std::atomic<uint64_t> ran{0};         // executions, those of graphs at each launch
   std::atomic<uint64_t> lost_plans{0};  // executions that ran when their plan was gone
   FaultPoint descriptor_fault;  // fails the n-th creation of a descriptor for lack of memory
   FaultPoint stream_fault;      // fails the n-th cudnnSetStream

@@ -72,31 +72,7 @@ int64_t Conv2dEngines::prepare(const ConvEngine& engine) { return plan(engine).w
 
 ConvTime Conv2dEngines::time(const ConvEngine& engine, int runs) {
   if (!copies_) copies_.emplace(key_.pass, operands_);
-  const Stream stream = current_stream(device_);
-  cudnn::ExecutionPlan& ready = plan(engine);
-  const Workspace workspace(ready.workspace_bytes(), device_);
-  const cudnn::ExecutionPlan::Uses before = ready.uses();
-  const auto run_next = [&] {
-    ready.execute(Conv2dBindings(copies_->next()).get(), workspace.get());
-  };
-  Event begin(device_, {.timing = true}), end(device_, {.timing = true});
-  try {
-    // The first run keeps the device busy while the next is queued, so that the time between the
-    // events is the engine's and not that of the launches.
-    run_next();
-    begin.record(stream);
-    for (int i = 0; i < runs; ++i) run_next();
-    end.record(stream);
-    {
-      const profile::MeantWait search;  // once for a shape
-      end.synchronize();
-    }
-    ready.settle(before);
-    return {elapsed_ms(begin, end) / runs, runs};
-  } catch (const CudaError&) {
-    cudaGetLastError();
-    throw;
-  }
+  return time_graph(engine, runs, *copies_, [](const Conv2dOperands&) {});
 }
 
 ConvTime Conv2dEngines::time_graph(const ConvEngine& engine, int runs, Conv2dTimingCopies& copies,
@@ -104,9 +80,10 @@ ConvTime Conv2dEngines::time_graph(const ConvEngine& engine, int runs, Conv2dTim
   cudnn::ExecutionPlan& ready = plan(engine);
   const cudnn::ExecutionPlan::Uses before = ready.uses();
   try {
+    const Workspace workspace(ready.workspace_bytes(), device_);  // outlives the graph
     const ConvTime time = conv2d_time_graph(copies.pool(), device_, runs, [&] {
       const Conv2dOperands& operands = copies.next();
-      run(ready, operands);
+      ready.execute(Conv2dBindings(operands).get(), workspace.get());
       after(operands);
     });
     ready.settle(before);
@@ -117,14 +94,11 @@ ConvTime Conv2dEngines::time_graph(const ConvEngine& engine, int runs, Conv2dTim
   }
 }
 
-void Conv2dEngines::run(cudnn::ExecutionPlan& ready, const Conv2dOperands& operands) {
-  const Workspace workspace(ready.workspace_bytes(), operands.x.device());
-  ready.execute(Conv2dBindings(operands).get(), workspace.get());
-}
-
 void Conv2dEngines::execute(const ConvEngine& engine) {
   copies_.reset();
-  run(plan(engine), operands_);
+  cudnn::ExecutionPlan& ready = plan(engine);
+  const Workspace workspace(ready.workspace_bytes(), device_);
+  ready.execute(Conv2dBindings(operands_).get(), workspace.get());
   if (prepared_.plans.size() > 1) {
     std::erase_if(prepared_.plans, [&](const auto& made) { return made.first != engine; });
   }

@@ -54,7 +54,6 @@ class Conv2dEngines final : public ConvEngines {
 
  private:
   cudnn::ExecutionPlan& plan(const ConvEngine& engine);
-  static void run(cudnn::ExecutionPlan& ready, const Conv2dOperands& operands);
 
   const ConvKey& key_;
   const Conv2dOperands& operands_;

@@ -72,6 +72,30 @@ void queue_copy(void* to, const void* from, int64_t bytes, Device device) {
                                    static_cast<cudaStream_t>(current_stream(device).native)));
 }
 
+/// A moment on the device. Recorded in a capture, each launch of the graph sets it anew.
+class Mark {
+ public:
+  explicit Mark(Device device) : device_(device), event_(create_event(device, true)) {}
+  ~Mark() { destroy_event(device_, event_); }
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+
+  void record() {
+    const Stream stream = current_stream(device_);
+    const unsigned in_graph =
+        is_capturing(stream) ? cudaEventRecordExternal : cudaEventRecordDefault;
+    LATHE_CUDA_CHECK(cudaEventRecordWithFlags(static_cast<cudaEvent_t>(event_),
+                                              static_cast<cudaStream_t>(stream.native), in_graph));
+  }
+  friend double elapsed_ms(const Mark& from, const Mark& to) {
+    return cuda::elapsed_ms(from.device_, from.event_, to.event_);
+  }
+
+ private:
+  Device device_;
+  void* event_;
+};
+
 }  // namespace
 
 Conv2dTimingCopies::Conv2dTimingCopies(ConvPass pass, const Conv2dOperands& operands) {
@@ -127,8 +151,12 @@ const Graph& Conv2dTimingCopies::pool() {
 
 ConvTime conv2d_time_graph(const Graph& pool, Device device, int runs, FunctionRef<void()> run) {
   run();
+  Mark begin(device), end(device);
   const auto all = [&] {
+    run();  // the device is busy when the first mark is reached
+    begin.record();
     for (int i = 0; i < runs; ++i) run();
+    end.record();
   };
   const profile::MeantWait search;  // once for a shape; a graph's end waits, too
   std::optional<Graph> graph(Graph::with_pool_of(pool));
@@ -137,14 +165,8 @@ ConvTime conv2d_time_graph(const Graph& pool, Device device, int runs, FunctionR
   } catch (const StateError&) {
     graph.reset();
   }
-  const auto queue = [&] { graph ? graph->launch() : all(); };
-  const Stream stream = current_stream(device);
-  Event begin(device, {.timing = true}), end(device, {.timing = true});
-  queue();
-  begin.record(stream);
-  queue();
-  end.record(stream);
-  end.synchronize();
+  graph ? graph->launch() : all();
+  synchronize(current_stream(device));
   return {elapsed_ms(begin, end) / runs, runs};
 }
 

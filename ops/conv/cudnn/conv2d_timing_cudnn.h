@@ -39,12 +39,13 @@ class Conv2dTimingCopies {
   size_t next_ = 0;
 };
 
-/// The time of one of `runs` runs on the device, without what the host takes to queue them: they
-/// are one captured graph, which is launched behind a first launch of itself. Before the capture
-/// `run` runs once, which finds its engines and loads its code. Where nothing can be captured
+/// The time of one of `runs` runs on the device, without what the host takes to queue them. They
+/// are one captured graph, in which one more run precedes them. The graph is launched once, and
+/// each of its runs is a call of `run`, which can take the next copies. Before the capture `run`
+/// runs once: it finds its engines and loads its code. Where nothing can be captured
 /// (LATHE_NO_CACHE=1) the runs are queued one by one. Waits for the device. The graph takes its
-/// memory from the pool of `pool`. A pool of its own would stay reserved when the graph is gone.
-/// throws: what `run` throws.
+/// memory from the pool of `pool`: a pool of its own would stay reserved when the graph is gone.
+/// throws: what `run` throws; CudaError if what it queues cannot be captured.
 ConvTime conv2d_time_graph(const Graph& pool, Device device, int runs, FunctionRef<void()> run);
 
 }  // namespace lathe::cuda
