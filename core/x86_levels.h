@@ -24,4 +24,13 @@ inline bool has_avx512() noexcept {
 #endif
 }
 
+/// Products of bf16 in AVX-512, beside has_avx512().
+inline bool has_avx512_bf16() noexcept {
+#if defined(__x86_64__) && defined(__GNUC__)
+  return has_avx512() && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 }  // namespace lathe

@@ -3,15 +3,19 @@
 // chunk of a head's keys for all queries that look at this head; then the chunks' sums are joined.
 // Contract: attention.h.
 #include <algorithm>
+#include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
+#include "lathe/core/x86_levels.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/exp_math.h"
 #include "lathe/ops/matmul_kernels/attention_rows.h"
 #include "lathe/ops/matmul_kernels/few_rows.h"
+#include "lathe/ops/matmul_kernels/few_rows_bf16.h"
 #include "lathe/ops/reduce_kernels/reduce_fold_cpu.h"
 
 namespace lathe {
@@ -29,6 +33,7 @@ using reduce_math::Max;
 
 // The keys of a task, and those that the first-level cache holds at a time.
 constexpr int64_t kChunk = 256, kBlock = 32;
+static_assert(kChunk <= few_rows::kMostBf16Rows);
 
 // The multiplications worth another thread.
 constexpr int64_t kTaskWork = 1 << 16;
@@ -84,8 +89,10 @@ class FewQueries {
 
   struct Scratch {
     explicit Scratch(const FewQueries& f)
-        : q(static_cast<size_t>(f.queries_ * f.D_)),
+        : bits(static_cast<size_t>(f.queries_)),
+          q(static_cast<size_t>(f.queries_ * f.D_)),
           weights(static_cast<size_t>(f.queries_ * kChunk)) {}
+    std::vector<const uint16_t*> bits;  // where queries of bf16 are
     std::vector<A> q, weights;
   };
 
@@ -98,13 +105,8 @@ class FewQueries {
   void add_chunk(const ChunkSums<A>& sums, Scratch& scratch, int64_t m, int64_t first) const {
     const int64_t keys = std::min(kChunk, S_ - first);
     const int64_t head = m * queries_ / L_;  // the first of the queries
-    for (int64_t r = 0; r < queries_; ++r) {
-      const T* const q = rows_of(q_, head + r / L_, r % L_).data;
-      std::transform(q, q + D_, scratch.q.data() + r * D_, [](T x) { return static_cast<A>(x); });
-    }
     A* const weights = scratch.weights.data();
-    few_rows::multiply_rows<A, T>({weights, keys}, {scratch.q.data(), D_}, rows_of(k_, m, first),
-                                  queries_, keys, D_);
+    multiply(weights, scratch, head, rows_of(k_, m, first), keys);
     for (int64_t r = 0; r < queries_; ++r) {
       A* const s = weights + r * keys;
       finish_scores(s, how_, head + r / L_, r % L_, first, keys);
@@ -112,9 +114,50 @@ class FewQueries {
       sums.largest[r] = scale * fold_lanes<Max<A>>(s, keys);
       sums.weights[r] = exp_row(s, s, scale, base(sums.largest[r]), keys);
     }
-    for (int64_t j = 0; j < keys; j += kBlock) {
-      few_rows::add_rows<A, T>({sums.values, E_}, {weights + j, keys}, rows_of(v_, m, first + j),
-                               queries_, std::min(kBlock, keys - j), E_);
+    add_values(sums.values, weights, rows_of(v_, m, first), keys);
+  }
+
+  /// The products of the queries, those of the heads from `head`, with rows of keys.
+  void multiply(A* out, Scratch& scratch, int64_t head, Rows<const T> k, int64_t keys) const {
+    const auto query = [&](int64_t r) { return rows_of(q_, head + r / L_, r % L_).data; };
+#if defined(__x86_64__)
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      if (has_avx512_bf16()) {
+        for (int64_t r = 0; r < queries_; ++r) {
+          scratch.bits[static_cast<size_t>(r)] = reinterpret_cast<const uint16_t*>(query(r));
+        }
+        return few_rows::multiply_bf16_rows_avx512(out, scratch.bits.data(), queries_,
+                                                   reinterpret_cast<const uint16_t*>(k.data),
+                                                   k.step, keys, D_);
+      }
+    }
+#endif
+    for (int64_t r = 0; r < queries_; ++r) {
+      std::transform(query(r), query(r) + D_, scratch.q.data() + r * D_,
+                     [](T x) { return static_cast<A>(x); });
+    }
+    few_rows::multiply_rows<A, T>({out, keys}, {scratch.q.data(), D_}, k, queries_, keys, D_);
+  }
+
+  /// out[query] += weights[query] · rows of values.
+  void add_values(A* out, const A* weights, Rows<const T> v, int64_t keys) const {
+    // The first-level cache keeps a block for the next query.
+    const int64_t block = queries_ == 1 ? keys : kBlock;
+    for (int64_t j = 0; j < keys; j += block) {
+      const int64_t count = std::min(block, keys - j);
+#if defined(__x86_64__)
+      if constexpr (std::is_same_v<T, BFloat16>) {
+        if (has_avx512_bf16()) {
+          for (int64_t r = 0; r < queries_; ++r) {
+            few_rows::add_bf16_rows_avx512(out + r * E_, weights + r * keys + j,
+                                           reinterpret_cast<const uint16_t*>(v[j]), v.step, count,
+                                           E_);
+          }
+          continue;
+        }
+      }
+#endif
+      few_rows::add_rows<A, T>({out, E_}, {weights + j, keys}, {v[j], v.step}, queries_, count, E_);
     }
   }
 

@@ -58,7 +58,6 @@ LATHE_CLONES typename Op::Value fold_lanes(const typename Op::Value* __restrict_
 /// out[i] = exp(scale * x[i] - from); out may be x.
 template <class A>
 LATHE_CLONES void plain_exp_row(A* out, const A* x, A scale, A from, int64_t n) {
-#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) out[i] = math::fast_exp(scale * x[i] - from);
 }
 /// The same, in AVX-512 where the processor has it   →  the sum

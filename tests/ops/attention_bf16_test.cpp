@@ -11,8 +11,11 @@
 
 #include "compare.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/core/x86_levels.h"
 #include "lathe/ops/inplace.h"
+#include "lathe/ops/matmul.h"
 #include "lathe/ops/matmul_kernels/attention_rows.h"
+#include "lathe/ops/matmul_kernels/few_rows_bf16.h"
 #include "lathe/ops/random.h"
 
 using namespace lathe;
@@ -229,6 +232,40 @@ TEST_CASE("attention of bf16: the columns of a product's factor are rows of a ma
     }
   }
 }
+
+#if defined(__x86_64__)
+TEST_CASE("attention: rows of bf16 multiplied in AVX512-BF16 agree with sums in f64") {
+  if (!has_avx512_bf16()) return;
+  manual_seed(3);
+  for (const int64_t D : {1, 31, 32, 33, 64, 100}) {
+    for (const int64_t n : {1, 3, 4, 5, 9}) {
+      const int64_t rows = 3, step = D + 5;
+      const Tensor x = randn({rows, D}).to(kBF16), b = randn({n, step}).to(kBF16);
+      const auto* const bits = reinterpret_cast<const uint16_t*>(x.data<BFloat16>());
+      const uint16_t* const at[] = {bits, bits + D, bits + 2 * D};
+      std::vector<float> got(static_cast<size_t>(rows * n + 1), 7.0f);
+      few_rows::multiply_bf16_rows_avx512(
+          got.data(), at, rows, reinterpret_cast<const uint16_t*>(b.data<BFloat16>()), step, n, D);
+      const auto want = matmul(x.to(kF64), b.to(kF64).narrow(1, 0, D).t()).to_vector<double>();
+      for (size_t i = 0; i < want.size(); ++i) {
+        REQUIRE(std::fabs(static_cast<double>(got[i]) - want[i]) <= 1e-4);
+      }
+      CHECK(got.back() == 7);
+      std::vector<float> sums(static_cast<size_t>(D + 1), 7.0f);
+      const Tensor w = rand({n});
+      few_rows::add_bf16_rows_avx512(sums.data(), w.data<float>(),
+                                     reinterpret_cast<const uint16_t*>(b.data<BFloat16>()), step, n,
+                                     D);
+      const Tensor added = matmul(w.to(kF64).view({1, n}), b.to(kF64).narrow(1, 0, D));
+      for (int64_t e = 0; e < D; ++e) {
+        const double got_sum = static_cast<double>(sums[static_cast<size_t>(e)]);
+        REQUIRE(std::fabs(got_sum - 7 - added.data<double>()[e]) <= 1e-4);
+      }
+      CHECK(sums.back() == 7);
+    }
+  }
+}
+#endif
 
 TEST_CASE("attention: exp of a row agrees with exp in f64") {
   std::vector<float> scores(301);
