@@ -7,6 +7,7 @@
 
 #include "compare.h"
 #include "lathe/autograd/autocast.h"
+#include "lathe/autograd/checkpoint.h"
 #include "lathe/autograd/engine.h"
 #include "lathe/autograd/grad_mode.h"
 #include "lathe/autograd/saved_tensor_hooks.h"
@@ -254,6 +255,54 @@ TEST_CASE(
       CHECK(difference(got[i], want[i].contiguous(), 1e-12) == "");
       CHECK(difference(after[i], want[i].contiguous(), 1e-12) == "");
     }
+  }
+}
+
+TEST_CASE("recurrent: the same states in InferenceMode, gradients again and in checkpoints") {
+  manual_seed(10);
+  const Tensor x = f64({4, 9, 3}).requires_grad_(), one = f64({1, 1, 5});
+  const Tensor state = one.expand({1, 9, 5});  // of all sequences
+  for (const int64_t gates : {3, 4}) {
+    CAPTURE(gates);
+    const RecurrentLayer layer{f64({gates * 5, 3}).requires_grad_(), f64({gates * 5, 5}),
+                               f64({gates * 5}), f64({gates * 5})};
+    const auto states = [&](const Tensor& of, const Tensor& first) {
+      return gates == 4 ? lstm(of, first, first, {layer}).y : gru(of, first, {layer}).y;
+    };
+    const Tensor y = states(x, state), loss = sum(square(y));
+    CHECK(equal(states(x, state.contiguous()), y));
+    {
+      const InferenceMode on;
+      CHECK(equal(states(x, state), y));
+    }
+    const Tensors leaves{x, layer.w_x};
+    const Tensors want = grad({loss}, leaves, {.retain_graph = true}), again = grad({loss}, leaves);
+    const Tensor kept = checkpoint([&](const Tensors& in) { return states(in[0], state); }, {x});
+    const Tensors by_checkpoint = grad({sum(square(kept))}, leaves);
+    for (size_t i = 0; i < want.size(); ++i) {
+      CAPTURE(i);
+      CHECK(equal(again[i], want[i]));
+      CHECK(equal(by_checkpoint[i], want[i]));
+    }
+  }
+}
+
+TEST_CASE("recurrent: f16 rounds once, after computing in f32") {
+  manual_seed(12);
+  for (const int64_t gates : {3, 4}) {
+    CAPTURE(gates);
+    const auto half = [](const Shape& shape) { return f64(shape).to(kF16); };
+    const Tensor x = half({6, 2, 3}), h = half({1, 2, 4});
+    const RecurrentLayer layer{half({gates * 4, 3}), half({gates * 4, 4}), half({gates * 4}),
+                               half({gates * 4})};
+    const auto wide = [](const Tensor& t) { return t.to(kF64); };
+    const RecurrentLayer exact{wide(layer.w_x), wide(layer.w_h), wide(layer.b_x), wide(layer.b_h)};
+    const Tensor y = gates == 4 ? lstm(x, h, h, {layer}).y : gru(x, h, {layer}).y;
+    const Tensor want =
+        gates == 4 ? lstm(wide(x), wide(h), wide(h), {exact}).y : gru(wide(x), wide(h), {exact}).y;
+    CHECK(y.dtype() == kF16);
+    // The products with x are rounded to f16, and so is y: states up to 1, rounded to 2^-11 of them.
+    CHECK(difference(wide(y), want, 4e-3) == "");
   }
 }
 
