@@ -3,14 +3,16 @@
 //
 // There are two pairs of adjoint ops: index_select and index_sum, gather and scatter_sum. Each is
 // the other's gradient, so all are differentiable any number of times. index_add and scatter_add
-// add x to the sums.
+// add x to the sums. Without a gradient a kernel of the CPU does both in one pass.
 #include "lathe/ops/index.h"
 
 #include "lathe/autograd/record.h"
 #include "lathe/core/dispatch.h"
 #include "lathe/core/hooks/range.h"
+#include "lathe/core/hooks/watch.h"
 #include "lathe/ops/binary.h"
 #include "lathe/ops/cast.h"
+#include "lathe/ops/index_kernels.h"
 #include "lathe/ops/lines.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/views.h"
@@ -134,6 +136,14 @@ void check_places(const char* op, const Tensor& x, int dim, const Tensor& index)
               " (x: ", x, ", index: ", index, ")");
 }
 
+/// True if the sums of source's elements can be added to x by the kernel that computes them: in x's
+/// dtype, and with no history.
+bool adds_straight(const Tensor& x, const Tensor& source) {
+  const autograd::TensorRef inputs[] = {x, source};
+  return x.device().is_cpu() && x.is_contiguous() && !is_half(x.dtype()) &&
+         !autograd::wants_record(inputs, 2) && !profile::watched();
+}
+
 void check_vector(const char* op, const Tensor& index) {
   LATHE_CHECK(ShapeError, index.ndim() == 1, op, ": index must be [K] (index: ", index, ")");
 }
@@ -145,7 +155,9 @@ void check_index(const char* op, const Tensor& index, int64_t size) {
 }
 
 Tensor count_from_front(const char* op, const Tensor& index, int64_t size) {
-  const Tensor wide = cast(index, kI64), places = where(lt(wide, 0), add(wide, size), wide);
+  const Tensor wide = cast(index, kI64);
+  if (wide.device().is_cpu() && !profile::watched() && cpu::all_inside(wide, size)) return wide;
+  const Tensor places = where(lt(wide, 0), add(wide, size), wide);
   check_index(op, places, size);
   return places;
 }
@@ -177,9 +189,14 @@ Tensor index_add(const Tensor& x_in, int64_t dim_in, const Tensor& index_in,
       "index_add: source must have x's shape with ", index.numel(), " in dimension ", dim,
       " (x: ", x, ", source: ", source, ")");
   const Tensor places = contiguous(checked("index_add", index, x, dim));
-  const Tensor sums = sum_slices(source, dim, places, x.shape()[dim]);
   check_number("index_add", alpha, x);
   const bool plain = alpha.to<double>() == 1;
+  if (plain && adds_straight(x, source)) {
+    const Tensor y = empty_strided(x.shape(), contiguous_strides(x.shape()), x.dtype(), x.device());
+    cpu::index_sum(around(y, dim), around(contiguous(source), dim), places, around(x, dim));
+    return like_before(y, x_in);
+  }
+  const Tensor sums = sum_slices(source, dim, places, x.shape()[dim]);
   return like_before(add(x, plain ? sums : mul(sums, alpha)), x_in);
 }
 
@@ -210,6 +227,11 @@ Tensor scatter_add(const Tensor& x_in, int64_t dim_in, const Tensor& index_in,
     if (source.shape()[d] > index.shape()[d]) source = narrow(source, d, 0, index.shape()[d]);
   }
   const Tensor places = checked("scatter_add", index, x, dim);
+  if (adds_straight(x, source) && cpu::has_whole_lines(x, dim, places)) {
+    const Tensor y = empty_strided(x.shape(), contiguous_strides(x.shape()), x.dtype(), x.device());
+    cpu::scatter_sum(y, source, dim, places, x);
+    return like_before(y, x_in);
+  }
   return like_before(add(x, scatter_places(source, dim, places, x.shape())), x_in);
 }
 

@@ -1,7 +1,10 @@
 // CPU kernels of ops/index.h. Threads divide what no two indices can both refer to (the columns of
 // slices, or the lines along dim). Each goes through the index in order, so sums do not depend on
-// the number of threads.
+// the number of threads. Contracts: ops/index.h, ops/index_kernels.h.
+#include "lathe/ops/index_kernels.h"
+
 #include <algorithm>
+#include <vector>
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/copy.h"
@@ -17,20 +20,64 @@ namespace lathe::cpu {
 namespace {
 
 constexpr int64_t kColumns = 256;  // of a slice: those that one task adds up
+constexpr int64_t kGrouped = 16;   // the fewest numbers of a slice for which grouping pays
 
 /// True if all n values are in [0, size).
 LATHE_CLONES bool all_inside(const int64_t* values, int64_t n, int64_t size) {
-  bool all = true;
-  for (int64_t i = 0; i < n; ++i) all &= values[i] >= 0 && values[i] < size;
-  return all;
+  const auto last = static_cast<uint64_t>(size) - 1;
+  uint64_t signs = 0;  // of each value and of its distance to the last one allowed
+  for (int64_t i = 0; i < n; ++i) {
+    const auto value = static_cast<uint64_t>(values[i]);
+    signs |= value | (last - value);
+  }
+  return static_cast<int64_t>(signs) >= 0;
 }
+
+/// y[i] += base[i].
+template <class T>
+LATHE_CLONES void add_base(T* __restrict__ y, const T* __restrict__ base, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(base[i] + y[i]);
+}
+
+/// y = the sum of the slices order[0], order[1], … of x, which are `stride` apart; at most kColumns
+/// numbers of each.
+template <class T>
+LATHE_CLONES void sum_of_slices(T* __restrict__ y, const T* __restrict__ x,
+                                const int64_t* __restrict__ order, int64_t count, int64_t stride,
+                                int64_t width) {
+  T sums[kColumns];
+  std::fill_n(sums, width, T(0));
+  for (int64_t k = 0; k < count; ++k) {
+    const T* from = x + order[k] * stride;
+    for (int64_t c = 0; c < width; ++c) sums[c] = static_cast<T>(sums[c] + from[c]);
+  }
+  std::copy_n(sums, width, y);
+}
+
+/// Which slices have which index: those with index r are order[first[r]] to order[first[r + 1]],
+/// in their order.
+struct Groups {
+  Groups(const int64_t* index, int64_t count, int64_t n)
+      : first(static_cast<size_t>(n + 2)), order(static_cast<size_t>(count)) {
+    for (int64_t k = 0; k < count; ++k) ++first[static_cast<size_t>(index[k] + 2)];
+    for (size_t r = 2; r < first.size(); ++r) first[r] += first[r - 1];
+    for (int64_t k = 0; k < count; ++k) {
+      order[static_cast<size_t>(first[static_cast<size_t>(index[k] + 1)]++)] = k;
+    }
+  }
+  std::vector<int64_t> first, order;
+};
 
 }  // namespace
 
+bool all_inside(const Tensor& index, int64_t size) {
+  return index.is_contiguous() && all_inside(index.data<int64_t>(), index.numel(), size);
+}
+
 void check_index(const char* op, const Tensor& index, int64_t size) {
+  if (all_inside(index, size)) return;
   const int64_t* values = index.data<int64_t>();
   const bool dense = index.is_contiguous();
-  if (dense && all_inside(values, index.numel(), size)) return;
   const Shape& shape = index.shape();
   for (int64_t i = 0; i < index.numel(); ++i) {
     int64_t offset = i;
@@ -113,27 +160,46 @@ void index_write(const Tensor& y, const Tensor& index, const Tensor& source) {
 }
 
 void index_sum(const Tensor& y, const Tensor& x, const Tensor& index) {
-  fill_values(y, 0);
+  index_sum(y, x, index, Tensor());
+}
+void index_sum(const Tensor& y, const Tensor& x, const Tensor& index, const Tensor& base) {
   const int64_t count = index.numel(), n = y.dim(1), inner = y.dim(2);
-  const int64_t parts = ceil_div(inner, kColumns);
   const int64_t* at = index.data<int64_t>();
+  if (y.numel() == 0) return;
   visit_number(y.dtype(), "index_add", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const int64_t work = count * std::min(inner, kColumns);
-    parallel_for(y.dim(0) * parts, tasks_of(work), [&](int64_t begin, int64_t end) {
+    const T* const added = base.defined() ? base.data<T>() : nullptr;
+    if (inner < kGrouped) {
+      parallel_for(y.dim(0), tasks_of((n + count) * inner), [&](int64_t begin, int64_t end) {
+        for (int64_t outer = begin; outer < end; ++outer) {
+          T* to = y.data<T>() + outer * n * inner;
+          const T* from = x.data<T>() + outer * count * inner;
+          std::fill_n(to, n * inner, T(0));
+          if (inner == 1) {
+            for (int64_t k = 0; k < count; ++k) to[at[k]] = static_cast<T>(to[at[k]] + from[k]);
+          } else {
+            for (int64_t k = 0; k < count; ++k, from += inner) {
+              T* sum = to + at[k] * inner;
+              for (int64_t c = 0; c < inner; ++c) sum[c] = static_cast<T>(sum[c] + from[c]);
+            }
+          }
+          if (added != nullptr) add_base(to, added + outer * n * inner, n * inner);
+        }
+      });
+      return;
+    }
+    const Groups groups(at, count, n);
+    const int64_t parts = ceil_div(inner, kColumns);
+    const int64_t work = std::min(inner, kColumns) * (1 + count / n);
+    parallel_for(y.dim(0) * n * parts, tasks_of(work), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t outer = i / parts, column = i % parts * kColumns;
+        const int64_t row = i / parts, outer = row / n, column = i % parts * kColumns;
         const int64_t width = std::min(kColumns, inner - column);
-        T* to = y.data<T>() + outer * n * inner + column;
-        const T* from = x.data<T>() + outer * count * inner + column;
-        if (inner == 1) {
-          for (int64_t k = 0; k < count; ++k) to[at[k]] = static_cast<T>(to[at[k]] + from[k]);
-          continue;
-        }
-        for (int64_t k = 0; k < count; ++k, from += inner) {
-          T* sum = to + at[k] * inner;
-          for (int64_t c = 0; c < width; ++c) sum[c] = static_cast<T>(sum[c] + from[c]);
-        }
+        const int64_t* const first = groups.first.data() + row % n;
+        T* to = y.data<T>() + row * inner + column;
+        sum_of_slices(to, x.data<T>() + outer * count * inner + column,
+                      groups.order.data() + first[0], first[1] - first[0], inner, width);
+        if (added != nullptr) add_base(to, added + row * inner + column, width);
       }
     });
   });
@@ -171,20 +237,34 @@ void scatter_write(const Tensor& y, const Tensor& x, int dim, const Tensor& inde
   });
 }
 
+bool has_whole_lines(const Tensor& y, int dim, const Tensor& index) {
+  bool whole = index.numel() > 0 && dim == y.ndim() - 1 && y.is_contiguous();
+  for (int d = 0; whole && d < dim; ++d) whole = index.shape()[d] == y.shape()[d];
+  return whole;
+}
+
 void scatter_sum(const Tensor& y, const Tensor& x, int dim, const Tensor& index) {
-  fill_values(y, 0);
-  const int64_t length = index.shape()[dim];
+  scatter_sum(y, x, dim, index, Tensor());
+}
+void scatter_sum(const Tensor& y, const Tensor& x, int dim, const Tensor& index,
+                 const Tensor& base) {
+  const int64_t length = index.shape()[dim], n = y.shape()[dim];
   const int64_t si = index.strides()[dim], sx = x.strides()[dim], sy = y.strides()[dim];
+  const bool whole = has_whole_lines(y, dim, index);  // each stays in the cache
+  if (!whole) fill_values(y, 0);
   visit_number(x.dtype(), "scatter_add", [&](auto tag) {
     using T = typename decltype(tag)::type;
+    const T* const added = base.defined() ? base.data<T>() : nullptr;
     each_line(index, dim, x, y, [&](int64_t i0, int64_t x0, int64_t y0) {
       const int64_t* at = index.data<int64_t>() + i0;
       const T* from = x.data<T>() + x0;
       T* to = y.data<T>() + y0;
+      if (whole) std::fill_n(to, n, T(0));
       for (int64_t k = 0; k < length; ++k) {
         T& sum = to[at[k * si] * sy];
         sum = static_cast<T>(sum + from[k * sx]);
       }
+      if (added != nullptr) add_base(to, added + y0, n);
     });
   });
 }

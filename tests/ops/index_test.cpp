@@ -176,6 +176,33 @@ TEST_CASE("index_add: half sums are made in f32") {  // 2048 + 1 is 2048 in f16
   CHECK(x.grad().item<float>() == 4096.f);
 }
 
+TEST_CASE("index_add, scatter_add: the same bits with and without a gradient") {
+  manual_seed(12);
+  for (const Shape& shape : {Shape{6, 5}, Shape{6, 40}, Shape{3, 6, 300}, Shape{6}}) {
+    for (int dim = 0; dim < shape.size(); ++dim) {
+      Shape part = shape;
+      part[dim] = 50;
+      const Tensor index = random_index({50}, shape[dim]), places = random_index(part, shape[dim]);
+      for (const DType dtype : {kF32, kF64, kBF16}) {
+        CAPTURE(concat(shape, " ", dim, " ", dtype));
+        const Tensor x = randn(shape).to(dtype), source = randn(part).to(dtype);
+        const Tensor with = x.clone().requires_grad_();
+        CHECK(difference(index_add(x, dim, index, source),
+                         index_add(with, dim, index, source).detach(), 0) == "");
+        CHECK(difference(scatter_add(x, dim, places, source),
+                         scatter_add(with, dim, places, source).detach(), 0) == "");
+      }
+      const Tensor x = randint(-9, 9, shape), source = randint(-9, 9, part);
+      CHECK(difference(index_add(x, dim, index, source),
+                       cast(index_add(cast(x, kF64), dim, index, cast(source, kF64)), kI64),
+                       0) == "");
+    }
+  }
+  const Tensor few = randn({4, 9}), place = random_index({2, 9}, 9), added = randn({2, 9});
+  CHECK(difference(scatter_add(few, 1, place, added).narrow(0, 2, 2), few.narrow(0, 2, 2), 0) ==
+        "");
+}
+
 TEST_CASE("indexing: the number of threads changes no bit") {
   const Tensor index = random_index({3000}, 50), x = randn({3000, 300});
   const Tensor places = random_index({300, 400}, 50), y = randn({300, 400});
@@ -204,6 +231,13 @@ TEST_CASE("indexing: a bad index names op, value, place and range, and changes n
                        IndexError);
   CHECK_THROWS_WITH_AS(index_add(x, 0, tensor({int64_t{5}}), zeros({1, 4})),
                        doctest::Contains("index_add: index 5 at [0]"), IndexError);
+  for (const int64_t bad : {int64_t{-1}, int64_t{3}, INT64_MIN, INT64_MAX, INT64_MIN + 3}) {
+    Tensor index = zeros({40}, {.dtype = kI64});
+    index[37].fill_(bad);
+    CHECK_THROWS_WITH_AS(
+        index_add(x, 0, index, zeros({40, 4})),
+        doctest::Contains(concat("index ", bad, " at [37] is outside [0, 3)").c_str()), IndexError);
+  }
   CHECK(x.version() == 0);
 }
 
