@@ -36,26 +36,27 @@ LATHE_CLONES void wide_pair(Out* out, float a, const float* b, int64_t n, F f) {
   for (int64_t i = 0; i < n; ++i) out[i] = f(a, b[i]);
 }
 
-template <class F>
-LATHE_CLONES bool form_holds(const float* a, const float* b, int64_t n) {
-  uint32_t outside = 0;  // as wide as a float: a bool would not become vector code
-  for (int64_t i = 0; i < n; ++i) outside |= WideForm<F>::holds(a[i], b[i]) ? 0u : 1u;
+template <class F, class T>
+LATHE_CLONES bool form_holds(const T* a, const T* b, int64_t n) {
+  using Flag = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  Flag outside = 0;  // as wide as an operand: a bool would not become vector code
+  for (int64_t i = 0; i < n; ++i) outside |= WideForm<F>::holds(a[i], b[i]) ? Flag{0} : Flag{1};
   return outside == 0;
 }
-template <class F>
-LATHE_CLONES void form_block(float* out, const float* a, const float* b, int64_t n) {
+template <class F, class T>
+LATHE_CLONES void form_block(T* out, const T* a, const T* b, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = WideForm<F>::value(a[i], b[i]);
 }
 /// Numbers outside the form's range are rare, so they are looked for in blocks. b is dense or, with
 /// step 0, one number.
-template <class F>
-void form_row(float* out, const float* a, const float* b, int64_t b_step, int64_t n, F f) {
+template <class F, class T>
+void form_row(T* out, const T* a, const T* b, int64_t b_step, int64_t n, F f) {
   constexpr int64_t kBlock = 1024;
-  float same[kBlock];
+  T same[kBlock];
   if (b_step == 0) std::fill_n(same, std::min(kBlock, n), *b);
   for (int64_t first = 0; first < n; first += kBlock) {
     const int64_t count = std::min(kBlock, n - first);
-    const float *p = a + first, *q = b_step == 0 ? same : b + first;
+    const T *p = a + first, *q = b_step == 0 ? same : b + first;
     if (form_holds<F>(p, q, count)) {
       form_block<F>(out + first, p, q, count);
       continue;
@@ -121,7 +122,7 @@ void binary_row(const StridedRow& row, F f) {
       return *b == 2.0f ? wide_pair(out, a, a, n, math::Mul{}) : wide_pair(out, a, *b, n, Cube{});
     }
   }
-  if constexpr (WideForm<F>::kExists && std::is_same_v<T, float>) {
+  if constexpr (kHasForm<F, T>) {
     if (row.dense<Out>(0) && row.dense<T>(1) && (row.dense<T>(2) || row.step[2] == 0)) {
       return form_row(out, a, b, row.dense<T>(2) ? 1 : 0, n, f);
     }

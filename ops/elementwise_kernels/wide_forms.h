@@ -1,9 +1,10 @@
 // Forms of libm's functions that compilers turn into vector code, for rows of f32 on the CPU. A
 // form holds for numbers in its range; the others go to the functor. Those of fmod and remainder
-// are computed in f64 and give libm's bits; angle_forms.h states the errors of the others.
+// are computed in f64 and are exact, also for i64; angle_forms.h states the errors of the others.
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <type_traits>
 
 #include "lathe/ops/elementwise_kernels/angle_forms.h"
@@ -34,6 +35,17 @@ inline bool divides(float a, float b) {
   return small & finite;
 }
 
+// The same for integers. A processor divides f64 numbers side by side, but not integers.
+inline int64_t rest_of(int64_t a, int64_t b) {
+  return a - static_cast<int64_t>(static_cast<double>(a) / static_cast<double>(b)) * b;
+}
+/// f64 holds both exactly, and the quotient is too far from the next integer to be rounded to it.
+inline bool divides(int64_t a, int64_t b) {
+  constexpr uint64_t kMost = uint64_t{1} << 51;
+  const uint64_t top = static_cast<uint64_t>(a) + kMost, bottom = static_cast<uint64_t>(b) + kMost;
+  return ((top | bottom) < 2 * kMost) & (b != 0);
+}
+
 }  // namespace wide_forms
 
 template <>
@@ -41,6 +53,8 @@ struct WideForm<math::Fmod> {
   static constexpr bool kExists = true;
   static bool holds(float a, float b) { return wide_forms::divides(a, b); }
   static float value(float a, float b) { return wide_forms::rest_of(a, b); }
+  static bool holds(int64_t a, int64_t b) { return wide_forms::divides(a, b); }
+  static int64_t value(int64_t a, int64_t b) { return wide_forms::rest_of(a, b); }
 };
 template <>
 struct WideForm<math::Remainder> {
@@ -49,6 +63,12 @@ struct WideForm<math::Remainder> {
   static float value(float a, float b) {
     const float rest = wide_forms::rest_of(a, b);
     const bool other_sign = (rest != 0.0f) & ((rest < 0.0f) != (b < 0.0f));
+    return other_sign ? rest + b : rest;
+  }
+  static bool holds(int64_t a, int64_t b) { return wide_forms::divides(a, b); }
+  static int64_t value(int64_t a, int64_t b) {
+    const int64_t rest = wide_forms::rest_of(a, b);
+    const bool other_sign = (rest != 0) & ((rest ^ b) < 0);
     return other_sign ? rest + b : rest;
   }
 };
@@ -83,6 +103,12 @@ struct WideForm<math::Tan> {
   static bool holds(float x) { return std::fabs(x) <= wide_forms::kLargestAngle; }
   static float value(float x) { return wide_forms::tangent_of(x); }
 };
+
+/// True if F has a form for numbers of type T.
+template <class F, class T>
+constexpr bool kHasForm = (std::is_same_v<T, float> && WideForm<F>::kExists) ||
+                          (std::is_same_v<T, int64_t> &&
+                           (std::is_same_v<F, math::Fmod> || std::is_same_v<F, math::Remainder>));
 
 /// f of one element: with the same bits as in a row.
 template <class F, class... Xs>

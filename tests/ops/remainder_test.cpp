@@ -26,6 +26,34 @@ std::string other_bits(const Tensor& x, const std::vector<float>& want) {
 }
 }  // namespace
 
+TEST_CASE("fmod, remainder: integers of 64 bits, near multiples and near the ends of f64") {
+  constexpr int64_t kEnd = int64_t{1} << 51;
+  for (const int64_t b : {int64_t{1}, int64_t{-1}, int64_t{3}, int64_t{-7}, int64_t{1000003},
+                          kEnd / 3, kEnd - 1, -kEnd, kEnd + 5, INT64_MIN, INT64_MAX}) {
+    for (const int64_t most : {int64_t{100}, kEnd - 1, int64_t{1} << 61, INT64_MAX}) {
+      std::vector<int64_t> a;
+      for (int64_t i = 0; i < 40; ++i) {
+        const int64_t x = most / 40 * i;
+        const int64_t near = x - x % b;  // and its neighbours
+        for (const int64_t v : {x, -x, near, near - 1, 1 - near}) a.push_back(v);
+      }
+      a.push_back(most), a.push_back(-most);
+      std::vector<int64_t> rest, modulus;
+      for (const int64_t v : a) {
+        const int64_t r = b == -1 ? 0 : v % b;
+        rest.push_back(r);
+        modulus.push_back(r != 0 && (r < 0) != (b < 0) ? r + b : r);
+      }
+      CAPTURE(b);
+      const Tensor x = tensor(a), same = full(x.shape(), b);
+      CHECK(fmod(x, b).to_vector<int64_t>() == rest);
+      CHECK(fmod(x, same).to_vector<int64_t>() == rest);
+      CHECK(remainder(x, b).to_vector<int64_t>() == modulus);
+      CHECK(remainder(x, same).to_vector<int64_t>() == modulus);
+    }
+  }
+}
+
 TEST_CASE("fmod, remainder: values in every dtype and layout") {
   const Values top = {5.5, -5.5, 5.5, -5.5, -1, kInf, 5, kNaN};
   const Values bottom = {2, 2, -2, -2, kInf, 2, 0, 1};
