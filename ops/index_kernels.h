@@ -1,7 +1,8 @@
-// What only the CPU can do, for the ops of index.h: index_kernels/index_cpu.cpp.
+// What only the CPU can do, for the ops of index.h and pad.h; index_kernels/index_cpu.cpp and
+// pad_cpu.cpp.
 #pragma once
 
-#include "lathe/core/tensor.h"
+#include "lathe/ops/pad.h"
 
 namespace lathe::cpu {
 
@@ -19,5 +20,11 @@ bool has_whole_lines(const Tensor& y, int dim, const Tensor& index);
 /// The same along dim. A base needs has_whole_lines().
 void scatter_sum(const Tensor& y, const Tensor& x, int dim, const Tensor& index,
                  const Tensor& base);
+
+/// True if pad_rows() can copy x to `part`: both are dense along their last dimension.
+bool has_dense_rows(const Tensor& part, const Tensor& x);
+/// part = x, which has its shape and dtype. The `before` elements in front of each row of part and
+/// the `after` ones behind it become the row's border.
+void pad_rows(const Tensor& part, const Tensor& x, int64_t before, int64_t after, PadMode mode);
 
 }  // namespace lathe::cpu

@@ -1,5 +1,5 @@
-// pad: a fill and a copy (core/copy, on any device), with the gradient; for borders made of x, an
-// index_select along each dimension. Contracts: pad.h.
+// pad: a fill and a copy (core/copy, on any device), with the gradient; for borders made of x,
+// copies of parts, and of rows on the CPU (index_kernels/pad_cpu.cpp). Contracts: pad.h.
 #include "lathe/ops/pad.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
+#include "lathe/ops/index_kernels.h"
 #include "lathe/ops/memory_format.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/unary.h"
@@ -151,9 +152,16 @@ static Tensor surrounded(const Tensor& x, const std::vector<Border>& borders, Pa
   int64_t start = y.offset();
   for (const Border& b : borders) start += b.before * y.stride(b.dim);
   Tensor part = alias(y, x.shape(), y.strides(), start);
-  copy_values(part, x);
+  const Border& last = borders.back();
+  const bool by_rows =
+      last.dim == x.ndim() - 1 && x.device().is_cpu() && cpu::has_dense_rows(part, x);
+  if (by_rows) {
+    cpu::pad_rows(part, x, last.before, last.after, mode);
+  } else {
+    copy_values(part, x);
+  }
   for (auto b = borders.rbegin(); b != borders.rend(); ++b) {
-    fill_border(part, *b, mode);
+    if (!by_rows || b->dim != last.dim) fill_border(part, *b, mode);
     Shape wider = part.shape();
     wider[b->dim] = shape[b->dim];
     part = alias(y, wider, y.strides(), part.offset() - b->before * y.stride(b->dim));
