@@ -79,6 +79,21 @@ void smallest_first(std::vector<E>& line, int64_t k) {
   std::sort_heap(top, rest);
 }
 
+constexpr int64_t kFew = 8;  // elements that are kept in order while a line passes by
+
+/// The k smallest of the n elements to `top`, in order. element(i) is the i-th.
+template <class E, class F>
+void smallest_of(E* top, int64_t k, int64_t n, F element) {
+  int64_t held = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const E e = element(i);
+    if (held == k && e.key >= top[k - 1].key) continue;  // of equal keys, the earlier one stays
+    int64_t place = held < k ? held++ : k - 1;
+    for (; place > 0 && e.key < top[place - 1].key; --place) top[place] = top[place - 1];
+    top[place] = e;
+  }
+}
+
 template <class Place, class T>
 void sort_lines(T* values, int64_t* indices, const T* x, int64_t lines, int64_t n, int64_t k,
                 int64_t inner, bool descending) {
@@ -87,14 +102,19 @@ void sort_lines(T* values, int64_t* indices, const T* x, int64_t lines, int64_t 
   const KeyOf<A> turned = descending ? ~KeyOf<A>{0} : 0;
   const int64_t grain = std::max<int64_t>(1, kParallelGrain / 8 / n);
   parallel_for(lines, grain, [&](int64_t begin, int64_t end) {
-    std::vector<E> line(static_cast<size_t>(n)), spare;
+    const bool few = k <= kFew && n < static_cast<int64_t>(kFewest);
+    std::vector<E> line(static_cast<size_t>(few ? k : n)), spare;
     for (int64_t l = begin; l < end; ++l) {
       const T* from = x + l / inner * n * inner + l % inner;
-      for (int64_t i = 0; i < n; ++i) {
-        line[static_cast<size_t>(i)] = {key_of(static_cast<A>(from[i * inner])) ^ turned,
-                                        static_cast<Place>(i)};
+      const auto element = [&](int64_t i) {
+        return E{key_of(static_cast<A>(from[i * inner])) ^ turned, static_cast<Place>(i)};
+      };
+      if (!few) {
+        for (int64_t i = 0; i < n; ++i) line[static_cast<size_t>(i)] = element(i);
       }
-      if (k < n / 8) {
+      if (few) {
+        smallest_of(line.data(), k, n, element);
+      } else if (k < n / 8) {
         smallest_first(line, k);
       } else if (line.size() < kFewest) {
         std::sort(line.begin(), line.end());

@@ -63,7 +63,7 @@ void check(const Tensor& x, int64_t dim) {
     if (x.ndim() > 0 && x.numel() > 0)
       CHECK(difference(values, gather(x, dim, indices), 0).empty());
     CHECK(values.dtype() == x.dtype());
-    for (const int64_t k : {int64_t{1}, n / 10, n / 2, n}) {
+    for (const int64_t k : {int64_t{1}, int64_t{5}, n / 10, n / 2, n}) {
       if (k < 1 || k > n) continue;
       const auto top = topk(x, k, dim, {.largest = descending});
       CHECK(difference(top.indices, order_of(x, dim, k, descending), 0).empty());
