@@ -5,6 +5,8 @@
 
 #include "compare.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/ops/inplace.h"
+#include "lathe/ops/join.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/unary.h"
 
@@ -73,6 +75,32 @@ TEST_CASE("cdist: many rows, batches that broadcast, the same bits with any numb
   CHECK(difference(cdist(zeros({2, 0}), zeros({3, 0})), zeros({2, 3}), 0) == "");
   const Tensor near = tensor({{1e4f, 1e4f}}), nearer = tensor({{1e4f, 1.0001e4f}});
   CHECK(cdist(near, nearer).item<float>() == 1.0f);
+}
+
+TEST_CASE("cdist: long rows, also near ones, and rows that are far from 0") {
+  manual_seed(8);
+  for (const double shift : {0.0, 3.0, 100.0}) {
+    Tensor a = randn({2, 50, 37}) + shift;
+    const Tensor b = cat({a.narrow(1, 3, 40), randn({2, 700, 37}) + shift}, 1);
+    a.narrow(1, 0, 2).mul_(1e19);
+    a[0][4][5].fill_(kNaN), a[0][5][6].fill_(kInf);
+    const Tensor apart = a.to(kF64).unsqueeze(-2) - b.to(kF64).unsqueeze(-3);
+    const Tensor want = sqrt(square(apart).sum({-1})), y = cdist(a, b);
+    for (const int64_t n : {0, 1}) {
+      for (int64_t i = 2; i < 50; ++i) {
+        CAPTURE(concat(shift, " ", n, " ", i));
+        CHECK(difference(y[n][i], want[n][i], 3e-6) == "");
+        if (i >= 6 && i < 43) CHECK(y[n][i][i - 3].item<float>() == 0);
+      }
+    }
+    const int before = num_threads();
+    set_num_threads(3);
+    CHECK(difference(cdist(a, b), y, 0) == "");
+    set_num_threads(before);
+  }
+  // The square of one norm is more than the largest number; that of the distance is not.
+  const Tensor large = full({6, 16}, 4.7e18), less = full({64, 16}, 4e17);
+  CHECK(difference(cdist(large, less), full({6, 64}, 1.72e19), 1e-5) == "");
 }
 
 TEST_CASE("distances: values in every layout") {
