@@ -20,7 +20,7 @@ namespace lathe::cpu {
 namespace {
 
 constexpr int64_t kColumns = 256;  // of a slice: those that one task adds up
-constexpr int64_t kGrouped = 16;   // the fewest numbers of a slice for which grouping pays
+constexpr int64_t kGrouped = 512;  // the fewest bytes of a slice for which grouping pays
 
 /// True if all n values are in [0, size).
 LATHE_CLONES bool all_inside(const int64_t* values, int64_t n, int64_t size) {
@@ -39,19 +39,34 @@ LATHE_CLONES void add_base(T* __restrict__ y, const T* __restrict__ base, int64_
   for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(base[i] + y[i]);
 }
 
-/// y = the sum of the slices order[0], order[1], … of x, which are `stride` apart; at most kColumns
-/// numbers of each.
+/// y = base, or 0, + the sum of the slices order[0], order[1], … of x, which are `stride` apart; of
+/// each, `width` numbers.
 template <class T>
-LATHE_CLONES void sum_of_slices(T* __restrict__ y, const T* __restrict__ x,
-                                const int64_t* __restrict__ order, int64_t count, int64_t stride,
-                                int64_t width) {
+[[gnu::always_inline]] inline void add_slices(T* __restrict__ y, const T* __restrict__ base,
+                                              const T* __restrict__ x,
+                                              const int64_t* __restrict__ order, int64_t count,
+                                              int64_t stride, int64_t width) {
   T sums[kColumns];
-  std::fill_n(sums, width, T(0));
+  for (int64_t c = 0; c < width; ++c) sums[c] = T(0);
   for (int64_t k = 0; k < count; ++k) {
     const T* from = x + order[k] * stride;
     for (int64_t c = 0; c < width; ++c) sums[c] = static_cast<T>(sums[c] + from[c]);
   }
-  std::copy_n(sums, width, y);
+  if (base == nullptr) {
+    for (int64_t c = 0; c < width; ++c) y[c] = sums[c];
+  } else {
+    for (int64_t c = 0; c < width; ++c) y[c] = static_cast<T>(base[c] + sums[c]);
+  }
+}
+template <class T>
+LATHE_CLONES void add_whole_slices(T* y, const T* base, const T* x, const int64_t* order,
+                                   int64_t count, int64_t stride) {
+  add_slices(y, base, x, order, count, stride, kColumns);  // with a width that the compiler knows
+}
+template <class T>
+LATHE_CLONES void add_parts(T* y, const T* base, const T* x, const int64_t* order, int64_t count,
+                            int64_t stride, int64_t width) {
+  add_slices(y, base, x, order, count, stride, width);
 }
 
 /// Which slices have which index: those with index r are order[first[r]] to order[first[r + 1]],
@@ -169,7 +184,7 @@ void index_sum(const Tensor& y, const Tensor& x, const Tensor& index, const Tens
   visit_number(y.dtype(), "index_add", [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* const added = base.defined() ? base.data<T>() : nullptr;
-    if (inner < kGrouped) {
+    if (inner * static_cast<int64_t>(sizeof(T)) < kGrouped) {
       parallel_for(y.dim(0), tasks_of((n + count) * inner), [&](int64_t begin, int64_t end) {
         for (int64_t outer = begin; outer < end; ++outer) {
           T* to = y.data<T>() + outer * n * inner;
@@ -178,9 +193,10 @@ void index_sum(const Tensor& y, const Tensor& x, const Tensor& index, const Tens
           if (inner == 1) {
             for (int64_t k = 0; k < count; ++k) to[at[k]] = static_cast<T>(to[at[k]] + from[k]);
           } else {
-            for (int64_t k = 0; k < count; ++k, from += inner) {
-              T* sum = to + at[k] * inner;
-              for (int64_t c = 0; c < inner; ++c) sum[c] = static_cast<T>(sum[c] + from[c]);
+            const int64_t width = inner;  // a copy: stores of u8 could change what is captured
+            for (int64_t k = 0; k < count; ++k, from += width) {
+              T* sum = to + at[k] * width;
+              for (int64_t c = 0; c < width; ++c) sum[c] = static_cast<T>(sum[c] + from[c]);
             }
           }
           if (added != nullptr) add_base(to, added + outer * n * inner, n * inner);
@@ -196,10 +212,16 @@ void index_sum(const Tensor& y, const Tensor& x, const Tensor& index, const Tens
         const int64_t row = i / parts, outer = row / n, column = i % parts * kColumns;
         const int64_t width = std::min(kColumns, inner - column);
         const int64_t* const first = groups.first.data() + row % n;
-        T* to = y.data<T>() + row * inner + column;
-        sum_of_slices(to, x.data<T>() + outer * count * inner + column,
-                      groups.order.data() + first[0], first[1] - first[0], inner, width);
-        if (added != nullptr) add_base(to, added + row * inner + column, width);
+        const int64_t offset = row * inner + column, slices = first[1] - first[0];
+        T* const to = y.data<T>() + offset;
+        const T* const from = x.data<T>() + outer * count * inner + column;
+        const T* const onto = added == nullptr ? nullptr : added + offset;
+        const int64_t* const order = groups.order.data() + first[0];
+        if (width == kColumns) {
+          add_whole_slices(to, onto, from, order, slices, inner);
+        } else {
+          add_parts(to, onto, from, order, slices, inner, width);
+        }
       }
     });
   });
