@@ -20,11 +20,13 @@ namespace lathe {
 namespace {
 
 using cpu::kBand, cpu::kTile;
-constexpr int64_t kTask = 1 << 16;     // the least number of differences for one thread
+constexpr int64_t kTask = 1 << 17;     // the least number of differences for one thread
+constexpr int64_t kRootWork = 8;       // differences that take as long as a root
+constexpr int64_t kRows = 8 * kTile;   // of x1, that one task takes
+constexpr int64_t kNumbers = 1 << 17;  // of x2, at most, that stay in the second-level cache
 constexpr int64_t kLeastProduct = 16;  // numbers in a row for which a product saves time
-constexpr int64_t kGroup = 8;          // the most bands that are at hand together, and the most
-constexpr int64_t kNumbers = 1 << 15;  // numbers in them: half of a second-level cache
-constexpr int64_t kRows = 1020;        // of x1, that one task takes; a multiple of kTile
+constexpr int kMostNear = 8;           // rows of a band whose distances are computed one by one
+constexpr int64_t kPiece = 8 * kBand;  // columns of y whose products are computed before the roots
 
 /// A number of each row of a band, where vectors begin with a line of the cache.
 template <class T>
@@ -49,91 +51,132 @@ LATHE_CLONES void squares_to_band(T* __restrict__ y, const T* __restrict__ a,
 }
 
 #if defined(__x86_64__)
-/// The squared distances of a tile of rows from a band, whose `width` rows are also given, by a
-/// product. Those that it makes inaccurate are computed again. Returns how many these are.
-int64_t squares_of_tile(float* squares, int64_t stride, const float* a, const float* a_norms,
-                        const float* band, const float* band_norms, const float* rows,
-                        int64_t width, int64_t d) {
-  uint64_t near[kTile];
-  cpu::squares_by_product_avx512(squares, stride, near, a, a_norms, band, band_norms, d);
-  const uint64_t inside = ~uint64_t{0} >> (kBand - width);
+/// The squared distances of a tile of rows from a piece of `width` rows, whose bands are also
+/// given, by a product. Those that it makes inaccurate are computed again. Returns how many.
+int64_t squares_of_piece(float* squares, const float* tile, const float* bands, const float* rows,
+                         int64_t width, int64_t d) {
+  float tile_norms[kTile];
+  for (int64_t i = 0; i < kTile; ++i) tile_norms[i] = cpu::square_norm_avx512(tile + i * d, d);
   int64_t again = 0;
-  for (int64_t i = 0; i < kTile; ++i, a += d, squares += stride) {
-    near[i] &= inside;
-    again += std::popcount(near[i]);
-    for (uint64_t rest = near[i]; rest != 0; rest &= rest - 1) {
-      const int c = std::countr_zero(rest);
-      squares[c] = cpu::square_apart_avx512(a, rows + c * d, d);
+  for (int64_t first = 0; first < width; first += kBand) {
+    const int64_t inside = std::min(kBand, width - first);
+    const float* const band = bands + first * (d + 1);
+    uint64_t near[kTile];
+    cpu::squares_by_product_avx512(squares + first, kPiece, near, tile, tile_norms, band,
+                                   band + d * kBand, d);
+    for (int64_t i = 0; i < kTile; ++i) {
+      const float* const a = tile + i * d;
+      float* const found = squares + i * kPiece + first;
+      near[i] &= ~uint64_t{0} >> (kBand - inside);
+      const int count = std::popcount(near[i]);
+      float exact[kBand];
+      if (count > kMostNear) squares_to_band(exact, a, band, d);
+      for (uint64_t rest = near[i]; rest != 0; rest &= rest - 1) {
+        const int c = std::countr_zero(rest);
+        found[c] =
+            count > kMostNear ? exact[c] : cpu::square_apart_avx512(a, rows + (first + c) * d, d);
+      }
+      again += count;
     }
   }
   return again;
 }
-
-void norms_of(float* norms, const float* x, int64_t rows, int64_t d) {
-  for (int64_t i = 0; i < rows; ++i) norms[i] = cpu::square_norm_avx512(x + i * d, d);
-}
 #endif
+
+/// The bands of x2 [batch,r,d], each a line for every number of its rows and one for their squared
+/// norms.
+template <class T>
+std::vector<Line<T>> bands_of(const T* x2, int64_t batch, int64_t r, int64_t d) {
+  const int64_t bands = ceil_div(r, kBand);
+  std::vector<Line<T>> lines(static_cast<size_t>(batch * bands * (d + 1)));
+  const int64_t grain = std::max<int64_t>(1, kTask / 8 / std::max<int64_t>(1, kBand * d));
+  parallel_for(batch * bands, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t first = b % bands * kBand, width = std::min(kBand, r - first);
+      const T* const rows = x2 + (b / bands * r + first) * d;
+      Line<T>* const band = lines.data() + b * (d + 1);
+      for (int64_t c = 0; c < width; ++c) {
+        for (int64_t k = 0; k < d; ++k) band[k].numbers[c] = rows[c * d + k];
+      }
+      for (int64_t k = 0; k < d; ++k) {
+        for (int64_t c = 0; c < kBand; ++c) {
+          band[d].numbers[c] += band[k].numbers[c] * band[k].numbers[c];
+        }
+      }
+    }
+  });
+  return lines;
+}
+
+/// The distances of rows of x1 from bands of x2.
+template <class T>
+struct Distances {
+  T* y;
+  const T *x1, *x2;
+  int64_t r, d;
+  bool multiplies;
+  RowKernel root = cpu::unary_kernel(UnaryOp::kSqrt, dtype_of<T>, {});  // vector code
+
+  void take_roots(T* to, const T* squares, int64_t n) const {
+    constexpr int64_t step[] = {sizeof(T), sizeof(T)};
+    char* const data[] = {reinterpret_cast<char*>(to),
+                          reinterpret_cast<char*>(const_cast<T*>(squares))};
+    root(StridedRow{data, step, n});
+  }
+
+  /// y[row,column] for the rows and columns given, of the pair of matrices that begin at x1 and x2;
+  /// `bands` are those of x2.
+  void compute(const T* bands, int64_t first_row, int64_t last_row, int64_t first_column,
+               int64_t last_column) const {
+    alignas(64) T squares[kTile * kPiece];
+    [[maybe_unused]] int64_t tried = 0, again = 0;  // by a product
+    for (int64_t row = first_row; row < last_row; row += kTile) {
+      const int64_t count = std::min(kTile, last_row - row);
+      const T* const a = x1 + row * d;
+      for (int64_t first = first_column; first < last_column; first += kPiece) {
+        const int64_t width = std::min(kPiece, last_column - first);
+        T* const to = y + row * r + first;
+#if defined(__x86_64__)
+        if constexpr (std::is_same_v<T, float>) {
+          if (multiplies && count == kTile && 4 * again <= tried) {
+            tried += kTile * width;
+            again +=
+                squares_of_piece(squares, a, bands + first * (d + 1), x2 + first * d, width, d);
+            for (int64_t i = 0; i < count; ++i) {
+              take_roots(to + i * r, squares + i * kPiece, width);
+            }
+            continue;
+          }
+        }
+#endif
+        for (int64_t c = 0; c < width; c += kBand) {
+          for (int64_t i = 0; i < count; ++i) {
+            squares_to_band(squares, a + i * d, bands + (first + c) * (d + 1), d);
+            take_roots(to + i * r + c, squares, std::min(kBand, width - c));
+          }
+        }
+      }
+    }
+  }
+};
 
 template <class T>
 void run(T* y, const T* x1, const T* x2, int64_t batch, int64_t p, int64_t r, int64_t d) {
-  const RowKernel root = cpu::unary_kernel(UnaryOp::kSqrt, dtype_of<T>, {});  // vector code
-  constexpr int64_t step[] = {sizeof(T), sizeof(T)};
-  const int64_t fits = kNumbers / std::max<int64_t>(1, d * kBand);
-  const int64_t columns =
-      std::min(ceil_div(r, kBand), std::clamp<int64_t>(fits, 1, kGroup)) * kBand;
-  const int64_t groups = ceil_div(r, columns), parts = ceil_div(p, kRows);
-  const int64_t work = std::min(p, kRows) * columns * d;
-  const int64_t grain = std::max<int64_t>(1, kTask / std::max<int64_t>(1, work));
-  [[maybe_unused]] const bool multiplies =
+  const std::vector<Line<T>> lines = bands_of(x2, batch, r, d);
+  const bool multiplies =
       std::is_same_v<T, float> && d >= kLeastProduct && p >= kTile && r >= kBand && has_avx512();
-  parallel_for(batch * groups * parts, grain, [&](int64_t begin, int64_t end) {
-    std::vector<Line<T>> lines(static_cast<size_t>(d * columns / kBand));
-    T* const bands = reinterpret_cast<T*>(lines.data());
-    alignas(64) T squares[kTile * kGroup * kBand];
+  const int64_t fits = std::max<int64_t>(1, kNumbers / std::max<int64_t>(1, d * kBand)) * kBand;
+  const int64_t bands = ceil_div(r, kBand), columns = std::min(fits, bands * kBand);
+  const int64_t groups = ceil_div(r, columns), blocks = ceil_div(p, kRows);
+  const int64_t work = std::min(p, kRows) * columns * (d + kRootWork);
+  const int64_t grain = std::max<int64_t>(1, kTask / work);
+  parallel_for(batch * groups * blocks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
-      const int64_t n = item / (groups * parts), first_row = item % parts * kRows;
-      const int64_t last_row = std::min(p, first_row + kRows);
-      const int64_t first = item / parts % groups * columns, width = std::min(columns, r - first);
-      const T* const rows = x2 + (n * r + first) * d;
-      if (width < columns) std::fill_n(bands, d * columns, T(0));
-      for (int64_t c = 0; c < width; ++c) {
-        T* const column = bands + c / kBand * kBand * d + c % kBand;
-        for (int64_t k = 0; k < d; ++k) column[k * kBand] = rows[c * d + k];
-      }
-#if defined(__x86_64__)
-      float norms[kGroup * kBand], tile_norms[kTile];
-      if constexpr (std::is_same_v<T, float>) {
-        if (multiplies) norms_of(norms, rows, width, d);
-      }
-      std::fill(norms + width, std::end(norms), 0.0f);
-      int64_t again = 0;  // if these are many, the rest does without a product
-#endif
-      for (int64_t row = first_row; row < last_row; row += kTile) {
-        const int64_t count = std::min(kTile, last_row - row);
-        const T* const a = x1 + (n * p + row) * d;
-        bool are_known = false;
-#if defined(__x86_64__)
-        if constexpr (std::is_same_v<T, float>) {
-          if (multiplies && count == kTile && again <= (row - first_row + kTile) * width / 4) {
-            norms_of(tile_norms, a, kTile, d);
-            for (int64_t c = 0; c < width; c += kBand) {
-              again += squares_of_tile(squares + c, columns, a, tile_norms, bands + c * d,
-                                       norms + c, rows + c * d, std::min(kBand, width - c), d);
-            }
-            are_known = true;
-          }
-        }
-#endif
-        for (int64_t i = 0; i < count; ++i) {
-          T* const from = squares + i * columns;
-          for (int64_t c = 0; c < width && !are_known; c += kBand) {
-            squares_to_band(from + c, a + i * d, bands + c * d, d);
-          }
-          T* const to = y + (n * p + row + i) * r + first;
-          char* const data[] = {reinterpret_cast<char*>(to), reinterpret_cast<char*>(from)};
-          root(StridedRow{data, step, width});
-        }
-      }
+      const int64_t n = item / (groups * blocks), row = item % blocks * kRows;
+      const int64_t column = item / blocks % groups * columns;
+      const Distances<T> pair{y + n * p * r, x1 + n * p * d, x2 + n * r * d, r, d, multiplies};
+      pair.compute(reinterpret_cast<const T*>(lines.data() + n * bands * (d + 1)), row,
+                   std::min(p, row + kRows), column, std::min(r, column + columns));
     }
   });
 }

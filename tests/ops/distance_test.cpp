@@ -98,6 +98,11 @@ TEST_CASE("cdist: long rows, also near ones, and rows that are far from 0") {
     CHECK(difference(cdist(a, b), y, 0) == "");
     set_num_threads(before);
   }
+  for (const DType dtype : {kF32, kF64}) {  // more rows than are at hand at a time
+    const Tensor few = randn({7, 64}).to(dtype), many = randn({3000, 64}).to(dtype);
+    const Tensor apart = few.to(kF64).unsqueeze(-2) - many.to(kF64).unsqueeze(-3);
+    CHECK(difference(cdist(few, many), sqrt(square(apart).sum({-1})), 1e-6) == "");
+  }
   // The square of one norm is more than the largest number; that of the distance is not.
   const Tensor large = full({6, 16}, 4.7e18), less = full({64, 16}, 4e17);
   CHECK(difference(cdist(large, less), full({6, 64}, 1.72e19), 1e-5) == "");
