@@ -92,23 +92,12 @@ void factor_row(T* out, const T* a, const T* b, int64_t n) {
 
 /// out[i] = f(a[i], b[i]) over one row; dense rows and rows with one repeated operand vectorise.
 template <class Out, class T, class F>
-void binary_row(const StridedRow& row, F f) {
-  using C = ComputeType<T>;
-  const auto store = [&](Out& out, C a, C b) { out = Out(in_form(f, a, b)); };
+void wide_type_row(const StridedRow& row, F f) {
+  const auto store = [&](Out& out, T a, T b) { out = Out(in_form(f, a, b)); };
   Out* out = row.at<Out>(0);
   const T* a = row.at<T>(1);
   const T* b = row.at<T>(2);
   const int64_t n = row.size;
-  if constexpr (kIsHalf<T>) {
-    if constexpr (kIsFactor<F>) {
-      const bool is_dense = row.dense<Out>(0) && row.dense<T>(1) && row.dense<T>(2);
-      if (is_dense && n >= kLookedUpRow) return factor_row<F>(out, a, b, n);
-    }
-    if (has_blocks<Out, T, 2>(row)) {
-      return row_by_blocks<Out, T, 2>(
-          row, [&](const StridedRow& block) { binary_row<ComputeType<Out>, float>(block, f); });
-    }
-  }
   if constexpr (kHasWidePair<F> && std::is_same_v<T, float>) {
     if (row.dense<Out>(0) && row.dense<T>(1)) {
       if (row.dense<T>(2)) return wide_pair(out, a, b, n, f);
@@ -128,20 +117,39 @@ void binary_row(const StridedRow& row, F f) {
     }
   }
   if (row.dense<Out>(0) && row.dense<T>(1) && row.dense<T>(2)) {
-    for (int64_t i = 0; i < n; ++i) store(out[i], C(a[i]), C(b[i]));
+    for (int64_t i = 0; i < n; ++i) store(out[i], a[i], b[i]);
   } else if (row.dense<Out>(0) && row.dense<T>(1) && row.step[2] == 0) {
-    const C same = C(*b);
-    for (int64_t i = 0; i < n; ++i) store(out[i], C(a[i]), same);
+    const T same = *b;
+    for (int64_t i = 0; i < n; ++i) store(out[i], a[i], same);
   } else if (row.dense<Out>(0) && row.step[1] == 0 && row.dense<T>(2)) {
-    const C same = C(*a);
-    for (int64_t i = 0; i < n; ++i) store(out[i], same, C(b[i]));
+    const T same = *a;
+    for (int64_t i = 0; i < n; ++i) store(out[i], same, b[i]);
   } else {
     char *po = row.data[0], *pa = row.data[1], *pb = row.data[2];
     for (int64_t i = 0; i < n; ++i) {
-      store(*reinterpret_cast<Out*>(po), C(*reinterpret_cast<T*>(pa)),
-            C(*reinterpret_cast<T*>(pb)));
+      store(*reinterpret_cast<Out*>(po), *reinterpret_cast<T*>(pa), *reinterpret_cast<T*>(pb));
       po += row.step[0], pa += row.step[1], pb += row.step[2];
     }
+  }
+}
+
+template <class Out, class T, class F>
+void half_type_row(const StridedRow& row, F f) {
+  if constexpr (kIsFactor<F>) {
+    if (row.size >= kLookedUpRow && row.dense<Out>(0) && row.dense<T>(1) && row.dense<T>(2)) {
+      return factor_row<F>(row.at<Out>(0), row.at<T>(1), row.at<T>(2), row.size);
+    }
+  }
+  row_by_blocks<Out, T, 2>(
+      row, [&](const StridedRow& block) { wide_type_row<ComputeType<Out>, float>(block, f); });
+}
+
+template <class Out, class T, class F>
+void binary_row(const StridedRow& row, F f) {
+  if constexpr (kIsHalf<T>) {
+    half_type_row<Out, T>(row, f);
+  } else {
+    wide_type_row<Out, T>(row, f);
   }
 }
 

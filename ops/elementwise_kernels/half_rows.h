@@ -9,6 +9,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "lathe/core/function_ref.h"
 #include "lathe/core/half.h"
 #include "lathe/core/strided_loop.h"
 #include "lathe/core/visit.h"
@@ -18,41 +19,52 @@ namespace lathe::cpu {
 template <class T>
 inline constexpr bool kIsHalf = !std::is_same_v<T, ComputeType<T>>;
 
-/// True if row_by_blocks() takes the row: a dense result, operands that are dense or one number.
-template <class Out, class T, int kOperands>
-bool has_blocks(const StridedRow& row) {
-  bool all = row.dense<Out>(0);
-  for (int k = 1; k <= kOperands; ++k) all &= row.dense<T>(k) || row.step[k] == 0;
-  return all;
+/// n numbers that lie `step` bytes apart, as f32.
+template <class T>
+void read_block(float* to, const char* from, int64_t step, int64_t n) {
+  if constexpr (kIsHalf<T>) {
+    if (step == sizeof(T)) return convert(to, reinterpret_cast<const T*>(from), n);
+  }
+  for (int64_t i = 0; i < n; ++i, from += step) {
+    to[i] = static_cast<float>(*reinterpret_cast<const T*>(from));
+  }
+}
+template <class T>
+void write_block(char* to, int64_t step, const ComputeType<T>* from, int64_t n) {
+  if constexpr (kIsHalf<T>) {
+    if (step == sizeof(T)) return convert(reinterpret_cast<T*>(to), from, n);
+  }
+  for (int64_t i = 0; i < n; ++i, to += step) *reinterpret_cast<T*>(to) = T(from[i]);
 }
 
 /// Calls compute(block) for blocks of the row, whose operands are f32 and whose result is
-/// ComputeType<Out>. T is a half type, Out that or bool.
-template <class Out, class T, int kOperands, class Compute>
-void row_by_blocks(const StridedRow& row, Compute compute) {
+/// ComputeType<Out>, all dense or one number. T is computed in f32.
+template <class Out, class T, int kOperands>
+void row_by_blocks(const StridedRow& row, FunctionRef<void(const StridedRow&)> compute) {
   using Wide = ComputeType<Out>;
   constexpr int64_t kBlock = 1024;  // buffers of 12 KiB for two operands: first-level cache
   float in[kOperands][kBlock];
-  Wide rounded_later[kBlock];
-  char* data[kOperands + 1];
+  Wide result[kBlock];
+  char* data[kOperands + 1] = {reinterpret_cast<char*>(result)};
   int64_t step[kOperands + 1] = {sizeof(Wide)};
   for (int k = 1; k <= kOperands; ++k) {
     data[k] = reinterpret_cast<char*>(in[k - 1]);
-    step[k] = row.dense<T>(k) ? int64_t{sizeof(float)} : 0;
-    if (step[k] == 0) in[k - 1][0] = float{*row.at<T>(k)};
+    step[k] = row.step[k] != 0 ? int64_t{sizeof(float)} : 0;
+    if (step[k] == 0) read_block<T>(in[k - 1], row.data[k], 0, 1);
   }
   for (int64_t first = 0; first < row.size; first += kBlock) {
     const int64_t count = std::min(kBlock, row.size - first);
     for (int k = 1; k <= kOperands; ++k) {
-      if (step[k] != 0) convert(in[k - 1], row.at<T>(k) + first, count);
+      if (step[k] == 0) continue;
+      read_block<T>(in[k - 1], row.data[k] + first * row.step[k], row.step[k], count);
     }
-    if constexpr (kIsHalf<Out>) {
-      data[0] = reinterpret_cast<char*>(rounded_later);
+    char* const to = row.data[0] + first * row.step[0];
+    if (!kIsHalf<Out> && row.dense<Out>(0)) {
+      data[0] = to;
       compute(StridedRow{data, step, count});
-      convert(row.at<Out>(0) + first, rounded_later, count);
     } else {
-      data[0] = reinterpret_cast<char*>(row.at<Out>(0) + first);
       compute(StridedRow{data, step, count});
+      write_block<Out>(to, row.step[0], result, count);
     }
   }
 }

@@ -114,60 +114,54 @@ void float_row(float* out, const float* x, int64_t n, F f) {
     if (!row_avx512<F>(out, x, n)) wide_row(out, x, n, f);
   }
 }
-/// A row with steps, with the bits of a dense one; computed in f32.
 template <class Out, class T, class F>
-void strided_float_row(const StridedRow& row, F f) {
-  constexpr int64_t kBlock = 256;
-  float block[kBlock];
-  for (int64_t first = 0; first < row.size; first += kBlock) {
-    const int64_t count = std::min(kBlock, row.size - first);
-    const char* x = row.data[1] + first * row.step[1];
-    for (int64_t i = 0; i < count; ++i, x += row.step[1]) {
-      block[i] = static_cast<float>(*reinterpret_cast<const T*>(x));
-    }
-    float_row(block, block, count, f);
-    char* out = row.data[0] + first * row.step[0];
-    for (int64_t i = 0; i < count; ++i, out += row.step[0]) {
-      *reinterpret_cast<Out*>(out) = Out(block[i]);
-    }
-  }
-}
-
-template <class Out, class T, class F>
-void unary_row(const StridedRow& row, F f) {
-  using C = ComputeType<T>;
-  if constexpr (kIsHalf<T>) {
-    const auto by_blocks = [f](const StridedRow& halves) {
-      row_by_blocks<Out, T, 1>(
-          halves, [&](const StridedRow& block) { unary_row<ComputeType<Out>, float>(block, f); });
-    };
-    if constexpr (kIsLookedUp<F>) {
-      if (row.size >= kLookedUpRow && row.dense<Out>(0) && row.dense<T>(1)) {
-        const Out* const table = table_of<Out, T>([&](Out* out, T* x, int64_t n) {
-          char* const data[] = {reinterpret_cast<char*>(out), reinterpret_cast<char*>(x)};
-          const int64_t step[] = {sizeof(Out), sizeof(T)};
-          by_blocks(StridedRow{data, step, n});
-        });
-        return look_up(row.at<Out>(0), table, row.at<T>(1), row.size);
-      }
-    }
-    if (has_blocks<Out, T, 1>(row)) return by_blocks(row);
-  }
+void wide_type_row(const StridedRow& row, F f) {
   if (row.dense<Out>(0) && row.dense<T>(1)) {
     if constexpr (kHasFloatRow<F> && std::is_same_v<T, float> && std::is_same_v<Out, float>) {
       return float_row(row.at<float>(0), row.at<float>(1), row.size, f);
     }
     Out* out = row.at<Out>(0);
     const T* x = row.at<T>(1);
-    for (int64_t i = 0; i < row.size; ++i) out[i] = Out(f(C(x[i])));
+    for (int64_t i = 0; i < row.size; ++i) out[i] = Out(f(x[i]));
     return;
   }
-  if constexpr (kRowAvx512<F> != nullptr && std::is_same_v<C, float>) {
-    return strided_float_row<Out, T>(row, f);
+  if constexpr (kRowAvx512<F> != nullptr && std::is_same_v<T, float>) {
+    // With the bits of a dense row.
+    return row_by_blocks<Out, T, 1>(row, [f](const StridedRow& block) {
+      float_row(block.at<float>(0), block.at<float>(1), block.size, f);
+    });
   }
   char *out = row.data[0], *x = row.data[1];
   for (int64_t i = 0; i < row.size; ++i, out += row.step[0], x += row.step[1]) {
-    *reinterpret_cast<Out*>(out) = Out(in_form(f, C(*reinterpret_cast<T*>(x))));
+    *reinterpret_cast<Out*>(out) = Out(in_form(f, *reinterpret_cast<T*>(x)));
+  }
+}
+
+template <class Out, class T, class F>
+void half_type_row(const StridedRow& row, F f) {
+  const auto by_blocks = [f](const StridedRow& halves) {
+    row_by_blocks<Out, T, 1>(
+        halves, [&](const StridedRow& block) { wide_type_row<ComputeType<Out>, float>(block, f); });
+  };
+  if constexpr (kIsLookedUp<F>) {
+    if (row.size >= kLookedUpRow && row.dense<Out>(0) && row.dense<T>(1)) {
+      const Out* const table = table_of<Out, T>([&](Out* out, T* x, int64_t n) {
+        char* const data[] = {reinterpret_cast<char*>(out), reinterpret_cast<char*>(x)};
+        const int64_t step[] = {sizeof(Out), sizeof(T)};
+        by_blocks(StridedRow{data, step, n});
+      });
+      return look_up(row.at<Out>(0), table, row.at<T>(1), row.size);
+    }
+  }
+  by_blocks(row);
+}
+
+template <class Out, class T, class F>
+void unary_row(const StridedRow& row, F f) {
+  if constexpr (kIsHalf<T>) {
+    half_type_row<Out, T>(row, f);
+  } else {
+    wide_type_row<Out, T>(row, f);
   }
 }
 

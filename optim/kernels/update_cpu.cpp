@@ -118,16 +118,42 @@ LATHE_CLONES void ema(C* __restrict__ a, const T* __restrict__ x, int64_t n, Ema
 }
 
 /// A rule of element_rules.h; b is null where the rule has one buffer.
-template <bool kMaster, class T, class Rule, class C = ComputeType<T>>
-LATHE_CLONES void by_rule(T* __restrict__ p, C* __restrict__ w, const T* __restrict__ g,
-                          C* __restrict__ a, C* __restrict__ b, int64_t n, GradFactor<C> f,
-                          Rule rule) {
+template <class C, class Rule>
+LATHE_CLONES void by_rule(C* __restrict__ p, const C* __restrict__ g, C* __restrict__ a,
+                          C* __restrict__ b, int64_t n, GradFactor<C> f, Rule rule) {
   for (int64_t i = 0; i < n; ++i) {
     C buffers[2] = {a[i], C(0)};
     if constexpr (Rule::kBuffers > 1) buffers[1] = b[i];
-    store<kMaster>(p, w, i, rule(load<kMaster>(p, w, i), f(C(g[i])), buffers));
+    p[i] = rule(p[i], f(g[i]), buffers);
     a[i] = buffers[0];
     if constexpr (Rule::kBuffers > 1) b[i] = buffers[1];
+  }
+}
+
+template <bool kMaster, class T, class C = ComputeType<T>>
+LATHE_CLONES void load_block(C* __restrict__ to, const T* __restrict__ p, const C* __restrict__ w,
+                             int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = load<kMaster>(p, w, i);
+}
+template <bool kMaster, class T, class C = ComputeType<T>>
+LATHE_CLONES void store_block(T* __restrict__ p, C* __restrict__ w, const C* __restrict__ from,
+                              int64_t n) {
+  for (int64_t i = 0; i < n; ++i) store<kMaster>(p, w, i, from[i]);
+}
+
+/// The same for parameters of half types, in blocks of the compute type: one loop a rule and dtype
+/// would be a hundred kilobytes of code.
+template <bool kMaster, class T, class Rule, class C = ComputeType<T>>
+void half_by_rule(const Arrays<T>& x, int64_t n, const Rule& rule) {
+  constexpr int64_t kBlock = 1024;
+  C p[kBlock], g[kBlock];
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t count = std::min(kBlock, n - i);
+    C* const master = kMaster ? x.master + i : nullptr;
+    load_block<kMaster>(p, x.p + i, master, count);
+    load_block<false>(g, x.g + i, static_cast<const C*>(nullptr), count);
+    by_rule(p, g, x.a + i, x.b != nullptr ? x.b + i : nullptr, count, x.factor, rule);
+    store_block<kMaster>(x.p + i, master, p, count);
   }
 }
 
@@ -135,9 +161,11 @@ template <template <class> class Rule, class Options>
 void update(std::span<const UpdateItem> items, const Options& o) {
   for_all(items, Options::kName, [&]<class T>(const UpdateItem& item, Arrays<T> x, int64_t n) {
     const auto rule = Rule<ComputeType<T>>::at(item.step, o);
-    with_master<T>(x.master, [&](auto kind) {
-      by_rule<decltype(kind)::value>(x.p, x.master, x.g, x.a, x.b, n, x.factor, rule);
-    });
+    if constexpr (is_half(dtype_of<T>)) {
+      with_master<T>(x.master, [&](auto kind) { half_by_rule<decltype(kind)::value>(x, n, rule); });
+    } else {
+      by_rule(x.p, x.g, x.a, x.b, n, x.factor, rule);
+    }
   });
 }
 
