@@ -177,6 +177,18 @@ class GpuCheck(unittest.TestCase):
             found |= {f"{lists.parent.name}/{name}" for name in names}
         self.assertEqual(found, test_programs.NEED_THE_TREE)
 
+    def test_a_program_with_a_case_for_a_gpu_is_in_a_pack(self):
+        left_out = re.search(r'^left_out="([^"]+)"', (TOOLS / "gpu_pack.sh").read_text(), re.M)[1].replace("\\\n", "").split()
+        lists = {path: path.read_text() for path in (TOOLS.parent / "tests").rglob("CMakeLists.txt")}
+        for program in left_out:
+            name, sources = program.removeprefix("test_"), []
+            for path, text in lists.items():
+                for match in re.finditer(rf"lathe_test\({name}\b([^)]*)", text):
+                    sources += [path.parent / word for word in match[1].split() if word.endswith("_test.cpp")]
+            cases = [len(re.findall(r"\* *(?:test::)?(?:cuda|gpus|kernel)_case\(", source.read_text())) for source in sources]
+            self.assertTrue(sources, program)
+            self.assertTrue(program == "test_bridge" or sum(cases) == 0, program)
+
     def test_a_failure_is_named_and_the_rest_goes_on(self):
         status, text, report = self.finish(self.start("--seconds", "1000", "kernels", "losses", FAKE_KERNELS="3"))
         self.assertEqual((status, text.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"))
