@@ -93,6 +93,16 @@ def test_the_command_calls_nothing_that_a_shared_library_hides(folder):
     assert not called & hidden, f"without LATHE_API: {sorted(called & hidden)}"
 
 
+def test_the_library_runs_nothing_before_main(folder):
+    """Else a program that links it statically holds all that the initialiser names: tables of operators, five megabytes."""
+    if not HARDENED:
+        return
+    begun = {name for _, section, name in symbols_of(BUILD / "liblathe.a") if section != "UND" and name.startswith("_GLOBAL__sub_I_")}
+    # Gloo's header has a global of its own; nvcc registers kernels.
+    unexpected = {name for name in begun if not re.search(r"gloo|cudafe|tmpxft", name) and not name.endswith(".cold")}
+    assert not unexpected, f"make these constexpr, or static inside a function: {sorted(unexpected)}"
+
+
 def main():
     passed = failed = 0
     for name, test in sorted(globals().items()):

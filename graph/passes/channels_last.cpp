@@ -18,7 +18,7 @@ namespace {
 /// known or the value has gaps. A wrong one would cost a copy, not a result: ops read strides.
 using Order = std::vector<size_t>;
 
-const Order kNhwc = {0, 2, 3, 1};
+Order nhwc_order() { return {0, 2, 3, 1}; }
 constexpr size_t kResidualInput = 3;  // an input of fused_conv2d: x, w, bias, residual
 
 bool is_convolution(const Node& node) { return calls_one_of(node, {"conv2d", "fused_conv2d"}); }
@@ -57,7 +57,7 @@ class ChannelsLast {
 
   /// The value, brought into NHWC once if it may lie otherwise.
   int in_nhwc(int value) {
-    if (order(value) == kNhwc) return value;
+    if (order(value) == nhwc_order()) return value;
     const auto [at, is_new] = ordered_.emplace(value, -1);
     if (!is_new) return at->second;
     static const std::vector<std::string> attributes = {"format"};
@@ -69,7 +69,7 @@ class ChannelsLast {
                             {std::string("channels_last")},
                             at->second,
                             {}});
-    set_order(at->second, kNhwc);
+    set_order(at->second, nhwc_order());
     return at->second;
   }
 
@@ -123,7 +123,7 @@ class ChannelsLast {
   /// A fused_conv2d may be several ops, the last of which keeps the order of a convolution.
   Order convolved(const Node& node) const {
     if (type(node.output).shape.size() != 4) return {};
-    return node.op->name == "fused_conv2d" && fits_both(node.output) ? Order() : kNhwc;
+    return node.op->name == "fused_conv2d" && fits_both(node.output) ? Order() : nhwc_order();
   }
 
   /// Of a pointwise op: that of the first input that is not stretched.
@@ -138,7 +138,7 @@ class ChannelsLast {
     const std::string& op = node.op->name;
     if (is_convolution(node)) return convolved(node);
     if (op == "contiguous") {
-      return node.attributes[0] == Attribute(std::string("channels_last")) ? kNhwc
+      return node.attributes[0] == Attribute(std::string("channels_last")) ? nhwc_order()
                                                                            : row_major(node.output);
     }
     if (calls_one_of(node, {"linear", "mlp", "layer_norm"})) return row_major(node.output);
@@ -149,8 +149,8 @@ class ChannelsLast {
     if (op == "transpose") return transposed(node);
     if (op == "cat") {
       const bool nhwc = std::ranges::all_of(
-          node.inputs, [&](int input) { return input >= 0 && kept(input) == kNhwc; });
-      return nhwc && !node.inputs.empty() ? kNhwc : Order();
+          node.inputs, [&](int input) { return input >= 0 && kept(input) == nhwc_order(); });
+      return nhwc && !node.inputs.empty() ? nhwc_order() : Order();
     }
     return node.op->pointwise ? of_whole_input(node) : Order();
   }

@@ -367,7 +367,7 @@ void upsample_of(Call& c) {
 using enum Kind;
 
 // clang-format off
-const Target kLayers[] = {
+constexpr Target kLayers[] = {
     {"aten.conv1d.default", conv1d_of}, {"aten.conv2d.default", conv2d_of}, {"aten.conv2d.padding", conv2d_of}, {"aten.conv3d.default", conv3d_of},
     {"aten.conv_transpose1d.default", conv_transpose1d_of}, {"aten.conv_transpose2d.input", conv_transpose2d_of},
     {"aten.embedding.default", embedding_of}, {"aten.embedding_bag.padding_idx", embedding_bag_of}, {"aten.scaled_dot_product_attention.default", attention},

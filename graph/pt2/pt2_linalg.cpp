@@ -106,7 +106,7 @@ void matrix_norm_of(Call& c) {
 }
 
 // clang-format off
-const Target kLinalg[] = {
+constexpr Target kLinalg[] = {
     {"aten.linalg_eigvalsh.default", eigvalsh_of}, {"aten.linalg_eigh.default", eigh_of}, {"aten._linalg_eigh.default", eigh_of},
     {"aten.linalg_svdvals.default", svdvals_of}, {"aten.linalg_svd.default", svd_of<true>}, {"aten._linalg_svd.default", svd_of<false>},
     {"aten.linalg_matrix_rank.default", matrix_rank_of}, {"aten.linalg_matrix_rank.tol_tensor", matrix_rank_of},

@@ -93,7 +93,7 @@ void triplet_margin_of(Call& c) {
 }
 
 // clang-format off
-const Target kLosses[] = {
+constexpr Target kLosses[] = {
     {"aten.mse_loss.default", mse_of}, {"aten.l1_loss.default", l1_of}, {"aten.smooth_l1_loss.default", smooth_l1_of}, {"aten.huber_loss.default", huber_of},
     {"aten.binary_cross_entropy.default", bce_of}, {"aten.binary_cross_entropy_with_logits.default", bce_with_logits_of},
     {"aten.kl_div.default", kl_div_of}, {"aten.poisson_nll_loss.default", poisson_nll_of},

@@ -248,7 +248,7 @@ using enum Kind;
 
 // clang-format off
 // A row also serves its in-place form (find_target()): aten.abs is aten.abs_, too.
-const Target kPointwise[] = {
+constexpr Target kPointwise[] = {
     {"aten.neg.default", unary<neg>}, {"aten.abs.default", unary<abs>}, {"aten.sign.default", unary<sign>}, {"aten.square.default", unary<square>}, {"aten.frac.default", unary<frac>},
     {"aten.floor.default", unary<floor>}, {"aten.ceil.default", unary<ceil>}, {"aten.round.default", unary<round>}, {"aten.trunc.default", unary<trunc>},
     {"aten.exp.default", unary<exp>}, {"aten.exp2.default", unary<exp2>}, {"aten.expm1.default", unary<expm1>},

@@ -95,7 +95,7 @@ void transposed(Call& c) { c.result(transpose(c.tensor("self"), -2, -1)); }
 using enum Kind;
 
 // clang-format off
-const Target kProducts[] = {
+constexpr Target kProducts[] = {
     {"aten.linear.default", linear_of}, {"aten.addmm.default", addmm_of}, {"aten.baddbmm.default", baddbmm_of}, {"aten.addmv.default", addmv_of}, {"aten.bilinear.default", bilinear_of},
     {"aten.matmul.default", product<matmul, kOther>}, {"aten.mm.default", product<mm, kMat2>}, {"aten.bmm.default", product<bmm, kMat2>}, {"aten.mv.default", product<mv, kVec>},
     {"aten.dot.default", product<dot, kTensor>}, {"aten.vdot.default", product<dot, kOther>}, {"aten.outer.default", product<outer, kVec2>}, {"aten.kron.default", product<kron, kOther>},

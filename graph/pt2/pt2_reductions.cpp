@@ -177,7 +177,7 @@ void bucketize_of(Call& c) {
 using enum Kind;
 
 // clang-format off
-const Target kReductions[] = {
+constexpr Target kReductions[] = {
     {"aten.softmax.int", along<softmax>}, {"aten.log_softmax.int", along<log_softmax>},
     {"aten.mean.dim", reduced<mean>}, {"aten.mean.default", reduced<mean>}, {"aten.sum.dim_IntList", reduced<sum>}, {"aten.sum.default", reduced<sum>},
     {"aten.amax.default", reduced<amax>}, {"aten.amin.default", reduced<amin>}, {"aten.logsumexp.default", reduced<logsumexp>},

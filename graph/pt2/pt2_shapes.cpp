@@ -279,7 +279,7 @@ void nothing(Call&) {}
 using enum Kind;
 
 // clang-format off
-const Target kShapes[] = {
+constexpr Target kShapes[] = {
     {"aten.view.default", [](Call& c) { c.result(c.viewed(c.tensor("self"), reshape(c.tensor("self"), c.dims("size")))); }, kView},  // a result may have other strides than PyTorch's
     {"aten.reshape.default", [](Call& c) { c.result(reshape(c.tensor("self"), c.dims("shape"))); }, kView},
     {"aten._unsafe_view.default", [](Call& c) { c.result(reshape(c.tensor("self"), c.dims("size"))); }, kView},
