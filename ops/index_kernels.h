@@ -21,6 +21,11 @@ bool has_whole_lines(const Tensor& y, int dim, const Tensor& index);
 void scatter_sum(const Tensor& y, const Tensor& x, int dim, const Tensor& index,
                  const Tensor& base);
 
+/// y = base, but y[…,index,…] = x along dim, as scatter_write() of ops/index.h. Needs
+/// has_whole_lines(); base is dense and has y's shape and dtype.
+void scatter_write(const Tensor& y, const Tensor& x, int dim, const Tensor& index,
+                   const Tensor& base);
+
 /// True if pad_rows() can copy x to `part`: both are dense along their last dimension.
 bool has_dense_rows(const Tensor& part, const Tensor& x);
 /// part = x, which has its shape and dtype. The `before` elements in front of each row of part and

@@ -11,6 +11,7 @@
 #include "lathe/ops/cast.h"
 #include "lathe/ops/creation.h"
 #include "lathe/ops/index.h"
+#include "lathe/ops/index_kernels.h"
 #include "lathe/ops/nonzero.h"
 #include "lathe/ops/promote.h"
 #include "lathe/ops/rearrange.h"
@@ -154,7 +155,14 @@ Tensor scatter(const Tensor& x_in, int64_t dim, const Tensor& index_in, const Te
   LATHE_CHECK(ShapeError, covers, "scatter: source is smaller than index (index: ", index_in,
               ", source: ", source_in, ")");
   if (writes_straight(s.x, source)) {
-    const Tensor dense = contiguous(s.x), y = dense.is_same(s.x) ? clone(dense) : dense;
+    const Tensor dense = contiguous(s.x);
+    const bool is_copy = !dense.is_same(s.x);
+    if (!is_copy && cpu::has_whole_lines(dense, s.dim, s.index)) {
+      const Tensor y = empty_like(dense);
+      cpu::scatter_write(y, source, s.dim, s.index, dense);
+      return reshape(y, x_in.shape());
+    }
+    const Tensor y = is_copy ? dense : clone(dense);
     cpu::scatter_write(y, source, s.dim, s.index);
     return reshape(y, x_in.shape());
   }

@@ -246,14 +246,20 @@ void gather(const Tensor& y, const Tensor& x, int dim, const Tensor& index) {
 }
 
 void scatter_write(const Tensor& y, const Tensor& x, int dim, const Tensor& index) {
-  const int64_t length = index.shape()[dim];
+  scatter_write(y, x, dim, index, Tensor());
+}
+void scatter_write(const Tensor& y, const Tensor& x, int dim, const Tensor& index,
+                   const Tensor& base) {
+  const int64_t length = index.shape()[dim], n = y.shape()[dim];
   const int64_t si = index.strides()[dim], sx = x.strides()[dim], sy = y.strides()[dim];
   visit_all(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
+    const T* const below = base.defined() ? base.data<T>() : nullptr;
     each_line(index, dim, x, y, [&](int64_t i0, int64_t x0, int64_t y0) {
       const int64_t* at = index.data<int64_t>() + i0;
       const T* from = x.data<T>() + x0;
       T* to = y.data<T>() + y0;
+      if (below != nullptr) std::copy_n(below + y0, n, to);  // and it stays in the cache
       for (int64_t k = 0; k < length; ++k) to[at[k * si] * sy] = from[k * sx];
     });
   });

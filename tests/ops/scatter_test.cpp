@@ -151,7 +151,8 @@ TEST_CASE("scatter, put, index_put: the same with and without a gradient") {
   const Tensor index = randint(0, 6, {9, 70}), places = randint(0, 420, {500}), flat = randn({500});
   const auto each = [&](const Tensor& t) {
     return Tensors{scatter(t, 0, index, source), put(t, places, flat), index_put(t, {rows}, source),
-                   scatter(t.t().contiguous().t(), 0, index, source)};
+                   scatter(t.t().contiguous().t(), 0, index, source),
+                   scatter(t, 1, remainder(places.narrow(0, 0, 60).view({6, 10}), 70), source)};
   };
   const Tensors plain = each(x), recorded = each(x.clone().requires_grad_());
   for (size_t i = 0; i < plain.size(); ++i) {
