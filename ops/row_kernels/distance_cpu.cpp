@@ -30,7 +30,7 @@ constexpr int64_t kPiece = 8 * kBand;  // columns of y whose products are comput
 
 /// A number of each row of a band, where vectors begin with a line of the cache.
 template <class T>
-struct alignas(64) Line {
+struct alignas(64) BandLine {
   T numbers[kBand];
 };
 
@@ -86,15 +86,15 @@ int64_t squares_of_piece(float* squares, const float* tile, const float* bands, 
 /// The bands of x2 [batch,r,d], each a line for every number of its rows and one for their squared
 /// norms.
 template <class T>
-std::vector<Line<T>> bands_of(const T* x2, int64_t batch, int64_t r, int64_t d) {
+std::vector<BandLine<T>> bands_of(const T* x2, int64_t batch, int64_t r, int64_t d) {
   const int64_t bands = ceil_div(r, kBand);
-  std::vector<Line<T>> lines(static_cast<size_t>(batch * bands * (d + 1)));
+  std::vector<BandLine<T>> lines(static_cast<size_t>(batch * bands * (d + 1)));
   const int64_t grain = std::max<int64_t>(1, kTask / 8 / std::max<int64_t>(1, kBand * d));
   parallel_for(batch * bands, grain, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b % bands * kBand, width = std::min(kBand, r - first);
       const T* const rows = x2 + (b / bands * r + first) * d;
-      Line<T>* const band = lines.data() + b * (d + 1);
+      BandLine<T>* const band = lines.data() + b * (d + 1);
       for (int64_t c = 0; c < width; ++c) {
         for (int64_t k = 0; k < d; ++k) band[k].numbers[c] = rows[c * d + k];
       }
@@ -162,7 +162,7 @@ struct Distances {
 
 template <class T>
 void run(T* y, const T* x1, const T* x2, int64_t batch, int64_t p, int64_t r, int64_t d) {
-  const std::vector<Line<T>> lines = bands_of(x2, batch, r, d);
+  const std::vector<BandLine<T>> lines = bands_of(x2, batch, r, d);
   const bool multiplies =
       std::is_same_v<T, float> && d >= kLeastProduct && p >= kTile && r >= kBand && has_avx512();
   const int64_t fits = std::max<int64_t>(1, kNumbers / std::max<int64_t>(1, d * kBand)) * kBand;
