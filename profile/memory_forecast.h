@@ -5,7 +5,6 @@
 //   std::cout << f.peak(256) << " bytes; at most " << f.largest_batch(limit) << " samples fit";
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "lathe/core/config.h"
@@ -24,7 +23,7 @@ struct LATHE_API MemoryForecast {
   /// The predicted bytes at the peak of a step with `batch` samples.
   int64_t peak(int64_t batch) const {
     const double of_batch = bytes_per_sample * static_cast<double>(batch);
-    return static_cast<int64_t>(fixed_bytes + std::max(of_batch, update_bytes));
+    return static_cast<int64_t>(fixed_bytes + (of_batch > update_bytes ? of_batch : update_bytes));
   }
   /// The most samples whose peak is at most `bytes`.   → 0 if not even one fits
   int64_t largest_batch(int64_t bytes) const;

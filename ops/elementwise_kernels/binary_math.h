@@ -102,7 +102,7 @@ struct Xor { template <class T> LATHE_HD bool operator()(T a, T b) const { retur
 
 /// a ** b. Integers wrap as in multiplication. A negative integer exponent gives the power's value
 /// truncated to an integer: 1 or -1 for a = ±1, else 0. Squares and cubes are products, as
-/// PyTorch's: std::pow takes ten times as long.
+/// in PyTorch.
 struct Pow {
   template <class T>
   LATHE_HD T operator()(T a, T b) const {
