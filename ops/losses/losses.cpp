@@ -19,10 +19,30 @@
 
 namespace lathe {
 
+/// Whether a kernel computes the losses. A watcher is to see the single ops.
+static bool one_pass(const Tensor& x) { return x.device().is_cpu() && !profile::watched(); }
+
+/// x and y have one dtype.
+static Tensor squared_error(const Tensor& x, const Tensor& y) {
+  const Tensor losses = empty_like(x);
+  cpu::squared_error(losses, x, y);
+  autograd::record("mse_loss", losses, {x, y},
+                   [x = autograd::Saved(x), y = autograd::Saved(y)](const Tensor& dl,
+                                                                    const autograd::Needs& need) {
+                     const Tensor dx = mul(dl, mul(sub(x.get(), y.get()), 2));
+                     return Tensors{need[0] ? dx : Tensor(), need[1] ? neg(dx) : Tensor()};
+                   });
+  return losses;
+}
+
 Tensor mse_loss(const Tensor& x_in, const Tensor& y_in, const LossOptions& opt) {
   const profile::OpRange range("mse_loss", {x_in, y_in});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
   check_loss_pair("mse_loss", x, y);
+  if (one_pass(x)) {
+    const DType dtype = promote_types(x.dtype(), y.dtype());
+    return reduce_losses(squared_error(cast(x, dtype), cast(y, dtype)), opt.reduction);
+  }
   return reduce_losses(square(sub(x, y)), opt.reduction);
 }
 
@@ -55,7 +75,7 @@ Tensor smooth_l1_loss(const Tensor& x_in, const Tensor& y_in, const SmoothL1Opti
   if (opt.beta == 0) return l1_loss(x_in, y_in, {opt.reduction});
   const auto [x, y] = amp::cast(amp::kFloat, x_in, y_in);
   check_loss_pair("smooth_l1_loss", x, y);
-  if (x.device().is_cpu() && !profile::watched()) {
+  if (one_pass(x)) {
     const DType dtype = promote_types(x.dtype(), y.dtype());
     const Tensor losses = smooth_l1_by_kernel(cast(x, dtype), cast(y, dtype), opt.beta);
     return reduce_losses(losses, opt.reduction);

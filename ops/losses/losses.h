@@ -105,6 +105,8 @@ LATHE_API Tensor gaussian_nll_loss(const Tensor& x, const Tensor& y, const Tenso
                                    const GaussianNllOptions& options = {});
 
 namespace cpu {
+/// losses = (x - y)² of every element, in f32 or wider. All have one shape and dtype.
+void squared_error(const Tensor& losses, const Tensor& x, const Tensor& y);
 /// losses = smooth_l1_loss() of every element, in f32 or wider. All have one shape and dtype;
 /// beta > 0.
 void smooth_l1(const Tensor& losses, const Tensor& x, const Tensor& y, double beta);
