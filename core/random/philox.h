@@ -1,11 +1,10 @@
-// Philox 4x32-10, the counter-based generator behind every random number, and the numbers made from
-// its bits. The same code runs on host and device. Word i of a random call is lane i % 4 of counter
-// offset + i / 4 under the key seed, so nothing random depends on threads; core/random/generator.h
-// hands out the offsets.
+// Philox 4x32-10, the counter-based generator behind every random number, and the uniform numbers
+// made from its bits. The same code runs on host and device. Word i of a random call is lane i % 4
+// of counter offset + i / 4 under the key seed, so nothing random depends on threads;
+// core/random/generator.h hands out the offsets.
 // ref: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
 #include "lathe/core/config.h"
@@ -40,31 +39,8 @@ LATHE_HD constexpr Philox4x32 philox4x32_10(uint64_t key, uint64_t counter_lo,
 
 /// A uniform number in [0, 1): the upper 24 bits. Exact in a float, so the same on every device.
 LATHE_HD constexpr float uniform_from_bits(uint32_t bits) {
-  return static_cast<float>(bits >> 8) * 0x1p-24f;
-}
-
-/// Two independent standard normal numbers.
-struct NormalPair {
-  float first, second;
-};
-
-/// Box-Muller. The logarithm's argument is 1 - u in (0, 1], so the result is finite:
-/// |normal| <= sqrt(48 ln 2) = 5.77.
-LATHE_HD inline NormalPair normals_from_bits(uint32_t bits0, uint32_t bits1) {
-  const float radius = std::sqrt(-2.0f * std::log(1.0f - uniform_from_bits(bits0)));
-  const float angle = 6.283185307f * uniform_from_bits(bits1);
-  return {radius * std::cos(angle), radius * std::sin(angle)};
-}
-
-/// The four standard normal numbers of one counter: words 0 and 1 give values 0 and 1, words 2 and
-/// 3 give values 2 and 3.
-struct Normals4 {
-  float v[4];
-};
-LATHE_HD inline Normals4 normals_from_bits(const Philox4x32& bits) {
-  const NormalPair a = normals_from_bits(bits.v[0], bits.v[1]);
-  const NormalPair b = normals_from_bits(bits.v[2], bits.v[3]);
-  return {{a.first, a.second, b.first, b.second}};
+  // As a signed number, which every vector unit converts.
+  return static_cast<float>(static_cast<int32_t>(bits >> 8)) * 0x1p-24f;
 }
 
 }  // namespace lathe

@@ -4,25 +4,17 @@
 #include <algorithm>
 
 #include "lathe/core/copy.h"
-#include "lathe/core/random/philox.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/core/visit.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/random_kernels/dropout_math.h"
+#include "lathe/ops/random_kernels/random_words.h"
 
 namespace lathe {
 
 namespace {
 
 constexpr int64_t kBlockCounters = 256, kBlocksPerTask = 16;
-
-LATHE_CLONES void random_words(uint32_t* __restrict__ words, uint64_t seed, uint64_t offset,
-                               int64_t counters) {
-  for (int64_t c = 0; c < counters; ++c) {
-    const Philox4x32 bits = philox4x32_10(seed, offset + static_cast<uint64_t>(c), 0);
-    for (int lane = 0; lane < 4; ++lane) words[4 * c + lane] = bits.v[lane];
-  }
-}
 
 template <class T>
 LATHE_CLONES void choose_kept(T* __restrict__ y, const T* __restrict__ x,
@@ -55,7 +47,7 @@ void cpu::dropout(const Tensor& y, const Tensor& x, double p, double scale,
         const int64_t first = b * 4 * kBlockCounters,
                       count = std::min(4 * kBlockCounters, n - first);
         const uint64_t counter = start.offset + static_cast<uint64_t>(b * kBlockCounters);
-        random_words(words, start.seed, counter, (count + 3) / 4);
+        random_words(words, {start.seed, counter}, (count + 3) / 4);
         choose_kept(out + first, in + first, words, drop, count);
       }
     });

@@ -1,5 +1,5 @@
 // Random tensors: reproducible, in range, with the right moments. The bits are tested in
-// tests/core/philox_test.cpp.
+// tests/core/philox_test.cpp, what is made of them in random_math_test.cpp.
 #include "lathe/ops/random.h"
 
 #include <algorithm>
