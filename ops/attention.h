@@ -26,8 +26,8 @@ struct AttentionOptions {
 /// If the mask hides every key from a query (all false, or all its sums with the scores are -inf),
 /// the query's result is 0.
 /// Dropout draws one uniform number for each weight, in row-major order of […,L,S].
-/// A CPU with instructions for bf16 products multiplies operands of bf16 by them, unless weights are
-/// dropped: subnormal numbers count as 0, and with AMX the weights are rounded to bf16.
+/// A CPU with instructions for bf16 products multiplies operands of bf16 by them, unless weights
+/// are dropped: subnormal numbers count as 0, and with AMX the weights are rounded to bf16.
 /// On the CPU memory grows with L + S, in the backward pass too. It grows with L * S
 ///   - on a GPU,
 ///   - for second derivatives,
