@@ -80,6 +80,12 @@ static inline __m512 log_of(__m512 x) {
   return y;
 }
 
+/// min(|x|, most); most for NaN.
+static inline __m512 least_size_of(__m512 x, float most) {
+  constexpr int kLeastSize = 0x0a;
+  return _mm512_range_ps(x, all(most), kLeastSize);
+}
+
 /// |x| with the sign of -1.
 static inline __m512 minus_size_of(__m512 x) { return _mm512_or_ps(x, all(-0.0f)); }
 
@@ -95,9 +101,8 @@ static inline __m512 tanh_of(__m512 x) {
   const __m512 square = _mm512_mul_ps(x, x);
   const __m512 p = polynomial(square, {0.0172414944f, -0.0530454958f, 0.13325879f, -0.333331439f});
   const __m512 small = _mm512_fmadd_ps(_mm512_mul_ps(p, square), x, x);
-  constexpr int kLeastSize = 0x0a;
-  const __m512 size = _mm512_range_ps(x, all(10), kLeastSize);  // min(|x|, 10)
-  const __m512 share = inverse_of(_mm512_add_ps(exp_within<2>(size), all(1)));
+  const __m512 e = exp_within<2>(least_size_of(x, 10));
+  const __m512 share = inverse_of(_mm512_add_ps(e, all(1)));
   const __m512 large = _mm512_fnmadd_ps(share, all(2), all(1));
   const __mmask16 is_large = _mm512_cmp_ps_mask(square, all(0.25f), _CMP_GE_OQ);  // not of NaN
   const __m512 y = _mm512_mask_mov_ps(small, is_large, large);
@@ -107,7 +112,7 @@ static inline __m512 tanh_of(__m512 x) {
 /// x times the standard normal distribution at x, with the errors of math::normal_at(). The part
 /// of the distribution beyond |x| is e^(-x²/2) times a quotient of polynomials.
 static inline __m512 gelu_of(__m512 x) {
-  const __m512 size = _mm512_min_ps(all(14.5f), _mm512_abs_ps(x));
+  const __m512 size = least_size_of(x, 14.5f);
   const __m512 bell = exp_within(_mm512_mul_ps(_mm512_mul_ps(size, size), all(-0.5f)));
   const __m512 p =
       polynomial(size, {0.00411631717f, 0.0406332715f, 0.183235257f, 0.438295091f, 0.5f});

@@ -118,7 +118,7 @@ struct Norm {
   [[gnu::always_inline]] static void step(double& sum, A x) {
     sum += static_cast<double>(x) * static_cast<double>(x);
   }
-  static Partial fold(const A* p, int64_t n) {
+  LATHE_CLONES static Partial fold(const A* p, int64_t n) {
     double lane[16] = {};
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
@@ -199,7 +199,7 @@ struct LogSumExp {
   static constexpr int64_t kMost = 1024, kStrip = 64;
 
   static Partial start() { return {reduce_math::kLowest<A>, A(0)}; }
-  LATHE_CLONES static Partial fold(const A* p, int64_t n) {
+  static Partial fold(const A* p, int64_t n) {
     const A m = fold_lanes<reduce_math::Max<A>>(p, n);
     if (std::isinf(m)) return Partial::of_infinite(m);
     A scaled[kMost];
