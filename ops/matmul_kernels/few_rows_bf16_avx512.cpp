@@ -27,6 +27,13 @@ __m512bh load(__mmask32 terms, const uint16_t* from) {
   return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(terms, from));
 }
 
+/// The pair in all lanes.
+__m512bh in_all_lanes(uint32_t pair) {
+  __m512i all = _mm512_set1_epi32(static_cast<int>(pair));
+  asm("" : "+v"(all));  // clang 16 crashes where it would broadcast bf16 from memory
+  return reinterpret_cast<__m512bh>(all);
+}
+
 __mmask32 first_terms(int64_t n) {
   return static_cast<__mmask32>(n >= 32 ? ~0u : n <= 0 ? 0u : (1u << n) - 1);
 }
@@ -82,10 +89,8 @@ void add_bf16_rows_avx512(float* out, const float* x, const uint16_t* b, int64_t
     const __mmask32 columns[2] = {first_terms(E - e), first_terms(E - e - 32)};
     ColumnSums sums[2];
     for (int64_t j = 0; j < n; j += 2) {
-      const auto factors =
-          reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(pairs.near[j / 2])));
-      const auto lost =
-          reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(pairs.rest[j / 2])));
+      const __m512bh factors = in_all_lanes(pairs.near[j / 2]);
+      const __m512bh lost = in_all_lanes(pairs.rest[j / 2]);
       const uint16_t* const row = b + j * b_step + e;
       for (int half = 0; half < 2; ++half) {
         const __mmask32 next = j + 1 < n ? columns[half] : 0;
