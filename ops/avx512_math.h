@@ -1,9 +1,12 @@
 // Functions of 16 floats at a time, in AVX-512. For *_amx.cpp and *_avx512.cpp files: it includes
 // nothing that the rest of the library uses. NaN stays NaN; -0 stays -0 where the function is odd.
 // The polynomials and quotients of polynomials are near the best of their degree in relative error.
+// Empty where other code includes it: functions of vectors cannot be compiled there.
 #pragma once
 
-#include <immintrin.h>
+#ifdef __AVX512DQ__
+
+#  include <immintrin.h>
 
 namespace lathe::cpu::avx512 {
 
@@ -168,3 +171,5 @@ static inline __m256 cosine_of(__m512d x) {  // sin(pi / 2 - x) = sin(x + pi / 2
 }
 
 }  // namespace lathe::cpu::avx512
+
+#endif

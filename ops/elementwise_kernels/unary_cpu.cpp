@@ -128,7 +128,10 @@ void wide_type_row(const StridedRow& row, F f) {
   if constexpr (kRowAvx512<F> != nullptr && std::is_same_v<T, float>) {
     // With the bits of a dense row.
     return row_by_blocks<Out, T, 1>(row, [f](const StridedRow& block) {
-      float_row(block.at<float>(0), block.at<float>(1), block.size, f);
+      const bool is_one = block.step[1] == 0;  // number for the whole block
+      float* const out = block.at<float>(0);
+      float_row(out, block.at<float>(1), is_one ? 1 : block.size, f);
+      if (is_one) std::fill(out + 1, out + block.size, out[0]);
     });
   }
   char *out = row.data[0], *x = row.data[1];

@@ -13,12 +13,13 @@ namespace lathe::cpu {
 void squares_by_product_avx512(float* squares, int64_t stride, uint64_t* near, const float* a,
                                const float* a_norms, const float* band, const float* band_norms,
                                int64_t d) {
-  constexpr int kLanes = 16, kVectors = kBand / kLanes;
-  __m512 products[kTile][kVectors] = {};
+  constexpr int kLanes = 16, kVectors = kDistanceBand / kLanes;
+  __m512 products[kDistanceTile][kVectors] = {};
   for (int64_t k = 0; k < d; ++k) {
     __m512 column[kVectors];
-    for (int v = 0; v < kVectors; ++v) column[v] = _mm512_loadu_ps(band + k * kBand + v * kLanes);
-    for (int i = 0; i < kTile; ++i) {
+    for (int v = 0; v < kVectors; ++v)
+      column[v] = _mm512_loadu_ps(band + k * kDistanceBand + v * kLanes);
+    for (int i = 0; i < kDistanceTile; ++i) {
       const __m512 value = _mm512_set1_ps(a[i * d + k]);
       for (int v = 0; v < kVectors; ++v) {
         products[i][v] = _mm512_fmadd_ps(value, column[v], products[i][v]);
@@ -28,7 +29,7 @@ void squares_by_product_avx512(float* squares, int64_t stride, uint64_t* near, c
   const __m512 two = _mm512_set1_ps(2.0f), quarter = _mm512_set1_ps(0.25f);
   const __m512 infinity = _mm512_set1_ps(__builtin_inff());
 #pragma GCC unroll 6  // or the sums would go through memory
-  for (int i = 0; i < kTile; ++i) {
+  for (int i = 0; i < kDistanceTile; ++i) {
     near[i] = 0;
     for (int v = 0; v < kVectors; ++v) {
       const __m512 norms =

@@ -6,11 +6,11 @@
 
 namespace lathe::cpu {
 
-inline constexpr int64_t kBand = 64;  // rows of x2 in a band
-inline constexpr int64_t kTile = 6;   // rows of x1 that meet a band at a time
+inline constexpr int64_t kDistanceBand = 64;  // rows of x2 in a band
+inline constexpr int64_t kDistanceTile = 6;   // rows of x1 that meet a band at a time
 
-/// squares[i * stride + c] = |a_i|^2 + |b_c|^2 - 2 a_i b_c, for the rows a_i of a [kTile,d] and the
-/// columns b_c of band [d,kBand]; their squared norms are given.
+/// squares[i * stride + c] = |a_i|^2 + |b_c|^2 - 2 a_i b_c, for the rows a_i of a [kDistanceTile,d]
+/// and the columns b_c of band [d,kDistanceBand]; their squared norms are given.
 ///   near[i]  bit c is set where the result cannot be used: digits cancelled (it is less than a
 ///            quarter of the norms' sum), or a number is NaN or too large
 void squares_by_product_avx512(float* squares, int64_t stride, uint64_t* near, const float* a,

@@ -9,7 +9,8 @@ namespace lathe::test {
 /// Functions" in the CUDA programming guide) and one on the host; 0 where the host's compiler
 /// translated the kernels, which then call the same function. Half types are computed in f32 and
 /// rounded once: the neighbour at most. `form_ulps`: how far the CPU's form of an f32 function is
-/// from exact, if it has one (ops/elementwise_kernels/angle_forms.h).
+/// from exact, if it has one that is not the kernel's (ops/elementwise_kernels/angle_forms.h,
+/// ops/avx512_math.h).
 inline double libm_error(DType dtype, double ulps, double form_ulps = 0) {
   const bool has_form = form_ulps > 0 && dtype != kF64;
   if (!kHasCudaLibraries && !has_form) return 0;

@@ -2,6 +2,7 @@
 // strided.
 #include <doctest/doctest.h>
 
+#include "lathe/core/x86_levels.h"
 #include "lathe/ops/unary.h"
 #include "libm_error.h"
 #include "on_device.h"
@@ -44,7 +45,23 @@ double ulps_of(UnaryOp op) {
 }
 
 double form_ulps_of(UnaryOp op) {
-  return op == UnaryOp::kSin || op == UnaryOp::kCos || op == UnaryOp::kTan ? 1 : 0;
+  switch (op) {
+    case UnaryOp::kSin:
+    case UnaryOp::kCos:
+    case UnaryOp::kTan: return 1;
+    default: break;
+  }
+  if (!has_avx512()) return 0;
+  switch (op) {  // ops/avx512_math.h
+    case UnaryOp::kExp:
+    case UnaryOp::kLog: return 1;
+    case UnaryOp::kTanh: return 2;
+    case UnaryOp::kSigmoid:
+    case UnaryOp::kSilu:
+    case UnaryOp::kGelu:
+    case UnaryOp::kGeluTanh: return 4;
+    default: return 0;
+  }
 }
 
 void compare(UnaryOp op, const Tensor& x, UnaryParams params) {

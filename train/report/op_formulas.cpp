@@ -58,6 +58,7 @@ constexpr OpFormula kFormulas[] = {
   // losses
   {"cross_entropy", "x", "y = log(sum over the classes of exp(x)) - x[label] for each row: how unlikely the model holds its label", "dx = dy (softmax(x), less 1 at the label)"},
   {"nll_loss", "x", "y = -x[label] for each row", "dx = -dy at the label, 0 elsewhere"},
+  {"mse_loss", "x t", "y = (x - t)^2", "dx = 2 dy (x - t); dt = -dx"},
   {"smooth_l1_loss", "x t", "y = (x - t)^2 / (2 beta) where |x - t| < beta, else |x - t| - beta / 2", "dx = dy (x - t) / beta where |x - t| < beta, else dy sign(x - t); dt = -dx"},
   {"binary_cross_entropy", "x t", "y = -(t log(x) + (1 - t) log(1 - x))", "dx = dy (x - t) / (x (1 - x))"},
 

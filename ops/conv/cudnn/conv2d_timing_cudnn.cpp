@@ -122,6 +122,11 @@ Conv2dTimingCopies::Conv2dTimingCopies(ConvPass pass, const Conv2dOperands& oper
   });
 }
 
+Conv2dTimingCopies::~Conv2dTimingCopies() {
+  const profile::MeantWait search;  // once for a shape
+  pool_.reset();
+}
+
 void Conv2dTimingCopies::copy_all(ConvPass pass, const Conv2dOperands& operands, int64_t count) {
   const Device device = operands.x.device();
   const std::vector<TimedTensor> tensors = tensors_of(pass, operands);

@@ -24,6 +24,10 @@ class Conv2dTimingCopies {
   /// is apart.
   /// throws: OutOfMemoryError if there is none for the output either; CudaError.
   Conv2dTimingCopies(ConvPass pass, const Conv2dOperands& operands);
+  /// Waits for the device if a graph took memory from the pool.
+  ~Conv2dTimingCopies();
+  Conv2dTimingCopies(const Conv2dTimingCopies&) = delete;
+  Conv2dTimingCopies& operator=(const Conv2dTimingCopies&) = delete;
 
   /// The tensors for the next run. They live as long as this object.
   const Conv2dOperands& next();
