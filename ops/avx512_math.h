@@ -92,7 +92,7 @@ static inline __m512 least_size_of(__m512 x, float most) {
 /// |x| with the sign of -1.
 static inline __m512 minus_size_of(__m512 x) { return _mm512_or_ps(x, all(-0.0f)); }
 
-/// 1 / (1 + e^-x) to 2 ulp. The exponential is at most 1.
+/// 1 / (1 + e^-x) to 3 ulp. The exponential is at most 1.
 static inline __m512 sigmoid_of(__m512 x) {
   const __m512 e = exp_within(_mm512_max_ps(all(-104), minus_size_of(x)));
   const __m512 share = inverse_of(_mm512_add_ps(e, all(1)));
@@ -112,8 +112,9 @@ static inline __m512 tanh_of(__m512 x) {
   return _mm512_or_ps(y, _mm512_and_ps(x, all(-0.0f)));
 }
 
-/// x times the standard normal distribution at x, with the errors of math::normal_at(). The part
-/// of the distribution beyond |x| is e^(-x²/2) times a quotient of polynomials.
+/// x times the standard normal distribution at x: to 4 ulp for x >= -1.2, to 8 ulp down to -4;
+/// below, the relative error is at most 1e-5. The part of the distribution beyond |x| is e^(-x²/2)
+/// times a quotient of polynomials.
 static inline __m512 gelu_of(__m512 x) {
   const __m512 size = least_size_of(x, 14.5f);
   const __m512 bell = exp_within(_mm512_mul_ps(_mm512_mul_ps(size, size), all(-0.5f)));
